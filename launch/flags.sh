@@ -12,16 +12,3 @@ tpu_flags() {
   )
   export LIBTPU_INIT_ARGS="${flags[*]} ${LIBTPU_INIT_ARGS:-}"
 }
-
-# gpu_flags: for XLA. Command buffers (CUDA graphs) and asynchronous collectives are on by themselves.
-# https://docs.jax.dev/en/latest/gpu_performance_tips.html and NVIDIA's "GPU performance" page of JAX-Toolbox, whose images
-# set the same flag. Not set: --xla_gpu_deterministic_ops=true, which gives the same bits in each run, the sums in the
-# backward pass of cuDNN's attention included (https://github.com/openxla/xla/pull/14125), but may take slower kernels. Where a
-# run that goes on has to be the undisturbed one bit for bit, start it with XLA_FLAGS=--xla_gpu_deterministic_ops=true.
-gpu_flags() {
-  local flags=(
-    # Collectives start as early and end as late as they can, with computation between.
-    --xla_gpu_enable_latency_hiding_scheduler=true
-  )
-  export XLA_FLAGS="${flags[*]} ${XLA_FLAGS:-}"
-}

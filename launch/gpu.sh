@@ -22,7 +22,6 @@ if ! [ -f launch/setup.sh ]; then
 fi
 . launch/setup.sh
 usage launch/gpu.sh "$@"
-. launch/flags.sh
 . launch/again.sh
 
 # The number of GPUs that this process may use.
@@ -97,7 +96,6 @@ exec 9>>launch/setup.sh # the processes of a step start at the same time: one of
 flock 9
 install cuda
 exec 9>&-
-gpu_flags
 if [ -n "${SLURM_STEP_NODELIST:-}" ]; then
   on_this_node "$@"
 elif [ -n "${SLURM_JOB_ID:-}" ]; then

@@ -37,7 +37,7 @@ DROPOUT = {
     "none": ["--model.attention-dropout", "0", "--model.dropout", "0"],
 }
 """What is dropped, and the flags of bench for it: all that the config says; not attention's probabilities; nothing."""
-BENCH = '. launch/flags.sh; gpu_flags; tpu_flags; exec "$@"'
+BENCH = '. launch/flags.sh; tpu_flags; exec "$@"'
 """Runs its arguments with the compiler flags of the launchers, each of which one kind of device reads."""
 _REFUSED = UsageError.exit_code
 _KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
@@ -60,7 +60,7 @@ class Options(Arguments):
     """Tokens a sequence."""
     dropout: tuple[Literal["all", "outputs", "none"], ...] = ("all", "outputs")
     """What is dropped: all that the configuration says, all but attention's probabilities, or nothing."""
-    attention: tuple[Literal["exact", "cudnn", "tpu"], ...] = ("exact", "cudnn", "tpu")
+    attention: tuple[Literal["exact", "gpu", "tpu"], ...] = ("exact", "gpu", "tpu")
     """Forms of attention (execution.attention)."""
     batch_sizes: tuple[int, ...] = (1024, 512, 256, 128, 64, 32, 16, 8)
     """Sequences a step, of which the first that fits is measured."""

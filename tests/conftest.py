@@ -115,12 +115,17 @@ def few_mappings():
 
 
 @pytest.fixture
-def on_tpu(monkeypatch):
-    """Attention as on a TPU, by the operations of its kernels on this machine."""
+def interpreted(monkeypatch):
+    """Kernels as the operations of JAX that they consist of, on this machine."""
     from jax.experimental import pallas
 
     compiled = pallas.pallas_call
     monkeypatch.setattr(pallas, "pallas_call", lambda *given, **named: compiled(*given, **named | {"interpret": True}))
+
+
+@pytest.fixture
+def on_tpu(monkeypatch, interpreted):
+    """Attention as on a TPU, by the operations of its kernels on this machine."""
     monkeypatch.setattr("bert_jax.model.attention_form.platform", lambda: "tpu")
 
 

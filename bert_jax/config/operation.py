@@ -11,7 +11,7 @@ PositiveInt = Annotated[int, Field(gt=0)]
 
 Remat = Literal["none", "full", "dots"]
 """Values that the backward pass recomputes: nothing, whole blocks, or all but matrix products."""
-AttentionForm = Literal["auto", "exact", "tpu", "cudnn"]
+AttentionForm = Literal["auto", "exact", "tpu", "gpu"]
 """How attention is computed."""
 
 
@@ -62,8 +62,8 @@ class ExecutionConfig(Settings):
     None: one with remat, otherwise all."""
     attention: AttentionForm = "auto"
     """How attention is computed: by einsum and softmax (exact), by a kernel that keeps its [T, T] arrays on the chip
-    (tpu), by cuDNN, which needs an NVIDIA GPU, bfloat16 and no attention dropout (cudnn), or by tpu where the chip and
-    the sizes allow it and by exact elsewhere (auto). The results are the same up to rounding."""
+    (tpu, gpu), or by the kernel where the device and the sizes allow it and by exact elsewhere (auto). The results are
+    the same up to rounding."""
     check_compiler: bool = True
     """Before the first training on a machine, compare compiled parts of a step with their operations one by one, and
     refuse to train where they differ."""

@@ -12,21 +12,25 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import AttentionForm, ExecutionConfig
 from bert_jax.model.attention_form import AttentionCase, Form, head_shards
 from bert_jax.model.attention_pattern import AttentionPattern
-from bert_jax.model.cudnn_attention import CUDNN
 from bert_jax.model.exact_attention import EXACT, attention_probabilities
+from bert_jax.model.gpu_form import GPU
 from bert_jax.model.linear import Linear, compute_dtype, initial_weights, project
 from bert_jax.model.rotary import rotated
 from bert_jax.model.tpu_form import TPU
 from bert_jax.system.errors import UsageError
 
-FORMS: dict[AttentionForm, Form] = {"auto": TPU, "exact": EXACT, "tpu": TPU, "cudnn": CUDNN}
-"""The form that each setting names. Where that form can't be used, attention is computed exactly."""
+FORMS: dict[AttentionForm, tuple[Form, ...]] = {
+    "auto": (TPU, GPU),
+    "exact": (EXACT,),
+    "tpu": (TPU,),
+    "gpu": (GPU,),
+}
+"""The forms that each setting names, of which the first that can be used is; where none can, the exact one."""
 
 
 def form_for(name: AttentionForm, case: AttentionCase) -> Form:
-    """The form that a setting names or, where that can't be used for `case`, the exact one."""
-    form = FORMS[name]
-    return EXACT if form.obstacle(case) else form
+    """The first form that a setting names and that can be used for `case`; the exact one where none can."""
+    return next((form for form in FORMS[name] if not form.obstacle(case)), EXACT)
 
 
 def training_forms(
@@ -43,9 +47,9 @@ def check_attention(
     """Raises UsageError where `execution.attention` names a form that can't be used for training on `rows`, each given
     as (tokens, most sequences)."""
     name = execution.attention
-    for length, sequences in rows:
-        reason = FORMS[name].obstacle(_training_case(config, length, sequences, mesh))
-        if reason and name != "auto":
+    for length, sequences in rows if name != "auto" else ():
+        (form,) = FORMS[name]
+        if reason := form.obstacle(_training_case(config, length, sequences, mesh)):
             raise UsageError(f"execution.attention={name} can't be had: {reason}; leave it at auto, or ask for exact")
 
 
@@ -96,7 +100,7 @@ class SelfAttention(nn.Module):
         form = form_for(self.form, case)
         # Heads that are split over devices have to be the slowest of the features' axes; else the stored order is best.
         slowest = int(head_shards() > 1)
-        if form is not EXACT and places is None:
+        if form.whole_arrays and places is None:
             # Three products: the kernel reads whole arrays, and parts of one would be copied.
             biases = [None] * 3 if bias is None else bias
             query, key, value = (project(x, kernel[:, part], biases[part], dtype) for part in range(3))

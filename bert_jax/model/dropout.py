@@ -2,15 +2,15 @@
 it stands in."""
 
 import functools
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int, Key, UInt32
 
+Word = UInt32[Array, "..."] | UInt32[np.ndarray, "..."]
 _WORDS = 1 << 32
-_MOST_PLACES = 1 << 16
-"""Most places along each of the two axes of `random_words`."""
 
 
 def split(keys: Key[Array, "*B"], count: int) -> Key[Array, "N *B"]:
@@ -71,7 +71,17 @@ def _dropped(
     columns: Int[Array, "..."] | None,
     rate: float,
 ) -> Float[Array, "..."]:
-    keep = survives(*_places(x, keys, rows, columns), rate)
+    inner = x.shape[keys.ndim - 1 :]
+    first, second = (keys[..., half].reshape(*keys.shape[:-1], *[1] * len(inner)) for half in range(2))
+    if rows is None:
+        rows = jnp.arange(inner[0] if len(inner) > 1 else 1)
+    # Behind a barrier, so that XLA doesn't compute them again for each element. Those of an arange are constants.
+    row = jax.lax.optimization_barrier(row_word(first, rows.astype(jnp.uint32)[..., None]))
+    if columns is None:
+        column = jnp.asarray(column_word(np.arange(inner[-1], dtype=np.uint32)))
+    else:
+        column = jax.lax.optimization_barrier(column_word(columns.astype(jnp.uint32)))
+    keep = survives(row, second, column, rate)
     return jnp.where(keep, x.astype(jnp.float32) * scale(rate), 0.0).astype(x.dtype)
 
 
@@ -86,32 +96,25 @@ def _backward(rate, residuals, gradient):
 _dropped.defvjp(_forward, _backward)
 
 
-def _places(
-    x: Float[Array, "..."],
-    keys: UInt32[Array, "*K 2"],
-    rows: Int[Array, "..."] | None,
-    columns: Int[Array, "..."] | None,
-) -> tuple[tuple[UInt32[Array, "..."], UInt32[Array, "..."]], UInt32[Array, "..."], UInt32[Array, "..."]]:
-    """The key, row and column of each element of `x`, as arrays that broadcast with it."""
-    inner = x.shape[keys.ndim - 1 :]
-    if max(inner) > _MOST_PLACES:
-        raise ValueError(f"dropout numbers at most {_MOST_PLACES:,} places of an axis; the shape is {inner}")
-    first, second = (keys[..., half].reshape(*keys.shape[:-1], *[1] * len(inner)) for half in range(2))
-    if rows is None:
-        rows = jnp.arange(inner[0] if len(inner) > 1 else 1)
-    if columns is None:
-        columns = jnp.arange(inner[-1])
-    return (first, second), rows.astype(jnp.uint32)[..., None], columns.astype(jnp.uint32)
+def row_word(first: Array, row: Array) -> Array:
+    """A word for each row of a mask, from the first half of its key."""
+    return _mixed(row + first)
 
 
-def survives(
-    key: tuple[UInt32[Array, "..."], UInt32[Array, "..."]],
-    row: UInt32[Array, "..."],
-    column: UInt32[Array, "..."],
-    rate: float,
-) -> Bool[Array, "..."]:
-    """Whether the elements at these places are kept. Elementwise, so that a kernel may call it for a part of them."""
-    return random_words(key, row, column) >= np.uint32(_threshold(rate))
+def column_word(column: Word) -> Word:
+    """A word for each column, the same in all masks."""
+    return _mixed(column + np.uint32(0x9E3779B9))
+
+
+def survives(row: Array, second: Array, column: Word, rate: float) -> Bool[Array, "..."]:
+    """Whether elements are kept, by the words of their row and column and the second half of the key.
+
+    A random word for each place, from six operations, where Threefry takes fifty: half of the finaliser of MurmurHash3
+    on both words, keyed in between. Keys come from Threefry; this only distinguishes the elements of one mask. It is
+    elementwise, so that a kernel may call it for a part of them.
+    """
+    x = (row ^ column) * np.uint32(0x85EBCA6B)
+    return (x ^ (x >> 15)) * np.uint32(0xC2B2AE35) + second >= np.uint32(_threshold(rate))
 
 
 def scale(rate: float) -> float:
@@ -119,17 +122,10 @@ def scale(rate: float) -> float:
     return _WORDS / (_WORDS - _threshold(rate))
 
 
-def random_words(
-    key: tuple[UInt32[Array, "..."], UInt32[Array, "..."]], row: UInt32[Array, "..."], column: UInt32[Array, "..."]
-) -> UInt32[Array, "..."]:
-    """A random word for each key and place: the finaliser of MurmurHash3 (Appleby) on the place, keyed twice.
-
-    Nine operations a word, where Threefry takes fifty. Keys come from Threefry; this only distinguishes
-    the elements of one mask. Rows and columns are below 65,536.
-    """
-    x = (row << 16) + column + key[0]
+def _mixed(x: Any) -> Any:
+    """The finaliser of MurmurHash3 (Appleby): each bit of the result depends on every bit of `x`."""
     x = (x ^ (x >> 16)) * np.uint32(0x85EBCA6B)
-    x = ((x ^ (x >> 13)) + key[1]) * np.uint32(0xC2B2AE35)
+    x = (x ^ (x >> 13)) * np.uint32(0xC2B2AE35)
     return x ^ (x >> 16)
 
 

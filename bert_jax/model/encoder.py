@@ -16,7 +16,7 @@ from bert_jax.model.attention import SelfAttention, at_places
 from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.dropout import split, token_dropout
 from bert_jax.model.linear import PRODUCT, LayerNorm, Linear, activation
-from bert_jax.model.placement import split_by_rows
+from bert_jax.model.placement import row_major, split_by_rows
 
 UNTRAINED = ExecutionConfig(unroll=1)
 """How a model is computed outside of training: by a loop over blocks, which compiles fast."""
@@ -83,12 +83,14 @@ class Block(nn.Module):
         queries = pattern.of_queries(places)
         dropout_places = queries.queries.sequence, queries.query_positions
         x = at_places(x, places) + token_dropout(attended, config.dropout, keys[1], *dropout_places)
+        x = row_major(x)
         x = norm(x) if after else x
         norm = LayerNorm(config, name="feedforward_norm")
         feedforward = FeedForward(config, name="feedforward")
         nn.share_scope(self, feedforward)  # its parameters are the block's, beside the attention's
         output = feedforward(norm(x) if before else x)
         x += token_dropout(output, config.dropout, keys[2], *dropout_places)
+        x = row_major(x)
         return norm(x) if after else x, probabilities
 
 
@@ -241,7 +243,7 @@ def _stacked(config: ModelConfig) -> Callable[..., Any]:
     With model.norm=pre the first block has no norm before its attention: the array of these norms has one row less,
     and a model of one block has no such array, as checkpoints can't hold empty ones.
     """
-    block = Block(config, attention="exact", parent=None)  # the call of cuDNN can't be mapped over blocks
+    block = Block(config, attention="exact", parent=None)  # a kernel can't be mapped over blocks
 
     def init(key, x, pattern):
         params = jax.vmap(lambda key: block.init(key, x, pattern, None)["params"])(

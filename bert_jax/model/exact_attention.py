@@ -141,4 +141,4 @@ def _in_strips(query, key, value, pattern: AttentionPattern, rate, dropout_keys)
     return context.reshape(query.shape[0], strips * _STRIP, *query.shape[2:])[:, :length]
 
 
-EXACT = Form("exact", lambda case: None, attend, _probabilities)
+EXACT = Form("exact", lambda case: None, attend, probabilities=_probabilities)

@@ -140,7 +140,15 @@ def recomputed(function: Callable[..., Array]) -> Callable[..., Array]:
 
     For functions that cost less to recompute than to write to memory and read back: activations, normalisation.
     """
-    return jax.checkpoint(function, prevent_cse=False)
+    if platform() != "gpu":
+        return jax.checkpoint(function, prevent_cse=False)
+    computed = jax.custom_vjp(function)
+
+    def backward(arguments, gradient):
+        return jax.vjp(function, *jax.lax.optimization_barrier(arguments))[1](gradient)
+
+    computed.defvjp(lambda *arguments: (function(*arguments), arguments), backward)
+    return computed
 
 
 class LayerNorm(nn.Module):
@@ -153,28 +161,64 @@ class LayerNorm(nn.Module):
         scale = self.param("scale", nn.initializers.ones_init(), x.shape[-1:])
         bias = self.param("bias", nn.initializers.zeros_init(), x.shape[-1:]) if self.config.biases else None
 
-        @recomputed
-        def normalise(x, scale, bias):
-            x = x.astype(jnp.float32)
-            centred = x - jnp.mean(x, axis=-1, keepdims=True)
-            variance = jnp.mean(jnp.square(centred), axis=-1, keepdims=True)
-            normal = centred * jax.lax.rsqrt(variance + self.config.layer_norm_epsilon) * scale
-            return (normal if bias is None else normal + bias).astype(compute_dtype(self.config))
+        dtype, epsilon = compute_dtype(self.config), self.config.layer_norm_epsilon
+        if platform() == "gpu":
+            return _normalised(x, scale, bias, epsilon, dtype)
+        return recomputed(lambda x, scale, bias: _normalise(x, scale, bias, epsilon, dtype))(x, scale, bias)
 
-        return normalise(x, scale, bias)
+
+def _normalise(x, scale, bias, epsilon: float, dtype: jnp.dtype) -> Float[Array, "*B D"]:
+    x = x.astype(jnp.float32)
+    centred = x - jnp.mean(x, axis=-1, keepdims=True)
+    variance = jnp.mean(jnp.square(centred), axis=-1, keepdims=True)
+    normal = centred * jax.lax.rsqrt(variance + epsilon) * scale
+    return (normal if bias is None else normal + bias).astype(dtype)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
+def _normalised(x, scale, bias, epsilon: float, dtype: jnp.dtype) -> Float[Array, "*B D"]:
+    """`_normalise` for GPUs, with a gradient that XLA puts together once and not for each of its uses."""
+    return _normalise(x, scale, bias, epsilon, dtype)
+
+
+def _normalised_forward(x, scale, bias, epsilon, dtype):
+    return _normalise(x, scale, bias, epsilon, dtype), (x, scale, bias)
+
+
+def _normalised_backward(epsilon, dtype, residuals, gradient):
+    x, scale, bias = residuals
+    width, rows = x.shape[-1], tuple(range(x.ndim - 1))
+    x32, gradient = jax.lax.optimization_barrier(x).astype(jnp.float32), gradient.astype(jnp.float32)
+    # Sums behind barriers: each is computed once, and all that is made of them in the kernels that need it.
+    mean = jax.lax.optimization_barrier(jnp.sum(x32, axis=-1, keepdims=True)) / width
+    squares = jax.lax.optimization_barrier(jnp.sum(jnp.square(x32 - mean), axis=-1, keepdims=True))
+    inverse = jax.lax.rsqrt(squares / width + epsilon)
+    normal, scaled = (x32 - mean) * inverse, gradient * scale
+    sums = jnp.sum(scaled, axis=-1, keepdims=True), jnp.sum(scaled * normal, axis=-1, keepdims=True)
+    of_sum, of_product = jax.lax.optimization_barrier(sums)
+    of_x = (scaled - (of_sum + normal * of_product) / width) * inverse
+    of_scale, of_bias = jnp.sum(gradient * normal, rows), None if bias is None else jnp.sum(gradient, rows)
+    return jax.lax.optimization_barrier(of_x.astype(x.dtype)), of_scale, of_bias
+
+
+_normalised.defvjp(_normalised_forward, _normalised_backward)
 
 
 def activation(config: ModelConfig) -> Callable[[Array], Array]:
     """GELU in the form that `config` names.
 
-    On CPUs in float32: XLA rounds bfloat16 after each operation there, which takes twice as long. On accelerators it
-    rounds once in any case, and an input in float32 would take twice the memory until the backward pass.
+    On CPUs and GPUs in float32: XLA rounds bfloat16 after each operation there, which on CPUs takes twice as long. On
+    TPUs it rounds once in any case, and an input in float32 would take twice the memory until the backward pass.
 
-    The tanh form is 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))).
+    The tanh form is 0.5 x (1 + tanh(u)) with u = sqrt(2/pi) (x + 0.044715 x^3). On GPUs it is computed as
+    x sigmoid(2u), which is equal and a seventh faster on an H200.
     """
 
     def gelu(x: Array) -> Array:
-        within = jnp.float32 if platform() == "cpu" else x.dtype
-        return jax.nn.gelu(x.astype(within), approximate=config.activation == "gelu_tanh").astype(x.dtype)
+        within = x.astype(x.dtype if platform() == "tpu" else jnp.float32)
+        if config.activation == "gelu_tanh" and platform() == "gpu":
+            twice = 2 * math.sqrt(2 / math.pi) * (within + 0.044715 * within**3)
+            return (within * jax.nn.sigmoid(twice)).astype(x.dtype)
+        return jax.nn.gelu(within, approximate=config.activation == "gelu_tanh").astype(x.dtype)
 
     return recomputed(gelu)

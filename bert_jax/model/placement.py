@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 import jax
+from jax.experimental.layout import Layout, with_layout_constraint
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
@@ -51,6 +52,14 @@ def split_by_rows(x: Float[Array, "B *rest"]) -> Float[Array, "B *rest"]:
     splits the activations' features and has to sum partial products in every block.
     """
     return _constrained(x, P(BATCH_AXES))
+
+
+def row_major(x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
+    """`x` in row-major order on GPUs, where XLA would otherwise choose an order of the sums between layers with the
+    batch last: it then transposes them before and after each norm."""
+    if platform() != "gpu":
+        return x
+    return with_layout_constraint(x, Layout(major_to_minor=(0, 1, 2)))
 
 
 def gathered(table: Float[Array, "V *D"]) -> Float[Array, "V *D"]:

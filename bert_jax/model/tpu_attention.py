@@ -20,8 +20,9 @@ from jax.experimental.pallas import tpu as pltpu
 from jaxtyping import Array, Float, Int, UInt32
 
 from bert_jax.model import tpu_attention_tiles
-from bert_jax.model.dropout import scale, survives
-from bert_jax.model.tpu_attention_kernel import LANES, LEAST, Kernel, product
+from bert_jax.model.attention_blocks import LEAST, product
+from bert_jax.model.dropout import column_word, row_word, scale, survives
+from bert_jax.model.tpu_attention_kernel import LANES, Kernel
 
 _MOST_SCORES = 512 * 512
 """Scores of a head in a program at a time: a MiB in float32, of which about six are alive at once."""
@@ -47,14 +48,14 @@ def attend(
 
 
 def _forward(kernel, query, key, value, places, head_keys):
-    program = _attend_block if kernel.sequences == 1 else tpu_attention_tiles.attend_block
+    program = _attend_block if kernel.admission.sequences == 1 else tpu_attention_tiles.attend_block
     (context,) = _call(program, kernel, places, head_keys, (query, key, value), ("queries",), in_scratch=0)
     return context, (query, key, value, places, head_keys)
 
 
 def _backward(kernel, residuals, gradient):
     query, key, value, places, head_keys = residuals
-    program = _differentiate_block if kernel.sequences == 1 else tpu_attention_tiles.differentiate_block
+    program = _differentiate_block if kernel.admission.sequences == 1 else tpu_attention_tiles.differentiate_block
     arrays, results = (query, key, value, gradient), ("queries", "keys", "keys")
     return *_call(program, kernel, places, head_keys, arrays, results, in_scratch=2), None, None
 
@@ -80,7 +81,7 @@ def _call(
     lanes = kernel.together * kernel.head_size
     rows = math.gcd(batch, max(1, _MOST_FEATURES // (length * lanes)))
     grid = batch // rows, width // lanes, length // block
-    if kernel.sequences == 1:
+    if kernel.admission.sequences == 1:
         scalars, lines = head_keys, places[:, None]
     else:
         scalars = tpu_attention_tiles.spans(kernel, places, tpu_attention_tiles.tile_of(block))
@@ -181,23 +182,25 @@ def _probabilities(kernel: Kernel, here, head_keys, query, key, places, row, num
     if not kernel.rate:
         return probabilities, admitted, None
     first = 2 * ((here[0] * query.shape[0] + row) * kernel.heads + here[1] * kernel.together + number)
-    words = head_keys[first], head_keys[first + 1]
-    line, column = (jax.lax.broadcasted_iota(jnp.int32, scores.shape, axis) for axis in range(2))
-    line += here[2] * scores.shape[0]
-    return probabilities, admitted, survives(words, line.astype(jnp.uint32), column.astype(jnp.uint32), kernel.rate)
+    queries, keys = scores.shape
+    line = jax.lax.broadcasted_iota(jnp.int32, (queries, LANES), 0)[:, :1] + here[2] * queries
+    column = jax.lax.broadcasted_iota(jnp.int32, (8, keys), 1)[:1]
+    row = row_word(head_keys[first], line.astype(jnp.uint32))
+    keep = survives(row, head_keys[first + 1], column_word(column.astype(jnp.uint32)), kernel.rate)
+    return probabilities, admitted, keep
 
 
 def _admitted(kernel: Kernel, here, places, row, block: int):
     """Which keys each query of the block attends to; one line for all where that is the same."""
     sequence, position = places[row, :1], places[row, 1:]
     admitted = sequence > 0
-    if not kernel.causal and kernel.window is None:
+    if not kernel.admission.causal and kernel.admission.window is None:
         return admitted
     begin = pl.multiple_of(here[2] * block, LANES)
     of_queries = places[row, 1:, pl.ds(begin, block)]
     at = jnp.transpose(jnp.broadcast_to(of_queries, (LANES, block)))[:, :1]
-    if kernel.causal:
+    if kernel.admission.causal:
         admitted &= position <= at
-    if kernel.window is not None:
-        admitted &= jnp.abs(position - at) <= kernel.window
+    if kernel.admission.window is not None:
+        admitted &= jnp.abs(position - at) <= kernel.admission.window
     return admitted

@@ -2,14 +2,10 @@
 
 from typing import NamedTuple
 
-import jax
-import jax.numpy as jnp
-import numpy as np
+from bert_jax.model.attention_blocks import Admission
 
 LANES = 128
 """Width of a TPU's vector registers: the last axis of every block is a multiple of it."""
-LEAST = float(np.finfo(np.float32).min)
-"""The score of a key that isn't admitted."""
 
 
 class Kernel(NamedTuple):
@@ -19,10 +15,7 @@ class Kernel(NamedTuple):
     head_size: int
     rate: float
     """Of dropout; 0 for none."""
-    sequences: int
-    """How many sequences a row may hold."""
-    causal: bool
-    window: int | None
+    admission: Admission
 
     @property
     def together(self) -> int:
@@ -33,9 +26,3 @@ class Kernel(NamedTuple):
     def lanes(self) -> list[slice]:
         """The lanes of each head of a program."""
         return [slice(at * self.head_size, (at + 1) * self.head_size) for at in range(self.together)]
-
-
-def product(first, second, contracted: tuple[int, int]):
-    """A product of two matrices over these axes, summed in float32."""
-    axes = ((contracted[0],), (contracted[1],)), ((), ())
-    return jax.lax.dot_general(first, second, axes, preferred_element_type=jnp.float32)

@@ -8,16 +8,18 @@ each width is a branch of its own with static shapes, so that the softmax needs 
 import functools
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental import pallas as pl
-from jaxtyping import Array, Bool, Int, UInt32
+from jaxtyping import Array, Int, UInt32
 
-from bert_jax.model.dropout import scale, survives
-from bert_jax.model.tpu_attention_kernel import LANES, LEAST, Kernel, product
+from bert_jax.model import attention_blocks
+from bert_jax.model.attention_blocks import LEAST, Bounds, product
+from bert_jax.model.dropout import column_word, row_word, scale, survives
+from bert_jax.model.tpu_attention_kernel import LANES, Kernel
 
 _QUERIES = 256
 """Queries of a tile, at most. With 128 there is less to multiply, but libtpu 0.0.42 schedules more cycles in all."""
@@ -31,65 +33,28 @@ def widths(tiles: int) -> list[int]:
 
 def spans(kernel: Kernel, places: Int[Array, "B 2 T"], queries: int) -> Int[Array, "B Q 2"]:
     """The span of each tile of so many queries (Q = T / queries): its first tile of keys, and how many; 0 where all
-    queries are padding.
-
-    It has every key that a query of the tile attends to, in whatever order a row has its sequences.
-    """
+    queries are padding."""
     tiles = places.shape[2] // LANES
-    shared = _shared(kernel, _bounds(places, queries), _bounds(places, LANES))
-    begin = jnp.argmax(shared, axis=2)
-    end = jnp.where(shared.any(axis=2), tiles - jnp.argmax(shared[:, :, ::-1], axis=2), begin)
+    begin, end = attention_blocks.spans(kernel.admission.shared(Bounds.of(places, queries), Bounds.of(places, LANES)))
     steps = np.array([0, *widths(tiles)])
     width = jnp.asarray(steps)[jnp.searchsorted(steps, end - begin)]
     return jnp.stack([jnp.minimum(begin, tiles - width), width], axis=2).astype(jnp.int32)
-
-
-class _Bounds(NamedTuple):
-    """The least and the greatest sequence and position in each tile of some rows. Padding is of no sequence."""
-
-    first: Int[Array, "B Q"]
-    last: Int[Array, "B Q"]
-    least: Int[Array, "B Q"]
-    most: Int[Array, "B Q"]
-
-
-def _bounds(places: Int[Array, "B 2 T"], tokens: int) -> _Bounds:
-    """The bounds of tiles of so many tokens."""
-    tiles = places.reshape(*places.shape[:2], -1, tokens)
-    sequence, position = tiles[:, 0], tiles[:, 1]
-    nothing = np.iinfo(np.int32).max  # above the last sequence, so that tiles of padding share none
-    first = jnp.where(sequence > 0, sequence, nothing).min(axis=2)
-    return _Bounds(first, sequence.max(axis=2), position.min(axis=2), position.max(axis=2))
-
-
-def _shared(kernel: Kernel, queries: _Bounds, keys: _Bounds) -> Bool[Array, "B Q S"]:
-    """Whether, by their bounds, a query of the one tile may attend to a key of the other."""
-    queries, keys = _Bounds(*(each[:, :, None] for each in queries)), _Bounds(*(each[:, None] for each in keys))
-    shared = (queries.first <= keys.last) & (keys.first <= queries.last)
-    if kernel.causal:
-        shared &= keys.least <= queries.most
-    if kernel.window is not None:
-        shared &= keys.least - queries.most <= kernel.window
-        shared &= queries.least - keys.most <= kernel.window
-    return shared
 
 
 def token_lines(
     kernel: Kernel, places: Int[Array, "B 2 T"], head_keys: UInt32[Array, "B N H 2"]
 ) -> Int[Array, "B G L T"]:
     """The facts of each token for the programs of each group of heads (G): its sequence and position, and with
-    dropout, for each head, both words of the key of its sequence.
-
-    The first word has the position added as the row of `random_words`: the same words come from row 0 then.
+    dropout, for each head, the word of its row in the mask and the second half of the key of its sequence.
     """
     if not kernel.rate:
         return places[:, None]
     batch, _, length = places.shape
     # A sum over one sequence and noughts: elementwise, where indexing by token would be a gather.
-    numbers = jnp.arange(1, kernel.sequences + 1)[:, None, None, None]
+    numbers = jnp.arange(1, kernel.admission.sequences + 1)[:, None, None, None]
     words = head_keys[..., None] * (places[:, :1, None, None] == numbers).astype(jnp.uint32)
     words = words.sum(axis=1, dtype=jnp.uint32)
-    words = words.at[:, :, 0].add(places[:, 1:].astype(jnp.uint32) << 16)
+    words = words.at[:, :, 0].set(row_word(words[:, :, 0], places[:, 1:].astype(jnp.uint32)))
     words = jax.lax.bitcast_convert_type(words, jnp.int32).reshape(batch, -1, 2 * kernel.together, length)
     shared = jnp.broadcast_to(places[:, None], (batch, words.shape[1], 2, length))
     return jnp.concatenate([shared, words], axis=2)
@@ -184,15 +149,8 @@ def _part(begin, size: int):
 
 
 def _powers(kernel: Kernel, scores, columns, of_keys) -> tuple[Any, Any]:
-    """The numerators of each query's softmax, and their sum.
-
-    Padding attends to the padding in its span, or where there is none to all of that. Nothing depends on its context.
-    """
-    admitted = columns[:, :1] == of_keys[:1]
-    if kernel.causal:
-        admitted &= of_keys[1:2] <= columns[:, 1:2]
-    if kernel.window is not None:
-        admitted &= jnp.abs(of_keys[1:2] - columns[:, 1:2]) <= kernel.window
+    """The numerators of each query's softmax, and their sum."""
+    admitted = kernel.admission.admits((columns[:, :1], columns[:, 1:2]), (of_keys[:1], of_keys[1:2]))
     scores = jnp.where(admitted, scores, LEAST)
     powers = jnp.exp(scores - jnp.max(scores, axis=1, keepdims=True))
     return powers, jnp.sum(powers, axis=1, keepdims=True)
@@ -202,6 +160,6 @@ def _dropped(kernel: Kernel, x, columns, of_keys, number: int):
     """One head's `x` after dropout, not yet scaled."""
     if not kernel.rate:
         return x
-    first, second = (columns[:, at : at + 1].astype(jnp.uint32) for at in (2 + 2 * number, 3 + 2 * number))
-    keep = survives((first, second), jnp.uint32(0), of_keys[1:2].astype(jnp.uint32), kernel.rate)
+    row, second = (columns[:, at : at + 1].astype(jnp.uint32) for at in (2 + 2 * number, 3 + 2 * number))
+    keep = survives(row, second, column_word(of_keys[1:2].astype(jnp.uint32)), kernel.rate)
     return jnp.where(keep, x, 0.0)

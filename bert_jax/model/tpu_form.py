@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Key
 
+from bert_jax.model.attention_blocks import Admission
 from bert_jax.model.attention_form import AttentionCase, Form, head_shards, on_every_device
 from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.exact_attention import head_keys, is_in_strips
@@ -81,9 +82,7 @@ def attend(
         heads=heads // head_shards(),
         head_size=size,
         rate=rate,
-        sequences=pattern.sequences,
-        causal=pattern.causal,
-        window=pattern.window,
+        admission=Admission(pattern.sequences, pattern.causal, pattern.window),
     )
     features, rows = P(BATCH_AXES, None, "tensor"), P(BATCH_AXES)
     attend_here = on_every_device(
@@ -96,4 +95,4 @@ def attend(
     return attend_here(*flat, places, keys).reshape(query.shape)
 
 
-TPU = Form("tpu", obstacle, attend)
+TPU = Form("tpu", obstacle, attend, whole_arrays=True)

@@ -15,6 +15,19 @@ from bert_jax.system.copies import cache_directory
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 
+COMPILER_OPTIONS: dict[str, dict[str, bool | str]] = {
+    "gpu": {
+        # Collectives start as early and end as late as they can, with computation between.
+        "xla_gpu_enable_latency_hiding_scheduler": True,
+        # Products by cuBLAS, which adds biases and residuals itself, and needs half the time to compile. On an H200,
+        # it was chosen over Triton for nearly all products of BERT-base anyway.
+        "xla_gpu_enable_triton_gemm": False,
+    }
+}
+"""XLA's options for a training step that matter for speed and aren't on by themselves, by the kind of device.
+https://docs.jax.dev/en/latest/gpu_performance_tips.html. The launchers set those of TPUs (launch/flags.sh), which
+libtpu reads from the environment."""
+
 _COMPILING_FLOPS = {"cpu": 6 * 1e11, "accelerator": 20 * 1e14}
 """FLOPs that a device could compute while one training step compiles. For the forward pass alone it is a third: both
 the compilation and the computation of a token take a third."""

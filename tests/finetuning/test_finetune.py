@@ -427,12 +427,12 @@ def test_settings_that_do_not_fit_are_refused_before_anything_is_written(config,
 def test_attention_is_checked_for_the_settings_of_the_task(config, tmp_path, monkeypatch):
     """Not for those of the model that it starts from, which has dropout and computes in float32."""
     monkeypatch.setattr(attention_form, "platform", lambda: "gpu")
-    by_cudnn = config.execution.replace(attention="cudnn")
-    asked = config.replace(execution=by_cudnn, compute_dtype="bfloat16", dropout=0.0)
+    by_kernel = config.execution.replace(attention="gpu")
+    asked = config.replace(execution=by_kernel, compute_dtype="bfloat16")
     mesh, run = make_mesh(config.mesh), RunDirectory(tmp_path / "run")
     plan_finetuning(asked, mesh, run)
-    with pytest.raises(UsageError, match="attention=cudnn can't be had: attention's dropout is 0.2"):
-        plan_finetuning(asked.replace(dropout=0.2), mesh, run)
+    with pytest.raises(UsageError, match="attention=gpu can't be had: activations are float32"):
+        plan_finetuning(asked.replace(compute_dtype="float32"), mesh, run)
 
 
 def test_without_dev_rows_nothing_is_measured(config, tmp_path, capsys):

@@ -28,11 +28,11 @@ class Devices:
 
     def __init__(self, script, path, most=64, name="NVIDIA H100", **options):
         self.script, self.most, self.name, self.ends, self.tried = script, most, name, {}, []
-        sizes = {"configs": ("base",), "lengths": (512,), "dropout": ("all",), "attention": ("exact", "cudnn")}
+        sizes = {"configs": ("base",), "lengths": (512,), "dropout": ("all",), "attention": ("exact", "gpu")}
         self.options = script.Options(output=path, **sizes | {"batch_sizes": (128, 64, 32)} | options)
 
     def look(self, cases, batch_sizes, settings):
-        refusals = {case: "no cuDNN" if case.attention == "cudnn" else None for case in cases}
+        refusals = {case: "no kernel" if case.attention == "gpu" else None for case in cases}
         prospects = {case: self.script.Prospect(why, [] if why else [*batch_sizes]) for case, why in refusals.items()}
         return self.script.Machine(self.name, 1, prospects)
 
@@ -50,16 +50,16 @@ class Devices:
 
 def test_the_largest_batch_that_fits_is_measured_and_all_of_its_figures_kept(script, tmp_path):
     devices = Devices(script, tmp_path / "new" / "h100.json")
-    failed, (exact, cudnn) = devices.measure()
+    failed, (exact, kernel) = devices.measure()
     assert not failed and devices.tried == [("base", 128), ("base", 64)]
     assert (exact["batch_size"], exact["bench"], exact["remark"]) == (64, BENCH, None)
-    assert (cudnn["batch_size"], cudnn["bench"], cudnn["remark"]) == (None, None, "no cuDNN")
+    assert (kernel["batch_size"], kernel["bench"], kernel["remark"]) == (None, None, "no kernel")
     first, _, head, _, *lines = (tmp_path / "new" / "h100.md").read_text().splitlines()
     assert first.startswith("1 x NVIDIA H100; jax ") and len({line.count("|") for line in (head, *lines)}) == 1
     row = (
         "| base | 512 | all | exact | 64 | 250.0 ms | 200.0 to 300.0 ms | 256.0 | 50.0% | 75.0% | 70.0 GB | 33.0 s |  |"
     )
-    assert lines[0] == row and lines[1].endswith("|  | no cuDNN |")
+    assert lines[0] == row and lines[1].endswith("|  | no kernel |")
 
 
 def test_what_was_measured_is_not_measured_again(script, tmp_path):
@@ -136,14 +136,14 @@ def test_flags_of_bench_are_passed_on_and_a_wrong_one_ends_it(script):
 
 def test_it_measures_this_machine(tmp_path):
     path = tmp_path / "tiny.json"
-    flags = ["--tiny", "--dropout", "outputs", "--attention", "exact", "cudnn", *SMALL]
+    flags = ["--tiny", "--dropout", "outputs", "--attention", "exact", "gpu", *SMALL]
     ended = subprocess.run(
         [sys.executable, SCRIPT, "--output", path, *flags], capture_output=True, text=True, cwd=tmp_path
     )
     assert ended.returncode == 0, ended.stderr
     result = json.loads(path.read_text())
-    exact, cudnn = result["cases"]
+    exact, kernel = result["cases"]
     assert (result["device"], result["devices"], result["settings"]) == ("cpu", 1, SMALL)
     assert exact["batch_size"] == exact["bench"]["settings"]["batch_size"] == 8
-    assert cudnn["bench"] is None and "this is a CPU, and cuDNN is for NVIDIA's GPUs" in cudnn["remark"]
+    assert kernel["bench"] is None and "this is a CPU, and the kernel is for NVIDIA's GPUs" in kernel["remark"]
     assert " ms |" in path.with_suffix(".md").read_text()

@@ -9,10 +9,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from attention_cases import PATTERNS, pattern_of, with_gradients
 from conftest import faked_devices, program
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.attention import form_for
+from bert_jax.model.attention_blocks import Admission
 from bert_jax.model.attention_form import AttentionCase
 from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.exact_attention import attend
@@ -20,46 +22,6 @@ from bert_jax.model.tpu_attention_kernel import Kernel
 from bert_jax.model.tpu_attention_tiles import spans, widths
 from bert_jax.model.tpu_form import MOST_KEYS, TPU
 from bert_jax.planning.topology import parse_topology, topology_devices
-
-PATTERNS = {
-    "whole rows and short ones": dict(lengths=[[128], [100], [1], []]),
-    "several sequences a row": dict(lengths=[[50, 30, 40], [128], [1, 1], []]),
-    "causal": dict(lengths=[[128], [77]], causal=True),
-    "packed, causal, near": dict(lengths=[[64, 64], [30, 90]], causal=True, window=16),
-    "several blocks of queries": dict(lengths=[[1024], [300]]),
-}
-
-
-def pattern_of(lengths, numbers=None, size=None, **sizes) -> AttentionPattern:
-    """Rows of `size` tokens, by default as many as the first row has, with sequences of these lengths, which have these
-    numbers, by default 1, 2 and so on."""
-    numbers = numbers or [range(1, len(row) + 1) for row in lengths]
-    places = np.zeros((2, len(lengths), size or max(128, sum(lengths[0]))), np.int32)
-    for row, of_row in enumerate(zip(lengths, numbers)):
-        each, named = (np.array(values, int) for values in of_row)
-        places[:, row, : each.sum()] = (
-            np.repeat(named, each),
-            np.arange(each.sum()) - np.repeat(each.cumsum() - each, each),
-        )
-    queries = Places(*map(jnp.asarray, places))
-    return AttentionPattern(queries, queries, max(map(max, filter(len, numbers))), **sizes)
-
-
-def with_gradients(form, pattern, heads, size, rate):
-    """The context, and the gradients of query, key and value, where nothing depends on the context of padding."""
-    batch, length = pattern.keys.sequence.shape
-    *given, gradient = jax.random.normal(jax.random.key(1), (4, batch, length, heads, size))
-    real = (pattern.keys.sequence > 0)[:, :, None, None]
-    keys = jax.random.split(jax.random.key(2), (batch, pattern.sequences))
-
-    @jax.jit
-    def computed(*given):
-        context, backward = jax.vjp(lambda *given: form(*given, pattern, rate, keys), *given)
-        return context, *backward(jnp.where(real, gradient, 0))
-
-    context, *gradients = map(np.asarray, computed(*given))
-    assert np.isfinite(context).all()
-    return np.where(real, context, 0), *gradients
 
 
 @pytest.mark.parametrize(
@@ -105,7 +67,7 @@ def test_a_span_has_every_key_that_a_query_attends_to(causal, window):
     lengths = [rng.multinomial(rng.integers(512), rng.dirichlet(np.ones(5))) for _ in range(50)]
     numbers = [rng.permutation(5) + 1 for _ in range(50)]
     pattern = pattern_of(lengths, numbers, 512, causal=causal, window=window)
-    kernel = Kernel(2, 64, 0.0, 5, causal, window)
+    kernel = Kernel(2, 64, 0.0, Admission(5, causal, window))
     found = np.asarray(spans(kernel, jnp.stack([*pattern.keys], axis=1), 128))
     needed = np.asarray(pattern.admitted() & (pattern.queries.sequence > 0)[:, :, None])
     for row, tile in np.ndindex(50, 4):
@@ -117,7 +79,7 @@ def test_a_span_has_every_key_that_a_query_attends_to(causal, window):
 
 
 def test_the_spans_of_packed_rows():
-    kernel = Kernel(2, 64, 0.0, 4, causal=False, window=None)
+    kernel = Kernel(2, 64, 0.0, Admission(4, causal=False, window=None))
     places = jnp.stack([*pattern_of([[128, 256, 128], [200, 100], [512]]).keys], axis=1)
     expected = [[(0, 1), (1, 2), (1, 2), (3, 1)], [(0, 2), (0, 3), (1, 2), (0, 0)], [(0, 4)] * 4]
     assert np.array_equal(spans(kernel, places, 128), expected)

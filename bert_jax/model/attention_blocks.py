@@ -1,0 +1,71 @@
+"""What the kernels of attention have in common: blocks of tokens, and which of them share a sequence."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int
+
+LEAST = float(np.finfo(np.float32).min)
+"""The score of a key that isn't admitted."""
+
+
+def product(first, second, contracted: tuple[int, int]):
+    """A product of two matrices over these axes, summed in float32."""
+    axes = ((contracted[0],), (contracted[1],)), ((), ())
+    return jax.lax.dot_general(first, second, axes, preferred_element_type=jnp.float32)
+
+
+class Bounds(NamedTuple):
+    """The least and the greatest sequence and position in each block of some rows. Padding is of no sequence."""
+
+    first: Int[Array, "B Q"]
+    last: Int[Array, "B Q"]
+    least: Int[Array, "B Q"]
+    most: Int[Array, "B Q"]
+
+    @classmethod
+    def of(cls, places: Int[Array, "B 2 T"], tokens: int) -> "Bounds":
+        """The bounds of blocks of so many tokens."""
+        blocks = places.reshape(*places.shape[:2], -1, tokens)
+        sequence, position = blocks[:, 0], blocks[:, 1]
+        nothing = np.iinfo(np.int32).max  # above the last sequence, so that blocks of padding share none
+        first = jnp.where(sequence > 0, sequence, nothing).min(axis=2)
+        return cls(first, sequence.max(axis=2), position.min(axis=2), position.max(axis=2))
+
+
+class Admission(NamedTuple):
+    """Which keys a query attends to: the part of an `AttentionPattern` that a kernel is compiled for."""
+
+    sequences: int
+    """How many sequences a row may hold."""
+    causal: bool
+    window: int | None
+
+    def admits(self, queries: tuple[Any, Any], keys: tuple[Any, Any]) -> Any:
+        """Whether these queries attend to these keys. Each is (sequence, position)."""
+        admitted = queries[0] == jnp.where(keys[0] > 0, keys[0], -1)
+        if self.causal:
+            admitted &= keys[1] <= queries[1]
+        if self.window is not None:
+            admitted &= jnp.abs(keys[1] - queries[1]) <= self.window
+        return admitted
+
+    def shared(self, queries: Bounds, keys: Bounds) -> Bool[Array, "B Q S"]:
+        """Whether, by their bounds, a query of the one block may attend to a key of the other."""
+        queries, keys = Bounds(*(each[:, :, None] for each in queries)), Bounds(*(each[:, None] for each in keys))
+        shared = (queries.first <= keys.last) & (keys.first <= queries.last)
+        if self.causal:
+            shared &= keys.least <= queries.most
+        if self.window is not None:
+            shared &= keys.least - queries.most <= self.window
+            shared &= queries.least - keys.most <= self.window
+        return shared
+
+
+def spans(shared: Bool[Array, "B Q S"]) -> tuple[Int[Array, "B Q"], Int[Array, "B Q"]]:
+    """For each block, the first of the blocks that it shares something with and the one after the last; equal where
+    there is none. The span has every block that it shares something with, in whatever order a row has its sequences."""
+    begin = jnp.argmax(shared, axis=2)
+    return begin, jnp.where(shared.any(axis=2), shared.shape[2] - jnp.argmax(shared[:, :, ::-1], axis=2), begin)

@@ -1,0 +1,76 @@
+"""The form of attention for NVIDIA GPUs: a kernel with dropout inside, for rows of one or several sequences.
+
+The kernel's module is imported when it attends: Pallas takes a second to import.
+"""
+
+import functools
+import math
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import PartitionSpec as P
+from jaxtyping import Array, Float, Key
+
+from bert_jax.model.attention_blocks import Admission
+from bert_jax.model.attention_form import AttentionCase, Form, on_every_device
+from bert_jax.model.attention_pattern import AttentionPattern
+from bert_jax.model.exact_attention import head_keys
+from bert_jax.model.placement import BATCH_AXES
+
+_HEAD_SIZES = (16, 32, 64, 128)
+_LEAST_BLOCK = 32
+"""Tokens of the smallest blocks, of which a row is a multiple."""
+
+
+def obstacle(case: AttentionCase) -> str | None:
+    """Why the kernel can't compute `case`; None where it can."""
+    if case.platform != "gpu":
+        return f"this is a {case.platform.upper()}, and the kernel is for NVIDIA's GPUs"
+    if case.dtype != jnp.bfloat16:
+        return f"activations are {case.dtype.name}, and the kernel is for bfloat16"
+    if case.head_size not in _HEAD_SIZES:
+        return f"heads of width {case.head_size}, and the kernel is for {', '.join(map(str, _HEAD_SIZES))}"
+    if case.length % _LEAST_BLOCK:
+        return f"rows of {case.length:,} tokens, not a multiple of {_LEAST_BLOCK}"
+    if case.some_queries:
+        return "queries at some tokens of a row alone, and the kernel is for all"
+    return None
+
+
+def attend(
+    query: Float[Array, "B T H K"],
+    key: Float[Array, "B T H K"],
+    value: Float[Array, "B T H K"],
+    pattern: AttentionPattern,
+    rate: float,
+    dropout_keys: Key[Array, "B N"] | None,
+) -> Float[Array, "B T H K"]:
+    """The exact form's result by the kernel."""
+    from bert_jax.model import gpu_attention
+
+    batch, length, heads, _ = key.shape
+    if dropout_keys is None:
+        rate, keys = 0.0, jnp.zeros((batch, pattern.sequences, heads, 2), jnp.uint32)
+    else:
+        keys = jax.random.key_data(head_keys(dropout_keys, heads))
+    block = functools.partial(math.gcd, length)
+    kernel = gpu_attention.Kernel(
+        rate,
+        Admission(pattern.sequences, pattern.causal, pattern.window),
+        # The fastest of those tried on an H200 for heads of 64 and rows of 128 and 512.
+        forward=gpu_attention.Tiling(block(128), block(64), warps=4, stages=3),
+        of_keys=gpu_attention.Tiling(block(64), block(64), warps=4, stages=3),
+        of_queries=gpu_attention.Tiling(block(64), block(64), warps=4, stages=2),
+    )
+    by_head = P(BATCH_AXES, None, "tensor")
+    attend_here = on_every_device(
+        functools.partial(gpu_attention.attend, kernel),
+        (P(BATCH_AXES, None, None, "tensor"), P(BATCH_AXES), by_head),
+        by_head,
+    )
+    places = jnp.stack([pattern.keys.sequence, pattern.keys.position], axis=1)
+    # Where they are parts of one product, XLA finds that this is the product.
+    return attend_here(jnp.stack([query, key, value], axis=2), places, keys)
+
+
+GPU = Form("gpu", obstacle, attend)
