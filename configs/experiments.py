@@ -48,6 +48,11 @@ modern = full_sentences.change(
     model={"positions": "rotary", "norm": "pre", "feedforward": "gated", "feedforward_size": 344, "biases": False}
 )
 
+zh_characters = modern.change(
+    vocabulary={"size": 9000},
+    data={"source": ("text:zh/*.txt.gz",), "language": ("zh",), "words": "jieba", "held_out": 0.02},
+)
+
 _TABLE = {
     "full_sentences": ("BERT's block, masked words alone on whole sentences.", full_sentences),
     "bert": (
@@ -82,11 +87,27 @@ _TABLE = {
             objective={"predict": "replaced", "mask_probability": 0.85, "random_probability": 0.0},
         ),
     ),
+    "zh_characters": ("modern for Chinese text, in which each character is masked by itself.", zh_characters),
+    "zh_words": (
+        "zh_characters that masks all characters of a word together; jieba finds the words.",
+        zh_characters.change(objective={"units": "word"}),
+    ),
+    "zh_stages": (
+        "zh_characters in ERNIE's three stages: characters, words, and names listed in entities.txt.",
+        zh_characters.change(data={"entities": "entities.txt"}).replace(
+            phases=(
+                Phase(steps=1600, length=64, batch_size=32),
+                Phase(steps=1200, length=64, batch_size=32, units="word"),
+                Phase(steps=1200, length=64, batch_size=32, units="entity"),
+            )
+        ),
+    ),
 }
 
 
 def _text(name: str, summary: str) -> str:
-    command = f'bert-jax pretrain experiments/{name} --workdir runs/{name} --data.source "text:corpus/*.txt.gz"'
+    folder = "zh" if name.startswith("zh_") else "corpus"
+    command = f'bert-jax pretrain experiments/{name} --workdir runs/{name} --data.source "text:{folder}/*.txt.gz"'
     return f"Experiment: {summary}\n\n    {command}\n"
 
 

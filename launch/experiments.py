@@ -4,16 +4,19 @@
     .venv/bin/python launch/experiments.py --output runs/experiments.json --source "text:corpus/*.txt.gz" \
       --recipes full_sentences modern_muon --seeds 0 1 2 --tasks tasks.json
 
-A recipe is one of configs/experiments.py, with one phase. Before any run these are the rules:
+A recipe is one of configs/experiments.py, whose phases have batches of one shape. Before any run these are the rules:
 
 * Time. Some steps of every recipe are measured, in turn, `--rounds` times, and the least is its step time: on a CPU the
   processor time of all threads, which other work hardly changes, elsewhere the time that passes. A recipe takes as many
   steps as fit into `--seconds` at that time, with its schedule planned for them, so that what else the machine does
-  meanwhile changes nothing. `--at-once` runs on a CPU share its cores out among them, for measuring a step, too.
+  meanwhile changes nothing. `--at-once` runs on a CPU share its cores out among them, for measuring a step, too. With
+  `--steps` no time is measured, and all recipes take as many.
 * Text. All recipes have the vocabulary made from the training documents, and the same documents are held out.
 * Measure. Accuracy of masked tokens on the held-out documents as whole sentences of the same length, 15% of the tokens
-  masked, the same sequences and the same masks for every model, whatever it was trained on. A recipe that can't be
-  measured so (one that only predicts next tokens, say) has no figure.
+  masked, the same sequences and the same masks for every model, whatever it was trained on. The sequences are those
+  of the recipe `--measured-as`, with which the others are compared; `--units piece word` measures each model twice,
+  with pieces masked and with whole words. A recipe that can't be measured so (one that only predicts next tokens, say)
+  has no figure.
 * Plateau. How many sequences had been trained on when the mean training loss of masked tokens first was below 6.0. It
   stands above for as long as a model knows only how frequent words are.
 * Tasks. The file of `--tasks` holds an object: the name of a fine-tuning config, and the flags of `bert-jax finetune`
@@ -36,6 +39,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Annotated, Any
@@ -48,13 +52,12 @@ from bert_jax.cli.scripts import in_own_process, results_before, run_script, wri
 from bert_jax.cli.tables import markdown
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
+from bert_jax.config.units import UnitKind
 from bert_jax.run.metrics import read_metrics
 from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import say
 
-MEASURED_AS = "full_sentences"
-"""The recipe whose held-out sequences every model is measured on, and with which all are compared."""
 BEGUN_BY = {"left_to_right_then_masked": "left_to_right"}
 """A recipe that starts from another's parameters -> that other. Each has half of the time."""
 PLATEAU_LOSS = 6.0
@@ -92,6 +95,12 @@ class Options(Arguments):
     """Seconds of training, at the step time measured: on a CPU seconds of one core."""
     at_once: int = 1
     """How many runs are at work at a time, each with its share of the CPU's cores."""
+    steps: Annotated[int, Field(gt=0)] | None = None
+    """Steps of every recipe, in place of `seconds`."""
+    measured_as: str = "full_sentences"
+    """The recipe whose held-out sequences every model is measured on, and with which all are compared."""
+    units: tuple[UnitKind, ...] = ("piece",)
+    """What is masked together in the held-out sequences; each kind is measured by itself."""
     rounds: Annotated[int, Field(gt=0)] = 5
     """How often the step of each recipe is measured."""
     tasks: Path | None = None
@@ -105,15 +114,19 @@ class Experiment:
     """
 
     def __init__(self, options: Options):
-        """Raises UsageError where the file has results of other text or time, a recipe has several phases, or a task
-        is unknown."""
+        """Raises UsageError where the file has results of other text or time, a recipe has phases of several shapes, or
+        a task is unknown."""
         self.options, self._lock = options, threading.Lock()
         self.tasks = _tasks(options.tasks) if options.tasks else {}
         needed = (name for recipe in options.recipes for name in (BEGUN_BY.get(recipe), recipe) if name)
         self.configs = {name: load_config(f"experiments/{name}") for name in dict.fromkeys(needed)}
-        if several := [name for name, config in self.configs.items() if len(config.phases) > 1]:
-            raise UsageError(f"{', '.join(several)}: more than one phase, of which the steps can't be set; keep one")
+        shapes = ((name, {(each.length, each.batch_size) for each in c.phases}) for name, c in self.configs.items())
+        if several := [name for name, of_phases in shapes if len(of_phases) > 1]:
+            raise UsageError(
+                f"{', '.join(several)}: phases of several shapes, of which the steps can't be set; keep one"
+            )
         conditions = {"source": list(options.source), "seconds": options.seconds, "at_once": options.at_once}
+        conditions |= {"steps": options.steps, "measured_as": options.measured_as, "units": list(options.units)}
         new: dict[str, Any] = conditions | {"machine": None, "step_times": {}, "runs": {}}
         self.results = results_before(options.output, conditions, dict) or new
         self.vocabulary: Path | None = None
@@ -122,7 +135,7 @@ class Experiment:
     def run(self) -> int:
         """Trains and measures the recipes and seeds that have no results yet; returns the exit code 0."""
         with _workers(self.options.at_once) as pool:
-            held_out = self._prepared(MEASURED_AS, 0)
+            held_out = self._prepared(self.options.measured_as, 0)
             pool.submit(self._measure_steps).result()
             self.vocabulary = held_out / "tokenizer/vocab.txt"
             for seed in self.options.seeds:
@@ -140,6 +153,8 @@ class Experiment:
         return 0
 
     def _measure_steps(self) -> None:
+        if self.options.steps:
+            return
         if missing := [name for name in self.configs if name not in self.results["step_times"]]:
             say(f"measuring a step of {', '.join(missing)}")
             configs = {name: self.configs[name] for name in missing}
@@ -175,7 +190,7 @@ class Experiment:
         if "steps" not in row:
             steps, batch_size = self._train(name, seed, run), self.configs[name].phases[0].batch_size
             trained = {"steps": steps, "sequences": steps * batch_size, "plateau": _plateau(run, batch_size)}
-            self._add(row, trained | in_own_process(_accuracy, run, held_out))
+            self._add(row, trained | in_own_process(_accuracy, run, held_out, self.options.units))
         for task, flags in self.tasks.items():
             if task not in (scores := row.get("tasks", {})):
                 tuned = run.with_name(f"{run.name}-{task}")
@@ -199,10 +214,15 @@ class Experiment:
             shutil.rmtree(unfinished, ignore_errors=True)
             ignored = shutil.ignore_patterns("config.json", "manifest.json", ".lock")
             shutil.copytree(self._prepared(name, seed), unfinished, ignore=ignored).rename(run)
-        steps = max(1, round(seconds / step_seconds(self.results, name)))
+        share = seconds / self.options.seconds
+        planned = self.options.steps * share if self.options.steps else seconds / step_seconds(self.results, name)
+        phases = self.configs[name].phases
+        of_phases = [max(1, round(planned * phase.steps / sum(each.steps for each in phases))) for phase in phases]
+        steps = sum(of_phases)
         say(f"{name}, seed {seed}: {steps:,} steps")
         every = ["--evaluation.every", steps, "--checkpoints.every", max(1, steps // 4)]
-        flags = ["--phases.0.steps", steps, *every, *start, *self._text_flags(seed)]
+        counts = itertools.chain(*((f"--phases.{number}.steps", count) for number, count in enumerate(of_phases)))
+        flags = [*counts, *every, *start, *self._text_flags(seed)]
         command("pretrain", f"experiments/{name}", "--workdir", run, *flags)
         return steps
 
@@ -277,8 +297,9 @@ def _plateau(run: Path, batch_size: int) -> int | None:
     return next((line["step"] * batch_size for line in lines if line["mlm_loss"] < PLATEAU_LOSS), None)
 
 
-def _accuracy(run: Path, measured: Path) -> dict[str, float]:
-    """Loss and accuracy of the run's model on the held-out sequences of the prepared `measured`."""
+def _accuracy(run: Path, measured: Path, units: Sequence[UnitKind]) -> dict[str, float]:
+    """Loss and accuracy of the run's model on the held-out sequences of the prepared `measured`, by name. All kinds of
+    `units` but the first are part of the name."""
     from bert_jax.config.operation import MeshConfig
     from bert_jax.model.sharding import make_mesh, tree_shardings
     from bert_jax.pretraining.dataset import prepared_for
@@ -292,13 +313,18 @@ def _accuracy(run: Path, measured: Path) -> dict[str, float]:
     model, sequences_of = TrainedModel.open(run).config, RunDirectory(measured)
     if model.causal or model.discriminator:  # it fills no masks from both sides
         return {}
-    config = read_pretraining_config(measured).replace(model=model.replace(vocabulary_size=None))
+    written = read_pretraining_config(measured).replace(model=model.replace(vocabulary_size=None))
     vocabulary = load_tokenizer(sequences_of.tokenizer).vocabulary
-    trainer = pretraining_trainer(config, make_mesh(MeshConfig()), len(vocabulary), vocabulary.mask_id)
-    _, params = TrainedModel.load(run, lambda shapes: tree_shardings(shapes, trainer.mesh))
-    held_out = held_out_sequences(trainer, 0, prepared_for(config, sequences_of, config.phases[0].length))
-    values = held_out.evaluate(params) if held_out else None
-    return {name: values[name] for name in ("mlm_accuracy", "mlm_loss")} if values else {}
+    mesh, figures = make_mesh(MeshConfig()), dict[str, float]()
+    _, params = TrainedModel.load(run, lambda shapes: tree_shardings(shapes, mesh))
+    for kind in units:
+        config = written.change(objective={"units": kind})
+        trainer = pretraining_trainer(config, mesh, len(vocabulary), vocabulary.mask_id)
+        held_out = held_out_sequences(trainer, 0, prepared_for(config, sequences_of, config.phases[0].length))
+        if held_out:
+            values, ending = held_out.evaluate(params), "" if kind == units[0] else f"/{kind}"
+            figures |= {name + ending: values[name] for name in ("mlm_accuracy", "mlm_loss")}
+    return figures
 
 
 def command(*arguments: Any) -> str:
@@ -330,14 +356,14 @@ def table(result: dict[str, Any]) -> str:
     by_recipe: dict[str, list[dict[str, Any]]] = {}
     for row in finished:
         by_recipe.setdefault(row["recipe"], []).append(row)
-    base = _figures(by_recipe.get(MEASURED_AS, []), "mlm_accuracy")
+    base = _figures(by_recipe.get(result["measured_as"], []), "mlm_accuracy")
     lines = []
     for name, rows in by_recipe.items():
         accuracies, plateaus = _figures(rows, "mlm_accuracy"), [row["plateau"] for row in rows]
-        comparable = base and accuracies and name != MEASURED_AS
+        comparable = base and accuracies and name != result["measured_as"]
         columns = {
             "recipe": name,
-            ">step": f"{step_seconds(result, name) * 1e3:,.1f} ms",
+            **({} if result["steps"] else {">step": f"{step_seconds(result, name) * 1e3:,.1f} ms"}),
             ">steps": f"{rows[0]['steps']:,}",
             ">sequences": f"{rows[0]['sequences']:,}",
             ">plateau": "never" if None in plateaus else f"{statistics.mean(plateaus):,.0f}",
@@ -345,10 +371,12 @@ def table(result: dict[str, Any]) -> str:
             ">MLM loss": _spread(_figures(rows, "mlm_loss")),
             ">MLM accuracy": _spread(accuracies),
             ">differs": ("yes" if differ(accuracies, base) else "no") if comparable else "",
+            **{f">accuracy, {kind}": _spread(_figures(rows, f"mlm_accuracy/{kind}")) for kind in result["units"][1:]},
         }
         scores = {task: _figures([row.get("tasks", {}) for row in rows], task) for task in tasks}
         lines.append(columns | {f">{task}": _spread(values) for task, values in scores.items()})
-    where = f"{result['machine']}; {result['seconds']:g} s of training, {result['at_once']} at once"
+    length = f"{result['steps']:,} steps" if result["steps"] else f"{result['machine']}; {result['seconds']:g} s"
+    where = f"{length} of training, {result['at_once']} at once"
     return f"{where}; text: {' '.join(result['source'])}\n\n{markdown(lines)}"
 
 

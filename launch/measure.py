@@ -130,9 +130,6 @@ class Attempt(NamedTuple):
 
 def examine(cases: list[Case], batch_sizes: tuple[int, ...], settings: list[str]) -> Machine:
     """Looks at the devices, in a process of its own."""
-    from bert_jax.system.machine import leave_out_absent_tpu
-
-    leave_out_absent_tpu()
     import jax
 
     prospects = {case: _prospect(case, batch_sizes, settings) for case in cases}

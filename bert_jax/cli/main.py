@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from bert_jax.system import disk, interruption
 from bert_jax.system.errors import BertJaxError, Interrupted, UsageError
-from bert_jax.system.machine import accelerated, keep_freed_memory, leave_out_absent_tpu, silence_compiler
+from bert_jax.system.machine import prepare_to_compute
 
 if TYPE_CHECKING:
     from bert_jax.cli.arguments import Arguments
@@ -54,10 +54,7 @@ _LATE = "Event loop is closed"
 def main() -> None:
     """Entry point of the shell command. Exits with the code that `run` returns, or with CLOSED_PIPE."""
     if computes(sys.argv[1:]):
-        leave_out_absent_tpu()
-        if not accelerated():  # on a GPU or TPU the host's memory hardly matters, and XLA's log does
-            keep_freed_memory()
-            silence_compiler()
+        prepare_to_compute()
     interruption.listen()
     try:
         code = run(sys.argv[1:])

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 from bert_jax.system.errors import BertJaxError, UsageError
 from bert_jax.system.files import write_json, write_text
 from bert_jax.system.json_file import read_object
+from bert_jax.system.machine import prepare_to_compute
 from bert_jax.system.progress import complain
 
 Results = TypeVar("Results")
@@ -43,8 +44,11 @@ def write_results(path: Path, results: dict[str, Any], table: str) -> None:
 
 
 def in_own_process(function: Any, *arguments: Any) -> Any:
-    """Calls `function` in a process that ends afterwards: this one would keep the devices' memory."""
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
+    """Calls `function` in a process that ends afterwards: this one would keep the devices' memory.
+
+    That process is prepared as a command prepares itself, so that the function takes the same time as there.
+    """
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=prepare_to_compute) as pool:
         return pool.submit(function, *arguments).result()
 
 

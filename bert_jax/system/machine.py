@@ -21,6 +21,14 @@ def accelerated() -> bool:
     return bool(entry_points(group="jax_plugins")) or has_tpu()
 
 
+def prepare_to_compute() -> None:
+    """What a command does before JAX is imported: it looks for no absent TPU and, on a CPU, keeps freed memory."""
+    leave_out_absent_tpu()
+    if not accelerated():  # on a GPU or TPU the host's memory hardly matters, and XLA's log does
+        keep_freed_memory()
+        silence_compiler()
+
+
 def leave_out_absent_tpu() -> None:
     """Keeps JAX from looking for a TPU if libtpu is installed only for `plan`: that takes a second and prints warnings.
 

@@ -20,7 +20,7 @@ class Commands:
     """Stands in for the commands of bert-jax: knows which were given, and how long a step takes."""
 
     def __init__(self, script, monkeypatch, path, **options):
-        self.given, self.calibrated = [], []
+        self.given, self.calibrated, self.measured = [], [], []
         monkeypatch.setattr(script, "command", self.command)
         monkeypatch.setattr(script, "in_own_process", self.alone)
         self.options = script.Options(output=path / "out.json", workdir=path / "runs", source=("text:some",), **options)
@@ -28,7 +28,9 @@ class Commands:
 
     def alone(self, function, *arguments):
         if function is self.script._accuracy:
-            return {"mlm_accuracy": 0.5, "mlm_loss": 3.0}
+            run, held_out, units = arguments
+            self.measured.append((run.name, held_out))
+            return {"mlm_accuracy": 0.5, "mlm_loss": 3.0} | {f"mlm_accuracy/{kind}": 0.25 for kind in units[1:]}
         assert function is self.script._step_times
         self.calibrated += arguments[0]
         return "a machine", {name: [3 * STEP_SECONDS[name], STEP_SECONDS[name]] for name in arguments[0]}
@@ -106,6 +108,22 @@ def test_a_recipe_that_starts_from_another_shares_the_time_with_it(commands, tmp
     assert first[:4] == ["--workdir", f"{path}-first", "--phases.0.steps", "250"] and "--init" not in first
     assert second[:2] == ["--workdir", str(path)] and second[second.index("--init") + 1] == f"{path}-first"
     assert result["runs"]["left_to_right_then_masked 0"]["steps"] == 1000
+
+
+def test_recipes_with_phases_have_their_shares_of_the_given_steps(commands, tmp_path):
+    recipes = ("zh_characters", "zh_stages")
+    stand_in = commands(recipes=recipes, steps=1000, measured_as="zh_characters", units=("piece", "word"))
+    result = stand_in.run()
+    trained = [flags for name, _, flags in stand_in.given if name == "pretrain"]
+    assert [flags[: flags.index("--evaluation.every")][2:] for flags in trained] == [
+        ["--phases.0.steps", "1000"],
+        ["--phases.0.steps", "400", "--phases.1.steps", "300", "--phases.2.steps", "300"],
+    ]
+    assert stand_in.calibrated == [] and len({directory for _, directory in stand_in.measured}) == 1
+    assert [row["steps"] for row in result["runs"].values()] == [1000, 1000]
+    lines = (tmp_path / "out.md").read_text().splitlines()
+    assert lines[0].startswith("1,000 steps of training, 1 at once")
+    assert lines[-1] == "| zh_stages | 1,000 | 32,000 | 9,600 | 1 | 3.000 | 0.500 | no | 0.250 |"
 
 
 def test_runs_at_once_share_the_cores(commands, tmp_path):

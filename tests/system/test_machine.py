@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
+from bert_jax.cli.scripts import in_own_process
 from bert_jax.system import machine
 
 ON_GLIBC = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the allocator of glibc")
 
-FAULTS = """
-import ctypes, resource, sys
-from bert_jax.system.machine import keep_freed_memory
+REUSE = """
+import ctypes, resource
 
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.memset.argtypes = ctypes.c_void_p, (ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t)
@@ -26,11 +26,18 @@ def use(size=200 << 20):
     libc.free(block)
 
 
-kept = keep_freed_memory() if sys.argv[1] == "keep" else False
 use()
 before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
 use()
-print(kept, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+count = resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+"""
+FAULTS = f"""
+import sys
+from bert_jax.system.machine import keep_freed_memory
+
+kept = keep_freed_memory() if sys.argv[1] == "keep" else False
+{REUSE}
+print(kept, count)
 """
 
 
@@ -46,6 +53,13 @@ def test_memory_that_is_freed_is_used_again_without_page_faults():
     kept, count = faults("keep")
     assert kept and count < 100
     assert faults("leave")[1] > 1000
+
+
+@ON_GLIBC
+def test_the_process_of_a_scripts_measurement_reuses_memory_as_a_command_does(tmp_path):
+    (tmp_path / "reuse.py").write_text(REUSE)
+    count = in_own_process(eval, f"__import__('runpy').run_path({str(tmp_path / 'reuse.py')!r})['count']")
+    assert count < 100
 
 
 @ON_GLIBC
