@@ -22,7 +22,7 @@ from bert_jax.instances.chunk_text import Recipe, as_sentences, encode_text, par
 from bert_jax.instances.chunk_worker import Target, prepare_unless_finished, write_instances
 from bert_jax.instances.chunks import Chunk, cut_chunks, text_hash
 from bert_jax.instances.marks import Marker
-from bert_jax.instances.prepared_data import COUNTS_FILE, SMALL_FILES, PreparedData, fingerprint
+from bert_jax.instances.prepared_data import COUNTS_FILE, SMALL_FILES, PreparedData, fingerprint, lexicon_hashes
 from bert_jax.instances.shards import HELD_OUT, TRAIN, ids_dtype
 from bert_jax.instances.statistics import Statistics
 from bert_jax.instances.store_metadata import write_metadata
@@ -112,6 +112,7 @@ def _finish(
         files=files | {name: FileSum.of(directory / name) for name in SMALL_FILES},
         ids_type="uint16" if dtype is np.uint16 else "int32",
         packed=target.recipe.data.packed,
+        lexicons=lexicon_hashes(target.recipe.data),
         records=lengths,
         example_sentences=examples,
     )

@@ -3,19 +3,20 @@
 import hashlib
 import json
 import operator
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 from jaxtyping import Int
 from pydantic import ConfigDict, Field
 
+from bert_jax.config.data import DataConfig
 from bert_jax.instances.checked_files import PIECE_COUNTS, damage_error, read_bytes, read_numbers
 from bert_jax.instances.chunk_text import Recipe
 from bert_jax.instances.shards import HELD_OUT, TRAIN
 from bert_jax.instances.statistics import Count, Statistics
 from bert_jax.instances.store_metadata import FEATURES_FILE, INFO_FILE
-from bert_jax.system.bucket import Place
+from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.copies import fetched, publish
 from bert_jax.system.files import FileSum, remove_directory
 from bert_jax.system.sealed import Sealed, file_damage, first_damaged
@@ -62,6 +63,8 @@ class PreparedData(Sealed):
     """Type of the stored piece ids."""
     packed: bool
     """Whether a record may hold several sequences."""
+    lexicons: dict[str, _Hash] = {}
+    """Hashes of the lexicons' files, by the names of their settings; empty in records of earlier versions."""
     records: dict[str, list[Count]]
     """Number of records of each shard, by split."""
     example_sentences: list[str]
@@ -154,7 +157,7 @@ class PreparedData(Sealed):
 
     def is_of(self, recipe: Recipe) -> bool:
         """Whether the data set was made with `recipe`."""
-        return self.fingerprint == fingerprint(recipe)
+        return self.fingerprint == fingerprint(recipe, self.lexicons)
 
     def damaged_file(self) -> str | None:
         """The name of the first file whose checksum differs, or None. Reads all files completely."""
@@ -172,11 +175,21 @@ def publish_prepared(directory: Place) -> None:
     publish(directory, last=_RECORD)
 
 
-def fingerprint(recipe: Recipe) -> str:
+def lexicon_hashes(data: DataConfig, recorded: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The hash of each lexicon's file, by the name of its setting; of a file that isn't there, the one in `recorded`."""
+    hashes = {}
+    for name, path in data.lexicons.items():
+        missing = name in (recorded or {}) and not place_of(path).exists()
+        hashes[name] = (recorded or {})[name] if missing else LexiconFile.read(path, f"data.{name}").sha256
+    return hashes
+
+
+def fingerprint(recipe: Recipe, lexicons: Mapping[str, str] | None = None) -> str:
     """Hash of everything that determines the records, except the text.
 
     The settings that only determine the order are left out. Settings with their default value are left out, too: a new
-    setting whose default keeps the earlier behaviour doesn't change any fingerprint.
+    setting whose default keeps the earlier behaviour doesn't change any fingerprint. `lexicons`: hashes of lexicons
+    whose files may be missing, such as those that a data set was made with.
     """
     there = (path for path in recipe.tokenizer_directory.iterdir() if path.is_file())
     files = sorted(path for path in there if path.name != "origin.json")
@@ -185,6 +198,5 @@ def fingerprint(recipe: Recipe) -> str:
     settings = recipe.data.model_dump(exclude={*_OF_ORDER, *recipe.data.lexicons}, exclude_defaults=True)
     shape = [_FORMAT, settings, recipe.length, recipe.seed, tokenizer, recipe.pair]
     # Of a lexicon what it holds counts, not where it lies.
-    lexicons = recipe.data.lexicons
-    shape += [[name, LexiconFile.read(path, f"data.{name}").sha256] for name, path in lexicons.items()]
+    shape += [[name, sha256] for name, sha256 in lexicon_hashes(recipe.data, lexicons).items()]
     return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()

@@ -156,3 +156,17 @@ def test_nothing_is_written_through_a_link(tiny_config, tmp_path, name):
         pretrain(tiny_config, RunDirectory(tmp_path / "run"))
     assert [path.name for path in (tmp_path / "elsewhere").iterdir()] == ["train-00000.array_record"]
     assert (tmp_path / "elsewhere" / "train-00000.array_record").read_text() == "another's"
+
+
+def test_a_run_goes_on_without_its_lexicon_and_not_with_another_one(prepared, tmp_path, monkeypatch):
+    config, run, _ = prepared
+    names = tmp_path / "names.txt"
+    names.write_text("the old\na small\n")
+    config = config.replace(data=config.data.replace(phrases=str(names)))
+    before = prepare_lengths(config, run)
+    monkeypatch.setattr(RunDirectory, "under_way", True)
+    names.unlink()
+    assert prepare_lengths(config, run) == before
+    names.write_text("the old\n")
+    with pytest.raises(UsageError, match="was prepared from other settings"):
+        prepare_lengths(config, run)
