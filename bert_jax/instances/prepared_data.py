@@ -176,7 +176,7 @@ def publish_prepared(directory: Place) -> None:
 
 
 def lexicon_hashes(data: DataConfig, recorded: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The hash of each lexicon's file, by the name of its setting; of a file that isn't there, the one in `recorded`."""
+    """The hash of each lexicon's file by its setting's name; of a file that isn't there, the one in `recorded`."""
     hashes = {}
     for name, path in data.lexicons.items():
         missing = name in (recorded or {}) and not place_of(path).exists()

@@ -6,6 +6,7 @@ continue with these values. Therefore, before the first training on a machine, e
 once operation by operation, and a difference raises RunError.
 """
 
+import functools
 import hashlib
 import json
 import os
@@ -22,9 +23,12 @@ import optax
 from jaxtyping import Array, Float
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model.exact_attention import softmax_where
+from bert_jax.model.attention import form_for
+from bert_jax.model.attention_form import AttentionCase
+from bert_jax.model.attention_pattern import AttentionPattern, Places
+from bert_jax.model.exact_attention import EXACT, softmax_where
 from bert_jax.model.linear import LayerNorm, activation, project
-from bert_jax.model.placement import cpu_flags
+from bert_jax.model.placement import cpu_flags, platform
 from bert_jax.system.copies import cache_directory
 from bert_jax.system.errors import RunError
 from bert_jax.system.files import write_json
@@ -37,6 +41,10 @@ _WIDTH = 16
 _TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
 """Largest accepted difference by type, relative to the largest value. Rounding gives a tenth of it."""
 
+_ATTENTION = 8, 512, 8
+"""Rows, tokens of a row and heads for which a kernel of attention is checked."""
+_RATE = 0.1
+"""Of dropout there."""
 _TRAINING = Path(__file__).parent
 _MODEL = _TRAINING.parent / "model"
 _SETTINGS = ("XLA_FLAGS", "JAX_DISABLE_MOST_OPTIMIZATIONS", "JAX_DEFAULT_MATMUL_PRECISION", "JAX_ENABLE_X64")
@@ -49,6 +57,8 @@ class Part(NamedTuple):
     name: str
     function: Callable[..., Any]
     arguments: tuple[Array, ...]
+    reference: Callable[..., Any] | None = None
+    """The same by other operations; None for `function`."""
 
 
 def parts_to_check() -> list[Part]:
@@ -74,7 +84,35 @@ def parts_to_check() -> list[Part]:
         Part("cross-entropy", lambda logits: cross_entropy(logits, labels)[0], (_random(_ROWS, 24),)),
         Part("the norm of gradients", lambda *leaves: optax.tree.norm(leaves), (rows, _random(_ROWS, 3))),
         *(Part(f"a product in {dtype}", projected(dtype), (rows, _random(_WIDTH, 24))) for dtype in _TOLERANCE),
+        *_attention_parts(),
     ]
+
+
+def _attention_parts() -> list[Part]:
+    """This device's kernel of attention, if it has one, beside the exact form: with dropout, in bfloat16, for rows of
+    one sequence and of two."""
+    rows, length, heads = _ATTENTION
+    place = np.broadcast_to(np.arange(length), (rows, length))
+    arrays = tuple(_random(4, rows, length, heads, 64)[:3].astype(jnp.bfloat16))
+    parts = []
+    for sequences in (1, 2):
+        case = AttentionCase(platform(), jnp.dtype(jnp.bfloat16), heads, 64, length, _RATE, sequences, False, None)
+        form = form_for("auto", case)
+        if form is EXACT:
+            continue
+        second = (place >= length // 3) * (sequences - 1)
+        places = Places(jnp.asarray(second + 1), jnp.asarray(place - second * (length // 3)))
+        pattern = AttentionPattern(places, places, sequences)
+        keys = jax.random.split(jax.random.key(0), (rows, sequences))
+        by_kernel, exactly = (
+            functools.partial(_attended, each, pattern=pattern, keys=keys) for each in (form.attend, EXACT.attend)
+        )
+        parts.append(Part(f"attention by a kernel, {sequences} in a row,", by_kernel, arrays, exactly))
+    return parts
+
+
+def _attended(attend: Callable[..., Array], query: Array, key: Array, value: Array, pattern, keys) -> Array:
+    return attend(query, key, value, pattern, _RATE, keys)
 
 
 def check_compiler() -> None:
@@ -106,17 +144,24 @@ def check_compiler() -> None:
 def difference(part: Part) -> str | None:
     """How the compiled results of `part` differ from those of its operations one by one; None if they agree."""
 
-    def gradients(*arguments):
-        output, backward = jax.vjp(part.function, *arguments)
-        return backward(jnp.cos(output))  # with cotangents equal to its output LayerNorm would have gradients of 0
+    def gradients(function: Callable[..., Any]) -> Callable[..., Any]:
+        def differentiated(*arguments):
+            output, backward = jax.vjp(function, *arguments)
+            return backward(jnp.cos(output))  # with cotangents equal to its output LayerNorm would have gradients of 0
+
+        return differentiated
+
+    reference = part.reference or part.function
 
     # At the highest precision, since accelerators otherwise round the factors of float32 products, which magnifies a
     # difference in the last digit. The forward pass is also compared by itself, because it compiles to other code if
     # residuals are kept for the gradients.
     with jax.default_matmul_precision("highest"):
-        compiled = jax.device_get([jax.jit(part.function)(*part.arguments), *jax.jit(gradients)(*part.arguments)])
+        compiled = jax.device_get(
+            [jax.jit(part.function)(*part.arguments), *jax.jit(gradients(part.function))(*part.arguments)]
+        )
         with jax.disable_jit():
-            one_by_one = jax.device_get([part.function(*part.arguments), *gradients(*part.arguments)])
+            one_by_one = jax.device_get([reference(*part.arguments), *gradients(reference)(*part.arguments)])
     for got, expected in zip(compiled, one_by_one, strict=True):
         tolerance = _TOLERANCE[expected.dtype.name]
         got, expected = np.asarray(got, np.float64), np.asarray(expected, np.float64)

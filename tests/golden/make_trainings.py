@@ -20,7 +20,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 os.environ["JAX_PLATFORMS"] = "cpu"
-os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # as the tests have it
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")  # as the tests have it, and the next
+os.environ.setdefault("BERT_JAX_AUTO_DTYPE", "float32")
 
 import numpy as np
 

@@ -10,6 +10,9 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig, MeshConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
+from bert_jax.model.attention import FORMS
+from bert_jax.model.exact_attention import EXACT
+from bert_jax.model.gpu_form import GPU
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.system.errors import RunError
@@ -88,3 +91,15 @@ def test_a_step_of_many_tokens_is_that_of_its_microbatches():
         _, measured = trainer.train_step(0)(trainer.initial_state(), synthetic_batch(1040, 64, 50))
         losses[accumulation] = [float(measured[name].value) for name in ("loss", "grad_norm")]
     np.testing.assert_allclose(losses[1], losses[16], rtol=1e-5)
+
+
+def test_a_kernel_of_attention_is_checked_where_there_is_one(interpreted, monkeypatch):
+    """Beside the exact form; on a machine without a kernel there is nothing to check."""
+    monkeypatch.setattr(trust, "_ATTENTION", (1, 128, 1))
+    kernels = lambda: [part for part in trust.parts_to_check() if part.reference]
+    assert not kernels()
+    monkeypatch.setattr(trust, "platform", lambda: "gpu")
+    assert [difference(part) for part in kernels()] == [None, None]
+    wrong = GPU._replace(attend=lambda *arrays_and_more: 1.1 * EXACT.attend(*arrays_and_more))
+    monkeypatch.setitem(FORMS, "auto", (wrong,))
+    assert all("values, the first" in difference(part) for part in kernels())
