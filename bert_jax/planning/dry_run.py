@@ -46,6 +46,8 @@ def planned_pretraining(config: RunConfig, workdir: Place, overwrite: bool) -> F
     yield "vocabulary", _vocabulary(config, run, trainer.objective.model.vocabulary_size, overwrite)
     for length in dict.fromkeys(phase.length for phase in config.phases):
         yield f"data, length {length}", _data(config, run, length, overwrite)
+    if overwrite or not all(PreparedData.open(run.data(phase.length)) for phase in config.phases):
+        yield from _estimated_shares(config)
     memories = [trainer.objective.memory(phase, mesh) for phase in config.phases]
     done = 0 if overwrite else run.newest_step or 0
     for number, phase in enumerate(config.phases):
@@ -123,6 +125,21 @@ def _data(config: RunConfig, run: RunDirectory, length: int, overwrite: bool) ->
     sources = " ".join(config.data.source)
     size = "" if corpus.unit == "%" else f": {corpus.total:,.4g} {corpus.unit}"
     return f"to be prepared from {sources}{size}{replaced}"
+
+
+def _estimated_shares(config: RunConfig) -> Facts:
+    """The share of each source in each phase, estimated from the sizes of the sources; nothing if these have no unit in
+    common. The true shares follow from the numbers of sequences, which are known after preparation."""
+    parts = open_corpus(config.data).parts
+    unit, *others = {part.unit for part in parts}
+    if others:
+        return
+    distinct = len(set(config.data.languages)) == len(parts)
+    names = config.data.languages if distinct else config.data.source
+    for number in range(len(config.phases)):
+        if shares := config.shares(number, [part.total for part in parts]):
+            each = ", ".join(f"{name} {share:.1%}" for name, share in zip(names, shares, strict=True))
+            yield f"shares, phase {number}", f"{each}; estimated from the sizes of the sources ({unit})"
 
 
 def _steps(phase: Phase, done: int, packed: bool) -> str:

@@ -49,3 +49,15 @@ def test_data_of_other_settings_are_not_taken_for_those_of_the_run(tiny_config, 
     assert planned(other, tmp_path / "run")["data, length 32"].endswith("is of other settings or text and is deleted")
     shutil.rmtree(tmp_path / "run/tokenizer")  # without which nothing is known of their settings
     assert planned(other, tmp_path / "run")["data, length 32"].startswith("there: ")
+
+
+def test_the_shares_of_sources_are_estimated_from_their_sizes(tiny_config, tmp_path):
+    for language, paragraphs in (("de", 100), ("sw", 25)):
+        (tmp_path / f"{language}.txt").write_text("eins zwei drei vier\n\n" * paragraphs)
+    sources = tuple(f"text:{tmp_path}/{language}.txt" for language in ("de", "sw"))
+    data = tiny_config.data.replace(source=sources, language=("de", "sw"), smoothing=0.5)
+    phases = (*tiny_config.phases, tiny_config.phases[0].replace(smoothing=0.0))
+    facts = planned(tiny_config.replace(data=data, phases=phases), tmp_path / "run")
+    assert facts["shares, phase 0"] == "de 66.7%, sw 33.3%; estimated from the sizes of the sources (MB)"
+    assert facts["shares, phase 1"].startswith("de 50.0%, sw 50.0%")
+    assert not any(name.startswith("shares") for name in planned(tiny_config, tmp_path / "run"))
