@@ -138,17 +138,10 @@ _affine.defvjp(_affine_forward, _affine_backward)
 def recomputed(function: Callable[..., Array]) -> Callable[..., Array]:
     """`function` keeping nothing but its arguments for the backward pass.
 
-    For functions that cost less to recompute than to write to memory and read back: activations, normalisation.
+    For functions that cost less to recompute than to write to memory and read back: activations, normalisation. Without
+    prevent_cse, XLA on GPUs merges both computations, and keeps what lies between.
     """
-    if platform() != "gpu":
-        return jax.checkpoint(function, prevent_cse=False)
-    computed = jax.custom_vjp(function)
-
-    def backward(arguments, gradient):
-        return jax.vjp(function, *jax.lax.optimization_barrier(arguments))[1](gradient)
-
-    computed.defvjp(lambda *arguments: (function(*arguments), arguments), backward)
-    return computed
+    return jax.checkpoint(function, prevent_cse=platform() == "gpu")
 
 
 class LayerNorm(nn.Module):
