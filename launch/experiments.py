@@ -122,10 +122,9 @@ class Experiment:
         self.configs = {name: load_config(f"experiments/{name}") for name in dict.fromkeys(needed)}
         shapes = ((name, {(each.length, each.batch_size) for each in c.phases}) for name, c in self.configs.items())
         if several := [name for name, of_phases in shapes if len(of_phases) > 1]:
-            raise UsageError(
-                f"{', '.join(several)}: phases of several shapes, of which the steps can't be set; keep one"
-            )
-        conditions = {"source": list(options.source), "seconds": options.seconds, "at_once": options.at_once}
+            raise UsageError(f"{', '.join(several)}: phases of several shapes, which can't be compared; keep one")
+        seconds = None if options.steps else options.seconds
+        conditions = {"source": list(options.source), "seconds": seconds, "at_once": options.at_once}
         conditions |= {"steps": options.steps, "measured_as": options.measured_as, "units": list(options.units)}
         new: dict[str, Any] = conditions | {"machine": None, "step_times": {}, "runs": {}}
         self.results = results_before(options.output, conditions, dict) or new

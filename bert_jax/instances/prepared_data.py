@@ -156,7 +156,8 @@ class PreparedData(Sealed):
         }
 
     def is_of(self, recipe: Recipe) -> bool:
-        """Whether the data set was made with `recipe`."""
+        """Whether the data set was made with `recipe`. A lexicon whose file is missing is taken for the one of then, so
+        this is for the settings of a run under way, which can't name another."""
         return self.fingerprint == fingerprint(recipe, self.lexicons)
 
     def damaged_file(self) -> str | None:
@@ -176,11 +177,11 @@ def publish_prepared(directory: Place) -> None:
 
 
 def lexicon_hashes(data: DataConfig, recorded: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The hash of each lexicon's file by its setting's name; of a file that isn't there, the one in `recorded`."""
+    """The hash of each lexicon's file, by the name of its setting; for a missing file, the hash in `recorded`."""
     hashes = {}
     for name, path in data.lexicons.items():
-        missing = name in (recorded or {}) and not place_of(path).exists()
-        hashes[name] = (recorded or {})[name] if missing else LexiconFile.read(path, f"data.{name}").sha256
+        known = None if place_of(path).exists() else (recorded or {}).get(name)
+        hashes[name] = known or LexiconFile.read(path, f"data.{name}").sha256
     return hashes
 
 

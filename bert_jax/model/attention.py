@@ -25,7 +25,7 @@ FORMS: dict[AttentionForm, tuple[Form, ...]] = {
     "tpu": (TPU,),
     "gpu": (GPU,),
 }
-"""The forms that each setting names, of which the first that can be used is; where none can, the exact one."""
+"""The candidate forms of each setting, in order. The first usable one is chosen, or the exact form if none is."""
 
 
 def form_for(name: AttentionForm, case: AttentionCase) -> Form:
@@ -47,8 +47,10 @@ def check_attention(
     """Raises UsageError where `execution.attention` names a form that can't be used for training on `rows`, each given
     as (tokens, most sequences)."""
     name = execution.attention
-    for length, sequences in rows if name != "auto" else ():
-        (form,) = FORMS[name]
+    if name == "auto":
+        return
+    (form,) = FORMS[name]
+    for length, sequences in rows:
         if reason := form.obstacle(_training_case(config, length, sequences, mesh)):
             raise UsageError(f"execution.attention={name} can't be had: {reason}; leave it at auto, or ask for exact")
 

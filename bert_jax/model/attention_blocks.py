@@ -14,7 +14,9 @@ LEAST = float(np.finfo(np.float32).min)
 def product(first, second, contracted: tuple[int, int]):
     """A product of two matrices over these axes, summed in float32."""
     axes = ((contracted[0],), (contracted[1],)), ((), ())
-    return jax.lax.dot_general(first, second, axes, preferred_element_type=jnp.float32)
+    # A higher default precision changes nothing for bfloat16, and the TPU's compiler refuses it there.
+    precision = jax.lax.Precision.DEFAULT if first.dtype == jnp.bfloat16 else None
+    return jax.lax.dot_general(first, second, axes, precision=precision, preferred_element_type=jnp.float32)
 
 
 class Bounds(NamedTuple):

@@ -64,7 +64,7 @@ class Form(NamedTuple):
     attend: Callable[..., Array]
     """(query, key, value, pattern, rate, dropout_keys) -> context: see `exact_attention.attend`."""
     whole_arrays: bool = False
-    """Whether it reads queries, keys and values fastest as arrays of their own, not as parts of one."""
+    """Whether the form is faster with queries, keys and values as three separate arrays than as slices of one."""
     probabilities: Callable[[int, int | None], tuple[int, int]] = lambda length, window: (0, 0)
     """(length, window) -> probabilities in memory for each query and head: those kept for the backward pass, and those
     held while a row is computed. Kernels have none in memory: theirs never leave the chip."""

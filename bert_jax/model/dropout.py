@@ -75,7 +75,7 @@ def _dropped(
     first, second = (keys[..., half].reshape(*keys.shape[:-1], *[1] * len(inner)) for half in range(2))
     if rows is None:
         rows = jnp.arange(inner[0] if len(inner) > 1 else 1)
-    # Behind a barrier, so that XLA doesn't compute them again for each element. Those of an arange are constants.
+    # The barriers keep XLA from recomputing the words for each element. Those of an arange are constants.
     row = jax.lax.optimization_barrier(row_word(first, rows.astype(jnp.uint32)[..., None]))
     if columns is None:
         column = jnp.asarray(column_word(np.arange(inner[-1], dtype=np.uint32)))
@@ -109,9 +109,9 @@ def column_word(column: Word) -> Word:
 def survives(row: Array, second: Array, column: Word, rate: float) -> Bool[Array, "..."]:
     """Whether elements are kept, by the words of their row and column and the second half of the key.
 
-    A random word for each place, from six operations, where Threefry takes fifty: half of the finaliser of MurmurHash3
-    on both words, keyed in between. Keys come from Threefry; this only distinguishes the elements of one mask. It is
-    elementwise, so that a kernel may call it for a part of them.
+    Each place gets a random word from six operations, where Threefry takes fifty: the xor of both words goes through
+    half of MurmurHash3's finaliser, and `second` is added. Keys come from Threefry; this only distinguishes the
+    elements of one mask. It is elementwise, so that a kernel may call it for a part of them.
     """
     x = (row ^ column) * np.uint32(0x85EBCA6B)
     return (x ^ (x >> 15)) * np.uint32(0xC2B2AE35) + second >= np.uint32(_threshold(rate))

@@ -1,10 +1,10 @@
-"""Attention as GPU kernels, written in Pallas and compiled by Triton: no [T, S] array in main memory, forwards or
-backwards.
+"""Attention kernels for GPUs, written in Pallas and compiled by Triton. Neither the forward nor the backward pass
+writes a [T, S] array to the GPU's memory.
 
-A program has a block of queries and goes through the blocks of keys with a running maximum, as FlashAttention does
-(Dao 2023, "FlashAttention-2"). The backward pass computes the probabilities again, from the queries for each block of
-keys and from the keys for each block of queries, so that no sum depends on the order in which programs run. Dropout is
-drawn inside, by the function and keys of the exact form (model/dropout.py): both keep the same elements.
+Each program handles one block of queries. It loops over blocks of keys and keeps a running maximum and sum (Dao 2023,
+"FlashAttention-2"). The backward pass recomputes the probabilities twice: for each block of keys, and for each block of
+queries. So each sum is computed by one program, without atomic additions. Dropout is drawn inside, by the function and
+keys of the exact form (model/dropout.py): both keep the same elements.
 
 Blocks of keys that share no sequence with a block of queries are skipped, in packed rows and at the padded end of rows.
 """
@@ -26,30 +26,37 @@ _LOG2_E = math.log2(math.e)
 
 
 class Tiling(NamedTuple):
-    """How a kernel cuts its work."""
+    """Block sizes and launch parameters of a kernel."""
 
     queries: int
     keys: int
     """Tokens of a block."""
     warps: int
     stages: int
-    """Loads that are in flight at a time."""
+    """Stages of Triton's software pipeline."""
 
 
 class Kernel(NamedTuple):
     """What the kernels are compiled for."""
 
+    head_size: int
     rate: float
     """Of dropout; 0 for none."""
     admission: Admission
     forward: Tiling
     of_keys: Tiling
-    """Of the gradients of keys and values."""
+    """For the gradients of keys and values."""
     of_queries: Tiling
+    """For the gradients of queries."""
 
-    def score(self, head_size: int) -> float:
-        """The factor of a score, for powers of 2."""
-        return _LOG2_E / math.sqrt(head_size)
+    @property
+    def scale(self) -> float:
+        """The factor of inner products, 1 / sqrt(head size)."""
+        return 1 / math.sqrt(self.head_size)
+
+    def scores(self, first, second):
+        """The scores of a block of queries and a block of keys, times log2(e), since the kernels use powers of 2."""
+        return product(first, second, (1, 1)) * (self.scale * _LOG2_E)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -61,9 +68,9 @@ def attend(
 ) -> Float[Array, "B T H K"]:
     """The mean of the values under each query's softmax over the keys of its sequence, after dropout.
 
-    `projected`: queries, keys and values. They and their gradients stay one array, as the product before them wants it.
-    `places`: the number of each token's sequence, 0 for padding, and its position. `head_keys`: of dropout, for each
-    sequence and head. The context of padding is finite and has no meaning.
+    `projected`: queries, keys and values. They are one array, and so are their gradients, because one matrix product
+    computes them. `places`: the number of each token's sequence, 0 for padding, and its position. `head_keys`: the
+    dropout keys of each sequence and head. The context of padding is finite and has no meaning.
     """
     return _forward(kernel, projected, places, head_keys)[0]
 
@@ -71,6 +78,9 @@ def attend(
 def _forward(kernel, projected, places, head_keys):
     tiling = kernel.forward
     call = _Call(projected.shape, tiling, tiling.queries, head_keys.shape[1])
+    batch, length, _, heads, size = projected.shape
+    context = jax.ShapeDtypeStruct((batch, length, heads, size), projected.dtype)
+    log_sums = jax.ShapeDtypeStruct((batch, heads, length), jnp.float32)
     context, log_sums = call(
         functools.partial(_attend_block, kernel),
         "attention",
@@ -80,7 +90,7 @@ def _forward(kernel, projected, places, head_keys):
         (projected, call.row_of(2)),
         (places, call.places),
         (head_keys, call.head_keys),
-        results=[(call.context(projected.dtype), call.block), (call.sums, call.line)],
+        results=[(context, call.block), (log_sums, call.line)],
     )
     return context, (projected, places, head_keys, context, log_sums)
 
@@ -135,8 +145,8 @@ def _spans(kernel: Kernel, places: Int[Array, "B 2 T"], tiling: Tiling, of_keys:
 
 
 class _Call:
-    """Calls a program for each block of tokens, head and row. Its attributes are the parts of arrays that a program
-    sees: those of its block, row and head."""
+    """Calls a program for each block of tokens, head and row. The attributes are BlockSpecs: each selects the part of
+    an array that belongs to a program's block, row and head."""
 
     def __init__(self, shape: tuple[int, ...], tiling: Tiling, block: int, sequences: int):
         """`shape`: of the projected tokens. `block`: tokens of a block."""
@@ -150,7 +160,6 @@ class _Call:
         self.places = pl.BlockSpec((None, 2, length), lambda part, head, row: (row, 0, 0))
         self.head_keys = pl.BlockSpec((None, sequences, None, 2), lambda part, head, row: (row, 0, head, 0))
         self.span = pl.BlockSpec((None, None, 2), lambda part, head, row: (row, part, 0))
-        self.sums = jax.ShapeDtypeStruct((self._batch, self._heads, length), jnp.float32)
 
     def block_of(self, which: int) -> pl.BlockSpec:
         """The block's part of the queries (0), keys (1) or values (2) of projected tokens."""
@@ -162,10 +171,6 @@ class _Call:
         shape = (None, self._length, None, None, self._size)
         return pl.BlockSpec(shape, lambda part, head, row: (row, 0, which, head, 0))
 
-    def context(self, dtype: Any) -> jax.ShapeDtypeStruct:
-        """The shape of the context."""
-        return jax.ShapeDtypeStruct((self._batch, self._length, self._heads, self._size), dtype)
-
     def __call__(
         self,
         program: Any,
@@ -174,7 +179,8 @@ class _Call:
         results: list[tuple[Any, pl.BlockSpec]],
         aliases: dict[int, int] | None = None,
     ) -> Any:
-        """The results of `program`, each with the shape and type of the array named with its part."""
+        """Runs `program` on the grid; returns its results. `results`: for each an array of its shape and type, or a
+        ShapeDtypeStruct, and the part that a program writes."""
         return pl.pallas_call(
             program,
             out_shape=[jax.ShapeDtypeStruct(like.shape, like.dtype) for like, _ in results],
@@ -188,7 +194,7 @@ class _Call:
 
 
 def _attend_block(kernel: Kernel, span, query, key, value, places, head_keys, context, log_sums):
-    """The context of a block of queries, and the logarithm of the sum of each query's powers (of 2, both)."""
+    """The context of a block of queries, and the base-2 log-sum-exp of each query's scores."""
     tiling, (block, size) = kernel.forward, query.shape
     here = pl.ds(pl.program_id(0) * block, block)
     queries, of_query = query[...], _Tokens(kernel, places, head_keys, here)
@@ -197,8 +203,8 @@ def _attend_block(kernel: Kernel, span, query, key, value, places, head_keys, co
         most, total, context = sums
         there = pl.ds(number * tiling.keys, tiling.keys)
         of_key = _Tokens(kernel, places, head_keys, there)
-        scores = product(queries, key[there, :], (1, 1)) * kernel.score(size)
-        scores = jnp.where(kernel.admission.admits(of_query.columns(), of_key.lines()), scores, LEAST)
+        scores = kernel.scores(queries, key[there, :])
+        scores = jnp.where(kernel.admission.admits(of_query.columns(), of_key.rows()), scores, LEAST)
         new_most = jnp.maximum(most, jnp.max(scores, axis=1))
         powers, factor = jnp.exp2(scores - new_most[:, None]), jnp.exp2(most - new_most)
         total = total * factor + jnp.sum(powers, axis=1)
@@ -215,7 +221,7 @@ def _attend_block(kernel: Kernel, span, query, key, value, places, head_keys, co
 
 
 def _differentiate_keys(kernel: Kernel, span, query, key, value, gradient, places, head_keys, log_sums, means, results):
-    """The gradients of a block of keys and their values. All arrays of scores have their queries along the lines."""
+    """The gradients of a block of keys and their values. Arrays of scores are transposed here: [keys, queries]."""
     tiling, (block, size) = kernel.of_keys, key.shape
     here = pl.ds(pl.program_id(0) * block, block)
     keys, values, key_tokens = key[...], value[...], _Tokens(kernel, places, head_keys, here)
@@ -225,22 +231,18 @@ def _differentiate_keys(kernel: Kernel, span, query, key, value, gradient, place
         there = pl.ds(number * tiling.queries, tiling.queries)
         query_tokens = _Tokens(kernel, places, head_keys, there)
         queries, of_context = query[there, :], gradient[there, :]
-        scores = product(keys, queries, (1, 1)) * kernel.score(size)
-        admitted = kernel.admission.admits(query_tokens.lines(), key_tokens.columns())
-        probabilities = jnp.where(admitted, jnp.exp2(scores - log_sums[there][None, :]), 0.0)
-        dropped, of_probabilities = probabilities, product(values, of_context, (1, 1))
-        if kernel.rate:
-            keep = query_tokens.keeps(key_tokens, turned=True)
-            dropped = jnp.where(keep, probabilities, 0.0)
-            of_probabilities = jnp.where(keep, of_probabilities * scale(kernel.rate), 0.0)
+        admitted = kernel.admission.admits(query_tokens.rows(), key_tokens.columns())
+        keep = query_tokens.keeps(key_tokens, transposed=True) if kernel.rate else None
+        of_queries = log_sums[there][None, :], means[there][None, :]
+        of_dropped = product(values, of_context, (1, 1))
+        dropped, of_scores = _of_scores(kernel, kernel.scores(keys, queries), admitted, keep, of_dropped, *of_queries)
         value_sum += product(dropped.astype(values.dtype), of_context, (1, 0))
-        of_scores = probabilities * (of_probabilities - means[there][None, :])
         key_sum += product(of_scores.astype(keys.dtype), queries, (1, 0))
         return key_sum, value_sum
 
     nothing = jnp.zeros((block, size))
     key_sum, value_sum = jax.lax.fori_loop(span[0], span[1], step, (nothing, nothing))
-    results[:, 1, :] = (key_sum / math.sqrt(size)).astype(keys.dtype)
+    results[:, 1, :] = (key_sum * kernel.scale).astype(keys.dtype)
     results[:, 2, :] = (value_sum * scale(kernel.rate)).astype(keys.dtype)
 
 
@@ -256,18 +258,24 @@ def _differentiate_queries(
     def step(number, query_sum):
         there = pl.ds(number * tiling.keys, tiling.keys)
         key_tokens, keys = _Tokens(kernel, places, head_keys, there), key[there, :]
-        scores = product(queries, keys, (1, 1)) * kernel.score(size)
-        admitted = kernel.admission.admits(query_tokens.columns(), key_tokens.lines())
-        probabilities = jnp.where(admitted, jnp.exp2(scores - log_sum), 0.0)
-        of_probabilities = product(of_context, value[there, :], (1, 1))
-        if kernel.rate:
-            keep = query_tokens.keeps(key_tokens)
-            of_probabilities = jnp.where(keep, of_probabilities * scale(kernel.rate), 0.0)
-        of_scores = probabilities * (of_probabilities - mean)
+        admitted = kernel.admission.admits(query_tokens.columns(), key_tokens.rows())
+        keep = query_tokens.keeps(key_tokens) if kernel.rate else None
+        of_dropped = product(of_context, value[there, :], (1, 1))
+        _, of_scores = _of_scores(kernel, kernel.scores(queries, keys), admitted, keep, of_dropped, log_sum, mean)
         return query_sum + product(of_scores.astype(keys.dtype), keys, (1, 0))
 
     query_sum = jax.lax.fori_loop(span[0], span[1], step, jnp.zeros((block, size)))
-    of_query[...] = (query_sum / math.sqrt(size)).astype(of_query.dtype)
+    of_query[...] = (query_sum * kernel.scale).astype(of_query.dtype)
+
+
+def _of_scores(kernel: Kernel, scores, admitted, keep, of_dropped, log_sums, means):
+    """The probabilities after dropout, not yet scaled, and the gradients of the scores, from those of the probabilities
+    after dropout. `keep`: the mask of dropout, or None."""
+    probabilities = jnp.where(admitted, jnp.exp2(scores - log_sums), 0.0)
+    if keep is None:
+        return probabilities, probabilities * (of_dropped - means)
+    of_probabilities = jnp.where(keep, of_dropped * scale(kernel.rate), 0.0)
+    return jnp.where(keep, probabilities, 0.0), probabilities * (of_probabilities - means)
 
 
 class _Tokens:
@@ -278,23 +286,23 @@ class _Tokens:
         self.sequence, self.position = places[0, here], places[1, here]
 
     def columns(self) -> tuple[Any, Any]:
-        """Sequences and positions, one below the other."""
+        """Sequences and positions as column vectors, [tokens, 1]."""
         return self.sequence[:, None], self.position[:, None]
 
-    def lines(self) -> tuple[Any, Any]:
-        """Sequences and positions, side by side."""
+    def rows(self) -> tuple[Any, Any]:
+        """Sequences and positions as row vectors, [1, tokens]."""
         return self.sequence[None, :], self.position[None, :]
 
-    def keeps(self, keys: "_Tokens", turned: bool = False) -> Any:
-        """Which of the keys dropout keeps for these queries, [queries, keys]; [keys, queries] if `turned`."""
+    def keeps(self, keys: "_Tokens", transposed: bool = False) -> Any:
+        """Which of the keys dropout keeps for these queries, [queries, keys]; [keys, queries] if `transposed`."""
         kernel = self._kernel
         if kernel.admission.sequences == 1:
             first, second = self._head_keys[0, 0], self._head_keys[0, 1]
         else:
             number = jnp.maximum(self.sequence - 1, 0)
             first, second = (self._head_keys[number, half] for half in range(2))
-            second = second[None, :] if turned else second[:, None]
+            second = second[None, :] if transposed else second[:, None]
         row = row_word(first, self.position.astype(jnp.uint32))
         column = column_word(keys.position.astype(jnp.uint32))
-        row, column = (row[None, :], column[:, None]) if turned else (row[:, None], column[None, :])
+        row, column = (row[None, :], column[:, None]) if transposed else (row[:, None], column[None, :])
         return survives(row, second, column, kernel.rate)

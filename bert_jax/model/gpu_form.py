@@ -15,7 +15,7 @@ from bert_jax.model.attention_blocks import Admission
 from bert_jax.model.attention_form import AttentionCase, Form, on_every_device
 from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.exact_attention import head_keys
-from bert_jax.model.placement import BATCH_AXES
+from bert_jax.model.placement import BATCH_AXES, is_ampere_or_newer
 
 _HEAD_SIZES = (16, 32, 64, 128)
 _LEAST_BLOCK = 32
@@ -26,14 +26,16 @@ def obstacle(case: AttentionCase) -> str | None:
     """Why the kernel can't compute `case`; None where it can."""
     if case.platform != "gpu":
         return f"this is a {case.platform.upper()}, and the kernel is for NVIDIA's GPUs"
+    if not is_ampere_or_newer():
+        return "the kernel needs an NVIDIA GPU of compute capability 8.0 or higher"
     if case.dtype != jnp.bfloat16:
         return f"activations are {case.dtype.name}, and the kernel is for bfloat16"
     if case.head_size not in _HEAD_SIZES:
-        return f"heads of width {case.head_size}, and the kernel is for {', '.join(map(str, _HEAD_SIZES))}"
+        return f"heads have width {case.head_size}; the kernel supports {', '.join(map(str, _HEAD_SIZES))}"
     if case.length % _LEAST_BLOCK:
         return f"rows of {case.length:,} tokens, not a multiple of {_LEAST_BLOCK}"
     if case.some_queries:
-        return "queries at some tokens of a row alone, and the kernel is for all"
+        return "only some tokens of a row are queries, and the kernel needs all of them"
     return None
 
 
@@ -55,6 +57,7 @@ def attend(
         keys = jax.random.key_data(head_keys(dropout_keys, heads))
     block = functools.partial(math.gcd, length)
     kernel = gpu_attention.Kernel(
+        key.shape[3],
         rate,
         Admission(pattern.sequences, pattern.causal, pattern.window),
         # The fastest of those tried on an H200 for heads of 64 and rows of 128 and 512.
@@ -69,7 +72,7 @@ def attend(
         by_head,
     )
     places = jnp.stack([pattern.keys.sequence, pattern.keys.position], axis=1)
-    # Where they are parts of one product, XLA finds that this is the product.
+    # If the three are slices of one product, XLA removes the stack.
     return attend_here(jnp.stack([query, key, value], axis=2), places, keys)
 
 

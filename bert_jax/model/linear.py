@@ -170,7 +170,7 @@ def _normalise(x, scale, bias, epsilon: float, dtype: jnp.dtype) -> Float[Array,
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
 def _normalised(x, scale, bias, epsilon: float, dtype: jnp.dtype) -> Float[Array, "*B D"]:
-    """`_normalise` for GPUs, with a gradient that XLA puts together once and not for each of its uses."""
+    """`_normalise` for GPUs, with a gradient that XLA computes once instead of once per use."""
     return _normalise(x, scale, bias, epsilon, dtype)
 
 
@@ -182,7 +182,7 @@ def _normalised_backward(epsilon, dtype, residuals, gradient):
     x, scale, bias = residuals
     width, rows = x.shape[-1], tuple(range(x.ndim - 1))
     x32, gradient = jax.lax.optimization_barrier(x).astype(jnp.float32), gradient.astype(jnp.float32)
-    # Sums behind barriers: each is computed once, and all that is made of them in the kernels that need it.
+    # The barriers make XLA compute each sum once. Elementwise operations on a sum are fused into its consumers.
     mean = jax.lax.optimization_barrier(jnp.sum(x32, axis=-1, keepdims=True)) / width
     squares = jax.lax.optimization_barrier(jnp.sum(jnp.square(x32 - mean), axis=-1, keepdims=True))
     inverse = jax.lax.rsqrt(squares / width + epsilon)

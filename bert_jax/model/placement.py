@@ -30,9 +30,20 @@ def multiplies_bfloat16() -> bool:
     if setting := os.environ.get("BERT_JAX_AUTO_DTYPE"):
         return setting == "bfloat16"
     kind = platform()
-    if kind == "gpu" and jax.default_backend() == "gpu":
-        return float(jax.devices()[0].compute_capability) >= 8.0
+    if kind == "gpu":
+        return is_ampere_or_newer()
     return kind != "cpu" or bool(_BFLOAT16_INSTRUCTIONS & cpu_flags())
+
+
+def is_ampere_or_newer() -> bool:
+    """Whether this machine's GPU is one of NVIDIA's that multiply bfloat16, from compute capability 8.0 on. True where
+    there is no GPU, and a program is compiled for one."""
+    if jax.default_backend() != "gpu":
+        return True
+    try:
+        return float(jax.devices()[0].compute_capability) >= 8.0
+    except ValueError:  # AMD's are names, such as gfx90a
+        return False
 
 
 @functools.cache
@@ -55,9 +66,13 @@ def split_by_rows(x: Float[Array, "B *rest"]) -> Float[Array, "B *rest"]:
 
 
 def row_major(x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
-    """`x` in row-major order on GPUs, where XLA would otherwise choose an order of the sums between layers with the
-    batch last: it then transposes them before and after each norm."""
-    if platform() != "gpu":
+    """`x` with a row-major layout on a GPU. XLA would otherwise choose a layout with the batch axis last for the
+    residual stream, and transpose it before and after each norm.
+
+    On a mesh of several devices XLA would gather the whole batch for the constraint, so there is none.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    if platform() != "gpu" or not mesh.empty and mesh.size > 1:
         return x
     return with_layout_constraint(x, Layout(major_to_minor=(0, 1, 2)))
 

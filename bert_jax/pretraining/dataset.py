@@ -12,7 +12,7 @@ from bert_jax.corpora.text_source import TextSource
 from bert_jax.instances.chunk_text import Recipe
 from bert_jax.instances.chunks import text_hash
 from bert_jax.instances.preparation import cut_corpus, prepare
-from bert_jax.instances.prepared_data import PreparedData, discard, publish_prepared
+from bert_jax.instances.prepared_data import PreparedData, discard, fingerprint, publish_prepared
 from bert_jax.pretraining.initial import open_initial
 from bert_jax.pretraining.vocabulary import existing_tokenizer
 from bert_jax.run.run_directory import RunDirectory
@@ -146,7 +146,7 @@ def is_outdated(found: PreparedData, config: RunConfig, run: RunDirectory, text:
     If the text is missing, only settings are compared. `text` returns the hash of the whole text; it is called only if
     the files were written since the preparation.
     """
-    if not found.is_of(_recipe(config, run, found.length)):
+    if found.fingerprint != fingerprint(_recipe(config, run, found.length)):
         return True
     try:
         corpus = open_corpus(config.data)

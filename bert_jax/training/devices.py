@@ -15,16 +15,16 @@ from bert_jax.system.copies import cache_directory
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 
-COMPILER_OPTIONS: dict[str, dict[str, bool | str]] = {
+_COMPILER_OPTIONS: dict[str, dict[str, bool | str]] = {
     "gpu": {
-        # Collectives start as early and end as late as they can, with computation between.
+        # Overlaps collectives with computation.
         "xla_gpu_enable_latency_hiding_scheduler": True,
         # Products by cuBLAS, which adds biases and residuals itself, and needs half the time to compile. On an H200,
         # it was chosen over Triton for nearly all products of BERT-base anyway.
         "xla_gpu_enable_triton_gemm": False,
     }
 }
-"""XLA's options for a training step that matter for speed and aren't on by themselves, by the kind of device.
+"""XLA options for training steps, by kind of device. They improve speed and are off by default.
 https://docs.jax.dev/en/latest/gpu_performance_tips.html. The launchers set those of TPUs (launch/flags.sh), which
 libtpu reads from the environment."""
 
@@ -79,6 +79,12 @@ CHIPS = {
 """Chips by the beginning of a device's name, from the makers' data sheets. For TPUs these are
 https://cloud.google.com/tpu/docs/v4 to v6e. They give 32, 16, 95 and 32 GB of memory; the table has the part that
 libtpu 0.0.52 lets a program use. Links have 2,400, 1,600, 4,800 and 3,200 Gbit/s each way over 6, 4, 6 and 4 links."""
+
+
+def compiler_options(platform: str) -> dict[str, bool | str]:
+    """XLA's options for a training step on devices of this kind, without those that $XLA_FLAGS sets."""
+    options = _COMPILER_OPTIONS.get(platform, {})
+    return {name: value for name, value in options.items() if f"--{name}" not in os.environ.get("XLA_FLAGS", "")}
 
 
 def chip_of(kind: str) -> Chip | None:

@@ -15,7 +15,7 @@ from bert_jax.model.sharding import abstract, batch_sharding, on_mesh, placed, s
 from bert_jax.run.measurement import Means
 from bert_jax.run.state import TrainState
 from bert_jax.training.batch import AnyBatch, NumberedBatches, read_ahead
-from bert_jax.training.devices import COMPILER_OPTIONS
+from bert_jax.training.devices import compiler_options
 from bert_jax.training.optimizer import learning_only, learning_rate, make_optimizer
 from bert_jax.training.step import (
     STEP_MEASUREMENTS,
@@ -67,7 +67,7 @@ class Trainer(Generic[Config, Learned]):
             in_shardings=(self._shardings, rows),
             out_shardings=(self._shardings, None),
             donate_argnums=0,
-            compiler_options=COMPILER_OPTIONS.get(self.mesh.devices.flat[0].platform),
+            compiler_options=compiler_options(self.mesh.devices.flat[0].platform),
         )
 
     def parts(

@@ -58,7 +58,7 @@ class Part(NamedTuple):
     function: Callable[..., Any]
     arguments: tuple[Array, ...]
     reference: Callable[..., Any] | None = None
-    """The same by other operations; None for `function`."""
+    """Reference implementation; None means `function` itself. It runs operation by operation."""
 
 
 def parts_to_check() -> list[Part]:
@@ -93,13 +93,13 @@ def _attention_parts() -> list[Part]:
     one sequence and of two."""
     rows, length, heads = _ATTENTION
     place = np.broadcast_to(np.arange(length), (rows, length))
-    arrays = tuple(_random(4, rows, length, heads, 64)[:3].astype(jnp.bfloat16))
     parts = []
     for sequences in (1, 2):
         case = AttentionCase(platform(), jnp.dtype(jnp.bfloat16), heads, 64, length, _RATE, sequences, False, None)
         form = form_for("auto", case)
         if form is EXACT:
             continue
+        arrays = tuple(_random(3, rows, length, heads, 64).astype(jnp.bfloat16))
         second = (place >= length // 3) * (sequences - 1)
         places = Places(jnp.asarray(second + 1), jnp.asarray(place - second * (length // 3)))
         pattern = AttentionPattern(places, places, sequences)

@@ -24,7 +24,7 @@ def test_one_process_for_all_gpus(machine):
     launch(machine, XLA_FLAGS="--mine")
     (run,) = machine.lines("runs")
     assert run.startswith(f"{RUN} ")
-    assert "XLA_FLAGS=--xla_gpu_enable_latency_hiding_scheduler=true --mine" in run  # the last of two wins
+    assert " XLA_FLAGS=--mine " in run
     assert run.endswith("JAX_LOCAL_DEVICE_IDS=")
     assert machine.lines("calls")[0].endswith(".[cuda]")
 

@@ -90,9 +90,9 @@ def test_a_model_for_gpus_calls_the_kernels_forwards_and_backwards(on_gpu, tiny_
         ({}, 512, None),
         ({"hidden_size": 256, "causal": True}, 96, None),
         ({"compute_dtype": "float32"}, 512, "activations are float32, and the kernel is for bfloat16"),
-        ({"hidden_size": 24}, 512, "heads of width 12, and the kernel is for 16, 32, 64, 128"),
+        ({"hidden_size": 24}, 512, "heads have width 12; the kernel supports 16, 32, 64, 128"),
         ({}, 100, "rows of 100 tokens, not a multiple of 32"),
-        ({"some_queries": True}, 512, "queries at some tokens of a row alone"),
+        ({"some_queries": True}, 512, "only some tokens of a row are queries"),
     ],
 )
 def test_where_it_can_not_be_used_attention_is_exact(on_gpu, sizes, length, why):
@@ -136,3 +136,12 @@ def test_norm_and_activation_are_the_same_on_gpus(biases, monkeypatch):
     monkeypatch.setattr(linear, "platform", lambda: "gpu")
     close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4)
     jax.tree.map(close, computed(), elsewhere)
+
+
+def test_the_layout_of_the_residual_stream_is_set_on_one_gpu_only(on_gpu):
+    """On several, XLA would gather the whole batch for it."""
+    for devices in (1, 2):
+        mesh = jax.sharding.AbstractMesh((devices,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+        with jax.sharding.use_abstract_mesh(mesh):
+            traced = str(jax.make_jaxpr(placement.row_major)(jnp.ones((2, 3, 4))))
+        assert ("layout_constraint" in traced) == (devices == 1)

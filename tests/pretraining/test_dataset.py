@@ -164,8 +164,10 @@ def test_a_run_goes_on_without_its_lexicon_and_not_with_another_one(prepared, tm
     names.write_text("the old\na small\n")
     config = config.replace(data=config.data.replace(phrases=str(names)))
     before = prepare_lengths(config, run)
-    monkeypatch.setattr(RunDirectory, "under_way", True)
     names.unlink()
+    with pytest.raises(UsageError, match="names.txt can't be read"):
+        prepare_lengths(config, run)
+    monkeypatch.setattr(RunDirectory, "under_way", True)
     assert prepare_lengths(config, run) == before
     names.write_text("the old\n")
     with pytest.raises(UsageError, match="was prepared from other settings"):
