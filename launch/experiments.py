@@ -124,7 +124,7 @@ class Experiment:
         if several := [name for name, of_phases in shapes if len(of_phases) > 1]:
             raise UsageError(f"{', '.join(several)}: phases of several shapes, which can't be compared; keep one")
         seconds = None if options.steps else options.seconds
-        conditions = {"source": list(options.source), "seconds": seconds, "at_once": options.at_once}
+        conditions: dict[str, Any] = {"source": list(options.source), "seconds": seconds, "at_once": options.at_once}
         conditions |= {"steps": options.steps, "measured_as": options.measured_as, "units": list(options.units)}
         new: dict[str, Any] = conditions | {"machine": None, "step_times": {}, "runs": {}}
         self.results = results_before(options.output, conditions, dict) or new
