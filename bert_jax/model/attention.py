@@ -52,7 +52,7 @@ def check_attention(
     (form,) = FORMS[name]
     for length, sequences in rows:
         if reason := form.obstacle(_training_case(config, length, sequences, mesh)):
-            raise UsageError(f"execution.attention={name} can't be had: {reason}; leave it at auto, or ask for exact")
+            raise UsageError(f"execution.attention={name} can't be used: {reason}; set it to auto or exact")
 
 
 def _training_case(

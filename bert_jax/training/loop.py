@@ -71,7 +71,7 @@ def train(
     """
     settings = trainer.config.checkpoints
     if trainer.config.execution.check_compiler:
-        check_compiler()
+        check_compiler(trainer.config.execution.attention)
     with contextlib.ExitStack() as stack:
         carried = run.config_file, run.tokenizer
         checkpoints = Checkpoints(

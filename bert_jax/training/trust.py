@@ -23,6 +23,8 @@ import optax
 from jaxtyping import Array, Float
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.config.operation import AttentionForm
+from bert_jax.config.wording import counted
 from bert_jax.model.attention import form_for
 from bert_jax.model.attention_form import AttentionCase
 from bert_jax.model.attention_pattern import AttentionPattern, Places
@@ -30,7 +32,7 @@ from bert_jax.model.exact_attention import EXACT, softmax_where
 from bert_jax.model.linear import LayerNorm, activation, project
 from bert_jax.model.placement import cpu_flags, platform
 from bert_jax.system.copies import cache_directory
-from bert_jax.system.errors import RunError
+from bert_jax.system.errors import RunError, first_line
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say
 from bert_jax.training.cross_entropy import cross_entropy
@@ -61,8 +63,9 @@ class Part(NamedTuple):
     """Reference implementation; None means `function` itself. It runs operation by operation."""
 
 
-def parts_to_check() -> list[Part]:
-    """The parts of a step that sum few values in each of many rows. `difference` also compares their gradients."""
+def parts_to_check(attention: AttentionForm = "auto") -> list[Part]:
+    """The parts of a step that sum few values in each of many rows, and the kernel that `attention` names here.
+    `difference` also compares their gradients."""
     config = ModelConfig.tiny(compute_dtype="float32")
     rows, labels = _random(_ROWS, _WIDTH), jnp.arange(_ROWS) % 3
     params = {"params": {"scale": jnp.ones(_WIDTH), "bias": jnp.zeros(_WIDTH)}}
@@ -84,19 +87,19 @@ def parts_to_check() -> list[Part]:
         Part("cross-entropy", lambda logits: cross_entropy(logits, labels)[0], (_random(_ROWS, 24),)),
         Part("the norm of gradients", lambda *leaves: optax.tree.norm(leaves), (rows, _random(_ROWS, 3))),
         *(Part(f"a product in {dtype}", projected(dtype), (rows, _random(_WIDTH, 24))) for dtype in _TOLERANCE),
-        *_attention_parts(),
+        *_attention_parts(attention),
     ]
 
 
-def _attention_parts() -> list[Part]:
-    """This device's kernel of attention, if it has one, beside the exact form: with dropout, in bfloat16, for rows of
-    one sequence and of two."""
+def _attention_parts(attention: AttentionForm) -> list[Part]:
+    """The attention kernel of this device, if there is one, beside the exact form: with dropout, in bfloat16, for rows
+    of one sequence and of two."""
     rows, length, heads = _ATTENTION
     place = np.broadcast_to(np.arange(length), (rows, length))
     parts = []
     for sequences in (1, 2):
         case = AttentionCase(platform(), jnp.dtype(jnp.bfloat16), heads, 64, length, _RATE, sequences, False, None)
-        form = form_for("auto", case)
+        form = form_for(attention, case)
         if form is EXACT:
             continue
         arrays = tuple(_random(3, rows, length, heads, 64).astype(jnp.bfloat16))
@@ -107,7 +110,8 @@ def _attention_parts() -> list[Part]:
         by_kernel, exactly = (
             functools.partial(_attended, each, pattern=pattern, keys=keys) for each in (form.attend, EXACT.attend)
         )
-        parts.append(Part(f"attention by a kernel, {sequences} in a row,", by_kernel, arrays, exactly))
+        name = f"the attention kernel for rows of {counted(sequences, 'sequences')}"
+        parts.append(Part(name, by_kernel, arrays, exactly))
     return parts
 
 
@@ -115,28 +119,33 @@ def _attended(attend: Callable[..., Array], query: Array, key: Array, value: Arr
     return attend(query, key, value, pattern, _RATE, keys)
 
 
-def check_compiler() -> None:
+def check_compiler(attention: AttentionForm = "auto") -> None:
     """Raises RunError if a compiled part differs from its operations computed one by one.
 
     The check takes a few seconds. It is repeated only if the machine, the version of JAX, the environment variables of
-    XLA and JAX, or the code of the model or of training changes.
+    XLA and JAX, the form of attention, or the code of the model or of training changes.
     """
-    passed = cache_directory() / "trusted" / f"{_cache_key()}.json"
+    passed = cache_directory() / "trusted" / f"{_cache_key(attention)}.json"
     if passed.exists():
         return
     begun = time.monotonic()
-    for part in parts_to_check():
-        if wrong := difference(part):
+    for part in parts_to_check(attention):
+        try:
+            wrong = difference(part)
+        except jax.errors.JaxRuntimeError as error:
+            wrong = first_line(error)
+        if wrong:
+            exact = ", use --execution.attention exact" if part.reference else ""
             raise RunError(
                 f"jaxlib {jaxlib.__version__} computes {part.name} wrong on this machine's "
-                f"{jax.devices()[0].device_kind}: {wrong}. Install another version of jax and jaxlib, or, on a CPU, "
-                "set XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= (slower); to train with this fault "
+                f"{jax.devices()[0].device_kind}: {wrong}. Install another version of jax and jaxlib{exact} or, on a "
+                "CPU, set XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= (slower); to train with this fault "
                 "anyway, add --execution.no-check-compiler"
             )
     say(f"checked that the compiler computes right on this machine ({time.monotonic() - begun:.0f} s, once)")
     try:
         passed.parent.mkdir(parents=True, exist_ok=True)
-        write_json(passed, _cache_key_fields())
+        write_json(passed, _cache_key_fields(attention))
     except (OSError, RunError):
         pass  # another process wrote it, or the check is repeated next time
 
@@ -177,11 +186,11 @@ def _random(*shape: int) -> Float[Array, "..."]:
     return jax.random.normal(jax.random.key(len(shape)), shape)
 
 
-def _cache_key() -> str:
-    return hashlib.sha256(json.dumps(_cache_key_fields(), sort_keys=True).encode()).hexdigest()[:24]
+def _cache_key(attention: AttentionForm) -> str:
+    return hashlib.sha256(json.dumps(_cache_key_fields(attention), sort_keys=True).encode()).hexdigest()[:24]
 
 
-def _cache_key_fields() -> dict[str, Any]:
+def _cache_key_fields(attention: AttentionForm) -> dict[str, Any]:
     """Everything that the compiled code depends on."""
     device = jax.devices()[0]
     code = sorted([*_MODEL.glob("*.py"), *_TRAINING.glob("*.py")])
@@ -192,5 +201,6 @@ def _cache_key_fields() -> dict[str, Any]:
         "device": device.device_kind,
         "platform": device.client.platform_version,
         "cpu": sorted(cpu_flags()),
+        "attention": attention,
         "settings": {name: os.environ[name] for name in _SETTINGS if name in os.environ},
     }

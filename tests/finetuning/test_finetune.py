@@ -431,7 +431,7 @@ def test_attention_is_checked_for_the_settings_of_the_task(config, tmp_path, mon
     asked = config.replace(execution=by_kernel, compute_dtype="bfloat16")
     mesh, run = make_mesh(config.mesh), RunDirectory(tmp_path / "run")
     plan_finetuning(asked, mesh, run)
-    with pytest.raises(UsageError, match="attention=gpu can't be had: activations are float32"):
+    with pytest.raises(UsageError, match="attention=gpu can't be used: activations are float32"):
         plan_finetuning(asked.replace(compute_dtype="float32"), mesh, run)
 
 

@@ -40,7 +40,7 @@ def test_the_fault_of_this_jaxlib_is_found():
 
 def test_a_part_that_compiles_to_something_else_is_refused(unchecked, monkeypatch):
     wrong = Part("the wrong part", lambda x: x + isinstance(x, jax.core.Tracer), (jnp.ones(3),))
-    monkeypatch.setattr(trust, "parts_to_check", lambda: [wrong])
+    monkeypatch.setattr(trust, "parts_to_check", lambda attention: [wrong])
     with pytest.raises(
         RunError, match="computes the wrong part wrong .* 3 of 3 values, the first 2 instead of 1. Install"
     ):
@@ -54,7 +54,7 @@ def test_not_a_number_is_wrong():
 
 def test_a_machine_is_checked_once(unchecked, monkeypatch):
     checked = []
-    monkeypatch.setattr(trust, "parts_to_check", lambda: checked.append(1) or [])
+    monkeypatch.setattr(trust, "parts_to_check", lambda attention: checked.append(attention) or [])
     check_compiler()
     check_compiler()
     assert len(checked) == 1
@@ -64,8 +64,8 @@ def test_a_machine_is_checked_once(unchecked, monkeypatch):
 
 
 def test_a_record_that_cannot_be_written_stops_no_training(unchecked, monkeypatch):
-    monkeypatch.setattr(trust, "parts_to_check", lambda: [])
-    monkeypatch.setattr(trust, "_cache_key", lambda: "same")
+    monkeypatch.setattr(trust, "parts_to_check", lambda attention: [])
+    monkeypatch.setattr(trust, "_cache_key", lambda attention: "same")
     (unchecked / "bert_jax").mkdir()
     (unchecked / "bert_jax/trusted").touch()  # a file where the folder of records should be
     check_compiler()
@@ -100,6 +100,18 @@ def test_a_kernel_of_attention_is_checked_where_there_is_one(interpreted, monkey
     assert not kernels()
     monkeypatch.setattr(trust, "platform", lambda: "gpu")
     assert [difference(part) for part in kernels()] == [None, None]
+    assert not [part for part in trust.parts_to_check("exact") if part.reference]
     wrong = GPU._replace(attend=lambda *arrays_and_more: 1.1 * EXACT.attend(*arrays_and_more))
     monkeypatch.setitem(FORMS, "auto", (wrong,))
     assert all("values, the first" in difference(part) for part in kernels())
+
+
+@pytest.mark.parametrize("reference, remedy", [(None, "jaxlib or"), (jnp.sin, "use --execution.attention exact or")])
+def test_a_part_that_does_not_compile_is_refused_in_one_line(unchecked, monkeypatch, reference, remedy):
+    def refuse(x):
+        raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Shared memory size limit exceeded\nand more")
+
+    part = Part("the attention kernel", refuse, (jnp.ones(3),), reference)
+    monkeypatch.setattr(trust, "parts_to_check", lambda attention: [part])
+    with pytest.raises(RunError, match=f"Shared memory size limit exceeded. Install another .* {remedy}"):
+        check_compiler()
