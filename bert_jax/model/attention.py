@@ -75,12 +75,13 @@ class SelfAttention(nn.Module):
     def __call__(
         self,
         x: Float[Array, "B S D"],
+        at_queries: Float[Array, "B T D"],
         pattern: AttentionPattern,
         dropout_keys: Key[Array, "B N"] | None,
         places: Int[Array, "B R"] | None = None,
         return_probabilities: bool = False,
     ) -> tuple[Float[Array, "B T D"], Float[Array, "B H T S"] | None]:
-        """The output at `places` of each row (T = R), or at all of them (T = S).
+        """The output at `places` of each row (T = R), or at all of them (T = S). `at_queries`: `x` there.
 
         The probabilities, if requested, are those before dropout.
         """
@@ -110,7 +111,7 @@ class SelfAttention(nn.Module):
             query, key, value = _parted(project(x, kernel, bias, dtype, slowest=slowest), 2 + slowest)
         else:
             of_query, of_others = (None, None) if bias is None else (bias[0], bias[1:])
-            query = project(at_places(x, places), kernel[:, 0], of_query, dtype)
+            query = project(at_queries, kernel[:, 0], of_query, dtype)
             key, value = _parted(project(x, kernel[:, 1:], of_others, dtype, slowest=slowest), 2 + slowest)
         if config.positions == "rotary":
             base = config.local_rotary_base if self.local else config.rotary_base

@@ -12,6 +12,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.layout import Tokens
 from bert_jax.model.dropout import token_dropout
 from bert_jax.model.linear import LayerNorm, Linear, compute_dtype, initial_weights
+from bert_jax.model.lookup import rows_of
 from bert_jax.model.placement import gathered
 
 ROW_MULTIPLE = 128
@@ -56,7 +57,7 @@ class Embeddings(nn.Module):
         """The vectors of B rows of T tokens."""
         config, length = self.config, tokens.ids.shape[1]
         dtype = compute_dtype(config)
-        x = jnp.take(self.word, tokens.ids, axis=0).astype(dtype)
+        x = rows_of(self.word, tokens.ids).astype(dtype)
         if config.num_segments:
             # A product with a one-hot matrix: its gradient is a product too, not a scatter onto two rows.
             # With one segment, as in RoBERTa, both texts of a pair have it: separators part them.
@@ -64,13 +65,13 @@ class Embeddings(nn.Module):
             x += nn.one_hot(segment, config.num_segments, dtype=dtype) @ self.segment.astype(dtype)
         one_each = tokens.begin.shape[1] == 1
         if config.positions != "rotary":
-            positions: Array | np.ndarray = sinusoids(config, length)
+            positions = jnp.asarray(sinusoids(config, length))
             if config.positions == "learned":
                 positions = self.position[config.first_position :] if config.first_position else self.position
             if one_each:  # one sequence a row, from its first token: the gradient is a sum, no scatter
                 x += positions[:length].astype(dtype)
             else:
-                x += jnp.take(positions, tokens.position, axis=0).astype(dtype)
+                x += rows_of(positions, tokens.position).astype(dtype)
         if config.num_task_types:
             x += self.task_type[0].astype(dtype)
         places = tokens.sequence, None if one_each else tokens.position

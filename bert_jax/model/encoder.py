@@ -79,10 +79,14 @@ class Block(nn.Module):
         norm = LayerNorm(config, name="attention_norm")
         attention = SelfAttention(config, self.attention, self.local, name="attention")
         inputs = norm(x) if before and not self.first else x
-        attended, probabilities = attention(inputs, pattern, keys[0], places, return_probabilities)
+        # Vectors are chosen once. XLA would merge the gradients of two choices into one scatter, which adds to each
+        # place twice: on GPUs in any order.
+        here = at_places(x, places)
+        at_queries = here if inputs is x else at_places(inputs, places)
+        attended, probabilities = attention(inputs, at_queries, pattern, keys[0], places, return_probabilities)
         queries = pattern.of_queries(places)
         dropout_places = queries.queries.sequence, queries.query_positions
-        x = at_places(x, places) + token_dropout(attended, config.dropout, keys[1], *dropout_places)
+        x = here + token_dropout(attended, config.dropout, keys[1], *dropout_places)
         x = row_major(x)
         x = norm(x) if after else x
         norm = LayerNorm(config, name="feedforward_norm")

@@ -65,16 +65,19 @@ def split_by_rows(x: Float[Array, "B *rest"]) -> Float[Array, "B *rest"]:
     return _constrained(x, P(BATCH_AXES))
 
 
+def on_one_gpu() -> bool:
+    """Whether the mesh in force, or JAX' default, is one GPU."""
+    mesh = jax.sharding.get_abstract_mesh()
+    return platform() == "gpu" and (mesh.empty or mesh.size == 1)
+
+
 def row_major(x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
     """`x` with a row-major layout on a GPU. XLA would otherwise choose a layout with the batch axis last for the
     residual stream, and transpose it before and after each norm.
 
     On a mesh of several devices XLA would gather the whole batch for the constraint, so there is none.
     """
-    mesh = jax.sharding.get_abstract_mesh()
-    if platform() != "gpu" or not mesh.empty and mesh.size > 1:
-        return x
-    return with_layout_constraint(x, Layout(major_to_minor=(0, 1, 2)))
+    return with_layout_constraint(x, Layout(major_to_minor=(0, 1, 2))) if on_one_gpu() else x
 
 
 def gathered(table: Float[Array, "V *D"]) -> Float[Array, "V *D"]:

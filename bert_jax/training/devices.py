@@ -15,13 +15,16 @@ from bert_jax.system.copies import cache_directory
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 
-_COMPILER_OPTIONS: dict[str, dict[str, bool | str]] = {
+_COMPILER_OPTIONS: dict[str, dict[str, bool | int]] = {
     "gpu": {
         # Overlaps collectives with computation.
         "xla_gpu_enable_latency_hiding_scheduler": True,
         # Products by cuBLAS, which adds biases and residuals itself, and needs half the time to compile. On an H200,
         # it was chosen over Triton for nearly all products of BERT-base anyway.
         "xla_gpu_enable_triton_gemm": False,
+        # Products by the code that cuBLAS proposes. Each process would otherwise measure which is fastest, and a
+        # training that is continued might compute other bits. On an H200 BERT-base's steps are as fast.
+        "xla_gpu_autotune_level": 0,
     }
 }
 """XLA options for training steps, by kind of device. They improve speed and are off by default.
@@ -81,7 +84,7 @@ https://cloud.google.com/tpu/docs/v4 to v6e. They give 32, 16, 95 and 32 GB of m
 libtpu 0.0.52 lets a program use. Links have 2,400, 1,600, 4,800 and 3,200 Gbit/s each way over 6, 4, 6 and 4 links."""
 
 
-def compiler_options(platform: str) -> dict[str, bool | str]:
+def compiler_options(platform: str) -> dict[str, bool | int]:
     """XLA's options for a training step on devices of this kind, without those that $XLA_FLAGS sets."""
     options = _COMPILER_OPTIONS.get(platform, {})
     return {name: value for name, value in options.items() if f"--{name}" not in os.environ.get("XLA_FLAGS", "")}

@@ -3,13 +3,15 @@
 import functools
 import re
 from collections import Counter
+from collections.abc import Iterator
 
 import jax
+import jax.extend
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from attention_cases import PATTERNS, pattern_of, with_gradients
-from token_rows import tokens_of
+from token_rows import packed_tokens, tokens_of
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
@@ -60,20 +62,33 @@ def on_gpu(monkeypatch):
         monkeypatch.setattr(module, "platform", lambda: "gpu")
 
 
-def kernels(form, mesh=None, **config) -> dict[str, int]:
-    """How often the program for GPUs of a step's gradients calls each kernel."""
+def traced_gradients(form, mesh=None, tokens=TOKENS, **config) -> jax.stages.Traced:
+    """A step's gradients, traced."""
     model = MODEL.replace(**config)
-    keys = jax.random.split(jax.random.key(1), (4, 1))
+    keys = jax.random.split(jax.random.key(1), tokens.begin.shape)
 
     def loss(params):
         network, wanted = BertForPretraining(model, ExecutionConfig(attention=form)), jnp.zeros((4, 2), jnp.int32)
-        logits, _ = network.apply({"params": params}, TOKENS, wanted, keys)
+        logits, _ = network.apply({"params": params}, tokens, wanted, keys)
         return logits.astype(jnp.float32).sum()
 
     params = jax.eval_shape(lambda: init(model, jax.random.key(0)))
     gradients = jax.grad(loss) if mesh is None else on_mesh(mesh, jax.grad(loss))
-    program = jax.jit(gradients).trace(params).lower(lowering_platforms=("cuda",)).as_text()
+    return jax.jit(gradients).trace(params)
+
+
+def kernels(form, mesh=None, **config) -> dict[str, int]:
+    """How often the program for GPUs of a step's gradients calls each kernel."""
+    program = traced_gradients(form, mesh, **config).lower(lowering_platforms=("cuda",)).as_text()
     return Counter(re.findall(r'\bname = "(attention\w*)"', program))
+
+
+def operations(jaxpr) -> Iterator[jax.extend.core.JaxprEqn]:
+    """The operations of a traced function, with those of the functions that it calls."""
+    for operation in jaxpr.eqns:
+        yield operation
+        for called in jax.extend.core.jaxprs_in_params(operation.params):
+            yield from operations(called)
 
 
 def test_a_model_for_gpus_calls_the_kernels_forwards_and_backwards(on_gpu, tiny_config):
@@ -82,6 +97,20 @@ def test_a_model_for_gpus_calls_the_kernels_forwards_and_backwards(on_gpu, tiny_
     assert kernels("auto") == kernels("gpu", causal=True) == kernels("auto", attention_dropout=0.0) == expected
     assert kernels("auto", mesh=make_mesh(tiny_config.mesh)) == expected
     assert kernels("exact") == kernels("auto", compute_dtype="float32") == {}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_no_place_of_a_gradient_gets_several_additions_in_any_order(on_gpu, packed):
+    """A GPU's threads add in no fixed order, so that sums have the same bits only if each index occurs once. Those of
+    the last block's places may be repeated, but then the gradient is 0."""
+    tokens = packed_tokens([[32, 32], [40], [64], [1, 2]], 64) if packed else TOKENS
+    found = Counter(
+        (operation.params["unique_indices"], operation.outvars[0].aval.shape)
+        for operation in operations(traced_gradients("auto", tokens=tokens).jaxpr.jaxpr)
+        if operation.primitive.name == "scatter-add" and operation.outvars[0].aval.dtype != bool
+    )
+    of_positions = {(True, (64, 128)): 2} if packed else {}
+    assert found == {(False, (4, 64, 128)): 1, (True, (128, 128)): 2, **of_positions}
 
 
 @pytest.mark.parametrize(
