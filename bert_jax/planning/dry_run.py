@@ -54,8 +54,8 @@ def planned_pretraining(config: RunConfig, workdir: Place, overwrite: bool) -> F
         flops = f", {trainer.flops(number) * phase.steps:.3e} FLOPs of matrix products"
         done_here = max(0, done - config.steps_of(number).start)
         yield f"phase {number}", _steps(phase, done_here, config.data.packed) + flops
-    for phase, memory in zip(config.phases, memories, strict=True):
-        yield f"memory, length {phase.length}", _memory(memory, mesh)
+    steps = zip(config.phases, memories, strict=True)
+    yield from dict.fromkeys((f"memory, length {phase.length}", _memory(memory, mesh)) for phase, memory in steps)
     yield "checkpoints", _checkpoints(config, workdir, memories[0], mesh)
 
 
@@ -128,18 +128,17 @@ def _data(config: RunConfig, run: RunDirectory, length: int, overwrite: bool) ->
 
 
 def _estimated_shares(config: RunConfig) -> Facts:
-    """The share of each source in each phase, estimated from the sizes of the sources; nothing if these have no unit in
-    common. The true shares follow from the numbers of sequences, which are known after preparation."""
-    parts = open_corpus(config.data).parts
-    unit, *others = {part.unit for part in parts}
-    if others:
+    """The size of each source and, estimated from these sizes, its share in each phase; nothing if the sizes have no unit
+    in common. The true shares follow from the numbers of sequences, which are known after preparation."""
+    sources = open_corpus(config.data).parts
+    unit, *others = {source.unit for source in sources}
+    shares = [config.shares(phase, [source.total for source in sources]) for phase in range(len(config.phases))]
+    if others or None in shares:
         return
-    distinct = len(set(config.data.languages)) == len(parts)
-    names = config.data.languages if distinct else config.data.source
-    for number in range(len(config.phases)):
-        if shares := config.shares(number, [part.total for part in parts]):
-            each = ", ".join(f"{name} {share:.1%}" for name, share in zip(names, shares, strict=True))
-            yield f"shares, phase {number}", f"{each}; estimated from the sizes of the sources ({unit})"
+    yield "sources", f"{unit}, and the estimated share of the sequences in each phase"
+    for place, source in enumerate(sources):
+        of_phases = ", ".join(f"{of_phase[place]:.1%}" for of_phase in shares if of_phase)
+        yield f"{config.data.source[place]} ({config.data.languages[place]})", f"{source.total:,.3g}: {of_phases}"
 
 
 def _steps(phase: Phase, done: int, packed: bool) -> str:

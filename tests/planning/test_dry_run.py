@@ -58,6 +58,7 @@ def test_the_shares_of_sources_are_estimated_from_their_sizes(tiny_config, tmp_p
     data = tiny_config.data.replace(source=sources, language=("de", "sw"), smoothing=0.5)
     phases = (*tiny_config.phases, tiny_config.phases[0].replace(smoothing=0.0))
     facts = planned(tiny_config.replace(data=data, phases=phases), tmp_path / "run")
-    assert facts["shares, phase 0"] == "de 66.7%, sw 33.3%; estimated from the sizes of the sources (MB)"
-    assert facts["shares, phase 1"].startswith("de 50.0%, sw 50.0%")
-    assert not any(name.startswith("shares") for name in planned(tiny_config, tmp_path / "run"))
+    assert facts["sources"] == "MB, and the estimated share of the sequences in each phase"
+    assert facts[f"{sources[0]} (de)"] == "0.0021: 66.7%, 50.0%"
+    assert facts[f"{sources[1]} (sw)"] == "0.000525: 33.3%, 50.0%"
+    assert "sources" not in planned(tiny_config, tmp_path / "run")
