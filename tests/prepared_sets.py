@@ -4,6 +4,7 @@ from unittest.mock import Mock
 
 import pytest
 
+from bert_jax.config.operation import PreparationConfig
 from bert_jax.corpora.corpus import open_corpus
 from bert_jax.instances import preparation
 from bert_jax.instances.preparation import prepare
@@ -21,7 +22,7 @@ def files(directory):
 
 def build(recipe, directory, processes=1):
     """Prepares the text that `recipe` names."""
-    (made,) = prepare(open_corpus(recipe.data), {directory: recipe}, processes)
+    (made,) = prepare(open_corpus(recipe.data), {directory: recipe}, PreparationConfig(processes=processes))
     return made
 
 

@@ -115,6 +115,11 @@ class DataConfig(Settings):
             yield f"data.weights gives a source {least:.2g} of the sequences; give each {SMALLEST_SHARE} or more"
 
     @property
+    def chunk_bytes(self) -> int:
+        """`chunk_megabytes` in bytes."""
+        return int(self.chunk_megabytes * 1e6)
+
+    @property
     def has_shares(self) -> bool:
         """Whether settings give the sources shares other than by their size."""
         return len(self.source) > 1 and (self.weights is not None or self.smoothing is not None)

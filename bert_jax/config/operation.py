@@ -130,3 +130,14 @@ class PreparationConfig(Settings):
 
     processes: Annotated[int, Field(gt=0)] | None = None
     """Number of worker processes, which doesn't change the records. None: one for each CPU core."""
+    engine: Literal["local", "spark"] = "local"
+    """Where the text is prepared: by processes of this machine, or by Apache Spark (extra spark, and Java), on this
+    machine or a cluster. The records are the same. With a cluster, text and run lie on a file system that all machines
+    share."""
+    spark: tuple[Annotated[str, Field(pattern=r"^spark\.[\w.-]+=.*$", examples=["spark.KEY=VALUE"])], ...] = ()
+    """Options of Spark, each KEY=VALUE, such as spark.master=yarn."""
+
+    def conflicts(self) -> Iterator[str]:
+        """Yields a message for options without their engine."""
+        if self.spark and self.engine != "spark":
+            yield f"preparation.spark={' '.join(self.spark)} has no effect without preparation.engine=spark"

@@ -1,5 +1,7 @@
 """Corpora: the sources that documents are read from, and the mixture of all sources of a run."""
 
+import itertools
+import operator
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -20,11 +22,6 @@ from bert_jax.system.bucket import place_of, scheme_of
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import matching_files
 
-_DOCUMENTS_A_CHUNK = 8
-"""Smallest number of documents in a chunk; a document that is too long for this is cut.
-
-A random second segment comes from another document of the same chunk, so a chunk needs several. Without the cut, text
-without blank lines would be a single document."""
 _FIELD = "text"
 """Default field of a file of records, if none is named after #."""
 _RECORDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
@@ -108,6 +105,20 @@ class Mixture:
             self._begun = number
             yield part.documents()
 
+    def was_read(self, repairs: Sequence[Counter[str]]) -> None:
+        """Ends a pass over all parts in which other processes read the text and made these repairs of each part."""
+        self._begun = len(self.parts)
+        for part, of_part in zip(self.parts, repairs, strict=True):
+            part.position, part.repairs = part.total, of_part
+
+    def portions(self) -> Iterator[tuple[int, Iterator[Document]]]:
+        """Yields the documents of each portion of all parts, with the index of their source. The caller reads each
+        portion to its end before taking the next."""
+        for source, documents in enumerate(self.passes()):
+            numbered = ((self.parts[source].portion, document) for document in documents)
+            for _, portion in itertools.groupby(numbered, key=operator.itemgetter(0)):
+                yield source, (document for _, document in portion)
+
     def sourced_documents(self) -> Iterator[tuple[int, Document]]:
         """Yields all documents of all parts, each with the index of its source."""
         for source, documents in enumerate(self.passes()):
@@ -137,14 +148,13 @@ def open_corpus(config: DataConfig) -> Mixture:
     Raises UsageError if a source has an invalid name or is missing, if its first record lacks the field of the text, or
     if `config.spans` is set and no source is of the kind jsonl.
     """
-    document_bytes = int(config.chunk_megabytes * 1e6 / _DOCUMENTS_A_CHUNK)
     parts: list[Corpus] = []
     has_spans = False
     for source, language in zip(config.source, config.languages, strict=True):
         resolved = source_of(source)
         spans = config.spans if resolved.startswith("jsonl:") else None
         has_spans |= spans is not None
-        parts.append(_open(source, resolved, TextSettings(config.undecodable, document_bytes, language, spans)))
+        parts.append(_open(source, resolved, TextSettings(config.undecodable, config.chunk_bytes, language, spans)))
     if config.spans and not has_spans:
         raise UsageError(
             f"data.spans={config.spans} names a field of JSON lines, but {config.described} has no source of JSON "

@@ -1,8 +1,10 @@
 """Sources that read files, on disk or in a bucket, as one stream in the order of their names."""
 
+import copy
 import io
+import itertools
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from hashlib import blake2b
 from typing import TypeVar
@@ -25,8 +27,11 @@ RecordReader = Callable[[Place, io.BufferedReader, str, Decoder], Iterable[Recor
 """Reads the records of one opened file: its path, the file, the field that is needed, the decoder of its lines."""
 
 
-class _Files(TextSource):
-    """Files that match a pattern, with their sizes as the unit of progress."""
+class FileSource(TextSource):
+    """Files that match a pattern, with their sizes as the unit of progress.
+
+    A portion is a number of consecutive files that together have `chunk_bytes`, or the last ones.
+    """
 
     def __init__(self, pattern: str, settings: TextSettings, field: str = ""):
         """Finds the files. Raises UsageError if no file matches `pattern`."""
@@ -37,6 +42,13 @@ class _Files(TextSource):
         self.sizes = {path: file.size for path, file in found.items()}
         self.total = sum(self.sizes.values()) / 1e6
         self.unit = "MB compressed" if any(path.suffix in _COMPRESSED for path in self.sizes) else "MB"
+        number, size = 0, 0
+        self._portions = dict[Place, int]()
+        for path, of_file in self.sizes.items():
+            if size >= settings.chunk_bytes:
+                number, size = number + 1, 0
+            self._portions[path] = number
+            size += of_file
         revisions = [(path.name, file.revision) for path, file in found.items()]
         self.revision = short_hash(revisions)
 
@@ -48,10 +60,29 @@ class _Files(TextSource):
             digest.update(repr(described(path, size)).encode())
         return digest.hexdigest()
 
+    def portions(self) -> Sequence["FileSource"]:
+        """A source of its own for each portion."""
+        return [
+            self._of_files(dict(files))
+            for _, files in itertools.groupby(self.sizes.items(), key=lambda file: self._portions[file[0]])
+        ]
+
+    @property
+    def described(self) -> str:
+        """The files for a message: the first and the last."""
+        first, last = next(iter(self.sizes)), next(reversed(self.sizes))
+        return str(first) if first == last else f"one of the files from {first} to {last}"
+
+    def _of_files(self, sizes: dict[Place, int]) -> "FileSource":
+        part = copy.copy(self)
+        part.sizes, part.total = sizes, sum(sizes.values()) / 1e6
+        return part
+
     def _each(self, read: Callable[[Place, io.BufferedReader], Iterable[Item]]) -> Iterator[Item]:
         """Yields what `read` yields for each opened file, and updates the position."""
         before = 0
         for path, size in self.sizes.items():
+            self.portion = self._portions[path]
             with opened(path) as raw:
                 for item in read(path, raw):
                     self.position = (before + raw.tell()) / 1e6
@@ -60,7 +91,7 @@ class _Files(TextSource):
             before += size
 
 
-class RecordFiles(_Files):
+class RecordFiles(FileSource):
     """Files of records, read by a function for their format."""
 
     def __init__(self, read: RecordReader, pattern: str, field: str, settings: TextSettings):
@@ -72,7 +103,7 @@ class RecordFiles(_Files):
         return self._each(lambda path, raw: self._read(path, raw, self._field, self._decoder))
 
 
-class TextFiles(_Files):
+class TextFiles(FileSource):
     """Plain, .gz and .zst text files, in which blank lines separate documents, or WikiExtractor's <doc> lines."""
 
     def _lines(self) -> Iterator[str]:

@@ -22,6 +22,7 @@ class PythonDocs:
     """A corpus of docstrings: each docstring of more than one line is a document; duplicates are left out."""
 
     unit: str = "files"
+    portion = 0
 
     def __init__(self):
         self.paths = _module_paths()

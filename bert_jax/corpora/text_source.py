@@ -3,7 +3,7 @@
 import io
 import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from hashlib import blake2b
 from typing import NamedTuple
 
@@ -19,14 +19,21 @@ _BEGIN = "documents that begin with "
 _FEWEST_MARKED, _MOST_MARKED = 10, 0.1
 """A warning is given if at least so many documents, and this share of all, begin with the same markup."""
 
+_DOCUMENTS_A_CHUNK = 8
+"""Smallest number of documents in a chunk; a document that is too long for this is cut.
+
+A random second segment comes from another document of the same chunk, so a chunk needs several. Without the cut, text
+without blank lines would be a single document."""
+
 
 class TextSettings(NamedTuple):
     """How the text of a source is read."""
 
     undecodable: str
     """What happens to bytes that aren't UTF-8: "replace" or "refuse"."""
-    document_bytes: int
-    """Size from which on a document is cut between two lines."""
+    chunk_bytes: int
+    """Size of a chunk. A document that is too long for it is cut between two lines, and a portion has at least as many
+    bytes of files."""
     language: str = "en"
     """Language code of the text, by which an error message suggests an encoding."""
     spans: str | None = None
@@ -50,6 +57,8 @@ class TextSource:
     """Kinds of damage that the current pass repaired, with their counts."""
     revision: str
     """Hash of the files' revisions: it changes when a file is written again or copied, even with the same text."""
+    portion: int = 0
+    """The number of the portion that the current pass reads."""
 
     def __init__(self, settings: TextSettings, field: str = ""):
         """`field` is the field of the records that holds the text; it may be nested, with dots: `a.b`."""
@@ -60,6 +69,10 @@ class TextSource:
     def stamp(self) -> str:
         """Hash of names, sizes and samples of the content, which identifies the text without reading it all."""
         raise NotImplementedError
+
+    def portions(self) -> Sequence["TextSource"]:
+        """The portions of the source, in order: they are cut into chunks independently of each other."""
+        return [self]
 
     def _begin_pass(self) -> None:
         self.position, self.repairs, self._text_bytes = 0.0, Counter[str](), 0
@@ -76,7 +89,7 @@ class TextSource:
         document: list[str] = []
         size = 0
         for line in self._lines():
-            if document and (not line or size >= self._settings.document_bytes):
+            if document and (not line or size >= self._settings.chunk_bytes // _DOCUMENTS_A_CHUNK):
                 if line:
                     self.repairs["over-long documents cut"] += 1
                 yield document

@@ -23,14 +23,17 @@ class Chunk:
     """Checksum of the text, by which a resumed preparation recognizes finished chunks."""
 
 
-def cut_chunks(sources: Iterable[Iterable[list[str]]], chunk_bytes: int) -> Iterator[Chunk]:
-    """Cuts each source into chunks: a chunk ends with the document that brings it to `chunk_bytes`.
+def cut_chunks(
+    portions: Iterable[tuple[int, Iterable[list[str]]]], chunk_bytes: int, first: int = 0
+) -> Iterator[Chunk]:
+    """Cuts each portion of a source into chunks: a chunk ends with the document that brings it to `chunk_bytes`.
 
-    The rest at the end of a source joins the previous chunk if it is less than half a chunk. The cuts depend on the
-    text alone. At most two chunks are in memory.
+    `portions`: the index of the source, and the documents. `first`: the index of the first chunk. The rest at the end
+    of a portion joins the previous chunk if it is less than half a chunk. The cuts depend on the portion's text alone.
+    At most two chunks are in memory.
     """
-    indices = itertools.count()
-    for source, documents in enumerate(sources):
+    indices = itertools.count(first)
+    for source, documents in portions:
         for group in _cut(documents, chunk_bytes):
             size, crc32 = 0, 0
             for document in group:

@@ -12,6 +12,7 @@ import numpy as np
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.language import language_name
+from bert_jax.config.operation import PreparationConfig
 from bert_jax.config.wording import counted
 from bert_jax.corpora.corpus import Document, Mixture
 from bert_jax.corpora.sample import sample_documents
@@ -22,6 +23,7 @@ from bert_jax.instances.chunk_text import Recipe, as_sentences, encode_text, par
 from bert_jax.instances.chunk_worker import Target, prepare_unless_finished, write_instances
 from bert_jax.instances.chunks import Chunk, cut_chunks, text_hash
 from bert_jax.instances.marks import Marker
+from bert_jax.instances.portions import prepared_by_spark
 from bert_jax.instances.prepared_data import COUNTS_FILE, SMALL_FILES, PreparedData, fingerprint, lexicon_hashes
 from bert_jax.instances.shards import HELD_OUT, TRAIN, ids_dtype
 from bert_jax.instances.statistics import Statistics
@@ -45,12 +47,12 @@ _HeldOut = list[tuple[Statistics, dict[str, FileSum]]]
 """Statistics and checksum by name of each held-out shard of a data set."""
 
 
-def prepare(corpus: Mixture, recipes: dict[Path, Recipe], processes: int | None = None) -> Iterator[PreparedData]:
+def prepare(corpus: Mixture, recipes: dict[Path, Recipe], settings: PreparationConfig) -> Iterator[PreparedData]:
     """Writes the data set of each recipe to its directory, and yields each as it is finished.
 
     The recipes may differ in their length alone: the text is read, split into sentences and encoded once for all.
     Chunks that an interrupted attempt finished are used again. Raises UsageError if a source has too little text, and
-    RunError if the disk is full or a worker process dies.
+    RunError if the disk is full or a worker process dies. The settings make no difference to what is written.
     """
     targets = [Target(recipe, directory, fingerprint(recipe)) for directory, recipe in recipes.items()]
     recipe = targets[0].recipe
@@ -60,7 +62,7 @@ def prepare(corpus: Mixture, recipes: dict[Path, Recipe], processes: int | None 
         with disk_explained(directory):
             (directory / "chunks").mkdir(parents=True, exist_ok=True)
             remove_temporary(directory)
-    chunks = _chunks(corpus, targets, processes or available_cores())
+    chunks = _chunks(corpus, targets, settings)
     # Held-out documents and their text don't depend on the length.
     by_source, dropped = _separate_held_out(chunks[0], len(corpus.parts), least=_documents_needed(recipe))
     examples = _example_sentences(by_source, recipe)
@@ -128,11 +130,12 @@ def _finish(
     return prepared
 
 
-def _chunks(corpus: Mixture, targets: Sequence[Target], processes: int) -> list[list[ChunkRecord]]:
+def _chunks(corpus: Mixture, targets: Sequence[Target], settings: PreparationConfig) -> list[list[ChunkRecord]]:
     """Prepares all chunks for each target; those of sources of which too few documents are held out again, with
     held-out ends of documents."""
     recipe = targets[0].recipe
-    chunks = list(_chunk_records(corpus, targets, processes))
+    prepared = prepared_by_spark if settings.engine == "spark" else _prepared_here
+    chunks = list(prepared(corpus, targets, settings))
     documents, held_out = Counter[int](), Counter[int]()
     for chunk, *_ in chunks:
         documents[chunk.source] += chunk.statistics.documents
@@ -145,7 +148,7 @@ def _chunks(corpus: Mixture, targets: Sequence[Target], processes: int) -> list[
             f"{', '.join(recipe.data.source[source] for source in few)}: too few documents to hold some out for "
             "evaluation; the end of each is held out instead (--data.held-out 0 trains on all of the text)"
         )
-        chunks = list(_chunk_records(corpus, targets, processes, frozenset(few)))
+        chunks = list(prepared(corpus, targets, settings, frozenset(few)))
     return [list(records) for records in zip(*chunks, strict=True)]
 
 
@@ -187,8 +190,8 @@ def _check_enough(source: str, documents: int, recipe: Recipe) -> None:
         )
 
 
-def _chunk_records(
-    corpus: Mixture, targets: Sequence[Target], processes: int, ends_held_out: Collection[int] = ()
+def _prepared_here(
+    corpus: Mixture, targets: Sequence[Target], settings: PreparationConfig, ends_held_out: Collection[int] = ()
 ) -> Iterator[list[ChunkRecord]]:
     """Yields the records of each chunk in order, one per target, and prepares what isn't finished yet."""
     work = functools.partial(prepare_unless_finished, targets=targets, ends_held_out=ends_held_out)
@@ -205,7 +208,7 @@ def _chunk_records(
                 read.append((corpus.position, chunk.size))
                 yield chunk
 
-        for records in map_in_processes(work, chunks(), processes):
+        for records in map_in_processes(work, chunks(), settings.processes or available_cores()):
             finished, size = read.popleft()
             text += size
             show()
@@ -223,7 +226,8 @@ def cut_corpus(corpus: Mixture, data: DataConfig, show: Callable[[], None]) -> I
             show()
             yield document
 
-    return cut_chunks(map(shown_while_read, corpus.passes()), int(data.chunk_megabytes * 1e6))
+    portions = ((source, shown_while_read(documents)) for source, documents in corpus.portions())
+    return cut_chunks(portions, data.chunk_bytes)
 
 
 def _separate_held_out(chunks: Sequence[ChunkRecord], sources: int, least: int) -> tuple[list[list[Document]], int]:

@@ -128,8 +128,8 @@ def _data(config: RunConfig, run: RunDirectory, length: int, overwrite: bool) ->
 
 
 def _estimated_shares(config: RunConfig) -> Facts:
-    """The size of each source and, estimated from these sizes, its share in each phase; nothing if the sizes have no unit
-    in common. The true shares follow from the numbers of sequences, which are known after preparation."""
+    """The size of each source and, estimated from these sizes, its share in each phase; nothing if the sizes have no
+    unit in common. The true shares follow from the numbers of sequences, which are known after preparation."""
     sources = open_corpus(config.data).parts
     unit, *others = {source.unit for source in sources}
     shares = [config.shares(phase, [source.total for source in sources]) for phase in range(len(config.phases))]

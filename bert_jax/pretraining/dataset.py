@@ -11,6 +11,7 @@ from bert_jax.corpora.script_check import script_remark
 from bert_jax.corpora.text_source import TextSource
 from bert_jax.instances.chunk_text import Recipe
 from bert_jax.instances.chunks import text_hash
+from bert_jax.instances.portions import check_engine
 from bert_jax.instances.preparation import cut_corpus, prepare
 from bert_jax.instances.prepared_data import PreparedData, discard, fingerprint, publish_prepared
 from bert_jax.pretraining.initial import open_initial
@@ -54,6 +55,7 @@ def check_preparation(config: RunConfig, run: RunDirectory, initial: TrainedMode
     check_sources(config, run, initial)
     if not _is_prepared(config, run):
         _check_marks(config.data)
+        check_engine(config.data, config.preparation)
 
 
 def _is_prepared(config: RunConfig, run: RunDirectory) -> bool:
@@ -136,7 +138,7 @@ def prepare_other(
     # An evaluation takes one sequence a row, also after packed training.
     own = {"source": source, "weights": None, "language": language, "held_out": 0.0, "dupe_factor": 1, "packed": False}
     recipe = _recipe(config.replace(data=config.data.replace(**own)), run, length)
-    (new_data,) = prepare(open_corpus(recipe.data), {directory: recipe}, config.preparation.processes)
+    (new_data,) = prepare(open_corpus(recipe.data), {directory: recipe}, config.preparation)
     return new_data
 
 
@@ -185,7 +187,7 @@ def _prepare(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> It
         raise other_text
     written = _written_shards(config, run, lengths) if run.under_way else {}
     recipes = {worked_on(run.data(length)): _recipe(config, run, length) for length in lengths}
-    for new_data in prepare(open_corpus(config.data), recipes, config.preparation.processes):
+    for new_data in prepare(open_corpus(config.data), recipes, config.preparation):
         length = new_data.length
         of_other_text = any(other.text != new_data.text for other in others)
         if run.under_way and (of_other_text or written.get(length, new_data.shards_hash) != new_data.shards_hash):

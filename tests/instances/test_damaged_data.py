@@ -93,7 +93,7 @@ def test_a_file_that_is_changed_under_way_stops_the_preparation_and_the_next_mak
 
 @pytest.mark.parametrize("kind", CHUNK_FILES)
 def test_any_damage_to_a_chunk_has_it_made_anew(stopped, recipe, kind, slow, monkeypatch):
-    chunk = next(cut_chunks(open_corpus(recipe.data).passes(), 20_000))
+    chunk = next(cut_chunks(open_corpus(recipe.data).portions(), 20_000))
     shape = json.loads((stopped / "chunks" / "00000.json").read_text())["fingerprint"]
     targets = [Target(recipe, stopped, shape)]
     expected = chunk_worker.prepare_chunk(chunk, targets)

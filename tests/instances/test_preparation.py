@@ -10,6 +10,7 @@ from conftest import stories, story
 from prepared_sets import build, files
 
 from bert_jax.config.data import DataConfig
+from bert_jax.config.operation import PreparationConfig
 from bert_jax.corpora.corpus import open_corpus
 from bert_jax.instances import chunk_text, chunk_worker, preparation, prepared_data
 from bert_jax.instances.chunk_text import Recipe, is_held_out
@@ -70,7 +71,7 @@ def test_several_lengths_are_those_of_each_alone_and_the_text_is_encoded_once(re
         build(one, tmp_path / "alone" / name)
     alone, encoded[:] = list(encoded), []
     together = {tmp_path / "together" / name: one for name, one in lengths.items()}
-    made = list(prepare(open_corpus(recipe.data), together, 1))
+    made = list(prepare(open_corpus(recipe.data), together, PreparationConfig(processes=1)))
     assert encoded * 3 == alone
     assert [one.length for one in made] == [32, 64, 16]
     assert files(tmp_path / "together") == files(tmp_path / "alone")
@@ -79,7 +80,7 @@ def test_several_lengths_are_those_of_each_alone_and_the_text_is_encoded_once(re
 def test_of_several_lengths_each_is_finished_by_itself(recipe, tmp_path, encoded):
     lengths = {tmp_path / "a" / name: recipe._replace(length=int(name)) for name in ("32", "64")}
     build(recipe._replace(length=64), tmp_path / "alone")
-    for made in prepare(open_corpus(recipe.data), lengths, 1):
+    for made in prepare(open_corpus(recipe.data), lengths, PreparationConfig(processes=1)):
         break  # stopped after the first
     first, second = lengths
     assert made.length == 32 and PreparedData.open(first) == made and PreparedData.open(second) is None
@@ -93,7 +94,7 @@ def test_a_chunk_is_prepared_for_the_lengths_that_lack_it(recipe, tmp_path, enco
     targets = [Target(recipe._replace(length=length), tmp_path / str(length), "shape") for length in (32, 64)]
     for target in targets:
         (target.directory / "chunks").mkdir(parents=True)
-    chunk, other, *_ = cut_chunks(open_corpus(recipe.data).passes(), 20_000)
+    chunk, other, *_ = cut_chunks(open_corpus(recipe.data).portions(), 20_000)
     whole = chunk_worker.prepare_unless_finished(chunk, targets)
     before = files(tmp_path)
     (tmp_path / "64" / "train-00000.array_record").write_bytes(b"")
@@ -293,7 +294,7 @@ def test_where_the_tokenizer_came_from_does_not_shape_the_records(mixed):
 def test_text_that_moved_to_another_source_is_prepared_again(mixed, tmp_path, monkeypatch):
     (tmp_path / "b.txt").write_text(stories(20, 60))
     mixed = mixed._replace(data=mixed.data.replace(chunk_megabytes=1.0))
-    chunks = [chunk for chunk in cut_chunks(open_corpus(mixed.data).passes(), 10**6)]
+    chunks = [chunk for chunk in cut_chunks(open_corpus(mixed.data).portions(), 10**6)]
     (tmp_path / "out" / "chunks").mkdir(parents=True)
     for source in (1, 0):
         moved = replace(chunks[0], source=source)
@@ -334,6 +335,6 @@ def test_the_bar_of_compressed_files_tells_how_much_text_was_read(recipe, tmp_pa
     seen = lambda stage: shown.append((stage.done, stage.total, stage.unit, stage.note))
     monkeypatch.setattr(progress._PlainStage, "show", seen)
     corpus = open_corpus(recipe.data)
-    list(preparation._chunk_records(corpus, [Target(recipe, tmp_path, "shape")], 1))
+    list(preparation._prepared_here(corpus, [Target(recipe, tmp_path, "shape")], PreparationConfig(processes=1)))
     done, total, unit_shown, note_shown = shown[-1]
     assert done == pytest.approx(total) and (unit_shown, note_shown) == (unit, note)

@@ -1,0 +1,140 @@
+"""Maps a function over the machines of an Apache Spark cluster."""
+
+import contextlib
+import difflib
+import functools
+import importlib.util
+import os
+import shutil
+import socket
+import sys
+import time
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, TypeVar
+
+from bert_jax.system.errors import BertJaxError, RunError, UsageError, first_line, install_extra
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_DEFAULTS = {"spark.app.name": "bert_jax", "spark.log.level": "ERROR", "spark.ui.showConsoleProgress": "false"}
+_POLL_S = 0.5
+_PYTHON_ERROR = "PythonException"
+
+
+class Spark:
+    """A connection to Spark; the process may have one at a time."""
+
+    def __init__(self, context: Any):
+        self._context = context
+
+    def map(
+        self, function: Callable[[Item], Result], items: Sequence[Item], finished: Callable[[int], None]
+    ) -> list[Result]:
+        """`map` with one task for each item. Calls `finished` with the number of finished tasks, twice a second.
+
+        Raises the BertJaxError that `function` raises, and RunError if Spark gives up a task, as it does if its worker
+        dies too often (spark.task.maxFailures).
+        """
+        if not items:
+            return []
+        outcome = functools.partial(_outcome, function, Path.cwd())
+        tasks = self._context.parallelize(items, len(items)).map(outcome)
+        with ThreadPoolExecutor(1) as thread:
+            collected = thread.submit(tasks.collect)
+            try:
+                while not collected.done():
+                    time.sleep(_POLL_S)
+                    finished(self._tasks_finished())
+                outcomes = collected.result()
+            except BaseException as error:
+                self._context.cancelAllJobs()
+                if isinstance(error, Exception):
+                    raise RunError(
+                        f"Spark failed ({_reason(error)}); give the same command again: finished chunks are kept"
+                    ) from error
+                raise
+        for outcome in outcomes:
+            if isinstance(outcome, BertJaxError):
+                raise outcome
+        return outcomes
+
+    def _tasks_finished(self) -> int:
+        tracker = self._context.statusTracker()
+        stages = (tracker.getStageInfo(number) for number in tracker.getActiveStageIds())
+        return sum(stage.numCompletedTasks for stage in stages if stage)
+
+
+@contextlib.contextmanager
+def connected(options: Sequence[str], processes: int | None) -> Iterator[Spark]:
+    """Connects to Spark with `options`, each KEY=VALUE, until the block ends.
+
+    Without spark.master among them or in Spark's own configuration, Spark runs on this machine, with as many
+    `processes`, or one for each core. Raises UsageError if PySpark or Java is missing, or if Spark refuses an option.
+    """
+    check_installed()
+    from pyspark import SparkConf, SparkContext
+
+    settings = _DEFAULTS | ({"spark.master": f"local[{processes}]"} if processes else {})
+    settings |= dict(option.split("=", 1) for option in options)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    try:
+        context = SparkContext(
+            conf=SparkConf().setAll(list(settings.items())), environment={"TOKENIZERS_PARALLELISM": "false"}
+        )
+    except Exception as error:  # Py4J's, with the exception of Spark, and PySpark's own
+        raise UsageError(
+            f"Spark can't be started ({_reason(error)}); mend preparation.spark={' '.join(options) or None} or Spark's "
+            "own configuration"
+        ) from None
+    try:
+        _check_names(context, settings)
+        yield Spark(context)
+    finally:
+        context.stop()
+
+
+def check_installed() -> None:
+    """Raises UsageError if PySpark or Java is missing."""
+    if not importlib.util.find_spec("pyspark"):
+        raise UsageError(f"preparation.engine=spark needs PySpark, which is not installed; {install_extra('spark')}")
+    if not shutil.which("java") and not os.environ.get("JAVA_HOME"):
+        raise UsageError(
+            "preparation.engine=spark needs Java 17 or newer, and there is no java; install it (on Debian and Ubuntu "
+            "the package openjdk-17-jre-headless) or set JAVA_HOME"
+        )
+
+
+def _check_names(context: Any, settings: Collection[str]) -> None:
+    """Raises UsageError for an option whose name is much like that of one of Spark's, as Spark ignores it. Options that
+    resemble none pass: Spark's list lacks those of parts that it hasn't loaded."""
+    entries = context._jvm.org.apache.spark.internal.config.ConfigEntry.listAllEntries().toArray()
+    known = {entry.key() for entry in entries} | set(_DEFAULTS) | {"spark.master"}
+    for name in settings:
+        if name not in known and (meant := difflib.get_close_matches(name, known, n=1, cutoff=0.9)):
+            raise UsageError(f"preparation.spark={name}: Spark has no such option; did you mean {meant[0]}?")
+
+
+def _outcome(function: Callable[[Item], Result], directory: Path, item: Item) -> Result | BertJaxError:
+    """What `function` returns in `directory`, from which paths are given, or the error for the user that it raises:
+    Spark would try the task again."""
+    try:
+        os.chdir(directory)
+        return function(item)
+    except OSError as error:
+        return RunError(
+            f"a worker of Spark on {socket.gethostname()} failed ({error}); let all machines share the file system of "
+            "the text and of the run, with the right to write there"
+        )
+    except BertJaxError as error:
+        return error
+
+
+def _reason(error: Exception) -> str:
+    """Why Spark failed, in a line: its message names the exception of Java first, and that of Python last."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if any(_PYTHON_ERROR in line for line in lines):
+        return next((line for line in lines if line[0].isupper() and "Error: " in line), lines[0])
+    return next((line for line in lines if "Exception: " in line), first_line(error))

@@ -1,0 +1,151 @@
+"""Preparation by portions of files, which Spark's workers prepare."""
+
+import contextlib
+import gzip
+import json
+import pickle
+import shutil
+
+import pytest
+from conftest import stories
+from prepared_sets import files
+
+from bert_jax.config.data import DataConfig
+from bert_jax.config.operation import PreparationConfig
+from bert_jax.corpora.corpus import open_corpus
+from bert_jax.instances import portions
+from bert_jax.instances.chunk_text import Recipe
+from bert_jax.instances.preparation import prepare
+from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.system import spark
+from bert_jax.system.errors import UsageError
+
+needs_java = pytest.mark.skipif(not shutil.which("java"), reason="Spark needs Java")
+
+
+@pytest.fixture
+def recipe(tokenizer_directory, tmp_path):
+    """Of eight small files, two of them compressed, and one of which each document's end is held out."""
+    for number in range(8):
+        text = stories(6, first=100 * number).encode()
+        path = tmp_path / f"text-{number}.txt{'.gz' * (number > 5)}"
+        path.write_bytes(gzip.compress(text, mtime=0) if number > 5 else text + b"\xff\n")
+    lines = (json.dumps({"text": text}) for text in [*stories(3, first=2000).split("\n\n"), None])
+    (tmp_path / "few.jsonl").write_text("\n".join(lines))
+    sources = (f"text:{tmp_path}/text-*", f"jsonl:{tmp_path}/few.jsonl#text")
+    data = DataConfig(source=sources, language=("en", "en"), held_out=0.2, chunk_megabytes=0.005)
+    return Recipe(data, 32, 0, tokenizer_directory)
+
+
+def built(recipe, directory, engine, **settings) -> dict[str, bytes]:
+    (data,) = prepare(open_corpus(recipe.data), {directory: recipe}, PreparationConfig(engine=engine, **settings))
+    assert data == PreparedData.open(directory)
+    return files(directory)
+
+
+class Elsewhere(spark.Spark):
+    """In place of Spark: computes each item as another process would, from a copy of it."""
+
+    def map(self, function, items, finished):
+        return [function(pickle.loads(pickle.dumps(item))) for item in items]
+
+
+@pytest.fixture
+def elsewhere(monkeypatch):
+    monkeypatch.setattr(portions, "connected", lambda *_: contextlib.nullcontext(Elsewhere(None)))
+
+
+def test_portions_give_the_shards_of_one_machine(recipe, tmp_path, elsewhere, capsys):
+    expected = built(recipe, tmp_path / "local", "local", processes=1)
+    assert built(recipe, tmp_path / "spark", "spark") == expected
+    assert sum(name.startswith("train-") for name in expected) > 4
+    assert capsys.readouterr().err.count("few.jsonl#text: too few documents to hold some out") == 2
+
+
+def test_chunks_depend_on_no_other_portion(recipe, tmp_path):
+    """A file's chunks are the same whatever the files of the portions before it hold."""
+    before = [chunk.documents for chunk in cut(recipe)]
+    (first, *_), *_ = [list(part.sizes) for part in open_corpus(recipe.data).parts[0].portions()]
+    first.write_bytes(first.read_bytes().upper())  # of the same size, by which files are grouped
+    after = [chunk.documents for chunk in cut(recipe)]
+    assert after[0] != before[0] and after[-3:] == before[-3:]
+
+
+def cut(recipe):
+    return portions.cut_chunks(open_corpus(recipe.data).portions(), recipe.data.chunk_bytes)
+
+
+def test_finished_chunks_are_used_again_and_a_changed_file_is_refused(recipe, tmp_path, elsewhere, monkeypatch):
+    prepare_portion = portions.prepare_portion
+
+    def interrupted(portion, targets, ends_held_out):
+        if portion.first > 2:
+            raise KeyboardInterrupt
+        return prepare_portion(portion, targets, ends_held_out)
+
+    monkeypatch.setattr(portions, "prepare_portion", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        built(recipe, tmp_path / "out", "spark")
+    first = tmp_path / "out" / "train-00000.array_record"
+    written = first.stat().st_mtime_ns
+
+    def edited(portion, targets, ends_held_out):
+        (tmp_path / "text-3.txt").write_text(stories(6, first=9000))
+        return prepare_portion(portion, targets, ends_held_out)
+
+    monkeypatch.setattr(portions, "prepare_portion", edited)
+    with pytest.raises(UsageError, match=r"text-3.txt.* changed while it was being prepared; let no program write it"):
+        built(recipe, tmp_path / "out", "spark")
+    assert first.stat().st_mtime_ns == written
+
+
+def test_what_spark_lacks_or_can_not_read_is_told_before_anything_is_prepared(recipe, monkeypatch):
+    wanted = PreparationConfig(engine="spark")
+    monkeypatch.setattr(spark.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"needs PySpark, which is not installed; pip install .*\[spark\]"):
+        portions.check_engine(recipe.data, wanted)
+    monkeypatch.undo()
+    with pytest.raises(UsageError, match="data.source='python-docs' is none; give text:, jsonl: or parquet: sources"):
+        monkeypatch.setenv("JAVA_HOME", "/java")
+        portions.check_engine(DataConfig(), wanted)
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(UsageError, match="needs Java 17 or newer, and there is no java"):
+        portions.check_engine(recipe.data, wanted)
+    portions.check_engine(DataConfig(), PreparationConfig())
+
+
+@needs_java
+def test_spark_prepares_the_same_shards(recipe, tmp_path):
+    expected = built(recipe, tmp_path / "local", "local", processes=1)
+    assert built(recipe, tmp_path / "spark", "spark", processes=2) == expected
+
+
+@needs_java
+def test_spark_goes_on_without_a_worker_that_dies_and_tells_what_went_wrong(tmp_path):
+    def dies_once(number: int) -> int:
+        import os
+        import pathlib
+        import signal
+
+        flag = pathlib.Path(tmp_path, "died")
+        if number == 3 and not flag.exists():
+            flag.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return number * number
+
+    def fails(number: int) -> int:
+        from bert_jax.system.errors import UsageError
+
+        raise UsageError(f"{number} is no file")
+
+    with spark.connected(("spark.master=local[2,4]",), None) as cluster:  # a task is tried four times
+        assert cluster.map(dies_once, range(6), lambda finished: None) == [0, 1, 4, 9, 16, 25]
+        assert (tmp_path / "died").exists() and cluster.map(fails, [], print) == []
+        with pytest.raises(UsageError, match="^0 is no file$"):
+            cluster.map(fails, range(2), lambda finished: None)
+    with pytest.raises(
+        UsageError, match="spark.executor.memroy: Spark has no such option; did you mean spark.executor.mem"
+    ):
+        with spark.connected(("spark.master=local[1]", "spark.executor.memroy=1g"), None):
+            pass
