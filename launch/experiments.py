@@ -53,6 +53,7 @@ from bert_jax.cli.tables import markdown
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.units import UnitKind
+from bert_jax.config.wording import counted
 from bert_jax.run.metrics import read_metrics
 from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import read_object
@@ -148,7 +149,7 @@ class Experiment:
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
         table_file = self.options.output.with_suffix(".md")
-        say(f"{len(self.results['runs'])} runs are in {self.options.output}, their table in {table_file}")
+        say(f"{counted(len(self.results['runs']), 'runs')}: {self.options.output}; their table: {table_file}")
         return 0
 
     def _measure_steps(self) -> None:

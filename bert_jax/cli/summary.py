@@ -32,7 +32,7 @@ def print_results(results: dict[str, Any], phases: int = 1, of: str = "held-out 
         output.print(f"{results['steps']:,} steps done; nothing was held out to measure on")
         return
     baseline = results["baseline"]
-    measured = _averaged(results) or f"Step {results['steps']:,}"
+    measured = _averaged(results) or (f"Step {results['steps']:,}" if results["steps"] else "Model as it was imported")
     table = Table(f"{measured}, {results['held_out_sequences']:,} {of}", "", ">model", ">by frequency alone", "")
     for question in QUESTIONS:
         for name, label, guess in (

@@ -93,7 +93,14 @@ def connected(options: Sequence[str], processes: int | None) -> Iterator[Spark]:
         _check_names(context, settings)
         yield Spark(context)
     finally:
+        gateway = SparkContext._gateway
         context.stop()
+        if gateway.proc:  # None where spark-submit started this program
+            # PySpark keeps its Java process, which would take memory during the training. It ends with its input.
+            gateway.shutdown()
+            gateway.proc.stdin.close()
+            gateway.proc.wait()
+            SparkContext._gateway = SparkContext._jvm = None
 
 
 def check_installed() -> None:

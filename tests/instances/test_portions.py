@@ -5,6 +5,7 @@ import gzip
 import json
 import pickle
 import shutil
+from pathlib import Path
 
 import pytest
 from conftest import stories
@@ -119,6 +120,8 @@ def test_what_spark_lacks_or_can_not_read_is_told_before_anything_is_prepared(re
 def test_spark_prepares_the_same_shards(recipe, tmp_path):
     expected = built(recipe, tmp_path / "local", "local", processes=1)
     assert built(recipe, tmp_path / "spark", "spark", processes=2) == expected
+    children = [child for path in Path("/proc/self/task").glob("*/children") for child in path.read_text().split()]
+    assert "java\n" not in [Path("/proc", child, "comm").read_text() for child in children]
 
 
 @needs_java
