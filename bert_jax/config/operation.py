@@ -132,8 +132,8 @@ class PreparationConfig(Settings):
     """Number of worker processes, which doesn't change the records. None: one for each CPU core."""
     engine: Literal["local", "spark"] = "local"
     """Where the text is prepared: by processes of this machine, or by Apache Spark (extra spark, and Java), on this
-    machine or a cluster. The records are the same. With a cluster, text and run lie on a file system that all machines
-    share."""
+    machine or a cluster. The records are the same. The machines of a cluster must share the file system of the text and
+    of the run."""
     spark: tuple[Annotated[str, Field(pattern=r"^spark\.[\w.-]+=.*$", examples=["spark.KEY=VALUE"])], ...] = ()
     """Options of Spark, each KEY=VALUE, such as spark.master=yarn."""
 

@@ -105,11 +105,9 @@ class Mixture:
             self._begun = number
             yield part.documents()
 
-    def was_read(self, repairs: Sequence[Counter[str]]) -> None:
-        """Ends a pass over all parts in which other processes read the text and made these repairs of each part."""
+    def begin_elsewhere(self) -> None:
+        """Begins a pass in which other processes read all parts."""
         self._begun = len(self.parts)
-        for part, of_part in zip(self.parts, repairs, strict=True):
-            part.position, part.repairs = part.total, of_part
 
     def portions(self) -> Iterator[tuple[int, Iterator[Document]]]:
         """Yields the documents of each portion of all parts, with the index of their source. The caller reads each

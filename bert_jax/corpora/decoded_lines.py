@@ -32,11 +32,14 @@ class Decoder:
         """`remedy`: what the error for an undecodable byte tells the user to do. `language`: the language of the text;
         it decides which encoding the error for too many undecodable lines suggests."""
         self.repairs, self._replace, self._remedy, self._language = repairs, replace, remedy, language
-        self._lines = 0
+        self.lines = 0
+        """Lines with text that were read."""
+        self.reads_all = True
+        """Whether it reads a whole source, so that it can judge whether too many lines are undecodable."""
 
     def decode(self, line: bytes | bytearray, place: str, number: int) -> str:
         """Decodes line `number` of `place`. Raises UsageError if it isn't UTF-8, or if too many lines aren't."""
-        self._lines += not line.isspace()
+        self.lines += not line.isspace()
         try:
             return line.decode()
         except UnicodeDecodeError as error:
@@ -52,9 +55,9 @@ class Decoder:
     def check(self, place: str) -> None:
         """Raises UsageError if too many lines weren't UTF-8. `place` is what was read last, for the message."""
         bad = self.repairs[_REPLACED]
-        if bad >= limits.FEWEST_UNDECODABLE and bad > limits.UNDECODABLE * self._lines:
+        if self.reads_all and bad >= limits.FEWEST_UNDECODABLE and bad > limits.UNDECODABLE * self.lines:
             raise UsageError(
-                f"{place}: {bad:,} of {self._lines:,} lines with text read so far are not UTF-8, and at most "
+                f"{place}: {bad:,} of {self.lines:,} lines with text read so far are not UTF-8, and at most "
                 f"{limits.UNDECODABLE:.0%} are replaced; convert the text from the encoding that it is written in, for "
                 f"example by iconv -f {usual_encoding(self._language)} -t UTF-8 OLD > NEW"
             )

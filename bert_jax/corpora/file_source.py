@@ -30,7 +30,8 @@ RecordReader = Callable[[Place, io.BufferedReader, str, Decoder], Iterable[Recor
 class FileSource(TextSource):
     """Files that match a pattern, with their sizes as the unit of progress.
 
-    A portion is a number of consecutive files that together have `chunk_bytes`, or the last ones.
+    A portion consists of consecutive files. It ends with the file that brings it to `chunk_bytes`. The rest at the end
+    joins the portion before it if it has less than half of that.
     """
 
     def __init__(self, pattern: str, settings: TextSettings, field: str = ""):
@@ -42,13 +43,7 @@ class FileSource(TextSource):
         self.sizes = {path: file.size for path, file in found.items()}
         self.total = sum(self.sizes.values()) / 1e6
         self.unit = "MB compressed" if any(path.suffix in _COMPRESSED for path in self.sizes) else "MB"
-        number, size = 0, 0
-        self._portions = dict[Place, int]()
-        for path, of_file in self.sizes.items():
-            if size >= settings.chunk_bytes:
-                number, size = number + 1, 0
-            self._portions[path] = number
-            size += of_file
+        self._portions = _numbers_of_portions(self.sizes, settings.chunk_bytes)
         revisions = [(path.name, file.revision) for path, file in found.items()]
         self.revision = short_hash(revisions)
 
@@ -75,7 +70,8 @@ class FileSource(TextSource):
 
     def _of_files(self, sizes: dict[Place, int]) -> "FileSource":
         part = copy.copy(self)
-        part.sizes, part.total = sizes, sum(sizes.values()) / 1e6
+        part.sizes, part.total, part._is_whole = sizes, sum(sizes.values()) / 1e6, False
+        part._portions = dict.fromkeys(sizes, 0)
         return part
 
     def _each(self, read: Callable[[Place, io.BufferedReader], Iterable[Item]]) -> Iterator[Item]:
@@ -124,6 +120,21 @@ class TextFiles(FileSource):
                 title = None
                 yield line
         yield ""
+
+
+def _numbers_of_portions(sizes: dict[Place, int], chunk_bytes: int) -> dict[Place, int]:
+    """The number of the portion that each file belongs to."""
+    numbers = dict[Place, int]()
+    number, size = 0, 0
+    for path, of_file in sizes.items():
+        if size >= chunk_bytes:
+            number, size = number + 1, 0
+        numbers[path] = number
+        size += of_file
+    if size < chunk_bytes / 2:
+        last = number
+        numbers = {path: max(last - 1, 0) if number == last else number for path, number in numbers.items()}
+    return numbers
 
 
 def described(path: Place, size: int) -> tuple[str, int, list]:

@@ -32,8 +32,7 @@ class TextSettings(NamedTuple):
     undecodable: str
     """What happens to bytes that aren't UTF-8: "replace" or "refuse"."""
     chunk_bytes: int
-    """Size of a chunk. A document that is too long for it is cut between two lines, and a portion has at least as many
-    bytes of files."""
+    """Size of a chunk. A document that is longer than an eighth of it is cut between two lines."""
     language: str = "en"
     """Language code of the text, by which an error message suggests an encoding."""
     spans: str | None = None
@@ -59,6 +58,8 @@ class TextSource:
     """Hash of the files' revisions: it changes when a file is written again or copied, even with the same text."""
     portion: int = 0
     """The number of the portion that the current pass reads."""
+    _is_whole: bool = True
+    """Whether it isn't a portion of another source."""
 
     def __init__(self, settings: TextSettings, field: str = ""):
         """`field` is the field of the records that holds the text; it may be nested, with dots: `a.b`."""
@@ -70,6 +71,19 @@ class TextSource:
         """Hash of names, sizes and samples of the content, which identifies the text without reading it all."""
         raise NotImplementedError
 
+    @property
+    def lines(self) -> int:
+        """Lines with text that the current pass has read."""
+        return self._decoder.lines
+
+    def was_read(self, repairs: Counter[str], lines: int) -> None:
+        """Ends a pass whose text other processes read, in `lines` lines. Raises UsageError as `documents` does at the
+        end."""
+        self._begin_pass()
+        self.repairs.update(repairs)
+        self._decoder.lines, self.position = lines, self.total
+        self._decoder.check("at the end of the source")
+
     def portions(self) -> Sequence["TextSource"]:
         """The portions of the source, in order: they are cut into chunks independently of each other."""
         return [self]
@@ -78,6 +92,7 @@ class TextSource:
         self.position, self.repairs, self._text_bytes = 0.0, Counter[str](), 0
         replace, language = self._settings.undecodable == "replace", self._settings.language
         self._decoder = Decoder(self.repairs, replace, "set --data.undecodable replace", language)
+        self._decoder.reads_all = self._is_whole
 
     def documents(self) -> Iterator[list[str]]:
         """Starts a pass over the documents; none is empty.

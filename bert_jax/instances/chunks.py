@@ -28,9 +28,9 @@ def cut_chunks(
 ) -> Iterator[Chunk]:
     """Cuts each portion of a source into chunks: a chunk ends with the document that brings it to `chunk_bytes`.
 
-    `portions`: the index of the source, and the documents. `first`: the index of the first chunk. The rest at the end
-    of a portion joins the previous chunk if it is less than half a chunk. The cuts depend on the portion's text alone.
-    At most two chunks are in memory.
+    `portions`: of each the index of its source, and its documents. `first`: the index of the first chunk. The rest at
+    the end of a portion joins the previous chunk if it is less than half a chunk. The cuts depend on the portion's text
+    alone. At most two chunks are in memory.
     """
     indices = itertools.count(first)
     for source, documents in portions:

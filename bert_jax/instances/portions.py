@@ -33,12 +33,14 @@ class Portion(NamedTuple):
         return cut_chunks([(self.source, self.text.documents())], chunk_bytes, self.first)
 
 
-class Prepared(NamedTuple):
-    """What came of a portion."""
+class Seen(NamedTuple):
+    """What reading a portion showed."""
 
-    remarks: list[str]
-    """What was wrong with chunks that an earlier attempt finished."""
+    crc32s: tuple[int, ...]
+    """Checksums of its chunks."""
     repairs: Counter[str]
+    lines: int
+    """Lines with text."""
 
 
 def prepared_by_spark(
@@ -47,33 +49,30 @@ def prepared_by_spark(
     """The records of all chunks, in order and one per target, after Spark prepared them.
 
     The shards are those that this machine's processes would write. The text is read twice: a chunk's index, by which
-    its shard is named and its random numbers are drawn, follows from the number of chunks before it. Raises UsageError
-    if a file changes meanwhile, and RunError if what Spark's workers wrote isn't here.
+    its shard is named and its random numbers are drawn, follows from the number of chunks before it. The sources are
+    those that `check_engine` accepts. Raises UsageError if a file changes meanwhile, and RunError if what Spark's
+    workers wrote isn't here.
     """
-    portions = [
-        Portion(source, portion)
-        for source, part in enumerate(corpus.parts)
-        if isinstance(part, FileSource)
-        for portion in part.portions()
-    ]
+    sources = [part for part in corpus.parts if isinstance(part, FileSource)]
+    portions = [Portion(source, portion) for source, part in enumerate(sources) for portion in part.portions()]
     chunk_bytes = targets[0].recipe.data.chunk_bytes
     with connected(settings.spark, settings.processes) as spark:
-        crc32s = _mapped(spark, functools.partial(count_chunks, chunk_bytes=chunk_bytes), portions, "Cutting the text")
-        firsts = itertools.accumulate(map(len, crc32s), initial=0)
+        seen = _mapped(spark, functools.partial(read_portion, chunk_bytes=chunk_bytes), portions, "Cutting the text")
+        corpus.begin_elsewhere()
+        for source, part in enumerate(sources):
+            own = [each for portion, each in zip(portions, seen, strict=True) if portion.source == source]
+            part.was_read(sum((each.repairs for each in own), Counter()), sum(each.lines for each in own))
+        firsts = itertools.accumulate((len(each.crc32s) for each in seen), initial=0)
         numbered = [
-            portion._replace(first=first, crc32s=crc32s)
-            for portion, first, crc32s in zip(portions, firsts, crc32s, strict=False)
+            portion._replace(first=first, crc32s=each.crc32s)
+            for portion, first, each in zip(portions, firsts, seen, strict=False)
         ]
         work = functools.partial(prepare_portion, targets=targets, ends_held_out=ends_held_out)
         lengths = " and ".join(str(target.recipe.length) for target in targets)
-        results = _mapped(spark, work, numbered, f"Preparing sequences of {lengths}")
-    repairs = [Counter[str]() for _ in corpus.parts]
-    for portion, result in zip(numbered, results, strict=True):
-        repairs[portion.source].update(result.repairs)
-        for remark in result.remarks:
-            say(f"{remark}: this part of the data is prepared anew")
-    corpus.was_read(repairs)
-    return [[_record(target, index) for target in targets] for index in range(sum(map(len, crc32s)))]
+        remarks = _mapped(spark, work, numbered, f"Preparing sequences of {lengths}")
+    for remark in itertools.chain(*remarks):
+        say(f"{remark}: this part of the data is prepared anew")
+    return [[_record(target, index) for target in targets] for index in range(sum(len(each.crc32s) for each in seen))]
 
 
 def check_engine(data: DataConfig, settings: PreparationConfig) -> None:
@@ -83,26 +82,27 @@ def check_engine(data: DataConfig, settings: PreparationConfig) -> None:
         for source, part in zip(data.source, open_corpus(data).parts, strict=True):
             if not isinstance(part, FileSource):
                 raise UsageError(
-                    f"preparation.engine=spark reads files, and data.source={source!r} is none; give text:, jsonl: or "
-                    "parquet: sources, or leave preparation.engine out"
+                    f"preparation.engine=spark reads files, and data.source={source!r} doesn't consist of files; give "
+                    "text:, jsonl: or parquet: sources, or leave preparation.engine out"
                 )
 
 
 def _mapped(spark: Spark, work: Callable[[Portion], Any], portions: Sequence[Portion], name: str) -> list[Any]:
-    with stage(name, len(portions), "portions of the text") as bar:
+    with stage(name, len(portions), "portions") as bar:
         results = spark.map(work, portions, lambda finished: bar.advance(max(finished - bar.done, 0)))
         bar.advance(len(portions) - bar.done)
     return results
 
 
-def count_chunks(portion: Portion, chunk_bytes: int) -> tuple[int, ...]:
-    """The checksums of a portion's chunks."""
-    return tuple(chunk.crc32 for chunk in portion.chunks(chunk_bytes))
+def read_portion(portion: Portion, chunk_bytes: int) -> Seen:
+    """Reads a portion and cuts it into chunks."""
+    crc32s = tuple(chunk.crc32 for chunk in portion.chunks(chunk_bytes))
+    return Seen(crc32s, portion.text.repairs, portion.text.lines)
 
 
-def prepare_portion(portion: Portion, targets: Sequence[Target], ends_held_out: Collection[int] = ()) -> Prepared:
-    """Prepares the chunks of a portion one after the other. Raises UsageError if they have other checksums than
-    before."""
+def prepare_portion(portion: Portion, targets: Sequence[Target], ends_held_out: Collection[int] = ()) -> list[str]:
+    """Prepares the chunks of a portion one after the other; returns what was wrong with chunks that an earlier attempt
+    finished. Raises UsageError if the chunks have other checksums than before."""
     remarks: list[str] = []
     chunks = portion.chunks(targets[0].recipe.data.chunk_bytes)
     for chunk, crc32 in itertools.zip_longest(chunks, portion.crc32s):
@@ -112,7 +112,7 @@ def prepare_portion(portion: Portion, targets: Sequence[Target], ends_held_out: 
                 "same command again"
             )
         remarks += [remark for _, remark in prepare_unless_finished(chunk, targets, ends_held_out) if remark]
-    return Prepared(remarks, portion.text.repairs)
+    return remarks
 
 
 def _record(target: Target, index: int) -> ChunkRecord:

@@ -81,7 +81,8 @@ class SelfAttention(nn.Module):
         places: Int[Array, "B R"] | None = None,
         return_probabilities: bool = False,
     ) -> tuple[Float[Array, "B T D"], Float[Array, "B H T S"] | None]:
-        """The output at `places` of each row (T = R), or at all of them (T = S). `at_queries`: `x` there.
+        """The output at `places` of each row (T = R), or at all of them (T = S). `at_queries`: the vectors
+        of `x` at these places.
 
         The probabilities, if requested, are those before dropout.
         """

@@ -79,8 +79,8 @@ class Block(nn.Module):
         norm = LayerNorm(config, name="attention_norm")
         attention = SelfAttention(config, self.attention, self.local, name="attention")
         inputs = norm(x) if before and not self.first else x
-        # Vectors are chosen once. XLA would merge the gradients of two choices into one scatter, which adds to each
-        # place twice: on GPUs in any order.
+        # With model.norm=post the same vectors are the queries' and the residual stream's. They are gathered once: XLA
+        # merges the gradients of two gathers into one scatter, which adds to each place twice, on GPUs in any order.
         here = at_places(x, places)
         at_queries = here if inputs is x else at_places(inputs, places)
         attended, probabilities = attention(inputs, at_queries, pattern, keys[0], places, return_probabilities)

@@ -182,6 +182,7 @@ def _normalised_backward(epsilon, dtype, residuals, gradient):
     x, scale, bias = residuals
     width, rows = x.shape[-1], tuple(range(x.ndim - 1))
     x32, gradient = jax.lax.optimization_barrier(x).astype(jnp.float32), gradient.astype(jnp.float32)
+    x32 -= x32[..., :1]  # a mean that is much larger than the deviation would cancel the digits of the variance
     scaled = gradient * scale
     # All sums over features in one pass, and the barrier makes XLA compute them once, not in each use.
     summed = [jnp.sum(each, axis=-1, keepdims=True) for each in (x32, jnp.square(x32), scaled, scaled * x32)]

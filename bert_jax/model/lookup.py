@@ -14,8 +14,8 @@ _CHUNK = 128
 def rows_of(table: Float[Array, "V D"], ids: Int[Array, "*N"]) -> Float[Array, "*N D"]:
     """table[ids].
 
-    On one GPU the gradient has the same bits in each run. That of XLA adds rows in the order in which the GPU's threads
-    arrive.
+    On one GPU the gradient has the same bits in each run. XLA's own gradient adds rows in the order in which the GPU's
+    threads arrive.
     """
     return _rows_of(table, ids) if on_one_gpu() else jnp.take(table, ids, axis=0)
 
@@ -26,9 +26,12 @@ def _rows_of(table: Float[Array, "V D"], ids: Int[Array, "*N"]) -> Float[Array, 
 
 
 def _backward(residuals, gradient):
-    """Sorts the gradient's rows by id and sums those of an id within each chunk. An id whose rows continue in other
-    chunks has a sum at the head of each of them, and these sums are summed likewise. So no addition to the table has
-    an index twice."""
+    """Sorts the gradient's rows by id, cuts them into chunks, and sums the rows of each id within a chunk.
+
+    The first such sum of an id is added to its row of the table. If the rows of an id continue in the next chunks, the
+    sums there stand at the chunks' beginnings; they are summed once more and added together. So neither of the two
+    additions to the table has an index twice.
+    """
     table, ids = residuals
     ids, gradient = ids.reshape(-1), gradient.reshape(-1, gradient.shape[-1])
     ids, order = jax.lax.sort_key_val(ids, jnp.arange(len(ids)))

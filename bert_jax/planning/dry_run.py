@@ -47,7 +47,7 @@ def planned_pretraining(config: RunConfig, workdir: Place, overwrite: bool) -> F
     for length in dict.fromkeys(phase.length for phase in config.phases):
         yield f"data, length {length}", _data(config, run, length, overwrite)
     if overwrite or not all(PreparedData.open(run.data(phase.length)) for phase in config.phases):
-        yield from _estimated_shares(config)
+        yield from _sources(config)
     memories = [trainer.objective.memory(phase, mesh) for phase in config.phases]
     done = 0 if overwrite else run.newest_step or 0
     for number, phase in enumerate(config.phases):
@@ -127,18 +127,24 @@ def _data(config: RunConfig, run: RunDirectory, length: int, overwrite: bool) ->
     return f"to be prepared from {sources}{size}{replaced}"
 
 
-def _estimated_shares(config: RunConfig) -> Facts:
-    """The size of each source and, estimated from these sizes, its share in each phase; nothing if the sizes have no
-    unit in common. The true shares follow from the numbers of sequences, which are known after preparation."""
+def _sources(config: RunConfig) -> Facts:
+    """The size of each of several sources, and its share in each phase.
+
+    Without weights, the shares are estimated from the sizes, and left out if these have no unit in common: those of the
+    training follow from the numbers of sequences, which are known after preparation.
+    """
     sources = open_corpus(config.data).parts
-    unit, *others = {source.unit for source in sources}
-    shares = [config.shares(phase, [source.total for source in sources]) for phase in range(len(config.phases))]
-    if others or None in shares:
+    if len(sources) == 1:
         return
-    yield "sources", f"{unit}, and the estimated share of the sequences in each phase"
+    sizes = [source.total for source in sources]
+    known = config.data.weights or len({source.unit for source in sources}) == 1
+    shares = [config.shares(phase, sizes) or config.data.shares(sizes) for phase in range(len(config.phases)) if known]
+    estimated = "" if config.data.weights else ", estimated from the sizes"
+    yield "sources", "size" + (f", and share of the sequences in each phase{estimated}" if known else "")
     for place, source in enumerate(sources):
-        of_phases = ", ".join(f"{of_phase[place]:.1%}" for of_phase in shares if of_phase)
-        yield f"{config.data.source[place]} ({config.data.languages[place]})", f"{source.total:,.3g}: {of_phases}"
+        of_phases = ", ".join(f"{of_phase[place]:.1%}" for of_phase in shares)
+        size = f"{float(f'{source.total:.3g}'):,.15g} {source.unit}"
+        yield f"{config.data.source[place]} ({config.data.languages[place]})", f"{size}; {of_phases}".removesuffix("; ")
 
 
 def _steps(phase: Phase, done: int, packed: bool) -> str:

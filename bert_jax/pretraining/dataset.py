@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from bert_jax.config.data import DataConfig
+from bert_jax.config.operation import PreparationConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.corpora.corpus import corpus_stamp, open_corpus
 from bert_jax.corpora.script_check import script_remark
@@ -54,20 +55,20 @@ def check_preparation(config: RunConfig, run: RunDirectory, initial: TrainedMode
     used. Writes nothing."""
     check_sources(config, run, initial)
     if not _is_prepared(config, run):
-        _check_marks(config.data)
-        check_engine(config.data, config.preparation)
+        _check_means(config.data, config.preparation)
 
 
 def _is_prepared(config: RunConfig, run: RunDirectory) -> bool:
     return all(PreparedData.open(run.data(phase.length)) for phase in config.phases)
 
 
-def _check_marks(data: DataConfig) -> None:
-    """Raises UsageError if the segmenter or a lexicon of `data` can't be used."""
+def _check_means(data: DataConfig, preparation: PreparationConfig) -> None:
+    """Raises UsageError if the segmenter, a lexicon or the engine of a preparation can't be used."""
     if data.words:
         open_segmenter(data.words)
     for name, path in data.lexicons.items():
         LexiconFile.read(path, f"data.{name}")
+    check_engine(data, preparation)
 
 
 def prepare_lengths(config: RunConfig, run: RunDirectory) -> dict[int, PreparedData]:
@@ -103,7 +104,7 @@ def _existing_data(config: RunConfig, run: RunDirectory, length: int, text: Call
         return prepared_for(config, run, length)
     if data and is_outdated(data, config, run, text):
         open_corpus(config.data)  # refused before anything is deleted
-        _check_marks(config.data)
+        _check_means(config.data, config.preparation)
         refuse_links(run.path / "data", run.data(length))
         say(f"{run.data(length)} is of other settings or other text: it is prepared anew")
         run.manifest.note_data(length, None)
@@ -131,14 +132,15 @@ def prepared_for(config: RunConfig, run: RunDirectory, length: int) -> PreparedD
 def prepare_other(
     config: RunConfig, run: RunDirectory, length: int, source: str, language: str | None, directory: Path
 ) -> PreparedData:
-    """Prepares all documents of `source` in `directory` with the run's settings. Raises UsageError as `prepare`
-    does."""
-    _check_marks(config.data)
+    """Prepares all documents of `source` in `directory` with the run's settings, by processes of this machine. Raises
+    UsageError as `prepare` does."""
+    here = PreparationConfig(processes=config.preparation.processes)
+    _check_means(config.data, here)
     language = language or config.data.languages[0]
     # An evaluation takes one sequence a row, also after packed training.
     own = {"source": source, "weights": None, "language": language, "held_out": 0.0, "dupe_factor": 1, "packed": False}
     recipe = _recipe(config.replace(data=config.data.replace(**own)), run, length)
-    (new_data,) = prepare(open_corpus(recipe.data), {directory: recipe}, config.preparation)
+    (new_data,) = prepare(open_corpus(recipe.data), {directory: recipe}, here)
     return new_data
 
 

@@ -6,8 +6,10 @@ import functools
 import importlib.util
 import os
 import shutil
+import signal
 import socket
 import sys
+import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -15,6 +17,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bert_jax.system.errors import BertJaxError, RunError, UsageError, first_line, install_extra
+from bert_jax.system.progress import warn
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -41,16 +44,16 @@ class Spark:
         if not items:
             return []
         outcome = functools.partial(_outcome, function, Path.cwd())
-        tasks = self._context.parallelize(items, len(items)).map(outcome)
         with ThreadPoolExecutor(1) as thread:
-            collected = thread.submit(tasks.collect)
+            collected = thread.submit(lambda: self._context.parallelize(items, len(items)).map(outcome).collect())
             try:
                 while not collected.done():
                     time.sleep(_POLL_S)
                     finished(self._tasks_finished())
                 outcomes = collected.result()
             except BaseException as error:
-                self._context.cancelAllJobs()
+                with contextlib.suppress(Exception):  # Spark's process may be dead
+                    self._context.cancelAllJobs()
                 if isinstance(error, Exception):
                     raise RunError(
                         f"Spark failed ({_reason(error)}); give the same command again: finished chunks are kept"
@@ -63,7 +66,7 @@ class Spark:
 
     def _tasks_finished(self) -> int:
         tracker = self._context.statusTracker()
-        stages = (tracker.getStageInfo(number) for number in tracker.getActiveStageIds())
+        stages = [tracker.getStageInfo(number) for number in tracker.getActiveStageIds()]
         return sum(stage.numCompletedTasks for stage in stages if stage)
 
 
@@ -71,8 +74,9 @@ class Spark:
 def connected(options: Sequence[str], processes: int | None) -> Iterator[Spark]:
     """Connects to Spark with `options`, each KEY=VALUE, until the block ends.
 
-    Without spark.master among them or in Spark's own configuration, Spark runs on this machine, with as many
-    `processes`, or one for each core. Raises UsageError if PySpark or Java is missing, or if Spark refuses an option.
+    `processes`, if given, run on this machine, unless the options have spark.master. With neither, Spark's own
+    configuration decides, and by default there is one process for each core of this machine. Raises UsageError if
+    PySpark or Java is missing, or if Spark refuses an option.
     """
     check_installed()
     from pyspark import SparkConf, SparkContext
@@ -80,27 +84,24 @@ def connected(options: Sequence[str], processes: int | None) -> Iterator[Spark]:
     settings = _DEFAULTS | ({"spark.master": f"local[{processes}]"} if processes else {})
     settings |= dict(option.split("=", 1) for option in options)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    on_interruption = signal.getsignal(signal.SIGINT)
     try:
         context = SparkContext(
             conf=SparkConf().setAll(list(settings.items())), environment={"TOKENIZERS_PARALLELISM": "false"}
         )
     except Exception as error:  # Py4J's, with the exception of Spark, and PySpark's own
+        given = f"preparation.spark={' '.join(options)}, " if options else ""
         raise UsageError(
-            f"Spark can't be started ({_reason(error)}); mend preparation.spark={' '.join(options) or None} or Spark's "
-            "own configuration"
+            f"Spark can't be started ({_reason(error)}); what it printed above says more: mend {given}Spark's own "
+            "configuration or the installation of Java"
         ) from None
     try:
-        _check_names(context, settings)
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, on_interruption)  # PySpark has set its own
+        _warn_of_names(context, settings)
         yield Spark(context)
     finally:
-        gateway = SparkContext._gateway
-        context.stop()
-        if gateway.proc:  # None where spark-submit started this program
-            # PySpark keeps its Java process, which would take memory during the training. It ends with its input.
-            gateway.shutdown()
-            gateway.proc.stdin.close()
-            gateway.proc.wait()
-            SparkContext._gateway = SparkContext._jvm = None
+        _stop(context)
 
 
 def check_installed() -> None:
@@ -114,14 +115,26 @@ def check_installed() -> None:
         )
 
 
-def _check_names(context: Any, settings: Collection[str]) -> None:
-    """Raises UsageError for an option whose name is much like that of one of Spark's, as Spark ignores it. Options that
-    resemble none pass: Spark's list lacks those of parts that it hasn't loaded."""
+def _stop(context: Any) -> None:
+    """Disconnects, and ends the Java process if this program started it: it would take memory during the training."""
+    gateway = context._gateway
+    with contextlib.suppress(Exception):  # it may be dead
+        context.stop()
+        gateway.shutdown()
+    if gateway.proc:  # None where spark-submit started this program
+        gateway.proc.stdin.close()  # by which it ends
+        gateway.proc.wait()
+        type(context)._gateway = type(context)._jvm = type(context)._active_spark_context = None
+
+
+def _warn_of_names(context: Any, settings: Collection[str]) -> None:
+    """Warns of options that Spark's list lacks, if their names are much like one in it: Spark ignores unknown options.
+    The list has no options of parts that Spark loads later."""
     entries = context._jvm.org.apache.spark.internal.config.ConfigEntry.listAllEntries().toArray()
     known = {entry.key() for entry in entries} | set(_DEFAULTS) | {"spark.master"}
     for name in settings:
         if name not in known and (meant := difflib.get_close_matches(name, known, n=1, cutoff=0.9)):
-            raise UsageError(f"preparation.spark={name}: Spark has no such option; did you mean {meant[0]}?")
+            warn(f"Spark doesn't know the option {name} yet; did you mean {meant[0]}?")
 
 
 def _outcome(function: Callable[[Item], Result], directory: Path, item: Item) -> Result | BertJaxError:

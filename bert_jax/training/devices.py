@@ -22,8 +22,9 @@ _COMPILER_OPTIONS: dict[str, dict[str, bool | int]] = {
         # Products by cuBLAS, which adds biases and residuals itself, and needs half the time to compile. On an H200,
         # it was chosen over Triton for nearly all products of BERT-base anyway.
         "xla_gpu_enable_triton_gemm": False,
-        # Products by the code that cuBLAS proposes. Each process would otherwise measure which is fastest, and a
-        # training that is continued might compute other bits. On an H200 BERT-base's steps are as fast.
+        # Takes the code that cuBLAS proposes for a product. Otherwise XLA would time several in each process, and a
+        # training that is continued could get another one and other bits. On an H200, steps of BERT-base take the same
+        # time without it.
         "xla_gpu_autotune_level": 0,
     }
 }

@@ -3,8 +3,10 @@
 import contextlib
 import gzip
 import json
+import os
 import pickle
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -19,7 +21,7 @@ from bert_jax.instances.chunk_text import Recipe
 from bert_jax.instances.preparation import prepare
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.system import spark
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import RunError, UsageError
 
 needs_java = pytest.mark.skipif(not shutil.which("java"), reason="Spark needs Java")
 
@@ -76,6 +78,26 @@ def cut(recipe):
     return portions.cut_chunks(open_corpus(recipe.data).portions(), recipe.data.chunk_bytes)
 
 
+def test_undecodable_lines_are_judged_in_the_whole_source(recipe, tmp_path, elsewhere, monkeypatch):
+    """As where one machine reads them: one bad file among many is read, and many bad ones are refused."""
+    bad = b"\xff bad line\n" * 12
+    (tmp_path / "text-7.txt.gz").write_bytes(gzip.compress(stories(6, first=700).encode() + bad, mtime=0))
+    assert built(recipe, tmp_path / "spark", "spark") == built(recipe, tmp_path / "local", "local", processes=1)
+    for number in range(6):
+        (tmp_path / f"text-{number}.txt").write_bytes(stories(6).encode() + bad)
+    with pytest.raises(UsageError, match=r"at the end of the source: \d+ of"):
+        built(recipe, tmp_path / "worse", "spark")
+
+
+def test_a_portion_refers_to_its_own_files_only_and_a_small_rest_joins_the_last(recipe, tmp_path):
+    portions = open_corpus(recipe.data).parts[0].portions()
+    assert [list(portion.sizes) for portion in portions] == [list(portion._portions) for portion in portions]
+    before = [list(portion.sizes) for portion in portions]
+    (tmp_path / "text-9.txt").write_text("Two words.\n")
+    *same, (*_, last) = [list(portion.sizes) for portion in open_corpus(recipe.data).parts[0].portions()]
+    assert same == before[:-1] and last == tmp_path / "text-9.txt"
+
+
 def test_finished_chunks_are_used_again_and_a_changed_file_is_refused(recipe, tmp_path, elsewhere, monkeypatch):
     prepare_portion = portions.prepare_portion
 
@@ -106,7 +128,7 @@ def test_what_spark_lacks_or_can_not_read_is_told_before_anything_is_prepared(re
     with pytest.raises(UsageError, match=r"needs PySpark, which is not installed; pip install .*\[spark\]"):
         portions.check_engine(recipe.data, wanted)
     monkeypatch.undo()
-    with pytest.raises(UsageError, match="data.source='python-docs' is none; give text:, jsonl: or parquet: sources"):
+    with pytest.raises(UsageError, match="data.source='python-docs' doesn't consist of files; give text:, jsonl: or"):
         monkeypatch.setenv("JAVA_HOME", "/java")
         portions.check_engine(DataConfig(), wanted)
     monkeypatch.delenv("JAVA_HOME")
@@ -116,16 +138,23 @@ def test_what_spark_lacks_or_can_not_read_is_told_before_anything_is_prepared(re
     portions.check_engine(DataConfig(), PreparationConfig())
 
 
+def own_children(name: str) -> list[int]:
+    """The numbers of this process's children of this name."""
+    numbers = [number for path in Path("/proc/self/task").glob("*/children") for number in path.read_text().split()]
+    return [int(number) for number in numbers if Path("/proc", number, "comm").read_text() == f"{name}\n"]
+
+
 @needs_java
 def test_spark_prepares_the_same_shards(recipe, tmp_path):
     expected = built(recipe, tmp_path / "local", "local", processes=1)
     assert built(recipe, tmp_path / "spark", "spark", processes=2) == expected
-    children = [child for path in Path("/proc/self/task").glob("*/children") for child in path.read_text().split()]
-    assert "java\n" not in [Path("/proc", child, "comm").read_text() for child in children]
+    assert not own_children("java")
 
 
 @needs_java
-def test_spark_goes_on_without_a_worker_that_dies_and_tells_what_went_wrong(tmp_path):
+def test_spark_goes_on_without_a_worker_that_dies_and_tells_what_went_wrong(tmp_path, capsys):
+    handler = signal.getsignal(signal.SIGINT)
+
     def dies_once(number: int) -> int:
         import os
         import pathlib
@@ -142,13 +171,18 @@ def test_spark_goes_on_without_a_worker_that_dies_and_tells_what_went_wrong(tmp_
 
         raise UsageError(f"{number} is no file")
 
-    with spark.connected(("spark.master=local[2,4]",), None) as cluster:  # a task is tried four times
+    options = "spark.master=local[2,4]", "spark.executor.memroy=1g"  # a task is tried four times
+    with spark.connected(options, None) as cluster:
+        assert (
+            "Spark doesn't know the option spark.executor.memroy yet; did you mean spark.exec"
+            in capsys.readouterr().err
+        )
         assert cluster.map(dies_once, range(6), lambda finished: None) == [0, 1, 4, 9, 16, 25]
         assert (tmp_path / "died").exists() and cluster.map(fails, [], print) == []
         with pytest.raises(UsageError, match="^0 is no file$"):
             cluster.map(fails, range(2), lambda finished: None)
-    with pytest.raises(
-        UsageError, match="spark.executor.memroy: Spark has no such option; did you mean spark.executor.mem"
-    ):
-        with spark.connected(("spark.master=local[1]", "spark.executor.memroy=1g"), None):
-            pass
+        children = own_children("java")
+        assert len(children) == 1 and signal.getsignal(signal.SIGINT) == handler
+        os.kill(children[0], signal.SIGKILL)
+        with pytest.raises(RunError, match="^Spark failed .*; give the same command again: finished chunks are kept$"):
+            cluster.map(fails, range(2), lambda finished: None)

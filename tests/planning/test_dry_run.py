@@ -58,7 +58,12 @@ def test_the_shares_of_sources_are_estimated_from_their_sizes(tiny_config, tmp_p
     data = tiny_config.data.replace(source=sources, language=("de", "sw"), smoothing=0.5)
     phases = (*tiny_config.phases, tiny_config.phases[0].replace(smoothing=0.0))
     facts = planned(tiny_config.replace(data=data, phases=phases), tmp_path / "run")
-    assert facts["sources"] == "MB, and the estimated share of the sequences in each phase"
-    assert facts[f"{sources[0]} (de)"] == "0.0021: 66.7%, 50.0%"
-    assert facts[f"{sources[1]} (sw)"] == "0.000525: 33.3%, 50.0%"
+    assert facts["sources"] == "size, and share of the sequences in each phase, estimated from the sizes"
+    assert facts[f"{sources[0]} (de)"] == "0.0021 MB; 66.7%, 50.0%"
+    assert facts[f"{sources[1]} (sw)"] == "0.000525 MB; 33.3%, 50.0%"
     assert "sources" not in planned(tiny_config, tmp_path / "run")
+    data = data.replace(source=(sources[0], "python-docs"), language=("de", "en"), smoothing=None)
+    facts = planned(tiny_config.replace(data=data), tmp_path / "run")
+    assert facts["sources"] == "size" and facts[f"{sources[0]} (de)"] == "0.0021 MB"
+    facts = planned(tiny_config.replace(data=data.replace(weights=(0.9, 0.1))), tmp_path / "run")
+    assert facts[f"{sources[0]} (de)"] == "0.0021 MB; 90.0%" and "estimated" not in facts["sources"]
