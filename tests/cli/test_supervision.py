@@ -8,8 +8,11 @@ import pytest
 from conftest import program
 
 SUPERVISING = """
+import signal
 import sys
 from bert_jax.cli.supervision import supervise
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
 
 sys.executable = sys.argv.pop(1)
 supervise()
