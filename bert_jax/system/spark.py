@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 import time
+import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -79,16 +80,19 @@ def connected(options: Sequence[str], processes: int | None) -> Iterator[Spark]:
     PySpark or Java is missing, or if Spark refuses an option.
     """
     check_installed()
-    from pyspark import SparkConf, SparkContext
-
     settings = _DEFAULTS | ({"spark.master": f"local[{processes}]"} if processes else {})
     settings |= dict(option.split("=", 1) for option in options)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     on_interruption = signal.getsignal(signal.SIGINT)
     try:
-        context = SparkContext(
-            conf=SparkConf().setAll(list(settings.items())), environment={"TOKENIZERS_PARALLELISM": "false"}
-        )
+        with warnings.catch_warnings():
+            # Of JAX about any fork, though this one becomes Java at once; of PySpark about pandas, which isn't used.
+            warnings.simplefilter("ignore")
+            from pyspark import SparkConf, SparkContext
+
+            context = SparkContext(
+                conf=SparkConf().setAll(list(settings.items())), environment={"TOKENIZERS_PARALLELISM": "false"}
+            )
     except Exception as error:  # Py4J's, with the exception of Spark, and PySpark's own
         given = f"preparation.spark={' '.join(options)}, " if options else ""
         raise UsageError(
