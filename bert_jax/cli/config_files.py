@@ -10,7 +10,7 @@ from rich.pretty import pretty_repr
 
 from bert_jax.config.data import RecordedCode
 from bert_jax.config.finetune import FinetuneConfig
-from bert_jax.config.operation import HostsConfig
+from bert_jax.config.operation import HostsConfig, PreparationConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings, SettingsError
 from bert_jax.system.bucket import Place, in_bucket, place_of
@@ -111,11 +111,17 @@ def load_config(name_or_path: str, kind: type[Any] = RunConfig) -> Any:
 
 
 def _without_connections(config: RunConfig, run: Place) -> RunConfig:
-    """`config` without the trackers and hosts to which it would connect: a file of a run doesn't choose them."""
+    """`config` without the trackers, hosts and cluster to which it would connect: a run's file doesn't choose them."""
     if trackers := config.logging.trackers:
         named = " and ".join(f"logging.{name}={where}" for name, where in trackers.items())
         say(f"{named} of {run} is not taken over; give it again to track this run")
-    return config.replace(logging=config.logging.replace(**dict.fromkeys(trackers)), hosts=HostsConfig())
+    if config.preparation.engine == "spark":
+        say(f"preparation.engine=spark of {run} is not taken over; give it again to prepare with Spark")
+    return config.replace(
+        logging=config.logging.replace(**dict.fromkeys(trackers)),
+        hosts=HostsConfig(),
+        preparation=PreparationConfig(processes=config.preparation.processes),
+    )
 
 
 def absent(name_or_path: str, names: list[str]) -> UsageError:

@@ -1,5 +1,6 @@
 """Settings of how a run is carried out; they don't change its result."""
 
+import re
 from collections.abc import Iterator
 from typing import Annotated, Literal
 
@@ -135,9 +136,16 @@ class PreparationConfig(Settings):
     machine or a cluster. The records are the same. The machines of a cluster must share the file system of the text and
     of the run."""
     spark: tuple[Annotated[str, Field(pattern=r"^spark\.[\w.-]+=.*$", examples=["spark.KEY=VALUE"])], ...] = ()
-    """Options of Spark, each KEY=VALUE, such as spark.master=yarn."""
+    """Options of Spark, each KEY=VALUE, such as spark.master=yarn. They and the engine aren't taken from a run that
+    is given as CONFIG."""
 
     def conflicts(self) -> Iterator[str]:
-        """Yields a message for options without their engine."""
+        """Yields a message for options without their engine, and for those that hold a secret."""
+        for name in (option.partition("=")[0] for option in self.spark):
+            if re.search("secret|password|token|access.?key", name, re.IGNORECASE):
+                yield (
+                    f"preparation.spark has {name}, which would be written to the run's files; leave it out and set it "
+                    "in Spark's own configuration (spark-defaults.conf)"
+                )
         if self.spark and self.engine != "spark":
             yield f"preparation.spark={' '.join(self.spark)} has no effect without preparation.engine=spark"

@@ -5,7 +5,8 @@ import sys
 import pytest
 
 from bert_jax.cli.main import run as bert_jax
-from bert_jax.config.operation import HostsConfig
+from bert_jax.config.operation import HostsConfig, PreparationConfig
+from bert_jax.config.settings import SettingsError
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
@@ -92,8 +93,16 @@ def test_a_run_as_config_chooses_no_server(made, tmp_path, capsys):
 
     _, config = made
     hosts = HostsConfig(coordinator="10.0.0.1:8476", count=2, index=0)
-    RunDirectory(tmp_path / "run").open(config.replace(hosts=hosts))
+    spark = PreparationConfig(engine="spark", spark=("spark.driver.extraJavaOptions=-javaagent:it.jar",), processes=2)
+    RunDirectory(tmp_path / "run").open(config.replace(hosts=hosts, preparation=spark))
     assert read_config(tmp_path / "run").logging.mlflow
     taken = load_config(str(tmp_path / "run"))
     assert taken.logging.mlflow is None and taken.hosts == HostsConfig()
-    assert "is not taken over" in capsys.readouterr().err
+    assert taken.preparation == PreparationConfig(processes=2)
+    assert capsys.readouterr().err.count("is not taken over") == 2
+
+
+def test_options_of_spark_with_secrets_are_refused():
+    with pytest.raises(SettingsError, match=r"has spark.hadoop.fs.s3a.secret.key, which would be written") as refused:
+        PreparationConfig(engine="spark", spark=("spark.hadoop.fs.s3a.secret.key=hush",))
+    assert "hush" not in str(refused.value)
