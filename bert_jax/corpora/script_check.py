@@ -1,11 +1,10 @@
 """Whether a source is written in the script of the language that it is said to be in."""
 
-import unicodedata
-from collections import Counter
 from collections.abc import Iterable
 from itertools import islice
 
 from bert_jax.corpora.corpus import Document
+from bert_jax.text.scripts import letters_by_script
 
 _SAMPLE = 50_000
 """Characters that are looked at, the first ones of a source."""
@@ -28,10 +27,7 @@ def script_remark(documents: Iterable[Document], language: str) -> str | None:
 
     expected = _NAMES.get(langcodes.get(language).maximize().script or "", "").split()
     text = (character for document in documents for line in document for character in line)
-    letters = Counter[str]()
-    for character, count in Counter(islice(text, _SAMPLE)).items():
-        if character.isalpha():
-            letters[unicodedata.name(character, "?").partition(" ")[0]] += count
+    letters = letters_by_script(islice(text, _SAMPLE))
     total = letters.total()
     if not expected or total < _LEAST_LETTERS or sum(letters[name] for name in expected) >= total / 2:
         return None

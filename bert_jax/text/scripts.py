@@ -1,7 +1,10 @@
 """Characters by what they mean for words: punctuation, invisible ones, and scripts without spaces between words."""
 
+import functools
 import string
 import unicodedata
+from collections import Counter
+from collections.abc import Iterable
 
 from bert_jax.text.vocabulary import BOUNDARY
 
@@ -16,7 +19,22 @@ def is_punctuation(character: str) -> bool:
 
 def sets_no_spaces(character: str) -> bool:
     """Whether `character` is of a script without spaces between words, such as Chinese or Thai."""
-    return unicodedata.name(character, "").partition(" ")[0] in _WITHOUT_SPACES
+    return script_of(character) in _WITHOUT_SPACES
+
+
+@functools.cache
+def script_of(character: str) -> str:
+    """The first word of the character's Unicode name, which for a letter is its script; empty if it has no name."""
+    return unicodedata.name(character, "").partition(" ")[0]
+
+
+def letters_by_script(text: Iterable[str]) -> Counter[str]:
+    """The number of letters of each script, by `script_of`, in a text or a stream of characters."""
+    letters = Counter[str]()
+    for character, count in Counter(text).items():
+        if character.isalpha():
+            letters[script_of(character)] += count
+    return letters
 
 
 def combines(character: str) -> bool:

@@ -1,0 +1,47 @@
+import subprocess
+import sys
+
+import pytest
+
+from bert_jax.text.identification import BLOCK_CHARACTERS, UNSURE, blocks, identified
+
+TEXTS = {
+    "en": "Mathematics is the study of numbers, shapes and the ways in which they change.",
+    "de": "Die Mathematik ist eine Wissenschaft, welche aus der Untersuchung von Figuren und dem Rechnen entstand.",
+    "fr": "Les mathématiques sont un ensemble de connaissances abstraites résultant de raisonnements logiques.",
+    "ru": "Математика — наука об отношениях между объектами, о которых ничего не известно, кроме их свойств.",
+    "uk": "Математика — наука, яка первісно виникла як один із напрямків пошуку істини у сфері просторових відношень.",
+    "fa": "ریاضیات دانش بررسی کمیت‌ها و ساختارها و فضا و دگرگونی است که در زندگی روزمره به کار می‌رود.",
+    "hi": "गणित ऐसी विद्याओं का समूह है जो संख्याओं, मात्राओं, परिमाणों और उनके आपसी रिश्तों का अध्ययन करती हैं।",
+    "ja": "数学は、数・量・図形などに関する学問であり、理学の一種である。",
+    "ko": "수학은 수, 양, 구조, 공간, 변화 등의 개념을 다루는 학문이다.",
+    "zh": "數學是研究數量、結構以及空間等概念及其變化的一門學科",
+    "el": "Τα μαθηματικά είναι η επιστήμη που μελετά θέματα που αφορούν την ποσότητα.",
+}
+
+
+@pytest.mark.parametrize("language", TEXTS)
+def test_a_sentence_is_known_by_its_script_or_the_model(language):
+    assert identified(TEXTS[language]) == language
+
+
+@pytest.mark.parametrize(
+    "text", ["", "1867-1954 :: 3.14", "Anna B.", "x = (a + b) ** 2; y[i] -> f(x)", "ᚠᚢᚦᚨᚱᚲ ᚠᚢᚦᚨᚱᚲ"]
+)
+def test_what_is_hardly_language_is_unsure(text):
+    assert identified(text) == UNSURE
+
+
+def test_the_script_decides_without_the_model():
+    code = f"import sys; from bert_jax.text.identification import identified; print(identified({TEXTS['ko']!r}))"
+    code += "; print('py3langid' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["ko", "False"]
+
+
+def test_blocks_hold_the_whole_text_in_parts_of_about_equal_size():
+    lines = ["short", "a line " * 300, "w" * 50, "end"]
+    found = list(blocks(lines))
+    assert "".join(found).replace(" ", "") == "".join(lines).replace(" ", "")
+    assert all(0.5 * BLOCK_CHARACTERS < len(block) < 1.5 * BLOCK_CHARACTERS for block in found[:-1])
+    assert found[-1] == f"{'w' * 50} end"
