@@ -15,6 +15,9 @@ SMALLEST_SHARE = 0.0001
 _TOKENS_A_SEQUENCE = 32
 """Tokens of a packed row for each sequence that it may hold: more sequences cost prediction slots, fewer padding."""
 
+CURATION = ("deduplicate", "drop_boilerplate", "min_doc_words", "max_symbol_word_ratio", "language_filter")
+"""Settings by which documents and lines are dropped."""
+
 
 class RecordedCode(str):
     """The name of a function that was read from a run's config.json. It is never imported: a run's files are data."""
@@ -80,6 +83,18 @@ class DataConfig(Settings):
     place, the entry is left out."""
     undecodable: Literal["replace", "refuse"] = "replace"
     """Bytes that are not UTF-8: replace them by U+FFFD and count them, or refuse them with file and line."""
+    deduplicate: Literal["exact", "near"] | None = None
+    """Drops copies of documents: equal ones, or also those that share about half or more of their sequences of five
+    words (near; extra deduplicate). Of paragraphs that several documents have, of 64 characters or more, all but the
+    first are dropped, too. data/curation/dropped.jsonl of the run lists the documents."""
+    drop_boilerplate: bool = False
+    """Whether lines are dropped that are in over 1% of the documents, and at least 10, or in over 1,000."""
+    min_doc_words: Annotated[int, Field(ge=0)] = 0
+    """Documents of fewer words are dropped. In scripts without spaces between words each character is a word."""
+    max_symbol_word_ratio: Annotated[float, Field(ge=0.0)] | None = None
+    """Documents are dropped that have more hash signs and ellipses a word than this (Gopher: 0.1). None: none are."""
+    language_filter: bool = False
+    """Whether documents are dropped that are in another language than data.language. Unsure ones stay."""
     held_out: Annotated[float, Field(ge=0.0, le=0.5)] = 0.01
     """Share of the documents, chosen by a hash of their text, that is held out for evaluation. With too few documents
     to hold one out: the end of each document."""
@@ -118,6 +133,20 @@ class DataConfig(Settings):
     def chunk_bytes(self) -> int:
         """`chunk_megabytes` in bytes."""
         return int(self.chunk_megabytes * 1e6)
+
+    @property
+    def compares_lines(self) -> bool:
+        """Whether lines of different documents are compared."""
+        return self.deduplicate is not None or self.drop_boilerplate
+
+    @property
+    def is_curated(self) -> bool:
+        """Whether documents or lines may be dropped."""
+        return self.uncurated() != self
+
+    def uncurated(self) -> "DataConfig":
+        """These settings, but no document and no line is dropped."""
+        return self.replace(**{name: type(self).model_fields[name].default for name in CURATION})
 
     @property
     def has_shares(self) -> bool:

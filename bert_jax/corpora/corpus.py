@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 from bert_jax.config.data import DataConfig
 from bert_jax.corpora.compressed_files import suffix
-from bert_jax.corpora.file_source import RecordFiles, TextFiles
+from bert_jax.corpora.drops import Drops
+from bert_jax.corpora.file_source import FileSource, RecordFiles, TextFiles
 from bert_jax.corpora.hf_dataset import HF_PLACE, HfDataset
 from bert_jax.corpora.jsonl_files import read_jsonl
 from bert_jax.corpora.parquet_files import read_parquet
@@ -65,6 +66,8 @@ class Mixture:
 
     def __init__(self, parts: Sequence[Corpus]):
         self.parts = list(parts)
+        self.drops: Drops | None = None
+        """What is dropped from the documents."""
         self._begun = 0
         units = {part.unit for part in self.parts}
         if len(units) > 1 and all(unit.startswith("MB") for unit in units):
@@ -99,27 +102,34 @@ class Mixture:
         """The revision of a single part, or the hash of the revisions of several."""
         return _combined_hash([part.revision for part in self.parts])
 
-    def passes(self) -> Iterator[Iterator[Document]]:
-        """Yields one pass over each part. The caller reads each pass to its end before taking the next."""
-        for number, part in enumerate(self.parts, 1):
-            self._begun = number
-            yield part.documents()
-
     def begin_elsewhere(self) -> None:
         """Begins a pass in which other processes read all parts."""
         self._begun = len(self.parts)
 
+    def whole_portions(self) -> Iterator[tuple[int, int, Iterator[Document]]]:
+        """Yields the index of the source, the number of the portion and all its documents, for each portion of all
+        parts. The caller reads each portion to its end before taking the next."""
+        for source, part in enumerate(self.parts):
+            self._begun = source + 1
+            numbered = ((part.portion, document) for document in part.documents())
+            for portion, documents in itertools.groupby(numbered, key=operator.itemgetter(0)):
+                yield source, portion, (document for _, document in documents)
+
     def portions(self) -> Iterator[tuple[int, Iterator[Document]]]:
-        """Yields the documents of each portion of all parts, with the index of their source. The caller reads each
-        portion to its end before taking the next."""
-        for source, documents in enumerate(self.passes()):
-            numbered = ((self.parts[source].portion, document) for document in documents)
-            for _, portion in itertools.groupby(numbered, key=operator.itemgetter(0)):
-                yield source, (document for _, document in portion)
+        """Yields the documents of each portion that aren't dropped, with the index of their source, like
+        `whole_portions`."""
+        for source, portion, documents in self.whole_portions():
+            repairs = self.parts[source].repairs
+            yield source, self.drops.kept(documents, source, portion, repairs) if self.drops else documents
+
+    def files_portions(self) -> list[tuple[int, FileSource]]:
+        """Each portion of the parts that consist of files, with the index of its source, as a source of its own."""
+        sources = ((source, part) for source, part in enumerate(self.parts) if isinstance(part, FileSource))
+        return [(source, portion) for source, part in sources for portion in part.portions()]
 
     def sourced_documents(self) -> Iterator[tuple[int, Document]]:
-        """Yields all documents of all parts, each with the index of its source."""
-        for source, documents in enumerate(self.passes()):
+        """Yields all documents of all parts that aren't dropped, each with the index of its source."""
+        for source, documents in self.portions():
             for document in documents:
                 yield source, document
 

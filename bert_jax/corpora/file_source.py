@@ -71,7 +71,8 @@ class FileSource(TextSource):
     def _of_files(self, sizes: dict[Place, int]) -> "FileSource":
         part = copy.copy(self)
         part.sizes, part.total, part._is_whole = sizes, sum(sizes.values()) / 1e6, False
-        part._portions = dict.fromkeys(sizes, 0)
+        part._portions = {path: self._portions[path] for path in sizes}
+        part.portion = next(iter(part._portions.values()))
         return part
 
     def _each(self, read: Callable[[Place, io.BufferedReader], Iterable[Item]]) -> Iterator[Item]:

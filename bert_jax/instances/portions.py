@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.corpora.corpus import Mixture, open_corpus
+from bert_jax.corpora.drops import Drops
 from bert_jax.corpora.file_source import FileSource
 from bert_jax.instances.chunk_files import RECORD, ChunkRecord, chunk_file
 from bert_jax.instances.chunk_worker import Target, prepare_unless_finished
@@ -23,6 +24,8 @@ class Portion(NamedTuple):
 
     source: int
     text: FileSource
+    drops: Drops | None = None
+    """What is dropped from the corpus."""
     first: int = 0
     """Index of its first chunk in the corpus."""
     crc32s: tuple[int, ...] = ()
@@ -30,7 +33,10 @@ class Portion(NamedTuple):
 
     def chunks(self, chunk_bytes: int) -> Iterator[Chunk]:
         """Reads the files and cuts the text."""
-        return cut_chunks([(self.source, self.text.documents())], chunk_bytes, self.first)
+        documents = self.text.documents()
+        if self.drops:
+            documents = self.drops.kept(documents, self.source, self.text.portion, self.text.repairs)
+        return cut_chunks([(self.source, documents)], chunk_bytes, self.first)
 
 
 class Seen(NamedTuple):
@@ -53,13 +59,13 @@ def prepared_by_spark(
     those that `check_engine` accepts. Raises UsageError if a file changes meanwhile, and RunError if what Spark's
     workers wrote isn't here.
     """
-    sources = [part for part in corpus.parts if isinstance(part, FileSource)]
-    portions = [Portion(source, portion) for source, part in enumerate(sources) for portion in part.portions()]
+    portions = [Portion(*portion, corpus.drops) for portion in corpus.files_portions()]
     chunk_bytes = targets[0].recipe.data.chunk_bytes
     with connected(settings.spark, settings.processes) as spark:
         seen = _mapped(spark, functools.partial(read_portion, chunk_bytes=chunk_bytes), portions, "Cutting the text")
         corpus.begin_elsewhere()
-        for source, part in enumerate(sources):
+        for source, part in enumerate(corpus.parts):
+            assert isinstance(part, FileSource)  # by check_engine
             own = [each for portion, each in zip(portions, seen, strict=True) if portion.source == source]
             part.was_read(sum((each.repairs for each in own), Counter()), sum(each.lines for each in own))
         firsts = itertools.accumulate((len(each.crc32s) for each in seen), initial=0)

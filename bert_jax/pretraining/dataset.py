@@ -16,6 +16,7 @@ from bert_jax.instances.portions import check_engine
 from bert_jax.instances.preparation import cut_corpus, prepare
 from bert_jax.instances.prepared_data import PreparedData, discard, fingerprint, publish_prepared
 from bert_jax.pretraining.initial import open_initial
+from bert_jax.pretraining.text import open_text
 from bert_jax.pretraining.vocabulary import existing_tokenizer
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
@@ -77,7 +78,7 @@ def prepare_lengths(config: RunConfig, run: RunDirectory) -> dict[int, PreparedD
     Raises UsageError if a run under way would get other data than it began with.
     """
     lengths = list(dict.fromkeys(phase.length for phase in config.phases))
-    text = functools.cache(lambda: _text_of(config))
+    text = functools.cache(lambda: _text_of(config, run))
     existing = {length: _existing_data(config, run, length, text) for length in lengths}
     new_data = _prepare(config, run, [length for length in lengths if not existing[length]])
     prepared = {}
@@ -139,7 +140,7 @@ def prepare_other(
     language = language or config.data.languages[0]
     # An evaluation takes one sequence a row, also after packed training.
     own = {"source": source, "weights": None, "language": language, "held_out": 0.0, "dupe_factor": 1, "packed": False}
-    recipe = _recipe(config.replace(data=config.data.replace(**own)), run, length)
+    recipe = _recipe(config.replace(data=config.data.uncurated().replace(**own)), run, length)
     (new_data,) = prepare(open_corpus(recipe.data), {directory: recipe}, here)
     return new_data
 
@@ -163,9 +164,9 @@ def is_outdated(found: PreparedData, config: RunConfig, run: RunDirectory, text:
     return found.text != text()
 
 
-def _text_of(config: RunConfig) -> str:
+def _text_of(config: RunConfig, run: RunDirectory) -> str:
     """Hash of the whole text, as preparation computes it."""
-    corpus = open_corpus(config.data)
+    corpus = open_text(config, run)
     with stage("Comparing the text with what was prepared", corpus.total, corpus.unit) as progress:
         chunks = cut_corpus(corpus, config.data, lambda: progress.advance(corpus.position - progress.done))
         return text_hash((chunk.source, chunk.crc32) for chunk in chunks)
@@ -189,7 +190,7 @@ def _prepare(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> It
         raise other_text
     written = _written_shards(config, run, lengths) if run.under_way else {}
     recipes = {worked_on(run.data(length)): _recipe(config, run, length) for length in lengths}
-    for new_data in prepare(open_corpus(config.data), recipes, config.preparation):
+    for new_data in prepare(open_text(config, run), recipes, config.preparation):
         length = new_data.length
         of_other_text = any(other.text != new_data.text for other in others)
         if run.under_way and (of_other_text or written.get(length, new_data.shards_hash) != new_data.shards_hash):

@@ -5,10 +5,11 @@ from typing import Any
 
 from bert_jax.config.run import RunConfig
 from bert_jax.config.vocabulary import VocabularyConfig
-from bert_jax.corpora.corpus import corpus_stamp, open_corpus
+from bert_jax.corpora.corpus import corpus_stamp
 from bert_jax.corpora.sample import sample_documents, sample_mixture
 from bert_jax.instances.chunk_text import is_held_out
 from bert_jax.interchange.hub import model_place
+from bert_jax.pretraining.text import open_text
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel, tokenizer_of
 from bert_jax.system.bucket import Place, place_of
@@ -41,7 +42,7 @@ def make_tokenizer(config: RunConfig, run: RunDirectory, initial: TrainedModel |
             run.manifest.note(run.tokenizer)
             return load_tokenizer(run.tokenizer)
         warn(f"{run.path}: {damage}: it is made anew (--vocabulary.file takes one of your own)")
-    tokenizer = existing_tokenizer(config, initial) or _train(config)
+    tokenizer = existing_tokenizer(config, initial) or _train(config, run)
     if config.vocabulary.file and (remark := tokenizer.impossible_remark):
         say(
             f"{remark}; if it was made with another cleaning, set --vocabulary.strip-accents "
@@ -93,9 +94,9 @@ def _stamp(config: RunConfig) -> str | None:
     return blake2b(b"".join(file.read_bytes() for file in files), digest_size=8).hexdigest()
 
 
-def _train(config: RunConfig) -> Tokenizer:
+def _train(config: RunConfig, run: RunDirectory) -> Tokenizer:
     settings, data = config.vocabulary, config.data
-    corpus, limit = open_corpus(config.data.replace(spans=None)), settings.sample_megabytes * 1_000_000
+    corpus, limit = open_text(config, run, with_spans=False), settings.sample_megabytes * 1_000_000
 
     def training_documents(progress):
         for source, document in corpus.sourced_documents():

@@ -37,7 +37,7 @@ OF_A_RUN = re.compile(
 """Names of the files and directories in a run's directory."""
 _BEFORE_CONFIG = re.compile(r"manifest\.json|\.lock|\.owner|events\.jsonl|\..*\.tmp")
 """Names of the files and directories that a run may write before its config.json."""
-_PREPARED = re.compile(r"length-\d+|\..*\.tmp")
+_PREPARED = re.compile(r"length-\d+|curation|\..*\.tmp")
 """Names of the directories in a run's data/."""
 _ORIGIN = "origin.json"
 """File in a run's tokenizer/ with the settings and text that the tokenizer was made from."""
@@ -52,6 +52,7 @@ class RunDirectory:
         check_name(self.path)
         self.config_file = self.path / "config.json"
         self.tokenizer = self.path / "tokenizer"
+        self.curation = self.path / "data" / "curation"
         self.checkpoints = self.path / "checkpoints"
         self.metrics_file = self.path / "metrics.jsonl"
         self.results_file = self.path / "results.json"

@@ -30,7 +30,7 @@ def test_sources_come_one_after_the_other(sources):
     documents = [list(part.documents()) for part in alone]
     assert list(corpus.documents()) == documents[0] + documents[1]
     assert [source for source, _ in corpus.sourced_documents()] == [0] * 5 + [1] * 7
-    assert [list(own) for own in corpus.passes()] == documents
+    assert [list(own) for _, own in corpus.portions()] == documents
 
 
 def test_size_position_and_repairs_add_up_and_begin_anew_with_each_pass(sources):
@@ -52,10 +52,11 @@ def test_sources_in_different_units_are_measured_in_percent(sources, monkeypatch
     text, docs = each_alone(sources[:1])[0].parts[0], PythonDocs()
     corpus = Mixture([text, docs])
     assert (corpus.unit, corpus.total) == ("%", 100)
-    passes = corpus.passes()
-    list(next(passes))
+    _, documents = next(corpus.portions())
+    list(documents)
     assert corpus.position == 50
-    next(passes), setattr(docs, "position", 1.0)
+    corpus.begin_elsewhere()
+    docs.position = 1.0
     assert corpus.position == 62.5
 
 

@@ -1,0 +1,75 @@
+"""The documents and lines that curation drops from a corpus, by their places in the text."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import UInt64
+
+from bert_jax.system.errors import UsageError
+
+_DOCUMENTS, _LINES = "documents.npy", "lines.npy"
+_LINE_BITS, _PORTION_BITS = 32, 20
+_PORTIONS, _LINES_OF_PORTION = 1 << _PORTION_BITS, 1 << _LINE_BITS
+
+
+def first_place(source: int, portion: int) -> int:
+    """The place of a portion's first line, before anything is dropped.
+
+    The next line has the next number, so places are ordered as the text is. Raises UsageError for portions without a
+    number of 20 bits.
+    """
+    if portion >= _PORTIONS:
+        raise UsageError(f"a source has more than {_PORTIONS:,} portions of text; raise data.chunk_megabytes")
+    return (source << _PORTION_BITS | portion) << _LINE_BITS
+
+
+def source_of(place: int) -> int:
+    """The source of a place."""
+    return place >> _LINE_BITS + _PORTION_BITS
+
+
+def check_lines(lines: int) -> None:
+    """Raises UsageError if a portion has more lines than there are places for."""
+    if lines > _LINES_OF_PORTION:
+        raise UsageError(f"a file has more than {_LINES_OF_PORTION:,} lines of text; cut it into several")
+
+
+class Drops(NamedTuple):
+    """What is dropped from a corpus."""
+
+    directory: Path
+    """Where the places lie, in order: of the first line of each document, and of each other line."""
+
+    @classmethod
+    def write(cls, directory: Path, documents: UInt64[np.ndarray, " N"], lines: UInt64[np.ndarray, " M"]) -> "Drops":
+        """Writes the places of documents and lines, in any order."""
+        np.save(directory / _DOCUMENTS, np.sort(documents))
+        np.save(directory / _LINES, np.sort(lines))
+        return cls(directory)
+
+    def kept(
+        self, documents: Iterable[list[str]], source: int, portion: int, repairs: Counter[str]
+    ) -> Iterator[list[str]]:
+        """Yields what is kept of a portion's documents; counts in `repairs` what isn't. Memory doesn't grow with the
+        number of places."""
+        of_documents, of_lines = (
+            np.load(self.directory / name, mmap_mode="r", allow_pickle=False) for name in (_DOCUMENTS, _LINES)
+        )
+        end = first_place(source, portion)
+        for document in documents:
+            begin, end = end, end + len(document)
+            bounds = np.array([begin, end], np.uint64)
+            first, last = np.searchsorted(of_documents, bounds)
+            if first < last:
+                repairs["documents dropped"] += 1
+                continue
+            first, last = np.searchsorted(of_lines, bounds)
+            if first < last:
+                dropped = set((of_lines[first:last] - bounds[0]).tolist())
+                repairs["lines dropped"] += len(dropped)
+                document = [line for number, line in enumerate(document) if number not in dropped]
+            if document:
+                yield document

@@ -1,0 +1,68 @@
+"""Filters of documents: by length, by symbols and by language."""
+
+import functools
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import UInt8
+
+from bert_jax.config.data import DataConfig
+from bert_jax.corpora.signatures import word_counts
+from bert_jax.text.identification import UNSURE, blocks, identified
+
+NONE, TOO_SHORT, SYMBOLS, OTHER_LANGUAGE, COPY = range(5)
+"""Why a document is dropped; COPY isn't decided here."""
+SETTINGS = {
+    TOO_SHORT: "min-doc-words",
+    SYMBOLS: "max-symbol-word-ratio",
+    OTHER_LANGUAGE: "language-filter",
+    COPY: "deduplicate",
+}
+"""The settings of `data` by which documents are dropped, as flags."""
+_BLOCKS = 5
+"""Blocks of a document whose language is identified."""
+_SAME_LANGUAGE = 20
+"""Largest distance of languages that count as one, as nb and da do, by Unicode's table of related languages."""
+
+
+def refusals(texts: Sequence[str], data: DataConfig, source: int) -> UInt8[np.ndarray, " N"]:
+    """For each document of a source, as a text, the first filter that refuses it, or NONE."""
+    found = np.zeros(len(texts), np.uint8)
+    words = word_counts(texts) if data.min_doc_words or data.max_symbol_word_ratio is not None else None
+    for number, text in enumerate(texts):
+        if words is not None and words[number] < data.min_doc_words:
+            found[number] = TOO_SHORT
+        elif words is not None and _symbols(text) > _or_all(data.max_symbol_word_ratio) * words[number]:
+            found[number] = SYMBOLS
+        elif data.language_filter and is_of_other_language(text, data.languages[source]):
+            found[number] = OTHER_LANGUAGE
+    return found
+
+
+def is_of_other_language(text: str, language: str) -> bool:
+    """Whether most of a document is in another language than `language`, as far as the languages of its blocks are
+    sure."""
+    parts = list(blocks(text.split("\n")))
+    spread = parts[:: max(len(parts) // _BLOCKS, 1)][:_BLOCKS]
+    found = Counter(map(identified, spread))
+    del found[UNSURE]
+    others = sum(count for other, count in found.items() if not _are_same(other, language))
+    return others > found.total() / 2
+
+
+def _symbols(text: str) -> int:
+    """Occurrences of # and of an ellipsis (Rae et al. 2021, Gopher, table A1)."""
+    return text.count("#") + text.count("…") + text.count("...")
+
+
+def _or_all(ratio: float | None) -> float:
+    return np.inf if ratio is None else ratio
+
+
+@functools.cache
+def _are_same(tag: str, other: str) -> bool:
+    import langcodes
+
+    ours, theirs = (langcodes.get(each).language or each for each in (tag, other))
+    return langcodes.tag_distance(ours, theirs) <= _SAME_LANGUAGE

@@ -1,0 +1,129 @@
+"""Signatures by which documents are compared: equal ones of equal documents, similar ones of similar documents."""
+
+import functools
+import unicodedata
+from collections.abc import Sequence
+from hashlib import blake2b
+from importlib.util import find_spec
+
+import numpy as np
+from jaxtyping import Bool, Float, Int, UInt8, UInt32, UInt64
+
+from bert_jax.system.errors import UsageError, install_extra
+from bert_jax.text.scripts import sets_no_spaces
+
+BANDS = 32
+"""Bands of a MinHash signature. Documents that agree in one band are compared: of two documents of Jaccard similarity s
+this finds a share 1 - (1 - s^4)^32, which is 0.87 of those at 0.5 and 0.999 of those at 0.66."""
+ROWS = 4
+"""32-bit numbers in a band."""
+Signatures = UInt32[np.ndarray, "bands N 4"]
+"""The bands of N documents, band by band."""
+
+_SHINGLE = 5
+"""Words in a shingle; a document of fewer words has one shingle of all of them."""
+_SEED = 1
+_LAST_LETTER = 0x323B0
+"""No character from here on is a letter."""
+_NO_WORD, _IN_WORD, _WORD_ALONE = range(3)
+"""Kinds of characters: in no word, part of a word, and a word each, as in Chinese."""
+
+
+def digests(texts: Sequence[str]) -> UInt32[np.ndarray, "1 N 4"]:
+    """The 128-bit hash of each text, as its only band."""
+    joined = b"".join(blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest() for text in texts)
+    return np.frombuffer(joined, np.uint32).reshape(1, len(texts), ROWS)
+
+
+def minhashes(texts: Sequence[str]) -> UInt32[np.ndarray, "32 N 4"]:
+    """The MinHash signature of each text (Broder 1997), of its shingles of five words.
+
+    Case and punctuation make no difference. In scripts without spaces each character counts as a word. Raises
+    UsageError if rensa isn't installed.
+    """
+    check_minhash()
+    from rensa import RMinHash
+
+    if not texts:
+        return np.zeros((BANDS, 0, ROWS), np.uint32)
+    shingles, ends = _shingles(texts)
+    rows = RMinHash.digest_matrix_from_flat_token_hashes(shingles, ends.astype(np.uint64), BANDS * ROWS, _SEED)
+    bands = np.array(rows.to_rows(), np.uint32).reshape(len(texts), BANDS, ROWS)
+    return np.ascontiguousarray(bands.swapaxes(0, 1))
+
+
+def check_minhash() -> None:
+    """Raises UsageError if rensa isn't installed."""
+    if find_spec("rensa") is None:
+        raise UsageError(f"data.deduplicate=near needs rensa, which isn't installed; {install_extra('deduplicate')}")
+
+
+def similarity(ours: Signatures, theirs: Signatures) -> Float[np.ndarray, " N"]:
+    """Share of equal numbers in the signatures of N pairs: of MinHash the estimated Jaccard similarity."""
+    return (ours == theirs).mean((0, 2))
+
+
+def word_counts(texts: Sequence[str]) -> Int[np.ndarray, " N"]:
+    """The number of words in each text, counted as for shingles."""
+    return np.diff(_words(texts)[1])
+
+
+def _shingles(texts: Sequence[str]) -> tuple[UInt64[np.ndarray, " S"], Int[np.ndarray, " N+1"]]:
+    """The hashes of all shingles, and where those of each text begin and end."""
+    words, ends = _words(texts)
+    joined = words.copy()
+    for place in range(1, _SHINGLE):
+        joined[:-place] += words[place:] * np.uint64(2 * place + 1)
+    number, of_text = np.arange(len(words)), np.diff(ends)
+    whole = number + _SHINGLE <= np.repeat(ends[1:], of_text)
+    first = number == np.repeat(ends[:-1], of_text)
+    short = np.flatnonzero(of_text < _SHINGLE)
+    for text in short[of_text[short] > 0]:  # its words alone, without those of the next text
+        begin, end = ends[text : text + 2]
+        joined[begin] = (words[begin:end] * (2 * np.arange(end - begin) + 1).astype(np.uint64)).sum()
+    kept = whole | first
+    counts = np.diff(np.concatenate([[0], np.cumsum(kept)])[ends])
+    return _mixed(joined[kept]), np.concatenate([[0], np.cumsum(counts)])
+
+
+def _words(texts: Sequence[str]) -> tuple[UInt64[np.ndarray, " W"], Int[np.ndarray, " N+1"]]:
+    """The hashes of all words, and where those of each text begin and end. A text without words counts as one."""
+    lowered = [text.lower() for text in texts]
+    codes = np.frombuffer("\n".join([*lowered, ""]).encode("utf-32-le", "surrogatepass"), np.uint32)
+    kinds = _kinds()[np.minimum(codes, _LAST_LETTER)]
+    ends_of_texts = np.cumsum([0, *(len(text) + 1 for text in lowered)])
+    letters = np.concatenate([[0], np.cumsum(kinds > _NO_WORD)])[ends_of_texts]
+    for text in np.flatnonzero(np.diff(letters) == 0):  # an empty one has its line feed
+        begin, end = ends_of_texts[text : text + 2]
+        kinds[begin : max(end - 1, begin + 1)] = _IN_WORD if end - 1 > begin else _WORD_ALONE
+    begins = _begins(kinds)
+    starts = np.flatnonzero(begins)
+    in_word = np.arange(len(codes)) - starts[np.maximum(np.cumsum(begins) - 1, 0)]
+    hashes = _mixed((codes.astype(np.uint64) << np.uint64(32)) + in_word.astype(np.uint64))
+    hashes[kinds == _NO_WORD] = 0
+    return _mixed(np.add.reduceat(hashes, starts)), np.searchsorted(starts, ends_of_texts)
+
+
+def _begins(kinds: UInt8[np.ndarray, " C"]) -> Bool[np.ndarray, " C"]:
+    """Whether a word begins at each character."""
+    before = np.concatenate([[_NO_WORD], kinds[:-1]])
+    return (kinds == _WORD_ALONE) | ((kinds == _IN_WORD) & (before != _IN_WORD))
+
+
+@functools.cache
+def _kinds() -> UInt8[np.ndarray, " _"]:
+    """The kind of each character, by its code point."""
+    kinds = np.full(_LAST_LETTER + 1, _NO_WORD, np.uint8)
+    for code in range(_LAST_LETTER):
+        character = chr(code)
+        if unicodedata.category(character)[0] in "LMN":
+            kinds[code] = _WORD_ALONE if sets_no_spaces(character) else _IN_WORD
+    return kinds
+
+
+def _mixed(numbers: UInt64[np.ndarray, " W"]) -> UInt64[np.ndarray, " W"]:
+    """A hash of each number: the finalizer of SplitMix64 (Steele et al. 2014)."""
+    numbers = numbers + np.uint64(0x9E3779B97F4A7C15)
+    numbers = (numbers ^ (numbers >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    numbers = (numbers ^ (numbers >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return numbers ^ (numbers >> np.uint64(31))

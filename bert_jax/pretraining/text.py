@@ -1,0 +1,20 @@
+"""The text of a run."""
+
+from bert_jax.config.run import RunConfig
+from bert_jax.corpora.corpus import Mixture, open_corpus
+from bert_jax.corpora.curation import curated
+from bert_jax.run.run_directory import RunDirectory
+
+
+def open_text(config: RunConfig, run: RunDirectory, with_spans: bool = True) -> Mixture:
+    """Opens the corpora of `config.data` without the documents and lines that it drops.
+
+    Decides first what is dropped, unless the run has it already. Without `with_spans`, the text has no marks of
+    `data.spans`. Raises UsageError as `open_corpus` and `curated` do.
+    """
+    corpus = open_corpus(config.data)
+    drops = curated(corpus, config.data, config.preparation, run.curation) if config.data.is_curated else None
+    if config.data.spans and not with_spans:
+        corpus = open_corpus(config.data.replace(spans=None))
+    corpus.drops = drops
+    return corpus
