@@ -14,7 +14,7 @@ class Prepare(JsonArguments, RunArguments):
     SHORT_HELP_SETTINGS = dotted(
         "data: source layout language weights smoothing held-out short-sequence-probability dupe-factor packed",
         "vocabulary: kind size file lowercase",
-        "objective.pair phases.0.length seed preparation.processes",
+        "data.deduplicate objective.pair phases.0.length seed preparation.processes",
     )
     READS = (*Vocab.READS, "objective.pair", "phases", "seed", "preparation")
     config: RunConfig = RunConfig()

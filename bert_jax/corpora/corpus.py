@@ -119,8 +119,9 @@ class Mixture:
         """Yields the documents of each portion that aren't dropped, with the index of their source, like
         `whole_portions`."""
         for source, portion, documents in self.whole_portions():
-            repairs = self.parts[source].repairs
-            yield source, self.drops.kept(documents, source, portion, repairs) if self.drops else documents
+            if self.drops:
+                documents = self.drops.kept(documents, source, portion, self.parts[source])
+            yield source, documents
 
     def files_portions(self) -> list[tuple[int, FileSource]]:
         """Each portion of the parts that consist of files, with the index of its source, as a source of its own."""

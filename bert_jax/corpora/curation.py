@@ -149,14 +149,15 @@ def _lines(
     if len(shared.boilerplate):
         texts = (line for line, _ in repeated.most_common() if line_key(line) in shared.boilerplate_keys)
         examples = ", ".join(repr(line[:_EXAMPLE_CHARACTERS]) for line in itertools.islice(texts, _EXAMPLES))
-        verb = "data.drop-boilerplate drops" if data.drop_boilerplate else "data.drop-boilerplate would drop"
+        drops = "drops" if data.drop_boilerplate else "would drop"
+        different = f"{len(shared.boilerplate_keys):,} different ones"
         say(
-            f"{verb} {counted(len(shared.boilerplate), 'lines')}, {len(shared.boilerplate_keys):,} different ones that "
-            f"are in over {BOILERPLATE_SHARE:.0%} of the documents or in over {BOILERPLATE_TIMES:,}: {examples}"
+            f"--data.drop-boilerplate {drops} {counted(len(shared.boilerplate), 'lines')}, {different} that are in "
+            f"over {BOILERPLATE_SHARE:.0%} of the documents or in over {BOILERPLATE_TIMES:,}: {examples}"
         )
     if data.deduplicate and data.layout == "paragraphs":
         paragraphs = np.setdiff1d(shared.paragraphs, dropped)
         if len(paragraphs):
-            say(f"data.deduplicate drops {counted(len(paragraphs), 'paragraphs')} that an earlier document has, too")
+            say(f"--data.deduplicate drops {counted(len(paragraphs), 'paragraphs')} that an earlier document has, too")
         dropped = np.concatenate([dropped, paragraphs])
     return dropped

@@ -48,10 +48,8 @@ class DroppedDocuments(NamedTuple):
             (example,) = self._lines(dropped[:1])
             share = sizes[dropped].sum() / sizes.sum()
             original = f", as a copy of {example['copy_of']['begins']!r}" if reason == COPY else ""
-            say(
-                f"data.{setting} drops {len(dropped):,} of {counted(len(sizes), 'documents')}, {share:.2%} of the "
-                f"text; for example {example['begins']!r}{original}"
-            )
+            of_all = f"{len(dropped):,} of {counted(len(sizes), 'documents')}, {share:.2%} of the text"
+            say(f"--{setting.replace('_', '-')} drops {of_all}; for example {example['begins']!r}{original}")
 
     def check_sources(self) -> None:
         """Raises UsageError if all documents of a source are dropped."""
@@ -59,7 +57,7 @@ class DroppedDocuments(NamedTuple):
         for source in np.unique(sources):
             reasons = self.reasons[sources == source]
             if reasons.all():
-                settings = " and ".join(f"data.{SETTINGS[reason]}" for reason in np.unique(reasons))
+                settings = " and ".join(SETTINGS[reason] for reason in np.unique(reasons))
                 raise UsageError(
                     f"of {self.names[source]}, {settings} would drop all {counted(len(reasons), 'documents')}; change "
                     "these settings, or leave the source out"
@@ -73,7 +71,7 @@ class DroppedDocuments(NamedTuple):
         for number, original, similarity in zip(as_copies, originals, self.copies.similarity[places], strict=True):
             lines[number] |= {"copy_of": original, "similarity": round(float(similarity), 3)}
         for line, reason in zip(lines, self.reasons[documents], strict=True):
-            line["dropped_by"] = f"data.{SETTINGS[reason]}"
+            line["dropped_by"] = SETTINGS[reason]
         return lines
 
     def _named(self, documents: Int[np.ndarray, " N"]) -> list[dict[str, Any]]:

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import UInt64
@@ -37,6 +37,12 @@ def check_lines(lines: int) -> None:
         raise UsageError(f"a file has more than {_LINES_OF_PORTION:,} lines of text; cut it into several")
 
 
+class _Counting(Protocol):
+    """A corpus, which begins to count anew with each pass."""
+
+    repairs: Counter[str]
+
+
 class Drops(NamedTuple):
     """What is dropped from a corpus."""
 
@@ -50,11 +56,9 @@ class Drops(NamedTuple):
         np.save(directory / _LINES, np.sort(lines))
         return cls(directory)
 
-    def kept(
-        self, documents: Iterable[list[str]], source: int, portion: int, repairs: Counter[str]
-    ) -> Iterator[list[str]]:
-        """Yields what is kept of a portion's documents; counts in `repairs` what isn't. Memory doesn't grow with the
-        number of places."""
+    def kept(self, documents: Iterable[list[str]], source: int, portion: int, corpus: _Counting) -> Iterator[list[str]]:
+        """Yields what is kept of the documents of a portion of `corpus`, and counts the rest in its repairs. Memory
+        doesn't grow with the number of places."""
         of_documents, of_lines = (
             np.load(self.directory / name, mmap_mode="r", allow_pickle=False) for name in (_DOCUMENTS, _LINES)
         )
@@ -64,12 +68,12 @@ class Drops(NamedTuple):
             bounds = np.array([begin, end], np.uint64)
             first, last = np.searchsorted(of_documents, bounds)
             if first < last:
-                repairs["documents dropped"] += 1
+                corpus.repairs["documents dropped"] += 1
                 continue
             first, last = np.searchsorted(of_lines, bounds)
             if first < last:
                 dropped = set((of_lines[first:last] - bounds[0]).tolist())
-                repairs["lines dropped"] += len(dropped)
+                corpus.repairs["lines dropped"] += len(dropped)
                 document = [line for number, line in enumerate(document) if number not in dropped]
             if document:
                 yield document

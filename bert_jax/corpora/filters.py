@@ -14,14 +14,14 @@ from bert_jax.text.identification import UNSURE, blocks, identified
 NONE, TOO_SHORT, SYMBOLS, OTHER_LANGUAGE, COPY = range(5)
 """Why a document is dropped; COPY isn't decided here."""
 SETTINGS = {
-    TOO_SHORT: "min-doc-words",
-    SYMBOLS: "max-symbol-word-ratio",
-    OTHER_LANGUAGE: "language-filter",
-    COPY: "deduplicate",
+    TOO_SHORT: "data.min_doc_words",
+    SYMBOLS: "data.max_symbol_word_ratio",
+    OTHER_LANGUAGE: "data.language_filter",
+    COPY: "data.deduplicate",
 }
-"""The settings of `data` by which documents are dropped, as flags."""
+"""The settings by which documents are dropped."""
 _BLOCKS = 5
-"""Blocks of a document whose language is identified."""
+"""Blocks of a document whose language is identified, besides the one in its middle."""
 _SAME_LANGUAGE = 20
 """Largest distance of languages that count as one, as nb and da do, by Unicode's table of related languages."""
 
@@ -41,11 +41,16 @@ def refusals(texts: Sequence[str], data: DataConfig, source: int) -> UInt8[np.nd
 
 
 def is_of_other_language(text: str, language: str) -> bool:
-    """Whether most of a document is in another language than `language`, as far as the languages of its blocks are
-    sure."""
+    """Whether a document is in another language than `language`: the block in its middle, and most of some others.
+
+    Blocks whose language is unsure don't count.
+    """
     parts = list(blocks(text.split("\n")))
+    middle = identified(parts[len(parts) // 2])
+    if middle == UNSURE or _are_same(middle, language):
+        return False
     spread = parts[:: max(len(parts) // _BLOCKS, 1)][:_BLOCKS]
-    found = Counter(map(identified, spread))
+    found = Counter([middle, *map(identified, spread)])
     del found[UNSURE]
     others = sum(count for other, count in found.items() if not _are_same(other, language))
     return others > found.total() / 2

@@ -128,8 +128,8 @@ def test_filters_drop_by_length_symbols_and_language(tmp_path, capsys):
     texts = [english, "Two words.", f"{english} ### … ... # # # # # #", german, "中文字符很多"]
     found = Curated(tmp_path, texts, min_doc_words=5, max_symbol_word_ratio=0.1, language_filter=True)
     assert found.kept == [english]
-    by = [line["dropped_by"].removeprefix("data.") for line in found.listed]
-    assert by == ["min-doc-words", "max-symbol-word-ratio", "language-filter", "language-filter"]
+    by = [line["dropped_by"] for line in found.listed]
+    assert by == ["data.min_doc_words", "data.max_symbol_word_ratio", *["data.language_filter"] * 2]
     assert "data.min-doc-words drops 1 of 5 documents" in capsys.readouterr().err
     assert Curated(tmp_path, texts, min_doc_words=3).kept == [texts[0], *texts[2:]]
 
@@ -188,7 +188,7 @@ def test_a_finished_curation_is_used_again_until_text_or_settings_change_or_it_i
 
 def test_what_would_leave_nothing_of_a_source_is_refused_and_nothing_is_left(tmp_path):
     with pytest.raises(
-        UsageError, match=r"text.jsonl#text, data.min-doc-words would drop all 3 documents; change these"
+        UsageError, match=r"text.jsonl#text, data.min_doc_words would drop all 3 documents; change these"
     ):
         Curated(tmp_path, ["One."] * 3, min_doc_words=5)
     assert [path.name for path in tmp_path.iterdir()] == ["text.jsonl"]

@@ -16,6 +16,7 @@ from prepared_sets import files
 from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.corpora.corpus import open_corpus
+from bert_jax.corpora.curation import curated
 from bert_jax.instances import portions
 from bert_jax.instances.chunk_text import Recipe
 from bert_jax.instances.preparation import prepare
@@ -40,8 +41,10 @@ def recipe(tokenizer_directory, tmp_path):
     return Recipe(data, 32, 0, tokenizer_directory)
 
 
-def built(recipe, directory, engine, **settings) -> dict[str, bytes]:
-    (data,) = prepare(open_corpus(recipe.data), {directory: recipe}, PreparationConfig(engine=engine, **settings))
+def built(recipe, directory, engine, drops=None, **settings) -> dict[str, bytes]:
+    corpus = open_corpus(recipe.data)
+    corpus.drops = drops
+    (data,) = prepare(corpus, {directory: recipe}, PreparationConfig(engine=engine, **settings))
     assert data == PreparedData.open(directory)
     return files(directory)
 
@@ -63,6 +66,18 @@ def test_portions_give_the_shards_of_one_machine(recipe, tmp_path, elsewhere, ca
     assert built(recipe, tmp_path / "spark", "spark") == expected
     assert sum(name.startswith("train-") for name in expected) > 4
     assert capsys.readouterr().err.count("few.jsonl#text: too few documents to hold some out") == 2
+
+
+def test_what_is_dropped_is_in_no_engine_s_shards(recipe, tmp_path, elsewhere):
+    path = tmp_path / "text-3.txt"
+    path.write_bytes(path.read_bytes() + b"\n" + stories(3, first=102).encode())  # of text-1.txt
+    recipe = recipe._replace(data=recipe.data.replace(deduplicate="exact"))
+    directory = tmp_path / "curation"
+    drops = curated(open_corpus(recipe.data), recipe.data, PreparationConfig(processes=1), directory)
+    expected = built(recipe, tmp_path / "local", "local", drops, processes=1)
+    assert built(recipe, tmp_path / "spark", "spark", drops) == expected
+    dropped = (directory / "dropped.jsonl").read_text().splitlines()
+    assert PreparedData.open(tmp_path / "spark").train.repairs["documents dropped"] == len(dropped) > 3
 
 
 def test_chunks_depend_on_no_other_portion(recipe, tmp_path):

@@ -16,6 +16,7 @@ from bert_jax.pretraining.vocabulary import make_tokenizer
 from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import RunError, UsageError
+from bert_jax.text.tokenizer import load_tokenizer
 
 TEXT = stories(60).encode()
 MIDDLE = TEXT.index(b"house", len(TEXT) // 2)
@@ -52,8 +53,24 @@ def test_a_length_that_is_there_stays_and_the_others_are_prepared_together(prepa
     assert made == {length: PreparedData.open(run.data(length)) for length in made}
     os.utime(path, (0, 0))
     read = []
-    monkeypatch.setattr(dataset, "_text_of", lambda config: read.append(1) or before.text)
+    monkeypatch.setattr(dataset, "_text_of", lambda *_: read.append(1) or before.text)
     assert prepare_lengths(config, run) == made and len(asked) == len(read) == 1
+
+
+def test_vocabulary_and_sequences_are_those_of_the_text_without_copies(prepared, tmp_path):
+    config, run, path = prepared
+    path.write_bytes(TEXT + b"\n" + stories(9, first=20).encode())
+    curated = config.replace(data=config.data.replace(deduplicate="near"))
+    second = RunDirectory(tmp_path / "second")
+    second.path.mkdir()
+    for _ in range(2):
+        assert make_tokenizer(curated, second).vocabulary.pieces == load_tokenizer(run.tokenizer).vocabulary.pieces
+        data = prepare_lengths(curated, second)[32]
+        assert data.shards == PreparedData.open(run.data(32)).shards
+    written = (second.curation / "curation.json").stat().st_mtime_ns
+    os.utime(path, (0, 0))
+    assert prepare_lengths(curated, second)[32] == data  # compared with the text that is left
+    assert (second.curation / "curation.json").stat().st_mtime_ns != written
 
 
 def test_text_edited_in_its_middle_is_prepared_anew(prepared, capsys):
