@@ -19,6 +19,7 @@ from bert_jax.corpora.corpus import Mixture
 from bert_jax.corpora.dropped_list import DroppedDocuments
 from bert_jax.corpora.drops import Drops
 from bert_jax.corpora.duplicates import BOILERPLATE_SHARE, BOILERPLATE_TIMES, find_copies, find_shared_lines
+from bert_jax.corpora.engine import engine, works_by_portions
 from bert_jax.corpora.examined import Batch, BatchFiles, Examined, batches, examine, line_key
 from bert_jax.corpora.file_source import FileSource
 from bert_jax.corpora.filters import COPY, NONE
@@ -30,7 +31,6 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.files import FileSum, new_directory, refuse_links, remove_directory
 from bert_jax.system.progress import Stage, say, stage
 from bert_jax.system.sealed import Sealed, first_damaged
-from bert_jax.system.spark import connected
 from bert_jax.system.workers import available_cores, map_in_processes
 
 _RECORD, _LIST, _BATCHES = "curation.json", "dropped.jsonl", "batches"
@@ -107,17 +107,12 @@ def _curate(corpus: Mixture, data: DataConfig, settings: PreparationConfig, dire
 
 
 def _examined(corpus: Mixture, data: DataConfig, settings: PreparationConfig, directory: Path) -> Iterator[Examined]:
-    """Examines each batch, in processes of this machine or of Spark; yields what comes of each, in order."""
+    """Examines each batch; yields what comes of each, in order."""
     work = functools.partial(examine, data=data, directory=directory)
-    if settings.engine == "spark":
-        portions = corpus.files_portions()
-        with (
-            connected(settings.spark, settings.processes) as spark,
-            stage(_EXAMINING, len(portions), "portions") as bar,
-        ):
-            of_portion = functools.partial(_examined_portion, work=work)
-            for found in spark.map(of_portion, portions, lambda finished: bar.advance(max(finished - bar.done, 0))):
-                yield from found
+    if works_by_portions(corpus, settings):
+        with engine(settings) as mapped:
+            of_portions = mapped(functools.partial(_examined_portion, work=work), corpus.files_portions(), _EXAMINING)
+        yield from itertools.chain(*of_portions)
         return
     with stage(_EXAMINING, corpus.total, corpus.unit) as bar:
         yield from map_in_processes(work, _batches(corpus, bar), settings.processes or available_cores())

@@ -3,20 +3,21 @@
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.corpora.corpus import Mixture, open_corpus
 from bert_jax.corpora.drops import Drops
+from bert_jax.corpora.engine import engine
 from bert_jax.corpora.file_source import FileSource
 from bert_jax.instances.chunk_files import RECORD, ChunkRecord, chunk_file
 from bert_jax.instances.chunk_worker import Target, prepare_unless_finished
 from bert_jax.instances.chunks import Chunk, cut_chunks
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.system.progress import say, stage
-from bert_jax.system.spark import Spark, check_installed, connected
+from bert_jax.system.progress import say
+from bert_jax.system.spark import check_installed
 
 
 class Portion(NamedTuple):
@@ -49,23 +50,24 @@ class Seen(NamedTuple):
     """Lines with text."""
 
 
-def prepared_by_spark(
+def prepared_by_portions(
     corpus: Mixture, targets: Sequence[Target], settings: PreparationConfig, ends_held_out: Collection[int] = ()
 ) -> list[list[ChunkRecord]]:
-    """The records of all chunks, in order and one per target, after Spark prepared them.
+    """The records of all chunks, in order and one per target, after workers that each read their own portions prepared
+    them.
 
-    The shards are those that this machine's processes would write. The text is read twice: a chunk's index, by which
-    its shard is named and its random numbers are drawn, follows from the number of chunks before it. The sources are
-    those that `check_engine` accepts. Raises UsageError if a file changes meanwhile, and RunError if what Spark's
-    workers wrote isn't here.
+    The shards are those that workers write for which one process reads. The text is read twice: a chunk's index, by
+    which its shard is named and its random numbers are drawn, follows from the number of chunks before it. All sources
+    consist of files. Raises UsageError if a file changes meanwhile, and RunError if what workers of Spark wrote isn't
+    here.
     """
     portions = [Portion(*portion, corpus.drops) for portion in corpus.files_portions()]
     chunk_bytes = targets[0].recipe.data.chunk_bytes
-    with connected(settings.spark, settings.processes) as spark:
-        seen = _mapped(spark, functools.partial(read_portion, chunk_bytes=chunk_bytes), portions, "Cutting the text")
+    with engine(settings) as mapped:
+        seen = mapped(functools.partial(read_portion, chunk_bytes=chunk_bytes), portions, "Cutting the text")
         corpus.begin_elsewhere()
         for source, part in enumerate(corpus.parts):
-            assert isinstance(part, FileSource)  # by check_engine
+            assert isinstance(part, FileSource)  # by works_by_portions and check_engine
             own = [each for portion, each in zip(portions, seen, strict=True) if portion.source == source]
             part.was_read(sum((each.repairs for each in own), Counter()), sum(each.lines for each in own))
         firsts = itertools.accumulate((len(each.crc32s) for each in seen), initial=0)
@@ -75,7 +77,7 @@ def prepared_by_spark(
         ]
         work = functools.partial(prepare_portion, targets=targets, ends_held_out=ends_held_out)
         lengths = " and ".join(str(target.recipe.length) for target in targets)
-        remarks = _mapped(spark, work, numbered, f"Preparing sequences of {lengths}")
+        remarks = mapped(work, numbered, f"Preparing sequences of {lengths}")
     for remark in itertools.chain(*remarks):
         say(f"{remark}: this part of the data is prepared anew")
     return [[_record(target, index) for target in targets] for index in range(sum(len(each.crc32s) for each in seen))]
@@ -91,13 +93,6 @@ def check_engine(data: DataConfig, settings: PreparationConfig) -> None:
                     f"preparation.engine=spark reads files, and data.source={source!r} doesn't consist of files; give "
                     "text:, jsonl: or parquet: sources, or leave preparation.engine out"
                 )
-
-
-def _mapped(spark: Spark, work: Callable[[Portion], Any], portions: Sequence[Portion], name: str) -> list[Any]:
-    with stage(name, len(portions), "portions") as bar:
-        results = spark.map(work, portions, lambda finished: bar.advance(max(finished - bar.done, 0)))
-        bar.advance(len(portions) - bar.done)
-    return results
 
 
 def read_portion(portion: Portion, chunk_bytes: int) -> Seen:

@@ -15,6 +15,7 @@ from bert_jax.config.language import language_name
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.config.wording import counted
 from bert_jax.corpora.corpus import Document, Mixture
+from bert_jax.corpora.engine import works_by_portions
 from bert_jax.corpora.sample import sample_documents
 from bert_jax.corpora.text_source import markup_remark
 from bert_jax.instances.checked_files import PARAGRAPHS, PIECE_COUNTS, write_numbers
@@ -23,7 +24,7 @@ from bert_jax.instances.chunk_text import Recipe, as_sentences, encode_text, par
 from bert_jax.instances.chunk_worker import Target, prepare_unless_finished, write_instances
 from bert_jax.instances.chunks import Chunk, cut_chunks, text_hash
 from bert_jax.instances.marks import Marker
-from bert_jax.instances.portions import prepared_by_spark
+from bert_jax.instances.portions import prepared_by_portions
 from bert_jax.instances.prepared_data import COUNTS_FILE, SMALL_FILES, PreparedData, fingerprint, lexicon_hashes
 from bert_jax.instances.shards import HELD_OUT, TRAIN, ids_dtype
 from bert_jax.instances.statistics import Statistics
@@ -134,7 +135,7 @@ def _chunks(corpus: Mixture, targets: Sequence[Target], settings: PreparationCon
     """Prepares all chunks for each target; those of sources of which too few documents are held out again, with
     held-out ends of documents."""
     recipe = targets[0].recipe
-    prepared = prepared_by_spark if settings.engine == "spark" else _prepared_here
+    prepared = prepared_by_portions if works_by_portions(corpus, settings) else _prepared_by_chunks
     chunks = list(prepared(corpus, targets, settings))
     documents, held_out = Counter[int](), Counter[int]()
     for chunk, *_ in chunks:
@@ -190,7 +191,7 @@ def _check_enough(source: str, documents: int, recipe: Recipe) -> None:
         )
 
 
-def _prepared_here(
+def _prepared_by_chunks(
     corpus: Mixture, targets: Sequence[Target], settings: PreparationConfig, ends_held_out: Collection[int] = ()
 ) -> Iterator[list[ChunkRecord]]:
     """Yields the records of each chunk in order, one per target, and prepares what isn't finished yet."""

@@ -11,7 +11,7 @@ from prepared_sets import files
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
-from bert_jax.corpora import curation, equal_keys, examined
+from bert_jax.corpora import engine, equal_keys, examined
 from bert_jax.corpora.corpus import open_corpus
 from bert_jax.corpora.curation import curated
 from bert_jax.corpora.drops import check_lines, first_place
@@ -147,7 +147,7 @@ def test_engine_processes_batches_and_memory_make_no_difference(tmp_path, monkey
     for number in range(6):
         part = tmp_path / f"part-{number}.txt"
         part.write_text("\n\n".join(texts[20 * number : 20 * number + 20]))
-    settings = {"source": f"text:{tmp_path}/part-*.txt", "deduplicate": "near", "chunk_megabytes": 0.02}
+    settings = {"source": f"text:{tmp_path}/part-*.txt", "deduplicate": "near", "chunk_megabytes": 0.01}
 
     def run(name, **others):
         folder = tmp_path / name
@@ -157,9 +157,12 @@ def test_engine_processes_batches_and_memory_make_no_difference(tmp_path, monkey
 
     expected = run("local")
     assert 35 < len(expected[1]) < 50
-    monkeypatch.setattr(curation, "connected", lambda *_: contextlib.nullcontext(Elsewhere(None)))
+    monkeypatch.setattr(engine, "connected", lambda *_: contextlib.nullcontext(Elsewhere(None)))
     assert run("spark", engine="spark") == expected
     assert run("processes", processes=2) == expected
+    monkeypatch.setattr(engine, "_MOST_READERS_FEED", 1)
+    assert engine.works_by_portions(open_corpus(DataConfig(**settings)), PreparationConfig(processes=2))
+    assert run("readers", processes=2) == expected
     monkeypatch.setattr(examined, "_BATCH_BYTES", 3000)
     monkeypatch.setattr(equal_keys, "_AT_ONCE", 50)
     assert run("small", processes=1) == expected

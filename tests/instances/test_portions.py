@@ -15,9 +15,10 @@ from prepared_sets import files
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
+from bert_jax.corpora import engine
 from bert_jax.corpora.corpus import open_corpus
 from bert_jax.corpora.curation import curated
-from bert_jax.instances import portions
+from bert_jax.instances import portions, preparation
 from bert_jax.instances.chunk_text import Recipe
 from bert_jax.instances.preparation import prepare
 from bert_jax.instances.prepared_data import PreparedData
@@ -58,14 +59,17 @@ class Elsewhere(spark.Spark):
 
 @pytest.fixture
 def elsewhere(monkeypatch):
-    monkeypatch.setattr(portions, "connected", lambda *_: contextlib.nullcontext(Elsewhere(None)))
+    monkeypatch.setattr(engine, "connected", lambda *_: contextlib.nullcontext(Elsewhere(None)))
 
 
-def test_portions_give_the_shards_of_one_machine(recipe, tmp_path, elsewhere, capsys):
+def test_portions_give_the_shards_of_one_reader(recipe, tmp_path, elsewhere, capsys, monkeypatch):
     expected = built(recipe, tmp_path / "local", "local", processes=1)
     assert built(recipe, tmp_path / "spark", "spark") == expected
+    monkeypatch.setattr(engine, "_MOST_READERS_FEED", 1)
+    monkeypatch.setattr(preparation, "_prepared_by_chunks", None)  # by which one process reads
+    assert built(recipe, tmp_path / "readers", "local", processes=2) == expected
     assert sum(name.startswith("train-") for name in expected) > 4
-    assert capsys.readouterr().err.count("few.jsonl#text: too few documents to hold some out") == 2
+    assert capsys.readouterr().err.count("few.jsonl#text: too few documents to hold some out") == 3
 
 
 def test_what_is_dropped_is_in_no_engine_s_shards(recipe, tmp_path, elsewhere):

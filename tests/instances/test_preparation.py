@@ -335,6 +335,6 @@ def test_the_bar_of_compressed_files_tells_how_much_text_was_read(recipe, tmp_pa
     seen = lambda stage: shown.append((stage.done, stage.total, stage.unit, stage.note))
     monkeypatch.setattr(progress._PlainStage, "show", seen)
     corpus = open_corpus(recipe.data)
-    list(preparation._prepared_here(corpus, [Target(recipe, tmp_path, "shape")], PreparationConfig(processes=1)))
+    list(preparation._prepared_by_chunks(corpus, [Target(recipe, tmp_path, "shape")], PreparationConfig(processes=1)))
     done, total, unit_shown, note_shown = shown[-1]
     assert done == pytest.approx(total) and (unit_shown, note_shown) == (unit, note)
