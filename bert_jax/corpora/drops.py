@@ -47,7 +47,8 @@ class Drops(NamedTuple):
     """What is dropped from a corpus."""
 
     directory: Path
-    """Where the places lie, in order: of the first line of each document, and of each other line."""
+    """Where the places lie, in order: of the first line of each document, and of lines, each with all lines of its
+    document that equal it."""
 
     @classmethod
     def write(cls, directory: Path, documents: UInt64[np.ndarray, " N"], lines: UInt64[np.ndarray, " M"]) -> "Drops":
@@ -72,8 +73,9 @@ class Drops(NamedTuple):
                 continue
             first, last = np.searchsorted(of_lines, bounds)
             if first < last:
-                dropped = set((of_lines[first:last] - bounds[0]).tolist())
-                corpus.repairs["lines dropped"] += len(dropped)
-                document = [line for number, line in enumerate(document) if number not in dropped]
+                dropped = {document[place - begin] for place in of_lines[first:last].tolist()}
+                lines = [line for line in document if line not in dropped]
+                corpus.repairs["lines dropped"] += len(document) - len(lines)
+                document = lines
             if document:
                 yield document

@@ -105,17 +105,17 @@ def are_paragraphs(keys: Keys) -> Shaped[np.ndarray, " N"]:
 def _lines(
     documents: Sequence[Document], place: int, repeated: Counter[str]
 ) -> tuple[Keys, Items, Int[np.ndarray, " N"]]:
-    """The key, place and document of each line; of equal lines of a document only the first. Counts documents by line
+    """The key, place and document of each line; of equal lines of a document only one. Counts documents by line
     in `repeated`."""
     keys: list[bytes] = []
     places: list[int] = []
     of_document: list[int] = []
     for number, document in enumerate(documents):
-        firsts = {line: at for at, line in reversed([*enumerate(document, place)])}
-        repeated.update(firsts.keys())
-        keys += map(line_key, firsts)
-        places += firsts.values()
-        of_document += [number] * len(firsts)
+        distinct = {line: at for at, line in enumerate(document, place)}
+        repeated.update(distinct.keys())
+        keys += map(line_key, distinct)
+        places += distinct.values()
+        of_document += [number] * len(distinct)
         place += len(document)
     joined = np.frombuffer(b"".join(keys), np.uint32).reshape(-1, 4)
     return joined, np.array(places, np.uint64), np.array(of_document, np.int64)
