@@ -153,6 +153,7 @@ class PreparedData(Sealed):
             "fill": train.fill(self.length),
             "pairs_random": train.random_pairs,
             "units": train.units_json(budget),
+            "repairs": dict(train.repairs),
         }
 
     def is_of(self, recipe: Recipe) -> bool:
