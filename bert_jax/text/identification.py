@@ -1,6 +1,7 @@
 """The language of a piece of text: by its script where that decides, otherwise by py3langid's model."""
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from bert_jax.text.scripts import letters_by_script
@@ -13,8 +14,11 @@ _FEWEST_LETTERS, _FEWEST_OF_SCRIPT = 12, 3
 """Fewest letters that are judged by the model, and by their script alone."""
 _LEAST_PROBABILITY = 0.5
 """Probability below which the model's first choice is unsure: the wrong answers for whole blocks lie below."""
-_LEAST_KANA = 0.05
-"""Share of kana among the letters from which on a text is Japanese. Japanese prose has 0.4 and more, Chinese none."""
+_LEAST_KANA = 0.2
+"""Share of kana among the letters from which on a text is Japanese. Japanese prose has 0.4 and more; Chinese prose has
+some in names."""
+_LETTERS_A_CHARACTER = {"CJK": 3, "HANGUL": 2}
+"""Latin letters that a character of a script stands for, where a text has both."""
 _OF_SCRIPT = {
     **{"GREEK": ("el",), "ARMENIAN": ("hy",), "GEORGIAN": ("ka",), "HEBREW": ("he",), "ETHIOPIC": ("am",)},
     **{"GUJARATI": ("gu",), "GURMUKHI": ("pa",), "ORIYA": ("or",), "TAMIL": ("ta",), "TELUGU": ("te",)},
@@ -40,9 +44,10 @@ def identified(text: str) -> str:
         return UNSURE
     if letters["HIRAGANA"] + letters["KATAKANA"] >= _LEAST_KANA * total:
         return "ja"
-    script, count = letters.most_common(1)[0]
+    weights = Counter({script: count * _LETTERS_A_CHARACTER.get(script, 1) for script, count in letters.items()})
+    script, weight = weights.most_common(1)[0]
     languages = _OF_SCRIPT.get(script, ())
-    if count < total / 2 or not languages and script != "LATIN":
+    if weight < weights.total() / 2 or not languages and script != "LATIN":
         return UNSURE
     if len(languages) == 1:
         return languages[0]

@@ -39,6 +39,16 @@ def test_the_script_decides_without_the_model():
     assert done.stdout.split() == ["ko", "False"]
 
 
+def test_names_in_another_script_change_nothing():
+    assert (
+        identified("WindowsWear成立于2012年，是一家实时橱窗展示的时尚科技公司，总部位于纽约 New York, New York") == "zh"
+    )
+    assert (
+        identified("日名倉山（ひなくらやま）是位在兵庫縣宍粟市佐用郡佐用町和岡山縣美作市的山標高公尺選定為關西百名山")
+        == "zh"
+    )
+
+
 def test_blocks_hold_the_whole_text_in_parts_of_about_equal_size():
     lines = ["short", "a line " * 300, "w" * 50, "end"]
     found = list(blocks(lines))
