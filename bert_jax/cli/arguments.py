@@ -58,9 +58,9 @@ class Arguments(Settings):
 
     @classmethod
     def defaults(cls) -> AnyConfig | None:
-        """The default of `config`; None for a command without CONFIG."""
+        """The default of `config`; None for a command without CONFIG, whose `config` may be a flag of its own."""
         field = cls.model_fields.get(CONFIG)
-        return field.default if field else None
+        return field.default if field and isinstance(field.default, Settings) else None
 
     @classmethod
     def flags(cls, config: Settings | None = None) -> list[Flag]:

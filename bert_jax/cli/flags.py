@@ -75,10 +75,10 @@ def _walk(
     settings: type[Settings], values: Settings | None, prefix: str, group: str, of_command: bool
 ) -> Iterator[Flag]:
     for name, field in settings.model_fields.items():
-        if of_command and name == CONFIG:
-            continue
         value = field.get_default(call_default_factory=True) if values is None else getattr(values, name)
         path = f"{prefix}{name.replace('_', '-')}"
+        if of_command and path == CONFIG and isinstance(value, Settings):
+            continue
         if isinstance(value, Settings):
             yield from _walk(type(value), value, f"{path}.", _paragraph(type(value).__doc__), of_command)
         elif isinstance(value, tuple) and value and isinstance(value[0], Settings):

@@ -20,6 +20,7 @@ COMMANDS = {
     "pretrain": "train a model on text: vocabulary, sequences, training; continues where it stopped",
     "vocab": "the first step of pretrain alone: the vocabulary",
     "prepare": "the first two steps of pretrain alone: the vocabulary and the sequences",
+    "doctor": "look at a sample of a text: languages, faults, sequences, hours, and what to change",
     "inspect": "show sequences of a run as the model sees them, with masks and labels",
     "params": "the parameters, memory and FLOPs of a model",
     "finetune": "train a model further for a task: classes, numbers, tags, choices, answers",

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from bert_jax.corpora.compressed_files import opened
 from bert_jax.corpora.decoded_lines import Decoder, file_parts
+from bert_jax.corpora.pieces import BLANK_LINE, LINE_END, Piece, beginnings, spread_pieces
 from bert_jax.corpora.task_record import Record
 from bert_jax.corpora.text_source import TextSettings, TextSource, short_hash
 from bert_jax.system.bucket import Place
@@ -22,6 +23,10 @@ _COMPRESSED = (".gz", ".zst", ".parquet")
 """Suffixes of files that are smaller than their text."""
 _DOC = re.compile(r'<doc id=".*" url=".*" title="(.*)">')
 """The line before each article in the output of WikiExtractor, which repeats the title in the next line."""
+_PIECE_BYTES = 1 << 17
+"""Size of a sample's pieces of uncompressed files."""
+_BEGINNING_BYTES, _FEWEST_FILES = 1 << 21, 16
+"""Size of its pieces of compressed files, in bytes of text, and the fewest files whose beginnings are a sample."""
 Item = TypeVar("Item")
 RecordReader = Callable[[Place, io.BufferedReader, str, Decoder], Iterable[Record]]
 """Reads the records of one opened file: its path, the file, the field that is needed, the decoder of its lines."""
@@ -33,6 +38,11 @@ class FileSource(TextSource):
     A portion consists of consecutive files. It ends with the file that brings it to `chunk_bytes`. The rest at the end
     joins the portion before it if it has less than half of that.
     """
+
+    _separator: re.Pattern[bytes] | None = None
+    """What ends a document; None if one can't be found within a file."""
+    _pieces: Sequence[Piece] = ()
+    """What is read in place of the whole files."""
 
     def __init__(self, pattern: str, settings: TextSettings, field: str = ""):
         """Finds the files. Raises UsageError if no file matches `pattern`."""
@@ -68,6 +78,27 @@ class FileSource(TextSource):
         first, last = next(iter(self.sizes)), next(reversed(self.sizes))
         return str(first) if first == last else f"one of the files from {first} to {last}"
 
+    def sampled(self, most_bytes: int) -> "FileSource":
+        """A source for looking at this one: the whole if it has at most `most_bytes`, else pieces that are spread over
+        it. Where pieces can't be read (Parquet, a few compressed files) it is the whole, too.
+
+        A pass over it counts undecodable lines without refusing them. `position` is the part of `total` that was read.
+        """
+        sample = self._of_files(self.sizes)
+        if self.total * 1e6 <= most_bytes or self._separator is None:
+            return sample
+        if self.unit == "MB":
+            sample._pieces = spread_pieces(self.sizes, most_bytes // _PIECE_BYTES, _PIECE_BYTES)
+        elif len(self.sizes) >= _FEWEST_FILES:
+            count = min(len(self.sizes), most_bytes // _BEGINNING_BYTES)
+            sample._pieces = beginnings(list(self.sizes), count, _BEGINNING_BYTES)
+        return sample
+
+    @property
+    def in_pieces(self) -> bool:
+        """Whether it is a sample of pieces."""
+        return bool(self._pieces)
+
     def _of_files(self, sizes: dict[Place, int]) -> "FileSource":
         part = copy.copy(self)
         part.sizes, part.total, part._is_whole = sizes, sum(sizes.values()) / 1e6, False
@@ -77,6 +108,14 @@ class FileSource(TextSource):
 
     def _each(self, read: Callable[[Place, io.BufferedReader], Iterable[Item]]) -> Iterator[Item]:
         """Yields what `read` yields for each opened file, and updates the position."""
+        for piece in self._pieces:
+            name, content, taken = piece.read(self._separator or LINE_END)
+            before = self.position
+            yield from read(name, content)
+            self.position = before + taken / 1e6
+        if self._pieces:
+            self.total = self.position
+            return
         before = 0
         for path, size in self.sizes.items():
             self.portion = self._portions[path]
@@ -95,6 +134,7 @@ class RecordFiles(FileSource):
         """Finds the files. Raises UsageError if no file matches `pattern`."""
         super().__init__(pattern, settings, field)
         self._read = read
+        self._separator = None if any(path.suffix == ".parquet" for path in self.sizes) else LINE_END
 
     def _records(self) -> Iterator[Record]:
         return self._each(lambda path, raw: self._read(path, raw, self._field, self._decoder))
@@ -102,6 +142,8 @@ class RecordFiles(FileSource):
 
 class TextFiles(FileSource):
     """Plain, .gz and .zst text files, in which blank lines separate documents, or WikiExtractor's <doc> lines."""
+
+    _separator = BLANK_LINE
 
     def _lines(self) -> Iterator[str]:
         return self._each(self._file_lines)

@@ -116,12 +116,13 @@ def _train(config: RunConfig, run: RunDirectory) -> Tokenizer:
     if not sample:
         raise UsageError(f"{config.data.described} holds no text; give a corpus")
     with stage(f"Training a vocabulary of {settings.size:,}", None, "pieces") as progress:
-        tokenizer = _learned([line for _, document in sample for line in document], settings)
+        tokenizer = learned_tokenizer([line for _, document in sample for line in document], settings)
         progress.advance(len(tokenizer.vocabulary))
     return tokenizer
 
 
-def _learned(texts: list[str], settings: VocabularyConfig) -> Tokenizer:
+def learned_tokenizer(texts: list[str], settings: VocabularyConfig) -> Tokenizer:
+    """A tokenizer trained on `texts`. Raises UsageError if they can't give the vocabulary its size."""
     cleaning = Cleaning.of_training(settings.lowercase, settings.strip_accents, settings.unicode_form)
     if settings.kind == "byte_bpe":
         return train_byte_level_bpe(texts, settings.size, cleaning)

@@ -1,0 +1,43 @@
+"""bert-jax doctor SOURCE: looks at a sample of a text, and says what it gives a training and what to change."""
+
+from bert_jax.cli.arguments import JsonArguments
+from bert_jax.cli.flags import Positional
+
+
+class Doctor(JsonArguments):
+    """Look at a spread sample of a text, in a minute whatever its size: languages, faults, sequences, padding, pieces,
+    the time of preparation and training, and what to change, as flags of bert-jax pretrain.
+    """
+
+    LINE = "bert-jax doctor"
+    FLAG_OF_SETTING = {"data.source": "SOURCE", "data.language": "--language"}
+
+    source: Positional[str]
+    """A file, a pattern or any source of --data.source."""
+    config: str = "base"
+    """The training that the text is for: a name from bert-jax configs, a Python file, or a run."""
+    language: str | None = None
+    """Language that the text is in, as a code or an English name. Without it: the first language of the config."""
+
+
+def run(words: list[str]) -> None:
+    """Parses the command line, looks at the text and prints tables, or one JSON object."""
+    args = Doctor.parse(words)
+    from bert_jax.cli.config_files import load_config
+    from bert_jax.cli.doctor_tables import print_diagnosis
+    from bert_jax.cli.tables import as_json
+    from bert_jax.config.run import RunConfig
+    from bert_jax.planning.doctor import diagnose
+    from bert_jax.planning.remedies import changes
+
+    config = load_config(args.config, RunConfig)
+    language = args.language or config.data.languages[0]
+    own = {"source": args.source, "language": language, "weights": None, "undecodable": "replace"}
+    phases = tuple(phase.replace(languages=None) for phase in config.phases)
+    config = config.replace(data=config.data.replace(**own), phases=phases)
+    found = diagnose(config)
+    advice = list(changes(found, config))
+    if args.json:
+        print(as_json({**dict(found), "changes": advice}))
+    else:
+        print_diagnosis(found, advice)

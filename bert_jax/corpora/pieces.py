@@ -1,0 +1,68 @@
+"""Pieces of files, spread over a large source: what a sample reads in place of the whole."""
+
+import bisect
+import io
+import itertools
+import re
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from bert_jax.corpora.compressed_files import decompressed, opened
+from bert_jax.system.bucket import Place
+
+BLANK_LINE, LINE_END = re.compile(rb"\n[ \t\r]*\n|\n(?=<doc )"), re.compile(rb"\n")
+"""What ends a document of a text file, and a record of JSON lines."""
+_SEARCHED_BYTES = 1 << 20
+"""How far beyond its end a piece is read for the end of its last document."""
+_STRIDE = 0.6180339887498949
+"""Consecutive multiples of the golden ratio, modulo 1, are spread evenly, however many are taken."""
+
+
+class Piece(NamedTuple):
+    """A range of a file's content, from `begin`, in bytes; of a compressed file, `begin` is 0."""
+
+    path: Place
+    begin: int
+    size: int
+
+    def read(self, separator: re.Pattern[bytes]) -> tuple[Place, io.BufferedReader, int]:
+        """The documents that begin in the range, each whole, as an uncompressed file with its name, and the bytes of
+        the file on disk that the range has. Raises UsageError if the file can't be read."""
+        with opened(self.path) as raw:
+            content = decompressed(self.path, raw)
+            if content is raw:
+                raw.seek(self.begin)
+            text = content.read(self.size)
+            taken = len(text) if content is raw else raw.tell()
+            text += content.read(_SEARCHED_BYTES)
+        begin = 0
+        if self.begin:
+            first = separator.search(text) or LINE_END.search(text)
+            begin = first.end() if first else len(text)
+        last = separator.search(text, max(self.size, begin)) if len(text) > self.size else None
+        end = last.end() if last else len(text) if len(text) < self.size + _SEARCHED_BYTES else text.rfind(b"\n") + 1
+        name = self.path if content is raw else self.path.with_suffix("")
+        return name, io.BufferedReader(io.BytesIO(text[begin:end])), taken  # type: ignore[arg-type]
+
+
+def spread_pieces(sizes: Mapping[Place, int], count: int, size: int) -> list[Piece]:
+    """`count` pieces of `size` bytes at even distances over uncompressed files of these sizes. Any first ones of them
+    are spread over all files, too."""
+    ends = list(itertools.accumulate(sizes.values()))
+    files = list(sizes.items())
+    pieces = []
+    for number in _spread_order(count):
+        place = ends[-1] * number // count
+        index = bisect.bisect_right(ends, place)
+        path, of_file = files[index]
+        pieces.append(Piece(path, place - (ends[index] - of_file), size))
+    return pieces
+
+
+def beginnings(paths: Sequence[Place], count: int, size: int) -> list[Piece]:
+    """The first `size` bytes of `count` of the files, in an order of which any first ones are spread over all."""
+    return [Piece(paths[len(paths) * number // count], 0, size) for number in _spread_order(count)]
+
+
+def _spread_order(count: int) -> list[int]:
+    return sorted(range(count), key=lambda number: number * _STRIDE % 1)

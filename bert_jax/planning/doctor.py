@@ -1,0 +1,248 @@
+"""What a text gives a pretraining, and what is wrong with it, from a spread sample."""
+
+import math
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import jax
+
+from bert_jax.config.run import RunConfig
+from bert_jax.corpora.corpus import Corpus, Document, open_corpus
+from bert_jax.corpora.file_source import FileSource
+from bert_jax.corpora.sample import sample_documents
+from bert_jax.model.linear import compute_dtype
+from bert_jax.model.size import num_parameters, train_flops
+from bert_jax.planning.preparation_time import PreparationTime, Rates, preparation_time
+from bert_jax.planning.rates import RateProbes
+from bert_jax.planning.survey import Fault, Share, Survey
+from bert_jax.planning.topology import FAMILIES
+from bert_jax.planning.trial import Cut, Pieces, tried
+from bert_jax.system import facts
+from bert_jax.system.errors import UsageError
+from bert_jax.system.facts import Facts
+from bert_jax.system.progress import say, stage
+from bert_jax.training.devices import CHIPS, chip_of
+
+_READ_BYTES, _READ_SECONDS = 64_000_000, 15.0
+"""Most text that is read of files in which pieces can be read, and the time after which reading ends."""
+_SAMPLE_BYTES = 16e6
+"""Most text that is prepared for a trial."""
+_ROUNDS = 3
+_MFU = 0.4
+"""Share of a chip's peak that a step of BERT-base or BERT-large reaches: 0.36 to 0.43 on an H200 (docs/performance.md);
+on other chips it is assumed."""
+_CPU_SHARE = 0.7
+"""Share of a CPU's rate of matrix products that a step reaches: 0.8 for BERT-base in float32, less for small models."""
+TOKENS_A_PARAMETER, MOST_EPOCHS, _HALF_WORTH = 20, 40, 15.39
+"""Tokens for each parameter (Hoffmann et al. 2022); the epochs after which more repetition adds nothing, and the
+constant R* by which the worth of repeated tokens fades (Muennighoff et al. 2023). Both are of causal models."""
+
+
+class TextSize(Facts):
+    """The text, and how much of it was looked at. Sizes and counts are of the whole, estimated from the sample."""
+
+    source: str
+    language: Annotated[str, "declared language"]
+    text_bytes: Annotated[facts.Traffic, "text"]
+    documents: int
+    sentences: int
+    words: int
+    """Words as masking takes them: punctuation counts, and in scripts without spaces each piece is a word."""
+    tokens: int
+    """Pieces, without special tokens."""
+    longest_line: Annotated[int, "characters of the longest line"]
+    sample_bytes: Annotated[facts.Traffic, "looked at"]
+    sample_share: Annotated[facts.Share, "share looked at"]
+    sample: Annotated[str, "sample"]
+    """How the sample lies in the source."""
+
+
+class Training(Facts):
+    """The training that the config describes, on this text."""
+
+    parameters: int
+    text_parameters: Annotated[int, "parameters that the text can feed"]
+    epochs: Annotated[float, facts.Unit("{:,.3g}".format), "times the text is seen"]
+    flops: Annotated[facts.Flops, "FLOPs"]
+
+
+class Hours(Facts):
+    """The time of the training on one machine or chip."""
+
+    machine: str
+    hours: Annotated[facts.Hours, "training"]
+    basis: Annotated[str, "at"]
+
+
+class Change(Facts):
+    """Something to change."""
+
+    reason: str
+    change: str
+    """What to do: a flag of bert-jax pretrain, or what to do to the text."""
+
+
+class Diagnosis(Facts):
+    """What the doctor found."""
+
+    text: TextSize
+    languages: list[Share]
+    scripts: list[Share]
+    faults: list[Fault]
+    cuts: list[Cut]
+    """Sequences of the whole text, by length."""
+    pieces: list[Pieces]
+    preparation: PreparationTime
+    training: Training
+    hours: list[Hours]
+    boilerplate_share: facts.Share
+    """Share of the characters that is in lines of many documents."""
+    vocabulary_size: int | None
+    """The vocabulary that the text gives, if the config asks for a larger one."""
+    whole: bool
+    """Whether all of the text was looked at."""
+
+
+class _Look(NamedTuple):
+    """A sample of a source."""
+
+    documents: list[Document]
+    repairs: Counter[str]
+    share: float
+    """Share of the source that was read, from 0 to 1."""
+    seconds: float
+    """Time of reading it."""
+    described: str
+
+
+def diagnose(config: RunConfig) -> Diagnosis:
+    """Looks at the only source of `config`. Raises UsageError if it can't be read or holds no text."""
+    (source,) = open_corpus(config.data).parts
+    survey = Survey()
+    look = _read(source, survey)
+    if not look.documents:
+        raise UsageError(f"data.source={config.data.source[0]!r} holds no text; give another")
+    say("Identifying languages")
+    languages, scripts = survey.languages()
+    say("Preparing the sample")
+    whole = look.share == 1
+    with tempfile.TemporaryDirectory() as directory:
+        trial = tried(look.documents, config, Path(directory), whole and survey.bytes <= _SAMPLE_BYTES)
+    size = survey.bytes / look.share
+    scale = size / trial.bytes
+    cuts = [cut.scaled(scale) for cut in trial.cuts]
+    own = {(phase.length, config.data.packed) for phase in config.phases}
+    shard_bytes = sum(cut.bytes for cut in cuts if (cut.length, cut.packed) in own)
+    rates = Rates(look.seconds / survey.bytes, trial.seconds / trial.bytes, trial.vocabulary_seconds / trial.bytes)
+    seen = trial.statistics
+    tokens = round(scale * seen.tokens)
+    training = _training(config, cuts, tokens, trial.pieces[0].pieces)
+    return Diagnosis(
+        text=TextSize(
+            source=config.data.source[0],
+            language=config.data.languages[0],
+            text_bytes=round(size),
+            documents=round(survey.documents / look.share),
+            sentences=round(scale * seen.sentences),
+            words=round(scale * seen.units["words"]),
+            tokens=tokens,
+            longest_line=survey.longest_line,
+            sample_bytes=survey.bytes,
+            sample_share=look.share,
+            sample=look.described,
+        ),
+        languages=languages,
+        scripts=scripts,
+        faults=list(survey.faults(look.repairs)),
+        cuts=cuts,
+        pieces=trial.pieces,
+        preparation=preparation_time(size, shard_bytes, rates, config.data, config.vocabulary),
+        training=training,
+        hours=list(_hours(config, training.flops)),
+        boilerplate_share=survey.boilerplate_share,
+        vocabulary_size=trial.vocabulary_size,
+        whole=whole,
+    )
+
+
+def _read(source: Corpus, survey: Survey) -> _Look:
+    """Reads a sample of `source` for at most _READ_SECONDS, and adds its documents to `survey`."""
+    sample = source.sampled(_READ_BYTES) if isinstance(source, FileSource) else source
+    seconds, ended = 0.0, True
+
+    def read() -> Iterator[tuple[int, Document]]:
+        nonlocal seconds, ended
+        documents, began = sample.documents(), time.perf_counter()
+        while True:
+            before = time.perf_counter()
+            document = next(documents, None)
+            seconds += time.perf_counter() - before
+            if document is None:
+                return
+            survey.add(document)
+            bar.advance(1)
+            yield 0, document
+            if time.perf_counter() > began + _READ_SECONDS:
+                ended = False
+                return
+
+    with stage("Reading a sample", None, "documents") as bar:
+        documents = [document for _, document in sample_documents(read(), _SAMPLE_BYTES)]
+    share = min(sample.position / source.total, 1.0) if source.total else 1.0
+    if isinstance(sample, FileSource) and sample.in_pieces:
+        described = "pieces spread over the files"
+    elif ended:
+        share, described = 1.0, "the whole"
+    else:
+        described = "the beginning alone"
+    return _Look(documents, sample.repairs, share, seconds, described)
+
+
+def _training(config: RunConfig, cuts: Sequence[Cut], tokens: int, pieces: int) -> Training:
+    """The work of all phases on a text of so many tokens, which gives these cuts."""
+    model = config.model.replace(vocabulary_size=pieces)
+    rows = {cut.length: cut.rows for cut in cuts if cut.packed == config.data.packed}
+    worth = 1 + _HALF_WORTH * (1 - math.exp((1 - MOST_EPOCHS) / _HALF_WORTH))
+    return Training(
+        parameters=num_parameters(model),
+        text_parameters=round(worth * tokens / TOKENS_A_PARAMETER),
+        epochs=sum(phase.steps * phase.batch_size / max(rows[phase.length], 1) for phase in config.phases),
+        flops=sum(
+            float(phase.steps * phase.batch_size) * train_flops(model, phase.length, config.slots(phase.length))
+            for phase in config.phases
+        ),
+    )
+
+
+def _hours(config: RunConfig, flops: float) -> Iterator[Hours]:
+    """The time of `flops` on this machine, and on one chip of each kind that `plan` knows."""
+    device, count = jax.devices()[0], jax.device_count()
+    chip = chip_of(device.device_kind)
+    if chip:
+        rate, basis = _MFU * chip.flops * count, f"{_MFU:.0%} of the peak, assumed"
+    else:
+        measured = _matrix_rate(config)
+        rate, basis = _CPU_SHARE * measured, f"{_CPU_SHARE:.0%} of {facts.flops_per_second(measured)}, measured now"
+    name = f"this machine, {count} x {device.device_kind}"
+    yield Hours(machine=name, hours=flops / rate / 3600, basis=basis)
+    for family in FAMILIES:
+        peak = CHIPS[f"TPU {family}"].flops
+        hours = flops / (_MFU * peak) / 3600
+        yield Hours(machine=f"one TPU {family}", hours=hours, basis=f"{_MFU:.0%} of the peak, assumed")
+
+
+def _matrix_rate(config: RunConfig) -> float:
+    """FLOPs a second of large matrix products in the config's compute dtype here."""
+    probes = RateProbes(compute_dtype(config.model))
+    times: dict[str, list[float]] = {name: [] for name in probes.work}
+    for number in range(_ROUNDS + 1):  # the first compiles
+        for name, run in probes.work.items():
+            began = time.perf_counter()
+            jax.block_until_ready(run())
+            if number:
+                times[name].append(time.perf_counter() - began)
+    return probes.rates(times).matrix.per_second

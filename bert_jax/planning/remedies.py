@@ -1,0 +1,127 @@
+"""What to change after a diagnosis: flags of `bert-jax pretrain`, and what to do to the text."""
+
+from collections.abc import Iterator
+
+from bert_jax.config.language import language_name, usual_encoding
+from bert_jax.config.run import RunConfig
+from bert_jax.config.wording import counted
+from bert_jax.planning.doctor import MOST_EPOCHS, Change, Diagnosis
+from bert_jax.planning.survey import BOILERPLATE, DUPLICATES, LONG_LINES, UNDECODED, Fault
+from bert_jax.text.identification import UNSURE
+
+_MOST_OTHER = 0.01
+"""Share of the text that may be in another language than declared."""
+_MOST_FAULTY = 0.001
+"""Share of the documents that may have a fault."""
+_MOST_BOILERPLATE = 0.01
+_MOST_PADDING = 0.1
+_MOST_RANDOM = 0.6
+_MOST_UNKNOWN = 0.005
+_WORTH_PIECES = 1.1
+"""Pieces a word of a given vocabulary, over those of one trained on the text, from which on a new one is worth it."""
+_OF_FAULT = {
+    DUPLICATES: "drop the copies: a copied document is learned by heart",
+    LONG_LINES: "put a line end after each paragraph",
+    "control characters": "delete them",
+    "HTML tags": "take the text out of the HTML before it is prepared",
+    "HTML entities": "decode them, as by Python's html.unescape",
+    "wikitext": "take the text out by WikiExtractor",
+    "WikiExtractor's leftovers": "delete them",
+}
+_SIZES = {"large": 335e6, "base": 110e6, "medium": 41e6, "small": 29e6, "mini": 11e6}
+"""Parameters of the published sizes, whose configs have these names, largest first; tiny is below them."""
+
+
+def changes(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
+    """Yields what to change, most important first."""
+    yield from _languages(found)
+    for fault in found.faults:
+        yield from _of_fault(fault, found)
+    yield from _of_vocabulary(found)
+    yield from _of_sequences(found, config)
+    yield from _of_training(found, config)
+
+
+def _languages(found: Diagnosis) -> Iterator[Change]:
+    declared = primary(found.text.language)
+    known = [share for share in found.languages if share.name != UNSURE]
+    if known and known[0].name != declared and known[0].share > 0.5:
+        most = known[0]
+        reason = f"{most.share:.1%} of the text is in {language_name(most.name)}, not in {language_name(declared)}"
+        yield Change(reason=reason, change=f"--data.language {most.name}")
+        declared = most.name
+    others = [share for share in known if share.name != declared and share.share >= _MOST_OTHER]
+    if others:
+        names = ", ".join(f"{share.share:.1%} {language_name(share.name)}" for share in others)
+        codes = " ".join(share.name for share in others)
+        yield Change(
+            reason=f"part of the text is in other languages: {names}",
+            change=f"leave it out, or give it as sources of its own with --data.language {declared} {codes}",
+        )
+
+
+def primary(code: str) -> str:
+    """The part of a language's code that identification gives: zh of zh-Hant."""
+    first = code.partition("-")[0]
+    return {"nb": "no"}.get(first, first)
+
+
+def _of_fault(fault: Fault, found: Diagnosis) -> Iterator[Change]:
+    if fault.fault == UNDECODED:
+        encoding = usual_encoding(found.text.language)
+        change = f"convert them, for example by iconv -f {encoding} -t UTF-8 OLD > NEW"
+        yield Change(reason=f"{counted(fault.found, 'lines')} of the sample are not UTF-8", change=change)
+    elif fault.fault == BOILERPLATE and found.boilerplate_share >= _MOST_BOILERPLATE:
+        reason = f"{found.boilerplate_share:.1%} of the text is in lines that many documents have"
+        yield Change(reason=reason, change=f"delete lines like {fault.example!r}")
+    elif fault.fault in _OF_FAULT and fault.share >= _MOST_FAULTY:
+        reason = f"{fault.fault} in {fault.share:.1%} of the documents, like {fault.example!r}"
+        yield Change(reason=reason, change=_OF_FAULT[fault.fault])
+
+
+def _of_vocabulary(found: Diagnosis) -> Iterator[Change]:
+    used, best = found.pieces[0], found.pieces[-1]
+    if used is not best and used.pieces_a_word > _WORTH_PIECES * best.pieces_a_word:
+        reason = f"the given vocabulary has {used.pieces_a_word:.2f} pieces a word, one trained on the text "
+        yield Change(
+            reason=f"{reason}{best.pieces_a_word:.2f}",
+            change=f"train one: leave --vocabulary.file out, with --vocabulary.size {best.pieces}",
+        )
+    elif used.unknown > _MOST_UNKNOWN:
+        change = "train one: leave --vocabulary.file out" if used is not best else "--vocabulary.kind byte_bpe"
+        yield Change(reason=f"{used.unknown:.1%} of the pieces are unknown to the vocabulary", change=change)
+    if found.vocabulary_size and found.whole:
+        reason = "the text can't give the vocabulary's size: too few pieces occur twice"
+        yield Change(reason=reason, change=f"--vocabulary.size {found.vocabulary_size}")
+
+
+def _of_sequences(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
+    lengths = {phase.length for phase in config.phases}
+    own = [cut for cut in found.cuts if cut.length in lengths and cut.packed == config.data.packed]
+    worst = max(own, key=lambda cut: cut.padding)
+    if worst.padding > _MOST_PADDING and not config.data.packed:
+        packed = next(cut for cut in found.cuts if cut.packed and cut.length == worst.length)
+        reason = (
+            f"{worst.padding:.0%} of the positions at {worst.length} tokens are padding, {packed.padding:.1%} packed"
+        )
+        yield Change(reason=reason, change="--data.packed")
+    if (most := max(cut.random_pairs for cut in own)) > _MOST_RANDOM:
+        reason = f"{most:.0%} of the second segments are random: documents are too short for pairs"
+        yield Change(reason=reason, change="--objective.pair none")
+
+
+def _of_training(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
+    training = found.training
+    if training.parameters > training.text_parameters:
+        name = next((name for name, size in _SIZES.items() if size <= training.text_parameters), "tiny")
+        reason = f"the text feeds about {training.text_parameters / 1e6:,.3g}M parameters, and the model has "
+        change = f"give more text, or take a smaller model: bert-jax pretrain {name}"
+        yield Change(reason=f"{reason}{training.parameters / 1e6:,.3g}M", change=change)
+    if training.epochs > MOST_EPOCHS:
+        share = MOST_EPOCHS / training.epochs
+        flags = [
+            f"--phases.{number}.steps {max(round(share * phase.steps), 1)}"
+            for number, phase in enumerate(config.phases)
+        ]
+        reason = f"the text is seen {training.epochs:,.3g} times; more than {MOST_EPOCHS} add nothing"
+        yield Change(reason=reason, change=" ".join(flags))

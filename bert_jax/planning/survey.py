@@ -1,0 +1,163 @@
+"""What the documents of a sample show without a tokenizer: languages, scripts, and faults of the text."""
+
+import random
+import re
+from collections import Counter
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field
+
+from bert_jax.corpora.corpus import Document
+from bert_jax.system import facts
+from bert_jax.system.facts import Facts
+from bert_jax.system.workers import available_cores, map_in_processes
+from bert_jax.text.identification import blocks, identified
+from bert_jax.text.scripts import letters_by_script
+
+_BLOCKS = 16_000
+"""Most blocks of text whose language is identified. Of a language with 5% of the text, the share is then right to 0.2
+points (one standard deviation)."""
+_BLOCKS_AT_ONCE = 200
+_LONG_LINE = 10_000
+"""Characters of a long line; paragraphs seldom have a tenth of this."""
+_COMMON_SHARE, _FEWEST_COMMON, _MOST_COMMON = 0.01, 10, 1_000
+"""A line is boilerplate in over this share of the documents and at least so many, or if it comes up so often."""
+_EXAMPLE_CHARACTERS = 50
+_TAGS = "a|b|blockquote|body|br|center|code|dd|div|dl|dt|em|font|gallery|h[1-6]|head|hr|html|i|iframe|img|input|li|link"
+_TAGS += "|math|meta|nowiki|ol|p|pre|ref|s|script|small|span|strong|style|su[bp]|t[adhr]|table|tbody|u|ul"
+_KINDS = {
+    "control characters": re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"),
+    "U+FFFD, lost characters": re.compile("\ufffd"),
+    "HTML tags": re.compile(rf"</?(?:{_TAGS})(?:\s[^<>\n]*)?/?>", re.IGNORECASE),
+    "HTML entities": re.compile(r"&(?:[a-zA-Z]{2,8}|#\d{2,6});"),
+    "wikitext": re.compile(r"\{\{|\}\}|\[\[|\]\]|'''|^==+ .* ==+$", re.MULTILINE),
+    "WikiExtractor's leftovers": re.compile(r"</?(?:doc|templatestyles|section)\b|\bformula_\d+\b|__[A-Z]{3,}__"),
+}
+"""Faults by what their text looks like."""
+UNDECODED = "lines with undecodable bytes"
+LONG_LINES, DUPLICATES, BOILERPLATE = (
+    f"lines over {_LONG_LINE:,} characters",
+    "duplicate documents",
+    "boilerplate lines",
+)
+
+
+class Share(Facts):
+    """A language or a script in the text."""
+
+    name: str
+    share: facts.Share
+    """Share of the characters, or of the letters of a script."""
+
+
+class Fault(Facts):
+    """Something that a model shouldn't learn, or that takes up training time."""
+
+    fault: str
+    found: int
+    """How often the sample has it."""
+    documents: int
+    """Documents of the sample that have it."""
+    share: Annotated[float, facts.Unit("{:.2%}".format), "share of documents"]
+    example: Annotated[str, Field(max_length=2 * _EXAMPLE_CHARACTERS)] = ""
+
+
+class Survey:
+    """Collects the facts of documents one by one; few of them stay in memory."""
+
+    def __init__(self):
+        self.documents = self.characters = self.bytes = self.longest_line = self._blocks_seen = 0
+        self._found, self._documents, self._examples = Counter[str](), Counter[str](), dict[str, str]()
+        self._seen, self._lines, self._common = set[int](), Counter[int](), dict[int, str]()
+        self._blocks: list[str] = []
+        self._random = random.Random(0)
+
+    def add(self, document: Document) -> None:
+        """Adds a document."""
+        text = "\n".join(document)
+        self.documents += 1
+        self.characters += len(text)
+        self.bytes += len(text.encode()) + 1
+        for name, pattern in _KINDS.items():
+            if first := pattern.search(text):
+                around = text[max(first.start() - 20, 0) : first.end() + 20]
+                self._note(name, len(pattern.findall(text)), around)
+        self.longest_line = max(self.longest_line, *map(len, document))
+        if long := [line for line in document if len(line) > _LONG_LINE]:
+            self._note(LONG_LINES, len(long), long[0])
+        if (digest := hash(text)) in self._seen:
+            self._note(DUPLICATES, 1, text)
+        self._seen.add(digest)
+        for line in set(document):
+            self._count_line(line)
+        for block in blocks(document):
+            self._offer(block)
+
+    def faults(self, repairs: Counter[str]) -> Iterator[Fault]:
+        """Yields what was found, with the reader's `repairs`."""
+        lost = repairs[UNDECODED]
+        for name, count in repairs.items():
+            if count and not name.startswith("documents that begin"):
+                yield self._fault(name, count, 0)
+        for name, count in self._found.items():
+            if not (lost and name.startswith("U+FFFD")):
+                yield self._fault(name, count, self._documents[name], self._examples[name])
+        if common := self._boilerplate():
+            line, count = max(common.items(), key=lambda item: item[1] * len(item[0]))
+            yield self._fault(BOILERPLATE, sum(common.values()), count, line)
+
+    @property
+    def boilerplate_share(self) -> float:
+        """Share of the characters that is in boilerplate lines."""
+        return sum(len(line) * count for line, count in self._boilerplate().items()) / max(self.characters, 1)
+
+    def languages(self) -> tuple[list[Share], list[Share]]:
+        """The languages of blocks of the text, and its scripts, by their shares, largest first."""
+        languages, scripts = Counter[str](), Counter[str]()
+        processes = available_cores() if len(self._blocks) > _BLOCKS // 4 else 1
+        judged = map_in_processes(_judged, self._blocks, processes, _BLOCKS_AT_ONCE)
+        for block, (language, letters) in zip(self._blocks, judged, strict=True):
+            languages[language] += len(block)
+            scripts += letters
+        return _shares(languages), _shares(Counter({name.title(): count for name, count in scripts.items()}))
+
+    def _note(self, name: str, count: int, example: str) -> None:
+        self._found[name] += count
+        self._documents[name] += 1
+        self._examples.setdefault(name, example)
+
+    def _fault(self, name: str, found: int, documents: int, example: str = "") -> Fault:
+        shown = "".join(character if character.isprintable() else repr(character)[1:-1] for character in example)
+        if len(shown) > _EXAMPLE_CHARACTERS:
+            shown = shown[: _EXAMPLE_CHARACTERS - 3] + "..."
+        share = documents / max(self.documents, 1)
+        return Fault(fault=name, found=found, documents=documents, share=share, example=shown)
+
+    def _count_line(self, line: str) -> None:
+        digest = hash(line)
+        self._lines[digest] += 1
+        if self._lines[digest] == _FEWEST_COMMON:
+            self._common[digest] = line
+
+    def _boilerplate(self) -> dict[str, int]:
+        """The lines that are boilerplate, with the number of documents that have them."""
+        limit = min(max(_COMMON_SHARE * self.documents, _FEWEST_COMMON), _MOST_COMMON)
+        return {line: self._lines[digest] for digest, line in self._common.items() if self._lines[digest] >= limit}
+
+    def _offer(self, block: str) -> None:
+        """Keeps a uniform sample of all blocks (reservoir sampling)."""
+        self._blocks_seen += 1
+        if len(self._blocks) < _BLOCKS:
+            self._blocks.append(block)
+        elif (place := self._random.randrange(self._blocks_seen)) < _BLOCKS:
+            self._blocks[place] = block
+
+
+def _judged(block: str) -> tuple[str, Counter[str]]:
+    return identified(block), letters_by_script(block)
+
+
+def _shares(counts: Counter[str]) -> list[Share]:
+    total = max(counts.total(), 1)
+    return [Share(name=name, share=count / total) for name, count in counts.most_common()]
