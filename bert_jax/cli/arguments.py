@@ -60,7 +60,7 @@ class Arguments(Settings):
     def defaults(cls) -> AnyConfig | None:
         """The default of `config`; None for a command without CONFIG, whose `config` may be a flag of its own."""
         field = cls.model_fields.get(CONFIG)
-        return field.default if field and isinstance(field.default, Settings) else None
+        return field.default if field and isinstance(field.default, AnyConfig) else None
 
     @classmethod
     def flags(cls, config: Settings | None = None) -> list[Flag]:

@@ -1,7 +1,6 @@
 """Turns one chunk of text into one shard, in a worker process."""
 
 import json
-from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -106,49 +105,52 @@ def write_instances(
     text: Sentences, marks: Marks, target: Target, split: str, index: int
 ) -> tuple[Statistics, dict[str, FileSum]]:
     """Writes shard `index` of `split` of `target` from a text; returns the statistics, and the shard's sum by name."""
-    recipe = target.recipe
-    vocabulary = tokenizer_in(recipe.tokenizer_directory).vocabulary
-    statistics = Statistics(
-        documents=len(text.documents) - 1,
-        sentences=len(text.ends) - 1,
-        tokens=len(text.tokens),
-        units=Counter(marks.counts),
-        unit_sizes=Counter(marks.sizes),
-        unknown_tokens=int((text.tokens == vocabulary.unknown_id).sum()),
-    )
-
-    def instances() -> Iterator[Instances]:
-        for one_pass in range(recipe.data.dupe_factor if split == TRAIN else 1):
-            # The seed depends on the chunk alone, so the result is the same in any process and any order.
-            seed = np.random.SeedSequence([recipe.seed, split == HELD_OUT, index, one_pass])
-            rng = np.random.Generator(np.random.Philox(seed))
-            segments = _segments(text, recipe, vocabulary.separators, rng)
-            built = build_instances(
-                segments,
-                text.tokens,
-                marks.units,
-                vocabulary.cls_id,
-                vocabulary.sep_id,
-                paired=recipe.pair != "none",
-                separators=vocabulary.separators,
-            )
-            if recipe.data.packed:
-                # Held-out sequences keep rows of their own: an evaluation is the same with and without packing.
-                most = recipe.data.sequences_a_row(recipe.length)
-                lengths = np.diff(built.ends)
-                rows = best_fit(lengths, recipe.length, most) if split == TRAIN else np.arange(built.sequences)
-                built = built.in_rows(rows)
-            statistics.instances += built.sequences
-            statistics.rows += len(built.row_ends) - 1
-            statistics.instance_tokens += len(built.ids)
-            count = int(built.pair_label.sum())
-            statistics.random_pairs += count if recipe.pair == "next_sentence" else 0
-            statistics.swapped_pairs += count if recipe.pair == "sentence_order" else 0
-            statistics.tokens_cut += segments.tokens_cut
-            yield built
-
+    recipe, statistics = target.recipe, Statistics()
     path = shard_path(target.directory, split, index)
-    return statistics, {path.name: write_shard(path, instances(), ids_dtype(len(vocabulary)))}
+    vocabulary = tokenizer_in(recipe.tokenizer_directory).vocabulary
+    instances = cut_instances(text, marks, recipe, split, index, statistics)
+    return statistics, {path.name: write_shard(path, instances, ids_dtype(len(vocabulary)))}
+
+
+def cut_instances(
+    text: Sentences, marks: Marks, recipe: Recipe, split: str, index: int, statistics: Statistics
+) -> Iterator[Instances]:
+    """Yields the instances of shard `index` of `split`, pass by pass; adds what they hold to `statistics`."""
+    vocabulary = tokenizer_in(recipe.tokenizer_directory).vocabulary
+    statistics.documents += len(text.documents) - 1
+    statistics.sentences += len(text.ends) - 1
+    statistics.tokens += len(text.tokens)
+    statistics.units.update(marks.counts)
+    statistics.unit_sizes.update(marks.sizes)
+    statistics.unknown_tokens += int((text.tokens == vocabulary.unknown_id).sum())
+    for one_pass in range(recipe.data.dupe_factor if split == TRAIN else 1):
+        # The seed depends on the chunk alone, so the result is the same in any process and any order.
+        seed = np.random.SeedSequence([recipe.seed, split == HELD_OUT, index, one_pass])
+        rng = np.random.Generator(np.random.Philox(seed))
+        segments = _segments(text, recipe, vocabulary.separators, rng)
+        built = build_instances(
+            segments,
+            text.tokens,
+            marks.units,
+            vocabulary.cls_id,
+            vocabulary.sep_id,
+            paired=recipe.pair != "none",
+            separators=vocabulary.separators,
+        )
+        if recipe.data.packed:
+            # Held-out sequences keep rows of their own: an evaluation is the same with and without packing.
+            most = recipe.data.sequences_a_row(recipe.length)
+            lengths = np.diff(built.ends)
+            rows = best_fit(lengths, recipe.length, most) if split == TRAIN else np.arange(built.sequences)
+            built = built.in_rows(rows)
+        statistics.instances += built.sequences
+        statistics.rows += len(built.row_ends) - 1
+        statistics.instance_tokens += len(built.ids)
+        count = int(built.pair_label.sum())
+        statistics.random_pairs += count if recipe.pair == "next_sentence" else 0
+        statistics.swapped_pairs += count if recipe.pair == "sentence_order" else 0
+        statistics.tokens_cut += segments.tokens_cut
+        yield built
 
 
 def _segments(text: Sentences, recipe: Recipe, separators: int, rng: np.random.Generator) -> Segments:

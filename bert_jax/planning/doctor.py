@@ -42,6 +42,11 @@ TOKENS_A_PARAMETER, MOST_EPOCHS, _HALF_WORTH = 20, 40, 15.39
 constant R* by which the worth of repeated tokens fades (Muennighoff et al. 2023). Both are of causal models."""
 
 
+def times(count: float) -> str:
+    """A number of times as text, with three digits."""
+    return f"{float(f'{count:.3g}'):,.15g}"
+
+
 class TextSize(Facts):
     """The text, and how much of it was looked at. Sizes and counts are of the whole, estimated from the sample."""
 
@@ -66,7 +71,7 @@ class Training(Facts):
 
     parameters: int
     text_parameters: Annotated[int, "parameters that the text can feed"]
-    epochs: Annotated[float, facts.Unit("{:,.3g}".format), "times the text is seen"]
+    epochs: Annotated[float, facts.Unit(times), "times the text is seen"]
     flops: Annotated[facts.Flops, "FLOPs"]
 
 
@@ -134,9 +139,7 @@ def diagnose(config: RunConfig) -> Diagnosis:
         trial = tried(look.documents, config, Path(directory), whole and survey.bytes <= _SAMPLE_BYTES)
     size = survey.bytes / look.share
     scale = size / trial.bytes
-    cuts = [cut.scaled(scale) for cut in trial.cuts]
-    own = {(phase.length, config.data.packed) for phase in config.phases}
-    shard_bytes = sum(cut.bytes for cut in cuts if (cut.length, cut.packed) in own)
+    cuts = trial.cuts(scale)
     rates = Rates(look.seconds / survey.bytes, trial.seconds / trial.bytes, trial.vocabulary_seconds / trial.bytes)
     seen = trial.statistics
     tokens = round(scale * seen.tokens)
@@ -160,7 +163,7 @@ def diagnose(config: RunConfig) -> Diagnosis:
         faults=list(survey.faults(look.repairs)),
         cuts=cuts,
         pieces=trial.pieces,
-        preparation=preparation_time(size, shard_bytes, rates, config.data, config.vocabulary),
+        preparation=preparation_time(size, round(scale * trial.shard_bytes), rates, config.data, config.vocabulary),
         training=training,
         hours=list(_hours(config, training.flops)),
         boilerplate_share=survey.boilerplate_share,

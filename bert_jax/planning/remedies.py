@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from bert_jax.config.language import language_name, usual_encoding
 from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
-from bert_jax.planning.doctor import MOST_EPOCHS, Change, Diagnosis
+from bert_jax.planning.doctor import MOST_EPOCHS, Change, Diagnosis, times
 from bert_jax.planning.survey import BOILERPLATE, DUPLICATES, LONG_LINES, UNDECODED, Fault
 from bert_jax.text.identification import UNSURE
 
@@ -13,7 +13,8 @@ _MOST_OTHER = 0.01
 """Share of the text that may be in another language than declared."""
 _MOST_FAULTY = 0.001
 """Share of the documents that may have a fault."""
-_MOST_BOILERPLATE = 0.01
+_MOST_BOILERPLATE, _HEADING_CHARACTERS = 0.01, 40
+"""Share of the characters that lines of many documents may have, and the length from which on no line is a heading."""
 _MOST_PADDING = 0.1
 _MOST_RANDOM = 0.6
 _MOST_UNKNOWN = 0.005
@@ -71,10 +72,12 @@ def _of_fault(fault: Fault, found: Diagnosis) -> Iterator[Change]:
         encoding = usual_encoding(found.text.language)
         change = f"convert them, for example by iconv -f {encoding} -t UTF-8 OLD > NEW"
         yield Change(reason=f"{counted(fault.found, 'lines')} of the sample are not UTF-8", change=change)
-    elif fault.fault == BOILERPLATE and found.boilerplate_share >= _MOST_BOILERPLATE:
+    elif fault.fault == BOILERPLATE and (
+        found.boilerplate_share >= _MOST_BOILERPLATE or len(fault.example) >= _HEADING_CHARACTERS
+    ):
         reason = f"{found.boilerplate_share:.1%} of the text is in lines that many documents have"
         yield Change(reason=reason, change=f"delete lines like {fault.example!r}")
-    elif fault.fault in _OF_FAULT and fault.share >= _MOST_FAULTY:
+    elif fault.fault in _OF_FAULT and (fault.share or 0) >= _MOST_FAULTY:
         reason = f"{fault.fault} in {fault.share:.1%} of the documents, like {fault.example!r}"
         yield Change(reason=reason, change=_OF_FAULT[fault.fault])
 
@@ -123,5 +126,5 @@ def _of_training(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
             f"--phases.{number}.steps {max(round(share * phase.steps), 1)}"
             for number, phase in enumerate(config.phases)
         ]
-        reason = f"the text is seen {training.epochs:,.3g} times; more than {MOST_EPOCHS} add nothing"
+        reason = f"the text is seen {times(training.epochs)} times; more than {MOST_EPOCHS} add nothing"
         yield Change(reason=reason, change=" ".join(flags))

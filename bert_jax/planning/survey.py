@@ -57,9 +57,9 @@ class Fault(Facts):
     fault: str
     found: int
     """How often the sample has it."""
-    documents: int
-    """Documents of the sample that have it."""
-    share: Annotated[float, facts.Unit("{:.2%}".format), "share of documents"]
+    documents: int | None
+    """Documents of the sample that have it; None for what the reader mended, which it counts by lines or records."""
+    share: Annotated[float | None, facts.Unit("{:.2%}".format), "share of documents"]
     example: Annotated[str, Field(max_length=2 * _EXAMPLE_CHARACTERS)] = ""
 
 
@@ -99,7 +99,7 @@ class Survey:
         lost = repairs[UNDECODED]
         for name, count in repairs.items():
             if count and not name.startswith("documents that begin"):
-                yield self._fault(name, count, 0)
+                yield Fault(fault=name, found=count, documents=None, share=None)
         for name, count in self._found.items():
             if not (lost and name.startswith("U+FFFD")):
                 yield self._fault(name, count, self._documents[name], self._examples[name])
@@ -127,8 +127,8 @@ class Survey:
         self._documents[name] += 1
         self._examples.setdefault(name, example)
 
-    def _fault(self, name: str, found: int, documents: int, example: str = "") -> Fault:
-        shown = "".join(character if character.isprintable() else repr(character)[1:-1] for character in example)
+    def _fault(self, name: str, found: int, documents: int, example: str) -> Fault:
+        shown = "".join(each if each.isprintable() else repr(each)[1:-1] for each in example.strip())
         if len(shown) > _EXAMPLE_CHARACTERS:
             shown = shown[: _EXAMPLE_CHARACTERS - 3] + "..."
         share = documents / max(self.documents, 1)

@@ -1,8 +1,10 @@
 """The preparation of a sample, done in earnest: sequences, padding, pairs, pieces, and the time that it takes."""
 
 import functools
+import itertools
+import operator
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NamedTuple
 
@@ -11,7 +13,7 @@ import numpy as np
 from bert_jax.config.run import RunConfig
 from bert_jax.corpora.corpus import Document
 from bert_jax.instances.chunk_text import Recipe, divided, encode_text, is_held_out, paragraph_hashes
-from bert_jax.instances.chunk_worker import Target, write_instances
+from bert_jax.instances.chunk_worker import Target, cut_instances, write_instances
 from bert_jax.instances.chunks import Chunk, cut_chunks
 from bert_jax.instances.shards import TRAIN
 from bert_jax.instances.statistics import Statistics
@@ -25,9 +27,9 @@ from bert_jax.text.tokenizer import Tokenizer
 _GIVEN, _LEARNED = "given", "trained on this text"
 LENGTHS = (128, 512)
 """Tokens of a sequence that are tried beside those of the config."""
-_PASSES = 2
+_PASSES = 16
 """How often the sample is cut into sequences: which documents give short ones is drawn anew in each pass, and among a
-few hundred documents one draw says little."""
+few thousand documents one draw says little."""
 _LEAST_PIECES = 300
 """Smallest vocabulary that is tried if the text can't give the size that is asked for."""
 
@@ -45,26 +47,19 @@ class Cut(Facts):
     """Share of the positions of all rows that hold no token."""
     random_pairs: Annotated[float, facts.Unit("{:.1%}".format), "random second segments"]
     """Share of the sequences whose second segment doesn't follow the first; next sentence prediction wants a half."""
-    bytes: Annotated[int, facts.Unit(facts.bytes_moved), "on disk"]
 
     @classmethod
-    def of(cls, length: int, packed: bool, seen: Statistics, size: int) -> "Cut":
-        """The figures of a preparation with these statistics and `size` bytes of shards."""
+    def of(cls, length: int, packed: bool, seen: Statistics, fill: float, scale: float) -> "Cut":
+        """The cut of a text whose preparation gives `scale` times these statistics, in rows filled to `fill`."""
         return cls(
             length=length,
             packed=packed,
-            sequences=seen.instances,
-            rows=seen.rows,
-            tokens=seen.instance_tokens,
-            padding=1 - seen.fill(length),
+            sequences=round(scale * seen.instances),
+            rows=round(scale * seen.instance_tokens / (fill * length)),
+            tokens=round(scale * seen.instance_tokens),
+            padding=1 - fill,
             random_pairs=seen.random_pairs / max(seen.instances, 1),
-            bytes=size,
         )
-
-    def scaled(self, factor: float) -> "Cut":
-        """The figures of a text `factor` times as large."""
-        sizes = {name: round(factor * getattr(self, name)) for name in ("sequences", "rows", "tokens", "bytes")}
-        return self.model_copy(update=sizes)
 
 
 class Pieces(Facts):
@@ -89,40 +84,45 @@ _Key = tuple[int, bool]
 
 
 class _Seen(NamedTuple):
-    """What the preparation of some chunks showed, with the seconds that each part took; several are added up."""
+    """What the preparation of some chunks showed; several are added up."""
 
     statistics: dict[_Key, Statistics]
-    bytes: dict[_Key, int]
-    """Bytes of the shards."""
-    encoding: float
-    writing: dict[_Key, float]
+    shard_bytes: int
+    """Bytes of the shards of the config's lengths."""
+    seconds: float
+    """Time of their preparation."""
 
     def __add__(self, other: "_Seen") -> "_Seen":  # type: ignore[override]
-        return _Seen(
-            {key: one + other.statistics[key] for key, one in self.statistics.items()},
-            {key: one + other.bytes[key] for key, one in self.bytes.items()},
-            self.encoding + other.encoding,
-            {key: one + other.writing[key] for key, one in self.writing.items()},
-        )
+        statistics = {key: one + other.statistics[key] for key, one in self.statistics.items()}
+        return _Seen(statistics, self.shard_bytes + other.shard_bytes, self.seconds + other.seconds)
 
 
 class Trial(NamedTuple):
     """What the preparation of a sample showed."""
 
-    cuts: list[Cut]
-    """The sequences of the sample, by length."""
+    seen: dict[_Key, Statistics]
+    """Of _PASSES passes, where rows aren't packed, and of one where they are."""
     pieces: list[Pieces]
     """Of the given vocabulary, if there is one, and of one trained on the sample."""
     statistics: Statistics
     """Of the config's first length."""
     bytes: int
     """Bytes of text of the sample."""
+    shard_bytes: int
+    """Bytes of the shards of the config's lengths."""
     seconds: float
     """Time that one core needs to prepare the sample for the lengths of the config."""
     vocabulary_seconds: float
     """Time to train a vocabulary on the sample; 0 if one is given."""
     vocabulary_size: int | None
     """The size of the trained vocabulary, if the sample can't give the size that the config asks for."""
+
+    def cuts(self, scale: float) -> list[Cut]:
+        """The sequences, by length, of a text that is `scale` times as large as the sample."""
+        return [
+            Cut.of(length, packed, self.seen[length, False], seen.fill(length), scale / _PASSES)
+            for (length, packed), seen in sorted(self.seen.items())
+        ]
 
 
 def tried(documents: Sequence[Document], config: RunConfig, directory: Path, whole: bool) -> Trial:
@@ -133,65 +133,78 @@ def tried(documents: Sequence[Document], config: RunConfig, directory: Path, who
     """
     given = existing_tokenizer(config)
     size = len(given.vocabulary) if given else config.vocabulary.size
+    held_out = sum(is_held_out(document, config.data.held_out) for document in documents)
+    ends = whole and config.data.held_out > 0 and held_out < (2 if config.objective.pair == "next_sentence" else 1)
     began = time.perf_counter()
     learned = _learned([line for document in documents for line in document], config, size)
     trained_in = time.perf_counter() - began
-    held_out = sum(is_held_out(document, config.data.held_out) for document in documents)
-    ends = whole and config.data.held_out > 0 and held_out < (2 if config.objective.pair == "next_sentence" else 1)
     chunks = list(cut_chunks([(0, documents)], config.data.chunk_bytes))
-    own = [(phase.length, config.data.packed) for phase in config.phases]
-    keys = sorted({*own, *((length, packed) for length in {*LENGTHS, *dict(own)} for packed in (False, True))})
-    seen = _prepared(chunks, config, _saved(given or learned, directory / _GIVEN), keys, ends)
-    statistics = seen.statistics[own[0]]
+    work = _Work(config, _saved(given or learned, directory / _GIVEN), ends)
+    seen = _prepared(chunks, work)
+    statistics = seen.statistics[work.own[0]]
     if not statistics.instances:
         raise UsageError("the text gives no sequence; give two documents or more, with a blank line between them")
     pieces = [Pieces.of(_GIVEN if given else _LEARNED, given or learned, statistics)]
     if given:
-        others = _prepared(chunks[:1], config, _saved(learned, directory / _LEARNED), keys[:1], ends)
-        pieces.append(Pieces.of(_LEARNED, learned, others.statistics[keys[0]]))
-    passes = config.data.dupe_factor / _PASSES
+        other = _prepared(chunks, work._replace(tokenizer=_saved(learned, directory / _LEARNED)))
+        pieces.append(Pieces.of(_LEARNED, learned, other.statistics[work.own[0]]))
     return Trial(
-        cuts=[Cut.of(*key, seen.statistics[key], seen.bytes[key]).scaled(passes) for key in keys],
+        seen=seen.statistics,
         pieces=pieces,
         statistics=statistics,
         bytes=sum(chunk.size for chunk in chunks),
-        seconds=seen.encoding + passes * sum(seen.writing[key] for key in set(own)),
+        shard_bytes=seen.shard_bytes,
+        seconds=seen.seconds,
         vocabulary_seconds=0.0 if given else trained_in,
         vocabulary_size=len(learned.vocabulary) if not given and len(learned.vocabulary) < size else None,
     )
 
 
-def _prepared(chunks: Sequence[Chunk], config: RunConfig, tokenizer: Path, keys: Sequence[_Key], ends: bool) -> _Seen:
-    """Prepares the chunks for each length and packing, in folders beside the tokenizer's."""
-    targets = {}
-    for length, packed in keys:
-        data = config.data.replace(packed=packed, dupe_factor=_PASSES)
-        recipe = Recipe(data, length, config.seed, tokenizer, config.objective.pair)
-        folder = tokenizer.parent / f"{tokenizer.name}-{length}-{packed}"
-        folder.mkdir()
-        targets[length, packed] = Target(recipe, folder, fingerprint="")
-    work = functools.partial(_prepare_chunk, targets=targets, ends=ends)
-    first, *rest = map_in_processes(work, chunks, min(available_cores(), len(chunks)))
-    return sum(rest, start=first)
+class _Work(NamedTuple):
+    """What is done with each chunk."""
+
+    config: RunConfig
+    tokenizer: Path
+    """Folder of the tokenizer; shards are written into it."""
+    ends: bool
+    """Whether the end of each document is held out."""
+
+    @property
+    def own(self) -> list[_Key]:
+        """The lengths of the config, and its packing."""
+        return list(dict.fromkeys((phase.length, self.config.data.packed) for phase in self.config.phases))
+
+    def recipe(self, key: _Key, passes: int) -> Recipe:
+        """The recipe for a length and a packing, with so many passes over the text."""
+        data = self.config.data.replace(packed=key[1], dupe_factor=passes)
+        return Recipe(data, key[0], self.config.seed, self.tokenizer, self.config.objective.pair)
 
 
-def _prepare_chunk(chunk: Chunk, targets: Mapping[_Key, Target], ends: bool) -> _Seen:
-    """Does what `prepare_chunk` does, with a clock, and encodes the text once for all targets."""
-    recipe = next(iter(targets.values())).recipe
-    began = time.perf_counter()
-    train, _ = divided(chunk, recipe.data, ends)
+def _prepared(chunks: Sequence[Chunk], work: _Work) -> _Seen:
+    prepared = map_in_processes(functools.partial(_prepare, work=work), chunks, min(available_cores(), len(chunks)))
+    return functools.reduce(operator.add, prepared)
+
+
+def _prepare(chunk: Chunk, work: _Work) -> _Seen:
+    """Does what `prepare_chunk` does for the config's lengths, with a clock; then cuts the text again in many passes,
+    for all lengths, without writing."""
+    recipe = work.recipe(work.own[0], work.config.data.dupe_factor)
+    began, size = time.perf_counter(), 0
+    train, _ = divided(chunk, recipe.data, work.ends)
     np.unique(paragraph_hashes(train))
     text, marks = encode_text(train, recipe, chunk.source)
-    encoding = time.perf_counter() - began
-    statistics, sizes, writing = {}, {}, {}
-    for key, target in targets.items():
-        began = time.perf_counter()
-        statistics[key], shard = write_instances(text, marks, target, TRAIN, chunk.index)
-        writing[key] = time.perf_counter() - began
-        sizes[key] = sum(file.size for file in shard.values())
-        for name in shard:
-            (target.directory / name).unlink()
-    return _Seen(statistics, sizes, encoding, writing)
+    for key in work.own:
+        target = Target(work.recipe(key, work.config.data.dupe_factor), work.tokenizer, fingerprint="")
+        _, shard = write_instances(text, marks, target, TRAIN, chunk.index)
+        size += sum(file.size for file in shard.values())
+    seconds = time.perf_counter() - began
+    statistics = {}
+    for key in itertools.product({*LENGTHS, *dict(work.own)}, (False, True)):
+        statistics[key] = Statistics()
+        passes = 1 if key[1] else _PASSES  # packing takes long and fills rows to nearly the same share in each
+        for _ in cut_instances(text, marks, work.recipe(key, passes), TRAIN, chunk.index, statistics[key]):
+            pass  # only its statistics are wanted
+    return _Seen(statistics, size, seconds)
 
 
 def _saved(tokenizer: Tokenizer, directory: Path) -> Path:
