@@ -31,10 +31,8 @@ def run(words: list[str]) -> None:
     from bert_jax.planning.remedies import changes
 
     config = load_config(args.config, RunConfig)
-    language = args.language or config.data.languages[0]
-    own = {"source": args.source, "language": language, "weights": None, "undecodable": "replace"}
-    phases = tuple(phase.replace(languages=None) for phase in config.phases)
-    config = config.replace(data=config.data.replace(**own), phases=phases)
+    config = config.of_source(args.source, args.language or config.data.languages[0])
+    config = config.change(data={"undecodable": "replace"})
     found = diagnose(config)
     advice = list(changes(found, config))
     if args.json:

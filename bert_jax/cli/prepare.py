@@ -19,12 +19,16 @@ class Prepare(JsonArguments, RunArguments):
     READS = (*Vocab.READS, "objective.pair", "phases", "seed", "preparation")
     config: RunConfig = RunConfig()
 
+    dry_run: bool = False
+    """Print what the command would do, and how long it would take on 1, 10 and 100 workers, by a trial on a sample of
+    the text. Write nothing to --workdir."""
+
 
 def run(words: list[str]) -> None:
     """Parses the command line, prepares the data and prints statistics of the text."""
     args = Prepare.parse(words)
     from bert_jax.cli.summary import print_preparation
-    from bert_jax.cli.tables import as_json, rows_table
+    from bert_jax.cli.tables import as_json, print_rows, rows_table
     from bert_jax.config.objective import num_predictions
     from bert_jax.pretraining.dataset import check_preparation, prepare_lengths
     from bert_jax.pretraining.mixture import check_epochs, source_shares
@@ -34,6 +38,11 @@ def run(words: list[str]) -> None:
 
     config, directory = args.config, RunDirectory(args.workdir)
     check_preparation(config, directory)
+    if args.dry_run:
+        from bert_jax.planning.preparation_time import planned_preparation
+
+        print_rows(f"{args.LINE} would prepare", (), planned_preparation(config))
+        return
     directory.open(config)
     make_tokenizer(config, directory)
     by_length = prepare_lengths(config, directory)

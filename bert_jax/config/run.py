@@ -47,6 +47,11 @@ class RunConfig(TrainingConfig):
             return None
         return self.data.shares(sizes, smoothing, languages)
 
+    def of_source(self, source: str, language: str) -> "RunConfig":
+        """The same settings with `source`, in `language`, as the only source."""
+        phases = tuple(phase.replace(languages=None) for phase in self.phases)
+        return self.replace(phases=phases).change(data={"source": source, "language": language, "weights": None})
+
     def slots(self, length: int) -> int:
         """Prediction slots P of a row of `length` tokens."""
         return self.objective.slots(length, self.data.sequences_a_row(length))

@@ -1,22 +1,18 @@
 """What a text gives a pretraining, and what is wrong with it, from a spread sample."""
 
 import math
-import tempfile
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from pathlib import Path
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import jax
 
 from bert_jax.config.run import RunConfig
-from bert_jax.corpora.corpus import Corpus, Document, open_corpus
-from bert_jax.corpora.file_source import FileSource
-from bert_jax.corpora.sample import sample_documents
+from bert_jax.corpora.corpus import open_corpus
 from bert_jax.model.linear import compute_dtype
 from bert_jax.model.size import num_parameters, train_flops
-from bert_jax.planning.preparation_time import PreparationTime, Rates, preparation_time
+from bert_jax.planning.look import look_at
+from bert_jax.planning.preparation_time import PreparationTime, preparation_time
 from bert_jax.planning.rates import RateProbes
 from bert_jax.planning.survey import Fault, Share, Survey
 from bert_jax.planning.topology import FAMILIES
@@ -24,13 +20,9 @@ from bert_jax.planning.trial import Cut, Pieces, tried
 from bert_jax.system import facts
 from bert_jax.system.errors import UsageError
 from bert_jax.system.facts import Facts
-from bert_jax.system.progress import say, stage
+from bert_jax.system.progress import say
 from bert_jax.training.devices import CHIPS, chip_of
 
-_READ_BYTES, _READ_SECONDS = 64_000_000, 15.0
-"""Most text that is read of files in which pieces can be read, and the time after which reading ends."""
-_SAMPLE_BYTES = 16e6
-"""Most text that is prepared for a trial."""
 _ROUNDS = 3
 _MFU = 0.4
 """Share of a chip's peak that a step of BERT-base or BERT-large reaches: 0.36 to 0.43 on an H200 (docs/performance.md);
@@ -112,35 +104,19 @@ class Diagnosis(Facts):
     """Whether all of the text was looked at."""
 
 
-class _Look(NamedTuple):
-    """A sample of a source."""
-
-    documents: list[Document]
-    repairs: Counter[str]
-    share: float
-    """Share of the source that was read, from 0 to 1."""
-    seconds: float
-    """Time of reading it."""
-    described: str
-
-
 def diagnose(config: RunConfig) -> Diagnosis:
-    """Looks at the only source of `config`. Raises UsageError if it can't be read or holds no text."""
+    """Looks at the only source of `config`. Raises UsageError if it can't be read, or holds no or too little text."""
     (source,) = open_corpus(config.data).parts
     survey = Survey()
-    look = _read(source, survey)
+    look = look_at(source, survey.add)
     if not look.documents:
         raise UsageError(f"data.source={config.data.source[0]!r} holds no text; give another")
     say("Identifying languages")
     languages, scripts = survey.languages()
     say("Preparing the sample")
-    whole = look.share == 1
-    with tempfile.TemporaryDirectory() as directory:
-        trial = tried(look.documents, config, Path(directory), whole and survey.bytes <= _SAMPLE_BYTES)
-    size = survey.bytes / look.share
-    scale = size / trial.bytes
+    trial = tried(look.documents, config, look.has_all)
+    scale = look.text_bytes / trial.bytes
     cuts = trial.cuts(scale)
-    rates = Rates(look.seconds / survey.bytes, trial.seconds / trial.bytes, trial.vocabulary_seconds / trial.bytes)
     seen = trial.statistics
     tokens = round(scale * seen.tokens)
     training = _training(config, cuts, tokens, trial.pieces[0].pieces)
@@ -148,13 +124,13 @@ def diagnose(config: RunConfig) -> Diagnosis:
         text=TextSize(
             source=config.data.source[0],
             language=config.data.languages[0],
-            text_bytes=round(size),
-            documents=round(survey.documents / look.share),
+            text_bytes=round(look.text_bytes),
+            documents=round(look.number / look.share),
             sentences=round(scale * seen.sentences),
             words=round(scale * seen.units["words"]),
             tokens=tokens,
             longest_line=survey.longest_line,
-            sample_bytes=survey.bytes,
+            sample_bytes=look.bytes,
             sample_share=look.share,
             sample=look.described,
         ),
@@ -163,46 +139,13 @@ def diagnose(config: RunConfig) -> Diagnosis:
         faults=list(survey.faults(look.repairs)),
         cuts=cuts,
         pieces=trial.pieces,
-        preparation=preparation_time(size, round(scale * trial.shard_bytes), rates, config.data, config.vocabulary),
+        preparation=preparation_time(look, trial, config),
         training=training,
         hours=list(_hours(config, training.flops)),
         boilerplate_share=survey.boilerplate_share,
         vocabulary_size=trial.vocabulary_size,
-        whole=whole,
+        whole=look.share == 1,
     )
-
-
-def _read(source: Corpus, survey: Survey) -> _Look:
-    """Reads a sample of `source` for at most _READ_SECONDS, and adds its documents to `survey`."""
-    sample = source.sampled(_READ_BYTES) if isinstance(source, FileSource) else source
-    seconds, ended = 0.0, True
-
-    def read() -> Iterator[tuple[int, Document]]:
-        nonlocal seconds, ended
-        documents, began = sample.documents(), time.perf_counter()
-        while True:
-            before = time.perf_counter()
-            document = next(documents, None)
-            seconds += time.perf_counter() - before
-            if document is None:
-                return
-            survey.add(document)
-            bar.advance(1)
-            yield 0, document
-            if time.perf_counter() > began + _READ_SECONDS:
-                ended = False
-                return
-
-    with stage("Reading a sample", None, "documents") as bar:
-        documents = [document for _, document in sample_documents(read(), _SAMPLE_BYTES)]
-    share = min(sample.position / source.total, 1.0) if source.total else 1.0
-    if isinstance(sample, FileSource) and sample.in_pieces:
-        described = "pieces spread over the files"
-    elif ended:
-        share, described = 1.0, "the whole"
-    else:
-        described = "the beginning alone"
-    return _Look(documents, sample.repairs, share, seconds, described)
 
 
 def _training(config: RunConfig, cuts: Sequence[Cut], tokens: int, pieces: int) -> Training:

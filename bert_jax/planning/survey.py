@@ -67,7 +67,7 @@ class Survey:
     """Collects the facts of documents one by one; few of them stay in memory."""
 
     def __init__(self):
-        self.documents = self.characters = self.bytes = self.longest_line = self._blocks_seen = 0
+        self.documents = self.characters = self.longest_line = self._blocks_seen = 0
         self._found, self._documents, self._examples = Counter[str](), Counter[str](), dict[str, str]()
         self._seen, self._lines, self._common = set[int](), Counter[int](), dict[int, str]()
         self._blocks: list[str] = []
@@ -78,7 +78,6 @@ class Survey:
         text = "\n".join(document)
         self.documents += 1
         self.characters += len(text)
-        self.bytes += len(text.encode()) + 1
         for name, pattern in _KINDS.items():
             if first := pattern.search(text):
                 around = text[max(first.start() - 20, 0) : first.end() + 20]

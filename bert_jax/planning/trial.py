@@ -3,6 +3,7 @@
 import functools
 import itertools
 import operator
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -125,11 +126,11 @@ class Trial(NamedTuple):
         ]
 
 
-def tried(documents: Sequence[Document], config: RunConfig, directory: Path, whole: bool) -> Trial:
-    """Prepares documents of the only source of `config`, in the empty folder `directory`.
+def tried(documents: Sequence[Document], config: RunConfig, whole: bool) -> Trial:
+    """Prepares documents of the only source of `config` in a temporary folder.
 
     `whole`: whether they are all documents of the source. Raises UsageError if the vocabulary that the config names
-    can't be read, or if the text gives no sequence.
+    can't be read, or if the text is too little for a vocabulary or a sequence.
     """
     given = existing_tokenizer(config)
     size = len(given.vocabulary) if given else config.vocabulary.size
@@ -139,22 +140,26 @@ def tried(documents: Sequence[Document], config: RunConfig, directory: Path, who
     learned = _learned([line for document in documents for line in document], config, size)
     trained_in = time.perf_counter() - began
     chunks = list(cut_chunks([(0, documents)], config.data.chunk_bytes))
-    work = _Work(config, _saved(given or learned, directory / _GIVEN), ends)
-    seen = _prepared(chunks, work)
-    statistics = seen.statistics[work.own[0]]
+    names = [_GIVEN, _LEARNED] if given else [_LEARNED]
+    tokenizers = dict(zip(names, [given, learned] if given else [learned], strict=True))
+    with tempfile.TemporaryDirectory() as directory:
+        seen = {}
+        for name, tokenizer in tokenizers.items():
+            tokenizer.save(folder := Path(directory) / name)
+            seen[name] = _prepared(chunks, work := _Work(config, folder, ends))
+    used, own = seen[names[0]], work.own[0]
+    statistics = used.statistics[own]
     if not statistics.instances:
-        raise UsageError("the text gives no sequence; give two documents or more, with a blank line between them")
-    pieces = [Pieces.of(_GIVEN if given else _LEARNED, given or learned, statistics)]
-    if given:
-        other = _prepared(chunks, work._replace(tokenizer=_saved(learned, directory / _LEARNED)))
-        pieces.append(Pieces.of(_LEARNED, learned, other.statistics[work.own[0]]))
+        raise UsageError(
+            f"{config.data.described} gives no sequence; give two documents or more, with a blank line between them"
+        )
     return Trial(
-        seen=seen.statistics,
-        pieces=pieces,
+        seen=used.statistics,
+        pieces=[Pieces.of(name, tokenizers[name], seen[name].statistics[own]) for name in names],
         statistics=statistics,
         bytes=sum(chunk.size for chunk in chunks),
-        shard_bytes=seen.shard_bytes,
-        seconds=seen.seconds,
+        shard_bytes=used.shard_bytes,
+        seconds=used.seconds,
         vocabulary_seconds=0.0 if given else trained_in,
         vocabulary_size=len(learned.vocabulary) if not given and len(learned.vocabulary) < size else None,
     )
@@ -207,17 +212,12 @@ def _prepare(chunk: Chunk, work: _Work) -> _Seen:
     return _Seen(statistics, size, seconds)
 
 
-def _saved(tokenizer: Tokenizer, directory: Path) -> Path:
-    tokenizer.save(directory)
-    return directory
-
-
 def _learned(texts: list[str], config: RunConfig, size: int) -> Tokenizer:
     """A vocabulary of `size` pieces trained on the texts, or of half of that, and so on, if they can't give as many."""
     while True:
         try:
             return learned_tokenizer(texts, config.vocabulary.replace(size=size))
-        except UsageError:
+        except UsageError as error:
             if size // 2 < _LEAST_PIECES:
-                raise
+                raise UsageError(f"{config.data.described} is too little text: {error}") from None
             size //= 2

@@ -1,0 +1,82 @@
+"""Reads a spread sample of a source, in bounded time."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from bert_jax.corpora.corpus import Corpus, Document
+from bert_jax.corpora.file_source import FileSource
+from bert_jax.corpora.sample import sample_documents
+from bert_jax.system.progress import stage
+
+_READ_BYTES, _READ_SECONDS = 64_000_000, 15.0
+"""Most text that is read of files in which pieces can be read, and the time after which reading ends."""
+SAMPLE_BYTES = 16e6
+"""Most text that is kept, to be prepared for a trial."""
+
+
+class Look(NamedTuple):
+    """A sample of a source."""
+
+    documents: list[Document]
+    """A uniform sample of the documents that were read, of at most SAMPLE_BYTES."""
+    number: int
+    """How many documents were read."""
+    bytes: int
+    """Bytes of their text."""
+    repairs: Counter[str]
+    """Kinds of damage that were repaired while reading, with their counts."""
+    share: float
+    """Share of the source that was read, from 0 to 1."""
+    seconds: float
+    """Time of reading it."""
+    described: str
+    """How what was read lies in the source."""
+
+    @property
+    def has_all(self) -> bool:
+        """Whether `documents` are all of the source."""
+        return self.share == 1 and len(self.documents) == self.number
+
+    @property
+    def text_bytes(self) -> float:
+        """Bytes of text of the whole source, estimated."""
+        return self.bytes / self.share
+
+
+def look_at(source: Corpus, each: Callable[[Document], None] = lambda document: None) -> Look:
+    """Reads a sample of `source`, and calls `each` with every document.
+
+    Raises UsageError if the source is damaged or a record lacks the field of the text.
+    """
+    sample = source.sampled(_READ_BYTES) if isinstance(source, FileSource) else source
+    count, size, seconds, ended = 0, 0, 0.0, True
+
+    def read() -> Iterator[tuple[int, Document]]:
+        nonlocal count, size, seconds, ended
+        documents, began = sample.documents(), time.perf_counter()
+        while True:
+            before = time.perf_counter()
+            document = next(documents, None)
+            seconds += time.perf_counter() - before
+            if document is None:
+                return
+            each(document)
+            count += 1
+            size += sum(len(line.encode()) + 1 for line in document)
+            bar.advance(1)
+            yield 0, document
+            if time.perf_counter() > began + _READ_SECONDS:
+                ended = False
+                return
+
+    with stage("Reading a sample", None, "documents") as bar:
+        documents = [document for _, document in sample_documents(read(), SAMPLE_BYTES)]
+    if isinstance(sample, FileSource) and sample.in_pieces:
+        share, described = sample.position / source.total, "pieces spread over the files"
+    elif ended:
+        share, described = 1.0, "the whole"
+    else:
+        share, described = sample.position / source.total, "the beginning alone"
+    return Look(documents, count, size, sample.repairs, min(share, 1.0), seconds, described)
