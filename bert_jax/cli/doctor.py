@@ -32,7 +32,6 @@ def run(words: list[str]) -> None:
 
     config = load_config(args.config, RunConfig)
     config = config.of_source(args.source, args.language or config.data.languages[0])
-    config = config.change(data={"undecodable": "replace"})
     found = diagnose(config)
     advice = list(changes(found, config))
     if args.json:

@@ -49,8 +49,8 @@ class RunConfig(TrainingConfig):
 
     def of_source(self, source: str, language: str) -> "RunConfig":
         """The same settings with `source`, in `language`, as the only source."""
-        phases = tuple(phase.replace(languages=None) for phase in self.phases)
-        return self.replace(phases=phases).change(data={"source": source, "language": language, "weights": None})
+        phases = {f"phases.{number}.languages": None for number in range(len(self.phases))}
+        return self.set({"data.source": source, "data.language": language, "data.weights": None} | phases)
 
     def slots(self, length: int) -> int:
         """Prediction slots P of a row of `length` tokens."""

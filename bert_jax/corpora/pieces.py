@@ -35,14 +35,27 @@ class Piece(NamedTuple):
             text = content.read(self.size)
             taken = len(text) if content is raw else raw.tell()
             text += content.read(_SEARCHED_BYTES)
-        begin = 0
-        if self.begin:
-            first = separator.search(text) or LINE_END.search(text)
-            begin = first.end() if first else len(text)
-        last = separator.search(text, max(self.size, begin)) if len(text) > self.size else None
-        end = last.end() if last else len(text) if len(text) < self.size + _SEARCHED_BYTES else text.rfind(b"\n") + 1
+        begin, end = self._bounds(text, separator)
         name = self.path if content is raw else self.path.with_suffix("")
         return name, io.BufferedReader(io.BytesIO(text[begin:end])), taken  # type: ignore[arg-type]
+
+    def _bounds(self, text: bytes, separator: re.Pattern[bytes]) -> tuple[int, int]:
+        """Where the documents begin and end in `text`, the content from `self.begin` on.
+
+        A document belongs to the range in which the separator before it begins. If none begins there, the range lies
+        within a long document: it is its lines, or its words if it has no line end.
+        """
+        begin = 0
+        if self.begin:
+            first = separator.search(text)
+            if first is None or first.start() >= self.size:
+                end = b" " if separator is BLANK_LINE and b"\n" not in text[: self.size] else b"\n"
+                return text.find(end) + 1, text.rfind(end, 0, self.size) + 1
+            begin = first.end()
+        if last := separator.search(text, max(self.size, begin)):
+            return begin, last.end()
+        is_rest = len(text) < self.size + _SEARCHED_BYTES
+        return begin, len(text) if is_rest else text.rfind(b"\n") + 1
 
 
 def spread_pieces(sizes: Mapping[Place, int], count: int, size: int) -> list[Piece]:

@@ -65,7 +65,7 @@ def prepare(corpus: Mixture, recipes: dict[Path, Recipe], settings: PreparationC
             remove_temporary(directory)
     chunks = _chunks(corpus, targets, settings)
     # Held-out documents and their text don't depend on the length.
-    by_source, dropped = _separate_held_out(chunks[0], len(corpus.parts), least=_documents_needed(recipe))
+    by_source, dropped = _separate_held_out(chunks[0], len(corpus.parts), least=documents_needed(recipe.pair))
     examples = _example_sentences(by_source, recipe)
     for target, records, held_out in zip(targets, chunks, _write_held_out(by_source, targets), strict=True):
         yield _finish(corpus, target, records, held_out, dropped, examples)
@@ -142,8 +142,8 @@ def _chunks(corpus: Mixture, targets: Sequence[Target], settings: PreparationCon
         documents[chunk.source] += chunk.statistics.documents
         held_out[chunk.source] += chunk.held_out
     for source, name in enumerate(recipe.data.source):
-        _check_enough(name, documents[source], recipe)
-    few = [source for source in documents if recipe.data.held_out and held_out[source] < _documents_needed(recipe)]
+        check_enough(name, documents[source], recipe)
+    few = [source for source in documents if recipe.data.held_out and held_out[source] < documents_needed(recipe.pair)]
     if few:
         say(
             f"{', '.join(recipe.data.source[source] for source in few)}: too few documents to hold some out for "
@@ -175,13 +175,14 @@ def _write_held_out(by_source: Sequence[Sequence[Document]], targets: Sequence[T
     return written
 
 
-def _documents_needed(recipe: Recipe) -> int:
-    """Least number of documents per source: a random second segment needs another document."""
-    return 2 if recipe.pair == "next_sentence" else 1
+def documents_needed(pair: str) -> int:
+    """Least number of documents per source, by `objective.pair`: a random second segment needs another document."""
+    return 2 if pair == "next_sentence" else 1
 
 
-def _check_enough(source: str, documents: int, recipe: Recipe) -> None:
-    if documents < _documents_needed(recipe):
+def check_enough(source: str, documents: int, recipe: Recipe) -> None:
+    """Raises UsageError if a source gives too few training documents."""
+    if documents < documents_needed(recipe.pair):
         wanting = "next sentence prediction needs two" if documents else "one is needed"
         remedy = ", or set --objective.pair none, which needs no pairs" if documents else ""
         purpose = " for training" if recipe.data.held_out else ""  # without a held-out share, evaluate reads it, too

@@ -76,23 +76,23 @@ def _of_fault(fault: Fault, found: Diagnosis) -> Iterator[Change]:
         found.boilerplate_share >= _MOST_BOILERPLATE or len(fault.example) >= _HEADING_CHARACTERS
     ):
         reason = f"{found.boilerplate_share:.1%} of the text is in lines that many documents have"
-        yield Change(reason=reason, change=f"delete lines like {fault.example!r}")
+        yield Change(reason=reason, change=f'delete lines like "{fault.example}"')
     elif fault.fault in _OF_FAULT and (fault.share or 0) >= _MOST_FAULTY:
-        reason = f"{fault.fault} in {fault.share:.1%} of the documents, like {fault.example!r}"
+        reason = f'{fault.fault} in {fault.share:.1%} of the documents, like "{fault.example}"'
         yield Change(reason=reason, change=_OF_FAULT[fault.fault])
 
 
 def _of_vocabulary(found: Diagnosis) -> Iterator[Change]:
     used, best = found.pieces[0], found.pieces[-1]
-    if used is not best and used.pieces_a_word > _WORTH_PIECES * best.pieces_a_word:
-        reason = f"the given vocabulary has {used.pieces_a_word:.2f} pieces a word, one trained on the text "
-        yield Change(
-            reason=f"{reason}{best.pieces_a_word:.2f}",
-            change=f"train one: leave --vocabulary.file out, with --vocabulary.size {best.pieces}",
-        )
-    elif used.unknown > _MOST_UNKNOWN:
-        change = "train one: leave --vocabulary.file out" if used is not best else "--vocabulary.kind byte_bpe"
-        yield Change(reason=f"{used.unknown:.1%} of the pieces are unknown to the vocabulary", change=change)
+    unknown, split = used.unknown > _MOST_UNKNOWN, used.pieces_a_word > _WORTH_PIECES * best.pieces_a_word
+    if used is not best and (unknown or split):
+        reason = f"{used.unknown:.2%} of the pieces are unknown to the given vocabulary, and it has "
+        reason += f"{used.pieces_a_word:.2f} pieces a word; one trained on the text has {best.unknown:.2%} and "
+        change = f"train one: --vocabulary.size {best.pieces} without --vocabulary.file"
+        yield Change(reason=f"{reason}{best.pieces_a_word:.2f}", change=change)
+    elif unknown:
+        reason = f"{used.unknown:.1%} of the pieces are unknown to a vocabulary that is trained on the text"
+        yield Change(reason=reason, change="--vocabulary.kind byte_bpe")
     if found.vocabulary_size and found.whole:
         reason = "the text can't give the vocabulary's size: too few pieces occur twice"
         yield Change(reason=reason, change=f"--vocabulary.size {found.vocabulary_size}")

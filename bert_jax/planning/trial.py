@@ -16,6 +16,7 @@ from bert_jax.corpora.corpus import Document
 from bert_jax.instances.chunk_text import Recipe, divided, encode_text, is_held_out, paragraph_hashes
 from bert_jax.instances.chunk_worker import Target, cut_instances, write_instances
 from bert_jax.instances.chunks import Chunk, cut_chunks
+from bert_jax.instances.preparation import check_enough, documents_needed
 from bert_jax.instances.shards import TRAIN
 from bert_jax.instances.statistics import Statistics
 from bert_jax.pretraining.vocabulary import existing_tokenizer, learned_tokenizer
@@ -31,7 +32,7 @@ LENGTHS = (128, 512)
 _PASSES = 16
 """How often the sample is cut into sequences: which documents give short ones is drawn anew in each pass, and among a
 few thousand documents one draw says little."""
-_LEAST_PIECES = 300
+_LEAST_PIECES = 50
 """Smallest vocabulary that is tried if the text can't give the size that is asked for."""
 
 
@@ -135,7 +136,7 @@ def tried(documents: Sequence[Document], config: RunConfig, whole: bool) -> Tria
     given = existing_tokenizer(config)
     size = len(given.vocabulary) if given else config.vocabulary.size
     held_out = sum(is_held_out(document, config.data.held_out) for document in documents)
-    ends = whole and config.data.held_out > 0 and held_out < (2 if config.objective.pair == "next_sentence" else 1)
+    ends = whole and config.data.held_out > 0 and held_out < documents_needed(config.objective.pair)
     began = time.perf_counter()
     learned = _learned([line for document in documents for line in document], config, size)
     trained_in = time.perf_counter() - began
@@ -149,10 +150,7 @@ def tried(documents: Sequence[Document], config: RunConfig, whole: bool) -> Tria
             seen[name] = _prepared(chunks, work := _Work(config, folder, ends))
     used, own = seen[names[0]], work.own[0]
     statistics = used.statistics[own]
-    if not statistics.instances:
-        raise UsageError(
-            f"{config.data.described} gives no sequence; give two documents or more, with a blank line between them"
-        )
+    check_enough(config.data.source[0], statistics.documents, work.recipe(own, 1))
     return Trial(
         seen=used.statistics,
         pieces=[Pieces.of(name, tokenizers[name], seen[name].statistics[own]) for name in names],
@@ -186,7 +184,8 @@ class _Work(NamedTuple):
 
 
 def _prepared(chunks: Sequence[Chunk], work: _Work) -> _Seen:
-    prepared = map_in_processes(functools.partial(_prepare, work=work), chunks, min(available_cores(), len(chunks)))
+    processes = work.config.preparation.processes or available_cores()
+    prepared = map_in_processes(functools.partial(_prepare, work=work), chunks, min(processes, len(chunks)))
     return functools.reduce(operator.add, prepared)
 
 
@@ -214,10 +213,11 @@ def _prepare(chunk: Chunk, work: _Work) -> _Seen:
 
 def _learned(texts: list[str], config: RunConfig, size: int) -> Tokenizer:
     """A vocabulary of `size` pieces trained on the texts, or of half of that, and so on, if they can't give as many."""
-    while True:
+    refusal = None
+    while not refusal or size >= _LEAST_PIECES:
         try:
             return learned_tokenizer(texts, config.vocabulary.replace(size=size))
         except UsageError as error:
-            if size // 2 < _LEAST_PIECES:
-                raise UsageError(f"{config.data.described} is too little text: {error}") from None
+            refusal = refusal or error
             size //= 2
+    raise refusal

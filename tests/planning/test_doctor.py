@@ -1,0 +1,85 @@
+"""A diagnosis of a good text, of a spoiled one, and what it says to change."""
+
+import pytest
+from conftest import stories
+
+from bert_jax.planning.doctor import diagnose
+from bert_jax.planning.remedies import changes
+
+GERMAN = "Die Mathematik ist eine Wissenschaft, welche aus der Untersuchung von Figuren und Zahlen entstand. " * 7
+
+
+def diagnosed(config, path, text: bytes):
+    path.write_bytes(text)
+    config = config.of_source(f"text:{path}", "en")
+    found = diagnose(config)
+    return found, [f"{change.reason}: {change.change}" for change in changes(found, config)]
+
+
+@pytest.fixture(scope="module")
+def config(tiny_config):
+    phase = tiny_config.phases[0].replace(steps=1000)
+    return tiny_config.change(data={"short_sequence_probability": 0.0}).replace(phases=(phase,))
+
+
+@pytest.fixture(scope="module")
+def good(config, tmp_path_factory):
+    return diagnosed(config, tmp_path_factory.mktemp("good") / "a.txt", stories(300).encode())
+
+
+def test_the_figures_of_a_text_that_is_read_whole_are_exact(good, config):
+    found, _ = good
+    text = stories(300)
+    assert (found.text.documents, found.text.sample, found.text.sample_share) == (300, "the whole", 1.0)
+    assert found.text.text_bytes == found.text.sample_bytes == len(text.replace("\n\n", "\n"))
+    assert found.text.sentences == pytest.approx(0.9 * text.count(". The") + 0.9 * 300 * 4, rel=0.1)
+    assert found.languages[0].name == "en" and found.languages[0].share > 0.99 and not found.faults
+    rows = next(cut.rows for cut in found.cuts if cut.length == 32 and not cut.packed)
+    assert found.training.epochs == pytest.approx(1000 * 8 / rows)
+    assert found.preparation.chunks == round(len(text) / 20_000)
+    by_machine = {each.machine: each.hours for each in found.hours}
+    assert by_machine["one TPU v5e"] / by_machine["one TPU v5p"] == pytest.approx(459 / 197)
+
+
+def test_only_the_size_of_the_training_is_to_be_changed_of_a_good_text(good):
+    _, advice = good
+    kinds = [line.partition(":")[0] for line in advice]
+    assert [each for each in kinds if not each.startswith(("the text feeds", "the text is seen"))] == []
+
+
+def test_what_was_planted_is_found_with_flags(config, tmp_path):
+    documents = [document.encode() for document in stories(300).strip().split("\n\n")]
+    line = b"\nThis page was last edited by nobody in particular, and its text is free."
+    documents = [document + line for document in documents]
+    documents += [GERMAN.encode()] * 30 + ["Bären äßen Öl.".encode("latin-1"), b"a\x07b", b"<p>Hello</p>" * 3]
+    found, advice = diagnosed(config, tmp_path / "a.txt", b"\n\n".join(documents))
+    shown = "\n".join(advice)
+    for expected in (
+        "German: leave it out, or give it as sources of its own with --data.language en de",
+        "1 line of the sample are not UTF-8: convert them, for example by iconv -f WINDOWS-1252",
+        "duplicate documents in 8.7% of the documents",
+        'control characters in 0.3% of the documents, like "a\\x07b": delete them',
+        "HTML tags in 0.3% of the documents",
+        'delete lines like "This page was last edited by nobody in particul..."',
+    ):
+        assert expected in shown, shown
+
+
+def test_a_text_in_another_language_than_declared_gets_its_flag(config, tmp_path):
+    text = "\n\n".join(f"{GERMAN} {number}" for number in range(40)).encode()
+    _, advice = diagnosed(config.change(vocabulary={"size": 100}), tmp_path / "a.txt", text)
+    assert advice[0] == "100.0% of the text is in German, not in English: --data.language de"
+
+
+def test_a_vocabulary_of_another_language_is_not_worth_keeping(config, tiny_run, tmp_path):
+    given = config.change(vocabulary={"file": str(tiny_run.tokenizer / "vocab.txt")})
+    text = "\n\n".join(f"{GERMAN} {number}" for number in range(40)).encode()
+    _, advice = diagnosed(given, tmp_path / "a.txt", text)
+    (line,) = [line for line in advice if "given vocabulary" in line]
+    assert line.endswith("--vocabulary.size 150 without --vocabulary.file") or "--vocabulary.size 75" in line
+
+
+def test_padding_and_pairs_are_judged_by_the_config(config, tmp_path):
+    text = "\n\n".join(f"The cat sees dog {number}.\nIt was seen." for number in range(400)).encode()
+    _, advice = diagnosed(config, tmp_path / "a.txt", text)
+    assert any(line.endswith("packed: --data.packed") for line in advice)

@@ -1,0 +1,58 @@
+import pytest
+
+from bert_jax.corpora.corpus import open_corpus
+from bert_jax.planning.trial import tried
+from bert_jax.pretraining.dataset import prepare_lengths
+from bert_jax.pretraining.vocabulary import make_tokenizer
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.system.errors import UsageError
+
+
+@pytest.fixture(scope="module")
+def documents(tiny_config):
+    return list(open_corpus(tiny_config.data).documents())
+
+
+@pytest.fixture(scope="module")
+def given(tiny_config, tiny_run):
+    return tiny_config.change(vocabulary={"file": str(tiny_run.tokenizer / "vocab.txt"), "strip_accents": "cased"})
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_a_trial_of_all_documents_gives_the_figures_of_the_preparation(given, documents, tmp_path, packed):
+    config = given.change(data={"packed": packed})
+    run = RunDirectory(tmp_path / "run")
+    run.open(config)
+    make_tokenizer(config, run)
+    real = prepare_lengths(config, run)[32].train
+    trial = tried(documents, config, whole=True)
+    seen = trial.statistics
+    assert (seen.units, seen.unit_sizes, seen.unknown_tokens) == (real.units, real.unit_sizes, real.unknown_tokens)
+    cut = next(cut for cut in trial.cuts(1.0) if (cut.length, cut.packed) == (32, packed))
+    assert cut.sequences == pytest.approx(real.instances, rel=0.03)
+    assert cut.rows == pytest.approx(real.rows, rel=0.03) and cut.padding == pytest.approx(1 - real.fill(32), abs=0.02)
+    assert cut.random_pairs == pytest.approx(real.random_pairs / real.instances, abs=0.04)
+    assert trial.shard_bytes == sum(file.stat().st_size for file in run.data(32).glob("train*.array_record"))
+
+
+def test_other_lengths_are_tried_and_a_given_vocabulary_beside_one_of_the_text(given, documents):
+    trial = tried(documents, given, whole=True)
+    assert [(cut.length, cut.packed) for cut in trial.cuts(1.0)] == [
+        (length, packed) for length in (32, 128, 512) for packed in (False, True)
+    ]
+    assert [(each.vocabulary, each.pieces) for each in trial.pieces] == [("given", 150), ("trained on this text", 150)]
+    doubled = trial.cuts(2.0)[0]
+    assert doubled.sequences == pytest.approx(2 * trial.cuts(1.0)[0].sequences, abs=2)
+    assert trial.vocabulary_seconds == 0 and trial.vocabulary_size is None
+
+
+def test_a_vocabulary_that_the_text_cannot_give_is_made_smaller(tiny_config, documents):
+    trial = tried(documents, tiny_config.change(vocabulary={"size": 8000}), whole=True)
+    assert trial.vocabulary_size == trial.pieces[0].pieces == 250 and trial.vocabulary_seconds > 0
+
+
+def test_too_little_text_is_told(given, documents):
+    with pytest.raises(UsageError, match="vocabulary.size=8,000 is more than the text can give"):
+        tried([["a line"]], given.change(vocabulary={"file": None, "size": 8000}), whole=True)
+    with pytest.raises(UsageError, match="holds 1 document for training and next sentence prediction needs two"):
+        tried(documents[:1], given, whole=True)
