@@ -13,7 +13,7 @@ from bert_jax.model.linear import compute_dtype
 from bert_jax.model.size import num_parameters, train_flops
 from bert_jax.planning.look import look_at
 from bert_jax.planning.preparation_time import PreparationTime, preparation_time
-from bert_jax.planning.rates import RateProbes
+from bert_jax.planning.rates import square_product
 from bert_jax.planning.survey import Fault, Share, Survey
 from bert_jax.planning.topology import FAMILIES
 from bert_jax.planning.trial import Cut, Pieces, tried
@@ -23,7 +23,7 @@ from bert_jax.system.facts import Facts
 from bert_jax.system.progress import say
 from bert_jax.training.devices import CHIPS, chip_of
 
-_ROUNDS = 3
+_PRODUCT_SIZE, _ROUNDS = 2048, 4
 _MFU = 0.4
 """Share of a chip's peak that a step of BERT-base or BERT-large reaches: 0.36 to 0.43 on an H200 (docs/performance.md);
 on other chips it is assumed."""
@@ -182,13 +182,11 @@ def _hours(config: RunConfig, flops: float) -> Iterator[Hours]:
 
 
 def _matrix_rate(config: RunConfig) -> float:
-    """FLOPs a second of large matrix products in the config's compute dtype here."""
-    probes = RateProbes(compute_dtype(config.model))
-    times: dict[str, list[float]] = {name: [] for name in probes.work}
-    for number in range(_ROUNDS + 1):  # the first compiles
-        for name, run in probes.work.items():
-            began = time.perf_counter()
-            jax.block_until_ready(run())
-            if number:
-                times[name].append(time.perf_counter() - began)
-    return probes.rates(times).matrix.per_second
+    """FLOPs a second of a large matrix product in the config's compute dtype here."""
+    probe = square_product(_PRODUCT_SIZE, compute_dtype(config.model))
+    seconds = []
+    for _ in range(_ROUNDS):  # the first compiles
+        began = time.perf_counter()
+        jax.block_until_ready(probe.run())
+        seconds.append(time.perf_counter() - began)
+    return probe.amount / min(seconds)

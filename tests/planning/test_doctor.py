@@ -16,6 +16,13 @@ def diagnosed(config, path, text: bytes):
     return found, [f"{change.reason}: {change.change}" for change in changes(found, config)]
 
 
+@pytest.fixture(scope="module", autouse=True)
+def small_product():
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("bert_jax.planning.doctor._PRODUCT_SIZE", 64)
+        yield
+
+
 @pytest.fixture(scope="module")
 def config(tiny_config):
     phase = tiny_config.phases[0].replace(steps=1000)
