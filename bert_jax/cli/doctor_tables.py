@@ -13,7 +13,7 @@ _LEAST_SHOWN = 0.0005
 def print_diagnosis(found: Diagnosis, changes: Sequence[Change]) -> None:
     """Prints tables of what was found, and a line for each change."""
     output.print(facts_table("The text, estimated from the sample", {"": found.text}))
-    for title, shares in (("Languages, of blocks of 600 characters", found.languages), ("Scripts", found.scripts)):
+    for title, shares in (("Languages", found.languages), ("Scripts", found.scripts)):
         shown = [share for share in shares if share.share >= _LEAST_SHOWN][:_SHARES_SHOWN]
         output.print(rows_table(title, shown))
     if found.faults:

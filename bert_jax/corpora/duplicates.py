@@ -15,7 +15,7 @@ LEAST_SIMILARITY = 0.5
 """Least estimated Jaccard similarity of copies."""
 BOILERPLATE_SHARE, BOILERPLATE_TIMES = 0.01, 1000
 """A line is boilerplate if it is in more than this share of the documents, or in more than so many of them."""
-_FEWEST_TIMES = 10
+FEWEST_TIMES = 10
 """Fewest documents that share a line of boilerplate, however small the corpus is."""
 _PAIRS_AT_ONCE = 50_000
 """Pairs whose signatures are in memory at a time, with 1 KB each."""
@@ -62,7 +62,7 @@ def find_shared_lines(files: BatchFiles, kept: Bool[np.ndarray, " N"], lines: in
     documents = int(kept.sum())
     boilerplate, keys, paragraphs = [np.zeros(0, np.uint64)], set[bytes](), [np.zeros(0, np.uint64)]
     for groups in equal_keys(functools.partial(_kept_lines, files, kept), lines):
-        often = groups.sizes > min(max(BOILERPLATE_SHARE * documents, _FEWEST_TIMES - 1), BOILERPLATE_TIMES)
+        often = groups.sizes > times_allowed(documents)
         boilerplate.append(groups.items[often[groups.group]])
         keys |= {key.tobytes() for key in groups.keys[often]}
         later = np.ones(len(groups.items), bool)
@@ -115,3 +115,8 @@ def _components(first: Int[np.ndarray, " N"], second: Int[np.ndarray, " N"]) -> 
     _, lowest = np.unique(labels, return_index=True)
     originals = nodes[lowest[labels]]
     return nodes[nodes != originals], originals[nodes != originals]
+
+
+def times_allowed(documents: int) -> float:
+    """The number of documents, of all `documents`, that may have a line that isn't boilerplate."""
+    return min(max(BOILERPLATE_SHARE * documents, FEWEST_TIMES - 1), BOILERPLATE_TIMES)

@@ -47,12 +47,12 @@ def is_of_other_language(text: str, language: str) -> bool:
     """
     parts = list(blocks(text.split("\n")))
     middle = identified(parts[len(parts) // 2])
-    if middle == UNSURE or _are_same(middle, language):
+    if middle == UNSURE or are_same_language(middle, language):
         return False
     spread = parts[:: max(len(parts) // _BLOCKS, 1)][:_BLOCKS]
     found = Counter([middle, *map(identified, spread)])
     del found[UNSURE]
-    others = sum(count for other, count in found.items() if not _are_same(other, language))
+    others = sum(count for other, count in found.items() if not are_same_language(other, language))
     return others > found.total() / 2
 
 
@@ -66,7 +66,8 @@ def _or_all(ratio: float | None) -> float:
 
 
 @functools.cache
-def _are_same(tag: str, other: str) -> bool:
+def are_same_language(tag: str, other: str) -> bool:
+    """Whether two codes are of one language, or of languages that differ as little as nb and da."""
     import langcodes
 
     ours, theirs = (langcodes.get(each).language or each for each in (tag, other))

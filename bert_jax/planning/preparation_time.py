@@ -89,6 +89,8 @@ def planned_preparation(config: RunConfig) -> Iterator[tuple[str, str]]:
 
 def _in_words(total: PreparationTime, config: RunConfig) -> Iterator[tuple[str, str]]:
     lengths = " and ".join(str(length) for length in dict.fromkeys(phase.length for phase in config.phases))
+    if config.data.is_curated:
+        yield "dropped", "not estimated: the figures are of all documents"
     yield "chunks", f"{total.chunks:,} of about {config.data.chunk_megabytes:g} MB of text"
     yield "shuffled", f"{facts.bytes_moved(total.shuffled_bytes)} of text go to the workers (not with Spark)"
     yield "written", f"{facts.bytes_moved(total.shard_bytes)} of sequences of {lengths}"

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from bert_jax.config.language import language_name, usual_encoding
 from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
+from bert_jax.corpora.filters import are_same_language
 from bert_jax.planning.doctor import MOST_EPOCHS, Change, Diagnosis, times
 from bert_jax.planning.survey import BOILERPLATE, DUPLICATES, LONG_LINES, UNDECODED, Fault
 from bert_jax.text.identification import UNSURE
@@ -21,7 +22,6 @@ _MOST_UNKNOWN = 0.005
 _WORTH_PIECES = 1.1
 """Pieces a word of a given vocabulary, over those of one trained on the text, from which on a new one is worth it."""
 _OF_FAULT = {
-    DUPLICATES: "drop the copies: a copied document is learned by heart",
     LONG_LINES: "put a line end after each paragraph",
     "control characters": "delete them",
     "HTML tags": "take the text out of the HTML before it is prepared",
@@ -35,51 +35,50 @@ _SIZES = {"large": 335e6, "base": 110e6, "medium": 41e6, "small": 29e6, "mini": 
 
 def changes(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
     """Yields what to change, most important first."""
-    yield from _languages(found)
+    yield from _languages(found, config)
     for fault in found.faults:
-        yield from _of_fault(fault, found)
+        yield from _of_fault(fault, found, config)
     yield from _of_vocabulary(found)
     yield from _of_sequences(found, config)
     yield from _of_training(found, config)
 
 
-def _languages(found: Diagnosis) -> Iterator[Change]:
-    declared = primary(found.text.language)
+def _languages(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
+    declared = found.text.language
     known = [share for share in found.languages if share.name != UNSURE]
-    if known and known[0].name != declared and known[0].share > 0.5:
+    if known and not are_same_language(known[0].name, declared) and known[0].share > 0.5:
         most = known[0]
         reason = f"{most.share:.1%} of the text is in {language_name(most.name)}, not in {language_name(declared)}"
         yield Change(reason=reason, change=f"--data.language {most.name}")
         declared = most.name
-    others = [share for share in known if share.name != declared and share.share >= _MOST_OTHER]
-    if others:
+    others = [share for share in known if not are_same_language(share.name, declared) and share.share >= _MOST_OTHER]
+    if others and not config.data.language_filter:
         names = ", ".join(f"{share.share:.1%} {language_name(share.name)}" for share in others)
         codes = " ".join(share.name for share in others)
-        yield Change(
-            reason=f"part of the text is in other languages: {names}",
-            change=f"leave it out, or give it as sources of its own with --data.language {declared} {codes}",
-        )
+        keep = f"or, to keep it, sources of their own with --data.language {declared} {codes}"
+        yield Change(reason=f"part of the text is in {names}", change=f"--data.language-filter, {keep}")
 
 
-def primary(code: str) -> str:
-    """The part of a language's code that identification gives: zh of zh-Hant."""
-    first = code.partition("-")[0]
-    return {"nb": "no"}.get(first, first)
-
-
-def _of_fault(fault: Fault, found: Diagnosis) -> Iterator[Change]:
+def _of_fault(fault: Fault, found: Diagnosis, config: RunConfig) -> Iterator[Change]:
+    like = f'like "{fault.example}"'
     if fault.fault == UNDECODED:
         encoding = usual_encoding(found.text.language)
         change = f"convert them, for example by iconv -f {encoding} -t UTF-8 OLD > NEW"
         yield Change(reason=f"{counted(fault.found, 'lines')} of the sample are not UTF-8", change=change)
-    elif fault.fault == BOILERPLATE and (
-        found.boilerplate_share >= _MOST_BOILERPLATE or len(fault.example) >= _HEADING_CHARACTERS
-    ):
-        reason = f"{found.boilerplate_share:.1%} of the text is in lines that many documents have"
-        yield Change(reason=reason, change=f'delete lines like "{fault.example}"')
-    elif fault.fault in _OF_FAULT and (fault.share or 0) >= _MOST_FAULTY:
-        reason = f'{fault.fault} in {fault.share:.1%} of the documents, like "{fault.example}"'
-        yield Change(reason=reason, change=_OF_FAULT[fault.fault])
+    elif fault.fault == BOILERPLATE:
+        is_long = len(fault.example) >= _HEADING_CHARACTERS
+        if not config.data.drop_boilerplate and (found.boilerplate_share >= _MOST_BOILERPLATE or is_long):
+            reason = f"{found.boilerplate_share:.1%} of the text is in lines that many documents have, {like}"
+            yield Change(reason=reason, change="--data.drop-boilerplate")
+    elif (fault.share or 0) < _MOST_FAULTY:
+        return
+    elif fault.fault == DUPLICATES and not config.data.deduplicate:
+        reason = f"{fault.share:.1%} of the documents are copies, {like}"
+        yield Change(reason=reason, change="--data.deduplicate exact, or near, which finds similar ones, too")
+    elif fault.fault in _OF_FAULT:
+        yield Change(
+            reason=f"{fault.fault} in {fault.share:.1%} of the documents, {like}", change=_OF_FAULT[fault.fault]
+        )
 
 
 def _of_vocabulary(found: Diagnosis) -> Iterator[Change]:

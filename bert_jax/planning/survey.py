@@ -9,6 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from bert_jax.corpora.corpus import Document
+from bert_jax.corpora.duplicates import FEWEST_TIMES, times_allowed
 from bert_jax.system import facts
 from bert_jax.system.facts import Facts
 from bert_jax.system.workers import available_cores, map_in_processes
@@ -21,8 +22,6 @@ points (one standard deviation)."""
 _BLOCKS_AT_ONCE = 200
 _LONG_LINE = 10_000
 """Characters of a long line; paragraphs seldom have a tenth of this."""
-_COMMON_SHARE, _FEWEST_COMMON, _MOST_COMMON = 0.01, 10, 1_000
-"""A line is boilerplate in over this share of the documents and at least so many, or if it comes up so often."""
 _EXAMPLE_CHARACTERS = 50
 _TAGS = "a|b|blockquote|body|br|center|code|dd|div|dl|dt|em|font|gallery|h[1-6]|head|hr|html|i|iframe|img|input|li|link"
 _TAGS += "|math|meta|nowiki|ol|p|pre|ref|s|script|small|span|strong|style|su[bp]|t[adhr]|table|tbody|u|ul"
@@ -136,13 +135,13 @@ class Survey:
     def _count_line(self, line: str) -> None:
         digest = hash(line)
         self._lines[digest] += 1
-        if self._lines[digest] == _FEWEST_COMMON:
+        if self._lines[digest] == FEWEST_TIMES:
             self._common[digest] = line
 
     def _boilerplate(self) -> dict[str, int]:
         """The lines that are boilerplate, with the number of documents that have them."""
-        limit = min(max(_COMMON_SHARE * self.documents, _FEWEST_COMMON), _MOST_COMMON)
-        return {line: self._lines[digest] for digest, line in self._common.items() if self._lines[digest] >= limit}
+        allowed = times_allowed(self.documents)
+        return {line: self._lines[digest] for digest, line in self._common.items() if self._lines[digest] > allowed}
 
     def _offer(self, block: str) -> None:
         """Keeps a uniform sample of all blocks (reservoir sampling)."""

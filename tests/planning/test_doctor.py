@@ -62,14 +62,17 @@ def test_what_was_planted_is_found_with_flags(config, tmp_path):
     found, advice = diagnosed(config, tmp_path / "a.txt", b"\n\n".join(documents))
     shown = "\n".join(advice)
     for expected in (
-        "German: leave it out, or give it as sources of its own with --data.language en de",
+        "German: --data.language-filter, or, to keep it, sources of their own with --data.language en de",
         "1 line of the sample are not UTF-8: convert them, for example by iconv -f WINDOWS-1252",
-        "duplicate documents in 8.7% of the documents",
+        "8.7% of the documents are copies, like",
         'control characters in 0.3% of the documents, like "a\\x07b": delete them',
         "HTML tags in 0.3% of the documents",
-        'delete lines like "This page was last edited by nobody in particul..."',
+        'have, like "This page was last edited by nobody in particul...": --data.drop-boilerplate',
     ):
         assert expected in shown, shown
+    dropped = {"deduplicate": "exact", "drop_boilerplate": True, "language_filter": True}
+    rest = [change.change for change in changes(found, config.change(data=dropped))]
+    assert not [line for line in rest if "--data.d" in line or "--data.l" in line]
 
 
 def test_a_text_in_another_language_than_declared_gets_its_flag(config, tmp_path):
