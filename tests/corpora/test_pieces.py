@@ -28,13 +28,16 @@ def test_adjoining_pieces_hold_each_document_once(tmp_path, size, between):
     assert all(document in found for document in DOCUMENTS)
 
 
-def test_records_are_whole_however_long(tmp_path):
+def test_records_are_whole_however_long(tmp_path, monkeypatch):
     lines = [json.dumps({"text": "word " * count}) for count in (10, 3000, 5, 800, 1)]
     path = tmp_path / "a.jsonl"
     path.write_text("\n".join(lines))
     assert (
         read((Piece(path, begin, 100) for begin in range(0, path.stat().st_size, 100)), LINE_END).split("\n") == lines
     )
+    monkeypatch.setattr("bert_jax.corpora.pieces._SEARCHED_BYTES", 5000)
+    found = "\n".join(read([Piece(path, begin, 100)], LINE_END).strip("\n") for begin in (0, 100))
+    assert [line for line in found.split("\n") if line] == [lines[0]]  # the next one is too long
 
 
 def test_within_a_long_document_a_piece_is_its_lines_or_words(tmp_path):

@@ -41,6 +41,7 @@ def test_copies_of_documents_and_lines_of_many_documents_are_found():
     assert found[DUPLICATES].found == 2
     assert (found[BOILERPLATE].documents, found[BOILERPLATE].example) == (32, f"{line[:47]}...")
     assert BOILERPLATE not in faults(*documents[:9])
+    assert BOILERPLATE not in faults(*documents, *([f"{number}"] for number in range(3000)))  # one in a hundred
 
 
 def test_what_the_reader_mended_is_told_once():
@@ -52,9 +53,18 @@ def test_planted_languages_have_their_share_of_the_characters(monkeypatch):
     monkeypatch.setattr("bert_jax.planning.survey._BLOCKS", 1500)  # of 2,000: a sample
     survey = Survey()
     for number in range(1000):
-        survey.add([(GERMAN if number % 20 == 0 else ENGLISH) * 14])
+        survey.add([(GERMAN if number < 50 else ENGLISH) * 14])
     languages, scripts = survey.languages()
     shares = {share.name: share.share for share in languages}
     planted = 50 * len(GERMAN) / (50 * len(GERMAN) + 950 * len(ENGLISH))
     assert set(shares) == {"en", "de"} and shares["de"] == pytest.approx(planted, abs=0.01)
     assert [(share.name, share.share) for share in scripts] == [("Latin", 1.0)]
+
+
+def test_a_short_block_counts_by_its_characters():
+    survey = Survey()
+    survey.add([GERMAN])
+    survey.add([ENGLISH * 6])
+    languages, _ = survey.languages()
+    german = len(GERMAN) / (len(GERMAN) + 6 * len(ENGLISH))
+    assert {share.name: share.share for share in languages} == pytest.approx({"de": german, "en": 1 - german})

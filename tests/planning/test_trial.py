@@ -20,7 +20,7 @@ def given(tiny_config, tiny_run):
 
 @pytest.mark.parametrize("packed", [False, True])
 def test_a_trial_of_all_documents_gives_the_figures_of_the_preparation(given, documents, tmp_path, packed):
-    config = given.change(data={"packed": packed})
+    config = given.change(data={"packed": packed, "short_sequence_probability": 0.9 if packed else 0.0})
     run = RunDirectory(tmp_path / "run")
     run.open(config)
     make_tokenizer(config, run)
@@ -30,7 +30,7 @@ def test_a_trial_of_all_documents_gives_the_figures_of_the_preparation(given, do
     assert (seen.units, seen.unit_sizes, seen.unknown_tokens) == (real.units, real.unit_sizes, real.unknown_tokens)
     cut = next(cut for cut in trial.cuts(1.0) if (cut.length, cut.packed) == (32, packed))
     assert cut.sequences == pytest.approx(real.instances, rel=0.03)
-    assert cut.rows == pytest.approx(real.rows, rel=0.03) and cut.padding == pytest.approx(1 - real.fill(32), abs=0.02)
+    assert cut.rows == pytest.approx(real.rows, rel=0.04) and cut.padding == pytest.approx(1 - real.fill(32), abs=0.02)
     assert cut.random_pairs == pytest.approx(real.random_pairs / real.instances, abs=0.04)
     assert trial.shard_bytes == sum(file.stat().st_size for file in run.data(32).glob("train*.array_record"))
 
