@@ -30,8 +30,8 @@ _GIVEN, _LEARNED = "given", "trained on this text"
 LENGTHS = (128, 512)
 """Tokens of a sequence that are tried beside those of the config."""
 _PASSES = 16
-"""How often the sample is cut into sequences: which documents give short ones is drawn anew in each pass, and among a
-few thousand documents one draw says little."""
+"""How often a sample is cut into sequences: which documents give short ones is drawn anew in each pass, and among a few
+thousand documents one draw says little. A text that is tried as a whole is cut as often as the preparation does it."""
 _LEAST_PIECES = 50
 """Smallest vocabulary that is tried if the text can't give the size that is asked for."""
 
@@ -103,7 +103,9 @@ class Trial(NamedTuple):
     """What the preparation of a sample showed."""
 
     seen: dict[_Key, Statistics]
-    """Of _PASSES passes, where rows aren't packed, and of one where they are."""
+    """Of `passes` passes, where rows aren't packed, and of one where they are."""
+    passes: float
+    """Passes over the text, for each of the preparation's."""
     pieces: list[Pieces]
     """Of the given vocabulary, if there is one, and of one trained on the sample."""
     statistics: Statistics
@@ -122,7 +124,7 @@ class Trial(NamedTuple):
     def cuts(self, scale: float) -> list[Cut]:
         """The sequences, by length, of a text that is `scale` times as large as the sample."""
         return [
-            Cut.of(length, packed, self.seen[length, False], seen.fill(length), scale / _PASSES)
+            Cut.of(length, packed, self.seen[length, False], seen.fill(length), scale / self.passes)
             for (length, packed), seen in sorted(self.seen.items())
         ]
 
@@ -135,10 +137,11 @@ def tried(documents: Sequence[Document], config: RunConfig, whole: bool) -> Tria
     """
     given = existing_tokenizer(config)
     size = len(given.vocabulary) if given else config.vocabulary.size
-    held_out = sum(is_held_out(document, config.data.held_out) for document in documents)
-    ends = whole and config.data.held_out > 0 and held_out < documents_needed(config.objective.pair)
+    train = [document for document in documents if not is_held_out(document, config.data.held_out)]
+    few = len(documents) - len(train) < documents_needed(config.objective.pair)
+    ends, passes = whole and few and config.data.held_out > 0, config.data.dupe_factor if whole else _PASSES
     began = time.perf_counter()
-    learned = _learned([line for document in documents for line in document], config, size)
+    learned = _learned([line for document in train for line in document], config, size)
     trained_in = time.perf_counter() - began
     chunks = list(cut_chunks([(0, documents)], config.data.chunk_bytes))
     names = [_GIVEN, _LEARNED] if given else [_LEARNED]
@@ -147,12 +150,13 @@ def tried(documents: Sequence[Document], config: RunConfig, whole: bool) -> Tria
         seen = {}
         for name, tokenizer in tokenizers.items():
             tokenizer.save(folder := Path(directory) / name)
-            seen[name] = _prepared(chunks, work := _Work(config, folder, ends))
+            seen[name] = _prepared(chunks, work := _Work(config, folder, ends, passes))
     used, own = seen[names[0]], work.own[0]
     statistics = used.statistics[own]
     check_enough(config.data.source[0], statistics.documents, work.recipe(own, 1))
     return Trial(
         seen=used.statistics,
+        passes=passes / config.data.dupe_factor,
         pieces=[Pieces.of(name, tokenizers[name], seen[name].statistics[own]) for name in names],
         statistics=statistics,
         bytes=sum(chunk.size for chunk in chunks),
@@ -171,6 +175,7 @@ class _Work(NamedTuple):
     """Folder of the tokenizer; shards are written into it."""
     ends: bool
     """Whether the end of each document is held out."""
+    passes: int
 
     @property
     def own(self) -> list[_Key]:
@@ -205,7 +210,7 @@ def _prepare(chunk: Chunk, work: _Work) -> _Seen:
     statistics = {}
     for key in itertools.product({*LENGTHS, *dict(work.own)}, (False, True)):
         statistics[key] = Statistics()
-        passes = 1 if key[1] else _PASSES  # packing takes long and fills rows to nearly the same share in each
+        passes = 1 if key[1] else work.passes  # packing takes long and fills rows to nearly the same share in each
         for _ in cut_instances(text, marks, work.recipe(key, passes), TRAIN, chunk.index, statistics[key]):
             pass  # only its statistics are wanted
     return _Seen(statistics, size, seconds)
