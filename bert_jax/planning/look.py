@@ -24,7 +24,7 @@ class Look(NamedTuple):
     number: int
     """How many documents were read."""
     bytes: int
-    """Bytes of their text."""
+    """Bytes of their text, with line ends and blank lines between documents."""
     repairs: Counter[str]
     """Kinds of damage that were repaired while reading, with their counts."""
     share: float
@@ -64,7 +64,7 @@ def look_at(source: Corpus, each: Callable[[Document], None] = lambda document: 
                 return
             each(document)
             count += 1
-            size += sum(len(line.encode()) + 1 for line in document)
+            size += sum(len(line.encode()) + 1 for line in document) + 1
             bar.advance(1)
             yield 0, document
             if time.perf_counter() > began + _READ_SECONDS:
