@@ -12,7 +12,7 @@ class Prepare(JsonArguments, RunArguments):
 
     LINE = "bert-jax prepare"
     SHORT_HELP_SETTINGS = dotted(
-        "data: source layout language weights smoothing held-out short-sequence-probability dupe-factor packed",
+        "data: source layout language weights smoothing held-out short-sequence-probability packed",
         "vocabulary: kind size file lowercase",
         "data.deduplicate objective.pair phases.0.length seed preparation.processes",
     )
