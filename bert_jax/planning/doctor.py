@@ -99,7 +99,7 @@ class Diagnosis(Facts):
     boilerplate_share: facts.Share
     """Share of the characters that is in lines of many documents."""
     vocabulary_size: int | None
-    """The vocabulary that the text gives, if the config asks for a larger one."""
+    """The size of the vocabulary that the text gives, if it isn't the one that the config asks for."""
     whole: bool
     """Whether all of the text was looked at."""
 

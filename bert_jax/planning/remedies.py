@@ -38,7 +38,7 @@ def changes(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
     yield from _languages(found, config)
     for fault in found.faults:
         yield from _of_fault(fault, found, config)
-    yield from _of_vocabulary(found)
+    yield from _of_vocabulary(found, config)
     yield from _of_sequences(found, config)
     yield from _of_training(found, config)
 
@@ -81,7 +81,7 @@ def _of_fault(fault: Fault, found: Diagnosis, config: RunConfig) -> Iterator[Cha
         )
 
 
-def _of_vocabulary(found: Diagnosis) -> Iterator[Change]:
+def _of_vocabulary(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
     used, best = found.pieces[0], found.pieces[-1]
     unknown, split = used.unknown > _MOST_UNKNOWN, used.pieces_a_word > _WORTH_PIECES * best.pieces_a_word
     if used is not best and (unknown or split):
@@ -92,9 +92,13 @@ def _of_vocabulary(found: Diagnosis) -> Iterator[Change]:
     elif unknown:
         reason = f"{used.unknown:.1%} of the pieces are unknown to a vocabulary that is trained on the text"
         yield Change(reason=reason, change="--vocabulary.kind byte_bpe")
-    if found.vocabulary_size and found.whole:
+    size = found.vocabulary_size
+    if size and size > config.vocabulary.size:
+        reason = f"the characters of the text need more than {config.vocabulary.size:,} pieces"
+        yield Change(reason=reason, change=f"--vocabulary.size {size}, or a lower --vocabulary.character-coverage")
+    elif size and found.whole:
         reason = "the text can't give the vocabulary's size: too few pieces occur twice"
-        yield Change(reason=reason, change=f"--vocabulary.size {found.vocabulary_size}")
+        yield Change(reason=reason, change=f"--vocabulary.size {size}")
 
 
 def _of_sequences(found: Diagnosis, config: RunConfig) -> Iterator[Change]:

@@ -119,7 +119,7 @@ class Trial(NamedTuple):
     vocabulary_seconds: float
     """Time to train a vocabulary on the sample; 0 if one is given."""
     vocabulary_size: int | None
-    """The size of the trained vocabulary, if the sample can't give the size that the config asks for."""
+    """The size of the trained vocabulary, if it isn't the one that the config asks for."""
 
     def cuts(self, scale: float) -> list[Cut]:
         """The sequences, by length, of a text that is `scale` times as large as the sample."""
@@ -163,7 +163,7 @@ def tried(documents: Sequence[Document], config: RunConfig, whole: bool) -> Tria
         shard_bytes=used.shard_bytes,
         seconds=used.seconds,
         vocabulary_seconds=0.0 if given else trained_in,
-        vocabulary_size=len(learned.vocabulary) if not given and len(learned.vocabulary) < size else None,
+        vocabulary_size=len(learned.vocabulary) if not given and len(learned.vocabulary) != size else None,
     )
 
 
@@ -217,12 +217,13 @@ def _prepare(chunk: Chunk, work: _Work) -> _Seen:
 
 
 def _learned(texts: list[str], config: RunConfig, size: int) -> Tokenizer:
-    """A vocabulary of `size` pieces trained on the texts, or of half of that, and so on, if they can't give as many."""
-    refusal = None
-    while not refusal or size >= _LEAST_PIECES:
+    """A vocabulary of `size` pieces trained on the texts; of twice that if their characters need more; or of half of
+    that, and so on, if they can't give as many."""
+    refusals = []
+    halves = (size >> times for times in range(1, size.bit_length()))
+    for tried_size in (size, 2 * size, *itertools.takewhile(lambda each: each >= _LEAST_PIECES, halves)):
         try:
-            return learned_tokenizer(texts, config.vocabulary.replace(size=size))
+            return learned_tokenizer(texts, config.vocabulary.replace(size=tried_size))
         except UsageError as error:
-            refusal = refusal or error
-            size //= 2
-    raise refusal
+            refusals.append(error)
+    raise refusals[0]

@@ -3,7 +3,7 @@ import pytest
 from bert_jax.corpora.corpus import open_corpus
 from bert_jax.planning.trial import tried
 from bert_jax.pretraining.dataset import prepare_lengths
-from bert_jax.pretraining.vocabulary import make_tokenizer
+from bert_jax.pretraining.vocabulary import learned_tokenizer, make_tokenizer
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
 
@@ -53,6 +53,14 @@ def test_other_lengths_are_tried_and_a_given_vocabulary_beside_one_of_the_text(g
 def test_a_vocabulary_that_the_text_cannot_give_is_made_smaller(tiny_config, documents):
     trial = tried(documents, tiny_config.change(vocabulary={"size": 8000}), whole=True)
     assert trial.vocabulary_size == trial.pieces[0].pieces == 250 and trial.vocabulary_seconds > 0
+
+
+def test_a_vocabulary_with_too_few_pieces_for_the_characters_is_made_larger(tiny_config, documents):
+    config = tiny_config.change(vocabulary={"size": 45})
+    with pytest.raises(UsageError, match="less than the .* pieces that the text's characters need"):
+        learned_tokenizer([line for document in documents for line in document], config.vocabulary)
+    trial = tried(documents, config, whole=True)
+    assert trial.vocabulary_size == trial.pieces[0].pieces == 90
 
 
 def test_too_little_text_is_told(given, documents):

@@ -78,7 +78,8 @@ def test_a_vocabulary_is_trained_on_the_sources_at_their_weights(tiny_config, tm
     noted = lambda texts, *_, **__: seen.append(texts) or Vocabulary(SPECIAL_PIECES)
     monkeypatch.setattr(vocabulary_step, "train_wordpiece", noted)
     for weights in (None, (1, 1)):
-        vocabulary_step._train(tiny_config.replace(data=tiny_config.data.replace(source=sources, weights=weights)))
+        config = tiny_config.replace(data=tiny_config.data.replace(source=sources, weights=weights))
+        vocabulary_step._train(config, RunDirectory(tmp_path / "run"))
     shares = [sum(len(text) for text in texts if "zzzz" in text) / sum(map(len, texts)) for texts in seen]
     assert shares[0] < 0.05 and shares[1] == pytest.approx(0.5, abs=0.01)
 
