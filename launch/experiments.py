@@ -257,8 +257,8 @@ def _step_times(configs: dict[str, RunConfig], rounds: int, at_once: int) -> tup
 
     from bert_jax.model.placement import platform
     from bert_jax.model.sharding import batch_sharding, make_mesh
-    from bert_jax.planning.bench_record import processor
     from bert_jax.pretraining.objective import planned_vocabulary_size, pretraining_trainer
+    from bert_jax.run.environment import processor
     from bert_jax.training.batch import synthetic_batch
 
     if platform() != "cpu" and at_once > 1:

@@ -25,6 +25,7 @@ FLOORS = {
     "finetuning": 6,
     "inference": 7,
     "planning": 7,
+    "report": 7,
     "cli": 8,
 }
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")

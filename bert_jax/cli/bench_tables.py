@@ -6,7 +6,8 @@ from typing import Any
 from rich import box
 
 from bert_jax.cli.tables import Table, meanings_table, rows_table
-from bert_jax.planning.bench_record import Bench, Scalar, compared, differences
+from bert_jax.planning.bench_record import Bench, compared, differences
+from bert_jax.run.environment import Scalar
 from bert_jax.system.errors import quoted
 from bert_jax.system.facts import bytes_per_second, flops_per_second
 

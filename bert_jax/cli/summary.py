@@ -1,6 +1,5 @@
 """Prints tables of results, examples and sequences to standard output."""
 
-import math
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
@@ -15,8 +14,9 @@ from bert_jax.instances.preparation import MOST_UNKNOWN
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.pretraining.inspection import SeenSequence
 from bert_jax.pretraining.questions import QUESTIONS
+from bert_jax.report.verdict import nothing_learned, nothing_learned_of_task
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import command_line, quoted
+from bert_jax.system.errors import command_line
 from bert_jax.system.progress import output, print_line
 
 _MOST_CELLS = 160
@@ -44,13 +44,8 @@ def print_results(results: dict[str, Any], phases: int = 1, of: str = "held-out 
     output.print(table)
     if by_language := _by_language(results):
         output.print(by_language)
-    if not results["beats_baseline"]:
-        output.print(
-            "The model is no better than guessing by frequency alone: it has learned nothing from the context. Train "
-            f"for more steps (--phases.{phases - 1}.steps), or try another learning rate "
-            "(--optimizer.peak-learning-rate); bert-jax inspect shows what it is trained on.",
-            soft_wrap=True,
-        )
+    if remark := nothing_learned(results, phases - 1):
+        output.print(escape(remark), soft_wrap=True)
     if results.get("unknown_share", 1) <= MOST_UNKNOWN:  # preparation warns of more
         output.print(f"{results['unknown_share']:.2%} of the pieces of the text are unknown to the vocabulary")
     if results.get("skipped_steps"):  # of training; an evaluation has none
@@ -115,37 +110,13 @@ def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:
         table.add_row("standard deviation over seeds", f"{results['standard_deviation']:.4f}")
         table.add_row("best seed", f"{results['best_score']:.4f}")
     output.print(table)
-    if remark := _baseline_remark(results):
-        output.print(remark, soft_wrap=True)
+    if remark := nothing_learned_of_task(results):
+        output.print(escape(remark), soft_wrap=True)
     if "confusion" in results:
         output.print("True classes (rows) and predicted ones (columns)")
         labels, counts = results["confusion"]["labels"], results["confusion"]["counts"]
         lines = [(label, *(f"{count:,}" for count in line)) for label, line in zip(labels, counts, strict=True)]
         print_rows("", ("", *(f">{label}" for label in labels)), lines)
-
-
-def _baseline_remark(results: dict[str, Any]) -> str:
-    """A sentence on a model that is no better than its baseline or predicts one answer; empty for others."""
-    baseline = results["baseline"]
-    if results["score"] >= 1:
-        return ""
-    if (constant := results.get("constant_prediction")) is not None:
-        found = f"The model predicts {escape(quoted(constant))} for every row"
-    elif seeds := results.get("constant_predictions"):
-        found = f"{seeds} of {len(results['scores'])} seeds predict one answer for every row"
-    elif results["metric"] == "entity_f1" and results["accuracy"] < baseline.get("accuracy", -math.inf):
-        found = "The model tags fewer words right than the commonest tag for every word would"
-    elif results.get("squared_error", 0) > baseline.get("squared_error", math.inf):
-        found = "The squared error is larger than that of the mean for every row"
-    elif results["score"] <= baseline.get(results["metric"], -math.inf):
-        found = "The model is no better than the baseline, which gives the commonest answer for every row"
-    else:
-        return ""
-    return (
-        f"{found}: little or nothing was learned from the texts. Try another learning rate "
-        "(--optimizer.peak-learning-rate), more epochs (--task.epochs), more rows, or --seeds 3: "
-        "some seeds fail on small sets."
-    )
 
 
 def print_examples(examples: Sequence[FilledExample]) -> None:

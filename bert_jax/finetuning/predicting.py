@@ -22,6 +22,8 @@ from bert_jax.training.devices import tokens_at_once
 Run = Callable[[TaskBatch], Any]
 """The model: a batch to its outputs, an array whose first axis is the batch's; see `Task.predict`."""
 STANDARD_INPUT = "/dev/stdin"
+_MOST_ERRORS, _MOST_CHARACTERS = 10, 400
+"""Number of mistakes that are kept, and characters of each of their texts."""
 
 
 def predictions(
@@ -68,19 +70,34 @@ def predictions(
 def measure(task: Task, rows: LabelledRows, run: Run, compiling: float = 0) -> dict[str, Any]:
     """Every metric of the task's kind over `rows`; `metric` names the chosen one and `score` is its value.
 
-    `baseline` has the metrics of the commonest right answer (or the mean) for every row; `constant_prediction` the
-    answer that the model gives for every row, or None if its answers differ.
+    `baseline` has the metrics of the commonest right answer (or the mean) for every row; `errors` the worst mistakes,
+    each with its `text`, the `right` answer and what was `predicted`; `constant_prediction` the answer that the model
+    gives for every row, or None if its answers differ.
     """
     predicted = predictions(task, rows.records, run, Counter(), compiling=compiling, threads=1)
     found = [prediction for _, prediction in predicted]
     metrics, name = task.measure(rows.golds, found), metric_of(task.config)
     baseline = task.measure(rows.golds, task.baseline(rows.golds))
+    mistakes = [
+        (mistake, record)
+        for record, gold, prediction in zip(rows.records, rows.golds, found, strict=True)
+        if (mistake := task.mistake(record, gold, prediction))
+    ]
+    worst = sorted(mistakes, key=lambda each: -each[0].size)[:_MOST_ERRORS]
     different = {repr(answer := next(iter(prediction.values()))): answer for prediction in found}
     return {
         "metric": name,
         "score": metrics[name],
         **metrics,
         "baseline": {name: value for name, value in baseline.items() if isinstance(value, float)},
+        "errors": [
+            {
+                "text": task.shown_text(record)[:_MOST_CHARACTERS],
+                "right": mistake.right[:_MOST_CHARACTERS],
+                "predicted": mistake.predicted[:_MOST_CHARACTERS],
+            }
+            for mistake, record in worst
+        ],
         "constant_prediction": different.popitem()[1] if len(different) == 1 and len(found) > 1 else None,
     }
 

@@ -11,7 +11,7 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.columns import class_name, label_names, number, text
 from bert_jax.finetuning.metrics import class_metrics, label_metrics, number_metrics
-from bert_jax.finetuning.task import CUT, EMPTY, Example, Prediction, Task, commonest, probabilities
+from bert_jax.finetuning.task import CUT, EMPTY, Example, Mistake, Prediction, Task, commonest, probabilities
 from bert_jax.system.errors import UsageError, quoted
 
 
@@ -63,6 +63,11 @@ class ClassTask(SentenceTask):
         """Accuracy, F1, macro F1 and Matthews' correlation, and the confusion."""
         return class_metrics(golds, [self._number(one) for one in predictions], self.labels.names)
 
+    def mistake(self, record: Record, gold: int, prediction: Prediction) -> Mistake | None:
+        """Another class; its size is that class's probability."""
+        right, found = self.labels.names[gold], prediction["predicted_label"]
+        return Mistake(prediction["probabilities"][found], right, found) if found != right else None
+
     def baseline(self, golds: Sequence[int]) -> list[Prediction]:
         """Predicts the commonest class for every record."""
         return [{"predicted_label": self.labels.names[commonest(golds)]}] * len(golds)
@@ -100,6 +105,13 @@ class LabelsTask(SentenceTask):
         held = [set(one["predicted_labels"]) for one in predictions]
         return label_metrics(golds, [[int(name in one) for name in self.labels.names] for one in held])
 
+    def mistake(self, record: Record, gold: tuple[int, ...], prediction: Prediction) -> Mistake | None:
+        """Other labels; its size is the number of labels that are wrong."""
+        right = [name for name, held in zip(self.labels.names, gold, strict=True) if held]
+        found = prediction["predicted_labels"]
+        wrong = {*right} ^ {*found}
+        return Mistake(len(wrong), ", ".join(right) or "none", ", ".join(found) or "none") if wrong else None
+
     def baseline(self, golds: Sequence[tuple[int, ...]]) -> list[Prediction]:
         """Predicts the commonest label alone for every record."""
         name = self.labels.names[int(np.argmax(np.sum(golds, axis=0)))]
@@ -120,6 +132,11 @@ class NumberTask(SentenceTask):
     def measure(self, golds: Sequence[float], predictions: Sequence[Prediction]) -> dict[str, Any]:
         """Pearson's and Spearman's correlations."""
         return number_metrics(golds, [one["predicted_number"] for one in predictions])
+
+    def mistake(self, record: Record, gold: float, prediction: Prediction) -> Mistake | None:
+        """Another number; its size is the distance."""
+        found = prediction["predicted_number"]
+        return Mistake(abs(found - gold), f"{gold:.4g}", f"{found:.4g}") if found != gold else None
 
     def baseline(self, golds: Sequence[float]) -> list[Prediction]:
         """Predicts the mean for every record."""
@@ -150,6 +167,12 @@ class ChoiceTask(SentenceTask):
         names = list(map(str, range(len(self.config.choices))))
         found = class_metrics(golds, [one["predicted_choice"] for one in predictions], names)
         return {"accuracy": found["accuracy"]}
+
+    def mistake(self, record: Record, gold: int, prediction: Prediction) -> Mistake | None:
+        """Another choice; its size is that choice's probability."""
+        found = prediction["predicted_choice"]
+        right, wrong = (text(record, self.config.choices[number]) for number in (gold, found))
+        return Mistake(prediction["probabilities"][found], right, wrong) if found != gold else None
 
     def baseline(self, golds: Sequence[int]) -> list[Prediction]:
         """Predicts the commonest choice's number for every record."""

@@ -13,7 +13,7 @@ from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.character_spans import Range, spans_of, tags_of, word_places
 from bert_jax.finetuning.columns import text, words
 from bert_jax.finetuning.metrics import OUTSIDE, tag_metrics
-from bert_jax.finetuning.task import EMPTY, IGNORED, Example, Prediction, Task, commonest
+from bert_jax.finetuning.task import EMPTY, IGNORED, Example, Mistake, Prediction, Task, commonest
 from bert_jax.layout import TokenSequence
 from bert_jax.system.errors import UsageError
 from bert_jax.text.scripts import sets_no_spaces
@@ -138,6 +138,18 @@ class TagTask(Task):
     def measure(self, golds: Sequence[list[str]], predictions: Sequence[Prediction]) -> dict[str, Any]:
         """The accuracy and, of tags that name entities, F1, precision and recall of these."""
         return tag_metrics(golds, [one["predicted_tags"] for one in predictions], self.labels.names)
+
+    def mistake(self, record: Record, gold: list[str], prediction: Prediction) -> Mistake | None:
+        """Words with another tag; its size is their number."""
+        sentence, places = self._sentence(record)
+        found = zip(places, gold, prediction["predicted_tags"], strict=True)
+        wrong = [(sentence[begin:end], *tags) for (begin, end), *tags in found if tags[0] != tags[1]]
+        right, predicted = (", ".join(f"{each[0]} {each[side]}" for each in wrong) for side in (1, 2))
+        return Mistake(len(wrong), right, predicted) if wrong else None
+
+    def shown_text(self, record: Record) -> str:
+        """The sentence."""
+        return self._sentence(record)[0]
 
     def baseline(self, golds: Sequence[list[str]]) -> list[Prediction]:
         """Predicts the commonest tag for every word."""

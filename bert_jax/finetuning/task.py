@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.task_record import Record
-from bert_jax.finetuning.columns import Labels, in_order
+from bert_jax.finetuning.columns import Labels, in_order, text
 from bert_jax.layout import TokenSequence
 from bert_jax.text.tokenizer import Tokenizer
 
@@ -17,6 +17,18 @@ IGNORED = -1
 """Target of a piece that has no tag."""
 Prediction = dict[str, Any]
 """Named JSON values. Names that a column might have begin with `predicted_`."""
+
+
+class Mistake(NamedTuple):
+    """A wrong prediction, for a person who reads it."""
+
+    size: float
+    """How wrong it is, above 0: the probability of the wrong answer, the number of wrong words or labels, or the
+    distance of a number. Comparable within a kind of task."""
+    right: str
+    predicted: str
+
+
 EMPTY = "rows with an empty text"
 CUT = "sequences longer than {} pieces, cut"
 UNKNOWN = "rows of which the vocabulary knows less than half"
@@ -100,6 +112,14 @@ class Task:
     def measure(self, golds: Sequence[Any], predictions: Sequence[Prediction]) -> dict[str, Any]:
         """Every metric of the kind by name, as shares of 1, and for classes the `confusion`."""
         raise NotImplementedError
+
+    def mistake(self, record: Record, gold: Any, prediction: Prediction) -> Mistake | None:
+        """What is wrong with the prediction for `record`; None if it is right."""
+        raise NotImplementedError
+
+    def shown_text(self, record: Record) -> str:
+        """The texts of a record on one line, for a person who reads it."""
+        return " | ".join(text(record, template) for template in self.config.texts)
 
     def baseline(self, golds: Sequence[Any]) -> list[Prediction]:
         """The same prediction for each of `golds`: the commonest of them, or their mean."""

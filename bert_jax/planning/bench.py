@@ -11,12 +11,13 @@ import jax
 
 from bert_jax.model.linear import compute_dtype
 from bert_jax.model.sharding import batch_sharding
-from bert_jax.planning.bench_record import FORMAT, KIND, Bench, Part, Timing, machine, settings, versions
+from bert_jax.planning.bench_record import FORMAT, KIND, Bench, Part, Timing, settings
 from bert_jax.planning.operations import operations
 from bert_jax.planning.program import Program
 from bert_jax.planning.rates import RateProbes, Rates
 from bert_jax.planning.traffic import movers
 from bert_jax.pretraining.objective import PretrainingTrainer
+from bert_jax.run.environment import machine, versions
 from bert_jax.training.batch import Batch, synthetic_batch
 from bert_jax.training.devices import peak_flops
 

@@ -1,16 +1,9 @@
 """The JSON of a bench: what was measured, where and with which settings, and how two of them differ."""
 
-import importlib
-import os
-import platform
 import statistics
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Annotated, Final, Literal, NamedTuple
 
-import jax
-import jaxlib
-from jax.sharding import Mesh
 from pydantic import computed_field, model_validator
 from pydantic_core import PydanticCustomError
 
@@ -19,6 +12,7 @@ from bert_jax.model.encoder import blocks_at_once
 from bert_jax.model.linear import compute_dtype
 from bert_jax.planning.rates import Limit, Positive, Rates
 from bert_jax.pretraining.objective import PretrainingTrainer
+from bert_jax.run.environment import Scalar
 from bert_jax.system import facts
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
@@ -28,7 +22,6 @@ from bert_jax.system.json_file import MOST_BYTES, as_shape, check_format, parse_
 KIND: Final = "bert-jax bench"
 FORMAT = 1
 
-Scalar = str | int | float | bool | None
 _SAME_WORK = (
     "model.dropout",
     "model.attention_dropout",
@@ -180,24 +173,6 @@ def compared(there: Bench, here: Bench) -> Iterator[Compared]:
         yield Compared(part=name, there=text(before), here=text(now), ratio=now / before)
 
 
-def versions() -> dict[str, str]:
-    """Versions of bert_jax and of the libraries that compute."""
-    own = importlib.import_module("bert_jax").__version__
-    return {"bert_jax": own, "jax": jax.__version__, "jaxlib": jaxlib.__version__}
-
-
-def machine(mesh: Mesh) -> dict[str, Scalar]:
-    """The devices of `mesh` and the processor of this machine."""
-    device = jax.devices()[0]
-    return {
-        "device": device.device_kind,
-        "devices": mesh.size,
-        "platform": device.platform,
-        "processor": processor(),
-        "cores": os.cpu_count(),
-    }
-
-
 def read_record(path: Place) -> Bench:
     """Reads a bench's JSON; the tables that the command prints may stand before it.
 
@@ -260,13 +235,3 @@ def settings(trainer: PretrainingTrainer) -> dict[str, Scalar]:
         "execution.unroll": blocks_at_once(execution, model.num_layers),
         "execution.attention": attention,
     }
-
-
-def processor() -> str:
-    """The CPU's model as Linux names it; elsewhere as Python does."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        lines = []
-    named = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-    return named or platform.processor() or platform.machine()

@@ -15,7 +15,7 @@ from bert_jax.run.tracking import Background
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import Publisher, worked_on
 from bert_jax.system.disk import disk_explained
-from bert_jax.system.files import FileSum, write_text
+from bert_jax.system.files import FileSum, open_regular, write_text
 from bert_jax.system.journal import FILE_NAME
 from bert_jax.system.json_file import Shape, as_shape, parse_object
 from bert_jax.system.progress import warn
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 _MOST_LISTED = 3
 """Maximum number of damaged lines that a warning lists."""
+_LONGEST = 1 << 20
+"""Maximum bytes of a line. Our own have some hundreds, and with a hundred languages some thousands."""
 
 
 class MetricsLog:
@@ -142,9 +144,20 @@ def read_metrics(path: Place) -> list[dict[str, Any]]:
     return [line.values for line in _read_lines(path)]
 
 
-class _Line(NamedTuple):
+class Line(NamedTuple):
+    """A line that can be read."""
+
     text: str
     values: dict[str, Any]
+    """Has a `step` from 0 and a `split`; the other values may be anything that JSON has."""
+
+
+class DamagedLine(NamedTuple):
+    """A line that can't be read."""
+
+    number: int
+    """From 1."""
+    reason: str
 
 
 class _Named(Shape):
@@ -154,36 +167,63 @@ class _Named(Shape):
     split: str
 
 
-def _read_lines(path: Place) -> list[_Line]:
+def metrics_lines(path: Place) -> Iterator[Line | DamagedLine]:
+    """Yields the lines of a metrics.jsonl in bounded memory; none if it is missing.
+
+    A line without newline at the end is ignored: it is being written, or its process was killed.
+    """
+    if not path.is_file():
+        return
+    with open_regular(path) as file:
+        number = 0
+        while line := file.readline(_LONGEST):
+            number += 1
+            if len(line) == _LONGEST:
+                while not line.endswith(b"\n") and (line := file.readline(_LONGEST)):
+                    pass
+                yield DamagedLine(number, f"it has more than {_LONGEST:,} bytes, which no such line needs")
+            elif line.endswith(b"\n"):
+                yield _parsed_line(number, line[:-1])
+
+
+def _parsed_line(number: int, line: bytes) -> Line | DamagedLine:
+    try:
+        values = parse_object(line)
+        as_shape(values, _Named)
+    except ValueError as error:
+        return DamagedLine(number, str(error))
+    return Line(line.decode(), values)
+
+
+def _read_lines(path: Place) -> list[Line]:
     lines, damaged = _parsed(path)
     if damaged:
-        warn(f"{path}: lines that can't be read are left out: {_listed(damaged)}")
+        warn(f"{path}: lines that can't be read are left out: {listed_damage(damaged)}")
     return lines
 
 
 def damaged_lines(path: Place) -> str | None:
     """The numbers of the lines of the metrics.jsonl at `path` that can't be read, with reasons; None if all can."""
     _, damaged = _parsed(path)
-    return _listed(damaged) if damaged else None
+    return listed_damage(damaged) if damaged else None
 
 
-def _parsed(path: Place) -> tuple[list[_Line], list[str]]:
-    """The lines that can be read, and for each other line its number with the reason."""
-    read, damaged = [], []
-    for number, line in enumerate(_content(path).split(b"\n")[:-1], 1):
-        try:
-            values = parse_object(line)
-            as_shape(values, _Named)
-        except ValueError as error:
-            damaged.append(f"{number:,} ({error})")
+def _parsed(path: Place) -> tuple[list[Line], list[DamagedLine]]:
+    """The lines that can be read, and the others."""
+    read: list[Line] = []
+    damaged: list[DamagedLine] = []
+    for line in metrics_lines(path):
+        if isinstance(line, Line):
+            read.append(line)
         else:
-            read.append(_Line(line.decode(), values))
+            damaged.append(line)
     return read, damaged
 
 
-def _listed(damaged: list[str]) -> str:
+def listed_damage(damaged: Sequence[DamagedLine]) -> str:
+    """The first damaged lines as text: "3 (it is no JSON ...), 7 (...) and 2 more"."""
     more = f" and {len(damaged) - _MOST_LISTED:,} more" if len(damaged) > _MOST_LISTED else ""
-    return ", ".join(damaged[:_MOST_LISTED]) + more
+    return ", ".join(f"{line.number:,} ({line.reason})" for line in damaged[:_MOST_LISTED]) + more
 
 
 def changed_lines(path: Place, noted: dict[int, FileSum]) -> str | None:

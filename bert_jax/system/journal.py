@@ -1,4 +1,4 @@
-"""RUN/events.jsonl, the journal of a run: starts, stops and faults, an object a line."""
+"""RUN/events.jsonl, the journal of a run: starts, stops, faults and where it ran, an object a line."""
 
 import contextlib
 import datetime
@@ -7,10 +7,14 @@ import os
 from pathlib import Path
 from typing import Literal
 
+from bert_jax.system.bucket import Place
 from bert_jax.system.errors import without_passwords
+from bert_jax.system.json_file import Shape, as_shape, parse_object, read_bytes
 
-Event = Literal["begun", "resumed", "fault", "stopped", "failed", "finished"]
+Event = Literal["begun", "resumed", "environment", "fault", "stopped", "failed", "finished"]
 FILE_NAME = "events.jsonl"
+_MOST_READ = 4_000_000
+"""Limit on the bytes of a journal that is read: a line has about a hundred."""
 _file: Path | None = None
 """The journal of the run that this process trains; None while there is none."""
 
@@ -45,3 +49,27 @@ def _ends_within_a_line(file: Path) -> bool:
     with open(file, "rb") as written:
         written.seek(-1, os.SEEK_END)
         return written.read() != b"\n"
+
+
+class Noted(Shape):
+    """A line of the journal."""
+
+    time: str
+    """UTC, as in ISO 8601."""
+    event: str
+    """One of Event, or that of another release."""
+    message: str
+
+
+def read_journal(file: Place) -> list[Noted]:
+    """The lines of a journal, oldest first; [] if there is none. Lines that can't be read are left out, and of a
+    journal larger than _MOST_READ everything is."""
+    try:
+        lines = read_bytes(file, _MOST_READ).splitlines()
+    except (OSError, ValueError):
+        return []
+    noted = []
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            noted.append(as_shape(parse_object(line), Noted))
+    return noted

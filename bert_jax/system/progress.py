@@ -39,19 +39,20 @@ class _Console(Console):
 
     def render_str(self, text: str, **style: Any) -> Text:
         """Converts a string to a Text; here its escapes count in the widths of table columns."""
-        return super().render_str(_printable(text), **style)
+        return super().render_str(printable(text), **style)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
         """Renders anything, such as a Text that was made elsewhere."""
         for segment in super().render(renderable, options):
-            yield segment if segment.control else segment._replace(text=_printable(segment.text))
+            yield segment if segment.control else segment._replace(text=printable(segment.text))
 
     def on_broken_pipe(self) -> None:
         """Raises the BrokenPipeError that rich is handling."""
         raise
 
 
-def _printable(text: str) -> str:
+def printable(text: str) -> str:
+    """`text` with control characters as escapes such as \\x1b."""
     return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
 
 

@@ -11,6 +11,7 @@ import jax
 from bert_jax.model.bert import Parameters
 from bert_jax.model.linear import compute_dtype
 from bert_jax.run.checkpoint import Checkpoints
+from bert_jax.run.environment import environment
 from bert_jax.run.hosts import compile_together, is_first
 from bert_jax.run.manifest import noted_metrics
 from bert_jax.run.measurement import Means
@@ -107,6 +108,7 @@ def _first_state(
         warn(f"{run.metrics_file}: {changed}; training goes on")
     model = trainer.objective.model
     say(f"computing in {compute_dtype(model).name} (model.compute_dtype={model.compute_dtype})")
+    note("environment", environment(trainer.mesh))
     return state
 
 

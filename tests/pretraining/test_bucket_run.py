@@ -91,7 +91,7 @@ def test_it_goes_on_from_a_checkpoint_on_another_machine(run, tiny_config, bucke
     said = capsys.readouterr().err.replace("\n", "")
     assert "00000012 is damaged" in said and "going on from step 8" in said
     events = [line["event"] for line in map(json.loads, (run.path / "events.jsonl").read_text().splitlines())]
-    assert events[0] == "begun" and events[-2:] == ["resumed", "finished"] and "fault" in events
+    assert events[0] == "begun" and events[-3:] == ["resumed", "environment", "finished"] and "fault" in events
     assert losses(run) == before and (run.checkpoints / "damaged-00000012" / "manifest.json").exists()
     assert command(["verify", str(run.path)]) == 0
 

@@ -1,0 +1,220 @@
+"""The facts about one run that its report shows, read from the run's directory."""
+
+import math
+import re
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from bert_jax.config.finetune import TaskRunConfig
+from bert_jax.config.run import RunConfig
+from bert_jax.finetuning.metrics import metric_of
+from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.model.size import Part, parts
+from bert_jax.pretraining.mixture import SourceShare, source_shares
+from bert_jax.pretraining.questions import MASKED_TOKENS, NEXT_TOKENS, OF_PAIRS, QUESTIONS, REPLACED_TOKENS, Question
+from bert_jax.report.curves import Curves
+from bert_jax.run.run_config import origin_of, read_config
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.system.bucket import Place
+from bert_jax.system.errors import BertJaxError, first_line
+from bert_jax.system.journal import FILE_NAME, Noted, read_journal
+from bert_jax.system.json_file import read_object
+
+_METRIC = re.compile(r"[a-z][a-z0-9_]{0,40}")
+"""Names of metrics in results.json, without those by language or set."""
+_MOST_ERRORS, _MOST_CHARACTERS = 20, 600
+"""Limits on the mistakes that are read from results.json, and on each of their texts."""
+_NO_METRICS = ("score", "loss", "standard_deviation", "best_score")
+
+
+class RunFacts:
+    """What the directory of a run tells: settings, measurements, results, data and events.
+
+    Its files are data of unknown origin: no value is trusted to have the type that this release writes. What can't be
+    read is left out, with a sentence in `problems`.
+    """
+
+    def __init__(self, path: Place):
+        """Raises UsageError if `path` is no run, RunError if its settings are damaged."""
+        self.config: RunConfig | TaskRunConfig = read_config(path)
+        self.run, self.name = RunDirectory(path), path.name
+        self.origin = origin_of(path)
+        """The source of an imported model; None for a run that was trained here."""
+        self.problems: list[str] = []
+        self.curves = Curves(self.run.metrics_file)
+        if self.curves.damage:
+            self.problems.append(f"Lines of metrics.jsonl that can't be read are left out: {self.curves.damage}.")
+        self.results = self._results()
+        self.events: list[Noted] = read_journal(path / FILE_NAME)
+        self.step = max(self.curves.last_step, self.run.newest_step or 0)
+        """The newest step of which anything is known."""
+
+    @property
+    def is_task(self) -> bool:
+        """Whether the run was fine-tuned."""
+        return isinstance(self.config, TaskRunConfig)
+
+    @property
+    def steps(self) -> int:
+        """The planned steps; 0 for an imported model."""
+        return 0 if self.origin else self.config.steps
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether results.json is of the newest step and says that training is over."""
+        over = self.step >= self.steps or bool(self.results.get("stopped_early"))
+        return bool(self.results) and self.results.get("steps") == self.step and over
+
+    @cached_property
+    def questions(self) -> list[Question]:
+        """The questions of pretraining that the run asks, the one that it is judged by first."""
+        if not isinstance(self.config, RunConfig) or self.origin:
+            return []
+        asked = {"masked": [MASKED_TOKENS], "next": [NEXT_TOKENS], "replaced": [REPLACED_TOKENS, MASKED_TOKENS]}
+        pair = OF_PAIRS[self.config.objective.pair]
+        return asked[self.config.objective.predict] + ([pair] if pair else [])
+
+    @property
+    def metric(self) -> str:
+        """Name of the held-out measurement that the run is judged by."""
+        if isinstance(self.config, TaskRunConfig):
+            return metric_of(self.config.task)
+        return self.questions[0].accuracy if self.questions else "loss"
+
+    @property
+    def label(self) -> str:
+        """`metric` in words: "MLM accuracy"."""
+        return name_in_words(self.metric)
+
+    @cached_property
+    def baseline(self) -> dict[str, float]:
+        """The measurements of the frequency baseline or, of a task, of the commonest answer, by name."""
+        return numbers(self.results.get("baseline")) or self._estimated
+
+    @property
+    def baseline_is_estimated(self) -> bool:
+        """Whether `baseline` comes from the training text, as the run isn't measured against it before its end."""
+        return bool(self.baseline) and not numbers(self.results.get("baseline"))
+
+    @cached_property
+    def _estimated(self) -> dict[str, float]:
+        """Accuracy of the commonest piece of the training text, and the entropy of its pieces."""
+        if not self.questions or not self.prepared or self.questions[0] not in (MASKED_TOKENS, NEXT_TOKENS):
+            return {}
+        try:
+            counts = self.prepared[max(self.prepared)].piece_counts + 1
+        except BertJaxError:
+            return {}
+        shares = counts / counts.sum()
+        asked = self.questions[0]
+        return {asked.accuracy: float(shares.max()), asked.loss: float(-np.sum(shares * np.log(shares)))}
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """The metrics of results.json by name."""
+        found = numbers(self.results)
+        return {name: value for name, value in found.items() if _METRIC.fullmatch(name) and name not in _NO_METRICS}
+
+    @property
+    def errors(self) -> list[dict[str, str]]:
+        """The worst mistakes of a task, each with its `text`, the `right` answer and what was `predicted`."""
+        found = self.results.get("errors")
+        wanted = ("text", "right", "predicted")
+        whole = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+        return [{name: str(each.get(name, ""))[:_MOST_CHARACTERS] for name in wanted} for each in whole[:_MOST_ERRORS]]
+
+    @property
+    def confusion(self) -> tuple[list[str], list[list[int]]] | None:
+        """The labels of a task and the counts of true (row) and predicted classes; None if there are none."""
+        found = self.results.get("confusion")
+        try:
+            labels, counts = [str(label) for label in found["labels"]], np.array(found["counts"], np.int64)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            return None
+        return (labels, counts.tolist()) if counts.shape == (len(labels), len(labels)) else None
+
+    @cached_property
+    def prepared(self) -> dict[int, PreparedData]:
+        """The prepared data sets by length; none for a fine-tuned run or an imported model."""
+        found = {}
+        if isinstance(self.config, RunConfig) and not self.origin:
+            for length in dict.fromkeys(phase.length for phase in self.config.phases):
+                try:
+                    if data := PreparedData.record(self.run.data(length)):
+                        found[length] = data
+                except BertJaxError as error:
+                    self.problems.append(f"The data of length {length:,} can't be shown: {error}.")
+        return found
+
+    @cached_property
+    def shares(self) -> list[SourceShare]:
+        """The sources of the training text with their shares; none without prepared data."""
+        if not isinstance(self.config, RunConfig) or not self.prepared:
+            return []
+        try:
+            return list(source_shares(self.config, self.prepared))
+        except (ValueError, ZeroDivisionError):  # a record of another number of sources than the settings have
+            self.problems.append("The prepared data has other sources than the settings name.")
+            return []
+
+    @cached_property
+    def parts(self) -> list[Part]:
+        """The parts of the model with their parameters; none if the size of the vocabulary isn't known yet."""
+        model = self.config.model
+        if model.vocabulary_size is None and self.prepared:
+            first = next(iter(self.prepared.values()))
+            try:
+                model = model.replace(vocabulary_size=len(first.piece_counts))
+            except BertJaxError:
+                return []
+        return [] if model.vocabulary_size is None else parts(model)
+
+    def held_out(self, name: str) -> float | None:
+        """The measurement `name` of the model that results.json is about, or of the newest evaluation."""
+        value = numbers(self.results).get(name)
+        if value is None and (curve := self.curves.of("eval", name)):
+            value = curve.last
+        return value
+
+    def changed_settings(self) -> Iterator[tuple[str, Any, Any]]:
+        """Yields dotted name, value and default of each setting that differs from its default."""
+        config = self.config
+        before = RunConfig().flat() if isinstance(config, RunConfig) else {}
+        changed = _flat(config.model_dump(mode="json", exclude_defaults=True))
+        for name, value in changed:
+            yield name, value, before.get(name)
+
+    def _results(self) -> dict[str, Any]:
+        try:
+            return read_object(self.run.results_file)
+        except FileNotFoundError:
+            return {}
+        except (OSError, ValueError) as error:
+            self.problems.append(f"results.json can't be read: {first_line(error)}.")
+            return {}
+
+
+def numbers(value: Any) -> dict[str, float]:
+    """The finite numbers of a JSON object by name; {} for any other value."""
+    found = value.items() if isinstance(value, Mapping) else ()
+    return {name: number for name, number in found if isinstance(number, float) and math.isfinite(number)}
+
+
+def name_in_words(name: str) -> str:
+    """A measurement for a reader: "MLM accuracy" of mlm_accuracy, "macro F1" of macro_f1."""
+    for question in QUESTIONS:
+        if name in (question.loss, question.accuracy):
+            return f"{question.label} {'loss' if name == question.loss else 'accuracy'}"
+    return re.sub(r"\bf1\b", "F1", name.replace("_", " "))
+
+
+def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields the leaves of nested objects and lists with their dotted names."""
+    if isinstance(value, dict | list) and value:
+        for key, child in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _flat(child, f"{name}.{key}".removeprefix("."))
+    else:
+        yield name, value
