@@ -34,7 +34,10 @@ def parse_line(words: Iterable[str], flags: list[Flag], command: str) -> dict[st
         elif ended or not _FLAG.match(word):
             if not missing:
                 raise UsageError(_stray(word, flags, command))
-            values[missing.popleft().name] = word
+            if missing[0].kind.several:
+                values[missing[0].name] = (*values.get(missing[0].name, ()), word)
+            else:
+                values[missing.popleft().name] = word
         else:
             name, equals, value = word.partition("=")
             name = name.replace("_", "-")

@@ -8,6 +8,7 @@ from pydantic import Field
 from bert_jax.cli.arguments import TrainingArguments, dotted
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.task import TaskConfig
+from bert_jax.system.bucket import place_of
 
 
 class Finetune(TrainingArguments):
@@ -31,6 +32,7 @@ def run(words: list[str]) -> None:
     args = Finetune.parse(words)
     if args.only_prints(lambda: _plan(args)):
         return
+    from bert_jax.cli.report import report_of_finished
     from bert_jax.cli.summary import print_next_steps, print_task_results
     from bert_jax.cli.supervision import on_all_hosts
     from bert_jax.finetuning.finetune import read_by
@@ -45,6 +47,7 @@ def run(words: list[str]) -> None:
         results = finetune_seeds(config, args.workdir, args.seeds)
     if is_first():
         print_task_results(results)
+        report_of_finished(place_of(results["run"]))
         print_next_steps(results["run"], [("bert-jax", "predict", results["run"], "INPUT", "OUTPUT")])
 
 

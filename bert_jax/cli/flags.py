@@ -62,7 +62,9 @@ class Flag(NamedTuple):
         if self.is_switch and self.default:
             before, dot, last = self.name.rpartition(".")
             return f"--{before}{dot}[no-]{last}"
-        return self.typed if self.positional or self.is_switch else f"{self.typed} {self.kind.placeholder}"
+        if self.positional:
+            return f"{self.typed} [{self.typed} ...]" if self.kind.several else self.typed
+        return self.typed if self.is_switch else f"{self.typed} {self.kind.placeholder}"
 
 
 def flags_of(arguments: type[Settings], config: Settings | None) -> list[Flag]:

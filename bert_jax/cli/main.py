@@ -26,6 +26,7 @@ COMMANDS = {
     "finetune": "train a model further for a task: classes, numbers, tags, choices, answers",
     "predict": "apply a fine-tuned model to rows",
     "evaluate": "measure a run on its held-out text or any other; a fine-tuned run on rows",
+    "report": "write a page about a run, or one that compares several: curves, verdict, fills, data, settings",
     "verify": "check that a run's checkpoints and data are undamaged",
     "fill-mask": "the most probable pieces for each [MASK] of a text",
     "features": "write vectors of texts from chosen layers to .npz, .parquet or .jsonl",

@@ -35,6 +35,7 @@ def run(words: list[str]) -> None:
         return
     import jax
 
+    from bert_jax.cli.report import report_of_finished
     from bert_jax.cli.summary import print_examples, print_next_steps, print_results
     from bert_jax.cli.supervision import on_all_hosts
     from bert_jax.inference.examples import filled_examples
@@ -60,6 +61,7 @@ def run(words: list[str]) -> None:
         example = examples[0].text if examples else None
     if example is None or config.data.source == DataConfig().source:
         example = _EXAMPLE
+    report_of_finished(workdir)
     commands: list[tuple[object, ...]] = [("bert-jax", "fill-mask", workdir, example)] if fills_masks else []
     commands += [("bert-jax", "inspect", workdir), ("bert-jax", "evaluate", workdir)]
     vectors = "tokens" if config.objective.pair == "none" else "pooled"  # without pairs no pooler is learned

@@ -143,11 +143,8 @@ def print_preparation(prepared: PreparedData, budget: int) -> None:
 
     `budget`: how many tokens of a full sequence are masked.
     """
-    held_out = dict(prepared.held_out.table(prepared.length, budget))
-    train = prepared.train.table(prepared.length, budget)
-    rows = [(name, value, held_out.get(name, "")) for name, value in train]
-    rows.append(("dropped: shares a paragraph with training", "", f"{prepared.held_out_dropped:,}"))
-    print_rows(f"Sequences of {prepared.length}: {prepared.directory}", ("", ">training", ">held out"), rows)
+    title = f"Sequences of {prepared.length}: {prepared.directory}"
+    print_rows(title, ("", ">training", ">held out"), prepared.table(budget))
 
 
 def print_sequences(sequences: Iterable[SeenSequence]) -> None:

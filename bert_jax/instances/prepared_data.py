@@ -156,6 +156,16 @@ class PreparedData(Sealed):
             "repairs": dict(train.repairs),
         }
 
+    def table(self, budget: int) -> list[tuple[str, str, str]]:
+        """Names and values of the training and the held-out text for a table that a person reads.
+
+        `budget`: how many tokens of a full sequence are masked.
+        """
+        held_out = dict(self.held_out.table(self.length, budget))
+        train = self.train.table(self.length, budget)
+        rows = [(name, value, held_out.get(name, "")) for name, value in train]
+        return [*rows, ("dropped: shares a paragraph with training", "", f"{self.held_out_dropped:,}")]
+
     def is_of(self, recipe: Recipe) -> bool:
         """Whether the data set was made with `recipe`. A lexicon whose file is missing is taken for the one of then, so
         this is for the settings of a run under way, which can't name another."""

@@ -18,7 +18,12 @@ _HEIGHT = 230
 HELD_OUT, TRAINING = "held out", "training"
 
 Format = Literal["number", "share", "rate", "speed"]
-_AXIS_FORMATS: dict[Format, str] = {"number": "~g", "share": ".0%", "rate": "~e", "speed": "~s"}
+_AXES: dict[Format, dict[str, str]] = {
+    "number": {"format": "~g"},
+    "share": {"format": ".1~%"},
+    "rate": {"labelExpr": "datum.value === 0 ? '0' : format(datum.value, '~e')"},
+    "speed": {"format": "~s"},
+}
 
 
 class Chart(NamedTuple):
@@ -77,25 +82,22 @@ def line_chart(
     two = set(names) <= {HELD_OUT, TRAINING}
     dotted = [name for name, curve in curves.items() if len(curve.steps) <= _MARKED]
     encoding = {
-        "x": {"field": "x", "type": "quantitative", "title": x, "axis": {"format": "," if x == "step" else ".0%"}},
+        "x": {"field": "x", "type": "quantitative", "title": x, "axis": {"format": ",.0f" if x == "step" else ".0%"}},
         "y": {
             "field": "y",
             "type": "quantitative",
             "title": unit,
             "scale": {"zero": False},
-            "axis": {"format": _AXIS_FORMATS[form]},
+            "axis": _AXES[form],
         },
         "color": _color(names, two),
     }
-    layers: list[dict[str, Any]] = [
-        {"mark": {"type": "line", "strokeJoin": "round"}, "encoding": encoding},
-        {
-            "transform": [{"filter": {"field": "s", "oneOf": dotted}}],
-            "mark": {"type": "point", "filled": True, "size": 28, "opacity": 1},
-            "encoding": encoding,
-        },
-        _hover(encoding, x, title),
-    ]
+    layers: list[dict[str, Any]] = [{"mark": {"type": "line", "strokeJoin": "round"}, "encoding": encoding}]
+    if dotted:
+        chosen = {"filter": {"field": "s", "oneOf": dotted}}
+        mark = {"type": "point", "filled": True, "size": 28, "opacity": 1}
+        layers.append({"transform": [chosen], "mark": mark, "encoding": encoding})
+    layers.append(_hover(encoding, x, title))
     if baseline:
         layers = [*_baseline(*baseline), *layers]
     return Chart(
@@ -119,7 +121,7 @@ def scatter_chart(title: str, description: str, groups: Mapping[str, Sequence[tu
         "x": {"field": "x", "type": "quantitative", "title": "first principal component", "scale": {"zero": False}},
         "y": {"field": "y", "type": "quantitative", "title": "second", "scale": {"zero": False}},
         "color": _color(names, False),
-        "shape": {"field": "s", "type": "nominal", "scale": {"domain": names}, "legend": None},
+        "shape": {"field": "s", "type": "nominal", "scale": {"domain": names}, "title": None},
         "tooltip": [{"field": "t", "type": "nominal", "title": "text"}],
     }
     mark = {"type": "point", "filled": True, "size": 70, "opacity": 0.85}

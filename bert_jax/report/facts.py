@@ -1,5 +1,6 @@
 """The facts about one run that its report shows, read from the run's directory."""
 
+import datetime
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -129,7 +130,7 @@ class RunFacts:
     @property
     def confusion(self) -> tuple[list[str], list[list[int]]] | None:
         """The labels of a task and the counts of true (row) and predicted classes; None if there are none."""
-        found = self.results.get("confusion")
+        found: Any = self.results.get("confusion")
         try:
             labels, counts = [str(label) for label in found["labels"]], np.array(found["counts"], np.int64)
         except (KeyError, TypeError, ValueError, OverflowError):
@@ -171,6 +172,21 @@ class RunFacts:
             except BertJaxError:
                 return []
         return [] if model.vocabulary_size is None else parts(model)
+
+    @property
+    def seconds(self) -> float:
+        """Time from each start of the training to its stop or end, as the journal has them; 0 if it has none."""
+        total, began = 0.0, None
+        for event in self.events:
+            try:
+                now = datetime.datetime.fromisoformat(event.time).timestamp()
+            except (ValueError, OverflowError):
+                continue
+            if event.event in ("begun", "resumed"):
+                began = now
+            elif event.event in ("stopped", "failed", "finished") and began is not None:
+                total, began = total + max(now - began, 0.0), None
+        return total
 
     def held_out(self, name: str) -> float | None:
         """The measurement `name` of the model that results.json is about, or of the newest evaluation."""

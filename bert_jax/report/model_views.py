@@ -83,7 +83,7 @@ class ModelViews(NamedTuple):
 
 
 def model_views(facts: RunFacts) -> ModelViews:
-    """Opens the run's model and shows it. A model that can't be opened or computed with is a `problem`, not an error."""
+    """Opens the run's model and uses it. Where that fails, `problem` of the result says why."""
     if jax.process_count() > 1:
         return ModelViews(problem="The model is not shown: it is spread over several processes.")
     if facts.run.newest_step is None:

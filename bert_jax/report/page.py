@@ -90,7 +90,10 @@ def table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[object]
         element(
             "tr",
             element("th", row[0], {"scope": "row", "dir": "auto"}),
-            *(cell if str(cell).startswith("<td") else element("td", cell, {"dir": "auto"}) for cell in map(shown, row[1:])),
+            *(
+                cell if str(cell).startswith("<td") else element("td", cell, {"dir": "auto"})
+                for cell in map(shown, row[1:])
+            ),
         )
         for row in rows
     ]
@@ -156,7 +159,7 @@ def vega_bundle() -> str:
     check_installed()
     import vl_convert
 
-    return vl_convert.javascript_bundle().replace("</script", "<\\/script")
+    return vl_convert.javascript_bundle(None).replace("</script", "<\\/script")
 
 
 @cache

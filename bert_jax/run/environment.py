@@ -50,7 +50,7 @@ def commit() -> str | None:
     root = Path(__file__).parents[2]
     if not (root / ".git").exists():  # or git would find a repository around it
         return None
-    command = ["git", "-C", root, "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
+    command = ["git", "-C", str(root), "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_S)
     except (OSError, subprocess.SubprocessError):

@@ -1,0 +1,79 @@
+"""bert-jax report RUN [RUN ...]: writes a page about a run, or one that compares several."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from bert_jax.cli.arguments import Arguments, PlaceArgument
+from bert_jax.cli.flags import Positional
+from bert_jax.system.bucket import Place
+from bert_jax.system.errors import UsageError
+
+
+class Report(Arguments):
+    """Write one HTML file about a run: curves beside their baseline and known runs, a verdict in words, fills,
+    attention, data, settings and events; or about several runs, compared. The file needs no network. Works on the CPU
+    and changes nothing else, so the run may be training meanwhile.
+    """
+
+    LINE = "bert-jax report"
+
+    run: Positional[Annotated[tuple[PlaceArgument, ...], Field(min_length=1)]]
+    """A run, or several to compare."""
+    output: PlaceArgument | None = None
+    """File to write. Without it: report.html in the run; for several runs it must be given."""
+    serve: bool = False
+    """Write no file, and serve the page at an address of this machine alone, rebuilt as the run goes on, until Ctrl-C.
+    What needs the model is left out."""
+    port: Annotated[int, Field(ge=0, lt=1 << 16)] = 0
+    """Port of --serve. 0: a free one."""
+
+
+def run(words: list[str]) -> None:
+    """Parses the command line and writes or serves the page."""
+    args = Report.parse(words)
+    import jax
+
+    from bert_jax.report.page import check_installed
+    from bert_jax.report.report import FILE_NAME, MOST_RUNS, write_report
+    from bert_jax.report.server import serve
+    from bert_jax.system.files import check_written
+    from bert_jax.system.progress import print_line, say
+
+    runs = list(dict.fromkeys(args.run))
+    if len(runs) > MOST_RUNS:
+        raise UsageError(f"{len(runs)} runs are too many for one page; give up to {MOST_RUNS}")
+    check_installed()
+    jax.config.update("jax_platforms", "cpu")  # an accelerator may be training
+    if args.serve:
+        if args.output:
+            raise UsageError(f"--serve writes no file; leave out --output {args.output}, or --serve")
+        serve(runs, args.port, lambda address: say(f"the report is at {address} until Ctrl-C"))
+        return
+    if args.port:
+        raise UsageError(f"--port {args.port} is that of --serve; add --serve, or leave it out")
+    if args.output is None and len(runs) > 1:
+        raise UsageError("several runs are compared in a file of their own; name it by --output FILE")
+    output = args.output or runs[0] / FILE_NAME
+    if args.output:
+        check_written(args.output, str(runs[0]))
+    write_report(output, runs)
+    print_line(f"{output}")
+
+
+def report_of_finished(path: Place) -> None:
+    """Writes report.html into the run at `path`, which has just been trained. No failure ends the command."""
+    from bert_jax.report.page import check_installed
+    from bert_jax.report.report import FILE_NAME, write_report
+    from bert_jax.system.errors import first_line
+    from bert_jax.system.progress import say, warn
+
+    try:
+        check_installed()
+    except UsageError as error:
+        say(f"{FILE_NAME} isn't written: {error}")
+        return
+    try:
+        write_report(path / FILE_NAME, [path])
+    except Exception as error:  # whatever it is, the run itself is finished
+        warn(f"{path / FILE_NAME} can't be written ({first_line(error)}); the run is finished all the same")

@@ -1,0 +1,85 @@
+"""Writes the report of one run, or of several compared, as one HTML file."""
+
+from collections.abc import Sequence
+
+from bert_jax.config.finetune import TaskRunConfig
+from bert_jax.report.charts import number_text
+from bert_jax.report.comparison import compared_sections, names_of
+from bert_jax.report.facts import RunFacts
+from bert_jax.report.model_views import model_views
+from bert_jax.report.page import Markup, element, page, paragraph
+from bert_jax.report.sections import figures, run_sections
+from bert_jax.system.bucket import Place
+from bert_jax.system.files import replacing
+from bert_jax.system.progress import duration
+
+FILE_NAME = "report.html"
+MOST_RUNS = 24
+"""Runs in one comparison: with more the curves can't be told apart."""
+
+
+def write_report(path: Place, runs: Sequence[Place]) -> None:
+    """Writes the report of `runs`, one or several, to the file `path`.
+
+    Raises UsageError if one of `runs` is no run or vl-convert isn't installed, RunError if settings are damaged or the
+    disk takes no more.
+    """
+    text = run_page(runs[0]) if len(runs) == 1 else comparison_page(runs)
+    with replacing(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", errors="replace")
+
+
+def run_page(path: Place, with_model: bool = True, refresh_s: int | None = None) -> str:
+    """The page about one run. `with_model`: open its model and show it. `refresh_s`: see `page`. Raises what
+    `write_report` does."""
+    facts = RunFacts(path)
+    views = model_views(facts) if with_model else None
+    sections = run_sections(facts, views)
+    return page(f"{facts.name}: report of a run", _header(facts), sections, refresh_s)
+
+
+def comparison_page(paths: Sequence[Place], refresh_s: int | None = None) -> str:
+    """The page that compares several runs. Raises what `write_report` does."""
+    facts = [RunFacts(path) for path in paths]
+    runs = dict(zip(names_of(facts), facts, strict=True))
+    header = element("header", element("h1", f"{len(runs)} runs compared"), paragraph(", ".join(runs)))
+    return page(f"{len(runs)} runs compared", header, compared_sections(runs), refresh_s)
+
+
+def _header(facts: RunFacts) -> Markup:
+    return element("header", element("h1", facts.name), paragraph(_description(facts)), figures(_key_figures(facts)))
+
+
+def _description(facts: RunFacts) -> str:
+    model = facts.config.model
+    size = f"{model.model_type}, {model.num_layers} layers of width {model.hidden_size:,}"
+    if facts.origin:
+        return f"Imported model: {size}."
+    if isinstance(facts.config, TaskRunConfig):
+        task = facts.config.task
+        return f"Fine-tuning for {task.name} ({task.kind}): {size}."
+    phases = "; ".join(f"{phase.steps:,} steps of {phase.batch()}" for phase in facts.config.phases)
+    return f"Pretraining: {size}. {phases}."
+
+
+def _key_figures(facts: RunFacts) -> dict[str, object]:
+    """The figures at the head of the page, by name."""
+    found: dict[str, object] = {}
+    value, guess = facts.held_out(facts.metric), facts.baseline.get(facts.metric)
+    if value is not None and not facts.origin:
+        beside = element("small", f"baseline {guess:.3f}") if guess is not None else ""
+        found[f"Held-out {facts.label}"] = Markup(f"{value:.3f}{beside}")
+    loss = facts.held_out("loss") if not facts.is_task else None
+    if loss is not None:
+        found["Held-out loss"] = Markup(f"{number_text(loss)}{element('small', 'nats')}")
+    if facts.steps:
+        found["Steps"] = Markup(f"{facts.step:,}{element('small', f'of {facts.steps:,}')}")
+    if total := sum(part.copies * part.parameters for part in facts.parts):
+        found["Parameters"] = f"{total:,}" if total < 1e6 else f"{total / 1e6:,.1f} M"
+    if facts.seconds:
+        found["Training time"] = duration(facts.seconds)
+    speed = facts.curves.of("train", "tokens_per_second")
+    if speed:
+        middle = float(sorted(speed.values)[len(speed.values) // 2])
+        found["Speed"] = Markup(f"{number_text(middle, 'speed')}{element('small', 'tokens a second, median')}")
+    return found
