@@ -35,7 +35,7 @@ class Chart(NamedTuple):
     spec: dict[str, Any]
     """Vega-Lite; its data has the name `points` and fields x, y and s (the name of the curve)."""
     series: list[dict[str, Any]]
-    """For each curve its `name`, `x` and `y`, and for points their `text`."""
+    """For each curve its `name`, `x` and `y`, and for points their `text`; the last one is drawn over the others."""
     headings: list[str]
     rows: list[list[str]]
     """The table: figures of some steps."""
@@ -106,7 +106,7 @@ def line_chart(
         {"width": "container", "height": _HEIGHT, "data": {"name": "points"}, "layer": layers},
         [
             {"name": name, "x": curve.steps.tolist(), "y": [float(f"{value:.5g}") for value in curve.values]}
-            for name, curve in thinned.items()
+            for name, curve in reversed(thinned.items())
         ],
         [x, *names, *([baseline[0]] if baseline else [])],
         _rows(curves, x, form, baseline),

@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from bert_jax.report.charts import Chart, Format, line_chart, number_text, points_for
+from bert_jax.report.charts import Chart, Format, line_chart, points_for
 from bert_jax.report.curves import Curve
-from bert_jax.report.facts import RunFacts, name_in_words
+from bert_jax.report.facts import RunFacts, name_in_words, score_text
 from bert_jax.report.page import Section, element, table
 from bert_jax.report.sections import sentences
 from bert_jax.report.verdict import verdict
@@ -44,7 +44,7 @@ def _results(runs: Mapping[str, RunFacts]) -> Section:
             [
                 name,
                 f"{facts.step:,} of {facts.steps:,}",
-                *("" if value is None else number_text(value) for value in values),
+                *("" if value is None else score_text(value, 4) for value in values),
             ]
         )
     section.add(table("Metrics on held-out data", ["run", "steps", *map(name_in_words, metrics)], rows))

@@ -219,6 +219,11 @@ def numbers(value: Any) -> dict[str, float]:
     return {name: number for name, number in found if isinstance(number, float) and math.isfinite(number)}
 
 
+def score_text(value: float, decimals: int = 3) -> str:
+    """A metric or a loss with so many decimals; a number that no metric has, with three digits."""
+    return f"{value:.{decimals}f}" if abs(value) < 1e6 else f"{value:.3g}"
+
+
 def name_in_words(name: str) -> str:
     """A measurement for a reader: "MLM accuracy" of mlm_accuracy, "macro F1" of macro_f1."""
     for question in QUESTIONS:

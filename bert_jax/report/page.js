@@ -79,7 +79,7 @@ function attention() {
   const { tokens, layers, heads, weights } = found;
   const bytes = Uint8Array.from(atob(weights), (letter) => letter.charCodeAt(0));
   const count = tokens.length;
-  const cells = [...document.querySelectorAll("#attention-table td")];
+  const cells = [...document.querySelectorAll("#attention-table tbody td")];
   const [layer, head] = ["attention-layer", "attention-head"].map((id) => document.getElementById(id));
   const at = (l, h, i) => bytes[(l * heads + h) * count * count + i] / 255;
   const show = () => {
@@ -88,7 +88,7 @@ function attention() {
       let weight = 0;
       if (head.value === "mean") for (let h = 0; h < heads; h++) weight += at(l, h, i) / heads;
       else weight = at(l, Number(head.value), i);
-      cell.style.setProperty("--weight", weight.toFixed(3));
+      cell.style.setProperty("--weight", Math.sqrt(weight).toFixed(3)); // or most cells would look alike
       cell.textContent = weight >= 0.095 ? Math.round(100 * weight) : "";
       cell.title = `${tokens[Math.floor(i / count)]} → ${tokens[i % count]}: ${(100 * weight).toFixed(1)}%`;
     });

@@ -85,7 +85,9 @@ def table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[object]
 
     `numbers`: whether the other cells are figures, which are aligned to the right.
     """
-    head = element("tr", *(element("th", heading, {"scope": "col"}) for heading in headings))
+    head = element(
+        "tr", *(element("th", heading, {"scope": "col"}) if heading else element("td") for heading in headings)
+    )
     lines = [
         element(
             "tr",
@@ -159,7 +161,8 @@ def vega_bundle() -> str:
     check_installed()
     import vl_convert
 
-    return vl_convert.javascript_bundle(None).replace("</script", "<\\/script")
+    bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # the stub lacks its default
+    return bundle.replace("</script", "<\\/script")
 
 
 @cache

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.report.charts import number_text
 from bert_jax.report.comparison import compared_sections, names_of
-from bert_jax.report.facts import RunFacts
+from bert_jax.report.facts import RunFacts, score_text
 from bert_jax.report.model_views import model_views
 from bert_jax.report.page import Markup, element, page, paragraph
 from bert_jax.report.sections import figures, run_sections
@@ -67,11 +67,11 @@ def _key_figures(facts: RunFacts) -> dict[str, object]:
     found: dict[str, object] = {}
     value, guess = facts.held_out(facts.metric), facts.baseline.get(facts.metric)
     if value is not None and not facts.origin:
-        beside = element("small", f"baseline {guess:.3f}") if guess is not None else ""
-        found[f"Held-out {facts.label}"] = Markup(f"{value:.3f}{beside}")
+        beside = element("small", f"baseline {score_text(guess)}") if guess is not None else ""
+        found[f"Held-out {facts.label}"] = Markup(f"{score_text(value)}{beside}")
     loss = facts.held_out("loss") if not facts.is_task else None
     if loss is not None:
-        found["Held-out loss"] = Markup(f"{number_text(loss)}{element('small', 'nats')}")
+        found["Held-out loss"] = Markup(f"{score_text(loss)}{element('small', 'nats')}")
     if facts.steps:
         found["Steps"] = Markup(f"{facts.step:,}{element('small', f'of {facts.steps:,}')}")
     if total := sum(part.copies * part.parameters for part in facts.parts):

@@ -14,7 +14,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.pretraining.mixture import SourceShare
 from bert_jax.report.charts import HELD_OUT, TRAINING, Chart, line_chart, number_text, points_for, scatter_chart
 from bert_jax.report.curves import Curve
-from bert_jax.report.facts import RunFacts, name_in_words
+from bert_jax.report.facts import RunFacts, name_in_words, score_text
 from bert_jax.report.model_views import Attention, ModelViews
 from bert_jax.report.page import Markup, Section, data_block, element, paragraph, shown, table
 from bert_jax.report.verdict import Sentence, verdict
@@ -33,10 +33,10 @@ def run_sections(facts: RunFacts, views: ModelViews | None) -> list[Section]:
     built = [
         verdict_section(facts),
         _learning(facts),
+        _results(facts),
         _languages(facts),
         _reference(facts),
         _speed(facts),
-        _task(facts),
         *(_model_sections(views) if views else []),
         _data(facts),
         _parameters(facts),
@@ -172,12 +172,16 @@ def _speed(facts: RunFacts) -> Section:
     return section
 
 
-def _task(facts: RunFacts) -> Section:
+def _results(facts: RunFacts) -> Section:
     section = Section("results", "Results")
     if facts.metrics:
         what = "model", "commonest answer" if facts.is_task else "by frequency alone"
         rows = [
-            [name_in_words(name), number_text(value), number_text(guess) if (guess := facts.baseline.get(name)) else ""]
+            [
+                name_in_words(name),
+                score_text(value, 4),
+                score_text(facts.baseline[name], 4) if name in facts.baseline else "",
+            ]
             for name, value in facts.metrics.items()
         ]
         section.add(table("Metrics on held-out data", ["metric", *what], rows))
@@ -233,7 +237,10 @@ def _with_mask(text: str) -> Markup:
 
 
 def _likeliest(fills: list[tuple[str, float]]) -> Markup:
-    lines = (Markup(f"{shown(piece)} <small>{probability:.0%}</small>") for piece, probability in fills)
+    lines = (
+        element("span", {"class": "fill"}, piece, element("small", f"{probability:.0%}"))
+        for piece, probability in fills
+    )
     return Markup("<br>".join(lines))
 
 

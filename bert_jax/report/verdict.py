@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple
 from bert_jax.config.wording import counted
 from bert_jax.instances.preparation import MOST_UNKNOWN
 from bert_jax.report.curves import Curve
-from bert_jax.report.facts import RunFacts
+from bert_jax.report.facts import RunFacts, score_text
 from bert_jax.system.errors import quoted
 
 _FEWEST = 4
@@ -95,16 +95,18 @@ def _against_baseline(facts: RunFacts) -> Iterator[Sentence]:
             guess = facts.questions[0].guessed_accuracy
         estimated = ", estimated from the training text" if facts.baseline_is_estimated else ""
         yield Sentence(
-            "good", f"Held-out {facts.label} is {value:.3f}; the baseline, {guess}, has {baseline:.3f}{estimated}."
+            "good",
+            f"Held-out {facts.label} is {score_text(value)}; the baseline, {guess}, has "
+            f"{score_text(baseline)}{estimated}.",
         )
     elif baseline is not None:
         yield Sentence(
             "problem",
-            f"Held-out {facts.label} is {value:.3f} and no better than the baseline's {baseline:.3f}: so far the model "
-            "has learned nothing from the context.",
+            f"Held-out {facts.label} is {score_text(value)} and no better than the baseline's "
+            f"{score_text(baseline)}: so far the model has learned nothing from the context.",
         )
     else:
-        yield Sentence("note", f"Held-out {facts.label} is {value:.3f}.")
+        yield Sentence("note", f"Held-out {facts.label} is {score_text(value)}.")
 
 
 def _remark(facts: RunFacts) -> str:
@@ -157,16 +159,16 @@ def _loss_trend(curve: Curve) -> Sentence:
     if last - least > _RISE * abs(least):
         return Sentence(
             "problem",
-            f"Held-out loss has risen from {least:.3f} at step {at:,} to {last:.3f}: the model overfits. Stop earlier, "
-            "or give more text.",
+            f"Held-out loss has risen from {score_text(least)} at step {at:,} to {score_text(last)}: the model "
+            "overfits. Stop earlier, or give more text.",
         )
     if quarter - last > _FALL * abs(quarter):
         return Sentence(
             "note",
-            f"Held-out loss was still falling, from {quarter:.3f} to {last:.3f} in the last quarter of the "
-            "evaluations: longer training would lower it further.",
+            f"Held-out loss was still falling, from {score_text(quarter)} to {score_text(last)} in the last quarter "
+            "of the evaluations: longer training would lower it further.",
         )
-    return Sentence("good", f"Held-out loss has levelled off at {last:.3f}.")
+    return Sentence("good", f"Held-out loss has levelled off at {score_text(last)}.")
 
 
 def _progress(facts: RunFacts) -> Iterator[Sentence]:

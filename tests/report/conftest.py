@@ -1,0 +1,46 @@
+"""Runs for reports, made of the runs that other tests trained."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+HOSTILE = '</script><script>alert("x")</script><img src=x onerror=alert(1)> \u202e\x07 ${datum} {{x}}'
+"""Text that no page may take for HTML or a program."""
+
+
+@pytest.fixture(scope="session")
+def hostile_run(tiny_run, tmp_path_factory) -> Path:
+    """A copy of `tiny_run` whose own files hold HTML, huge numbers, damaged lines and values of wrong types."""
+    run = shutil.copytree(tiny_run.path, tmp_path_factory.mktemp("hostile") / "run <b>&")
+    with open(run / "metrics.jsonl", "a", encoding="utf-8") as file:
+        for line in (
+            {"step": 13, "split": "train", "loss": None, "mlm_loss": 10**400, "learning_rate": "high", HOSTILE: 1.0},
+            {"step": 2**62, "split": "eval", "loss": 1e299, "mlm_loss": -1e299, f"{HOSTILE}/mlm_loss": 2.0},
+            {"step": 14, "split": HOSTILE, "loss": [1], "grad_norm": True},
+        ):
+            file.write(json.dumps(line) + "\n")
+        file.write('{"step": 15, "split": "tr\n\n[]\n{"step": 16, "split": "train", "loss": 1')
+    with open(run / "events.jsonl", "a", encoding="utf-8") as file:
+        file.write(
+            '{"time": 5}\nnonsense\n' + json.dumps({"time": HOSTILE, "event": HOSTILE, "message": HOSTILE}) + "\n"
+        )
+    wrong = {"task": HOSTILE, "baseline": [HOSTILE], "confusion": {"labels": [HOSTILE], "counts": [["x"]]}}
+    (run / "results.json").write_text(json.dumps(wrong | {"steps": "many", "errors": [{"text": HOSTILE}, 5]}))
+    return run
+
+
+@pytest.fixture
+def without_measurements(tiny_copy) -> Path:
+    """A run of which no step was measured or saved."""
+    for name in ("metrics.jsonl", "results.json", "events.jsonl"):
+        (tiny_copy.path / name).unlink()
+    shutil.rmtree(tiny_copy.checkpoints)
+    return tiny_copy.path
+
+
+def write_metrics(path: Path, losses: list[float | None]) -> None:
+    """Writes a metrics.jsonl with these training losses, one for each step."""
+    lines = ({"step": step, "split": "train", "loss": loss} for step, loss in enumerate(losses, 1))
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
