@@ -19,7 +19,10 @@ HELD_OUT, TRAINING = "held out", "training"
 
 Format = Literal["number", "share", "rate", "speed"]
 _AXES: dict[Format, dict[str, str]] = {
-    "number": {"format": "~g"},
+    "number": {
+        "labelExpr": "datum.value !== 0 && (abs(datum.value) < 1e-3 || abs(datum.value) >= 1e6) "
+        "? format(datum.value, '.3~e') : format(datum.value, ',.6~r')"
+    },
     "share": {"format": ".1~%"},
     "rate": {"labelExpr": "datum.value === 0 ? '0' : format(datum.value, '~e')"},
     "speed": {"format": "~s"},
@@ -70,10 +73,11 @@ def line_chart(
     form: Format = "number",
     baseline: tuple[str, float] | None = None,
 ) -> Chart | None:
-    """The curves by name over the steps; None if none has a point.
+    """The curves by name over the steps; None if none has a point. A name has its colour by its place in `curves`.
 
     `unit`: the title of the vertical axis. `points`: most points of a curve. `baseline`: a dashed line, with its name.
     """
+    known = list(curves)
     curves = {name: curve for name, curve in curves.items() if curve}
     if not curves:
         return None
@@ -90,7 +94,7 @@ def line_chart(
             "scale": {"zero": False},
             "axis": _AXES[form],
         },
-        "color": _color(names, two),
+        "color": _color(names, [HELD_OUT, TRAINING] if two else known),
     }
     layers: list[dict[str, Any]] = [{"mark": {"type": "line", "strokeJoin": "round"}, "encoding": encoding}]
     if dotted:
@@ -120,7 +124,7 @@ def scatter_chart(title: str, description: str, groups: Mapping[str, Sequence[tu
     encoding = {
         "x": {"field": "x", "type": "quantitative", "title": "first principal component", "scale": {"zero": False}},
         "y": {"field": "y", "type": "quantitative", "title": "second", "scale": {"zero": False}},
-        "color": _color(names, False),
+        "color": _color(names, names),
         "shape": {"field": "s", "type": "nominal", "scale": {"domain": names}, "title": None},
         "tooltip": [{"field": "t", "type": "nominal", "title": "text"}],
     }
@@ -138,10 +142,10 @@ def scatter_chart(title: str, description: str, groups: Mapping[str, Sequence[tu
     )
 
 
-def _color(names: list[str], two: bool) -> dict[str, Any]:
-    """The colour of each curve; those of two curves keep theirs where one is missing."""
-    domain = [HELD_OUT, TRAINING] if two else names
-    legend = None if len(names) == 1 else {"values": names}
+def _color(names: list[str], domain: list[str]) -> dict[str, Any]:
+    """The colour of each curve by its place in `domain`, and a legend of `names`, those that are there."""
+    alone = len(domain) == 1 or domain == [HELD_OUT, TRAINING] and len(names) == 1
+    legend = None if alone else {"values": names}
     return {"field": "s", "type": "nominal", "scale": {"domain": domain}, "legend": legend, "title": None}
 
 

@@ -17,6 +17,7 @@ from bert_jax.model.size import Part, parts
 from bert_jax.pretraining.mixture import SourceShare, source_shares
 from bert_jax.pretraining.questions import MASKED_TOKENS, NEXT_TOKENS, OF_PAIRS, QUESTIONS, REPLACED_TOKENS, Question
 from bert_jax.report.curves import Curves
+from bert_jax.run.checkpoint_choice import is_checkpoint, no_run
 from bert_jax.run.run_config import origin_of, read_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
@@ -40,6 +41,8 @@ class RunFacts:
 
     def __init__(self, path: Place):
         """Raises UsageError if `path` is no run, RunError if its settings are damaged."""
+        if is_checkpoint(path):
+            raise no_run(path, "is a checkpoint")
         self.config: RunConfig | TaskRunConfig = read_config(path)
         self.run, self.name = RunDirectory(path), path.name
         self.origin = origin_of(path)

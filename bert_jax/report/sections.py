@@ -339,7 +339,7 @@ def _parameters(facts: RunFacts) -> Section:
 
 def _bar(share: float) -> Markup:
     bar = element("span", {"class": "bar", "style": f"--weight: {share:.3f}", "aria-hidden": "true"})
-    return element("td", {"class": "with-bar"}, bar, f"{share:.1%}")
+    return element("td", {"class": "with-bar"}, element("span", f"{share:.1%}"), bar)
 
 
 def _settings(facts: RunFacts) -> Section:

@@ -120,10 +120,9 @@ def _remark(facts: RunFacts) -> str:
 
 
 def _faults(facts: RunFacts) -> Iterator[Sentence]:
-    skipped = facts.results.get("skipped_steps")
-    if (curve := facts.curves.of("train", "skipped")) and not isinstance(skipped, int):
-        skipped = int(curve.last)
-    if isinstance(skipped, int) and skipped > 0:
+    recorded, curve = facts.results.get("skipped_steps"), facts.curves.of("train", "skipped")
+    skipped = max(recorded if isinstance(recorded, int) else 0, int(curve.last) if curve else 0)
+    if skipped:
         yield Sentence("problem", f"{counted(skipped, 'steps')} skipped because a gradient was not finite.")
     if lines := facts.curves.without_loss:
         yield Sentence(
@@ -138,6 +137,8 @@ def _trend(facts: RunFacts) -> Iterator[Sentence]:
     """A remark on the held-out loss or, of a task, on the score."""
     name = "score" if facts.is_task else "loss"
     curve = facts.curves.of("eval", name)
+    if not curve:
+        return
     if len(curve.steps) < _FEWEST:
         yield Sentence(
             "note", f"With {counted(len(curve.steps), 'held-out measurements')} nothing can be said of the trend."

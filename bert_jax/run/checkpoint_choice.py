@@ -91,7 +91,7 @@ def checkpoint_of(path: Place, step: int | None = None, newest: bool = False) ->
     Raises UsageError if there is no checkpoint, none of `step`, or `path` is itself a checkpoint and `step` is given;
     RunError if the chosen one or all are damaged; CheckpointGone if one is deleted meanwhile.
     """
-    if not _is_checkpoint(path):
+    if not is_checkpoint(path):
         return _checkpoint_of_run(path, newest) if step is None else _checkpoint_at(path, step)
     if step is not None or newest:
         raise not_of_a_run(path)
@@ -115,7 +115,7 @@ def _checked(path: Place) -> Place:
     return path
 
 
-def _is_checkpoint(path: Place) -> bool:
+def is_checkpoint(path: Place) -> bool:
     """Whether `path` has a checkpoint's manifest. A run's manifest has the same name, and no step."""
     if not (path / MANIFEST).is_file() or (path / "checkpoints").is_dir():
         return False
@@ -162,7 +162,7 @@ def no_run(path: Place, lacks: str, wanted: str = "a run") -> UsageError:
         return UsageError(f"there is nothing at {path}; give {wanted}")
     if path.is_file():
         return UsageError(f"{path} is a file; give {wanted}")
-    if _is_checkpoint(path):
+    if is_checkpoint(path):
         return UsageError(f"{path} is a checkpoint, a part of a run; give {wanted}")
     runs = sorted(child.name for child in path.iterdir() if (child / "checkpoints").is_dir())
     best = " (results.json names the best)" if (path / "results.json").is_file() else ""

@@ -5,9 +5,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-
-HOSTILE = '</script><script>alert("x")</script><img src=x onerror=alert(1)> \u202e\x07 ${datum} {{x}}'
-"""Text that no page may take for HTML or a program."""
+from reports import HOSTILE
 
 
 @pytest.fixture(scope="session")
@@ -38,9 +36,3 @@ def without_measurements(tiny_copy) -> Path:
         (tiny_copy.path / name).unlink()
     shutil.rmtree(tiny_copy.checkpoints)
     return tiny_copy.path
-
-
-def write_metrics(path: Path, losses: list[float | None]) -> None:
-    """Writes a metrics.jsonl with these training losses, one for each step."""
-    lines = ({"step": step, "split": "train", "loss": loss} for step, loss in enumerate(losses, 1))
-    path.write_text("".join(json.dumps(line) + "\n" for line in lines))

@@ -1,0 +1,138 @@
+"""The command, and what its pages hold."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+from reports import HOSTILE
+
+from bert_jax.cli.main import run as command
+from bert_jax.report import report as report_module
+from bert_jax.report.charts import line_chart, points_for
+from bert_jax.report.curves import Curve
+from bert_jax.report.facts import RunFacts
+from bert_jax.report.page import data_block, element, page, shown, table
+from bert_jax.report.report import write_report
+from bert_jax.system.errors import UsageError
+
+
+def charts_of(text: str) -> dict:
+    return json.loads(re.search(r'<script type="application/json" id="charts">(.*?)</script>', text, re.S)[1])
+
+
+def test_the_page_of_a_run_has_its_facts(tiny_copy):
+    assert command(["report", str(tiny_copy.path)]) == 0
+    text = (tiny_copy.path / "report.html").read_text()
+    for title in ("Verdict", "Learning curves", "Fills of the same", "Attention", "Data", "Parameters", "Settings"):
+        assert f"{title}" in text
+    curves = charts_of(text)["learning-chart-1"]["series"]
+    assert {curve["name"]: curve["x"] for curve in curves} == {"held out": [6, 12], "training": [3, 6, 9, 12]}
+    assert "model.num_layers" in text and "12 steps" in text and "; jax " in text  # settings, event, environment
+    assert sum(part.copies * part.parameters for part in RunFacts(tiny_copy.path).parts) > 0
+
+
+def test_what_a_run_holds_stays_text(hostile_run, tmp_path):
+    write_report(tmp_path / "page.html", [hostile_run])
+    text = (tmp_path / "page.html").read_text()
+    text = text[: text.index("<script>")]  # up to Vega
+    assert "alert(1)" in text and "<img" not in text  # it is shown, as text
+    assert text.count("<script") == text.count("</script>") == text.count('<script type="application/json"') == 2
+    assert "\x07" not in text and str(hostile_run.name) not in text
+
+
+def test_data_cannot_end_its_element():
+    text = data_block("x", {"text": HOSTILE})
+    assert text.count("<") == 2 and json.loads(text[text.index("{") : text.rindex("}") + 1])["text"] == HOSTILE
+
+
+def test_texts_and_attributes_are_escaped_and_cut():
+    assert element("a", "<b>", {"href": '"><i>'}) == '<a href="&quot;&gt;&lt;i&gt;">&lt;b&gt;</a>'
+    assert len(shown("x" * 5000)) < 1100 and shown("a\x00b") == "a\\x00b"
+    assert "<td" not in table("c", ["h"], [["<td>"]]) and table("c", ["", "h"], []).count("<th ") == 1
+
+
+def test_the_policy_allows_these_scripts_and_no_request():
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page("t", element("header"), []))[1]
+    assert policy.startswith("default-src 'none'; script-src 'sha256-") and "unsafe-eval" not in policy
+    assert "http" not in policy and "connect-src" not in policy
+
+
+def test_a_run_without_measurement_and_one_under_way(without_measurements, tiny_copy, tmp_path):
+    write_report(tmp_path / "none.html", [without_measurements])
+    text = (tmp_path / "none.html").read_text()
+    assert "There is no finished checkpoint yet" in text and "chart-1" not in text
+
+
+def test_several_runs_are_compared_by_name_and_setting(tiny_run, packed_run, tmp_path, capsys):
+    copy = shutil.copytree(tiny_run.path, tmp_path / "other" / tiny_run.path.name)
+    output = tmp_path / "compared.html"
+    assert command(["report", str(tiny_run.path), str(copy), str(packed_run.path), "--output", str(output)]) == 0
+    series = charts_of(output.read_text())["learning-chart-1"]["series"]
+    names = {curve["name"] for curve in series}
+    assert len(names) == 3 and f"other/{copy.name}" in names and "data.packed" in output.read_text()
+    assert not (tiny_run.path / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["{run}/missing"], "there is nothing at"),
+        (["{run}", "{packed}"], "name it by --output FILE"),
+        (["{run}", "--output", "{run}/missing/page.html"], "there is no folder"),
+        (["{run}/config.json"], "is a file"),
+        (["{run}/checkpoints/00000012"], "is a checkpoint, a part of a run"),
+        (["{run}", "--port", "80"], "--port 80 is that of --serve"),
+        (["{run}", "--serve", "--output", "x.html"], "--serve writes no file"),
+        ([], "report lacks RUN [RUN ...]"),
+    ],
+)
+def test_wrong_use_is_a_line(words, said, tiny_run, packed_run, capsys):
+    filled = [word.format(run=tiny_run.path, packed=packed_run.path) for word in words]
+    assert command(["report", *filled]) == 2
+    assert said in capsys.readouterr().err.replace("\n", "")
+
+
+def test_without_vl_convert_a_line_names_the_extra(tiny_copy, monkeypatch, capsys):
+    monkeypatch.setattr("bert_jax.report.page.find_spec", lambda name: None)
+    assert command(["report", str(tiny_copy.path)]) == 2
+    assert '".[report]"' in capsys.readouterr().err.replace("\n", "")
+    assert not (tiny_copy.path / "report.html").exists()
+
+
+def test_a_report_that_fails_fails_no_training(tiny_copy, monkeypatch, capsys, config_file):
+    def fails(*_):
+        raise ZeroDivisionError("of a bug")
+
+    monkeypatch.setattr(report_module, "run_page", fails)
+    assert command(["pretrain", str(config_file), "--workdir", str(tiny_copy.path)]) == 0
+    said = capsys.readouterr().err.replace("\n", " ")
+    assert "report.html can't be written (of a bug)" in said and "Traceback" not in said
+
+
+def test_a_training_ends_with_its_report(tiny_copy, config_file):
+    assert command(["pretrain", str(config_file), "--workdir", str(tiny_copy.path)]) == 0
+    assert "Verdict" in (tiny_copy.path / "report.html").read_text()
+
+
+def test_a_page_has_a_bounded_number_of_points():
+    curve = Curve(np.arange(10**6), np.random.default_rng(0).normal(size=10**6))
+    chart = line_chart("loss", {f"run {n}": curve for n in range(24)}, unit="nats", points=points_for(24 * 8))
+    assert sum(len(series["x"]) for series in chart.series) <= 24_000 / 8
+    assert len(json.dumps(chart.series)) < 200_000 and len(chart.rows) <= 20
+
+
+def test_a_link_in_place_of_the_page_is_replaced(tiny_copy, tmp_path):
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    (tiny_copy.path / "report.html").symlink_to(victim)
+    write_report(tiny_copy.path / "report.html", [tiny_copy.path])
+    assert victim.read_text() == "mine" and not Path(tiny_copy.path / "report.html").is_symlink()
+
+
+def test_a_path_that_is_no_run_writes_nothing(tmp_path):
+    with pytest.raises(UsageError, match="no config.json"):
+        write_report(tmp_path / "page.html", [tmp_path])
+    assert not (tmp_path / "page.html").exists()

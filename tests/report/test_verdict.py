@@ -1,0 +1,76 @@
+import json
+
+import pytest
+from reports import write_metrics
+
+from bert_jax.report.facts import RunFacts
+from bert_jax.report.verdict import verdict
+
+
+def told(path) -> dict[str, str]:
+    """The remarks on a run, joined by kind."""
+    found: dict[str, str] = {}
+    for sentence in verdict(RunFacts(path)):
+        found[sentence.kind] = f"{found.get(sentence.kind, '')}{sentence.text} "
+    return found
+
+
+def with_results(run, **changes):
+    results = json.loads(run.results_file.read_text()) | changes
+    run.results_file.write_text(json.dumps(results))
+
+
+def with_held_out(run, losses):
+    lines = [{"step": 3 * number, "split": "eval", "loss": loss} for number, loss in enumerate(losses, 1)]
+    run.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_a_model_no_better_than_its_baseline_is_a_problem(tiny_copy):
+    with_results(tiny_copy, beats_baseline=False)
+    assert "learned nothing from the context" in told(tiny_copy.path)["problem"]
+
+
+def test_a_better_one_is_good_with_both_figures(tiny_copy):
+    with_results(tiny_copy, mlm_accuracy=0.75, baseline={"mlm_accuracy": 0.25}, beats_baseline=True)
+    assert "0.750" in told(tiny_copy.path)["good"] and "0.250" in told(tiny_copy.path)["good"]
+
+
+def test_before_the_end_the_baseline_is_estimated_from_the_text(tiny_copy):
+    tiny_copy.results_file.unlink()
+    facts = RunFacts(tiny_copy.path)
+    exact = json.loads((tiny_copy.path / "checkpoints" / "00000012" / "manifest.json").read_text())["evaluation"]
+    assert facts.baseline_is_estimated and 0 < facts.baseline["mlm_accuracy"] < 1
+    assert facts.held_out("mlm_accuracy") == pytest.approx(exact["mlm_accuracy"])
+
+
+@pytest.mark.parametrize(
+    ("losses", "kind", "words"),
+    [
+        ([5.0, 3.0, 2.0, 2.5], "problem", "risen from 2.000 at step 9 to 2.500"),
+        ([5.0, 4.0, 3.0, 2.0], "note", "still falling, from 4.000 to 2.000"),
+        ([5.0, 2.01, 2.005, 2.0], "good", "levelled off at 2.000"),
+        ([5.0, 2.0], "note", "2 held-out measurements"),
+    ],
+)
+def test_the_trend_of_the_held_out_loss(tiny_copy, losses, kind, words):
+    with_held_out(tiny_copy, losses)
+    assert words in told(tiny_copy.path)[kind]
+
+
+def test_losses_that_are_not_finite_and_skipped_steps_are_problems(tiny_copy):
+    write_metrics(tiny_copy.metrics_file, [1.0, None, None])
+    with_results(tiny_copy, skipped_steps=7)
+    problem = told(tiny_copy.path)["problem"]
+    assert "No finite loss in 2 lines" in problem and "7 steps skipped" in problem
+
+
+def test_a_run_without_measurement_says_so(without_measurements):
+    said = told(without_measurements)["note"]
+    assert "no measurement yet" in said and "0 of 12 steps are done" in said
+
+
+def test_a_failure_at_the_last_start_is_told(tiny_copy):
+    tiny_copy.results_file.unlink()
+    with open(tiny_copy.path / "events.jsonl", "a") as file:
+        file.write('{"time": "2026-01-01T00:00:00+00:00", "event": "failed", "message": "no memory is left"}\n')
+    assert "no memory is left" in told(tiny_copy.path)["problem"]
