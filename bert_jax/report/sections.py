@@ -189,7 +189,8 @@ def _results(facts: RunFacts) -> Section:
         section.add(_confusion(*facts.confusion))
     if facts.errors:
         rows = [[str(number), *each.values()] for number, each in enumerate(facts.errors, 1)]
-        section.add(table("Worst errors", ["", "text", "right", "predicted"], rows, numbers=False))
+        errors = table("Worst errors", ["", "text", "right", "predicted"], rows, numbers=False)
+        section.add(element("div", {"class": "errors"}, errors))
     elif facts.is_task and facts.metrics and "errors" in facts.results:
         section.add(paragraph("There is no error on the dev rows."))
     return section
@@ -228,7 +229,8 @@ def _fills(views: ModelViews) -> Section:
             for each in views.fills
         ]
         headings = ["held-out sentence", "was", *(f"step {step:,}" for step in steps)]
-        section.add(table("The likeliest pieces for one masked word, by saved step", headings, rows, numbers=False))
+        fills = table("The likeliest pieces for one masked word, by saved step", headings, rows, numbers=False)
+        section.add(element("div", {"class": "fills"}, fills))
     return section
 
 
@@ -339,7 +341,7 @@ def _parameters(facts: RunFacts) -> Section:
 
 def _bar(share: float) -> Markup:
     bar = element("span", {"class": "bar", "style": f"--weight: {share:.3f}", "aria-hidden": "true"})
-    return element("td", {"class": "with-bar"}, element("span", f"{share:.1%}"), bar)
+    return element("td", {"class": "with-bar"}, bar, f"{share:.1%}")
 
 
 def _settings(facts: RunFacts) -> Section:

@@ -2,6 +2,7 @@
 
 import base64
 import os
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ from bert_jax.report.page import element, page
 from bert_jax.report.report import write_report
 from bert_jax.report.sections import run_sections
 
-BROWSER = Path(os.environ.get("CHROMIUM", "/usr/bin/chromium"))
+NAMES = "chromium", "chromium-browser", "google-chrome"
+BROWSER = Path(next(filter(None, map(shutil.which, NAMES)), "/usr/bin/chromium"))
 SWITCHES = "--no-sandbox --disable-gpu --disable-background-networking --no-first-run".split()
 MOST_BYTES = 3_000_000
 SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
@@ -23,7 +25,7 @@ SIZES = {"desktop": (1280, 900), "phone": (390, 844)}
 def browser():
     """Chromium without a window."""
     if not BROWSER.exists() and os.environ.get("CI") != "true":
-        pytest.skip(f"there is no browser at {BROWSER}; CHROMIUM names another")
+        pytest.skip(f"there is no browser: none of {', '.join(NAMES)} is on PATH")
     sync_api = pytest.importorskip("playwright.sync_api")
     with sync_api.sync_playwright() as playwright:
         started = playwright.chromium.launch(executable_path=BROWSER, args=SWITCHES)
