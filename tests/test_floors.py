@@ -25,8 +25,8 @@ FLOORS = {
     "finetuning": 6,
     "inference": 7,
     "planning": 7,
-    "report": 7,
-    "cli": 8,
+    "report": 8,
+    "cli": 9,
 }
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
 

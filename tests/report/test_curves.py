@@ -28,7 +28,7 @@ def test_values_that_no_chart_can_show_are_left_out(tmp_path):
     lines = [
         {"step": 1, "split": "train", "loss": 3.0, "mlm_loss": True, "mfu": None},
         {"step": 2, "split": "train", "loss": None},
-        {"step": 3, "split": "train", "loss": 10**400, "skipped": "two"},
+        {"step": 3, "split": "train", "loss": 10**400, "skipped": "two", "mfu": -(10**400)},
         {"step": 4, "split": "train", "loss": 1},
     ]
     curves = written(tmp_path / "metrics.jsonl", *lines)
