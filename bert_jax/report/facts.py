@@ -160,7 +160,11 @@ class RunFacts:
             return []
         try:
             return list(source_shares(self.config, self.prepared))
-        except (ValueError, ZeroDivisionError):  # a record of another number of sources than the settings have
+        except (
+            ValueError,
+            IndexError,
+            ZeroDivisionError,
+        ):  # a record of another number of sources than the settings have
             self.problems.append("The prepared data has other sources than the settings name.")
             return []
 

@@ -157,6 +157,8 @@ def _frequent_words(facts: RunFacts, tokenizer: Tokenizer) -> Iterator[tuple[str
     data = facts.prepared[max(facts.prepared)]
     source = InstanceSource(data.directory, HELD_OUT, "skip")
     found = source.read(range(min(len(source), _RECORDS)))
+    if not len(found.ids) or found.ids.max() >= len(tokenizer.vocabulary):  # of another vocabulary
+        return
     speller, special = Speller(tokenizer), np.isin(found.ids, list(tokenizer.vocabulary.special_ids))
     starts = (found.units & WORD_START) > 0
     whole = starts & np.append((starts | special)[1:], True) & ~special

@@ -2,27 +2,19 @@
 
 import json
 from collections.abc import Iterator, Mapping
-from functools import cache
-from importlib.resources import files
-from typing import Any
-
-import numpy as np
 
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.objective import num_predictions
 from bert_jax.config.run import RunConfig
 from bert_jax.pretraining.mixture import SourceShare
-from bert_jax.report.charts import HELD_OUT, TRAINING, Chart, line_chart, number_text, points_for, scatter_chart
-from bert_jax.report.curves import Curve
-from bert_jax.report.facts import RunFacts, name_in_words, score_text
+from bert_jax.report.charts import scatter_chart
+from bert_jax.report.facts import RunFacts
+from bert_jax.report.measurements import languages, learning, reference, results, speed
 from bert_jax.report.model_views import Attention, ModelViews
 from bert_jax.report.page import Markup, Section, data_block, element, paragraph, shown, table
 from bert_jax.report.verdict import Sentence, verdict
 from bert_jax.system.facts import Fact
 
-_MOST_LANGUAGES = 8
-"""Languages in a chart; its table and the results have all."""
-_MOST_CLASSES = 40
 _MOST_EVENTS = 200
 _MOST_SETTINGS = 300
 _WORDS = {"good": "Good", "note": "Note", "problem": "Problem"}
@@ -32,11 +24,11 @@ def run_sections(facts: RunFacts, views: ModelViews | None) -> list[Section]:
     """All sections that have something to show. `views`: None if the model isn't shown."""
     built = [
         verdict_section(facts),
-        _learning(facts),
-        _results(facts),
-        _languages(facts),
-        _reference(facts),
-        _speed(facts),
+        learning(facts),
+        results(facts),
+        languages(facts),
+        reference(facts),
+        speed(facts),
         *(_model_sections(views) if views else []),
         _data(facts),
         _parameters(facts),
@@ -60,156 +52,6 @@ def sentences(said: Iterator[Sentence]) -> Markup:
         for one in said
     ]
     return element("ul", {"class": "verdict"}, *lines)
-
-
-def _learning(facts: RunFacts) -> Section:
-    section, curves = Section("learning", "Learning curves"), facts.curves
-    if facts.is_task:
-        section.add_charts(
-            _against_held_out(facts, "loss", "training loss"),
-            _held_out_alone(facts, facts.metric, facts.label),
-        )
-        return section
-    shown_names = [name for question in facts.questions for name in (question.loss, question.accuracy)]
-    section.add_charts(*(_against_held_out(facts, name, name_in_words(name)) for name in shown_names))
-    if len(facts.questions) > 1:
-        section.add_charts(_against_held_out(facts, "loss", "loss of all objectives"))
-    if facts.baseline and curves.lines:
-        section.add(paragraph("The dashed line is the baseline, which knows only how frequent pieces or classes are."))
-    return section
-
-
-def _against_held_out(facts: RunFacts, name: str, title: str) -> Chart | None:
-    curves = {HELD_OUT: facts.curves.of("eval", name), TRAINING: facts.curves.of("train", name)}
-    known = facts.baseline.get(name)
-    return line_chart(
-        title,
-        curves,
-        unit="nats" if "loss" in name else "share right",
-        form="number" if "loss" in name else "share",
-        points=points_for(16),
-        baseline=("baseline", known) if known is not None else None,
-    )
-
-
-def _held_out_alone(facts: RunFacts, name: str, title: str) -> Chart | None:
-    known = facts.baseline.get(name)
-    baseline = ("baseline", known) if known is not None else None
-    return line_chart(
-        title, {HELD_OUT: facts.curves.of("eval", name)}, unit="score", points=points_for(16), baseline=baseline
-    )
-
-
-def _languages(facts: RunFacts) -> Section:
-    section = Section("languages", "By language")
-    for question in facts.questions[:1]:
-        for name, unit, form in ((question.loss, "nats", "number"), (question.accuracy, "share right", "share")):
-            found = facts.curves.by_language(name)
-            chosen = dict(list(found.items())[:_MOST_LANGUAGES])
-            if len(found) > 1:
-                title = f"held-out {name_in_words(name)}"
-                section.add_charts(line_chart(title, chosen, unit=unit, form=form, points=points_for(32)))  # type: ignore[arg-type]
-                rows = [[language, number_text(curve.last)] for language, curve in found.items()]
-                if len(found) > len(chosen):
-                    section.add(paragraph(f"The chart has the first {len(chosen)} of {len(found)} languages."))
-                    section.add(table(f"{title} of all languages", ["language", "newest"], rows))
-    return section
-
-
-def _reference(facts: RunFacts) -> Section:
-    section = Section("normal", "Is this curve normal?")
-    own = facts.curves.of("eval", "mlm_accuracy")
-    if not own or not facts.steps:
-        return section
-    curves = {"this run": Curve(own.steps / facts.steps, own.values)}
-    references = _references()
-    for name, found in references.items():
-        curves[name] = Curve(np.array(found["steps"]) / found["planned_steps"], np.array(found["mlm_accuracy"]))
-    section.add_charts(
-        line_chart(
-            "held-out MLM accuracy beside known runs",
-            curves,
-            unit="share right",
-            x="share of the training",
-            form="share",
-            points=points_for(16),
-        )
-    )
-    for name, found in references.items():
-        section.add(paragraph(element("strong", name), f": {found['about']}"))
-    section.add(
-        paragraph(
-            "A healthy curve has this shape: flat near the baseline while the model knows only frequencies, then a "
-            "steep rise, then a long slow one. Its height depends on the text, the vocabulary and the size of the "
-            "model. A curve that stays flat to the end has not left the first part."
-        )
-    )
-    return section
-
-
-@cache
-def _references() -> dict[str, Any]:
-    return json.loads(files("bert_jax.report").joinpath("reference.json").read_text(encoding="utf-8"))
-
-
-def _speed(facts: RunFacts) -> Section:
-    section = Section("speed", "Rate and speed")
-
-    def of_training(name: str, title: str, unit: str, form: Any) -> Chart | None:
-        return line_chart(
-            title, {TRAINING: facts.curves.of("train", name)}, unit=unit, form=form, points=points_for(32)
-        )
-
-    section.add_charts(
-        of_training("learning_rate", "learning rate", "rate", "rate"),
-        of_training("grad_norm", "norm of the gradient", "norm", "number"),
-        of_training("tokens_per_second", "speed", "tokens a second", "speed"),
-        of_training("mfu", "model FLOPs utilisation (MFU)", "share of the peak", "share"),
-        of_training("fill", "fill of the batches", "share of positions", "share"),
-    )
-    if section and not facts.curves.of("train", "mfu"):
-        section.add(paragraph("MFU is not known: the peak rate of this device isn't, as on every CPU."))
-    return section
-
-
-def _results(facts: RunFacts) -> Section:
-    section = Section("results", "Results")
-    if facts.metrics:
-        what = "model", "commonest answer" if facts.is_task else "by frequency alone"
-        rows = [
-            [
-                name_in_words(name),
-                score_text(value, 4),
-                score_text(facts.baseline[name], 4) if name in facts.baseline else "",
-            ]
-            for name, value in facts.metrics.items()
-        ]
-        section.add(table("Metrics on held-out data", ["metric", *what], rows))
-    if facts.confusion:
-        section.add(_confusion(*facts.confusion))
-    if facts.errors:
-        rows = [[str(number), *each.values()] for number, each in enumerate(facts.errors, 1)]
-        errors = table("Worst errors", ["", "text", "right", "predicted"], rows, numbers=False)
-        section.add(element("div", {"class": "errors"}, errors))
-    elif facts.is_task and facts.metrics and "errors" in facts.results:
-        section.add(paragraph("There is no error on the dev rows."))
-    return section
-
-
-def _confusion(labels: list[str], counts: list[list[int]]) -> Markup:
-    """The confusion as a table, each cell tinted by its share of the true class; of many classes the commonest."""
-    order = sorted(range(len(labels)), key=lambda number: -sum(counts[number]))[:_MOST_CLASSES]
-    order.sort()
-
-    def cell(row: int, column: int) -> Markup:
-        share = counts[row][column] / max(sum(counts[row]), 1)
-        style = {"style": f"--weight: {min(max(share, 0), 1):.3f}", "class": "right" if row == column else "wrong"}
-        return element("td", f"{counts[row][column]:,}", style)
-
-    rows = [[labels[row], *(cell(row, column) for column in order)] for row in order]
-    some = f", the {len(order)} commonest of {len(labels)}" if len(order) < len(labels) else ""
-    caption = f"Confusion: true classes (rows) and predicted ones (columns){some}"
-    return element("div", {"class": "confusion"}, table(caption, ["", *(labels[number] for number in order)], rows))
 
 
 def _model_sections(views: ModelViews) -> list[Section]:
@@ -315,8 +157,11 @@ def _data(facts: RunFacts) -> Section:
     for length, data in facts.prepared.items():
         assert isinstance(facts.config, RunConfig)  # only pretraining has prepared data
         budget = num_predictions(facts.config.objective.masked_share, length)
-        caption = f"Sequences of up to {length:,} tokens"
-        section.add(table(caption, ["", "training", "held out"], data.table(budget)))
+        try:
+            counts = data.table(budget)
+        except ValueError:  # of sizes of units that no release writes
+            continue
+        section.add(table(f"Sequences of up to {length:,} tokens", ["", "training", "held out"], counts))
     return section
 
 
