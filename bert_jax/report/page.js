@@ -98,5 +98,16 @@ function attention() {
   show();
 }
 
+// ---- a page that is served while its run goes on
+
+function following() {
+  const box = document.getElementById("follow");
+  if (!box) return;
+  box.checked = sessionStorage.getItem("follow") !== "no"; // as it was before the page was loaded again
+  box.addEventListener("change", () => sessionStorage.setItem("follow", box.checked ? "yes" : "no"));
+  setInterval(() => box.checked && location.reload(), 1000 * Number(box.value));
+}
+
+following();
 attention();
 drawAll();

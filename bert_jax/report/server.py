@@ -14,8 +14,8 @@ from bert_jax.system.journal import FILE_NAME
 
 _LEAST_S = 3.0
 """Least seconds between two builds of the page."""
-_REST = 5.0
-"""Times that a build took, for which the next one waits: a long log is then read in a sixth of the time."""
+_REST = 2.0
+"""Times that a build took, for which the next one waits: a long log is then read in a third of the time."""
 _REFRESH_S = 10
 """Seconds after which the browser asks again."""
 _NAMES = "127.0.0.1", "localhost"
