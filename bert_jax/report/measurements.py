@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.report.charts import HELD_OUT, TRAINING, Chart, line_chart, number_text, points_for
+from bert_jax.report.charts import HELD_OUT, TRAINING, Chart, Format, line_chart, points_for
 from bert_jax.report.curves import Curve
 from bert_jax.report.facts import RunFacts, name_in_words, score_text
 from bert_jax.report.page import Markup, Section, element, paragraph, table
@@ -60,17 +60,30 @@ def _held_out_alone(facts: RunFacts, name: str, title: str) -> Chart | None:
 def languages(facts: RunFacts) -> Section:
     """Held-out loss and accuracy of each language; empty where there is one."""
     section = Section("languages", "By language")
-    for question in facts.questions[:1]:
-        for name, unit, form in ((question.loss, "nats", "number"), (question.accuracy, "share right", "share")):
-            found = facts.curves.by_language(name)
-            chosen = dict(list(found.items())[:_MOST_LANGUAGES])
-            if len(found) > 1:
-                title = f"held-out {name_in_words(name)}"
-                section.add_charts(line_chart(title, chosen, unit=unit, form=form, points=points_for(32)))  # type: ignore[arg-type]
-                rows = [[language, number_text(curve.last)] for language, curve in found.items()]
-                if len(found) > len(chosen):
-                    section.add(paragraph(f"The chart has the first {len(chosen)} of {len(found)} languages."))
-                    section.add(table(f"{title} of all languages", ["language", "newest"], rows))
+    if not facts.questions:
+        return section
+    asked = facts.questions[0]
+    found = facts.curves.by_language(asked.accuracy)
+    if len(found) < 2:
+        return section
+    losses = facts.curves.by_language(asked.loss)
+    chosen = list(found)[:_MOST_LANGUAGES]
+
+    def chart(name: str, curves: dict[str, Curve], unit: str, form: Format) -> Chart | None:
+        some = {language: curves[language] for language in chosen if language in curves}
+        return line_chart(f"held-out {name_in_words(name)}", some, unit=unit, form=form, points=points_for(32))
+
+    section.add_charts(
+        chart(asked.loss, losses, "nats", "number"), chart(asked.accuracy, found, "share right", "share")
+    )
+    if len(found) > len(chosen):
+        section.add(paragraph(f"The charts have the first {len(chosen)} of {len(found)} languages."))
+        rows = [
+            [language, score_text(losses[language].last) if language in losses else "", score_text(curve.last)]
+            for language, curve in found.items()
+        ]
+        headings = ["language", name_in_words(asked.loss), name_in_words(asked.accuracy)]
+        section.add(table("Newest measurements of all languages", headings, rows))
     return section
 
 
@@ -115,7 +128,7 @@ def speed(facts: RunFacts) -> Section:
     """Learning rate, norm of the gradient, speed, MFU and fill."""
     section = Section("speed", "Rate and speed")
 
-    def of_training(name: str, title: str, unit: str, form: Any) -> Chart | None:
+    def of_training(name: str, title: str, unit: str, form: Format) -> Chart | None:
         return line_chart(
             title, {TRAINING: facts.curves.of("train", name)}, unit=unit, form=form, points=points_for(32)
         )

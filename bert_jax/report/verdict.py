@@ -31,6 +31,7 @@ def verdict(facts: RunFacts) -> Iterator[Sentence]:
     if not facts.curves.lines:
         yield Sentence("note", "There is no measurement yet: metrics.jsonl has no line that can be read.")
     yield from _against_baseline(facts)
+    yield from _other_objectives(facts)
     yield from _faults(facts)
     if facts.curves.lines:
         yield from _trend(facts)
@@ -107,6 +108,18 @@ def _against_baseline(facts: RunFacts) -> Iterator[Sentence]:
         )
     else:
         yield Sentence("note", f"Held-out {facts.label} is {score_text(value)}.")
+
+
+def _other_objectives(facts: RunFacts) -> Iterator[Sentence]:
+    """Remarks on objectives, besides the one that the run is judged by, of which nothing was learned."""
+    for question in facts.questions[1:]:
+        value, baseline = facts.held_out(question.accuracy), facts.baseline.get(question.accuracy)
+        if value is not None and baseline is not None and value <= baseline:
+            yield Sentence(
+                "problem",
+                f"Held-out {question.label} accuracy is {score_text(value)} and no better than the baseline, "
+                f"{question.guessed_accuracy}, with {score_text(baseline)}.",
+            )
 
 
 def _remark(facts: RunFacts) -> str:

@@ -34,6 +34,17 @@ def test_the_page_of_a_run_has_its_facts(tiny_copy):
     assert sum(part.copies * part.parameters for part in RunFacts(tiny_copy.path).parts) > 0
 
 
+def test_languages_are_compared_and_all_are_in_a_table(tiny_copy, tmp_path):
+    languages = [f"{first}{second}" for first in "ab" for second in "klmnop"]
+    values = {f"{language}/{name}": 0.5 for language in languages for name in ("mlm_loss", "mlm_accuracy")}
+    lines = ({"step": step, "split": "eval", "loss": 1.0, **values} for step in (6, 12))
+    tiny_copy.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    write_report(tmp_path / "page.html", [tiny_copy.path])
+    text = (tmp_path / "page.html").read_text()
+    assert len(charts_of(text)["languages-chart-2"]["series"]) == 8 and "the first 8 of 12 languages" in text
+    assert all(f">{language}</th>" in text for language in languages)
+
+
 def test_what_a_run_holds_stays_text(hostile_run, tmp_path):
     write_report(tmp_path / "page.html", [hostile_run])
     text = (tmp_path / "page.html").read_text()

@@ -35,6 +35,14 @@ def test_a_better_one_is_good_with_both_figures(tiny_copy):
     assert "0.750" in told(tiny_copy.path)["good"] and "0.250" in told(tiny_copy.path)["good"]
 
 
+def test_another_objective_that_is_no_better_than_its_baseline_is_told_too(tiny_copy):
+    better = {"mlm_accuracy": 0.75, "beats_baseline": True}
+    with_results(tiny_copy, **better, nsp_accuracy=0.6, baseline={"mlm_accuracy": 0.25, "nsp_accuracy": 0.6})
+    assert "NSP accuracy is 0.600 and no better" in told(tiny_copy.path)["problem"]
+    with_results(tiny_copy, **better, nsp_accuracy=0.7, baseline={"mlm_accuracy": 0.25, "nsp_accuracy": 0.6})
+    assert "problem" not in told(tiny_copy.path)
+
+
 def test_before_the_end_the_baseline_is_estimated_from_the_text(tiny_copy):
     tiny_copy.results_file.unlink()
     facts = RunFacts(tiny_copy.path)
