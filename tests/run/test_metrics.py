@@ -4,6 +4,7 @@ import time
 
 import pytest
 
+from bert_jax.run import metrics
 from bert_jax.run.metrics import MetricsLog, changed_lines, read_metrics
 from bert_jax.system.files import FileSum
 
@@ -170,3 +171,13 @@ def test_lines_that_cannot_be_read_are_said_by_number(noted, tmp_path, capsys):
     said = " ".join(capsys.readouterr().err.split())
     assert "metrics.jsonl: lines that can't be read are left out: 2 (it is no JSON" in said
     assert ", 4 (it holds an array and should hold an object)" in said
+
+
+def test_a_line_without_end_takes_no_memory_and_costs_no_other(tmp_path, monkeypatch):
+    monkeypatch.setattr(metrics, "_LONGEST", 64)
+    file = tmp_path / "metrics.jsonl"
+    good = '{"step": 1, "split": "eval"}\n'
+    file.write_text(good + "x" * 64 * 3 + "\n" + good + "y" * 63 + "\n" + good + "z" * 100)
+    read = list(metrics.metrics_lines(file))
+    assert [line.number for line in read if isinstance(line, metrics.DamagedLine)] == [2, 4, 6]
+    assert sum(isinstance(line, metrics.Line) for line in read) == 3

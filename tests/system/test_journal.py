@@ -3,7 +3,7 @@ import os
 
 import pytest
 
-from bert_jax.system.journal import note, open_journal
+from bert_jax.system.journal import note, open_journal, read_journal
 from bert_jax.system.progress import tell, warn
 
 
@@ -41,6 +41,19 @@ def test_a_line_that_was_not_written_to_its_end_costs_no_other(journal):
     first, torn, *others = journal.read_text().splitlines()
     assert (first, torn) == (whole.strip(), whole[:20])
     assert [json.loads(line)["event"] for line in others] == ["resumed", "finished"]
+
+
+def test_a_journal_is_read_but_for_what_is_no_line_of_one(journal, tmp_path):
+    tell("begun", "12 steps")
+    with open(journal, "a") as file:
+        file.write('{"time": 5, "event": "x", "message": "y"}\nnonsense\n[1]\n')
+    tell("finished", "step 12")
+    assert [(line.event, line.message) for line in read_journal(journal)] == [
+        ("begun", "12 steps"),
+        ("finished", "step 12"),
+    ]
+    (tmp_path / "large").write_bytes(b"x" * 4_000_001)
+    assert read_journal(tmp_path / "large") == read_journal(tmp_path / "missing") == read_journal(tmp_path) == []
 
 
 @pytest.mark.parametrize("place", ["gone/events.jsonl", "pipe"])

@@ -1,0 +1,64 @@
+"""Wrong predictions as people read them, and the worst of them in the results of a measurement."""
+
+import pytest
+
+from bert_jax.config.task import SpanConfig, TaskConfig
+from bert_jax.corpora.task_record import Record
+from bert_jax.finetuning import predicting
+from bert_jax.finetuning.dataset import LabelledRows, make_task
+from bert_jax.finetuning.predicting import measure
+
+PAIR = {"texts": ("a", "b"), "labels": ("no", "yes")}
+CASES = {
+    "class": (PAIR, {"a": "x", "b": "y"}, 1, {"predicted_label": "no", "probabilities": {"no": 0.9, "yes": 0.1}}),
+    "labels": (PAIR, {"a": "x", "b": "y"}, (0, 1), {"predicted_labels": ["no"]}),
+    "number": ({"texts": ("a", "b")}, {"a": "x", "b": "y"}, 2.5, {"predicted_number": 1.0}),
+    "choice": (
+        {"texts": ("q",), "choices": ("a", "b")},
+        {"q": "x | y", "a": "one", "b": "two"},
+        1,
+        {"predicted_choice": 0, "probabilities": [0.8, 0.2]},
+    ),
+    "tags": (
+        {"texts": ("words",), "label": "tags", "labels": ("B-X", "O")},
+        {"words": ["x", "|", "y"]},
+        ["B-X", "O", "O"],
+        {"predicted_tags": ["O", "O", "B-X"]},
+    ),
+    "span": (
+        {"texts": ("q", "c"), "label": "answers", "span": SpanConfig(stride=32)},
+        {"q": "x", "c": "y"},
+        ["the red cat"],
+        {"predicted_answer": "cat"},
+    ),
+}
+SAID = {
+    "class": (0.9, "yes", "no"),
+    "labels": (2, "yes", "no"),
+    "number": (1.5, "2.5", "1"),
+    "choice": (0.8, "two", "one"),
+    "tags": (2, "x B-X, y O", "x O, y B-X"),
+    "span": (pytest.approx(1 / 3), "the red cat", "cat"),
+}
+
+
+@pytest.mark.parametrize("kind", CASES)
+def test_a_mistake_has_its_size_and_both_answers_and_a_right_answer_is_none(kind, wordpiece):
+    settings, row, gold, prediction = CASES[kind]
+    task, record = make_task(TaskConfig(name="x", kind=kind, **settings), wordpiece), Record("f, line 1", row)
+    assert task.mistake(record, gold, prediction) == SAID[kind]
+    assert task.shown_text(record) == "x | y"
+    name = next(iter(prediction))
+    right = {"class": "yes", "labels": ["yes"], "span": "The red cat"}.get(kind, gold)
+    assert task.mistake(record, gold, prediction | {name: right}) is None
+
+
+def test_the_worst_are_in_the_results_first_and_cut(wordpiece, monkeypatch):
+    task = make_task(TaskConfig(name="x", kind="number", texts=("a",)), wordpiece)
+    records = [Record(f"line {number}", {"a": f"{number} {'x' * 1000}"}) for number in range(30)]
+    monkeypatch.setattr(
+        predicting, "predictions", lambda *_, **__: [(one, {"predicted_number": 0.0}) for one in records]
+    )
+    found = measure(task, LabelledRows(records, [float(number % 20) for number in range(30)]), run=lambda batch: None)
+    assert [error["right"] for error in found["errors"]] == ["19", "18", "17", "16", "15", "14", "13", "12", "11", "10"]
+    assert found["errors"][0]["text"].startswith("19 x") and len(found["errors"][0]["text"]) == 400
