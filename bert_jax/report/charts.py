@@ -183,8 +183,8 @@ def _line_description(
     title: str, x: str, curves: Mapping[str, Curve], form: Format, baseline: tuple[str, float] | None
 ) -> str:
     told = [
-        f"{name} from {number_text(float(curve.values[0]), form)} at {_x_text(curve.steps[0], x)} to "
-        f"{number_text(curve.last, form)} at {_x_text(curve.steps[-1], x)}"
+        f"{name} from {number_text(float(curve.values[0]), form)} at {_x_text(float(curve.steps[0]), x)} to "
+        f"{number_text(curve.last, form)} at {_x_text(float(curve.steps[-1]), x)}"
         for name, curve in list(curves.items())[:6]
     ]
     more = f", and {len(curves) - 6} more" if len(curves) > 6 else ""
@@ -199,7 +199,7 @@ def _rows(curves: Mapping[str, Curve], x: str, form: Format, baseline: tuple[str
         fewest = max(curves.values(), key=lambda curve: len(curve.steps))
     places = np.unique(np.linspace(0, len(fewest.steps) - 1, _ROWS).round().astype(int))
     rows = []
-    for step in fewest.steps[places]:
+    for step in fewest.steps[places].tolist():
         row = [_x_text(step, x)]
         for curve in curves.values():
             at = int(np.searchsorted(curve.steps, step, side="right")) - 1
