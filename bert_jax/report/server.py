@@ -8,6 +8,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from bert_jax.report.report import comparison_page, run_page
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.system import interruption
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import BertJaxError, UsageError
 from bert_jax.system.journal import FILE_NAME
@@ -78,7 +79,10 @@ def serve(runs: Sequence[Place], port: int, announce: Callable[[str], None]) -> 
         raise UsageError(f"--port {port} can't be listened on ({error}); give another, or leave it out") from None
     with server:
         announce(f"http://{_NAMES[0]}:{server.server_address[1]}/")
-        server.serve_forever()
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:  # Ctrl-C is how it ends
+            interruption.stop_raising()
 
 
 def _handler(followed: Followed) -> type[BaseHTTPRequestHandler]:

@@ -67,3 +67,14 @@ def test_a_port_that_is_taken_is_a_line(address, tiny_copy, monkeypatch):
     monkeypatch.undo()
     with pytest.raises(UsageError, match="--port .* can't be listened on"):
         serve([tiny_copy.path], int(address.rstrip("/").rpartition(":")[2]), lambda where: None)
+
+
+def test_ctrl_c_is_the_end_of_serving(tiny_copy, monkeypatch):
+    def interrupted(server):
+        raise KeyboardInterrupt
+
+    settled = []
+    monkeypatch.setattr(server_module.ThreadingHTTPServer, "serve_forever", interrupted)
+    monkeypatch.setattr(server_module.interruption, "stop_raising", lambda: settled.append(True))
+    serve([tiny_copy.path], 0, lambda where: None)
+    assert settled
