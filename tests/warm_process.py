@@ -164,10 +164,6 @@ def _import_all() -> None:
     import bert_jax.pretraining.pretrain
     import bert_jax.run.overwriting  # noqa: F401
 
-    with contextlib.suppress(ImportError):
-        import matplotlib.backends.backend_agg
-        import matplotlib.figure  # noqa: F401
-
     assert not xla_bridge.backends_are_initialized() and threading.active_count() == 1
 
 

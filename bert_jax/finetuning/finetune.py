@@ -9,7 +9,6 @@ from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.wording import counted
 from bert_jax.finetuning.batches import TaskBatch, TrainingBatches
-from bert_jax.finetuning.confusion_picture import write_confusion_picture
 from bert_jax.finetuning.dataset import LabelledRows, TrainingRows, make_task, read_labelled, read_training
 from bert_jax.finetuning.metrics import metric_of
 from bert_jax.finetuning.objective import Outputs, TaskObjective
@@ -91,15 +90,6 @@ class FineTuning(Job[FinetuneConfig]):
             baseline = {f"{name}/{metric}": value for metric, value in found["baseline"].items()}
             results["baseline"] = {**results["baseline"], **baseline}
         return results
-
-    def title(self, results: dict[str, Any]) -> str:
-        title, metric = results["task"], results.get("metric")
-        return f"{title}: {metric} {results['score']:.4f} on {results['dev_rows']:,} dev rows" if metric else title
-
-    def draw(self, results: dict[str, Any]) -> None:
-        super().draw(results)
-        if confusion := results.get("confusion"):
-            write_confusion_picture(self.run.path / "confusion.png", confusion, self.title(results))
 
 
 def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:

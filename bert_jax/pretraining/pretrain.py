@@ -83,9 +83,6 @@ class Pretraining(Job[RunConfig]):
         skipped_records = sum(line.get("skipped_records", 0) for line in read_metrics(self.run.metrics_file))
         return results | {"skipped_steps": int(trained.state.skipped), "skipped_records": skipped_records}
 
-    def title(self, results: dict[str, Any]) -> str:
-        return f"pretraining, {results['steps']:,} steps"
-
 
 def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
     """Runs or resumes pretraining; returns the results. See `Job.carry_out`."""

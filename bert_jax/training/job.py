@@ -7,13 +7,11 @@ from typing import Any, Generic, TypeVar
 from bert_jax.config.training import OperationConfig, TrainingConfig
 from bert_jax.model.bert import Parameters
 from bert_jax.model.sharding import make_mesh
-from bert_jax.run.hosts import first_alone, is_first
-from bert_jax.run.metrics import read_metrics
+from bert_jax.run.hosts import first_alone
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.tracking import check_trackers
 from bert_jax.system.progress import say
 from bert_jax.training.devices import keep_compiled_programs
-from bert_jax.training.learning_curve import write_learning_curve
 from bert_jax.training.loop import Trained, train
 from bert_jax.training.trainer import PhaseWork, Trainer
 
@@ -48,10 +46,6 @@ class Job(ABC, Generic[Config]):
     def results(self, trained: Trained) -> dict[str, Any]:
         """The content of results.json."""
 
-    @abstractmethod
-    def title(self, results: dict[str, Any]) -> str:
-        """The title of the plots."""
-
     def prepare_only(self) -> None:
         """Checks the settings and prepares the run, as `carry_out` does, and trains nothing."""
         self.run.open(self.check())
@@ -72,11 +66,4 @@ class Job(ABC, Generic[Config]):
         trainer, phases = self.work()
         results = self.results(train(trainer, self.run, phases, self.initial))
         self.run.write_results(results)
-        if is_first():
-            self.draw(results)
         return results
-
-    def draw(self, results: dict[str, Any]) -> None:
-        """Writes plots of the results into the run."""
-        curve, lines = self.run.path / "learning_curve.png", read_metrics(self.run.metrics_file)
-        write_learning_curve(curve, lines, results.get("metric"), self.title(results))

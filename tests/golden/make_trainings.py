@@ -251,7 +251,6 @@ def make() -> None:
     with contextlib.chdir(TRAININGS):
         write_inputs()
         pretrain(PRETRAINING, RunDirectory(Path("pretrained")))
-        Path("pretrained/learning_curve.png").unlink(missing_ok=True)
     make_figures()
 
 
