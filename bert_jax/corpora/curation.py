@@ -18,11 +18,17 @@ from bert_jax.config.wording import counted
 from bert_jax.corpora.corpus import Mixture
 from bert_jax.corpora.dropped_list import DroppedDocuments
 from bert_jax.corpora.drops import Drops
-from bert_jax.corpora.duplicates import BOILERPLATE_SHARE, BOILERPLATE_TIMES, find_copies, find_shared_lines
+from bert_jax.corpora.duplicates import (
+    BOILERPLATE_SHARE,
+    BOILERPLATE_TIMES,
+    FEWEST_TIMES,
+    find_copies,
+    find_shared_lines,
+)
 from bert_jax.corpora.engine import engine, works_by_portions
 from bert_jax.corpora.examined import Batch, BatchFiles, Examined, batches, examine, line_key
 from bert_jax.corpora.file_source import FileSource
-from bert_jax.corpora.filters import COPY, NONE
+from bert_jax.corpora.filters import ALL_BOILERPLATE, ALL_COPIED, COPY, NONE
 from bert_jax.corpora.signatures import BANDS
 from bert_jax.corpora.text_source import short_hash
 from bert_jax.system.bucket import Place
@@ -63,7 +69,9 @@ def curated(corpus: Mixture, data: DataConfig, settings: PreparationConfig, dire
             _curate(corpus, data, settings, temporary)
             files = {path.name: FileSum.of(path) for path in temporary.iterdir()}
             CurationRecord(made_from=made_from, files=files).write(temporary / _RECORD)
-        say(f"{directory / _LIST} lists the documents that are dropped")
+            has_list = (temporary / _LIST).stat().st_size > 0
+        if has_list:
+            say(f"{directory / _LIST} lists the documents that are dropped")
     return Drops(fetched(directory))
 
 
@@ -71,12 +79,18 @@ def _made_from(corpus: Mixture, data: DataConfig) -> str:
     return short_hash([corpus.revision, data.model_dump(mode="json", include={*_OF_READING, *CURATION})])
 
 
-def _is_finished(directory: Place, made_from: str) -> bool:
+def curation_damage(directory: Place) -> str | None:
+    """What is wrong with a curation; None if all of its files are as they were written."""
     try:
         record = CurationRecord.read(directory / _RECORD)
-    except (OSError, ValueError):
-        return False
-    return record.made_from == made_from and not first_damaged(directory, record.files)
+    except (OSError, ValueError) as error:
+        return f"{_RECORD} can't be used ({getattr(error, 'strerror', None) or error})"
+    damaged = first_damaged(directory, record.files)
+    return f"{damaged} is not as it was written" if damaged else None
+
+
+def _is_finished(directory: Place, made_from: str) -> bool:
+    return curation_damage(directory) is None and CurationRecord.read(directory / _RECORD).made_from == made_from
 
 
 def _curate(corpus: Mixture, data: DataConfig, settings: PreparationConfig, directory: Path) -> None:
@@ -96,13 +110,14 @@ def _curate(corpus: Mixture, data: DataConfig, settings: PreparationConfig, dire
     with stage("Comparing documents", len(bands), "bands") as bar:
         copies = find_copies(files, reasons == NONE, bar.counted(bands))
     reasons[copies.documents] = COPY
+    dropped_lines = _lines(files, reasons == NONE, data, lines, repeated)
+    emptied = _emptied(files, dropped_lines) & (reasons == NONE)
+    reasons[emptied] = ALL_BOILERPLATE if data.drop_boilerplate else ALL_COPIED
     documents = DroppedDocuments(files, reasons, copies, data.source)
     documents.check_sources()
     documents.say()
     documents.write(directory / _LIST)
-    Drops.write(
-        directory, files.joined("places")[reasons != NONE], _lines(files, reasons == NONE, data, lines, repeated)
-    )
+    Drops.write(directory, files.joined("places")[reasons != NONE], dropped_lines)
     shutil.rmtree(directory / _BATCHES)
 
 
@@ -145,14 +160,29 @@ def _lines(
         texts = (line for line, _ in repeated.most_common() if line_key(line) in shared.boilerplate_keys)
         examples = ", ".join(repr(line[:_EXAMPLE_CHARACTERS]) for line in itertools.islice(texts, _EXAMPLES))
         drops = "drops" if data.drop_boilerplate else "would drop"
-        different = f"{len(shared.boilerplate_keys):,} different ones"
+        often = (
+            f"{BOILERPLATE_SHARE:.0%} of the documents and at least {FEWEST_TIMES}, or in over {BOILERPLATE_TIMES:,}"
+        )
         say(
-            f"--data.drop-boilerplate {drops} {counted(len(shared.boilerplate), 'lines')}, {different} that are in "
-            f"over {BOILERPLATE_SHARE:.0%} of the documents or in over {BOILERPLATE_TIMES:,}: {examples}"
+            f"--data.drop-boilerplate {drops} {counted(len(shared.boilerplate), 'lines')} "
+            f"({len(shared.boilerplate_keys):,} distinct), each in over {often}: {examples}"
         )
     if data.deduplicate and data.layout == "paragraphs":
         paragraphs = np.setdiff1d(shared.paragraphs, dropped)
         if len(paragraphs):
-            say(f"--data.deduplicate drops {counted(len(paragraphs), 'paragraphs')} that an earlier document has, too")
+            count = counted(len(paragraphs), "paragraphs")
+            say(f"--data.deduplicate drops {count} that an earlier document already has")
         dropped = np.concatenate([dropped, paragraphs])
     return dropped
+
+
+def _emptied(files: BatchFiles, dropped: UInt64[np.ndarray, " M"]) -> Bool[np.ndarray, " N"]:
+    """Whether all lines of each document are among those at the `dropped` places."""
+    emptied = np.zeros(files.ends[-1], bool)
+    if len(dropped):
+        for batch in range(len(files)):
+            stays = ~np.isin(files.read(batch, "line_places"), dropped)
+            begin, end = files.ends[batch : batch + 2]
+            emptied[begin:end] = True
+            emptied[begin + files.read(batch, "line_documents")[stays]] = False
+    return emptied

@@ -11,7 +11,7 @@ from jaxtyping import Int, UInt8
 from bert_jax.config.wording import counted
 from bert_jax.corpora.duplicates import Copies
 from bert_jax.corpora.examined import BatchFiles
-from bert_jax.corpora.filters import COPY, SETTINGS
+from bert_jax.corpora.filters import ALL_BOILERPLATE, ALL_COPIED, COPY, SETTINGS
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 
@@ -39,17 +39,20 @@ class DroppedDocuments(NamedTuple):
                     file.write(json.dumps(line, ensure_ascii=False) + "\n")
 
     def say(self) -> None:
-        """Says of each setting how many documents it drops, with an example."""
+        """Says of each reason how many documents are dropped for it, with an example."""
         sizes = self.files.joined("sizes")
         for reason, setting in SETTINGS.items():
             dropped = np.flatnonzero(self.reasons == reason)
             if not len(dropped):
                 continue
             (example,) = self._lines(dropped[:1])
-            share = sizes[dropped].sum() / sizes.sum()
-            original = f", as a copy of {example['copy_of']['begins']!r}" if reason == COPY else ""
-            of_all = f"{len(dropped):,} of {counted(len(sizes), 'documents')}, {share:.2%} of the text"
-            say(f"--{setting.replace('_', '-')} drops {of_all}; for example {example['begins']!r}{original}")
+            of_all = f"{len(dropped):,} of {counted(len(sizes), 'documents')}, {sizes[dropped].sum() / sizes.sum():.2%}"
+            why = ", all of whose lines it drops" if reason in (ALL_BOILERPLATE, ALL_COPIED) else ""
+            original = f", a copy of document {example['copy_of']['document']}" if reason == COPY else ""
+            say(
+                f"--{setting.replace('_', '-')} drops {of_all} of the text{why}; for example document "
+                f"{example['document']}{original}: {example['begins']!r}"
+            )
 
     def check_sources(self) -> None:
         """Raises UsageError if all documents of a source are dropped."""

@@ -9,6 +9,7 @@ import numpy as np
 from jaxtyping import UInt64
 
 from bert_jax.system.errors import UsageError
+from bert_jax.text.text_spans import plain
 
 _DOCUMENTS, _LINES = "documents.npy", "lines.npy"
 _LINE_BITS, _PORTION_BITS = 32, 20
@@ -73,8 +74,8 @@ class Drops(NamedTuple):
                 continue
             first, last = np.searchsorted(of_lines, bounds)
             if first < last:
-                dropped = {document[place - begin] for place in of_lines[first:last].tolist()}
-                lines = [line for line in document if line not in dropped]
+                dropped = {plain(document[place - begin]) for place in of_lines[first:last].tolist()}
+                lines = [line for line in document if plain(line) not in dropped]
                 corpus.repairs["lines dropped"] += len(document) - len(lines)
                 document = lines
             if document:

@@ -1,7 +1,7 @@
 """Finds copies among examined documents, and lines that many of them share."""
 
 import functools
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -19,8 +19,6 @@ FEWEST_TIMES = 10
 """Fewest documents that share a line of boilerplate, however small the corpus is."""
 _PAIRS_AT_ONCE = 50_000
 """Pairs whose signatures are in memory at a time, with 1 KB each."""
-_Pairs = tuple[Int[np.ndarray, " N"], Int[np.ndarray, " N"]]
-"""Numbers of documents, of which the first is the smaller one."""
 
 
 class Copies(NamedTuple):
@@ -28,7 +26,7 @@ class Copies(NamedTuple):
 
     documents: Int[np.ndarray, " N"]
     originals: Int[np.ndarray, " N"]
-    """For each the first document of those that it is a copy of, directly or by others between them."""
+    """For each the first document that stays and is similar to it."""
     similarity: Float[np.ndarray, " N"]
     """The estimated Jaccard similarity with the original."""
 
@@ -45,16 +43,54 @@ class SharedLines(NamedTuple):
 
 
 def find_copies(files: BatchFiles, kept: Bool[np.ndarray, " N"], bands: Iterable[int]) -> Copies:
-    """The copies among the documents that are kept so far, by these bands of their signatures. Of each group of similar
-    ones the first is the original, so the result doesn't depend on the order of the work."""
-    pairs = np.zeros(0, np.uint64)
+    """The copies among the documents that are kept so far, found by these bands of their signatures.
+
+    A document is a copy if an earlier one that stays is similar to it, so the result doesn't depend on the order of the
+    work.
+    """
+    candidates = np.zeros(0, np.uint64)
     for band in bands:
         for groups in equal_keys(functools.partial(_kept_keys, files, kept, band), int(kept.sum())):
-            pairs = np.union1d(pairs, _candidates(groups))
-    first, second = np.divmod(pairs, np.uint64(1 << 32))
-    similar = _similarity(files, (first.astype(np.int64), second.astype(np.int64))) >= LEAST_SIMILARITY
-    documents, originals = _components(first[similar].astype(np.int64), second[similar].astype(np.int64))
-    return Copies(documents, originals, _similarity(files, (originals, documents)))
+            candidates = np.union1d(candidates, _candidates(groups))
+    similar = candidates[_similarity(files, candidates) >= LEAST_SIMILARITY]
+    while True:
+        originals = _originals(similar)
+        # A document that is similar to copies alone may be similar to their originals, too.
+        others = np.setdiff1d(_with_originals(similar, originals), candidates)
+        if not len(others):
+            break
+        candidates = np.union1d(candidates, others)
+        similar = np.union1d(similar, others[_similarity(files, others) >= LEAST_SIMILARITY])
+    documents = np.array(sorted(originals), np.int64)
+    of_each = np.array([originals[document] for document in documents.tolist()], np.int64)
+    return Copies(documents, of_each, _similarity(files, _pairs(of_each, documents)))
+
+
+def _originals(pairs: UInt64[np.ndarray, " P"]) -> dict[int, int]:
+    """The first similar document that stays, by the document that is its copy."""
+    found: dict[int, int] = {}
+    first, second = _ends(pairs)
+    order = np.lexsort((first, second))
+    for earlier, document in zip(first[order].tolist(), second[order].tolist(), strict=True):
+        if document not in found and earlier not in found:  # all that concerns the earlier one is decided
+            found[document] = earlier
+    return found
+
+
+def _with_originals(pairs: UInt64[np.ndarray, " P"], originals: Mapping[int, int]) -> UInt64[np.ndarray, " Q"]:
+    """Pairs of each document that stays and the originals of copies that it is similar to."""
+    first, second = _ends(pairs)
+    others = [
+        (originals[earlier], document)
+        for earlier, document in zip(first.tolist(), second.tolist(), strict=True)
+        if earlier in originals and document not in originals
+    ]
+    return _pairs(*np.array(others, np.int64).reshape(-1, 2).T)
+
+
+def times_allowed(documents: int) -> float:
+    """The number of documents, of all `documents`, that may have a line that isn't boilerplate."""
+    return min(max(BOILERPLATE_SHARE * documents, FEWEST_TIMES - 1), BOILERPLATE_TIMES)
 
 
 def find_shared_lines(files: BatchFiles, kept: Bool[np.ndarray, " N"], lines: int) -> SharedLines:
@@ -90,33 +126,22 @@ def _candidates(groups: Groups) -> UInt64[np.ndarray, " P"]:
     at = np.flatnonzero(later)
     second = groups.items[at]
     firsts = (groups.items[groups.starts][groups.group[at]], groups.items[at - 1])
-    return np.unique(np.concatenate([first << np.uint64(32) | second for first in firsts]))
+    return np.unique(np.concatenate([_pairs(first, second) for first in firsts]))
 
 
-def _similarity(files: BatchFiles, pairs: _Pairs) -> Float[np.ndarray, " N"]:
+def _pairs(first: Int[np.ndarray, " P"], second: Int[np.ndarray, " P"]) -> UInt64[np.ndarray, " P"]:
+    """Pairs of documents as a number each: the first document in the upper half."""
+    return first.astype(np.uint64) << np.uint64(32) | second.astype(np.uint64)
+
+
+def _ends(pairs: UInt64[np.ndarray, " P"]) -> tuple[Int[np.ndarray, " P"], Int[np.ndarray, " P"]]:
+    """The first and second document of each pair."""
+    return (pairs >> np.uint64(32)).astype(np.int64), (pairs & np.uint64(0xFFFFFFFF)).astype(np.int64)
+
+
+def _similarity(files: BatchFiles, pairs: UInt64[np.ndarray, " P"]) -> Float[np.ndarray, " P"]:
     found = [np.zeros(0)]
-    for begin in range(0, len(pairs[0]), _PAIRS_AT_ONCE):
-        found.append(
-            similarity(*(files.gather("signatures", each[begin : begin + _PAIRS_AT_ONCE], 1) for each in pairs))
-        )
+    for begin in range(0, len(pairs), _PAIRS_AT_ONCE):
+        ends = _ends(pairs[begin : begin + _PAIRS_AT_ONCE])
+        found.append(similarity(*(files.gather("signatures", documents, 1) for documents in ends)))
     return np.concatenate(found)
-
-
-def _components(first: Int[np.ndarray, " N"], second: Int[np.ndarray, " N"]) -> _Pairs:
-    """The documents that pairs connect with an earlier one, and the first document that each is connected with."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    nodes, ends = np.unique(np.concatenate([first, second]), return_inverse=True)
-    if not len(nodes):
-        return nodes, nodes
-    rows, columns = np.split(ends, 2)
-    _, labels = connected_components(coo_array((np.ones(len(rows), bool), (rows, columns)), shape=[len(nodes)] * 2))
-    _, lowest = np.unique(labels, return_index=True)
-    originals = nodes[lowest[labels]]
-    return nodes[nodes != originals], originals[nodes != originals]
-
-
-def times_allowed(documents: int) -> float:
-    """The number of documents, of all `documents`, that may have a line that isn't boilerplate."""
-    return min(max(BOILERPLATE_SHARE * documents, FEWEST_TIMES - 1), BOILERPLATE_TIMES)

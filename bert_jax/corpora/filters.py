@@ -11,13 +11,15 @@ from bert_jax.config.data import DataConfig
 from bert_jax.corpora.signatures import word_counts
 from bert_jax.text.identification import UNSURE, blocks, identified
 
-NONE, TOO_SHORT, SYMBOLS, OTHER_LANGUAGE, COPY = range(5)
-"""Why a document is dropped; COPY isn't decided here."""
+NONE, TOO_SHORT, SYMBOLS, OTHER_LANGUAGE, COPY, ALL_BOILERPLATE, ALL_COPIED = range(7)
+"""Why a document is dropped. Copies, and documents all of whose lines are dropped, aren't found here."""
 SETTINGS = {
     TOO_SHORT: "data.min_doc_words",
     SYMBOLS: "data.max_symbol_word_ratio",
     OTHER_LANGUAGE: "data.language_filter",
     COPY: "data.deduplicate",
+    ALL_BOILERPLATE: "data.drop_boilerplate",
+    ALL_COPIED: "data.deduplicate",
 }
 """The settings by which documents are dropped."""
 _BLOCKS = 5

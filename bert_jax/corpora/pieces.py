@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from bert_jax.corpora import limits
 from bert_jax.corpora.compressed_files import decompressed, opened
 from bert_jax.system.bucket import Place
 
@@ -34,7 +35,7 @@ class Piece(NamedTuple):
                 raw.seek(self.begin)
             text = content.read(self.size)
             taken = len(text) if content is raw else raw.tell()
-            text += content.read(_SEARCHED_BYTES)
+            text += content.readline(limits.RECORD_BYTES) if separator is LINE_END else content.read(_SEARCHED_BYTES)
         begin, end = self._bounds(text, separator)
         name = self.path if content is raw else self.path.with_suffix("")
         return name, io.BufferedReader(io.BytesIO(text[begin:end])), taken  # type: ignore[arg-type]
@@ -43,19 +44,28 @@ class Piece(NamedTuple):
         """Where the documents begin and end in `text`, the content from `self.begin` on.
 
         A document belongs to the range in which the separator before it begins. If none begins there, the range lies
-        within a long document: it is its lines, or its words if it has no line end.
+        within a long one, of which a part is taken; of a record that isn't possible.
         """
         begin = 0
         if self.begin:
             first = separator.search(text)
             if first is None or first.start() >= self.size:
-                end = b" " if separator is BLANK_LINE and b"\n" not in text[: self.size] else b"\n"
-                return text.find(end) + 1, text.rfind(end, 0, self.size) + 1
+                return (0, 0) if separator is LINE_END else self._within_document(text)
             begin = first.end()
         if last := separator.search(text, max(self.size, begin)):
             return begin, last.end()
-        is_rest = len(text) < self.size + _SEARCHED_BYTES
+        is_rest = separator is LINE_END or len(text) < self.size + _SEARCHED_BYTES
         return begin, len(text) if is_rest else text.rfind(b"\n") + 1
+
+    def _within_document(self, text: bytes) -> tuple[int, int]:
+        """Whole lines of the range, or whole words if it has no line end, or whole characters if no space either."""
+        text = text[: self.size]
+        for end in (b"\n", b" "):
+            if end in text:
+                return text.find(end) + 1, text.rfind(end) + 1
+        at_ends = [*range(min(4, len(text))), *range(max(len(text) - 4, 0), len(text))]
+        begins = [place for place in at_ends if text[place] & 0xC0 != 0x80]  # of characters in UTF-8
+        return (begins[0], begins[-1]) if begins else (0, 0)
 
 
 def spread_pieces(sizes: Mapping[Place, int], count: int, size: int) -> list[Piece]:

@@ -50,7 +50,15 @@ def look_at(source: Corpus, each: Callable[[Document], None] = lambda document: 
 
     Raises UsageError if the source is damaged or a record lacks the field of the text.
     """
-    sample = source.sampled(_READ_BYTES) if isinstance(source, FileSource) else source
+    if not isinstance(source, FileSource):
+        return _look(source, source, each)
+    look = _look(source, source.sampled(_READ_BYTES), each)
+    # No document of a few long ones may begin in a piece.
+    return look if look.documents else _look(source, source, each)
+
+
+def _look(source: Corpus, sample: Corpus, each: Callable[[Document], None]) -> Look:
+    """Reads `sample`, which is `source` or pieces of it."""
     count, size, seconds, ended = 0, 0, 0.0, True
 
     def read() -> Iterator[tuple[int, Document]]:

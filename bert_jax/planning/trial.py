@@ -21,10 +21,10 @@ from bert_jax.instances.shards import TRAIN
 from bert_jax.instances.statistics import Statistics
 from bert_jax.pretraining.vocabulary import existing_tokenizer, learned_tokenizer
 from bert_jax.system import facts
-from bert_jax.system.errors import UsageError
 from bert_jax.system.facts import Facts
 from bert_jax.system.workers import available_cores, map_in_processes
 from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.vocabulary import VocabularySizeError
 
 _GIVEN, _LEARNED = "given", "trained on this text"
 LENGTHS = (128, 512)
@@ -32,8 +32,8 @@ LENGTHS = (128, 512)
 _PASSES = 16
 """How often a sample is cut into sequences: which documents give short ones is drawn anew in each pass, and among a few
 thousand documents one draw says little. A text that is tried as a whole is cut as often as the preparation does it."""
-_LEAST_PIECES = 50
-"""Smallest vocabulary that is tried if the text can't give the size that is asked for."""
+_ATTEMPTS = 4
+"""Sizes of a vocabulary that are tried if the text can't give the first."""
 
 
 class Cut(Facts):
@@ -217,13 +217,10 @@ def _prepare(chunk: Chunk, work: _Work) -> _Seen:
 
 
 def _learned(texts: list[str], config: RunConfig, size: int) -> Tokenizer:
-    """A vocabulary of `size` pieces trained on the texts; of twice that if their characters need more; or of half of
-    that, and so on, if they can't give as many."""
-    refusals = []
-    halves = (size >> times for times in range(1, size.bit_length()))
-    for tried_size in (size, 2 * size, *itertools.takewhile(lambda each: each >= _LEAST_PIECES, halves)):
+    """A vocabulary trained on the texts, of `size` pieces or of one near it that they can give."""
+    for _ in range(_ATTEMPTS):
         try:
-            return learned_tokenizer(texts, config.vocabulary.replace(size=tried_size))
-        except UsageError as error:
-            refusals.append(error)
-    raise refusals[0]
+            return learned_tokenizer(texts, config.vocabulary.replace(size=size))
+        except VocabularySizeError as error:
+            refusal, size = error, error.size
+    raise refusal

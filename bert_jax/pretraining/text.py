@@ -4,6 +4,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.corpora.corpus import Mixture, open_corpus
 from bert_jax.corpora.curation import curated
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.system.files import refuse_links, remove_directory
 
 
 def open_text(config: RunConfig, run: RunDirectory, with_spans: bool = True) -> Mixture:
@@ -13,7 +14,12 @@ def open_text(config: RunConfig, run: RunDirectory, with_spans: bool = True) -> 
     `data.spans`. Raises UsageError as `open_corpus` and `curated` do.
     """
     corpus = open_corpus(config.data)
-    drops = curated(corpus, config.data, config.preparation, run.curation) if config.data.is_curated else None
+    drops = None
+    if config.data.is_curated:
+        drops = curated(corpus, config.data, config.preparation, run.curation)
+    elif run.curation.exists():  # by earlier settings
+        refuse_links(run.curation.parent, run.curation)
+        remove_directory(run.curation)
     if config.data.spans and not with_spans:
         corpus = open_corpus(config.data.replace(spans=None))
     corpus.drops = drops

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from bert_jax.corpora.curation import curation_damage
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.run.checkpoint_choice import no_run
 from bert_jax.run.manifest import complete, damaged_file, lost_checkpoints, noted_metrics
@@ -19,7 +20,7 @@ NEVER_COVERED = (
     "TensorBoard events",
     "events.jsonl",
     "profile/",
-    "pictures",
+    "report.html",
 )
 """Files of a run that have no checksum."""
 
@@ -47,6 +48,8 @@ def verify(run: RunDirectory) -> list[Verdict]:
     if run.metrics_file.exists() or noted_metrics(run.checkpoints):
         verdicts.append(_of_metrics(run))
     verdicts += [_of_data(run, path) for path in data]
+    if run.curation.exists():
+        verdicts.append(Verdict(run.curation, curation_damage(run.curation)))
     verdicts += filter(None, map(_of_checkpoint, finished))
     return verdicts + [Verdict(path, "it was finished, and its manifest.json is gone") for path in gone]
 

@@ -12,7 +12,7 @@ from bert_jax.system.errors import UsageError, quoted
 from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.pipeline import BYTES, Tokenizer
 from bert_jax.text.tokenizer_json import finished, read_json
-from bert_jax.text.vocabulary import check_numbers, check_spelling, read_lines, special_names
+from bert_jax.text.vocabulary import VocabularySizeError, check_numbers, check_spelling, read_lines, special_names
 
 SPECIAL_PIECES = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 """The first pieces of a trained vocabulary. The first four have RoBERTa's numbers."""
@@ -73,10 +73,7 @@ def train_byte_level_bpe(texts: Sequence[str], size: int, cleaning: Cleaning) ->
     tokenizer.train_from_iterator(texts, trainer, length=len(texts))
     count = tokenizer.get_vocab_size()
     if count < size:
-        raise UsageError(
-            f"vocabulary.size={size:,} is more than the text can give: {count:,} pieces occur at least twice; set "
-            f"--vocabulary.size {count} or less, or give more text"
-        )
+        raise VocabularySizeError.too_large(size, count)
     without_added = _pipeline(tokenizer.model, True, normalizer)
     return Tokenizer(_framed(without_added, SPECIAL_PIECES, "the vocabulary", leading_space=True))
 

@@ -12,7 +12,7 @@ from sentencepiece import SentencePieceTrainer
 from bert_jax.system.errors import UsageError
 from bert_jax.text.cleaning import Cleaning, sentencepiece_rules
 from bert_jax.text.sentencepiece import OWN_RULES, ModelProto, SentencePieceTokenizer, without_nul
-from bert_jax.text.vocabulary import CLS, MASK, PAD, SEP, UNKNOWN
+from bert_jax.text.vocabulary import CLS, MASK, PAD, SEP, UNKNOWN, VocabularySizeError
 
 MOST_CHARACTERS = 1 << 25
 """Characters of text above which word counts are scaled down: sentencepiece takes about 20 bytes a character."""
@@ -67,7 +67,7 @@ def train_sentencepiece(
                 control_symbols=[MASK],
             )
         except RuntimeError as error:
-            raise UsageError(_refusal(str(error), size)) from None
+            raise _refusal(str(error), size) from None
     model = ModelProto.FromString(trained.getvalue())
     model.normalizer_spec.name = OWN_RULES
     model.normalizer_spec.normalization_rule_tsv = ""  # the name of a temporary file
@@ -93,16 +93,10 @@ def _word_lines(counts: Counter[str]) -> Iterator[str]:
         yield f"{without_nul(word)}\t{max(1, round(count * share))}"
 
 
-def _refusal(error: str, size: int) -> str:
-    """sentencepiece's error message as one line with a remedy."""
+def _refusal(error: str, size: int) -> UsageError:
+    """sentencepiece's error as one line with a remedy."""
     if few := re.search(r"value <= (\d+)", error):
-        return (
-            f"vocabulary.size={size:,} is more than the text can give; set --vocabulary.size {few[1]} or less, or give "
-            "more text"
-        )
+        return VocabularySizeError.too_large(size, int(few[1]))
     if needed := re.search(r"required_chars\. \d+ vs (\d+)", error):
-        return (
-            f"vocabulary.size={size:,} is less than the {int(needed[1]):,} pieces that the text's characters need; "
-            "raise it or lower --vocabulary.character-coverage"
-        )
-    return f"sentencepiece can't train on this text ({' '.join(error.split())}); give more or other text"
+        return VocabularySizeError.too_small(size, int(needed[1]))
+    return UsageError(f"sentencepiece can't train on this text ({' '.join(error.split())}); give more or other text")

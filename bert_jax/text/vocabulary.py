@@ -34,6 +34,33 @@ BLANKS = " \t\r\n"
 """Characters that always separate words, so no piece contains them."""
 
 
+class VocabularySizeError(UsageError):
+    """A text gives no vocabulary of the size that was asked for."""
+
+    def __init__(self, message: str, size: int):
+        super().__init__(message)
+        self.size = size
+        """A size that the text may give."""
+
+    @classmethod
+    def too_large(cls, size: int, most: int) -> "VocabularySizeError":
+        """The error for a text that gives at most `most` pieces."""
+        return cls(
+            f"vocabulary.size={size:,} is more than the text can give, {most:,} pieces; set --vocabulary.size "
+            f"{most} or less, or give more text",
+            most,
+        )
+
+    @classmethod
+    def too_small(cls, size: int, characters: int) -> "VocabularySizeError":
+        """The error for a text whose characters need so many pieces."""
+        return cls(
+            f"vocabulary.size={size:,} is less than the {characters:,} pieces that the text's characters need; raise "
+            "it or lower --vocabulary.character-coverage",
+            2 * characters,
+        )
+
+
 class PieceSpan(NamedTuple):
     """A piece of a text: its id, and its characters from `begin` to `end` (exclusive)."""
 

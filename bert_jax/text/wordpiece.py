@@ -19,7 +19,7 @@ from bert_jax.text.cleaning import ORIGINAL, Cleaning
 from bert_jax.text.pipeline import Tokenizer
 from bert_jax.text.scripts import combines
 from bert_jax.text.tokenizer_settings import WordPieceSettings
-from bert_jax.text.vocabulary import CONTINUATION, SPECIAL_PIECES, UNKNOWN, Vocabulary
+from bert_jax.text.vocabulary import CONTINUATION, SPECIAL_PIECES, UNKNOWN, Vocabulary, VocabularySizeError
 
 MAX_WORD_CHARACTERS = 200
 """Maximum characters of a word; a longer word becomes a single [UNK]."""
@@ -139,10 +139,7 @@ def train_wordpiece(
         *(CONTINUATION + character for character in alphabet if _joins(character, tokenizer)),
     ]
     if len(fixed) > size:
-        raise UsageError(
-            f"vocabulary.size={size:,} is less than the {len(fixed):,} pieces that the text's characters need; "
-            "raise it or lower --vocabulary.character-coverage"
-        )
+        raise VocabularySizeError.too_small(size, len(fixed))
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
         min_frequency=2,
@@ -157,10 +154,7 @@ def train_wordpiece(
     tokenizer.train_from_iterator(without_long_words, trainer, length=len(texts))
     ids = tokenizer.get_vocab(with_added_tokens=False)
     if len(ids) < size:
-        raise UsageError(
-            f"vocabulary.size={size:,} is more than the text can give: {len(ids):,} pieces occur at least twice; "
-            f"set --vocabulary.size {len(ids)} or less, or give more text"
-        )
+        raise VocabularySizeError.too_large(size, len(ids))
     return Vocabulary(sorted(ids, key=ids.__getitem__))
 
 

@@ -29,7 +29,7 @@ def test_prepare_tells_its_time_and_writes_nothing(config_file, tmp_path, capsys
         (["empty.txt"], "SOURCE='empty.txt' holds no text; give another"),
         (["."], "'.' is a folder; name its files by a pattern like *.txt"),
         (["binary.bin"], "is NUL, which text doesn't have"),
-        (["one.txt"], "vocabulary.size=30,522 is more than the text can give"),
+        (["one.txt"], "holds 1 document for training and next sentence prediction needs two"),
         (["one.txt", "--config", "nothing"], "no config file at nothing"),
         (["one.txt", "--language", "nolanguage"], "--language: nolanguage is no language"),
     ],

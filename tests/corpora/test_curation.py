@@ -11,7 +11,7 @@ from prepared_sets import files
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
-from bert_jax.corpora import engine, equal_keys, examined
+from bert_jax.corpora import duplicates, engine, equal_keys, examined
 from bert_jax.corpora.corpus import open_corpus
 from bert_jax.corpora.curation import curated
 from bert_jax.corpora.drops import check_lines, first_place
@@ -71,13 +71,22 @@ def test_near_copies_are_found_among_many_documents_and_no_others(tmp_path):
     assert all(line["similarity"] > 0.5 for line in found.listed)
 
 
-def test_copies_of_copies_are_copies_of_the_first(tmp_path):
+def test_only_what_is_like_a_document_that_stays_is_dropped(tmp_path):
+    """Of texts each moved on from the one before, every second one stays: the first and third have little in common."""
+    words = document(0, 2000).split()
+    texts = [" ".join(words[150 * number : 150 * number + 700]) for number in range(8)]
+    found = Curated(tmp_path, [*texts, document(1)], deduplicate="near")
+    assert found.kept == [*texts[::2], document(1)]
+    assert [line["copy_of"]["document"] for line in found.listed] == [1, 3, 5, 7]
+    assert all(line["similarity"] > 0.5 for line in found.listed)
+
+
+def test_what_is_like_a_copy_is_compared_with_its_original(tmp_path, monkeypatch):
     first = document(0, 400)
-    second = with_changes(first, 0.05, 1)
-    third = with_changes(second, 0.05, 2)
-    found = Curated(tmp_path, [third, document(1), first, second], deduplicate="near")
-    assert found.kept == [third, document(1)]
-    assert {line["copy_of"]["document"] for line in found.listed} == {1}
+    texts = [first, with_changes(first, 0.02, 1), with_changes(first, 0.02, 2), document(1)]
+    real = duplicates._candidates
+    monkeypatch.setattr(duplicates, "_candidates", lambda groups: real(groups)[real(groups) != 2])  # 0 and 2
+    assert Curated(tmp_path, texts, deduplicate="near").kept == [texts[0], texts[3]]
 
 
 def test_documents_that_are_all_alike_leave_one(tmp_path):
@@ -97,17 +106,38 @@ def test_paragraphs_of_earlier_documents_are_dropped(tmp_path):
     texts = [f"{heading}\n{shared}\n{document(2)}\n{shared}", f"{shared}\n{heading}\n{document(3)}\n{shared}", shared]
     found = Curated(tmp_path, texts, deduplicate="exact")
     assert found.kept == [texts[0], f"{heading}\n{document(3)}"]
-    assert found.repairs["lines dropped"] == 3 and not found.listed
+    assert found.repairs["lines dropped"] == 2 and [line["document"] for line in found.listed] == [3]
     assert Curated(tmp_path, texts, deduplicate="exact", layout="sentences").kept == texts
 
 
 def test_boilerplate_is_told_and_dropped_if_that_is_set(tmp_path, capsys):
     texts = [f"Share this\n{document(seed)}\nHeading {seed % 75}" for seed in range(300)]
     assert Curated(tmp_path, texts, deduplicate="exact").kept == texts
-    assert "drop-boilerplate would drop 300 lines, 1 different ones" in capsys.readouterr().err
+    assert "drop-boilerplate would drop 300 lines (1 distinct)" in capsys.readouterr().err
     found = Curated(tmp_path, texts, drop_boilerplate=True)
     assert found.kept == [text.removeprefix("Share this\n") for text in texts]
     assert "data.drop-boilerplate drops 300 lines" in (said := capsys.readouterr().err) and "'Share this'" in said
+
+
+def test_a_document_of_dropped_lines_alone_is_listed(tmp_path, capsys):
+    notices = [f"{document(seed)}\nOut of office" for seed in range(20)] + ["Out of office"] * 3
+    found = Curated(tmp_path, notices, drop_boilerplate=True)
+    assert [line["document"] for line in found.listed] == [21, 22, 23] and len(found.kept) == 20
+    assert {line["dropped_by"] for line in found.listed} == {"data.drop_boilerplate"}
+    assert "all of whose lines it drops; for example document 21: 'Out of office'" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="data.drop_boilerplate would drop all 40 documents"):
+        Curated(tmp_path, ["Out of office"] * 40, drop_boilerplate=True)
+
+
+def test_equal_lines_of_a_document_are_dropped_whatever_their_spans(tmp_path):
+    shared = document(1, 40)
+    texts = [{"text": shared}, {"text": f"{shared}\n{document(2)}\n{shared}", "spans": [[0, 5, "entity"]]}]
+    path = tmp_path / "text.jsonl"
+    path.write_text("\n".join(json.dumps({"spans": None, **text}) for text in texts))
+    data = DataConfig(source=f"jsonl:{path}#text", spans="spans", deduplicate="exact")
+    corpus = open_corpus(data)
+    corpus.drops = curated(corpus, data, PreparationConfig(processes=1), tmp_path / "curation")
+    assert list(corpus.documents()) == [[shared], [document(2)]]
 
 
 def test_lines_of_dropped_documents_are_no_boilerplate(tmp_path):

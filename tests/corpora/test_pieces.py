@@ -35,9 +35,9 @@ def test_records_are_whole_however_long(tmp_path, monkeypatch):
     assert (
         read((Piece(path, begin, 100) for begin in range(0, path.stat().st_size, 100)), LINE_END).split("\n") == lines
     )
-    monkeypatch.setattr("bert_jax.corpora.pieces._SEARCHED_BYTES", 5000)
-    found = "\n".join(read([Piece(path, begin, 100)], LINE_END).strip("\n") for begin in (0, 100))
-    assert [line for line in found.split("\n") if line] == [lines[0]]  # the next one is too long
+    monkeypatch.setattr("bert_jax.corpora.pieces._SEARCHED_BYTES", 5000)  # of text files alone
+    assert read([Piece(path, 0, 100)], LINE_END) == "\n".join([*lines[:2], ""])
+    assert read([Piece(path, 5000, 100)], LINE_END) == ""
 
 
 def test_within_a_long_document_a_piece_is_its_lines_or_words(tmp_path):
@@ -46,6 +46,10 @@ def test_within_a_long_document_a_piece_is_its_lines_or_words(tmp_path):
     assert all(line.startswith("line ") for line in read([Piece(path, 502, 200)]).splitlines())
     path.write_text("word " * 1000)
     assert read([Piece(path, 502, 200)]).split() == ["word"] * 39
+    path.write_text("中文" * 1000, encoding="utf-8")
+    for begin in range(502, 506):
+        assert set(read([Piece(path, begin, 200)])) == {"中", "文"}
+    assert read([Piece(path, 5998, 200)]) == ""
 
 
 def test_any_first_pieces_are_spread_over_all_files(tmp_path):
