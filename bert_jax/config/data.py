@@ -50,8 +50,8 @@ class DataConfig(Settings):
     """Share of the training sequences (with `packed`, of the rows) that is drawn from each source, as proportional
     numbers; small sources are then repeated more often than large ones. None: by `smoothing`."""
     smoothing: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
-    """Exponent s by which each source gets a share in proportion to size^s (Devlin et al.'s multilingual model: 0.7):
-    1 by size, 0 equal shares. The size is the number of training sequences, or of bytes where a vocabulary is trained.
+    """Exponent s by which each source gets a share in proportion to size^s: 1 by size, 0.7 as for multilingual BERT, 0
+    equal shares. The size is the number of training sequences, or of bytes where a vocabulary is trained.
     `weights` win. None: every sequence of every source once an epoch."""
     most_epochs: Annotated[float, Field(gt=0.0)] | None = None
     """Most times that the training may see each sequence of a source, on average; it is refused where shares would make

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from bert_jax.config.language import language_name, usual_encoding
 from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
+from bert_jax.corpora.corpus import source_of
 from bert_jax.corpora.filters import are_same_language
 from bert_jax.planning.doctor import MOST_EPOCHS, Change, Diagnosis, times
 from bert_jax.planning.survey import BOILERPLATE, DUPLICATES, LONG_LINES, UNDECODED, Fault
@@ -29,8 +30,8 @@ _OF_FAULT = {
     "wikitext": "take the text out by WikiExtractor",
     "WikiExtractor's leftovers": "delete them",
 }
-_SIZES = {"large": 335e6, "base": 110e6, "medium": 41e6, "small": 29e6, "mini": 11e6}
-"""Parameters of the published sizes, whose configs have these names, largest first; tiny is below them."""
+_SIZES = {"large": 335e6, "base": 110e6, "medium": 41e6, "small": 29e6, "mini": 11e6, "tiny": 4.4e6}
+"""Parameters of the published sizes, whose configs have these names, largest first."""
 
 
 def changes(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
@@ -55,26 +56,33 @@ def _languages(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
     if others and not config.data.language_filter:
         names = ", ".join(f"{share.share:.1%} {language_name(share.name)}" for share in others)
         codes = " ".join(share.name for share in others)
-        keep = f"or, to keep it, sources of their own with --data.language {declared} {codes}"
-        yield Change(reason=f"part of the text is in {names}", change=f"--data.language-filter, {keep}")
+        keep = f"a source of its own for each language, with --data.language {declared} {codes}"
+        change = f"to drop it, --data.language-filter; to keep it, {keep}"
+        yield Change(reason=f"part of the text is in {names}", change=change)
 
 
 def _of_fault(fault: Fault, found: Diagnosis, config: RunConfig) -> Iterator[Change]:
     like = f'like "{fault.example}"'
     if fault.fault == UNDECODED:
         encoding = usual_encoding(found.text.language)
-        change = f"convert them, for example by iconv -f {encoding} -t UTF-8 OLD > NEW"
-        yield Change(reason=f"{counted(fault.found, 'lines')} of the sample are not UTF-8", change=change)
+        change = "mend the program that writes the records: they may hold halves of surrogate pairs"
+        if source_of(config.data.source[0]).startswith("text:"):
+            change = f"convert them, for example by iconv -f {encoding} -t UTF-8 OLD > NEW"
+        yield Change(reason=f"the sample has {counted(fault.found, 'lines')} not in UTF-8", change=change)
     elif fault.fault == BOILERPLATE:
         is_long = len(fault.example) >= _HEADING_CHARACTERS
         if not config.data.drop_boilerplate and (found.boilerplate_share >= _MOST_BOILERPLATE or is_long):
             reason = f"{found.boilerplate_share:.1%} of the text is in lines that many documents have, {like}"
             yield Change(reason=reason, change="--data.drop-boilerplate")
+    elif fault.fault == DUPLICATES:
+        # A copy is seen as one only if the sample has its original, too.
+        least = "" if found.whole else "at least "
+        if not config.data.deduplicate and (fault.share or 0) >= _MOST_FAULTY * found.text.sample_share:
+            reason = f"{least}{fault.share:.2%} of the documents are copies, {like}"
+            change = "--data.deduplicate exact, or near, which finds similar ones, too"
+            yield Change(reason=reason, change=change)
     elif (fault.share or 0) < _MOST_FAULTY:
         return
-    elif fault.fault == DUPLICATES and not config.data.deduplicate:
-        reason = f"{fault.share:.1%} of the documents are copies, {like}"
-        yield Change(reason=reason, change="--data.deduplicate exact, or near, which finds similar ones, too")
     elif fault.fault in _OF_FAULT:
         yield Change(
             reason=f"{fault.fault} in {fault.share:.1%} of the documents, {like}", change=_OF_FAULT[fault.fault]
@@ -97,7 +105,7 @@ def _of_vocabulary(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
         reason = f"the characters of the text need more than {config.vocabulary.size:,} pieces"
         yield Change(reason=reason, change=f"--vocabulary.size {size}, or a lower --vocabulary.character-coverage")
     elif size and found.whole:
-        reason = "the text can't give the vocabulary's size: too few pieces occur twice"
+        reason = f"the text is too small for {config.vocabulary.size:,} pieces"
         yield Change(reason=reason, change=f"--vocabulary.size {size}")
 
 
@@ -119,9 +127,11 @@ def _of_sequences(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
 def _of_training(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
     training = found.training
     if training.parameters > training.text_parameters:
-        name = next((name for name, size in _SIZES.items() if size <= training.text_parameters), "tiny")
+        most = min(training.text_parameters, training.parameters)
+        name = next((name for name, size in _SIZES.items() if size <= most), None)
         reason = f"the text feeds about {training.text_parameters / 1e6:,.3g}M parameters, and the model has "
-        change = f"give more text, or take a smaller model: bert-jax pretrain {name}"
+        change = "give more text, or take a smaller model: "
+        change += f"bert-jax pretrain {name}" if name else "--model.num-layers, --model.hidden-size"
         yield Change(reason=f"{reason}{training.parameters / 1e6:,.3g}M", change=change)
     if training.epochs > MOST_EPOCHS:
         share = MOST_EPOCHS / training.epochs

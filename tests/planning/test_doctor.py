@@ -5,6 +5,7 @@ from conftest import stories
 
 from bert_jax.planning.doctor import diagnose
 from bert_jax.planning.remedies import changes
+from bert_jax.planning.survey import DUPLICATES, Fault
 
 GERMAN = "Die Mathematik ist eine Wissenschaft, welche aus der Untersuchung von Figuren und Zahlen entstand. " * 7
 
@@ -62,9 +63,9 @@ def test_what_was_planted_is_found_with_flags(config, tmp_path):
     found, advice = diagnosed(config, tmp_path / "a.txt", b"\n\n".join(documents))
     shown = "\n".join(advice)
     for expected in (
-        "German: --data.language-filter, or, to keep it, sources of their own with --data.language en de",
-        "1 line of the sample are not UTF-8: convert them, for example by iconv -f WINDOWS-1252",
-        "8.7% of the documents are copies, like",
+        "German: to drop it, --data.language-filter; to keep it, a source of its own for each language",
+        "the sample has 1 line not in UTF-8: convert them, for example by iconv -f WINDOWS-1252",
+        "8.71% of the documents are copies, like",
         'control characters in 0.3% of the documents, like "a\\x07b": delete them',
         "HTML tags in 0.3% of the documents",
         'have, like "This page was last edited by nobody in particul...": --data.drop-boilerplate',
@@ -86,7 +87,26 @@ def test_a_vocabulary_of_another_language_is_not_worth_keeping(config, tiny_run,
     text = "\n\n".join(f"{GERMAN} {number}" for number in range(40)).encode()
     _, advice = diagnosed(given, tmp_path / "a.txt", text)
     (line,) = [line for line in advice if "given vocabulary" in line]
-    assert line.endswith("--vocabulary.size 150 without --vocabulary.file") or "--vocabulary.size 75" in line
+    assert line.endswith("--vocabulary.size 128 without --vocabulary.file")
+
+
+def test_copies_in_a_part_of_the_text_are_told_as_the_least_there_are(good, config):
+    found, _ = good
+    copies = Fault(fault=DUPLICATES, found=2, documents=2, share=0.0005, example="x")
+    part = found.text.model_copy(update={"sample_share": 0.3})
+    seen = found.model_copy(update={"whole": False, "text": part, "faults": [copies]})
+    assert any("at least 0.05% of the documents are copies" in change.reason for change in changes(seen, config))
+    whole = found.model_copy(update={"faults": [copies]})
+    assert not any("copies" in change.reason for change in changes(whole, config))
+
+
+def test_a_smaller_model_is_named_only_if_it_is_smaller(good, config):
+    found, _ = good
+    small = found.training.model_copy(update={"parameters": 2_000_000, "text_parameters": 1_000_000})
+    large = found.training.model_copy(update={"parameters": 110_000_000, "text_parameters": 30_000_000})
+    for training, expected in ((small, "--model.num-layers, --model.hidden-size"), (large, "bert-jax pretrain small")):
+        told = [change.change for change in changes(found.model_copy(update={"training": training}), config)]
+        assert any(line.endswith(expected) for line in told), told
 
 
 def test_padding_and_pairs_are_judged_by_the_config(config, tmp_path):
