@@ -77,3 +77,5 @@ def report_of_finished(path: Place) -> None:
         write_report(path / FILE_NAME, [path])
     except Exception as error:  # whatever it is, the run itself is finished
         warn(f"{path / FILE_NAME} can't be written ({first_line(error)}); the run is finished all the same")
+    else:
+        say(f"{path / FILE_NAME} shows the run on one page")

@@ -13,7 +13,7 @@ from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.corpora import duplicates, engine, equal_keys, examined
 from bert_jax.corpora.corpus import open_corpus
-from bert_jax.corpora.curation import curated
+from bert_jax.corpora.curation import curated, curation_damage
 from bert_jax.corpora.drops import check_lines, first_place
 from bert_jax.system import spark
 from bert_jax.system.errors import UsageError
@@ -213,7 +213,9 @@ def test_a_finished_curation_is_used_again_until_text_or_settings_change_or_it_i
 
     assert not again() and not again(held_out=0.3, weights=(2.0,))
     assert again(min_doc_words=1) and not again(min_doc_words=1) and again()
+    assert curation_damage(found.directory) is None
     np.save(found.directory / "documents.npy", np.zeros(0, np.uint64))
+    assert curation_damage(found.directory) == "documents.npy is not as it was written"
     assert again() and not again()
     found.path.write_text(json.dumps({"text": "Another."}))
     assert again()

@@ -15,6 +15,7 @@ from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.pretraining.vocabulary import make_tokenizer
 from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.verification import Verdict, verify
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.text.tokenizer import load_tokenizer
 
@@ -71,6 +72,11 @@ def test_vocabulary_and_sequences_are_those_of_the_text_without_copies(prepared,
     os.utime(path, (0, 0))
     assert prepare_lengths(curated, second)[32] == data  # compared with the text that is left
     assert (second.curation / "curation.json").stat().st_mtime_ns != written
+    assert Verdict(second.curation, None) in verify(second)
+    (second.curation / "lines.npy").unlink()
+    assert Verdict(second.curation, "lines.npy is not as it was written") in verify(second)
+    assert prepare_lengths(config, second)[32].train.documents > data.train.documents
+    assert not second.curation.exists()
 
 
 def test_text_edited_in_its_middle_is_prepared_anew(prepared, capsys):
