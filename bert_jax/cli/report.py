@@ -51,12 +51,16 @@ def run(words: list[str]) -> None:
         serve(runs, args.port, lambda address: say(f"the report is at {address} until Ctrl-C"))
         return
     if args.port:
-        raise UsageError(f"--port {args.port} is that of --serve; add --serve, or leave it out")
+        raise UsageError(f"--port {args.port} works only with --serve; add --serve, or leave out --port")
     if args.output is None and len(runs) > 1:
-        raise UsageError("several runs are compared in a file of their own; name it by --output FILE")
+        raise UsageError("a comparison of several runs needs a file; add --output FILE")
     output = args.output or runs[0] / FILE_NAME
-    if args.output:
-        check_written(args.output, str(runs[0]))
+    for path in runs if args.output else ():
+        if path in output.parents and output != path / FILE_NAME:
+            raise UsageError(
+                f"--output {output} lies in {path} and may replace a file of the run; choose another place"
+            )
+        check_written(output, str(path))
     write_report(output, runs)
     print_line(f"{output}")
 

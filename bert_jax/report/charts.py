@@ -30,7 +30,7 @@ _AXES: dict[Format, dict[str, str]] = {
 
 
 class Chart(NamedTuple):
-    """One chart and what stands for it where it isn't seen."""
+    """One chart, with a description and a table for readers who can't see it."""
 
     title: str
     description: str

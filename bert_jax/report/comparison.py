@@ -43,7 +43,7 @@ def _results(runs: Mapping[str, RunFacts]) -> Section:
         rows.append(
             [
                 name,
-                f"{facts.step:,} of {facts.steps:,}",
+                "" if facts.origin else f"{facts.step:,} of {facts.steps:,}",
                 *("" if value is None else score_text(value, 4) for value in values),
             ]
         )
@@ -94,7 +94,7 @@ def _settings(runs: Mapping[str, RunFacts]) -> Section:
     rows = [
         [setting, *(_text(each.get(setting)) for each in flat.values())]
         for setting in settings
-        if len({_text(each.get(setting)) for each in flat.values()}) > 1
+        if len({_text(each[setting]) for each in flat.values() if setting in each}) > 1
     ]
     if rows:
         section.add(table("Settings of each run", ["setting", *runs], rows[:_MOST_DIFFERENCES], numbers=False))

@@ -8,11 +8,14 @@ import numpy as np
 
 from bert_jax.run.metrics import DamagedLine, Line, listed_damage, metrics_lines
 from bert_jax.system.bucket import Place
+from bert_jax.system.errors import BertJaxError, first_line
 
 MOST_POINTS = 1000
 """Points of a curve in a chart: more than a screen has columns for."""
 _MOST_NAMES = 600
 """Measurements that are read. Ours are some twenty and, by language, four for each of about a hundred."""
+_LONGEST_NAME = 80
+"""Characters of a name that is read."""
 _FINITE = 1e300
 """Largest number that is shown: beyond it the differences that charts compute are infinite."""
 
@@ -55,17 +58,24 @@ class Curves:
         self.lines = 0
         """Number of lines that could be read."""
         self.last_step = 0
+        self.last_evaluation = 0
+        """The newest step at which held-out data was measured."""
         self.without_loss = 0
         """Number of training lines whose loss was not finite."""
+        self.lost_evaluations = 0
+        """Number of the newest evaluations, one after the other, whose loss was not finite."""
         self.damage: str | None = None
         """The lines that couldn't be read, in words."""
         damaged: list[DamagedLine] = []
         read: dict[tuple[str, str], tuple[array, array]] = {}
-        for line in metrics_lines(path):
-            if isinstance(line, Line):
-                self._take(line.values, read)
-            else:
-                damaged.append(line)
+        try:
+            for line in metrics_lines(path):
+                if isinstance(line, Line):
+                    self._take(line.values, read)
+                else:
+                    damaged.append(line)
+        except (OSError, BertJaxError) as error:
+            self.damage = first_line(error)
         if damaged:
             self.damage = listed_damage(damaged)
         self._curves = {key: _curve(steps, values) for key, (steps, values) in read.items()}
@@ -76,10 +86,13 @@ class Curves:
         self.last_step = max(self.last_step, step)
         if split == "train" and "loss" in values and _finite(values["loss"]) is None:
             self.without_loss += 1
+        if split == "eval" and "loss" in values:
+            self.last_evaluation = max(self.last_evaluation, step)
+            self.lost_evaluations = self.lost_evaluations + 1 if _finite(values["loss"]) is None else 0
         for name, value in values.items():
             if name == "step" or (number := _finite(value)) is None:
                 continue
-            if (split, name) not in read and len(read) < _MOST_NAMES:
+            if (split, name) not in read and len(read) < _MOST_NAMES and len(name) <= _LONGEST_NAME:
                 read[split, name] = array("q"), array("d")
             if found := read.get((split, name)):
                 found[0].append(step)

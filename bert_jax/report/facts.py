@@ -1,6 +1,7 @@
 """The facts about one run that its report shows, read from the run's directory."""
 
 import datetime
+import itertools
 import math
 import re
 from collections.abc import Iterator, Mapping
@@ -27,6 +28,7 @@ from bert_jax.system.json_file import read_object
 
 _METRIC = re.compile(r"[a-z][a-z0-9_]{0,40}")
 """Names of metrics in results.json, without those by language or set."""
+_MOST_METRICS = 200
 _MOST_ERRORS, _MOST_CHARACTERS = 20, 600
 """Limits on the mistakes that are read from results.json, and on each of their texts."""
 _NO_METRICS = ("score", "loss", "standard_deviation", "best_score")
@@ -52,6 +54,7 @@ class RunFacts:
         if self.curves.damage:
             self.problems.append(f"Lines of metrics.jsonl that can't be read are left out: {self.curves.damage}.")
         self.results = self._results()
+        """results.json; empty if it is of an earlier step than the newest evaluation."""
         self.events: list[Noted] = read_journal(path / FILE_NAME)
         self.step = max(self.curves.last_step, self.run.newest_step or 0)
         """The newest step of which anything is known."""
@@ -120,7 +123,8 @@ class RunFacts:
     def metrics(self) -> dict[str, float]:
         """The metrics of results.json by name."""
         found = numbers(self.results)
-        return {name: value for name, value in found.items() if _METRIC.fullmatch(name) and name not in _NO_METRICS}
+        named = (pair for pair in found.items() if _METRIC.fullmatch(pair[0]) and pair[0] not in _NO_METRICS)
+        return dict(itertools.islice(named, _MOST_METRICS))
 
     @property
     def errors(self) -> list[dict[str, str]]:
@@ -165,7 +169,7 @@ class RunFacts:
             IndexError,
             ZeroDivisionError,
         ):  # a record of another number of sources than the settings have
-            self.problems.append("The prepared data has other sources than the settings name.")
+            self.problems.append("The sources of the prepared data are not those in the settings.")
             return []
 
     @cached_property
@@ -182,25 +186,27 @@ class RunFacts:
 
     @property
     def seconds(self) -> float:
-        """Time from each start of the training to its stop or end, as the journal has them; 0 if it has none."""
-        total, began = 0.0, None
+        """Time from each start of the training to its end or, if it was killed, to its last event; 0 without any."""
+        total, began, last = 0.0, None, 0.0
         for event in self.events:
             try:
                 now = datetime.datetime.fromisoformat(event.time).timestamp()
             except (ValueError, OverflowError):
                 continue
             if event.event in ("begun", "resumed"):
+                total += max(last - began, 0.0) if began is not None else 0.0  # it was killed
                 began = now
             elif event.event in ("stopped", "failed", "finished") and began is not None:
                 total, began = total + max(now - began, 0.0), None
+            last = now
         return total
 
     def held_out(self, name: str) -> float | None:
-        """The measurement `name` of the model that results.json is about, or of the newest evaluation."""
-        value = numbers(self.results).get(name)
-        if value is None and (curve := self.curves.of("eval", name)):
-            value = curve.last
-        return value
+        """`name` in results.json; without it, that of the newest evaluation. None if that isn't finite."""
+        if name in self.results:
+            return numbers(self.results).get(name)
+        curve = self.curves.of("eval", name)
+        return curve.last if curve and not self.curves.lost_evaluations else None
 
     def changed_settings(self) -> Iterator[tuple[str, Any, Any]]:
         """Yields dotted name, value and default of each setting that differs from its default."""
@@ -212,7 +218,9 @@ class RunFacts:
 
     def _results(self) -> dict[str, Any]:
         try:
-            return read_object(self.run.results_file)
+            results = read_object(self.run.results_file)
+            steps = results.get("steps")
+            return {} if isinstance(steps, int) and steps < self.curves.last_evaluation else results
         except FileNotFoundError:
             return {}
         except (OSError, ValueError) as error:

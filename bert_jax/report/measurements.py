@@ -113,7 +113,7 @@ def reference(facts: RunFacts) -> Section:
         paragraph(
             "A healthy curve has this shape: flat near the baseline while the model knows only frequencies, then a "
             "steep rise, then a long slow one. Its height depends on the text, the vocabulary and the size of the "
-            "model. A curve that stays flat to the end has not left the first part."
+            "model. One that is still flat at the end means that only frequencies were learned."
         )
     )
     return section
@@ -141,7 +141,7 @@ def speed(facts: RunFacts) -> Section:
         of_training("fill", "fill of the batches", "share of positions", "share"),
     )
     if section and not facts.curves.of("train", "mfu"):
-        section.add(paragraph("MFU is not known: the peak rate of this device isn't, as on every CPU."))
+        section.add(paragraph("MFU is unknown, because the peak rate of this device is; it always is for a CPU."))
     return section
 
 

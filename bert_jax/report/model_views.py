@@ -17,7 +17,7 @@ from bert_jax.instances.store import InstanceSource
 from bert_jax.layout import WORD_START
 from bert_jax.report.facts import RunFacts
 from bert_jax.run.manifest import complete
-from bert_jax.system.errors import BertJaxError, first_line
+from bert_jax.system.errors import first_line
 from bert_jax.text.spelling import Speller
 from bert_jax.text.tokenizer import Tokenizer
 
@@ -88,14 +88,16 @@ def model_views(facts: RunFacts) -> ModelViews:
         return ModelViews(problem="The model is not shown: it is spread over several processes.")
     if facts.run.newest_step is None:
         return ModelViews(problem="There is no finished checkpoint yet.")
+    sentences = [sentence for data in facts.prepared.values() for sentence in data.example_sentences]
+    views = ModelViews()
     try:
         bert = load(facts.run.path)
-        sentences = [sentence for data in facts.prepared.values() for sentence in data.example_sentences]
-        texts = sentences or [error["text"] for error in facts.errors]
+        views = views._replace(fills=_fills(facts, bert, sentences))
+        views = views._replace(attention=_attention(bert, sentences or [error["text"] for error in facts.errors]))
         word, uses = _senses(facts, bert)
-        return ModelViews(_fills(facts, bert, sentences), _attention(bert, texts), word, uses)
-    except (BertJaxError, jax.errors.JaxRuntimeError, MemoryError) as error:
-        return ModelViews(problem=f"The model can't be shown: {first_line(error)}")
+        return views._replace(word=word, uses=uses)
+    except Exception as error:  # whatever a damaged model causes: the page is needed the more
+        return views._replace(problem=f"The model can't be shown: {first_line(error)}")
 
 
 def _fills(facts: RunFacts, bert: Bert, sentences: Sequence[str]) -> list[Fills]:
@@ -124,10 +126,11 @@ def _attention(bert: Bert, sentences: Sequence[str]) -> Attention | None:
     heads = bert.config.num_layers * bert.config.num_heads
     most = min(_MOST_TOKENS, bert.config.max_positions, math.isqrt(_MOST_WEIGHTS // heads)) - 2
     encoded = [(bert.tokenizer.encode_spans(text), text) for text in sentences[:_SENTENCES]]
+    encoded = [(spans, text) for spans, text in encoded if spans]
+    if most < 1 or not encoded:
+        return None
     fitting = [(spans, text) for spans, text in encoded if len(spans) <= most]
     spans, text = max(fitting or encoded[:1], key=lambda each: len(each[0]))
-    if most < 1 or not spans:
-        return None
     text = text[: spans[:most][-1].end]
     weights = bert.attention(text)
     vocabulary, count = bert.tokenizer.vocabulary, weights.shape[-1]
@@ -192,6 +195,8 @@ def _grouped(vectors: Float[np.ndarray, "N D"], texts: Sequence[str]) -> tuple[f
     """The uses on the two principal components of their `vectors`, in two groups by 2-means that begins at both ends
     of the first component; and the share of the variance that the groups explain, 0 if one has fewer than three uses.
     """
+    if not np.isfinite(vectors).all():
+        return 0.0, []
     centred = vectors - vectors.mean(0)
     left, scale, _ = np.linalg.svd(centred, full_matrices=False)
     plane = left[:, :2] * scale[:2]

@@ -146,7 +146,7 @@ def page(title: str, header: Markup, sections: Sequence[Section], refresh_s: int
 def _follow(refresh_s: int) -> Markup:
     """The switch by which a reader stops the page from being loaded again."""
     box = Markup(f'<input type="checkbox" id="follow" value="{refresh_s}" checked>')
-    told = "What needs the model is left out meanwhile; bert-jax report RUN shows it."
+    told = "Fills, attention and word vectors are not shown while the page is served; bert-jax report RUN shows them."
     return element(
         "div",
         element("label", box, f" Load this page again every {refresh_s} seconds"),

@@ -15,7 +15,8 @@ from bert_jax.report.page import Markup, Section, data_block, element, paragraph
 from bert_jax.report.verdict import Sentence, verdict
 from bert_jax.system.facts import Fact
 
-_MOST_EVENTS = 200
+_MOST_EVENTS, _MOST_MESSAGE = 200, 300
+"""Events in the table, and characters of each."""
 _MOST_SETTINGS = 300
 _WORDS = {"good": "Good", "note": "Note", "problem": "Problem"}
 
@@ -55,7 +56,7 @@ def sentences(said: Iterator[Sentence]) -> Markup:
 
 
 def _model_sections(views: ModelViews) -> list[Section]:
-    """Fills, attention and vectors. A model that couldn't be used is said so once."""
+    """Fills, attention and vectors. If the model couldn't be used, one sentence says so."""
     fills, attention, words = _fills(views), _attention(views.attention), _senses(views)
     if views.problem:
         fills.add(paragraph(views.problem))
@@ -104,8 +105,8 @@ def _attention(found: Attention | None) -> Section:
             "div",
             {"id": "attention-table", "class": "attention"},
             table(
-                "Each row is a token, and its cells are the shares of its attention in percent; those below 10% are "
-                "only tinted",
+                "Each row is a token; its cells show how many percent of its attention go to each token. Small shares "
+                "are tinted but not printed",
                 ["", *found.tokens],
                 [[token, *([Markup("<td></td>")] * len(found.tokens))] for token in found.tokens],
             ),
@@ -133,8 +134,8 @@ def _senses(views: ModelViews) -> Section:
     about = f"{len(views.uses)} uses of “{views.word}” in held-out text, in two groups of {sizes}."
     section.add(
         paragraph(
-            "Of the commonest words in held-out text this is the one whose vectors fall most clearly into two groups "
-            "(by 2-means). Where a word has two uses, the groups should be these; the table has the texts."
+            "Among frequent held-out words, this one's vectors fall most clearly into two groups (2-means). If the "
+            "word has two meanings, each group should hold one; the table has the texts."
         )
     )
     section.add_charts(scatter_chart(title, about, groups))
@@ -219,7 +220,10 @@ def _events(facts: RunFacts) -> Section:
     if last:
         section.add(paragraph(last))
     told = [event for event in facts.events if event.event != "environment" or event.message != last]
-    rows = [[event.time.replace("T", " ").replace("+00:00", ""), event.event, event.message] for event in told]
+    rows = [
+        [event.time[:40].replace("T", " ").replace("+00:00", ""), event.event, event.message[:_MOST_MESSAGE]]
+        for event in told
+    ]
     if len(rows) > _MOST_EVENTS:
         section.add(paragraph(f"The newest {_MOST_EVENTS} of {len(rows):,} events:"))
     if rows:

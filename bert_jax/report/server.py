@@ -16,7 +16,7 @@ from bert_jax.system.journal import FILE_NAME
 _LEAST_S = 3.0
 """Least seconds between two builds of the page."""
 _REST = 2.0
-"""Times that a build took, for which the next one waits: a long log is then read in a third of the time."""
+"""After a build of T seconds the next waits this many times T, so that the training keeps most of the time."""
 _REFRESH_S = 10
 """Seconds after which the browser asks again."""
 _NAMES = "127.0.0.1", "localhost"
@@ -101,7 +101,7 @@ def _handler(followed: Followed) -> type[BaseHTTPRequestHandler]:
             """Prints no line for a request."""
 
         def _answer(self, with_body: bool) -> None:
-            if self.headers.get("Host", "").rpartition(":")[0] not in _NAMES:
+            if self.headers.get("Host", "").partition(":")[0] not in _NAMES:
                 self.send_error(HTTPStatus.FORBIDDEN)
             elif self.path != "/":
                 self.send_error(HTTPStatus.NOT_FOUND)

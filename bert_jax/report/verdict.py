@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator
 from typing import Any, Literal, NamedTuple
 
+from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
 from bert_jax.instances.preparation import MOST_UNKNOWN
 from bert_jax.report.curves import Curve
@@ -47,7 +48,7 @@ def verdict(facts: RunFacts) -> Iterator[Sentence]:
 def nothing_learned(results: dict[str, Any], phase: int) -> str:
     """A remark on a pretrained model that is no better than its baseline, and what to try; empty for others.
 
-    `phase`: the number of the last phase, from 0, as only that can be given more steps.
+    `phase`: the number of the last phase, from 0, the only one whose steps may still be raised.
     """
     if results.get("beats_baseline", True):
         return ""
@@ -68,7 +69,7 @@ def nothing_learned_of_task(results: dict[str, Any]) -> str:
     elif seeds := results.get("constant_predictions"):
         found = f"{seeds} of {len(results['scores'])} seeds predict one answer for every row"
     elif results["metric"] == "entity_f1" and results["accuracy"] < baseline.get("accuracy", -math.inf):
-        found = "The model tags fewer words right than the commonest tag for every word would"
+        found = "Giving every word the commonest tag would be right more often than the model"
     elif results.get("squared_error", 0) > baseline.get("squared_error", math.inf):
         found = "The squared error is larger than that of the mean for every row"
     elif results["score"] <= baseline.get(results["metric"], -math.inf):
@@ -90,6 +91,12 @@ def _against_baseline(facts: RunFacts) -> Iterator[Sentence]:
     remark = _remark(facts)
     if remark:
         yield Sentence("problem", remark)
+    elif baseline is not None and value <= baseline and _beats_by_loss(facts):
+        yield Sentence(
+            "note",
+            f"Held-out {facts.label} is {score_text(value)}, not yet above the baseline's {score_text(baseline)}; the "
+            "loss is better than the baseline's.",
+        )
     elif baseline is not None and value > baseline:
         guess = "the commonest answer for every row" if facts.is_task else "always the commonest piece"
         if not facts.is_task and facts.questions:
@@ -108,6 +115,14 @@ def _against_baseline(facts: RunFacts) -> Iterator[Sentence]:
         )
     else:
         yield Sentence("note", f"Held-out {facts.label} is {score_text(value)}.")
+
+
+def _beats_by_loss(facts: RunFacts) -> bool:
+    """Whether the loss of a pretraining's first objective is lower than the baseline's."""
+    if not facts.questions:
+        return False
+    loss, baseline = facts.held_out(facts.questions[0].loss), facts.baseline.get(facts.questions[0].loss)
+    return loss is not None and baseline is not None and loss < baseline
 
 
 def _other_objectives(facts: RunFacts) -> Iterator[Sentence]:
@@ -143,51 +158,79 @@ def _faults(facts: RunFacts) -> Iterator[Sentence]:
             f"No finite loss in {counted(lines, 'lines')} of the training's log; lower the peak learning rate.",
         )
     if facts.events and facts.events[-1].event == "failed" and not facts.is_finished:
-        yield Sentence("problem", f"The run failed at its last start: {facts.events[-1].message}.")
+        yield Sentence("problem", f"The run failed at its last start: {facts.events[-1].message.rstrip('.')}.")
+    if lost := facts.curves.lost_evaluations:
+        yield Sentence(
+            "problem",
+            f"The held-out loss was not finite in the last {counted(lost, 'evaluations')}; lower the peak learning "
+            "rate (--optimizer.peak-learning-rate).",
+        )
 
 
 def _trend(facts: RunFacts) -> Iterator[Sentence]:
     """A remark on the held-out loss or, of a task, on the score."""
     name = "score" if facts.is_task else "loss"
-    curve = facts.curves.of("eval", name)
-    if not curve:
+    curve = _of_last_phase(facts, facts.curves.of("eval", name))
+    if not curve or facts.curves.lost_evaluations:
         return
     if len(curve.steps) < _FEWEST:
         yield Sentence(
             "note", f"With {counted(len(curve.steps), 'held-out measurements')} nothing can be said of the trend."
         )
     elif not facts.is_task:
-        yield _loss_trend(curve)
+        yield _loss_trend(curve, facts.curves.of("train", "loss"))
     elif (best := int(curve.values.argmax())) < len(curve.steps) - 1:
-        yield Sentence(
-            "note",
-            f"The best {facts.label} was that of step {curve.steps[best]:,}, whose checkpoint is used; "
-            "longer training brought nothing.",
-        )
+        used = "; that checkpoint is used" if facts.is_finished else ""
+        changed = "Later steps did not improve it." if curve.last < curve.values[best] else "It hasn't changed since."
+        yield Sentence("note", f"{facts.label} was best at step {curve.steps[best]:,}{used}. {changed}")
 
 
-def _loss_trend(curve: Curve) -> Sentence:
+def _of_last_phase(facts: RunFacts, curve: Curve) -> Curve:
+    """The evaluations in the newest phase that has begun: other phases may have other held-out data."""
+    if isinstance(facts.config, RunConfig):
+        starts = [facts.config.steps_of(number).start for number in range(len(facts.config.phases))]
+        begun = max((start for start in starts if start < facts.step), default=0)
+        inside = curve.steps > begun
+        return Curve(curve.steps[inside], curve.values[inside])
+    return curve
+
+
+def _loss_trend(curve: Curve, training: Curve) -> Sentence:
     best, last = int(curve.values.argmin()), curve.last
     least, at = float(curve.values[best]), int(curve.steps[best])
-    quarter = float(curve.values[-max(2, len(curve.steps) // 4) - 1])
-    if last - least > _RISE * abs(least):
+    before = max(2, len(curve.steps) // 4)
+    earlier, step = float(curve.values[-before - 1]), int(curve.steps[-before - 1])
+    if min(curve.values[-2:]) - least > _RISE * abs(least) and last > curve.values[-2] * (1 - _FALL):
+        after = training.values[training.steps > at]
+        until = training.values[training.steps <= at]
+        overfits = not len(after) or not len(until) or after[-1] < until[-1]
+        advice = (
+            "the model overfits. Stop earlier, or give more text."
+            if overfits
+            else "so has the loss in training: lower the peak learning rate (--optimizer.peak-learning-rate)."
+        )
         return Sentence(
             "problem",
-            f"Held-out loss has risen from {score_text(least)} at step {at:,} to {score_text(last)}: the model "
-            "overfits. Stop earlier, or give more text.",
+            f"Held-out loss has risen from {score_text(least)} at step {at:,} to {score_text(last)}; {advice}",
         )
-    if quarter - last > _FALL * abs(quarter):
+    if earlier - last > _FALL * abs(earlier):
         return Sentence(
             "note",
-            f"Held-out loss was still falling, from {score_text(quarter)} to {score_text(last)} in the last quarter "
-            "of the evaluations: longer training would lower it further.",
+            f"Held-out loss was still falling, from {score_text(earlier)} at step {step:,} to {score_text(last)}: "
+            "longer training may lower it further.",
         )
-    return Sentence("good", f"Held-out loss has levelled off at {score_text(last)}.")
+    return Sentence("note", f"Held-out loss has levelled off at {score_text(last)}.")
 
 
 def _progress(facts: RunFacts) -> Iterator[Sentence]:
     if facts.is_finished and facts.step < facts.steps:
         yield Sentence("note", f"It ended early, after {facts.step:,} of {facts.steps:,} steps.")
+    elif not facts.is_finished and facts.step >= facts.steps:
+        yield Sentence(
+            "note",
+            "All steps are done, but results.json is missing, damaged or of an earlier step; give the command of the "
+            "training again to measure the run.",
+        )
     elif not facts.is_finished:
         yield Sentence("note", f"The run is not finished: {facts.step:,} of {facts.steps:,} steps are done.")
 

@@ -78,7 +78,7 @@ class WordPieceTokenizer(Tokenizer):
 
     def _offsets(self, text: str) -> Iterable[tuple[int, int, int]]:
         offsets = list(super()._offsets(text))
-        if not self.cleaning.form:
+        if not offsets or not self.cleaning.form:
             return offsets
         # The library aligns a composed character with the first one of those that it is composed of.
         begins = [begin for _, begin, _ in offsets[1:]] + [len(text)]

@@ -21,7 +21,7 @@ LEARNED_NOTHING = ": little or nothing was learned from the texts. Try another l
         ({"score": 1.0, "baseline": {"accuracy": 1.0}, "constant_prediction": "even"}, ""),  # so are all dev rows
         (
             {"metric": "entity_f1", "baseline": {"accuracy": 0.9, "entity_f1": 0.0}},
-            "The model tags fewer words right than the commonest tag for every word would",
+            "Giving every word the commonest tag would be right more often than the model",
         ),
         (
             {"metric": "pearson", "squared_error": 3.0, "baseline": {"pearson": 0.0, "squared_error": 2.0}},

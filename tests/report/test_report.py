@@ -10,10 +10,12 @@ import pytest
 from reports import HOSTILE
 
 from bert_jax.cli.main import run as command
+from bert_jax.inference.bert import load
 from bert_jax.report import report as report_module
 from bert_jax.report.charts import line_chart, points_for
 from bert_jax.report.curves import Curve
 from bert_jax.report.facts import RunFacts
+from bert_jax.report.model_views import _attention
 from bert_jax.report.page import data_block, element, page, shown, table
 from bert_jax.report.report import write_report
 from bert_jax.system.errors import UsageError
@@ -91,11 +93,13 @@ def test_several_runs_are_compared_by_name_and_setting(tiny_run, packed_run, tmp
     ("words", "said"),
     [
         (["{run}/missing"], "there is nothing at"),
-        (["{run}", "{packed}"], "name it by --output FILE"),
-        (["{run}", "--output", "{run}/missing/page.html"], "there is no folder"),
+        (["{run}", "{packed}"], "needs a file; add --output FILE"),
+        (["{run}", "--output", "{run}/../missing/page.html"], "there is no folder"),
+        (["{run}", "--output", "{run}/metrics.jsonl"], "may replace a file of the run"),
+        (["{packed}", "{run}", "--output", "{run}/config.json"], "may replace a file of the run"),
         (["{run}/config.json"], "is a file"),
         (["{run}/checkpoints/00000012"], "is a checkpoint, a part of a run"),
-        (["{run}", "--port", "80"], "--port 80 is that of --serve"),
+        (["{run}", "--port", "80"], "--port 80 works only with --serve"),
         (["{run}", "--serve", "--output", "x.html"], "--serve writes no file"),
         ([], "report lacks RUN [RUN ...]"),
     ],
@@ -104,6 +108,29 @@ def test_wrong_use_is_a_line(words, said, tiny_run, packed_run, capsys):
     filled = [word.format(run=tiny_run.path, packed=packed_run.path) for word in words]
     assert command(["report", *filled]) == 2
     assert said in capsys.readouterr().err.replace("\n", "")
+
+
+def test_a_model_whose_parts_fail_leaves_the_rest_of_the_page(tiny_copy, tmp_path, monkeypatch):
+    def fails(*_):
+        raise ValueError("no vectors")
+
+    monkeypatch.setattr("bert_jax.report.model_views._senses", fails)
+    write_report(tmp_path / "page.html", [tiny_copy.path])
+    text = (tmp_path / "page.html").read_text()
+    assert "The model can&#x27;t be shown: no vectors" in text and "attention-data" in text
+
+
+def test_texts_without_tokens_and_names_and_logs_without_end_are_left_out(tiny_copy, tmp_path):
+    results = json.loads(tiny_copy.results_file.read_text()) | {f"a{number}": 1.0 for number in range(100_000)}
+    tiny_copy.results_file.write_text(json.dumps(results))
+    with open(tiny_copy.metrics_file, "a", encoding="utf-8") as file:
+        file.write(json.dumps({"step": 12, "split": "eval", "loss": 1.0, f"{'x' * 400_000}/mlm_loss": 1.0}) + "\n")
+    facts = RunFacts(tiny_copy.path)
+    assert len(facts.metrics) == 200 and not facts.curves.by_language("mlm_loss")
+    write_report(tmp_path / "page.html", [tiny_copy.path])
+    assert (tmp_path / "page.html").stat().st_size < 2e6
+    bert = load(tiny_copy.path)
+    assert bert.tokenizer.encode_spans("\u0301") == [] and _attention(bert, ["\u0301", ""]) is None
 
 
 def test_without_vl_convert_a_line_names_the_extra(tiny_copy, monkeypatch, capsys):

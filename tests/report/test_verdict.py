@@ -54,15 +54,52 @@ def test_before_the_end_the_baseline_is_estimated_from_the_text(tiny_copy):
 @pytest.mark.parametrize(
     ("losses", "kind", "words"),
     [
-        ([5.0, 3.0, 2.0, 2.5], "problem", "risen from 2.000 at step 9 to 2.500"),
-        ([5.0, 4.0, 3.0, 2.0], "note", "still falling, from 4.000 to 2.000"),
-        ([5.0, 2.01, 2.005, 2.0], "good", "levelled off at 2.000"),
+        ([5.0, 3.0, 2.0, 2.5, 2.6], "problem", "risen from 2.000 at step 9 to 2.600; the model overfits"),
+        ([5.0, 4.0, 3.0, 2.0], "note", "still falling, from 4.000 at step 6 to 2.000"),
+        ([2.0, 6.0, 5.0, 4.0, 3.5], "note", "still falling"),
+        ([5.0, 2.0, 2.05, 2.0, 2.06], "note", "levelled off at 2.060"),
+        ([5.0, 2.01, 2.005, 2.0], "note", "levelled off at 2.000"),
         ([5.0, 2.0], "note", "2 held-out measurements"),
     ],
 )
 def test_the_trend_of_the_held_out_loss(tiny_copy, losses, kind, words):
     with_held_out(tiny_copy, losses)
     assert words in told(tiny_copy.path)[kind]
+
+
+def test_a_loss_that_rises_in_training_too_is_not_called_overfitting(tiny_copy):
+    lines = [
+        {"step": step, "split": split, "loss": loss}
+        for step, loss in enumerate([5.0, 3.0, 4.0, 6.0, 7.0], 1)
+        for split in ("train", "eval")
+    ]
+    tiny_copy.metrics_file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert "so has the loss in training: lower the peak learning rate" in told(tiny_copy.path)["problem"]
+
+
+def test_held_out_losses_that_became_infinite_are_a_problem_and_no_trend(tiny_copy):
+    with_held_out(tiny_copy, [5.0, 4.0, 3.99, 3.98, None, None])
+    tiny_copy.results_file.unlink()
+    said = told(tiny_copy.path)
+    assert "not finite in the last 2 evaluations" in said["problem"] and "levelled off" not in "".join(said.values())
+    assert RunFacts(tiny_copy.path).held_out("loss") is None
+
+
+def test_results_of_an_earlier_step_than_the_newest_evaluation_are_not_shown(tiny_copy):
+    with_results(tiny_copy, mlm_accuracy=0.123)
+    assert RunFacts(tiny_copy.path).held_out("mlm_accuracy") == 0.123
+    line = {"step": 20, "split": "eval", "loss": 3.0, "mlm_accuracy": 0.8}
+    with open(tiny_copy.metrics_file, "a", encoding="utf-8") as file:
+        file.write(json.dumps(line) + "\n")
+    facts = RunFacts(tiny_copy.path)
+    assert facts.held_out("mlm_accuracy") == 0.8 and not facts.results
+    assert "results.json is missing, damaged or of an earlier step" in told(tiny_copy.path)["note"]
+
+
+def test_a_loss_below_the_baseline_is_told_beside_an_accuracy_that_is_not(tiny_copy):
+    baseline = {"mlm_accuracy": 0.25, "mlm_loss": 6.0}
+    with_results(tiny_copy, mlm_accuracy=0.24, mlm_loss=5.0, baseline=baseline, beats_baseline=True)
+    assert "not yet above the baseline's 0.250; the loss is better" in told(tiny_copy.path)["note"]
 
 
 def test_losses_that_are_not_finite_and_skipped_steps_are_problems(tiny_copy):
