@@ -105,7 +105,14 @@ function following() {
   if (!box) return;
   box.checked = sessionStorage.getItem("follow") !== "no"; // as it was before the page was loaded again
   box.addEventListener("change", () => sessionStorage.setItem("follow", box.checked ? "yes" : "no"));
-  setInterval(() => box.checked && location.reload(), 1000 * Number(box.value));
+  const tables = [...document.querySelectorAll("details")];
+  const open = new Set(JSON.parse(sessionStorage.getItem("open") || "[]"));
+  tables.forEach((each, number) => (each.open = open.has(number)));
+  setInterval(() => {
+    if (!box.checked) return;
+    sessionStorage.setItem("open", JSON.stringify(tables.flatMap((each, number) => (each.open ? [number] : []))));
+    location.reload();
+  }, 1000 * Number(box.value));
 }
 
 following();

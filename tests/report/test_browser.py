@@ -107,9 +107,12 @@ def test_a_served_page_is_loaded_again_until_its_reader_stops_it(browser, tiny_r
     file = tmp_path / "page.html"
     file.write_text(run_page(tiny_run.path, with_model=False, refresh_s=1))
     shown, faults = opened(browser, file, "desktop", "light")
+    shown.evaluate("document.querySelectorAll('details')[1].open = true")
     with shown.expect_navigation():
         pass
     shown.uncheck("#follow")
+    opened_tables = shown.evaluate("[...document.querySelectorAll('details')].map((each) => each.open)")
+    assert [number for number, is_open in enumerate(opened_tables) if is_open] == [1]
     shown.evaluate("() => { window.unchanged = true; }")
     shown.wait_for_timeout(1500)
     assert shown.evaluate("window.unchanged") and not faults
