@@ -120,7 +120,7 @@ class Mixture:
         `whole_portions`."""
         for source, portion, documents in self.whole_portions():
             if self.drops:
-                documents = self.drops.kept(documents, source, portion, self.parts[source])
+                documents = self.drops.remaining(documents, source, portion, self.parts[source])
             yield source, documents
 
     def files_portions(self) -> list[tuple[int, FileSource]]:

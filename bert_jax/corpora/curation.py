@@ -26,7 +26,7 @@ from bert_jax.corpora.duplicates import (
     find_shared_lines,
 )
 from bert_jax.corpora.engine import engine, works_by_portions
-from bert_jax.corpora.examined import Batch, BatchFiles, Examined, batches, examine, line_key
+from bert_jax.corpora.examination import Batch, BatchFiles, BatchSummary, batches, examine, line_key
 from bert_jax.corpora.file_source import FileSource
 from bert_jax.corpora.filters import ALL_BOILERPLATE, ALL_COPIED, COPY, NONE
 from bert_jax.corpora.signatures import BANDS
@@ -70,8 +70,7 @@ def curated(corpus: Mixture, data: DataConfig, settings: PreparationConfig, dire
             files = {path.name: FileSum.of(path) for path in temporary.iterdir()}
             CurationRecord(made_from=made_from, files=files).write(temporary / _RECORD)
             has_list = (temporary / _LIST).stat().st_size > 0
-        if has_list:
-            say(f"{directory / _LIST} lists the documents that are dropped")
+        say(f"{directory / _LIST} lists the documents that are dropped" if has_list else "no document is dropped")
     return Drops(fetched(directory))
 
 
@@ -97,9 +96,9 @@ def _curate(corpus: Mixture, data: DataConfig, settings: PreparationConfig, dire
     """Examines all documents and writes into `directory` what is dropped."""
     (directory / _BATCHES).mkdir()
     lines, repeated = 0, Counter[str]()
-    for examined in _examined(corpus, data, settings, directory / _BATCHES):
-        lines += examined.lines
-        repeated.update(examined.repeated)
+    for summary in _examinations(corpus, data, settings, directory / _BATCHES):
+        lines += summary.lines
+        repeated.update(summary.repeated)
         if len(repeated) > _MOST_LINES:
             repeated = Counter(dict(repeated.most_common(_MOST_LINES // 2)))
     files = BatchFiles(directory / _BATCHES)
@@ -121,12 +120,14 @@ def _curate(corpus: Mixture, data: DataConfig, settings: PreparationConfig, dire
     shutil.rmtree(directory / _BATCHES)
 
 
-def _examined(corpus: Mixture, data: DataConfig, settings: PreparationConfig, directory: Path) -> Iterator[Examined]:
+def _examinations(
+    corpus: Mixture, data: DataConfig, settings: PreparationConfig, directory: Path
+) -> Iterator[BatchSummary]:
     """Examines each batch; yields what comes of each, in order."""
     work = functools.partial(examine, data=data, directory=directory)
     if works_by_portions(corpus, settings):
         with engine(settings) as mapped:
-            of_portions = mapped(functools.partial(_examined_portion, work=work), corpus.files_portions(), _EXAMINING)
+            of_portions = mapped(functools.partial(_examine_portion, work=work), corpus.files_portions(), _EXAMINING)
         yield from itertools.chain(*of_portions)
         return
     with stage(_EXAMINING, corpus.total, corpus.unit) as bar:
@@ -140,7 +141,7 @@ def _batches(corpus: Mixture, bar: Stage) -> Iterator[Batch]:
             bar.advance(corpus.position - bar.done)
 
 
-def _examined_portion(portion: tuple[int, FileSource], work: Callable[[Batch], Examined]) -> list[Examined]:
+def _examine_portion(portion: tuple[int, FileSource], work: Callable[[Batch], BatchSummary]) -> list[BatchSummary]:
     source, text = portion
     return [work(batch) for batch in batches(text.documents(), source, text.portion)]
 

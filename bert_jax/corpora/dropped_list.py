@@ -10,7 +10,7 @@ from jaxtyping import Int, UInt8
 
 from bert_jax.config.wording import counted
 from bert_jax.corpora.duplicates import Copies
-from bert_jax.corpora.examined import BatchFiles
+from bert_jax.corpora.examination import BatchFiles
 from bert_jax.corpora.filters import ALL_BOILERPLATE, ALL_COPIED, COPY, SETTINGS
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say

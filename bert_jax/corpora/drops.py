@@ -58,8 +58,10 @@ class Drops(NamedTuple):
         np.save(directory / _LINES, np.sort(lines))
         return cls(directory)
 
-    def kept(self, documents: Iterable[list[str]], source: int, portion: int, corpus: _Counting) -> Iterator[list[str]]:
-        """Yields what is kept of the documents of a portion of `corpus`, and counts the rest in its repairs. Memory
+    def remaining(
+        self, documents: Iterable[list[str]], source: int, portion: int, corpus: _Counting
+    ) -> Iterator[list[str]]:
+        """Yields the documents of a portion of `corpus` without what is dropped, which its repairs count. Memory
         doesn't grow with the number of places."""
         of_documents, of_lines = (
             np.load(self.directory / name, mmap_mode="r", allow_pickle=False) for name in (_DOCUMENTS, _LINES)

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int, UInt64
 
 from bert_jax.corpora.equal_keys import Groups, Items, Keys, equal_keys
-from bert_jax.corpora.examined import BatchFiles, are_paragraphs
+from bert_jax.corpora.examination import BatchFiles, are_paragraphs
 from bert_jax.corpora.signatures import similarity
 
 LEAST_SIMILARITY = 0.5
@@ -68,13 +68,13 @@ def find_copies(files: BatchFiles, kept: Bool[np.ndarray, " N"], bands: Iterable
 
 def _originals(pairs: UInt64[np.ndarray, " P"]) -> dict[int, int]:
     """The first similar document that stays, by the document that is its copy."""
-    found: dict[int, int] = {}
+    originals: dict[int, int] = {}
     first, second = _ends(pairs)
     order = np.lexsort((first, second))
     for earlier, document in zip(first[order].tolist(), second[order].tolist(), strict=True):
-        if document not in found and earlier not in found:  # all that concerns the earlier one is decided
-            found[document] = earlier
-    return found
+        if document not in originals and earlier not in originals:  # all that concerns the earlier one is decided
+            originals[document] = earlier
+    return originals
 
 
 def _with_originals(pairs: UInt64[np.ndarray, " P"], originals: Mapping[int, int]) -> UInt64[np.ndarray, " Q"]:

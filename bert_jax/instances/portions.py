@@ -36,7 +36,7 @@ class Portion(NamedTuple):
         """Reads the files and cuts the text."""
         documents = self.text.documents()
         if self.drops:
-            documents = self.drops.kept(documents, self.source, self.text.portion, self.text)
+            documents = self.drops.remaining(documents, self.source, self.text.portion, self.text)
         return cut_chunks([(self.source, documents)], chunk_bytes, self.first)
 
 

@@ -11,12 +11,12 @@ from bert_jax.config.run import RunConfig
 from bert_jax.corpora.corpus import open_corpus
 from bert_jax.model.linear import compute_dtype
 from bert_jax.model.size import num_parameters, train_flops
-from bert_jax.planning.look import look_at
 from bert_jax.planning.preparation_time import PreparationTime, preparation_time
 from bert_jax.planning.rates import square_product
+from bert_jax.planning.spread_sample import read_sample
 from bert_jax.planning.survey import Fault, Share, Survey
 from bert_jax.planning.topology import FAMILIES
-from bert_jax.planning.trial import Cut, Pieces, tried
+from bert_jax.planning.trial import Cut, Pieces, try_preparation
 from bert_jax.system import facts
 from bert_jax.system.errors import UsageError
 from bert_jax.system.facts import Facts
@@ -108,14 +108,14 @@ def diagnose(config: RunConfig) -> Diagnosis:
     """Looks at the only source of `config`. Raises UsageError if it can't be read, or holds no or too little text."""
     (source,) = open_corpus(config.data).parts
     survey = Survey()
-    look = look_at(source, survey.add)
-    if not look.documents:
+    sample = read_sample(source, survey.add)
+    if not sample.documents:
         raise UsageError(f"data.source={config.data.source[0]!r} holds no text; give another")
     say("Identifying languages")
     languages, scripts = survey.languages()
     say("Preparing the sample")
-    trial = tried(look.documents, config, look.has_all)
-    scale = look.text_bytes / trial.bytes
+    trial = try_preparation(sample.documents, config, sample.has_all)
+    scale = sample.text_bytes / trial.bytes
     cuts = trial.cuts(scale)
     seen = trial.statistics
     tokens = round(scale * seen.tokens)
@@ -124,27 +124,27 @@ def diagnose(config: RunConfig) -> Diagnosis:
         text=TextSize(
             source=config.data.source[0],
             language=config.data.languages[0],
-            text_bytes=round(look.text_bytes),
-            documents=round(look.number / look.share),
+            text_bytes=round(sample.text_bytes),
+            documents=round(sample.number / sample.share),
             sentences=round(scale * seen.sentences),
             words=round(scale * seen.units["words"]),
             tokens=tokens,
             longest_line=survey.longest_line,
-            sample_bytes=look.bytes,
-            sample_share=look.share,
-            sample=look.described,
+            sample_bytes=sample.bytes,
+            sample_share=sample.share,
+            sample=sample.described,
         ),
         languages=languages,
         scripts=scripts,
-        faults=list(survey.faults(look.repairs)),
+        faults=list(survey.faults(sample.repairs)),
         cuts=cuts,
         pieces=trial.pieces,
-        preparation=preparation_time(look, trial, config),
+        preparation=preparation_time(sample, trial, config),
         training=training,
         hours=list(_hours(config, training.flops)),
         boilerplate_share=survey.boilerplate_share,
         vocabulary_size=trial.vocabulary_size,
-        whole=look.share == 1,
+        whole=sample.share == 1,
     )
 
 

@@ -8,8 +8,8 @@ from pydantic import computed_field
 from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
 from bert_jax.corpora.corpus import open_corpus
-from bert_jax.planning.look import Look, look_at
-from bert_jax.planning.trial import Trial, tried
+from bert_jax.planning.spread_sample import SpreadSample, read_sample
+from bert_jax.planning.trial import Trial, try_preparation
 from bert_jax.system import facts
 from bert_jax.system.errors import UsageError
 from bert_jax.system.facts import Facts
@@ -51,9 +51,9 @@ class PreparationTime(Facts):
         return type(self)(**{name: getattr(self, name) + getattr(other, name) for name in type(self).model_fields})
 
 
-def preparation_time(look: Look, trial: Trial, config: RunConfig) -> PreparationTime:
+def preparation_time(sample: SpreadSample, trial: Trial, config: RunConfig) -> PreparationTime:
     """The preparation of a whole source, of which a sample was read and a part of that prepared."""
-    size, reading = look.text_bytes, look.seconds / look.bytes
+    size, reading = sample.text_bytes, sample.seconds / sample.bytes
     trained_on = min(size, config.vocabulary.sample_megabytes * 1e6)
     training = trial.vocabulary_seconds / trial.bytes * trained_on
     return PreparationTime(
@@ -75,12 +75,12 @@ def planned_preparation(config: RunConfig) -> Iterator[tuple[str, str]]:
         config.data.source, config.data.languages, open_corpus(config.data).parts, strict=True
     ):
         of_source = config.of_source(name, language)
-        look = look_at(source)
-        if not look.documents:
+        sample = read_sample(source)
+        if not sample.documents:
             raise UsageError(f"data.source={name!r} holds no text; give another")
         say(f"Preparing a sample of {name}")
-        times.append(preparation_time(look, tried(look.documents, of_source, look.has_all), of_source))
-        shares.append(f"{look.text_bytes / 1e6:,.4g} MB, {look.described} looked at ({look.share:.0%})")
+        times.append(preparation_time(sample, try_preparation(sample.documents, of_source, sample.has_all), of_source))
+        shares.append(f"{sample.text_bytes / 1e6:,.4g} MB, {sample.described} looked at ({sample.share:.0%})")
     total = sum(times[1:], start=times[0])
     for name, share in zip(config.data.source, shares, strict=True):
         yield name, share

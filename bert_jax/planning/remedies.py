@@ -17,7 +17,8 @@ _MOST_FAULTY = 0.001
 """Share of the documents that may have a fault."""
 _MOST_BOILERPLATE, _HEADING_CHARACTERS = 0.01, 40
 """Share of the characters that lines of many documents may have, and the length from which on no line is a heading."""
-_MOST_PADDING = 0.1
+_MOST_PADDING, _WORTH_PACKING = 0.1, 0.03
+"""Share of the positions that may be padding, and the share of them all that packing has to save to be worth it."""
 _MOST_RANDOM = 0.6
 _MOST_UNKNOWN = 0.005
 _WORTH_PIECES = 1.1
@@ -68,7 +69,7 @@ def _of_fault(fault: Fault, found: Diagnosis, config: RunConfig) -> Iterator[Cha
         change = "mend the program that writes the records: they may hold halves of surrogate pairs"
         if source_of(config.data.source[0]).startswith("text:"):
             change = f"convert them, for example by iconv -f {encoding} -t UTF-8 OLD > NEW"
-        yield Change(reason=f"the sample has {counted(fault.found, 'lines')} not in UTF-8", change=change)
+        yield Change(reason=f"the sample has {counted(fault.count, 'lines')} not in UTF-8", change=change)
     elif fault.fault == BOILERPLATE:
         is_long = len(fault.example) >= _HEADING_CHARACTERS
         if not config.data.drop_boilerplate and (found.boilerplate_share >= _MOST_BOILERPLATE or is_long):
@@ -113,8 +114,8 @@ def _of_sequences(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
     lengths = {phase.length for phase in config.phases}
     own = [cut for cut in found.cuts if cut.length in lengths and cut.packed == config.data.packed]
     worst = max(own, key=lambda cut: cut.padding)
-    if worst.padding > _MOST_PADDING and not config.data.packed:
-        packed = next(cut for cut in found.cuts if cut.packed and cut.length == worst.length)
+    packed = next(cut for cut in found.cuts if cut.packed and cut.length == worst.length)
+    if worst.padding > _MOST_PADDING and worst.padding - packed.padding > _WORTH_PACKING:
         reason = (
             f"{worst.padding:.0%} of the positions at {worst.length} tokens are padding, {packed.padding:.1%} packed"
         )

@@ -54,7 +54,7 @@ class Fault(Facts):
     """Something that a model shouldn't learn, or that takes up training time."""
 
     fault: str
-    found: int
+    count: int
     """How often the sample has it."""
     documents: int | None
     """Documents of the sample that have it; None for what the reader mended, which it counts by lines or records."""
@@ -97,7 +97,7 @@ class Survey:
         lost = repairs[UNDECODED]
         for name, count in repairs.items():
             if count and not name.startswith("documents that begin"):
-                yield Fault(fault=name, found=count, documents=None, share=None)
+                yield Fault(fault=name, count=count, documents=None, share=None)
         for name, count in self._found.items():
             if not (lost and name.startswith("U+FFFD")):
                 yield self._fault(name, count, self._documents[name], self._examples[name])
@@ -125,12 +125,12 @@ class Survey:
         self._documents[name] += 1
         self._examples.setdefault(name, example)
 
-    def _fault(self, name: str, found: int, documents: int, example: str) -> Fault:
+    def _fault(self, name: str, count: int, documents: int, example: str) -> Fault:
         shown = "".join(each if each.isprintable() else repr(each)[1:-1] for each in example.strip())
         if len(shown) > _EXAMPLE_CHARACTERS:
             shown = shown[: _EXAMPLE_CHARACTERS - 3] + "..."
         share = documents / max(self.documents, 1)
-        return Fault(fault=name, found=found, documents=documents, share=share, example=shown)
+        return Fault(fault=name, count=count, documents=documents, share=share, example=shown)
 
     def _count_line(self, line: str) -> None:
         digest = hash(line)

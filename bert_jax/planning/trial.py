@@ -102,7 +102,7 @@ class _Seen(NamedTuple):
 class Trial(NamedTuple):
     """What the preparation of a sample showed."""
 
-    seen: dict[_Key, Statistics]
+    cut_statistics: dict[_Key, Statistics]
     """Of `passes` passes, where rows aren't packed, and of one where they are."""
     passes: float
     """Passes over the text, for each of the preparation's."""
@@ -124,12 +124,12 @@ class Trial(NamedTuple):
     def cuts(self, scale: float) -> list[Cut]:
         """The sequences, by length, of a text that is `scale` times as large as the sample."""
         return [
-            Cut.of(length, packed, self.seen[length, False], seen.fill(length), scale / self.passes)
-            for (length, packed), seen in sorted(self.seen.items())
+            Cut.of(length, packed, self.cut_statistics[length, False], seen.fill(length), scale / self.passes)
+            for (length, packed), seen in sorted(self.cut_statistics.items())
         ]
 
 
-def tried(documents: Sequence[Document], config: RunConfig, whole: bool) -> Trial:
+def try_preparation(documents: Sequence[Document], config: RunConfig, whole: bool) -> Trial:
     """Prepares documents of the only source of `config` in a temporary folder.
 
     `whole`: whether they are all documents of the source. Raises UsageError if the vocabulary that the config names
@@ -155,7 +155,7 @@ def tried(documents: Sequence[Document], config: RunConfig, whole: bool) -> Tria
     statistics = used.statistics[own]
     check_enough(config.data.source[0], statistics.documents, work.recipe(own, 1))
     return Trial(
-        seen=used.statistics,
+        cut_statistics=used.statistics,
         passes=passes / config.data.dupe_factor,
         pieces=[Pieces.of(name, tokenizers[name], seen[name].statistics[own]) for name in names],
         statistics=statistics,

@@ -137,9 +137,9 @@ class RunFacts:
     @property
     def confusion(self) -> tuple[list[str], list[list[int]]] | None:
         """The labels of a task and the counts of true (row) and predicted classes; None if there are none."""
-        found: Any = self.results.get("confusion")
+        recorded: Any = self.results.get("confusion")
         try:
-            labels, counts = [str(label) for label in found["labels"]], np.array(found["counts"], np.int64)
+            labels, counts = [str(label) for label in recorded["labels"]], np.array(recorded["counts"], np.int64)
         except (KeyError, TypeError, ValueError, OverflowError):
             return None
         return (labels, counts.tolist()) if counts.shape == (len(labels), len(labels)) else None

@@ -57,7 +57,7 @@ class Section:
         return element("section", heading, *self._parts, named)
 
 
-def shown(value: object) -> Markup:
+def escaped(value: object) -> Markup:
     """`value` as escaped text, with control characters visible and cut if it is long; Markup stays as it is."""
     if isinstance(value, Markup):
         return value
@@ -69,9 +69,9 @@ def shown(value: object) -> Markup:
 def element(name: str, *content: object) -> Markup:
     """An HTML element; a dict in `content` has its attributes."""
     attributes = "".join(
-        f' {key}="{shown(value)}"' for each in content if isinstance(each, dict) for key, value in each.items()
+        f' {key}="{escaped(value)}"' for each in content if isinstance(each, dict) for key, value in each.items()
     )
-    inside = "".join(shown(each) for each in content if not isinstance(each, dict))
+    inside = "".join(escaped(each) for each in content if not isinstance(each, dict))
     return Markup(f"<{name}{attributes}>{inside}</{name}>")
 
 
@@ -94,7 +94,7 @@ def table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[object]
             element("th", row[0], {"scope": "row", "dir": "auto"}),
             *(
                 cell if str(cell).startswith("<td") else element("td", cell, {"dir": "auto"})
-                for cell in map(shown, row[1:])
+                for cell in map(escaped, row[1:])
             ),
         )
         for row in rows
@@ -132,7 +132,7 @@ def page(title: str, header: Markup, sections: Sequence[Section], refresh_s: int
         f'<meta http-equiv="Content-Security-Policy" content="{_policy(scripts)}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         f'<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
-        f"<title>{shown(title)}</title>\n<style>{_file('page.css')}</style>\n</head>\n<body>\n"
+        f"<title>{escaped(title)}</title>\n<style>{_file('page.css')}</style>\n</head>\n<body>\n"
         f'<a class="skip" href="#main">Skip to the report</a>\n{header}\n'
         f"{element('nav', *links, {'aria-label': 'Sections'})}\n"
         f"{element('main', *follow, *(section.markup for section in sections), {'id': 'main'})}\n"

@@ -64,22 +64,22 @@ def _description(facts: RunFacts) -> str:
 
 def _key_figures(facts: RunFacts) -> dict[str, object]:
     """The figures at the head of the page, by name."""
-    found: dict[str, object] = {}
+    key_figures: dict[str, object] = {}
     value, guess = facts.held_out(facts.metric), facts.baseline.get(facts.metric)
     if value is not None and not facts.origin:
         beside = element("small", f"baseline {score_text(guess)}") if guess is not None else ""
-        found[f"Held-out {facts.label}"] = Markup(f"{score_text(value)}{beside}")
+        key_figures[f"Held-out {facts.label}"] = Markup(f"{score_text(value)}{beside}")
     loss = facts.held_out("loss") if not facts.is_task else None
     if loss is not None:
-        found["Held-out loss"] = Markup(f"{score_text(loss)}{element('small', 'nats')}")
+        key_figures["Held-out loss"] = Markup(f"{score_text(loss)}{element('small', 'nats')}")
     if facts.steps:
-        found["Steps"] = Markup(f"{facts.step:,}{element('small', f'of {facts.steps:,}')}")
+        key_figures["Steps"] = Markup(f"{facts.step:,}{element('small', f'of {facts.steps:,}')}")
     if total := sum(part.copies * part.parameters for part in facts.parts):
-        found["Parameters"] = f"{total:,}" if total < 1e6 else f"{total / 1e6:,.1f} M"
+        key_figures["Parameters"] = f"{total:,}" if total < 1e6 else f"{total / 1e6:,.1f} M"
     if facts.seconds:
-        found["Training time"] = duration(facts.seconds)
+        key_figures["Training time"] = duration(facts.seconds)
     speed = facts.curves.of("train", "tokens_per_second")
     if speed:
         middle = float(sorted(speed.values)[len(speed.values) // 2])
-        found["Speed"] = Markup(f"{number_text(middle, 'speed')}{element('small', 'tokens a second, median')}")
-    return found
+        key_figures["Speed"] = Markup(f"{number_text(middle, 'speed')}{element('small', 'tokens a second, median')}")
+    return key_figures

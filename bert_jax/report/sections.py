@@ -11,7 +11,7 @@ from bert_jax.report.charts import scatter_chart
 from bert_jax.report.facts import RunFacts
 from bert_jax.report.measurements import languages, learning, reference, results, speed
 from bert_jax.report.model_views import Attention, ModelViews
-from bert_jax.report.page import Markup, Section, data_block, element, paragraph, shown, table
+from bert_jax.report.page import Markup, Section, data_block, element, escaped, paragraph, table
 from bert_jax.report.verdict import Sentence, verdict
 from bert_jax.system.facts import Fact
 
@@ -78,7 +78,7 @@ def _fills(views: ModelViews) -> Section:
 
 
 def _with_mask(text: str) -> Markup:
-    return Markup(shown(text).replace("[MASK]", "<mark>[MASK]</mark>"))
+    return Markup(escaped(text).replace("[MASK]", "<mark>[MASK]</mark>"))
 
 
 def _likeliest(fills: list[tuple[str, float]]) -> Markup:

@@ -11,7 +11,7 @@ from prepared_sets import files
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
-from bert_jax.corpora import duplicates, engine, equal_keys, examined
+from bert_jax.corpora import duplicates, engine, equal_keys, examination
 from bert_jax.corpora.corpus import open_corpus
 from bert_jax.corpora.curation import curated, curation_damage
 from bert_jax.corpora.drops import check_lines, first_place
@@ -162,6 +162,9 @@ def test_filters_drop_by_length_symbols_and_language(tmp_path, capsys):
     assert by == ["data.min_doc_words", "data.max_symbol_word_ratio", *["data.language_filter"] * 2]
     assert "data.min-doc-words drops 1 of 5 documents" in capsys.readouterr().err
     assert Curated(tmp_path, texts, min_doc_words=3).kept == [texts[0], *texts[2:]]
+    capsys.readouterr()
+    assert Curated(tmp_path, texts, min_doc_words=1).kept == texts
+    assert capsys.readouterr().err == "no document is dropped\n"
 
 
 class Elsewhere(spark.Spark):
@@ -193,7 +196,7 @@ def test_engine_processes_batches_and_memory_make_no_difference(tmp_path, monkey
     monkeypatch.setattr(engine, "_MOST_READERS_FEED", 1)
     assert engine.works_by_portions(open_corpus(DataConfig(**settings)), PreparationConfig(processes=2))
     assert run("readers", processes=2) == expected
-    monkeypatch.setattr(examined, "_BATCH_BYTES", 3000)
+    monkeypatch.setattr(examination, "_BATCH_BYTES", 3000)
     monkeypatch.setattr(equal_keys, "_AT_ONCE", 50)
     assert run("small", processes=1) == expected
 

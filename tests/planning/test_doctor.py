@@ -92,7 +92,7 @@ def test_a_vocabulary_of_another_language_is_not_worth_keeping(config, tiny_run,
 
 def test_copies_in_a_part_of_the_text_are_told_as_the_least_there_are(good, config):
     found, _ = good
-    copies = Fault(fault=DUPLICATES, found=2, documents=2, share=0.0005, example="x")
+    copies = Fault(fault=DUPLICATES, count=2, documents=2, share=0.0005, example="x")
     part = found.text.model_copy(update={"sample_share": 0.3})
     seen = found.model_copy(update={"whole": False, "text": part, "faults": [copies]})
     assert any("at least 0.05% of the documents are copies" in change.reason for change in changes(seen, config))
@@ -107,6 +107,16 @@ def test_a_smaller_model_is_named_only_if_it_is_smaller(good, config):
     for training, expected in ((small, "--model.num-layers, --model.hidden-size"), (large, "bert-jax pretrain small")):
         told = [change.change for change in changes(found.model_copy(update={"training": training}), config)]
         assert any(line.endswith(expected) for line in told), told
+
+
+def test_packing_is_advised_only_where_it_saves_padding(good, config):
+    found, _ = good
+    for packed, is_advised in ((0.19, False), (0.05, True)):
+        cuts = [
+            cut.model_copy(update={"padding": packed if cut.packed else 0.2, "random_pairs": 0.9}) for cut in found.cuts
+        ]
+        advice = [change.change for change in changes(found.model_copy(update={"cuts": cuts}), config)]
+        assert ("--data.packed" in advice) == is_advised and "--objective.pair none" in advice
 
 
 def test_padding_and_pairs_are_judged_by_the_config(config, tmp_path):

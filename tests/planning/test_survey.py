@@ -38,7 +38,7 @@ def test_copies_of_documents_and_lines_of_many_documents_are_found():
     line = "This page was last edited by nobody in particular, so."
     documents = [[f"{ENGLISH} {number}", line] for number in range(30)]
     found = faults(*documents, documents[3], documents[3], [ENGLISH])
-    assert found[DUPLICATES].found == 2
+    assert found[DUPLICATES].count == 2
     assert (found[BOILERPLATE].documents, found[BOILERPLATE].example) == (32, f"{line[:47]}...")
     assert BOILERPLATE not in faults(*documents[:9])
     assert BOILERPLATE not in faults(*documents, *([f"{number}"] for number in range(3000)))  # one in a hundred
@@ -46,7 +46,7 @@ def test_copies_of_documents_and_lines_of_many_documents_are_found():
 
 def test_what_the_reader_mended_is_told_once():
     found = faults(["B\ufffdren"], repairs={UNDECODED: 7, "documents that begin with ==": 3})
-    assert list(found) == [UNDECODED] and found[UNDECODED].found == 7 and found[UNDECODED].share is None
+    assert list(found) == [UNDECODED] and found[UNDECODED].count == 7 and found[UNDECODED].share is None
 
 
 def test_planted_languages_have_their_share_of_the_characters(monkeypatch):

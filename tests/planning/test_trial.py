@@ -1,7 +1,7 @@
 import pytest
 
 from bert_jax.corpora.corpus import open_corpus
-from bert_jax.planning.trial import tried
+from bert_jax.planning.trial import try_preparation
 from bert_jax.pretraining.dataset import prepare_lengths
 from bert_jax.pretraining.vocabulary import learned_tokenizer, make_tokenizer
 from bert_jax.run.run_directory import RunDirectory
@@ -25,14 +25,16 @@ def test_a_trial_of_all_documents_gives_the_figures_of_the_preparation(given, do
     run.open(config)
     make_tokenizer(config, run)
     real = prepare_lengths(config, run)[32].train
-    trial = tried(documents, config, whole=True)
+    trial = try_preparation(documents, config, whole=True)
     seen = trial.statistics
     assert (seen.units, seen.unit_sizes, seen.unknown_tokens) == (real.units, real.unit_sizes, real.unknown_tokens)
     cut = next(cut for cut in trial.cuts(1.0) if (cut.length, cut.packed) == (32, packed))
     assert (cut.sequences, cut.rows, cut.tokens) == (real.instances, real.rows, real.instance_tokens)
     assert (cut.padding, cut.random_pairs) == (1 - real.fill(32), real.random_pairs / real.instances)
     of_sample = next(
-        cut for cut in tried(documents, config, whole=False).cuts(1.0) if (cut.length, cut.packed) == (32, packed)
+        cut
+        for cut in try_preparation(documents, config, whole=False).cuts(1.0)
+        if (cut.length, cut.packed) == (32, packed)
     )
     assert of_sample.sequences == pytest.approx(real.instances, rel=0.04)
     assert of_sample.padding == pytest.approx(1 - real.fill(32), abs=0.02)
@@ -40,7 +42,7 @@ def test_a_trial_of_all_documents_gives_the_figures_of_the_preparation(given, do
 
 
 def test_other_lengths_are_tried_and_a_given_vocabulary_beside_one_of_the_text(given, documents):
-    trial = tried(documents, given, whole=True)
+    trial = try_preparation(documents, given, whole=True)
     assert [(cut.length, cut.packed) for cut in trial.cuts(1.0)] == [
         (length, packed) for length in (32, 128, 512) for packed in (False, True)
     ]
@@ -51,7 +53,7 @@ def test_other_lengths_are_tried_and_a_given_vocabulary_beside_one_of_the_text(g
 
 
 def test_a_vocabulary_that_the_text_cannot_give_is_made_smaller(tiny_config, documents):
-    trial = tried(documents, tiny_config.change(vocabulary={"size": 8000}), whole=True)
+    trial = try_preparation(documents, tiny_config.change(vocabulary={"size": 8000}), whole=True)
     assert trial.vocabulary_size == trial.pieces[0].pieces == 283 and trial.vocabulary_seconds > 0
 
 
@@ -59,10 +61,10 @@ def test_a_vocabulary_with_too_few_pieces_for_the_characters_is_made_larger(tiny
     config = tiny_config.change(vocabulary={"size": 45})
     with pytest.raises(UsageError, match="less than the .* pieces that the text's characters need"):
         learned_tokenizer([line for document in documents for line in document], config.vocabulary)
-    trial = tried(documents, config, whole=True)
+    trial = try_preparation(documents, config, whole=True)
     assert trial.vocabulary_size == trial.pieces[0].pieces == 140
 
 
 def test_too_little_text_is_told(given, documents):
     with pytest.raises(UsageError, match="holds 1 document for training and next sentence prediction needs two"):
-        tried(documents[:1], given, whole=True)
+        try_preparation(documents[:1], given, whole=True)

@@ -16,7 +16,7 @@ from bert_jax.report.charts import line_chart, points_for
 from bert_jax.report.curves import Curve
 from bert_jax.report.facts import RunFacts
 from bert_jax.report.model_views import _attention
-from bert_jax.report.page import data_block, element, page, shown, table
+from bert_jax.report.page import data_block, element, escaped, page, table
 from bert_jax.report.report import write_report
 from bert_jax.system.errors import UsageError
 
@@ -63,7 +63,7 @@ def test_data_cannot_end_its_element():
 
 def test_texts_and_attributes_are_escaped_and_cut():
     assert element("a", "<b>", {"href": '"><i>'}) == '<a href="&quot;&gt;&lt;i&gt;">&lt;b&gt;</a>'
-    assert len(shown("x" * 5000)) < 1100 and shown("a\x00b") == "a\\x00b"
+    assert len(escaped("x" * 5000)) < 1100 and escaped("a\x00b") == "a\\x00b"
     assert "<td" not in table("c", ["h"], [["<td>"]]) and table("c", ["", "h"], []).count("<th ") == 1
 
 

@@ -41,7 +41,7 @@ class Batch(NamedTuple):
     documents: list[Document]
 
 
-class Examined(NamedTuple):
+class BatchSummary(NamedTuple):
     """What the examination of a batch returns, besides its file."""
 
     documents: int
@@ -68,7 +68,7 @@ def batches(documents: Iterable[Document], source: int, portion: int) -> Iterato
     check_lines(place + sum(map(len, waiting)) - first)
 
 
-def examine(batch: Batch, data: DataConfig, directory: Path) -> Examined:
+def examine(batch: Batch, data: DataConfig, directory: Path) -> BatchSummary:
     """Writes what `BatchFile` reads of a batch into `directory`."""
     documents = [[*map(plain, document)] for document in batch.documents]
     texts = ["\n".join(document) for document in documents]
@@ -88,7 +88,7 @@ def examine(batch: Batch, data: DataConfig, directory: Path) -> Examined:
     with replacing(directory / f"{batch.place:016x}") as temporary:
         safetensors.save_file(arrays, temporary)
     common = {line: count for line, count in repeated.most_common(_MOST_REPEATED) if count >= _REPEATED}
-    return Examined(len(documents), len(arrays.get("line_places", ())), Counter(common))
+    return BatchSummary(len(documents), len(arrays.get("line_places", ())), Counter(common))
 
 
 def line_key(line: str) -> bytes:

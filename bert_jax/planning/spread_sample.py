@@ -16,7 +16,7 @@ SAMPLE_BYTES = 16e6
 """Most text that is kept, to be prepared for a trial."""
 
 
-class Look(NamedTuple):
+class SpreadSample(NamedTuple):
     """A sample of a source."""
 
     documents: list[Document]
@@ -45,19 +45,19 @@ class Look(NamedTuple):
         return self.bytes / self.share
 
 
-def look_at(source: Corpus, each: Callable[[Document], None] = lambda document: None) -> Look:
+def read_sample(source: Corpus, each: Callable[[Document], None] = lambda document: None) -> SpreadSample:
     """Reads a sample of `source`, and calls `each` with every document.
 
     Raises UsageError if the source is damaged or a record lacks the field of the text.
     """
     if not isinstance(source, FileSource):
-        return _look(source, source, each)
-    look = _look(source, source.sampled(_READ_BYTES), each)
+        return _read(source, source, each)
+    sample = _read(source, source.sampled(_READ_BYTES), each)
     # No document of a few long ones may begin in a piece.
-    return look if look.documents else _look(source, source, each)
+    return sample if sample.documents else _read(source, source, each)
 
 
-def _look(source: Corpus, sample: Corpus, each: Callable[[Document], None]) -> Look:
+def _read(source: Corpus, sample: Corpus, each: Callable[[Document], None]) -> SpreadSample:
     """Reads `sample`, which is `source` or pieces of it."""
     count, size, seconds, ended = 0, 0, 0.0, True
 
@@ -87,4 +87,4 @@ def _look(source: Corpus, sample: Corpus, each: Callable[[Document], None]) -> L
         share, described = 1.0, "the whole"
     else:
         share, described = sample.position / source.total, "the beginning alone"
-    return Look(documents, count, size, sample.repairs, min(share, 1.0), seconds, described)
+    return SpreadSample(documents, count, size, sample.repairs, min(share, 1.0), seconds, described)
