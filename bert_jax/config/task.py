@@ -8,6 +8,7 @@ from pydantic import Field, field_validator
 
 from bert_jax.config.settings import Settings
 from bert_jax.config.task_kind import TASK_KINDS, TaskKind
+from bert_jax.config.vectors import VectorsConfig
 from bert_jax.config.wording import counted, value_text
 
 Count = Annotated[int, Field(gt=0)]
@@ -41,16 +42,16 @@ class SpanConfig(Settings):
     Otherwise by words, as SQuAD's official script does."""
 
 
-class TaskConfig(Settings):
+class TaskConfig(VectorsConfig):
     """A task: its files of rows, the columns that are used, and its metric."""
 
     name: str
     """Name of the task in results."""
-    kind: Literal["class", "labels", "number", "marked", "choice", "tags", "span"]
+    kind: Literal["class", "labels", "number", "marked", "choice", "tags", "span", "vectors"]
     """Kind of prediction. `class`: the class of a text or pair; `labels`: all labels that apply to a text or pair, none
     or several; `number`: a number; `marked`: the class of a text or pair with a marked word in each text; `choice`: the
     best of several choices; `tags`: a tag for every word, or the entities of a text; `span`: the answer to a question
-    in a text."""
+    in a text; `vectors`: vectors of texts, similar for texts that belong together."""
     train: str | None = None
     """Training rows: a file, plain, .gz or .zst, or `tfds:NAME/CONFIG:SPLIT`."""
     train_rows: Count | None = None

@@ -2,13 +2,13 @@
 
 from typing import Literal, NamedTuple
 
-HeadInput = Literal["pooled", "choices", "marked", "tokens"]
+HeadInput = Literal["pooled", "choices", "marked", "tokens", "texts"]
 """The input of a head: the pooled vector; that of each choice; the pooled one and the mean vector of each marked word;
-every token's vector."""
-Loss = Literal["classes", "labels", "squares", "tags", "ends"]
+every token's vector. `texts`: there is no head, and the output is the vector of each text."""
+Loss = Literal["classes", "labels", "squares", "tags", "ends", "contrast"]
 """Cross-entropy over classes or choices; the mean of the binary cross-entropies of all labels; squared error of a
 number; cross-entropy over the tags of words that have one; the mean of the cross-entropies of an answer's first and
-last token over all tokens."""
+last token over all tokens; a comparison of all texts of the batch."""
 
 
 class TaskKind(NamedTuple):
@@ -101,6 +101,16 @@ TASK_KINDS: dict[str, TaskKind] = {
         exported_as="BertForQuestionAnswering",
         tensors="qa_outputs.",
         hub_use="question-answering",
+    ),
+    "vectors": TaskKind(
+        ("spearman", "ndcg@10", "recall@1", "recall@10"),
+        texts=(2, 2),
+        head="texts",
+        outputs=0,
+        loss="contrast",
+        measured_by="sklearn.feature_extraction",
+        exported_as="BertModel",
+        hub_use="sentence-similarity",
     ),
 }
 """By the name in `task.kind`."""

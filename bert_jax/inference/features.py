@@ -9,13 +9,14 @@ from typing import Any, NamedTuple, get_args
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.inference.batches import Output, Text
 from bert_jax.inference.choices import Join, Pool, Precision
 from bert_jax.layout import Tokens
-from bert_jax.model.bert import BertForPretraining, Encoded, Parameters, pooled_places
+from bert_jax.model.bert import BertForPretraining, Encoded, Parameters
+from bert_jax.model.vectors import pooled
 from bert_jax.system.errors import UsageError
 
 _LAST = 4
@@ -112,8 +113,7 @@ def features(
     vectors = _joined([layers[number].astype(jnp.float32) for number in choice.layers], choice.join)
     if choice.pool == "none":
         return Output(vectors.astype(choice.dtype), None)
-    pooled_token = pooled_places(config, tokens)[:, 0]
-    return Output(None, _pooled(vectors, tokens.sequence > 0, choice.pool, pooled_token).astype(choice.dtype))
+    return Output(None, pooled(config, vectors, tokens, choice.pool)[:, 0].astype(choice.dtype))
 
 
 def _joined(layers: list[Float[Array, "B T D"]], join: Join) -> Float[Array, "B T ..."]:
@@ -125,18 +125,3 @@ def _joined(layers: list[Float[Array, "B T D"]], join: Join) -> Float[Array, "B 
     if join == "mean":
         return stacked.mean(axis=2)
     return stacked
-
-
-def _pooled(
-    vectors: Float[Array, "B T ..."], mask: Bool[Array, "B T"], pool: Pool, pooled_token: Int[Array, " B"]
-) -> Float[Array, "B ..."]:
-    """One vector per text: that of `pooled_token`, or the mean or maximum of all tokens.
-
-    [CLS] and [SEP] are included, as in sentence-transformers.
-    """
-    if pool == "cls":
-        return vectors[jnp.arange(len(vectors)), pooled_token]
-    real = mask.reshape(*mask.shape, *[1] * (vectors.ndim - 2))
-    if pool == "max":
-        return jnp.where(real, vectors, -jnp.inf).max(axis=1)
-    return jnp.where(real, vectors, 0).sum(axis=1) / jnp.maximum(real.sum(axis=1), 1)

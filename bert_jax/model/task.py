@@ -19,6 +19,7 @@ from bert_jax.model.bert import BertEncoder, Parameters, one_token, without
 from bert_jax.model.dropout import split
 from bert_jax.model.encoder import UNTRAINED
 from bert_jax.model.heads import TaskHead
+from bert_jax.model.vectors import TextEncoder
 
 
 class HeadShape(NamedTuple):
@@ -42,7 +43,7 @@ class HeadShape(NamedTuple):
 
     def has_pooler(self, config: ModelConfig) -> bool:
         """Whether the head reads the pooler's output. A head for tokens does so only if `pools_tokens`."""
-        return self.input != "tokens" or pools_tokens(config)
+        return pools_tokens(config) if self.input == "tokens" else self.input != "texts"
 
 
 class BertForTask(nn.Module):
@@ -105,6 +106,8 @@ def pools_tokens(config: ModelConfig) -> bool:
 
 def init_for_task(config: ModelConfig, head: HeadShape, key: Key[Array, ""]) -> Parameters:
     """Initial parameters of encoder and head. Same key, same values."""
+    if head.input == "texts":
+        return without(TextEncoder(config, "mean").init(key, one_token())["params"], ["bert/pooler"])
     tokens = jax.tree.map(lambda leaf: leaf[None], one_token())
     params = BertForTask(config, head).init(key, tokens, jnp.zeros((1, head.marks, 2), jnp.int32))["params"]
     return params if head.has_pooler(config) else without(params, ["bert/pooler"])
