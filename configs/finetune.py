@@ -237,6 +237,20 @@ _TABLE: dict[str, dict[str, Any]] = {
         label="tags",
         expect="What to expect: no dev name is in the training rows, so F1 stays low. Start from a cased model.",
     ),
+    # Vectors of texts
+    "vectors": dict(
+        about="Vectors of texts to search and compare with, from rows of texts that match or from any corpus.",
+        kind="vectors",
+        texts=("query", "positive"),
+        label="score",
+        own="\n\nor, from a corpus alone, --task.source text:FILES",
+        max_length=128,
+        epochs=1.0,
+        batch_size=64,
+        optimizer=OptimizerConfig(peak_learning_rate=2e-5, warmup=0.1),
+        expect="Rows have query, positive and possibly negatives (a list); or a, b and score. Larger batches have more "
+        "texts to\ntell apart and learn more from a row; --execution.accumulation 8 computes the same in less memory.",
+    ),
     # Answers in a text
     "squad": dict(
         about="SQuAD 1.1: the answer to a question in a text; any set in its JSON.",

@@ -63,15 +63,17 @@ class FinetuneConfig(TransferConfig, OperationConfig):
                 f"probe=True trains the head alone, and layers_frozen={self.layers_frozen} says what else stays as it "
                 "is; leave out one"
             )
+        if self.probe and self.task.facts.head == "texts":
+            yield "probe=True trains a task's head alone, and task.kind=vectors has none; leave it out"
         if self.task.batch_size % self.execution.accumulation:
             yield (
                 f"task.batch_size={self.task.batch_size} is not a multiple of execution.accumulation="
                 f"{self.execution.accumulation}; change one of them"
             )
 
-    def planned(self, model: ModelConfig, task: TaskConfig, rows_hash: str, steps: int) -> TaskRunConfig:
-        """The settings of a run of `steps` steps for this model, task and hash of its rows. Raises SettingsError."""
-        every = max(1, round(steps / task.epochs / self.evaluations))
+    def planned(self, model: ModelConfig, task: TaskConfig, rows_hash: str, phase: Phase) -> TaskRunConfig:
+        """The settings of a run of one phase for this model, task and hash of its rows. Raises SettingsError."""
+        every = max(1, round(phase.steps / task.epochs / self.evaluations))
         dropout = 0.0 if self.probe else self.dropout
         dtype = self.compute_dtype or model.compute_dtype
         transferable = (*OperationConfig.model_fields, *TransferConfig.model_fields, "init", "optimizer", "seed")
@@ -80,7 +82,7 @@ class FinetuneConfig(TransferConfig, OperationConfig):
             model=model.encoder.replace(dropout=dropout, attention_dropout=dropout, compute_dtype=dtype),
             task=task,
             rows_hash=rows_hash,
-            phases=(Phase(steps=steps, length=task.max_length, batch_size=task.batch_size),),
+            phases=(phase,),
             evaluation=EvaluationConfig(every=every),
             checkpoints=CheckpointConfig(every=every),
         )

@@ -167,6 +167,11 @@ class TaskConfig(VectorsConfig):
 
     def conflicts(self) -> Iterator[str]:
         """Yields a message for settings that don't fit each other."""
+        yield from super().conflicts()
+        if self.facts.loss == "contrast":
+            yield from self._vectors_conflicts()
+        elif self.source:
+            yield f"task.source is a corpus for task.kind=vectors, and task.kind={self.kind}; give rows by --task.train"
         if self.other_dev and not self.dev:
             yield "task.other_dev is measured beside task.dev, which names no rows; give some by --task.dev"
         (fewest, most), marked = self.facts.texts, self.facts.head == "marked"
@@ -217,3 +222,12 @@ class TaskConfig(VectorsConfig):
         if lengths is not None and (lengths[-1:] != (self.max_length,) or list(lengths) != sorted(set(lengths))):
             listed = " ".join(map(str, lengths))
             yield f"task.padded_lengths={listed} must rise and end with task.max_length={self.max_length}"
+
+    def _vectors_conflicts(self) -> Iterator[str]:
+        """Yields a message for settings that don't fit kind `vectors`."""
+        if self.train and self.source:
+            yield (f"task.train={self.train} and task.source={self.source} both name what to learn from; leave out one")
+        if self.batch_size < 2:
+            yield f"task.batch_size={self.batch_size} leaves a pair nothing to be compared with; give 2 or more"
+        if self.padded_lengths:
+            yield "task.padded_lengths is for rows of one text, and vectors pack several into a row; leave it out"

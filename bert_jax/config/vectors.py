@@ -26,6 +26,10 @@ class VectorsConfig(Settings):
     a model that was pretrained, not one from random parameters (SimCSE)."""
     negatives: str = "negatives"
     """Column with a list of texts that don't match the first one; a row may lack it."""
+    most_negatives: Annotated[int, Field(ge=0)] | None = None
+    """Most negatives of a row that are learned from. None: all."""
+    scored: bool = False
+    """Whether the training pairs have scores. It follows from the first training row, not from this setting."""
     pool: Pooling = "mean"
     """How the vectors of a text's tokens become one: their mean, the vector of [CLS] or the maximum of each component.
     [CLS] and [SEP] count as tokens."""
@@ -34,8 +38,8 @@ class VectorsConfig(Settings):
     directions: Literal["both", "query"] = "both"
     """Whether the loss compares each second text with all first ones too, or only each first text with all others."""
     widths: tuple[Annotated[int, Field(gt=0)], ...] = ()
-    """Smaller widths that a vector can be cut to, such as 128 64: the loss is the mean of those of all these widths and
-    the whole vector (Kusupati et al. 2022, Matryoshka, arXiv:2205.13147)."""
+    """Widths that a vector can be cut to, such as 128 64: the loss is the mean over these and the whole vector
+    (Kusupati et al. 2022, Matryoshka, arXiv:2205.13147)."""
     score_range: tuple[float, float] | None = None
     """Lowest and highest score of a scored pair; others are refused. None: any number."""
 

@@ -1,7 +1,7 @@
 """Batches of a task's examples, and their order in training."""
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -14,8 +14,8 @@ from bert_jax.finetuning.task import IGNORED, Example
 from bert_jax.layout import Tokens, lay_out_sequences
 from bert_jax.training.input import ShuffledOrder
 
-_ROWS, _BATCHES = 0, 1
-"""Random streams: the order of rows, and the order of batches."""
+ROW_ORDER, _BATCH_ORDER = 0, 1
+"""Random streams."""
 _WINDOW_BATCHES = 256
 """Examples are sorted by length within windows of at least so many batches."""
 
@@ -36,6 +36,16 @@ class TaskBatch(NamedTuple):
     """Number of the example in the order of training: the source of its random keys."""
 
 
+class BatchShape(NamedTuple):
+    """The largest shape of a training's batches."""
+
+    rows: int
+    length: int
+    """Tokens of a row."""
+    texts: int = 1
+    """Most sequences of a row; those of several choices have rows of their own."""
+
+
 class TrainingBatches:
     """A random-access source whose element i is batch i.
 
@@ -50,11 +60,15 @@ class TrainingBatches:
         config: TaskConfig,
         seed: int,
         pad_id: int,
-        rows: Int[np.ndarray, " b"] | None = None,
+        local: Callable[[int], Int[np.ndarray, " b"]] = np.arange,
     ):
-        """`config` has the batch size, padded lengths and epochs. `rows`: the rows of each batch that this process
-        needs; None: all."""
-        self._examples, self._seed, self._pad_id, self._rows = examples, seed, pad_id, rows
+        """`config` has the batch size, padded lengths and epochs. `local` maps the number of rows of a batch to those
+        that this process needs."""
+        self._examples, self._seed, self._pad_id = examples, seed, pad_id
+        self._rows = local(config.batch_size)
+        self.shape = BatchShape(config.batch_size, config.max_length)
+        self.texts = float(config.batch_size)
+        """Rows of the task in a batch."""
         self._batch_size, self._lengths = config.batch_size, config.padded_lengths or (config.max_length,)
         self._sizes = [example.size for example in examples]
         self._an_epoch = -(-len(examples) // config.batch_size)
@@ -79,17 +93,17 @@ class TrainingBatches:
         length = padded_length(max(self._sizes[example] for example in chosen), self._lengths)
         examples = [self._examples[example] for example in chosen]
         batch = assemble(examples, (self._batch_size, length), self._pad_id, number * self._batch_size)
-        return batch if self._rows is None else jax.tree.map(lambda leaf: leaf[self._rows], batch)
+        return jax.tree.map(lambda leaf: leaf[self._rows], batch)
 
     def _sorted_window(self, epoch: int, window: int) -> list[list[int]]:
         """The batches of one window of an epoch, as the numbers of their examples."""
         count, rows = len(self._examples), self._in_window * self._batch_size
-        order = ShuffledOrder(count, self._seed, _ROWS)
+        order = ShuffledOrder(count, self._seed, ROW_ORDER)
         ordinals = range(window * rows, min((window + 1) * rows, count))
         chosen = [order.record(epoch * count + ordinal) for ordinal in ordinals]
         chosen.sort(key=self._sizes.__getitem__, reverse=True)
         batches = [chosen[begin : begin + self._batch_size] for begin in range(0, len(chosen), self._batch_size)]
-        mixed = ShuffledOrder(len(batches), self._seed, _BATCHES)
+        mixed = ShuffledOrder(len(batches), self._seed, _BATCH_ORDER)
         begin = (epoch * self._windows + window) * len(batches)
         return [batches[mixed.record(begin + place)] for place in range(len(batches))]
 

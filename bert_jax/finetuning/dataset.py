@@ -16,11 +16,12 @@ from bert_jax.corpora.messages import listed
 from bert_jax.corpora.task_record import Record
 from bert_jax.corpora.text_source import short_hash
 from bert_jax.finetuning.marked_task import MarkedTask
-from bert_jax.finetuning.metrics import check_entity_tags, check_measurable
+from bert_jax.finetuning.metrics import check_measurable
 from bert_jax.finetuning.sentence_task import ChoiceTask, ClassTask, LabelsTask, NumberTask
 from bert_jax.finetuning.span_task import SpanTask
 from bert_jax.finetuning.tag_task import TagTask
 from bert_jax.finetuning.task import EMPTY, IGNORED, UNKNOWN, Example, Task
+from bert_jax.finetuning.vectors_task import VectorsTask
 from bert_jax.rows.row_format import RowFormat
 from bert_jax.rows.task_files import format_of, held_records, takes_columns
 from bert_jax.system.errors import UsageError
@@ -35,6 +36,7 @@ _KINDS: dict[str, type[Task]] = {
     "choice": ChoiceTask,
     "tags": TagTask,
     "span": SpanTask,
+    "vectors": VectorsTask,
 }
 _CHARACTERS_AT_ONCE, _LEAST_CHARACTERS = 1_000_000, 2_000
 """Characters that go to the tokenizer at once, for its several threads, and those that a record counts besides."""
@@ -88,13 +90,7 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) ->
     """
     repairs: Counter[str] = Counter()
     records = _labelled(config, config.train, read_records(config, config.train, "train", repairs), repairs)
-    kind = _KINDS[config.kind]
-    counts = Counter(name for record in records for name in kind.names(config, record))
-    if config.facts.labelled:  # of all rows, even if only some of them are used
-        spans = config.facts.words and isinstance(records[0].value(config.texts[0]), str)
-        config = config.replace(character_spans=spans)
-        config = config.replace(labels=kind.all_labels(config, counts))
-    check_entity_tags(config, counts)
+    config = _KINDS[config.kind].settled(config, records)  # by all rows, even if only some of them are used
     task = make_task(config, tokenizer)
     by_row = [row for _, row in encoded(task, _some(records, config.train_rows), repairs, train=True) if row]
     examples = [example for row in by_row for example in row]
@@ -109,7 +105,7 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) ->
         named = ", ".join(f"{name}: {weight:.3g}" for name, weight in zip(config.labels, weights, strict=False))
         say(f"weights of the classes in the loss: {named}")
         config = config.replace(class_weights=weights)
-    if config.padded_lengths is None:
+    if config.padded_lengths is None and config.facts.loss != "contrast":  # which packs texts into rows
         config = config.replace(padded_lengths=_lengths(config, examples, compiling))
     task.config = config
     return TrainingRows(task, examples, len(by_row))
@@ -123,7 +119,7 @@ def read_labelled(task: Task) -> LabelledRows:
     check_measurable(task.config)
     repairs: Counter[str] = Counter()
     records = read_records(task.config, task.config.dev, "dev", repairs)
-    if not any(task.is_labelled(task.config, record) for record in records):
+    if not any(task.is_measurable(task.config, record) for record in records):
         there = listed(records[0].columns or records[0].values)
         raise UsageError(
             f"{task.config.dev} has no {task.config.label!r} in any row, and nothing can be measured: there is "

@@ -3,22 +3,26 @@
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
 from jax.sharding import Mesh
+from jaxtyping import Int
 
 from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
+from bert_jax.config.phase import Phase
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.wording import counted
 from bert_jax.finetuning.batches import TaskBatch, TrainingBatches
+from bert_jax.finetuning.contrast import objective_of
 from bert_jax.finetuning.dataset import LabelledRows, TrainingRows, make_task, read_labelled, read_training
-from bert_jax.finetuning.metrics import metric_of
-from bert_jax.finetuning.objective import Outputs, TaskObjective
+from bert_jax.finetuning.objective import Outputs
 from bert_jax.finetuning.predicting import measure
 from bert_jax.finetuning.task import Task
+from bert_jax.finetuning.text_batches import TextBatches
 from bert_jax.interchange.hub import model_place
 from bert_jax.model.attention import check_attention
 from bert_jax.model.bert import Parameters
 from bert_jax.model.memory import Memory, step_memory
-from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows
+from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows, row_shards
 from bert_jax.model.task import HeadShape, pools_tokens
 from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
@@ -42,7 +46,7 @@ class Planned(NamedTuple):
     measured: LabelledRows | None
     others: dict[str, LabelledRows]
     """The rows of task.other_dev by name."""
-    batches: TrainingBatches
+    batches: TrainingBatches | TextBatches
     config: TaskRunConfig
 
 
@@ -59,13 +63,14 @@ class FineTuning(Job[FinetuneConfig]):
 
     def work(self) -> tuple[Trainer, list[PhaseWork]]:
         started, learned, measured, others, batches, config = self._plan
-        objective = TaskObjective(config.task, config.model, config.execution, config.layers_frozen, config.probe)
+        objective = objective_of(config.task, config.model, config.execution, config.layers_frozen, config.probe)
         trainer = Trainer(config, self.mesh, objective)
         outputs = Outputs(objective, self.mesh)
         compiling = compiling_tokens(started.config)
         self._dev = measured and DevRows(learned.task, measured, outputs, compiling)
         self._others = {name: DevRows(learned.task, rows, outputs, compiling) for name, rows in others.items()}
-        return trainer, [TaskPhase(trainer, batches, self._dev)]
+        score = learned.task.metric(measured.golds if measured else ())
+        return trainer, [TaskPhase(trainer, batches, self._dev, score)]
 
     def initial(self) -> Parameters | None:
         return _initial_parameters(self._plan.config, self._plan.started, self.mesh)
@@ -109,15 +114,27 @@ def plan_finetuning(config: FinetuneConfig, mesh: Mesh, run: RunDirectory) -> Pl
         for name, source in task.other_sets.items()
     }
     stamp = f"{learned.stamp}{measured.stamp if measured else ''}"
-    rows = local_rows(batch_sharding(mesh), task.batch_size)
-    batches = TrainingBatches(learned.examples, learned.task.config, config.seed, learned.task.pad_id, rows)
+    batches = _batches(learned, config, mesh)
     # A published model's files give no type to train in, and it is read as float32.
     model = started.config if any(started.steps) else started.config.replace(compute_dtype="auto")
-    planned = config.planned(model, learned.task.config, stamp, len(batches))
-    lengths = planned.task.padded_lengths or ()
-    check_attention(config.execution, planned.model, [(length, 1) for length in lengths], mesh)
-    check_room(planned_memory(planned, mesh), planned.phases[0], mesh, "--task.batch-size")
+    phase = Phase(steps=len(batches), length=batches.shape.length, batch_size=batches.shape.rows)
+    planned = config.planned(model, learned.task.config, stamp, phase)
+    lengths = planned.task.padded_lengths or (phase.length,)
+    check_attention(config.execution, planned.model, [(length, batches.shape.texts) for length in lengths], mesh)
+    check_room(planned_memory(planned, mesh), phase, mesh, "--task.batch-size")
     return Planned(started, learned, measured, others, batches, planned)
+
+
+def _batches(learned: TrainingRows, config: FinetuneConfig, mesh: Mesh) -> TrainingBatches | TextBatches:
+    task, seed, pad_id = learned.task.config, config.seed, learned.task.pad_id
+
+    def local(count: int) -> Int[np.ndarray, " b"]:
+        return local_rows(batch_sharding(mesh), count)
+
+    if task.facts.loss == "contrast":
+        multiple = config.execution.accumulation * row_shards(mesh)
+        return TextBatches(learned.examples, task, seed, pad_id, local, multiple)
+    return TrainingBatches(learned.examples, task, seed, pad_id, local)
 
 
 def read_by(config: FinetuneConfig) -> list[str | None]:
@@ -127,8 +144,8 @@ def read_by(config: FinetuneConfig) -> list[str | None]:
 
 def planned_memory(config: TaskRunConfig, mesh: Mesh) -> Memory:
     """Memory of a step with the longest rows on one device, by formula."""
-    longest = config.phases[0].replace(length=config.task.max_length)
-    return step_memory(config.execution, config.model, mesh, longest, predictions=0, packed=1)
+    packed = 2 if config.task.facts.loss == "contrast" else 1
+    return step_memory(config.execution, config.model, mesh, config.phases[0], predictions=0, packed=packed)
 
 
 def open_initial(config: FinetuneConfig) -> TrainedModel:
@@ -198,11 +215,18 @@ class DevRows:
 class TaskPhase(PhaseWork):
     """The one phase of fine-tuning on a task."""
 
-    def __init__(self, trainer: Trainer, batches: TrainingBatches, dev: DevRows | None):
+    def __init__(self, trainer: Trainer, batches: TrainingBatches | TextBatches, dev: DevRows | None, score: str):
+        """`score`: the name of the metric that is the score."""
         super().__init__(trainer, 0, batches, dev)
         self.task = trainer.config.task
         self.name = f"Fine-tuning, {self.task.name}"
-        self.score, self.patience = metric_of(self.task), self.task.patience
+        self.score, self.patience, self._texts = score, self.task.patience, batches.texts
+        if batches.shape.texts > 1:
+            self.packed = batches.texts / batches.shape.rows
+
+    @property
+    def sequences(self) -> float:
+        return self._texts
 
     def records_hint(self, step: int) -> str:
         """Explains to a user which rows the numbers refer to."""

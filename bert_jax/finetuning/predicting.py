@@ -13,8 +13,7 @@ from bert_jax.corpora.decoded_lines import decoded_lines
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.batches import TaskBatch, assemble
 from bert_jax.finetuning.dataset import LabelledRows, encoded
-from bert_jax.finetuning.metrics import metric_of
-from bert_jax.finetuning.task import Example, Prediction, Task
+from bert_jax.finetuning.task import Example, Outcome, Prediction, Task
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
 from bert_jax.training.devices import tokens_at_once
@@ -22,11 +21,9 @@ from bert_jax.training.devices import tokens_at_once
 Run = Callable[[TaskBatch], Any]
 """The model: a batch to its outputs, an array whose first axis is the batch's; see `Task.predict`."""
 STANDARD_INPUT = "/dev/stdin"
-_MOST_ERRORS, _MOST_CHARACTERS = 10, 400
-"""Number of mistakes that are kept, and characters of each of their texts."""
 
 
-def predictions(
+def outcomes(
     task: Task,
     records: Iterable[Record],
     run: Run,
@@ -35,8 +32,8 @@ def predictions(
     compiling: float = 0,
     threads: int = 2,
     tokens: int | None = None,
-) -> Iterator[tuple[Record, Prediction]]:
-    """Yields each record with its prediction, in order and in bounded memory.
+) -> Iterator[Outcome]:
+    """Yields each record with its examples and the model's outputs for them, in order and in bounded memory.
 
     Batches of similar length have about `tokens` tokens each (None: as many as suit the device), in few shapes;
     compiling one costs as much as `compiling` tokens. `repairs` counts what was cut or is empty. Give one thread if
@@ -64,42 +61,26 @@ def predictions(
             record, of_one = waiting.popleft()
             places = range(begin, begin + len(of_one))
             begin = places.stop
-            yield record, task.predict(record, of_one, [outputs.pop(place) for place in places])
+            yield Outcome(record, of_one, [outputs.pop(place) for place in places])
+
+
+def predictions(
+    task: Task, records: Iterable[Record], run: Run, repairs: Counter[str], **settings: Any
+) -> Iterator[tuple[Record, Prediction]]:
+    """Yields each record with its prediction. Arguments are those of `outcomes`."""
+    for outcome in outcomes(task, records, run, repairs, **settings):
+        yield outcome.record, task.predict(*outcome)
 
 
 def measure(task: Task, rows: LabelledRows, run: Run, compiling: float = 0) -> dict[str, Any]:
     """Every metric of the task's kind over `rows`; `metric` names the chosen one and `score` is its value.
 
-    `baseline` has the metrics of the commonest right answer (or the mean) for every row; `errors` the worst mistakes,
-    each with its `text`, the `right` answer and what was `predicted`; `constant_prediction` the answer that the model
-    gives for every row, or None if its answers differ.
+    `baseline` has the metrics of the commonest right answer (or the mean) for every row, or of a search by words;
+    `errors` the worst mistakes, each with its `text`, the `right` answer and what was `predicted`;
+    `constant_prediction` the answer that the model gives for every row, or None if its answers differ.
     """
-    predicted = predictions(task, rows.records, run, Counter(), compiling=compiling, threads=1)
-    found = [prediction for _, prediction in predicted]
-    metrics, name = task.measure(rows.golds, found), metric_of(task.config)
-    baseline = task.measure(rows.golds, task.baseline(rows.golds))
-    mistakes = [
-        (mistake, record)
-        for record, gold, prediction in zip(rows.records, rows.golds, found, strict=True)
-        if (mistake := task.mistake(record, gold, prediction))
-    ]
-    worst = sorted(mistakes, key=lambda each: -each[0].size)[:_MOST_ERRORS]
-    different = {repr(answer := next(iter(prediction.values()))): answer for prediction in found}
-    return {
-        "metric": name,
-        "score": metrics[name],
-        **metrics,
-        "baseline": {name: value for name, value in baseline.items() if isinstance(value, float)},
-        "errors": [
-            {
-                "text": task.shown_text(record)[:_MOST_CHARACTERS],
-                "right": mistake.right[:_MOST_CHARACTERS],
-                "predicted": mistake.predicted[:_MOST_CHARACTERS],
-            }
-            for mistake, record in worst
-        ],
-        "constant_prediction": different.popitem()[1] if len(different) == 1 and len(found) > 1 else None,
-    }
+    read = task.inputs(rows.records)
+    return task.evaluate(rows.records, rows.golds, outcomes(task, read, run, Counter(), compiling=compiling, threads=1))
 
 
 def given_records(rows: Iterable[Any], config: TaskConfig) -> Iterator[Record]:

@@ -12,7 +12,7 @@ from bert_jax.config.wording import counted
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.character_spans import Range, spans_of, tags_of, word_places
 from bert_jax.finetuning.columns import text, words
-from bert_jax.finetuning.metrics import OUTSIDE, tag_metrics
+from bert_jax.finetuning.metrics import OUTSIDE, check_entity_tags, tag_metrics
 from bert_jax.finetuning.task import EMPTY, IGNORED, Example, Mistake, Prediction, Task, commonest
 from bert_jax.layout import TokenSequence
 from bert_jax.system.errors import UsageError
@@ -53,6 +53,14 @@ class TagTask(Task):
     def names(cls, config: TaskConfig, record: Record) -> list[str]:
         """Returns the tags of the record's words."""
         return words(record, config.label)
+
+    @classmethod
+    def settled(cls, config: TaskConfig, records: Sequence[Record]) -> TaskConfig:
+        """With the tags, and whether rows have character spans. Warns of tags that name no entity."""
+        config = config.replace(character_spans=isinstance(records[0].value(config.texts[0]), str))
+        config = super().settled(config, records)
+        check_entity_tags(config, cls.count_names(config, records))
+        return config
 
     @classmethod
     def all_labels(cls, config: TaskConfig, names: Iterable[str]) -> tuple[str, ...]:

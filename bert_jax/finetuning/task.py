@@ -10,9 +10,14 @@ from jaxtyping import Float
 from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.columns import Labels, in_order, text
+from bert_jax.finetuning.metrics import metric_of
 from bert_jax.layout import TokenSequence
 from bert_jax.text.tokenizer import Tokenizer
 
+MOST_ERRORS = 10
+"""Most mistakes that results list."""
+_MOST_CHARACTERS = 400
+"""Most characters of each of their texts."""
 IGNORED = -1
 """Target of a piece that has no tag."""
 Prediction = dict[str, Any]
@@ -58,6 +63,16 @@ class Example(NamedTuple):
         return 2 * sum(list(some).count(piece) for some in pieces) > sum(map(len, pieces))
 
 
+class Outcome(NamedTuple):
+    """A record and what the model gives for it."""
+
+    record: Record
+    examples: list[Example]
+    outputs: list[np.ndarray]
+    """Those of each example: [outputs]; [choices] for `choice`; [T, outputs] for `tags` and `span`, with T at least the
+    number of tokens; [D] for `vectors`."""
+
+
 class Task:
     """A task: maps rows to what the model reads, and the model's outputs to predictions. A kind is a subclass."""
 
@@ -72,6 +87,19 @@ class Task:
     def read(cls, config: TaskConfig, record: Record, repairs: Counter[str]) -> Record:
         """Returns a labelled record in the one form that the other methods take. Raises UsageError."""
         return record
+
+    @classmethod
+    def settled(cls, config: TaskConfig, records: Sequence[Record]) -> TaskConfig:
+        """`config` with the settings that follow from all training rows: the labels, if the kind has any. Raises
+        UsageError for rows that can't be learned from."""
+        if not config.facts.labelled:
+            return config
+        return config.replace(labels=cls.all_labels(config, cls.count_names(config, records)))
+
+    @classmethod
+    def count_names(cls, config: TaskConfig, records: Iterable[Record]) -> Counter[str]:
+        """The number of times that each label stands in `records`."""
+        return Counter(name for record in records for name in cls.names(config, record))
 
     @classmethod
     def names(cls, config: TaskConfig, record: Record) -> list[str]:
@@ -89,6 +117,11 @@ class Task:
         value = record.value(config.label) if record.has(config.label) else None
         return bool(value.strip()) if isinstance(value, str) else value is not None
 
+    @classmethod
+    def is_measurable(cls, config: TaskConfig, record: Record) -> bool:
+        """Whether a prediction for the record can be measured: it has a label."""
+        return cls.is_labelled(config, record)
+
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
         """The `examples` of each record."""
         return [self.examples(record, repairs, train) for record in records]
@@ -101,13 +134,43 @@ class Task:
         raise NotImplementedError
 
     def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
-        """The prediction for a record from the outputs for each of its examples: [outputs]; [choices] for `choice`;
-        [T, outputs] for `tags` and `span`, with T at least the number of tokens."""
+        """The prediction for a record from an `Outcome`."""
         raise NotImplementedError
 
     def gold(self, record: Record) -> Any:
         """Returns the right answer of a record. Raises UsageError if the record has none."""
         raise NotImplementedError
+
+    def metric(self, golds: Sequence[Any]) -> str:
+        """The metric of rows with these right answers that is the score."""
+        return metric_of(self.config)
+
+    def inputs(self, records: Sequence[Record]) -> Sequence[Record]:
+        """The records that the model reads so that `records` can be evaluated: by default themselves."""
+        return records
+
+    def evaluate(self, records: Sequence[Record], golds: Sequence[Any], outcomes: Iterable[Outcome]) -> dict[str, Any]:
+        """Every metric of `records` from the outcomes of their `inputs`, as `predicting.measure` describes them."""
+        found = [self.predict(*outcome) for outcome in outcomes]
+        metrics, name = self.measure(golds, found), self.metric(golds)
+        baseline = self.measure(golds, self.baseline(golds))
+        mistakes = [
+            (mistake, record)
+            for record, gold, prediction in zip(records, golds, found, strict=True)
+            if (mistake := self.mistake(record, gold, prediction))
+        ]
+        worst = sorted(mistakes, key=lambda each: -each[0].size)[:MOST_ERRORS]
+        different = {repr(answer := next(iter(prediction.values()))): answer for prediction in found}
+        return {
+            "metric": name,
+            "score": metrics[name],
+            **metrics,
+            "baseline": {name: value for name, value in baseline.items() if isinstance(value, float)},
+            "errors": [
+                error_of(self.shown_text(record), mistake.right, mistake.predicted) for mistake, record in worst
+            ],
+            "constant_prediction": different.popitem()[1] if len(different) == 1 and len(found) > 1 else None,
+        }
 
     def measure(self, golds: Sequence[Any], predictions: Sequence[Prediction]) -> dict[str, Any]:
         """Every metric of the kind by name, as shares of 1, and for classes the `confusion`."""
@@ -124,6 +187,13 @@ class Task:
     def baseline(self, golds: Sequence[Any]) -> list[Prediction]:
         """The same prediction for each of `golds`: the commonest of them, or their mean."""
         raise NotImplementedError
+
+
+def error_of(text: str, right: str, predicted: str) -> dict[str, str]:
+    """A mistake as it is written to results.json, with the beginnings of long texts."""
+    return {
+        name: value[:_MOST_CHARACTERS] for name, value in (("text", text), ("right", right), ("predicted", predicted))
+    }
 
 
 def probabilities(logits: Float[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:

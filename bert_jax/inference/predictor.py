@@ -11,8 +11,9 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig, MeshConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.task_record import Record
+from bert_jax.finetuning.contrast import objective_of
 from bert_jax.finetuning.dataset import make_task, read_labelled, say_repairs, written_as
-from bert_jax.finetuning.objective import Outputs, TaskObjective
+from bert_jax.finetuning.objective import Outputs
 from bert_jax.finetuning.predicting import measure, predictions
 from bert_jax.finetuning.task import Prediction
 from bert_jax.model.bert import Parameters
@@ -31,7 +32,7 @@ class Predictor:
         self._compiling = compiling_tokens(config)
         self._task = make_task(task, tokenizer)
         mesh = make_mesh(MeshConfig(), jax.local_devices()[:1])
-        self._run = partial(Outputs(TaskObjective(task, config, ExecutionConfig()), mesh), params)
+        self._run = partial(Outputs(objective_of(task, config, ExecutionConfig()), mesh), params)
 
     def predictions(self, records: Iterable[Record], repairs: Counter[str]) -> Iterator[tuple[Record, Prediction]]:
         """Yields each record with its prediction, in input order and bounded memory.

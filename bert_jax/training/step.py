@@ -83,6 +83,13 @@ class Objective(ABC):
     def measure(self, params: Parameters, targets: Targets, dropout_keys: Key[Array, "B *N"] | None) -> Means:
         """Runs the model; returns its losses and all other measurements."""
 
+    def gradients(
+        self, params: Parameters, targets: Targets, dropout_keys: Key[Array, "B *N"], microbatches: int
+    ) -> tuple[Parameters, Means]:
+        """Gradients of the loss, and the measurements. By default those of `microbatches` are added up, which is right
+        for a loss that is a sum over rows."""
+        return loss_gradients(self, params, targets, dropout_keys, microbatches)
+
 
 def purpose_key(seed: Seed, purpose: str) -> Key[Array, ""]:
     """The key of all randomness for `purpose` in a run."""
@@ -136,7 +143,7 @@ def make_train_step(
     def train_step(state: TrainState, batch: AnyBatch) -> tuple[TrainState, Means]:
         moment = Moment.of(phase, steps, state.step)
         targets, dropout_keys = targets_and_keys(objective, state.seed, batch, phase, moment)
-        gradients, means = loss_gradients(objective, state.params, targets, dropout_keys, execution.accumulation)
+        gradients, means = objective.gradients(state.params, targets, dropout_keys, execution.accumulation)
         norm = optax.tree.norm(gradients)
         good = jnp.isfinite(norm)
         rate = learning_rate(state.step)
@@ -211,15 +218,20 @@ def loss_gradients(
         gradients, means = jax.grad(loss, has_aux=True)(params, part)
         return (jax.tree.map(jnp.add, so_far[0], gradients), add(so_far[1], means)), None
 
-    parts = jax.tree.map(lambda x: _every_nth(x, microbatches), (targets, dropout_keys))
+    parts = jax.tree.map(lambda x: every_nth(x, microbatches), (targets, dropout_keys))
     shapes = jax.eval_shape(lambda part: loss(params, part)[1], jax.tree.map(lambda x: x[0], parts))
     zero = (jax.tree.map(jnp.zeros_like, params), jax.tree.map(lambda leaf: jnp.zeros(leaf.shape), shapes))
     return jax.lax.scan(accumulate, zero, parts)[0]
 
 
-def _every_nth(x: Array, n: int) -> Array:
+def every_nth(x: Array, n: int) -> Array:
     """[B, ...] -> [n, B/n, ...]. Part i takes every nth row from row i on, so that each device keeps its own rows."""
     return x.reshape(len(x) // n, n, *x.shape[1:]).swapaxes(0, 1)
+
+
+def undo_every_nth(parts: Array) -> Array:
+    """[n, B/n, ...] -> [B, ...]. Joins the parts of `every_nth`."""
+    return parts.swapaxes(0, 1).reshape(-1, *parts.shape[2:])
 
 
 def make_evaluation_step(objective: Objective, *, seed: int) -> Callable[[Parameters, AnyBatch], Means]:

@@ -22,7 +22,6 @@ from bert_jax.training.step import (
     Moment,
     Objective,
     initial_state,
-    loss_gradients,
     make_train_step,
     purpose_key,
     targets_and_keys,
@@ -82,7 +81,7 @@ class Trainer(Generic[Config, Learned]):
 
         def backward(params: Parameters, batch: AnyBatch) -> Any:
             targets, keys = targets_and_keys(objective, self.config.seed, batch, phase, first)
-            return loss_gradients(objective, params, targets, keys, self.config.execution.accumulation)
+            return objective.gradients(params, targets, keys, self.config.execution.accumulation)
 
         return on_mesh(self.mesh, forward), on_mesh(self.mesh, backward)
 

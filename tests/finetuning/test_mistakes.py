@@ -1,10 +1,10 @@
 """Wrong predictions as people read them, and the worst of them in the results of a measurement."""
 
+import numpy as np
 import pytest
 
 from bert_jax.config.task import SpanConfig, TaskConfig
 from bert_jax.corpora.task_record import Record
-from bert_jax.finetuning import predicting
 from bert_jax.finetuning.dataset import LabelledRows, make_task
 from bert_jax.finetuning.predicting import measure
 
@@ -53,12 +53,10 @@ def test_a_mistake_has_its_size_and_both_answers_and_a_right_answer_is_none(kind
     assert task.mistake(record, gold, prediction | {name: right}) is None
 
 
-def test_the_worst_are_in_the_results_first_and_cut(wordpiece, monkeypatch):
+def test_the_worst_are_in_the_results_first_and_cut(wordpiece):
     task = make_task(TaskConfig(name="x", kind="number", texts=("a",)), wordpiece)
     records = [Record(f"line {number}", {"a": f"{number} {'x' * 1000}"}) for number in range(30)]
-    monkeypatch.setattr(
-        predicting, "predictions", lambda *_, **__: [(one, {"predicted_number": 0.0}) for one in records]
-    )
-    found = measure(task, LabelledRows(records, [float(number % 20) for number in range(30)]), run=lambda batch: None)
+    rows = LabelledRows(records, [float(number % 20) for number in range(30)])
+    found = measure(task, rows, run=lambda batch: np.zeros((len(batch.weight), 1)))
     assert [error["right"] for error in found["errors"]] == ["19", "18", "17", "16", "15", "14", "13", "12", "11", "10"]
     assert found["errors"][0]["text"].startswith("19 x") and len(found["errors"][0]["text"]) == 400
