@@ -114,7 +114,7 @@ def plan_finetuning(config: FinetuneConfig, mesh: Mesh, run: RunDirectory) -> Pl
         for name, source in task.other_sets.items()
     }
     stamp = f"{learned.stamp}{measured.stamp if measured else ''}"
-    batches = _batches(learned, config, mesh)
+    batches = _batches(learned, config, mesh, compiling_tokens(started.config))
     # A published model's files give no type to train in, and it is read as float32.
     model = started.config if any(started.steps) else started.config.replace(compute_dtype="auto")
     phase = Phase(steps=len(batches), length=batches.shape.length, batch_size=batches.shape.rows)
@@ -125,7 +125,9 @@ def plan_finetuning(config: FinetuneConfig, mesh: Mesh, run: RunDirectory) -> Pl
     return Planned(started, learned, measured, others, batches, planned)
 
 
-def _batches(learned: TrainingRows, config: FinetuneConfig, mesh: Mesh) -> TrainingBatches | TextBatches:
+def _batches(
+    learned: TrainingRows, config: FinetuneConfig, mesh: Mesh, compiling: float
+) -> TrainingBatches | TextBatches:
     task, seed, pad_id = learned.task.config, config.seed, learned.task.pad_id
 
     def local(count: int) -> Int[np.ndarray, " b"]:
@@ -133,7 +135,7 @@ def _batches(learned: TrainingRows, config: FinetuneConfig, mesh: Mesh) -> Train
 
     if task.facts.loss == "contrast":
         multiple = config.execution.accumulation * row_shards(mesh)
-        return TextBatches(learned.examples, task, seed, pad_id, local, multiple)
+        return TextBatches(learned.examples, task, seed, pad_id, local, multiple, compiling)
     return TrainingBatches(learned.examples, task, seed, pad_id, local)
 
 

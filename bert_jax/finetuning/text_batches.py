@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from jaxtyping import Float, Int, UInt32
 
+from bert_jax.batching.grouping import few_lengths, padded_length
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.batches import ROW_ORDER, BatchShape
 from bert_jax.finetuning.task import Example
@@ -44,8 +45,8 @@ class TextBatches:
     """A random-access source whose element i is batch i, for kind `vectors`.
 
     Each epoch has an order of its own; the rows that don't fill its last batch are left out of it. The texts of a batch
-    are packed into as few rows as possible, since those of a pair may differ much in length. All batches have one
-    shape: the fewest rows in which each fits.
+    are packed into as few rows as possible, since those of a pair may differ much in length. Batches have few numbers
+    of rows, since the step is compiled for each.
     """
 
     def __init__(
@@ -56,9 +57,11 @@ class TextBatches:
         pad_id: int,
         local: Callable[[int], Int[np.ndarray, " b"]] = np.arange,
         multiple: int = 1,
+        compiling: float = 0.0,
     ):
         """`config` has the batch size, epochs and most negatives. `local` maps the number of rows of a batch, which is
-        a multiple of `multiple`, to those that this process needs."""
+        a multiple of `multiple`, to those that this process needs. `compiling`: the tokens of padding that compiling
+        one more shape costs as much as."""
         self._examples, self._pad_id = examples, pad_id
         self._batch_size, self._slots = config.batch_size, slots(config)
         self._an_epoch = max(len(examples) // config.batch_size, 1)
@@ -73,15 +76,13 @@ class TextBatches:
         longest = max(max(of_example) for of_example in self._lengths)
         length = max(-(-longest // _MULTIPLE) * _MULTIPLE, min(_SHORTEST_ROW, config.max_length))
         self._length = min(length, config.max_length)
-        most_rows, most_texts, texts = 0, 0, 0
-        for number in range(self._count):
-            counts = np.bincount(self._packed(self.records(number)))
-            most_rows, most_texts = max(most_rows, len(counts)), max(most_texts, int(counts.max()))
-            texts += int(counts.sum())
-        self.shape = BatchShape(-(-most_rows // multiple) * multiple, self._length, most_texts)
-        self.texts = texts / self._count
+        counts = [np.bincount(self._packed(self.records(number))) for number in range(self._count)]
+        rows = sorted((-(-len(of_rows) // multiple) * multiple for of_rows in counts), reverse=True)
+        self._row_counts = few_lengths(rows, rows[0], compiling / self._length)
+        self.shape = BatchShape(rows[0], self._length, max(int(of_rows.max()) for of_rows in counts))
+        self.texts = sum(int(of_rows.sum()) for of_rows in counts) / self._count
         """Texts of a batch, on average."""
-        self._rows = local(self.shape.rows)
+        self._local = local
 
     def __len__(self) -> int:
         """Steps of all epochs."""
@@ -104,14 +105,14 @@ class TextBatches:
         chosen = self.records(number)
         of_row = self._packed(chosen)
         order = np.argsort(of_row, kind="stable")
-        rows = of_row[order]
+        rows, count = of_row[order], padded_length(int(of_row.max()) + 1, self._row_counts)
         ids = [np.asarray(sequence.ids, np.int32) for one in chosen for sequence in self._examples[one].sequences]
         lengths = np.array([len(one) for one in ids])[order]
         tokens = lay_out(
             np.concatenate([ids[place] for place in order]),
             lengths,
             lengths,
-            self.shape[:2],
+            (count, self._length),
             rows=rows,
             most=self.shape.texts,
             pad_id=self._pad_id,
@@ -122,7 +123,7 @@ class TextBatches:
         place = (rows, np.arange(len(rows)) - np.searchsorted(rows, rows))
 
         def placed(values: Any, empty: Any, dtype: Any) -> np.ndarray:
-            array = np.full((self.shape.rows, self.shape.texts), empty, dtype)
+            array = np.full((count, self.shape.texts), empty, dtype)
             array[place] = np.asarray(values)[order]
             return array
 
@@ -135,7 +136,8 @@ class TextBatches:
             placed(np.ones(len(rows)), 0.0, np.float32),
             placed(number * self._batch_size * self._slots + slot, 0, np.uint64).astype(np.uint32),
         )
-        return jax.tree.map(lambda leaf: leaf[self._rows], batch)
+        here = self._local(count)
+        return jax.tree.map(lambda leaf: leaf[here], batch)
 
 
 def slots(config: TaskConfig) -> int:

@@ -11,7 +11,7 @@ from jaxtyping import Array, UInt32
 
 from bert_jax.config.training import TrainingConfig
 from bert_jax.model.bert import Parameters, completed
-from bert_jax.model.sharding import abstract, batch_sharding, on_mesh, placed, state_shardings
+from bert_jax.model.sharding import abstract, batch_sharding, local_rows, on_mesh, placed, state_shardings
 from bert_jax.run.measurement import Means
 from bert_jax.run.state import TrainState
 from bert_jax.training.batch import AnyBatch, NumberedBatches, read_ahead
@@ -142,8 +142,9 @@ class PhaseWork:
     def batches(self, first: int) -> Iterator[AnyBatch]:
         """Batches from step `first` of the phase on, on the devices."""
         rows = batch_sharding(self.trainer.mesh)
+        shares = self.batch_size // len(local_rows(rows, self.batch_size))
         for batch in read_ahead(self.source, first):
-            yield placed(batch, rows, self.batch_size)
+            yield placed(batch, rows, len(batch.weight) * shares)  # batches may have fewer rows than batch_size
 
     def records_hint(self, step: int) -> str:
         """A message with the command that shows the training records of a step of the run."""
