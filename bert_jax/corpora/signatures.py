@@ -65,12 +65,12 @@ def similarity(ours: Signatures, theirs: Signatures) -> Float[np.ndarray, " N"]:
 
 def word_counts(texts: Sequence[str]) -> Int[np.ndarray, " N"]:
     """The number of words in each text, counted as for shingles."""
-    return np.diff(_words(texts)[1])
+    return np.diff(word_hashes(texts)[1])
 
 
 def _shingles(texts: Sequence[str]) -> tuple[UInt64[np.ndarray, " S"], Int[np.ndarray, " N+1"]]:
     """The hashes of all shingles, and where those of each text begin and end."""
-    words, ends = _words(texts)
+    words, ends = word_hashes(texts)
     joined = words.copy()
     for place in range(1, _SHINGLE):
         joined[:-place] += words[place:] * np.uint64(2 * place + 1)
@@ -86,7 +86,7 @@ def _shingles(texts: Sequence[str]) -> tuple[UInt64[np.ndarray, " S"], Int[np.nd
     return _mixed(joined[kept]), np.concatenate([[0], np.cumsum(counts)])
 
 
-def _words(texts: Sequence[str]) -> tuple[UInt64[np.ndarray, " W"], Int[np.ndarray, " N+1"]]:
+def word_hashes(texts: Sequence[str]) -> tuple[UInt64[np.ndarray, " W"], Int[np.ndarray, " N+1"]]:
     """The hashes of all words, and where those of each text begin and end. A text without words counts as one."""
     lowered = [text.lower() for text in texts]
     codes = np.frombuffer("\n".join([*lowered, ""]).encode("utf-32-le", "surrogatepass"), np.uint32)

@@ -1,0 +1,159 @@
+"""How well vectors of texts find the texts that belong to a query, and how well their cosines order scored pairs."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int, Num
+
+from bert_jax.finetuning.metrics import number_metrics
+
+_SCORES_AT_ONCE = 1 << 22
+"""Scores of queries and candidates in memory at once; all candidates of one query if those are more."""
+_TIE = 1e-6
+"""Scores that differ by less are equal: a product in float32 rounds equal texts differently, by their places."""
+_FIRST = 10
+"""Depth to which a ranking is measured."""
+_WORST = 10
+"""Mistakes that are listed."""
+
+
+class Retrieval(NamedTuple):
+    """Queries and the texts that are searched, each text once."""
+
+    queries: list[str]
+    candidates: list[str]
+    relevant: list[list[int]]
+    """For each query, the numbers of the candidates that belong to it; at least one."""
+    own: list[int]
+    """For each query, the number of the candidate that is the same text without belonging to it, which is left out of
+    its ranking; -1 where there is none."""
+
+
+class Ranking(NamedTuple):
+    """Where the candidates that belong to each query are ranked."""
+
+    ranks: list[Int[np.ndarray, " _"]]
+    """For each query, the ranks, from 1, of the best ten candidates that belong to it, in ascending order."""
+    relevant: Int[np.ndarray, " Q"]
+    """For each query, how many candidates belong to it."""
+    found: Int[np.ndarray, " Q"]
+    """For each query, the best candidate that belongs to it."""
+    instead: Int[np.ndarray, " Q"]
+    """For each query, the best candidate that doesn't belong to it; without meaning if all others belong to it."""
+
+
+def retrieval_of(pairs: Iterable[tuple[str, str]]) -> Retrieval:
+    """The queries and candidates of (query, positive) pairs. The positives of all pairs with the same query belong to
+    it, and the candidates are the positives of all pairs."""
+    queries: dict[str, list[int]] = {}
+    candidates: dict[str, int] = {}
+    for query, positive in pairs:
+        number = candidates.setdefault(positive, len(candidates))
+        of_query = queries.setdefault(query, [])
+        if number not in of_query:
+            of_query.append(number)
+    own = [candidates.get(query, -1) for query in queries]
+    own = [-1 if number in relevant else number for number, relevant in zip(own, queries.values(), strict=True)]
+    return Retrieval(list(queries), list(candidates), list(queries.values()), own)
+
+
+def ranked(
+    queries: Num[Any, "Q D"],
+    candidates: Num[Any, "C D"],
+    relevant: Sequence[Sequence[int]],
+    own: Sequence[int] | None = None,
+) -> Ranking:
+    """Ranks all candidates for each query by the product of their vectors, which are arrays or scipy's sparse ones.
+
+    Candidates that don't belong to a query are ranked before those that do if their scores are equal or not a number,
+    so a model with the same vector for every text finds nothing. `relevant` and `own` are those of `Retrieval`; None:
+    no candidate is left out. Memory is bounded: only some queries are compared with all candidates at once.
+    """
+    block = max(_SCORES_AT_ONCE // candidates.shape[0], 1)
+    ranks, found, instead = [], [], []
+    for begin in range(0, queries.shape[0], block):
+        scores = queries[begin : begin + block] @ candidates.T
+        scores = np.asarray(scores if isinstance(scores, np.ndarray) else scores.toarray())
+        for number, row in enumerate(scores, begin):
+            right = np.asarray(relevant[number])
+            order = np.argsort(-row[right], kind="stable")[:_FIRST]
+            best = row[right[order]]
+            row[right] = -np.inf
+            if own is not None and own[number] >= 0:
+                row[own[number]] = -np.inf
+            before = [np.count_nonzero(~(row <= score - _TIE)) for score in best]  # "not below" counts NaN, too
+            ranks.append(np.sort(before + np.arange(1, len(best) + 1)))
+            found.append(right[order[0]])
+            instead.append(row.argmax())
+    sizes = np.array([len(numbers) for numbers in relevant], int)
+    return Ranking(ranks, sizes, np.array(found, int), np.array(instead, int))
+
+
+def retrieval_metrics(ranking: Ranking) -> dict[str, float]:
+    """Means over the queries: `ndcg@10` with a gain of 1 for each candidate that belongs to the query, `recall@1` and
+    `recall@10`, the share of its candidates that are among the first k, of at most k.
+
+    They are those of pytrec_eval but for `recall@k` of a query with more than k candidates, whose best is 1 here.
+    """
+    gains = 1 / np.log2(np.arange(2, _FIRST + 2))
+    best = np.concatenate([[0.0], np.cumsum(gains)])
+    ndcg: list[float] = []
+    recall: dict[int, list[float]] = {1: [], _FIRST: []}
+    for ranks, size in zip(ranking.ranks, ranking.relevant, strict=True):
+        ndcg.append(gains[ranks[ranks <= _FIRST] - 1].sum() / best[min(size, _FIRST)])
+        for first, shares in recall.items():
+            shares.append(np.count_nonzero(ranks <= first) / min(size, first))
+    return {
+        f"ndcg@{_FIRST}": float(np.mean(ndcg)),
+        **{f"recall@{first}": float(np.mean(shares)) for first, shares in recall.items()},
+    }
+
+
+def similarity_metrics(scores: Sequence[float], cosines: Float[np.ndarray, " N"]) -> dict[str, float]:
+    """`spearman` and `pearson` correlations of N pairs' scores with their cosines; 0 where all scores or all cosines
+    are equal, or a cosine is not a number."""
+    if not np.isfinite(cosines).all():
+        return {"spearman": 0.0, "pearson": 0.0}
+    correlations = number_metrics(list(scores), [float(cosine) for cosine in cosines])
+    return {name: correlations[name] for name in ("spearman", "pearson")}
+
+
+def retrieval_errors(rows: Retrieval, ranking: Ranking) -> list[dict[str, str]]:
+    """The worst ten queries: each with its `text`, the `right` candidate with its rank, and the one that is ranked
+    first instead as `predicted`. Queries whose candidate is first aren't among them."""
+    first = np.array([ranks[0] for ranks in ranking.ranks])
+    worst = [number for number in np.argsort(-first, kind="stable")[:_WORST] if first[number] > 1]
+    return [
+        {
+            "text": rows.queries[number],
+            "right": f"rank {first[number]:,}: {rows.candidates[ranking.found[number]]}",
+            "predicted": rows.candidates[ranking.instead[number]],
+        }
+        for number in worst
+    ]
+
+
+def similarity_errors(
+    pairs: Sequence[tuple[str, str]], scores: Sequence[float], cosines: Float[np.ndarray, " N"]
+) -> list[dict[str, str]]:
+    """The ten of N pairs whose cosine's place among all cosines differs most from their score's among all scores: each
+    with its `text`, the `right` score and the cosine as `predicted`, both with the share of pairs below them."""
+    right, predicted = _shares_below(np.asarray(scores, float)), _shares_below(np.asarray(cosines, float))
+    distances = np.abs(right - predicted)
+    worst = [number for number in np.argsort(-distances, kind="stable")[:_WORST] if distances[number] > 0]
+    return [
+        {
+            "text": " | ".join(pairs[number]),
+            "right": f"score {scores[number]:g}, above {right[number]:.0%} of the pairs",
+            "predicted": f"cosine {cosines[number]:.3f}, above {predicted[number]:.0%}",
+        }
+        for number in worst
+    ]
+
+
+def _shares_below(values: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
+    """The share of all values that is below each one; of equal values half, as in mean ranks."""
+    ordered = np.sort(values)
+    below = np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right") - 1
+    return below / (2 * max(len(values) - 1, 1))
