@@ -48,7 +48,10 @@ def run(words: list[str]) -> None:
     if is_first():
         print_task_results(results)
         report_of_finished(place_of(results["run"]))
-        print_next_steps(results["run"], [("bert-jax", "predict", results["run"], "INPUT", "OUTPUT")])
+        use = ("search", results["run"], "CORPUS", "QUERY")
+        if config.task.kind != "vectors":
+            use = ("predict", results["run"], "INPUT", "OUTPUT")
+        print_next_steps(results["run"], [("bert-jax", *use)])
 
 
 def _plan(args: Finetune) -> Iterator[tuple[str, str]]:

@@ -103,7 +103,7 @@ TASK_KINDS: dict[str, TaskKind] = {
         hub_use="question-answering",
     ),
     "vectors": TaskKind(
-        ("spearman", "ndcg@10", "recall@1", "recall@10"),
+        ("spearman", "pearson", "ndcg@10", "recall@1", "recall@10"),
         texts=(2, 2),
         head="texts",
         outputs=0,

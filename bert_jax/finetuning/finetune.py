@@ -165,6 +165,11 @@ def open_initial(config: FinetuneConfig) -> TrainedModel:
             f"the model of init={config.init} has {started.config.max_positions} positions and a task needs "
             f"{_FEWEST_POSITIONS}; give another model"
         )
+    if too_wide := [width for width in config.task.widths if width > started.config.hidden_size]:
+        raise UsageError(
+            f"task.widths={' '.join(map(str, config.task.widths))} has {too_wide[0]}, and the vectors of "
+            f"init={config.init} have a width of {started.config.hidden_size}; give smaller ones"
+        )
     if (config.layers_frozen or 0) > started.config.num_layers:
         raise UsageError(
             f"layers_frozen={config.layers_frozen} and the model of init={config.init} has "

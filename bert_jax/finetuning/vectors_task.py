@@ -1,5 +1,6 @@
 """Pairs of texts for learning vectors of texts (Reimers and Gurevych 2019, arXiv:1908.10084)."""
 
+import functools
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -12,11 +13,24 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.messages import kind_of, listed
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.columns import number, text
-from bert_jax.finetuning.task import CUT, EMPTY, Example, Outcome, Prediction, Task
+from bert_jax.finetuning.retrieval import (
+    ranked,
+    retrieval_errors,
+    retrieval_metrics,
+    retrieval_of,
+    similarity_errors,
+    similarity_metrics,
+)
+from bert_jax.finetuning.task import CUT, EMPTY, Example, Outcome, Prediction, Task, error_of
+from bert_jax.finetuning.word_baselines import retrieval_baselines, similarity_baselines
 from bert_jax.system.errors import UsageError
 
 _USUAL_COLUMNS = (("query", "positive"), ("a", "b"))
 """Columns of the two texts of a pair, in files that lack those of task.texts."""
+_METRICS = {True: ("spearman", "pearson"), False: ("ndcg@10", "recall@1", "recall@10")}
+"""By whether the pairs have scores; the first is the score."""
+_EQUAL = 1e-6
+"""Vectors whose components differ by less are equal."""
 _EQUAL_NEGATIVES = "negatives equal to a text of their pair, left out"
 
 
@@ -81,6 +95,8 @@ class VectorsTask(Task):
         return encoded
 
     def _texts(self, record: Record, repairs: Counter[str], train: bool) -> list[str]:
+        if isinstance(record, SingleText):
+            return [record.values["text"]]
         pair = pair_of(self.config, record, repairs)
         return [pair.first, pair.second, *pair.negatives[: self.config.most_negatives]] if train else [*pair[:2]]
 
@@ -90,19 +106,97 @@ class VectorsTask(Task):
 
     def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
         """The cosine of the vectors of the two texts."""
-        return {"predicted_similarity": float(np.dot(*map(unit_vector, outputs)))}
+        first, second = (output.astype(np.float32) for output in outputs)
+        return {
+            "predicted_similarity": float(first @ second / max(np.linalg.norm(first) * np.linalg.norm(second), 1e-12))
+        }
 
-    def shown_text(self, record: Record) -> str:
-        return " | ".join(pair_of(self.config, record, Counter())[:2])
+    def metric(self, golds: Sequence[float | None]) -> str:
+        """`spearman` of pairs with scores and `ndcg@10` of others, unless task.metric names another. Raises UsageError
+        if it is one that these pairs don't have."""
+        possible = _METRICS[_are_scored(golds)]
+        if self.config.metric not in (None, *possible):
+            kind = "have scores" if _are_scored(golds) else "have no scores"
+            raise UsageError(
+                f"task.metric={self.config.metric} can't be measured, as the dev pairs {kind}; choose from "
+                f"{', '.join(possible)}"
+            )
+        return self.config.metric or possible[0]
+
+    def inputs(self, records: Sequence[Record]) -> list[Record]:
+        """Each different text of the pairs once."""
+        pairs = (pair_of(self.config, record, Counter()) for record in records)
+        texts = dict.fromkeys(text for pair in pairs for text in pair[:2])
+        return [SingleText("", {"text": text}) for text in texts]
 
     def evaluate(self, records: Sequence[Record], golds: Sequence[Any], outcomes: Iterable[Outcome]) -> dict[str, Any]:
-        raise NotImplementedError
+        """Every metric of the pairs from the vectors of their `inputs`, whole and cut to each of task.widths.
+
+        Pairs with scores: the correlations of scores and cosines. Others: how well each first text finds its second
+        one among the second texts of all pairs. `baselines` has the same metrics of tf-idf and BM25 by name.
+        """
+        places: dict[str, int] = {}
+        vectors = []
+        for record, _, [vector] in outcomes:
+            places[record.values["text"]] = len(vectors)
+            vectors.append(vector)
+        texts = TextVectors(places, np.stack(vectors).astype(np.float32))
+        pairs = [tuple(pair_of(self.config, record, Counter())[:2]) for record in records]
+        scored = _are_scored(golds)
+        measure = functools.partial(_similarity, pairs, golds) if scored else functools.partial(_search, pairs)
+        metrics, errors = measure(texts)
+        for width in self.config.widths:
+            if width < texts.vectors.shape[1]:
+                of_width, _ = measure(texts._replace(vectors=texts.vectors[:, :width]))
+                metrics |= {f"{width}/{name}": value for name, value in of_width.items()}
+        baselines = similarity_baselines(pairs, golds) if scored else retrieval_baselines(retrieval_of(pairs))
+        name = self.metric(golds)
+        return {
+            "metric": name,
+            "score": metrics[name],
+            **metrics,
+            "baseline": max(baselines.values(), key=lambda values: values[name]),
+            "baselines": baselines,
+            "errors": [error_of(**error) for error in errors],
+            "constant_prediction": "the same vector" if np.ptp(texts.vectors, axis=0).max() < _EQUAL else None,
+        }
 
 
-def unit_vector(vector: Float[np.ndarray, " D"], width: int | None = None) -> Float[np.ndarray, " W"]:
-    """The first `width` components of a vector (None: all), divided by their Euclidean length."""
-    first = vector[:width]
-    return first / max(float(np.linalg.norm(first)), 1e-12)
+class SingleText(Record):
+    """A record with nothing but one text, `text`, to be encoded by itself."""
+
+
+class TextVectors(NamedTuple):
+    """The vectors of different texts."""
+
+    places: dict[str, int]
+    """The row of each text."""
+    vectors: Float[np.ndarray, "N D"]
+
+    def of(self, texts: Iterable[str]) -> Float[np.ndarray, "n D"]:
+        """The normalised vectors of `texts`."""
+        chosen = self.vectors[[self.places[text] for text in texts]]
+        return chosen / np.maximum(np.linalg.norm(chosen, axis=1, keepdims=True), 1e-12)
+
+
+def _are_scored(golds: Sequence[float | None]) -> bool:
+    return any(gold is not None for gold in golds)
+
+
+def _similarity(
+    pairs: Sequence[tuple[str, str]], scores: Sequence[float], texts: TextVectors
+) -> tuple[dict[str, float], list[dict[str, str]]]:
+    """The metrics of pairs with scores, and the worst of them."""
+    first, second = (texts.of(side) for side in zip(*pairs, strict=True))
+    cosines = np.sum(first * second, axis=1)
+    return similarity_metrics(scores, cosines), similarity_errors(pairs, scores, cosines)
+
+
+def _search(pairs: Sequence[tuple[str, str]], texts: TextVectors) -> tuple[dict[str, float], list[dict[str, str]]]:
+    """The metrics of the search for the second texts by the first ones, and the worst results."""
+    rows = retrieval_of(pairs)
+    ranking = ranked(texts.of(rows.queries), texts.of(rows.candidates), rows.relevant, rows.own)
+    return retrieval_metrics(ranking), retrieval_errors(rows, ranking)
 
 
 def pair_of(config: TaskConfig, record: Record, repairs: Counter[str]) -> TextPair:
