@@ -109,6 +109,8 @@ def plan_finetuning(config: FinetuneConfig, mesh: Mesh, run: RunDirectory) -> Pl
     task = _as_begun(_fitted(config.task, started.config.max_positions), run)
     learned = read_training(task, started.tokenizer, compiling_tokens(started.config))
     measured = read_labelled(learned.task) if config.task.dev else None
+    if measured:
+        learned.task.metric(measured.golds)  # refuses one that these rows don't have
     others = {
         name: read_labelled(make_task(learned.task.config.replace(dev=source, other_dev=()), started.tokenizer))
         for name, source in task.other_sets.items()

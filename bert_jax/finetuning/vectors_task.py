@@ -50,8 +50,14 @@ class VectorsTask(Task):
 
     @classmethod
     def settled(cls, config: TaskConfig, records: Sequence[Record]) -> TaskConfig:
-        """Whether the pairs have scores, and the most negatives of a row. Raises UsageError if all pairs are equal."""
+        """Whether the pairs have scores, and the most negatives of a row. Raises UsageError if nothing can be
+        compared."""
         pairs = [pair_of(config, record, Counter()) for record in records]
+        pairs = [pair for pair in pairs if pair.first.strip() and pair.second.strip()]
+        if not pairs:
+            raise UsageError(
+                f"{config.train or config.source}: a text is empty in every pair; give pairs of two texts each"
+            )
         scored = pairs[0].score is not None
         if scored and len({pair.score for pair in pairs}) == 1:
             raise UsageError(
