@@ -14,7 +14,7 @@ from bert_jax.instances.preparation import MOST_UNKNOWN
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.pretraining.inspection import SeenSequence
 from bert_jax.pretraining.questions import QUESTIONS
-from bert_jax.report.verdict import nothing_learned, nothing_learned_of_task
+from bert_jax.report.verdict import behind_words, nothing_learned, nothing_learned_of_task
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import command_line
 from bert_jax.system.progress import output, print_line
@@ -83,7 +83,7 @@ def print_next_steps(path: Place | str, commands: Sequence[Sequence[object]]) ->
 
 
 def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:
-    """Prints every metric of a task beside its baseline and, for classes, the confusion matrix.
+    """Prints every metric of a task beside its baselines and, for classes, the confusion matrix.
 
     `rows` names the measured rows.
     """
@@ -100,17 +100,18 @@ def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:
     elif "steps" in results:
         title.append(f"step {results['steps']:,}")
     output.print(escape(", ".join(title)), soft_wrap=True)  # a table's own title is no wider than the table
-    baseline = results["baseline"]
-    table = Table("", "", ">score", ">baseline")
+    baselines = results.get("baselines") or {"baseline": results["baseline"]}
+    table = Table("", "", ">score", *(f">{name}" for name in baselines))
     for name, value in results.items():
         if isinstance(value, float) and name not in ("score", "standard_deviation", "best_score"):
-            guess = f"{baseline[name]:.4f}" if name in baseline else ""
-            table.add_row(Text(name, "bold" if name == results["metric"] else ""), f"{value:.4f}", guess)
+            guesses = [f"{known[name]:.4f}" if name in known else "" for known in baselines.values()]
+            table.add_row(Text(name, "bold" if name == results["metric"] else ""), f"{value:.4f}", *guesses)
     if "scores" in results:
         table.add_row("standard deviation over seeds", f"{results['standard_deviation']:.4f}")
         table.add_row("best seed", f"{results['best_score']:.4f}")
     output.print(table)
-    if remark := nothing_learned_of_task(results):
+    behind = behind_words(results["metric"], results["score"], results.get("baselines", {}))
+    if remark := nothing_learned_of_task(results) or behind:
         output.print(escape(remark), soft_wrap=True)
     if "confusion" in results:
         output.print("True classes (rows) and predicted ones (columns)")

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int, Num
 
 from bert_jax.finetuning.metrics import number_metrics
+from bert_jax.finetuning.task import MOST_ERRORS, error_of
 
 _SCORES_AT_ONCE = 1 << 22
 """Scores of queries and candidates in memory at once; all candidates of one query if those are more."""
@@ -14,8 +15,6 @@ _TIE = 1e-6
 """Scores that differ by less are equal: a product in float32 rounds equal texts differently, by their places."""
 _FIRST = 10
 """Depth to which a ranking is measured."""
-_WORST = 10
-"""Mistakes that are listed."""
 
 
 class Retrieval(NamedTuple):
@@ -123,13 +122,13 @@ def retrieval_errors(rows: Retrieval, ranking: Ranking) -> list[dict[str, str]]:
     """The worst ten queries: each with its `text`, the `right` candidate with its rank, and the one that is ranked
     first instead as `predicted`. Queries whose candidate is first aren't among them."""
     first = np.array([ranks[0] for ranks in ranking.ranks])
-    worst = [number for number in np.argsort(-first, kind="stable")[:_WORST] if first[number] > 1]
+    worst = [number for number in np.argsort(-first, kind="stable")[:MOST_ERRORS] if first[number] > 1]
     return [
-        {
-            "text": rows.queries[number],
-            "right": f"rank {first[number]:,}: {rows.candidates[ranking.found[number]]}",
-            "predicted": rows.candidates[ranking.instead[number]],
-        }
+        error_of(
+            rows.queries[number],
+            f"rank {first[number]:,}: {rows.candidates[ranking.found[number]]}",
+            rows.candidates[ranking.instead[number]],
+        )
         for number in worst
     ]
 
@@ -141,13 +140,13 @@ def similarity_errors(
     with its `text`, the `right` score and the cosine as `predicted`, both with the share of pairs below them."""
     right, predicted = _shares_below(np.asarray(scores, float)), _shares_below(np.asarray(cosines, float))
     distances = np.abs(right - predicted)
-    worst = [number for number in np.argsort(-distances, kind="stable")[:_WORST] if distances[number] > 0]
+    worst = [number for number in np.argsort(-distances, kind="stable")[:MOST_ERRORS] if distances[number] > 0]
     return [
-        {
-            "text": " | ".join(pairs[number]),
-            "right": f"score {scores[number]:g}, above {right[number]:.0%} of the pairs",
-            "predicted": f"cosine {cosines[number]:.3f}, above {predicted[number]:.0%}",
-        }
+        error_of(
+            " | ".join(pairs[number]),
+            f"score {scores[number]:g}, above {right[number]:.0%} of the pairs",
+            f"cosine {cosines[number]:.3f}, above {predicted[number]:.0%}",
+        )
         for number in worst
     ]
 

@@ -75,5 +75,6 @@ def summed_up(each: dict[str, dict[str, Any]]) -> dict[str, Any]:
         "training_rows": all_results[0]["training_rows"],
         "dev_rows": all_results[0]["dev_rows"],
         "baseline": all_results[0].get("baseline", {}),
+        "baselines": all_results[0].get("baselines", {}),
         "constant_predictions": sum(results.get("constant_prediction") is not None for results in all_results),
     }

@@ -148,9 +148,10 @@ def _training_facts(training: _Training) -> Iterator[str]:
 def _results_table(training: _Training) -> Iterator[str]:
     """Yields the lines of a table with every metric of results.json, after a line about the text that was measured."""
     results, config = training.results, training.config
-    baseline = results.get("baseline")
-    if not isinstance(baseline, dict):
-        baseline = {}
+    of_baseline = "by frequency alone" if isinstance(config, RunConfig) else "commonest answer"
+    recorded = results.get("baselines") or {of_baseline: results.get("baseline")}
+    recorded = recorded if isinstance(recorded, dict) else {}
+    baselines = {name: known for name, known in recorded.items() if known and isinstance(known, dict)}
     numbers = {
         name: value
         for name, value in results.items()
@@ -165,13 +166,12 @@ def _results_table(training: _Training) -> Iterator[str]:
         others = [f"{name}/... on {_code(source)}" for name, source in config.task.other_sets.items()]
         yield f"Measured on {rows}, by which the checkpoint was chosen{'; '.join(['', *others])}.\n"
     is_replaced = isinstance(config, RunConfig) and config.objective.predict == "replaced"
-    of_baseline = "by frequency alone" if isinstance(config, RunConfig) else "commonest answer"
-    yield "| | model |" + (f" {of_baseline} |" if baseline else "")
-    yield "|---|---|" + ("---|" if baseline else "")
+    yield "| | model |" + "".join(f" {name} |" for name in baselines)
+    yield "|---|---|" + "---|" * len(baselines)
     for name, value in numbers.items():
-        guess = f" {baseline[name]:.4f}" if name in baseline else ""
+        guesses = "".join(f" {known[name]:.4f} |" if name in known else " |" for known in baselines.values())
         whose = "the generator's " if is_replaced and name.startswith("mlm_") else ""
-        yield f"| {whose}{_NAMES.get(name, name)} | {value:.4f} |" + (f"{guess} |" if baseline else "")
+        yield f"| {whose}{_NAMES.get(name, name)} | {value:.4f} |{guesses}"
 
 
 def _code(text: str | None) -> str:

@@ -3,6 +3,7 @@
 import datetime
 import itertools
 import math
+import operator
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
@@ -26,11 +27,14 @@ from bert_jax.system.errors import BertJaxError, first_line
 from bert_jax.system.journal import FILE_NAME, Noted, read_journal
 from bert_jax.system.json_file import read_object
 
-_METRIC = re.compile(r"[a-z][a-z0-9_]{0,40}")
-"""Names of metrics in results.json, without those by language or set."""
+_METRIC = re.compile(r"([0-9]+/)?[a-z][a-z0-9_@]{0,40}")
+"""Names of metrics in results.json, as in ndcg@10 and, of vectors of a smaller width, 64/ndcg@10; without those by
+language or set."""
 _MOST_METRICS = 200
 _MOST_ERRORS, _MOST_CHARACTERS = 20, 600
 """Limits on the mistakes that are read from results.json, and on each of their texts."""
+_MOST_BASELINES, _MOST_NAME = 4, 40
+"""Limits on the comparisons of words that are read from results.json, and on the characters of their names."""
 _NO_METRICS = ("score", "loss", "standard_deviation", "best_score")
 
 
@@ -88,7 +92,8 @@ class RunFacts:
     def metric(self) -> str:
         """Name of the held-out measurement that the run is judged by."""
         if isinstance(self.config, TaskRunConfig):
-            return metric_of(self.config.task)
+            names = [metric_of(self.config.task), *self.config.task.facts.metrics]  # of vectors, dev rows tell which
+            return next((name for name in names if self.curves.of("eval", name)), names[0])
         return self.questions[0].accuracy if self.questions else "loss"
 
     @property
@@ -100,6 +105,19 @@ class RunFacts:
     def baseline(self) -> dict[str, float]:
         """The measurements of the frequency baseline or, of a task, of the commonest answer, by name."""
         return numbers(self.results.get("baseline")) or self._estimated
+
+    @property
+    def word_baselines(self) -> dict[str, dict[str, float]]:
+        """Of vectors of texts: the measurements of comparisons of words alone, such as BM25, by their names."""
+        found = self.results.get("baselines")
+        some = itertools.islice(found.items() if isinstance(found, dict) else (), _MOST_BASELINES)
+        return {name[:_MOST_NAME]: numbers(measured) for name, measured in some if numbers(measured)}
+
+    def best_baseline(self, name: str) -> tuple[str, float] | None:
+        """The name and the value of the baseline that has the most of measurement `name`; None if none has it."""
+        named = self.word_baselines or {"baseline": self.baseline}
+        known = [(each, measured[name]) for each, measured in named.items() if name in measured]
+        return max(known, key=operator.itemgetter(1), default=None)
 
     @property
     def baseline_is_estimated(self) -> bool:
@@ -240,11 +258,15 @@ def score_text(value: float, decimals: int = 3) -> str:
 
 
 def name_in_words(name: str) -> str:
-    """A measurement for a reader: "MLM accuracy" of mlm_accuracy, "macro F1" of macro_f1."""
+    """A measurement for a reader: "MLM accuracy" of mlm_accuracy, "macro F1" of macro_f1, "nDCG@10, width 64" of
+    64/ndcg@10."""
+    width, _, name = name.rpartition("/")
+    if width:
+        return f"{name_in_words(name)}, width {width}"
     for question in QUESTIONS:
         if name in (question.loss, question.accuracy):
             return f"{question.label} {'loss' if name == question.loss else 'accuracy'}"
-    return re.sub(r"\bf1\b", "F1", name.replace("_", " "))
+    return re.sub(r"\bf1\b", "F1", name.replace("_", " ").replace("ndcg@", "nDCG@"))
 
 
 def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:

@@ -38,23 +38,19 @@ def learning(facts: RunFacts) -> Section:
 
 def _against_held_out(facts: RunFacts, name: str, title: str) -> Chart | None:
     curves = {HELD_OUT: facts.curves.of("eval", name), TRAINING: facts.curves.of("train", name)}
-    known = facts.baseline.get(name)
     return line_chart(
         title,
         curves,
         unit="nats" if "loss" in name else "share right",
         form="number" if "loss" in name else "share",
         points=points_for(16),
-        baseline=("baseline", known) if known is not None else None,
+        baseline=facts.best_baseline(name),
     )
 
 
 def _held_out_alone(facts: RunFacts, name: str, title: str) -> Chart | None:
-    known = facts.baseline.get(name)
-    baseline = ("baseline", known) if known is not None else None
-    return line_chart(
-        title, {HELD_OUT: facts.curves.of("eval", name)}, unit="score", points=points_for(16), baseline=baseline
-    )
+    curves = {HELD_OUT: facts.curves.of("eval", name)}
+    return line_chart(title, curves, unit="score", points=points_for(16), baseline=facts.best_baseline(name))
 
 
 def languages(facts: RunFacts) -> Section:
@@ -146,19 +142,20 @@ def speed(facts: RunFacts) -> Section:
 
 
 def results(facts: RunFacts) -> Section:
-    """Every metric beside its baseline; of a task also the confusion and the worst errors."""
+    """Every metric beside its baselines; of a task also the confusion and the worst errors."""
     section = Section("results", "Results")
     if facts.metrics:
-        what = "model", "commonest answer" if facts.is_task else "by frequency alone"
+        guess = "commonest answer" if facts.is_task else "by frequency alone"
+        baselines = facts.word_baselines or {guess: facts.baseline}
         rows = [
             [
                 name_in_words(name),
                 score_text(value, 4),
-                score_text(facts.baseline[name], 4) if name in facts.baseline else "",
+                *(score_text(known[name], 4) if name in known else "" for known in baselines.values()),
             ]
             for name, value in facts.metrics.items()
         ]
-        section.add(table("Metrics on held-out data", ["metric", *what], rows))
+        section.add(table("Metrics on held-out data", ["metric", "model", *baselines], rows))
     if facts.confusion:
         section.add(_confusion(*facts.confusion))
     if facts.errors:

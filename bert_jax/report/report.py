@@ -65,9 +65,9 @@ def _description(facts: RunFacts) -> str:
 def _key_figures(facts: RunFacts) -> dict[str, object]:
     """The figures at the head of the page, by name."""
     key_figures: dict[str, object] = {}
-    value, guess = facts.held_out(facts.metric), facts.baseline.get(facts.metric)
+    value, guess = facts.held_out(facts.metric), facts.best_baseline(facts.metric)
     if value is not None and not facts.origin:
-        beside = element("small", f"baseline {score_text(guess)}") if guess is not None else ""
+        beside = element("small", f"{guess[0]} {score_text(guess[1])}") if guess else ""
         key_figures[f"Held-out {facts.label}"] = Markup(f"{score_text(value)}{beside}")
     loss = facts.held_out("loss") if not facts.is_task else None
     if loss is not None:

@@ -1,7 +1,7 @@
 """A run judged in words: whether it learned more than its baseline knows, and what to do where it didn't."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
 from bert_jax.config.run import RunConfig
@@ -60,9 +60,10 @@ def nothing_learned(results: dict[str, Any], phase: int) -> str:
 
 
 def nothing_learned_of_task(results: dict[str, Any]) -> str:
-    """A remark on a fine-tuned model that is no better than its baseline or predicts one answer; empty for others."""
+    """A remark on a fine-tuned model that is no better than its baseline or predicts one answer; empty for others, and
+    for vectors of texts, whose baselines are no guesses (`behind_words`)."""
     baseline = results["baseline"]
-    if results["score"] >= 1:
+    if results["score"] >= 1 or results.get("baselines"):
         return ""
     if (constant := results.get("constant_prediction")) is not None:
         found = f"The model predicts {quoted(constant)} for every row"
@@ -83,14 +84,34 @@ def nothing_learned_of_task(results: dict[str, Any]) -> str:
     )
 
 
+def behind_words(metric: str, score: float, baselines: Mapping[str, Mapping[str, float]]) -> str:
+    """A remark on vectors of texts whose score is no better than that of a comparison of words alone; else empty.
+
+    `baselines`: the metrics of each comparison.
+    """
+    known = {name: measured[metric] for name, measured in baselines.items() if metric in measured}
+    best = max(known, key=lambda name: known[name], default=None)
+    if best is None or score > known[best]:
+        return ""
+    return (
+        f"{best}, which compares words alone, has {metric} {score_text(known[best])}; the model has "
+        f"{score_text(score)}. More pairs, more epochs (--task.epochs) or larger batches (--task.batch-size) may help."
+    )
+
+
 def _against_baseline(facts: RunFacts) -> Iterator[Sentence]:
     value, baseline = facts.held_out(facts.metric), facts.baseline.get(facts.metric)
     if value is None:
         yield Sentence("note", "Nothing was measured on held-out data yet, so nothing can be said of what it learned.")
         return
-    remark = _remark(facts)
+    remark, best = _remark(facts), facts.best_baseline(facts.metric)
     if remark:
         yield Sentence("problem", remark)
+    elif behind := behind_words(facts.metric, value, facts.word_baselines):
+        yield Sentence("note", behind)
+    elif facts.word_baselines and best:
+        known = f"{best[0]}, which compares words alone, has {score_text(best[1])}"
+        yield Sentence("good", f"Held-out {facts.label} is {score_text(value)}; {known}.")
     elif baseline is not None and value <= baseline and _beats_by_loss(facts):
         yield Sentence(
             "note",

@@ -61,3 +61,19 @@ def test_a_model_no_better_than_frequencies_is_said(capsys, beats):
     shown = capsys.readouterr().out
     assert ("no better than guessing by frequency alone" in shown) != beats
     assert ("more steps (--phases.1.steps)" in shown) != beats  # the phases before the last can't be changed any more
+
+
+BASELINES = {"tf-idf": {"ndcg@10": 0.75, "recall@1": 0.5}, "BM25": {"ndcg@10": 0.875, "recall@1": 0.625}}
+SEARCHED = {"task": "x", "metric": "ndcg@10", "dev_rows": 4, "steps": 8, "baseline": BASELINES["BM25"]}
+SEARCHED |= {"baselines": BASELINES, "recall@1": 0.25}
+
+
+@pytest.mark.parametrize("score", [0.9, 0.5])
+def test_vectors_stand_beside_each_comparison_of_words(score, capsys):
+    print_task_results(SEARCHED | {"score": score, "ndcg@10": score, "64/ndcg@10": score / 2})
+    printed = capsys.readouterr().out
+    lines = [line.replace("│", " ").replace("┃", " ").split() for line in printed.splitlines()]
+    assert ["score", "tf-idf", "BM25"] in lines
+    assert ["ndcg@10", f"{score:.4f}", "0.7500", "0.8750"] in lines and ["64/ndcg@10", f"{score / 2:.4f}"] in lines
+    behind = "BM25, which compares words alone, has ndcg@10 0.875; the model has 0.500."
+    assert (behind in printed) == (score == 0.5) and "nothing was learned" not in printed

@@ -69,3 +69,19 @@ def test_nothing_is_claimed_of_a_model_that_was_not_trained_here(tmp_path, impor
     assert "language:" not in front
     assert "given`, whose files don't say how it was trained\n" in text
     assert "steps" not in text and "optimizer" not in text and "## Results" not in text
+
+
+def test_each_comparison_of_words_has_a_column(tiny_copy, tmp_path):
+    results = json.loads(tiny_copy.results_file.read_text())
+    known = {"mlm_accuracy": 0.5}
+    results |= {"mlm_accuracy": 0.75, "baseline": known, "64/mlm_accuracy": 0.25}
+    results["baselines"] = {"tf-idf": {"mlm_accuracy": 0.125}, "BM25": known}
+    tiny_copy.results_file.write_text(json.dumps(results))
+    assert run(["export", str(tiny_copy.path), str(tmp_path / "exported")]) == 0
+    lines = (tmp_path / "exported" / "README.md").read_text().splitlines()
+    assert {
+        "| | model | tf-idf | BM25 |",
+        "|---|---|---|---|",
+        "| masked-language accuracy | 0.7500 | 0.1250 | 0.5000 |",
+        "| 64/mlm_accuracy | 0.2500 | | |",
+    } <= set(lines)

@@ -7,6 +7,11 @@ from pathlib import Path
 import pytest
 from reports import HOSTILE
 
+from bert_jax.config.finetune import FinetuneConfig
+from bert_jax.config.task import TaskConfig
+from bert_jax.run.run_config import read_config, write_config
+from bert_jax.run.run_directory import RunDirectory
+
 
 @pytest.fixture(scope="session")
 def hostile_run(tiny_run, tmp_path_factory) -> Path:
@@ -36,3 +41,20 @@ def without_measurements(tiny_copy) -> Path:
         (tiny_copy.path / name).unlink()
     shutil.rmtree(tiny_copy.checkpoints)
     return tiny_copy.path
+
+
+@pytest.fixture
+def vectors_run(tiny_copy) -> RunDirectory:
+    """A run of vectors of texts that was measured by a search beside two comparisons of words; it has no checkpoint."""
+    task = TaskConfig(name="x", kind="vectors", texts=("query", "positive"), train="x.jsonl", dev="y.jsonl")
+    pretraining = read_config(tiny_copy.path)
+    config = FinetuneConfig(task=task).planned(pretraining.model, task, "0", pretraining.phases[0])
+    write_config(tiny_copy.config_file, config)
+    shutil.rmtree(tiny_copy.checkpoints)
+    line = {"step": 12, "split": "eval", "score": 0.5, "ndcg@10": 0.5}
+    tiny_copy.metrics_file.write_text(json.dumps(line) + "\n")
+    baselines = {"tf-idf": {"ndcg@10": 0.75}, "BM25": {"ndcg@10": 0.875}}
+    results = {"steps": 12, "metric": "ndcg@10", "score": 0.5, "ndcg@10": 0.5, "64/ndcg@10": 0.25, "dev_rows": 4}
+    results |= {"baseline": baselines["BM25"], "baselines": baselines, "errors": []}
+    tiny_copy.results_file.write_text(json.dumps(results))
+    return tiny_copy

@@ -36,6 +36,22 @@ def test_the_page_of_a_run_has_its_facts(tiny_copy):
     assert sum(part.copies * part.parameters for part in RunFacts(tiny_copy.path).parts) > 0
 
 
+def test_vectors_of_texts_stand_beside_each_comparison_of_words(vectors_run, tmp_path):
+    write_report(tmp_path / "page.html", [vectors_run.path])
+    text = (tmp_path / "page.html").read_text()
+    cells = re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", text[text.index("Metrics on held-out data") :])
+    assert cells[:4] == ["metric", "model", "tf-idf", "BM25"]
+    assert cells[4:8] == ["nDCG@10", "0.5000", "0.7500", "0.8750"]
+    assert cells[8:12] == ["nDCG@10, width 64", "0.2500", "", ""]
+    assert "Held-out nDCG@10" in text and "<small>BM25 0.875</small>" in text
+    assert any(layer.get("data") == {"values": [{"y": 0.875, "s": "BM25"}]} for layer in layers_of(text))
+
+
+def layers_of(text: str) -> list[dict]:
+    """The layers of all charts of a page."""
+    return [layer for chart in charts_of(text).values() for layer in chart["spec"].get("layer", [])]
+
+
 def test_languages_are_compared_and_all_are_in_a_table(tiny_copy, tmp_path):
     languages = [f"{first}{second}" for first in "ab" for second in "klmnop"]
     values = {f"{language}/{name}": 0.5 for language in languages for name in ("mlm_loss", "mlm_accuracy")}

@@ -119,3 +119,25 @@ def test_a_failure_at_the_last_start_is_told(tiny_copy):
     with open(tiny_copy.path / "events.jsonl", "a") as file:
         file.write('{"time": "2026-01-01T00:00:00+00:00", "event": "failed", "message": "no memory is left"}\n')
     assert "no memory is left" in told(tiny_copy.path)["problem"]
+
+
+@pytest.mark.parametrize(
+    ("score", "kind", "words"),
+    [
+        (0.5, "note", "BM25, which compares words alone, has ndcg@10 0.875; the model has 0.500."),
+        (0.9, "good", "Held-out nDCG@10 is 0.900; BM25, which compares words alone, has 0.875."),
+    ],
+)
+def test_vectors_are_judged_beside_comparisons_of_words(vectors_run, score, kind, words):
+    with_results(vectors_run, score=score, **{"ndcg@10": score})
+    said = told(vectors_run.path)
+    assert words in said[kind] and "problem" not in said
+
+
+def test_damaged_baselines_are_left_out(vectors_run):
+    with_results(vectors_run, baselines={"BM25": "high", "x" * 99: {"ndcg@10": 0.25, "recall@1": None}})
+    facts = RunFacts(vectors_run.path)
+    assert facts.word_baselines == {"x" * 40: {"ndcg@10": 0.25}}
+    assert facts.best_baseline("ndcg@10") == ("x" * 40, 0.25) and facts.best_baseline("recall@1") is None
+    with_results(vectors_run, baselines=[1])
+    assert not RunFacts(vectors_run.path).word_baselines and told(vectors_run.path)
