@@ -12,6 +12,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.training import TrainingConfig
 from bert_jax.finetuning import finetune
+from bert_jax.finetuning.contrast import objective_of
 from bert_jax.finetuning.objective import Outputs, TaskObjective
 from bert_jax.pretraining import evaluation, pretrain
 from bert_jax.pretraining.objective import pretraining_trainer
@@ -22,7 +23,7 @@ _NOT_IN_A_STEP = {
     *("from_random", "rows_hash", "seed"),
 }
 """Settings that no traced function reads; the seed is in the state."""
-_OF_ROWS = {"train": None, "dev": None, "other_dev": (), "patience": None}
+_OF_ROWS = {"train": None, "dev": None, "other_dev": (), "source": None, "patience": None}
 """Settings of a task that no traced function reads, as they are without rows."""
 _trainers: dict[tuple, Trainer] = {}
 _objectives: dict[tuple[str, ...], TaskObjective] = {}
@@ -72,7 +73,7 @@ def _shared_objective(task: TaskConfig, *settings) -> TaskObjective:
     """The one objective of these settings, so that what is traced of it can be shared."""
     key = tuple(map(repr, (task.replace(**_OF_ROWS), *settings)))
     if key not in _objectives:
-        _objectives[key] = TaskObjective(task, *settings)
+        _objectives[key] = objective_of(task, *settings)
     return _objectives[key]
 
 
@@ -98,5 +99,5 @@ def share_steps() -> None:
 
     evaluation.HeldOut.__init__ = sharing
     pretrain.pretraining_trainer = _shared_trainer
-    finetune.Trainer, finetune.TaskObjective = _shared_task_trainer, _shared_objective
+    finetune.Trainer, finetune.objective_of = _shared_task_trainer, _shared_objective
     _share_outputs()

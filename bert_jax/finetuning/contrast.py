@@ -27,7 +27,7 @@ from bert_jax.model.size import encoder_flops
 from bert_jax.model.vectors import TextEncoder, normalised
 from bert_jax.run.measurement import Mean, Means
 from bert_jax.training.cross_entropy import cross_entropy
-from bert_jax.training.step import every_nth, undo_every_nth
+from bert_jax.training.step import Moment, every_nth, undo_every_nth
 
 _IMPOSSIBLE = -1e30
 """Logit of a text that isn't compared."""
@@ -68,6 +68,10 @@ class ContrastObjective(TaskObjective):
         """FLOPs of a training step's matrix products in the encoder, as if nothing were computed again."""
         rows, length = shape
         return 3 * rows * encoder_flops(self.model, length, length)
+
+    def targets(self, batch: TextBatch, keys: Key[Array, "R N"], moment: Moment | None = None) -> TextBatch:
+        """Returns the batch itself: nothing in it is random."""
+        return batch
 
     def counts(self, targets: TextBatch) -> dict[str, Float[Array, ""]]:
         """The number of groups."""
