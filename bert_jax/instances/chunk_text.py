@@ -114,8 +114,12 @@ def tokenizer_in(directory: Path) -> Tokenizer:
 
 def is_held_out(document: Iterable[str], share: float) -> bool:
     """Whether a document belongs to the held-out `share`, by a hash of its text: independent of seed and order."""
-    digest = blake2b(plain("\n".join(document)).encode(), digest_size=8).digest()
-    return int.from_bytes(digest) < share * 2**64
+    return document_hash(document) < share * 2**64
+
+
+def document_hash(document: Iterable[str]) -> int:
+    """The 64-bit hash of a document's text, without marks; the smallest ones are held out."""
+    return int.from_bytes(blake2b(plain("\n".join(document)).encode(), digest_size=8).digest())
 
 
 def paragraph_hashes(documents: Iterable[Iterable[str]]) -> UInt64[np.ndarray, " n"]:
