@@ -57,12 +57,16 @@ def run(words: list[str]) -> None:
             ranked = [{"rank": rank, **hit._asdict()} for rank, hit in enumerate(hits, 1)]
             print(as_json({"query": query, "hits": ranked}))
             continue
-        rows = [(f"{rank}", f"{hit.score:.4f}", f"{hit.row:,}", _shown(hit.text)) for rank, hit in enumerate(hits, 1)]
-        print_rows(_cut(query), (">rank", ">score", ">row", "text"), rows)
+        headings = (">rank", ">score", ">row", "text") if corpus.has_texts else (">rank", ">score", ">row")
+        cells = [
+            (f"{rank}", f"{hit.score:.4f}", f"{hit.row:,}", *([] if hit.text is None else [_shown(hit.text)]))
+            for rank, hit in enumerate(hits, 1)
+        ]
+        print_rows(_cut(query), headings, cells)
 
 
-def _shown(text: str | tuple[str, ...] | None) -> str:
-    return _cut(text if isinstance(text, str) else " | ".join(text or ()))
+def _shown(text: str | tuple[str, ...]) -> str:
+    return _cut(text if isinstance(text, str) else " | ".join(text))
 
 
 def _cut(text: str) -> str:

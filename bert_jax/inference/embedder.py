@@ -49,7 +49,7 @@ class Embedder:
         One line says it if the model was not trained for vectors, or not for this width; a second call repeats none.
         Raises UsageError if `width` isn't from 1 to the model's, or if `dtype` isn't a Precision.
         """
-        if width is not None and (not isinstance(width, int) or not 1 <= width <= self.width):
+        if width is not None and not 1 <= width <= self.width:
             raise UsageError(f"width={width} isn't one of a vector of this model; give a whole number to {self.width}")
         chosen = Choice.of((-1,), "concat", self._task.pool if self._task else "mean", dtype, self._config.num_layers)
         if self._task is None:

@@ -1,24 +1,25 @@
 """Exact search of texts by the cosines of their vectors: a matrix product with each block of the corpus."""
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+import jax
+import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Array, Bool, Float
 
 from bert_jax.batching.grouping import ahead
 from bert_jax.finetuning.dataset import say_repairs
 from bert_jax.inference.batches import Text
 from bert_jax.inference.embedder import Embedder
-from bert_jax.inference.search_corpus import Block, SearchCorpus
+from bert_jax.inference.search_corpus import ROWS_IN_BLOCK, Block, SearchCorpus
+from bert_jax.model.vectors import normalised
 from bert_jax.system.errors import UsageError, quoted
 
 _QUERIES_AT_ONCE = 256
 """Number of queries whose scores of a block are in memory at once."""
 _DECIMALS = 6
 """Decimals of a score. Smaller differences are rounding of float32, by which equal texts would differ."""
-_SHORTEST = 1e-12
-"""Least length that a vector is divided by: the zero vector has the score 0."""
 
 
 class Hit(NamedTuple):
@@ -34,7 +35,7 @@ class Hit(NamedTuple):
 
 def search(
     embedder: Embedder,
-    queries: Sequence[str],
+    queries: Sequence[Any],
     corpus: SearchCorpus,
     top: int = 10,
     width: int | None = None,
@@ -50,7 +51,7 @@ def search(
     """
     check_search(queries, top)
     blocks = corpus.blocks(embedder, width)
-    best = _Best(np.stack([feature.vectors for feature in embedder.features(queries, width)]), top)
+    best = _Best(np.stack([feature.vectors for feature in embedder.features(queries, width)]), top, corpus.name)
     # One thread keeps the order of the blocks, while this one reads the next.
     read = 0
     for block, _ in ahead(best.add, blocks, threads=1):
@@ -59,13 +60,13 @@ def search(
             read = block.rows[-1]
     say_repairs(corpus.texts_from, corpus.repairs)
     if not best.hits[0]:
-        raise UsageError(f"{corpus.name} has no text to search; give one with some")
+        raise UsageError(f"{corpus.name} has nothing to search; give a corpus with texts")
     return best.hits
 
 
-def check_search(queries: Sequence[str], top: int) -> None:
+def check_search(queries: Sequence[Any], top: int) -> None:
     """Raises UsageError for an empty query, or none, and for a `top` below 1."""
-    if not isinstance(top, int) or top < 1:
+    if top < 1:
         raise UsageError(f"top={top} asks for no texts; give how many, from 1")
     if not queries:
         raise UsageError("there is no query; give a text to search for")
@@ -77,10 +78,11 @@ def check_search(queries: Sequence[str], top: int) -> None:
 class _Best:
     """The best rows so far for each query."""
 
-    def __init__(self, queries: Float[np.ndarray, "Q W"], top: int):
+    def __init__(self, queries: Float[np.ndarray, "Q W"], top: int, corpus: str):
         if not np.isfinite(queries).all():
             raise UsageError("the model gives vectors that aren't finite, so its training diverged; give another step")
-        self._queries, self._top = queries, top
+        self._queries, self._top, self._corpus = queries, top, corpus
+        self._scores = jax.jit(_scores)
         self._least = np.full(len(queries), -np.inf, np.float32)
         """Score that a later row must exceed."""
         self.hits: list[list[Hit]] = [[] for _ in queries]
@@ -88,19 +90,22 @@ class _Best:
 
     def add(self, block: Block) -> None:
         """Looks at the next rows of the corpus. Raises UsageError if a vector isn't finite."""
-        vectors = block.vectors[:, : self._queries.shape[1]]
-        with np.errstate(over="ignore"):
-            lengths = np.sqrt(np.einsum("nd,nd->n", vectors, vectors))
-        if not np.isfinite(lengths).all():
-            row = block.rows[int(np.flatnonzero(~np.isfinite(lengths))[0])]
-            raise UsageError(f"the vector of row {row:,} has numbers that aren't finite or above 1e18; write it again")
-        lengths = np.maximum(lengths, _SHORTEST)[:, None]
+        count = len(block.rows)
+        # One shape for all blocks, so that one program serves them.
+        vectors = np.pad(block.vectors, ((0, ROWS_IN_BLOCK - count), (0, 0)))
         for begin in range(0, len(self._queries), _QUERIES_AT_ONCE):
             here = slice(begin, begin + _QUERIES_AT_ONCE)
-            scores = np.round(vectors @ self._queries[here].T / lengths, _DECIMALS)
+            exact, finite = (np.asarray(each)[:count] for each in self._scores(self._queries[here], vectors))
+            if not finite.all():
+                row = block.rows[int(np.argmin(finite))]
+                raise UsageError(
+                    f"{self._corpus}: the vector of row {row:,} has a number that isn't finite, or a very large one; "
+                    "write the vectors again"
+                )
+            scores = np.round(exact, _DECIMALS)
             better = scores > self._least[here]
-            for number in np.flatnonzero(better.any(axis=0)):
-                self._merge(block, begin + int(number), np.flatnonzero(better[:, number]), scores[:, number])
+            for number in np.flatnonzero(better.any(axis=0)).tolist():
+                self._merge(block, begin + number, np.flatnonzero(better[:, number]), scores[:, number])
 
     def _merge(self, block: Block, query: int, places: np.ndarray, scores: np.ndarray) -> None:
         """Adds the rows at `places` of a block, in ascending order, to the best ones of a query."""
@@ -114,3 +119,12 @@ class _Best:
         self.hits[query] = best
         if len(best) == self._top:
             self._least[query] = best[-1].score
+
+
+def _scores(
+    queries: Float[Array, "Q W"], vectors: Float[Array, "N D"]
+) -> tuple[Float[Array, "N Q"], Bool[Array, " N"]]:
+    """The cosine of each vector's first W components and each normalised query, and whether the vector is finite."""
+    cut = vectors[:, : queries.shape[1]]
+    scores = jnp.matmul(normalised(cut), queries.T, precision=jax.lax.Precision.HIGHEST)
+    return scores, jnp.isfinite(jnp.sum(jnp.square(cut), axis=-1))

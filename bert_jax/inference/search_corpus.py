@@ -4,7 +4,7 @@ import os
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -16,7 +16,8 @@ from bert_jax.inference.vector_file import VectorFile
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
 
-_TEXTS_IN_BLOCK = 1024
+ROWS_IN_BLOCK = 2048
+"""Most rows that are searched together: the vectors fit the caches of a CPU."""
 _EMPTY = "empty texts left out"
 
 
@@ -35,7 +36,7 @@ class SearchCorpus:
 
     def __init__(
         self,
-        source: str | os.PathLike | Iterable[Text],
+        source: str | os.PathLike | Iterable[Any],
         columns: Sequence[str] = (),
         lines: str | os.PathLike | None = None,
     ):
@@ -62,6 +63,11 @@ class SearchCorpus:
             raise UsageError(f"{self.name} has texts itself, and lines={lines} is for a .npz file; leave it out")
         else:
             self._texts = texts_of(self.name, tuple(columns), self.repairs) if in_file else iter(source)
+
+    @property
+    def has_texts(self) -> bool:
+        """Whether its texts are known, and not their vectors alone."""
+        return self._texts is not None
 
     @property
     def size(self) -> int | None:
@@ -96,12 +102,12 @@ class SearchCorpus:
                     rows.append(row)
                     yield text
 
-        for texts, vectors in embedder.batches(nonempty(), width, _TEXTS_IN_BLOCK):
+        for texts, vectors in embedder.batches(nonempty(), width, ROWS_IN_BLOCK):
             yield Block([rows.popleft() for _ in texts], vectors, texts)
 
     def _stored(self, file: VectorFile) -> Iterator[Block]:
         begin = 1
-        for vectors in file.blocks():
+        for vectors in file.blocks(ROWS_IN_BLOCK):
             rows = range(begin, begin + len(vectors))
             begin += len(vectors)
             if self._texts is None:
@@ -125,4 +131,5 @@ class SearchCorpus:
 
 def _is_empty(text: object) -> bool:
     """Whether a text, or each text of a pair, has no character but spaces."""
-    return not any(not isinstance(part, str) or part.strip() for part in ((text,) if isinstance(text, str) else text))
+    parts = text if isinstance(text, tuple | list) and text else (text,)
+    return all(isinstance(part, str) and not part.strip() for part in parts)

@@ -5,7 +5,7 @@ import math
 import zipfile
 import zlib
 from collections.abc import Iterator
-from typing import IO
+from io import BufferedIOBase
 
 import numpy as np
 from jaxtyping import Float
@@ -22,7 +22,6 @@ _PACKED = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 """How numpy packs. Other methods may take memory without limit."""
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError, OSError)
 """Exceptions of zipfile and numpy for files that are no .npz, damaged, cut short or encrypted."""
-_BLOCK_BYTES = 1 << 23
 
 
 class VectorFile:
@@ -34,13 +33,12 @@ class VectorFile:
         with self._array() as (_, shape, _):
             self.rows, self.width = shape
 
-    def blocks(self) -> Iterator[Float[np.ndarray, "N W"]]:
-        """Yields the vectors in order, in float32 and in blocks of some megabytes.
+    def blocks(self, each: int) -> Iterator[Float[np.ndarray, "N W"]]:
+        """Yields the vectors in order, in float32 and in blocks of `each` rows; the last one may be smaller.
 
         Raises UsageError if the file is damaged; its checksum is known after the last block.
         """
         with self._array() as (file, (rows, width), dtype):
-            each = max(_BLOCK_BYTES // (width * dtype.itemsize), 1)
             for begin in range(0, rows, each):
                 size = min(each, rows - begin) * width * dtype.itemsize
                 content = file.read(size)
@@ -51,7 +49,7 @@ class VectorFile:
                 yield block
 
     @contextlib.contextmanager
-    def _array(self) -> Iterator[tuple[IO[bytes], tuple[int, int], np.dtype]]:
+    def _array(self) -> Iterator[tuple[BufferedIOBase, tuple[int, int], np.dtype]]:
         """Opens the array at its first number, and yields it with its shape and type."""
         try:
             with opened(self._path) as raw, zipfile.ZipFile(raw) as archive:
@@ -76,7 +74,7 @@ class VectorFile:
         if members[_MEMBER].compress_type not in _PACKED:
             raise UsageError(f"{self._path} is not packed as numpy packs; write it by bert-jax features")
 
-    def _header(self, file: IO[bytes], size: int) -> tuple[tuple[int, int], np.dtype]:
+    def _header(self, file: BufferedIOBase, size: int) -> tuple[tuple[int, int], np.dtype]:
         """Shape and type of the array in `file`, whose `size` in bytes is that of header and array."""
         version = np.lib.format.read_magic(file)
         if version not in _HEADERS:
@@ -86,7 +84,7 @@ class VectorFile:
             raise UsageError(f"{self._path} has pickled objects, which are never loaded; give an array of numbers")
         if dtype.kind != "f" or dtype.itemsize > 8:
             raise UsageError(f"{self._path} has an array of {dtype}; vectors are of float32 or float16")
-        if len(shape) != 2 or not shape[1] or columns_first:
+        if len(shape) != 2 or shape[1] < 1 or shape[0] < 0 or columns_first:
             order = ", column by column" if columns_first else ""
             raise UsageError(
                 f"{self._path} has an array of the shape {shape}{order}; expected a row of numbers for each text"
