@@ -82,7 +82,6 @@ class _Best:
         if not np.isfinite(queries).all():
             raise UsageError("the model gives vectors that aren't finite, so its training diverged; give another step")
         self._queries, self._top, self._corpus = queries, top, corpus
-        self._scores = jax.jit(_scores)
         self._least = np.full(len(queries), -np.inf, np.float32)
         """Score that a later row must exceed."""
         self.hits: list[list[Hit]] = [[] for _ in queries]
@@ -95,7 +94,7 @@ class _Best:
         vectors = np.pad(block.vectors, ((0, ROWS_IN_BLOCK - count), (0, 0)))
         for begin in range(0, len(self._queries), _QUERIES_AT_ONCE):
             here = slice(begin, begin + _QUERIES_AT_ONCE)
-            exact, finite = (np.asarray(each)[:count] for each in self._scores(self._queries[here], vectors))
+            exact, finite = (np.asarray(each)[:count] for each in _scores(self._queries[here], vectors))
             if not finite.all():
                 row = block.rows[int(np.argmin(finite))]
                 raise UsageError(
@@ -121,6 +120,7 @@ class _Best:
             self._least[query] = best[-1].score
 
 
+@jax.jit
 def _scores(
     queries: Float[Array, "Q W"], vectors: Float[Array, "N D"]
 ) -> tuple[Float[Array, "N Q"], Bool[Array, " N"]]:

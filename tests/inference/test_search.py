@@ -2,7 +2,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import bert_jax
@@ -36,6 +36,7 @@ def best_by_sorting(queries, vectors, top) -> list[list[int]]:
     return [sorted(range(1, len(vectors) + 1), key=lambda row: (-each[row - 1], row))[:top] for each in scores.T]
 
 
+@settings(deadline=None, max_examples=40)
 @given(st.lists(st.tuples(SMALL, SMALL, SMALL), min_size=1, max_size=60), st.integers(1, 70), st.integers(1, 8))
 def test_the_best_are_those_of_a_sort_with_ties_in_order(rows, top, each):
     vectors, queries = np.array(rows, np.float32), np.eye(3, dtype=np.float32)[:2]
@@ -76,7 +77,7 @@ def test_a_stream_of_texts_is_searched_block_by_block(bert, small_blocks):
 
 
 @pytest.mark.parametrize(
-    "queries, texts, settings, words",
+    "queries, texts, named, words",
     [
         ("", ["a"], {}, "the query '' is no text to search for; give some words"),
         (["a", " \n"], ["a"], {}, "the query ' \\n' is no text"),
@@ -90,9 +91,9 @@ def test_a_stream_of_texts_is_searched_block_by_block(bert, small_blocks):
         ("a", ["a", {"text": "a"}], {}, "is neither a text nor a pair"),
     ],
 )
-def test_wrong_input_is_refused(bert, queries, texts, settings, words):
+def test_wrong_input_is_refused(bert, queries, texts, named, words):
     with pytest.raises(UsageError) as refusal:
-        bert.search(queries, texts, **settings)
+        bert.search(queries, texts, **named)
     assert words in str(refusal.value)
 
 
