@@ -36,6 +36,7 @@ jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 from object_stores import azure_server, bucket, bucket_server, s3, s3_server  # noqa: F401
 from shared_steps import share_steps
+from vector_runs import write_vectors_run
 from warm_process import COMMAND, WarmProcess, can_be_warm
 
 from bert_jax.config.data import DataConfig
@@ -193,6 +194,13 @@ def tiny_run(tiny_config, tmp_path_factory) -> RunDirectory:
     run = RunDirectory(tmp_path_factory.mktemp("run"))
     pretrain(tiny_config, run)
     return run
+
+
+@pytest.fixture(scope="session")
+def vectors_run(tiny_run, tmp_path_factory) -> RunDirectory:
+    """The encoder of `tiny_run` as a run of kind `vectors`. Not to be changed."""
+    path = tmp_path_factory.mktemp("vectors") / "run"
+    return write_vectors_run(tiny_run.path, path, texts=("query", "positive"), max_length=16, widths=(16, 8))
 
 
 @pytest.fixture

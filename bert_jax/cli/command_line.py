@@ -44,7 +44,8 @@ def parse_line(words: Iterable[str], flags: list[Flag], command: str) -> dict[st
             flag = by_name.get(name)
             if flag is None:
                 raise UsageError(_unknown(name, by_name, command))
-            values[flag.name] = _value(flag, name, [value] if equals else _words(flag, waiting, len(missing)))
+            reserved = sum(each.name not in values for each in missing)
+            values[flag.name] = _value(flag, name, [value] if equals else _words(flag, waiting, reserved))
     _check_required([flag for flag in flags if flag.required and flag.name not in values], flags, command)
     return values
 

@@ -1,19 +1,25 @@
-"""bert-jax features RUN INPUT OUTPUT: writes vectors of texts from chosen layers of a trained model."""
+"""bert-jax features RUN INPUT OUTPUT: writes the vectors of texts, or of their tokens from chosen layers."""
 
 from collections import Counter
-from typing import Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
+
+from pydantic import Field
 
 from bert_jax.cli.arguments import PlaceArgument, RunArgument, SavedArguments
 from bert_jax.cli.flags import Positional
 from bert_jax.inference.choices import Join, Pool, Precision
+from bert_jax.system.errors import UsageError
 
 
 class Features(SavedArguments):
-    """Vectors of texts from chosen layers of a model, as in the feature-based experiment of Devlin et al. (2019),
-    section 5.3. The output has one row for each text. Texts longer than the model's positions are cut and counted.
+    """Vectors of texts. The output has one row for each text. Texts that are too long are cut and counted. A run of
+    bert-jax finetune vectors gives the vectors that it was trained for, of length 1, unless --layers, --join or --pool
+    ask for others. Any other run gives vectors from chosen layers, as in the feature-based experiment of Devlin et al.
+    (2019), section 5.3.
     """
 
     LINE = "bert-jax features"
+    FLAG_OF_SETTING: ClassVar = {"width": "--width"}
 
     run: RunArgument
     """A run, one of its checkpoints, or a Hugging Face directory."""
@@ -33,6 +39,9 @@ class Features(SavedArguments):
     pool: Pool = "none"
     """How the vectors of a text's tokens are pooled. `none`: one vector for every token. `cls`: the vector of [CLS], or
     of the last token in a causal model. `mean` and `max`: over all tokens. [CLS] and [SEP] count as tokens."""
+    width: Annotated[int, Field(gt=0)] | None = None
+    """The first components alone of the vectors that the run was trained for, divided by their length: fewer take less
+    space and time. Of a run that was not trained for vectors: of the mean over its last layer. Without it: all."""
     dtype: Precision = "float32"
     """Type of the numbers that are written."""
     compute_dtype: Literal["float32", "bfloat16"] | None = None
@@ -40,21 +49,37 @@ class Features(SavedArguments):
     model was trained in."""
 
 
+_OF_LAYERS = {"layers", "join", "pool"}
+"""Flags with which vectors of layers are written, also by a run that was trained for vectors of texts."""
+
+
 def run(words: list[str]) -> None:
-    """Parses the command line; reads, computes and writes at the same time; prints the number of texts."""
+    """Parses the command line; reads, computes and writes at the same time; prints what was written."""
     args = Features.parse(words)
     from bert_jax.config.wording import counted
     from bert_jax.finetuning.dataset import say_repairs
     from bert_jax.inference.bert import load
     from bert_jax.inference.feature_files import check_output, texts_of, write_features
+    from bert_jax.inference.features import Choice
     from bert_jax.system.progress import say, stage
 
+    of_layers = [f"--{name}" for name in sorted(_OF_LAYERS & args.model_fields_set)]
+    if args.width and of_layers:
+        raise UsageError(
+            f"--width is for the vectors that a run was trained for, and {' '.join(of_layers)} for those of layers; "
+            "leave one out"
+        )
     check_output(args.output, args.input)
     repairs: Counter[Any] = Counter()
     texts = texts_of(args.input, args.texts, repairs)
     bert = load(args.run, args.step, args.average, args.compute_dtype)
-    found = bert.features(texts, args.layers, args.join, args.pool, args.dtype)
+    if args.width or bert.embedder.trained and not of_layers:
+        choice = bert.embedder.choice(args.width, args.dtype)
+        found = bert.embedder.features(texts, args.width, args.dtype)
+    else:
+        choice = Choice.of(args.layers, args.join, args.pool, args.dtype, bert.config.num_layers)
+        found = bert.features(texts, args.layers, args.join, args.pool, args.dtype)
     with stage("features", None, "texts") as progress_bar:
-        write_features(args.output, progress_bar.counted(found), args.pool != "none")
+        write_features(args.output, progress_bar.counted(found), choice.pool != "none")
     say_repairs(args.input, repairs)
-    say(f"{args.output}: features of {counted(progress_bar.done, 'texts')}")
+    say(f"{args.output}: features of {counted(progress_bar.done, 'texts')}, of each {choice.described}")

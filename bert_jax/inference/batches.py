@@ -1,6 +1,6 @@
 """Batches texts of any length for the encoder, and puts the outputs back in the order of the texts."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -110,3 +110,16 @@ def in_order(computed: Iterable[tuple[Batch, Encoded | Output]]) -> Iterator[Out
         while next_place in waiting:
             yield waiting.pop(next_place)
             next_place += 1
+
+
+def stacked(width: int, has_pooler: bool, each: Iterable[Output], lengths: Sequence[int]) -> Vectors:
+    """The outputs of single texts, of `lengths` tokens, in padded arrays; `width` and `has_pooler` are the model's."""
+    count, longest = len(lengths), max(lengths, default=0)
+    tokens = np.zeros((count, longest, width), np.float32)
+    pooled = np.zeros((count, width), np.float32) if has_pooler else None
+    for place, (of_tokens, of_text) in enumerate(each):
+        assert of_tokens is not None
+        tokens[place, : len(of_tokens)] = of_tokens
+        if pooled is not None:
+            pooled[place] = of_text
+    return Vectors(tokens, pooled, np.arange(longest) < np.array(lengths, int)[:, None])

@@ -1,4 +1,4 @@
-"""Uses a trained model: fills masks, encodes text, extracts features of layers, shows attention, predicts."""
+"""Uses a trained model: fills masks, encodes and searches text, extracts features, shows attention, predicts."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,10 +15,13 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.predicting import given_records
 from bert_jax.finetuning.task import Prediction
-from bert_jax.inference.batches import Batch, Output, Text, Vectors, batches, in_order, token_sequences
+from bert_jax.inference.batches import Batch, Output, Text, Vectors, batches, in_order, stacked, token_sequences
+from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.features import Choice, Feature, encode, features
 from bert_jax.inference.filling import Fill, Filler, JointFill
 from bert_jax.inference.predictor import Predictor
+from bert_jax.inference.search import Hit, search
+from bert_jax.inference.search_corpus import SearchCorpus
 from bert_jax.interchange.hub import model_place
 from bert_jax.layout import TokenSequence
 from bert_jax.model.bert import BertForPretraining, Encoded, Parameters, generator_parameters
@@ -59,6 +62,7 @@ class Bert:
         self.steps, self.pooler_trained = steps, pooler_trained
         network = BertForPretraining(config)
         self._encode = jax.jit(partial(encode, network), static_argnames="return_attention")
+        self._stacked = partial(stacked, config.hidden_size, "pooler" in params["bert"])
         self._features = jax.jit(partial(features, config), static_argnames="choice")
 
     @overload
@@ -154,6 +158,56 @@ class Bert:
             raise UsageError(f"features takes texts and got the text {quoted(texts)}; put it in brackets")
         return self._features_of(texts, Choice.of(layers, join, pool, dtype, self.config.num_layers))
 
+    def embed(self, texts: Iterable[Text], width: int | None = None) -> Float[np.ndarray, "N W"]:
+        """One vector of length 1 for each text or pair, in float32: the cosine of two texts is their product.
+
+        Of a model of `finetune vectors` they are those that it was trained for: pooled by `task.pool`, of texts cut to
+        `task.max_length` tokens. Of any other model they are means over the last layer, and a line says so. `width`:
+        the first components alone, divided by their length; None: all. Raises UsageError for a width that isn't from 1
+        to the model's, and if an element is neither a text nor a pair.
+        """
+        blocks = list(self.embed_stream(texts, width))
+        return np.concatenate(blocks) if blocks else np.zeros((0, width or self.config.hidden_size), np.float32)
+
+    def embed_stream(
+        self, texts: Iterable[Text], width: int | None = None, batch_size: int = 1024
+    ) -> Iterator[Float[np.ndarray, "N W"]]:
+        """Yields the vectors of `embed` for `batch_size` texts at a time, in input order and bounded memory.
+
+        Reads texts ahead as `encode_stream` does. Raises UsageError at once for invalid settings, and later for an
+        element that is neither a text nor a pair.
+        """
+        if isinstance(texts, str):
+            raise UsageError(f"embed takes a list of texts and got the text {quoted(texts)}; put it in brackets")
+        if batch_size < 1:
+            raise UsageError(f"batch_size={batch_size} is no number of texts; give one from 1")
+        return (vectors for _, vectors in self.embedder.batches(texts, width, batch_size))
+
+    @overload
+    def search(self, queries: str, corpus: Any, top: int = 10, width: int | None = None, **of_corpus) -> list[Hit]: ...  # type: ignore[overload-overlap]
+    @overload
+    def search(
+        self, queries: Sequence[str], corpus: Any, top: int = 10, width: int | None = None, **of_corpus
+    ) -> list[list[Hit]]: ...
+    def search(self, queries, corpus, top=10, width=None, *, columns=(), lines=None):
+        """The `top` texts of a corpus with the highest cosines to a query: (row, score, text), best first.
+
+        A list of queries gives a list of such results; the corpus is read once. `corpus`: texts or pairs, or a file as
+        for `bert-jax search`: with a text a line, a table with them in `columns`, or a .npz file of vectors that
+        `bert-jax features` wrote, beside which `lines` is the file with the texts. Search is exact, and memory doesn't
+        grow with the corpus. Rows are numbered from 1; equal scores are in their order; empty texts are left out.
+
+        Raises UsageError for an empty query, a `top` below 1, an empty corpus, and a file that can't be used.
+        """
+        several = [queries] if isinstance(queries, str) else queries
+        hits = search(self.embedder, several, SearchCorpus(corpus, columns, lines), top, width)
+        return hits[0] if isinstance(queries, str) else hits
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """Computes the vectors of `embed`."""
+        return Embedder(self.config, self.task, self._features_of)
+
     def predict(self, rows: Iterable[Any]) -> list[Prediction]:
         """The fine-tuned model's prediction for each of `rows`: a mapping of columns, a text, or a tuple of texts.
 
@@ -190,12 +244,12 @@ class Bert:
         length = int(batch.tokens.length[0, 0])
         return encoded.attention[:, 0, :, :length, :length]
 
-    def _rows(self, texts: Iterable) -> Iterator[TokenSequence]:
-        return token_sequences(texts, self.tokenizer, self.config.max_positions)
+    def _rows(self, texts: Iterable, longest: int | None = None) -> Iterator[TokenSequence]:
+        return token_sequences(texts, self.tokenizer, longest or self.config.max_positions)
 
-    def _features_of(self, texts: Iterable[Text], choice: Choice) -> Iterator[Feature]:
+    def _features_of(self, texts: Iterable[Text], choice: Choice, longest: int | None = None) -> Iterator[Feature]:
         texts, inputs = tee(texts)
-        rows, read = tee(self._rows(texts))
+        rows, read = tee(self._rows(texts, longest))
         window = max(WINDOW_GROUPS // choice.vectors_a_token, 1)
         pieces = self.tokenizer.vocabulary.pieces
         computed = in_order(self._computed(rows, self._features, window, choice=choice))
@@ -215,19 +269,6 @@ class Bert:
         pad_id, longest = self.tokenizer.vocabulary.pad_id, self.config.max_positions
         compiling = compiling_tokens(self.config)
         return ahead(computed, batches(rows, pad_id, longest, tokens_at_once(), compiling, window))
-
-    def _stacked(self, each: Iterable[Output], lengths: Sequence[int]) -> Vectors:
-        """Stacks the outputs of single texts, of `lengths` tokens, into padded arrays."""
-        count, longest, width = len(lengths), max(lengths, default=0), self.config.hidden_size
-        tokens = np.zeros((count, longest, width), np.float32)
-        pooled = np.zeros((count, width), np.float32) if "pooler" in self.params["bert"] else None
-        for place, (of_tokens, of_text) in enumerate(each):
-            assert of_tokens is not None
-            tokens[place, : len(of_tokens)] = of_tokens
-            if pooled is not None:
-                pooled[place] = of_text
-        mask = np.arange(longest) < np.array(lengths, int)[:, None]
-        return Vectors(tokens, pooled, mask)
 
 
 def load(

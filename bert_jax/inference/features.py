@@ -16,7 +16,7 @@ from bert_jax.inference.batches import Output, Text
 from bert_jax.inference.choices import Join, Pool, Precision
 from bert_jax.layout import Tokens
 from bert_jax.model.bert import BertForPretraining, Encoded, Parameters
-from bert_jax.model.vectors import pooled
+from bert_jax.model.vectors import normalised, pooled
 from bert_jax.system.errors import UsageError
 
 _LAST = 4
@@ -43,6 +43,9 @@ class Choice(NamedTuple):
     join: Join
     pool: Pool
     dtype: Precision
+    width: int | None = None
+    """Number of leading components of a pooled vector that are kept and divided by their length. None: all of them, not
+    divided."""
 
     @classmethod
     def of(cls, layers: Sequence[int], join: str, pool: str, dtype: str, count: int) -> "Choice":
@@ -64,6 +67,15 @@ class Choice(NamedTuple):
                 f"layers {' '.join(map(str, layers))} name one twice, as -1 and {count} would; leave one out"
             )
         return cls(numbers, *words)
+
+    @property
+    def described(self) -> str:
+        """What is computed of each text, in words: "the mean over its tokens (layer 6; 384 numbers, normalised)"."""
+        pools = {"none": "a vector of each token", "cls": "that of [CLS]", "max": "the maximum over its tokens"}
+        layers = f"layer{'s' * (len(self.layers) > 1)} {' '.join(map(str, self.layers))}"
+        joined = f" by {self.join}" if len(self.layers) > 1 else ""
+        shape = f"; {self.width} numbers, normalised" if self.width else ""
+        return f"{pools.get(self.pool, 'the mean over its tokens')} ({layers}{joined}{shape})"
 
     @property
     def vectors_a_token(self) -> int:
@@ -113,7 +125,10 @@ def features(
     vectors = _joined([layers[number].astype(jnp.float32) for number in choice.layers], choice.join)
     if choice.pool == "none":
         return Output(vectors.astype(choice.dtype), None)
-    return Output(None, pooled(config, vectors, tokens, choice.pool)[:, 0].astype(choice.dtype))
+    of_texts = pooled(config, vectors, tokens, choice.pool)[:, 0]
+    if choice.width:
+        of_texts = normalised(of_texts, choice.width)
+    return Output(None, of_texts.astype(choice.dtype))
 
 
 def _joined(layers: list[Float[Array, "B T D"]], join: Join) -> Float[Array, "B T ..."]:

@@ -5,6 +5,7 @@ import json
 import subprocess
 
 import numpy as np
+import pyarrow.parquet
 import pytest
 from conftest import program
 from warm_process import COMMAND
@@ -54,6 +55,63 @@ def test_texts_come_from_standard_input(tiny_run, tmp_path):
     assert process.returncode == 0
     with np.load(tmp_path / "out.npz") as found:
         assert found["vectors"].shape == (3, 64)
+
+
+def vectors_in(path) -> np.ndarray:
+    if path.suffix == ".npz":
+        with np.load(path) as found:
+            assert found.files == ["vectors"]
+            return found["vectors"]
+    if path.suffix == ".parquet":
+        return np.array(pyarrow.parquet.read_table(path)["vector"].to_pylist())
+    return np.array([json.loads(line)["vector"] for line in path.read_text().splitlines()])
+
+
+@pytest.mark.parametrize("name", ["out.npz", "out.parquet", "out.jsonl"])
+@pytest.mark.parametrize("flags, width", [([], 32), (["--width", "8"], 8)])
+def test_a_run_trained_for_vectors_writes_them(vectors_run, lines, tmp_path, capsys, name, flags, width):
+    assert run(["features", str(vectors_run.path), str(lines), str(tmp_path / name), *flags]) == 0
+    said = capsys.readouterr().err
+    assert f"{name}: features of 4 texts, of each the mean over its tokens (layer 2; {width} numbers, norm" in said
+    expected = bert_jax.load(vectors_run.path).embed(LINES, width)
+    np.testing.assert_allclose(vectors_in(tmp_path / name), expected, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    "flags, what",
+    [
+        (["--layers", "-1"], "a vector of each token (layer 2)"),
+        (["--join", "sum"], "a vector of each token (layers 2 1 by sum)"),
+        (["--layers", "1", "-1", "--pool", "max"], "the maximum over its tokens (layers 1 2 by concat)"),
+    ],
+)
+def test_flags_of_layers_choose_the_same_of_any_run(vectors_run, tiny_run, lines, tmp_path, capsys, flags, what):
+    for path in (vectors_run.path, tiny_run.path):
+        assert run(["features", str(path), str(lines), str(tmp_path / f"{path.name}.npz"), *flags]) == 0
+        assert f"features of 4 texts, of each {what}" in capsys.readouterr().err
+    one, other = (np.load(tmp_path / f"{path.name}.npz")["vectors"] for path in (vectors_run.path, tiny_run.path))
+    np.testing.assert_allclose(one, other, atol=2e-6)
+
+
+def test_a_width_of_a_run_that_was_not_trained_for_vectors_is_of_means(tiny_run, lines, tmp_path, capsys):
+    assert run(["features", str(tiny_run.path), str(lines), str(tmp_path / "out.npz"), "--width", "8"]) == 0
+    assert "the model was not trained for vectors of texts" in capsys.readouterr().err
+    expected = bert_jax.load(tiny_run.path).embed(LINES, 8)
+    np.testing.assert_allclose(vectors_in(tmp_path / "out.npz"), expected, atol=2e-6)
+
+
+@pytest.mark.parametrize(
+    "flags, words",
+    [
+        (["--width", "8", "--pool", "mean"], "--width is for the vectors that a run was trained for, and --pool for"),
+        (["--width", "33"], "--width=33 isn't one of a vector of this model; give a whole number to 32"),
+        (["--width", "0"], "--width 0: expected a whole number above 0"),
+    ],
+)
+def test_a_wrong_width_is_one_line_and_leaves_nothing(vectors_run, lines, tmp_path, capsys, flags, words):
+    assert run(["features", str(vectors_run.path), str(lines), str(tmp_path / "out.npz"), *flags]) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == 1 and words in said[0] and not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(

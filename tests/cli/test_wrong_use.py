@@ -35,6 +35,7 @@ WRONG = {
     "export R": "export lacks DESTINATION; give bert-jax export RUN DESTINATION (see --help)",
     "predict": "predict lacks RUN and INPUT and OUTPUT; give bert-jax predict RUN INPUT OUTPUT",
     "features R in.txt": "features lacks OUTPUT; give bert-jax features RUN INPUT OUTPUT",
+    "search R in.txt": "search lacks QUERY [QUERY ...]; give bert-jax search RUN CORPUS QUERY",
     "fill-mask R": "fill-mask lacks TEXT; give bert-jax fill-mask RUN TEXT",
     "vocab --extend V": "bert-jax: vocab needs --words PATH or --markers PATH as well",
     f"{PRETRAIN} --model.num-layers": "--model.num-layers has no value; expected a whole number above 0",
@@ -167,6 +168,9 @@ def test_right_uses_that_look_wrong_are_taken(tmp_path, monkeypatch, capsys):
         "features --layers -1 -2 absent in.txt out.npz": "absent; give a run",
         "features absent - out.txt": "features are written to",
         "fill-mask absent -- --the-[MASK]": "absent",
+        "search absent in.txt query --texts a b": "absent; give a run",
+        "search absent in.txt --texts a query": "absent; give a run",
+        "search absent in.txt -- --query": "absent; give a run",
         "evaluate absent --data=--x.txt": "absent",
     }.items():
         assert run(line.split()) == 2

@@ -40,12 +40,13 @@ def test_readme_is_short_and_its_links_exist():
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory, corpus, tiny_run) -> Path:
-    """A user's folder: text in corpus/, a small run in runs/demo, rows of a task."""
+def folder(tmp_path_factory, corpus, tiny_run, vectors_run) -> Path:
+    """A user's folder: text in corpus/, a small run in runs/demo, one of vectors in runs/vectors, rows of a task."""
     folder = tmp_path_factory.mktemp("user")
     (folder / "corpus").mkdir()
     (folder / "corpus" / "stories.txt.gz").write_bytes(gzip.compress(corpus.read_bytes()))
     shutil.copytree(tiny_run.path, folder / "runs" / "demo")
+    shutil.copytree(vectors_run.path, folder / "runs" / "vectors")
     rows = [f"The {word} film was {word}.\t{stars}\n" for word, stars in (("good", 1), ("dull", 0))] * 8
     for name in ("train.tsv", "dev.tsv", "new.tsv"):
         (folder / name).write_text("review\tstars\n" + "".join(rows))

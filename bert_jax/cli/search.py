@@ -1,0 +1,73 @@
+"""bert-jax search RUN CORPUS QUERY: the texts whose vectors are most similar to that of a query."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from bert_jax.cli.arguments import InferenceArguments, JsonArguments, RunArgument
+from bert_jax.cli.flags import Positional
+
+_SHOWN = 200
+"""Characters of a text in a table; --json prints whole texts."""
+
+
+class Search(InferenceArguments, JsonArguments):
+    """The texts of a corpus whose vectors have the highest cosines to that of a query. The search is exact: it compares
+    every text, and reads the corpus in memory that doesn't grow with it. To search a corpus more than once, write its
+    vectors by bert-jax features first.
+    """
+
+    LINE = "bert-jax search"
+    FLAG_OF_SETTING: ClassVar = {"width": "--width", "top": "--top", "columns": "--texts", "lines": "--lines"}
+
+    run: RunArgument
+    """A run of bert-jax finetune vectors, one of its checkpoints, or a Hugging Face directory. Any other model works
+    too, less well, and a line says so."""
+    corpus: Positional[str]
+    """One text on each line: a file, plain, .gz or .zst, or - for standard input. With --texts: a .csv, .tsv or .jsonl,
+    also compressed, or a data set. Or a .npz file of vectors that bert-jax features wrote with the same run."""
+    query: Positional[Annotated[tuple[str, ...], Field(min_length=1)]]
+    """Text to search for, or several, each in quotes."""
+    top: Annotated[int, Field(gt=0)] = 10
+    """Texts to print for each query."""
+    width: Annotated[int, Field(gt=0)] | None = None
+    """Compare the first components of each vector alone. Without it: all."""
+    texts: tuple[str, ...] = ()
+    """Columns that hold the texts: one, or two for pairs. Without it: each line is a text."""
+    lines: str | None = None
+    """The file that the vectors of a .npz were computed of, to print its texts. Without it: row numbers alone."""
+
+
+def run(words: list[str]) -> None:
+    """Parses the command line, reads the corpus and prints a table, or with --json a line, for each query."""
+    args = Search.parse(words)
+    from bert_jax.cli.tables import as_json, print_rows
+    from bert_jax.inference.bert import load
+    from bert_jax.inference.search import check_search, search
+    from bert_jax.inference.search_corpus import SearchCorpus
+    from bert_jax.system.progress import stage
+
+    check_search(args.query, args.top)
+    corpus = SearchCorpus(args.corpus, args.texts, args.lines)
+    bert = load(args.run, args.step, args.average, args.dtype)
+    with stage("search", corpus.size, "texts") as progress_bar:
+        found = search(bert.embedder, args.query, corpus, args.top, args.width, progress_bar.advance)
+    for query, hits in zip(args.query, found, strict=True):
+        if args.json:
+            ranked = [{"rank": rank, **hit._asdict()} for rank, hit in enumerate(hits, 1)]
+            print(as_json({"query": query, "hits": ranked}))
+            continue
+        headings = (">rank", ">score", ">row", "text") if corpus.has_texts else (">rank", ">score", ">row")
+        cells = [
+            (f"{rank}", f"{hit.score:.4f}", f"{hit.row:,}", *([] if hit.text is None else [_shown(hit.text)]))
+            for rank, hit in enumerate(hits, 1)
+        ]
+        print_rows(_cut(query), headings, cells)
+
+
+def _shown(text: str | tuple[str, ...]) -> str:
+    return _cut(text if isinstance(text, str) else " | ".join(text))
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."

@@ -1,0 +1,87 @@
+"""One normalised vector of each text, to compare texts by (Reimers and Gurevych 2019, arXiv:1908.10084)."""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
+
+import numpy as np
+from jaxtyping import Float
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.task import TaskConfig
+from bert_jax.inference.batches import Text
+from bert_jax.inference.features import Choice, Feature
+from bert_jax.system.errors import UsageError
+from bert_jax.system.progress import say
+
+_UNTRAINED = (
+    "the model was not trained for vectors of texts: each is the mean over the last layer's vectors, and texts of the "
+    "same meaning may have distant ones; train it by bert-jax finetune vectors"
+)
+
+
+class Embedder:
+    """Computes the vectors that a model was trained for by `finetune vectors`: pooled as in training, of length 1.
+
+    Those of any other model are pooled by the mean; one line says that they weren't trained.
+    """
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        task: TaskConfig | None,
+        compute: Callable[[Iterable[Text], Choice, int], Iterator[Feature]],
+    ):
+        """`compute` yields each text, cut to a number of tokens, with the vectors of a choice."""
+        self._config, self._compute = config, compute
+        self._task = task if task and task.kind == "vectors" else None
+        self._said: set[str] = set()
+        self.width = config.hidden_size
+        """Width of a whole vector."""
+
+    @property
+    def trained(self) -> bool:
+        """Whether the model was trained for vectors of texts."""
+        return self._task is not None
+
+    def choice(self, width: int | None = None, dtype: str = "float32") -> Choice:
+        """What is computed of each text: its vector, the first `width` components of it (None: all), normalised.
+
+        One line says it if the model was not trained for vectors, or not for this width; a second call repeats none.
+        Raises UsageError if `width` isn't from 1 to the model's, or if `dtype` isn't a Precision.
+        """
+        if width is not None and not 1 <= width <= self.width:
+            raise UsageError(f"width={width} isn't one of a vector of this model; give a whole number to {self.width}")
+        chosen = Choice.of((-1,), "concat", self._task.pool if self._task else "mean", dtype, self._config.num_layers)
+        if self._task is None:
+            self._say_once(_UNTRAINED)
+        elif self._task.widths and width not in (None, self.width, *self._task.widths):
+            trained = ", ".join(map(str, sorted({*self._task.widths, self.width})))
+            self._say_once(f"the model was not trained for width={width}, but for {trained}; its vectors may be worse")
+        return chosen._replace(width=width or self.width)
+
+    def features(self, texts: Iterable[Text], width: int | None = None, dtype: str = "float32") -> Iterator[Feature]:
+        """Yields each text or pair with its vector, in input order and bounded memory; reads texts ahead.
+
+        Texts are cut to the number of tokens that the model was trained with. Raises UsageError at once as `choice`
+        does, and later for an element that is neither a text nor a pair.
+        """
+        longest = self._config.max_positions
+        if self._task:
+            longest = min(self._task.max_length, longest)
+        return self._compute(texts, self.choice(width, dtype), longest)
+
+    def batches(
+        self, texts: Iterable[Text], width: int | None, size: int
+    ) -> Iterator[tuple[list[Text], Float[np.ndarray, "N W"]]]:
+        """Yields `size` texts at a time with their vectors. Raises UsageError as `features` does."""
+        return _batches(self.features(texts, width), size)
+
+    def _say_once(self, message: str) -> None:
+        if message not in self._said:
+            self._said.add(message)
+            say(message)
+
+
+def _batches(features: Iterator[Feature], size: int) -> Iterator[tuple[list[Text], Float[np.ndarray, "N W"]]]:
+    while some := list(islice(features, size)):
+        yield [feature.text for feature in some], np.stack([feature.vectors for feature in some])

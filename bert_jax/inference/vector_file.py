@@ -1,0 +1,98 @@
+"""Reads vectors of texts from .npz files, in bounded memory and without unpickling."""
+
+import contextlib
+import math
+import zipfile
+import zlib
+from collections.abc import Iterator
+from io import BufferedIOBase
+
+import numpy as np
+from jaxtyping import Float
+
+from bert_jax.corpora.compressed_files import opened
+from bert_jax.corpora.messages import listed, reason_of
+from bert_jax.system.bucket import Place
+from bert_jax.system.errors import UsageError
+
+_MEMBER = "vectors.npy"
+_OF_TOKENS = {"pieces.npy", "offsets.npy"}
+"""Members that `features` writes beside the vectors of tokens."""
+_PACKED = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+"""How numpy packs. Other methods may take memory without limit."""
+_DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError, OSError)
+"""Exceptions of zipfile and numpy for files that are no .npz, damaged, cut short or encrypted."""
+
+
+class VectorFile:
+    """The array `vectors` of a .npz file as `bert-jax features` writes it with one vector of each text."""
+
+    def __init__(self, path: Place):
+        """Reads the shape. Raises UsageError if there is no such array, or if the file is damaged."""
+        self._path = path
+        with self._array() as (_, shape, _):
+            self.rows, self.width = shape
+
+    def blocks(self, each: int) -> Iterator[Float[np.ndarray, "N W"]]:
+        """Yields the vectors in order, in float32 and in blocks of `each` rows; the last one may be smaller.
+
+        Raises UsageError if the file is damaged; its checksum is known after the last block.
+        """
+        with self._array() as (file, (rows, width), dtype):
+            for begin in range(0, rows, each):
+                size = min(each, rows - begin) * width * dtype.itemsize
+                content = file.read(size)
+                if len(content) < size:
+                    raise EOFError(f"it ends within row {begin + len(content) // (width * dtype.itemsize) + 1:,}")
+                with np.errstate(over="ignore"):  # infinity is refused where it is used
+                    block = np.frombuffer(content, dtype).reshape(-1, width).astype(np.float32, copy=False)
+                yield block
+
+    @contextlib.contextmanager
+    def _array(self) -> Iterator[tuple[BufferedIOBase, tuple[int, int], np.dtype]]:
+        """Opens the array at its first number, and yields it with its shape and type."""
+        try:
+            with opened(self._path) as raw, zipfile.ZipFile(raw) as archive:
+                self._check(archive)
+                with archive.open(_MEMBER) as file:
+                    yield file, *self._header(file, archive.getinfo(_MEMBER).file_size)
+        except _DAMAGE as error:
+            raise UsageError(
+                f"{self._path} is no .npz file, or damaged ({reason_of(error)}); write it again by bert-jax features"
+            ) from None
+
+    def _check(self, archive: zipfile.ZipFile) -> None:
+        members = {info.filename: info for info in archive.infolist()}
+        if _MEMBER not in members:
+            arrays = listed(name.removesuffix(".npy") for name in members)
+            raise UsageError(f"{self._path} has no array 'vectors' but {arrays}; write it by bert-jax features")
+        if _OF_TOKENS & members.keys():
+            raise UsageError(
+                f"{self._path} has a vector of each token; write one of each text, by bert-jax features without "
+                "--layers, --join and --pool or, of a model that was not trained for them, with --layers -1 --pool mean"
+            )
+        if members[_MEMBER].compress_type not in _PACKED:
+            raise UsageError(f"{self._path} is not packed as numpy packs; write it by bert-jax features")
+
+    def _header(self, file: BufferedIOBase, size: int) -> tuple[tuple[int, int], np.dtype]:
+        """Shape and type of the array in `file`, whose `size` in bytes is that of header and array."""
+        version = np.lib.format.read_magic(file)
+        if version not in _HEADERS:
+            raise ValueError(f"the array has the format {version[0]}.{version[1]}")
+        shape, columns_first, dtype = _HEADERS[version](file)
+        if dtype.hasobject:
+            raise UsageError(f"{self._path} has pickled objects, which are never loaded; give an array of numbers")
+        if dtype.kind != "f" or dtype.itemsize > 8:
+            raise UsageError(f"{self._path} has an array of {dtype}; vectors are of float32 or float16")
+        if len(shape) != 2 or shape[1] < 1 or shape[0] < 0 or columns_first:
+            order = ", column by column" if columns_first else ""
+            raise UsageError(
+                f"{self._path} has an array of the shape {shape}{order}; expected a row of numbers for each text"
+            )
+        if file.tell() + math.prod(shape) * dtype.itemsize != size:
+            raise ValueError(f"{size:,} bytes aren't those of the shape {shape}")
+        return shape, dtype
+
+
+_HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+"""The functions that read the header of an array, by its version; those of vectors have one of these two."""

@@ -1,0 +1,109 @@
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import bert_jax
+from bert_jax.batching.sequences import joined
+from bert_jax.config.task import TaskConfig
+from bert_jax.inference.bert import Bert
+from bert_jax.layout import lay_out_sequences
+from bert_jax.model.bert import init
+from bert_jax.model.vectors import TextEncoder, normalised
+from bert_jax.system.errors import UsageError
+
+TEXTS = ["The old cat.", "", "The bright river crosses the broken bridge near the old house number 7.", "dog " * 50]
+WIDTH = 32
+
+
+@pytest.fixture(scope="module")
+def bert(vectors_run):
+    return bert_jax.load(vectors_run.path)
+
+
+def trained_with(bert, config, **of_task) -> Bert:
+    """A model of random parameters of this config, trained for vectors by these settings."""
+    params = {"bert": init(config, jax.random.key(0))["bert"]}
+    return Bert(
+        config, params, bert.tokenizer, TaskConfig(name="v", kind="vectors", texts=("query", "positive"), **of_task)
+    )
+
+
+@pytest.mark.parametrize("settings", [{}, {"norm": "pre"}, {"causal": True}], ids=str)
+@pytest.mark.parametrize("pool", ["mean", "cls", "max"])
+def test_vectors_are_those_of_the_encoder_in_training(bert, pool, settings):
+    config = bert.config.replace(**settings)
+    model = trained_with(bert, config, pool=pool, max_length=16)
+    pieces = bert.tokenizer.encode_batch(TEXTS)
+    rows = [joined([ids], bert.tokenizer.vocabulary, 16) for ids in pieces]
+    tokens = jax.tree.map(jnp.asarray, lay_out_sequences(rows, (len(rows), 16), bert.tokenizer.vocabulary.pad_id))
+    expected = normalised(TextEncoder(config, pool).apply({"params": model.params}, tokens)[:, 0])
+    found = model.embed(TEXTS)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, expected, atol=2e-6)
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
+
+
+def test_a_width_is_the_first_components_made_unit_vectors(bert, capsys):
+    whole = bert.embed(TEXTS)
+    for width in (1, 16, WIDTH):
+        np.testing.assert_allclose(bert.embed(TEXTS, width), normalised(jnp.asarray(whole), width), atol=2e-6)
+    capsys.readouterr()
+    for _ in range(2):
+        bert.embed(TEXTS[:1], 9)
+    assert capsys.readouterr().err.count("the model was not trained for width=9, but for 8, 16, 32") == 1
+    bert.embed(TEXTS[:1], 16), bert.embed(TEXTS[:1], WIDTH)
+    assert not capsys.readouterr().err
+
+
+def test_texts_are_cut_as_in_training(bert, capsys):
+    long = "cat " * 50
+    np.testing.assert_allclose(bert.embed([long]), bert.embed(["cat " * 14]), atol=2e-6)
+    assert "1 of 1 texts are longer than 16 tokens and were cut" in capsys.readouterr().err
+
+
+def test_a_model_that_was_not_trained_for_it_says_so_once_and_takes_the_mean(tiny_run, capsys):
+    pretrained = bert_jax.load(tiny_run.path)
+    found = [pretrained.embed(TEXTS), pretrained.embed(TEXTS)]
+    said = capsys.readouterr().err
+    assert said.count("the model was not trained for vectors of texts") == 1 and "bert-jax finetune vectors" in said
+    pooled = np.stack([one.vectors for one in pretrained.features(TEXTS, [-1], pool="mean")])
+    np.testing.assert_allclose(found[0], normalised(jnp.asarray(pooled)), atol=2e-6)
+    np.testing.assert_array_equal(*found)
+
+
+def test_a_stream_has_the_vectors_of_the_list(bert):
+    texts = TEXTS * 3
+    blocks = list(bert.embed_stream(iter(texts), 16, batch_size=5))
+    assert [len(block) for block in blocks] == [5, 5, 2]
+    np.testing.assert_allclose(np.concatenate(blocks), bert.embed(texts, 16), atol=2e-6)
+    assert bert.embed([]).shape == (0, WIDTH) and bert.embed(iter(()), 8).shape == (0, 8)
+    assert bert.embed([("The cat", "The dog")]).shape == (1, WIDTH)
+
+
+def test_an_endless_stream_is_read_a_bounded_way_ahead(bert):
+    read = itertools.count()
+    endless = (f"The old cat number {next(read)}." for _ in itertools.repeat(None))
+    assert next(bert.embed_stream(endless, batch_size=8)).shape == (8, WIDTH)
+    assert next(read) < 2 * 65_536 / 7  # two windows of tokens
+
+
+@pytest.mark.parametrize("width", [0, -1, WIDTH + 1])
+def test_a_width_that_the_model_lacks_is_refused(bert, width):
+    with pytest.raises(UsageError, match=f"width={width} isn't one .* give a whole number to {WIDTH}"):
+        bert.embed(TEXTS, width)
+
+
+@pytest.mark.parametrize(
+    "texts, settings, words",
+    [
+        ("one text", {}, "embed takes a list of texts and got the text 'one text'; put it in brackets"),
+        (iter(["a", 5]), {}, "5 is neither a text nor a pair"),
+        (["a"], {"batch_size": 0}, "batch_size=0 is no number of texts"),
+    ],
+)
+def test_what_is_no_list_of_texts_is_refused(bert, texts, settings, words):
+    with pytest.raises(UsageError, match=words):
+        list(bert.embed_stream(texts, **settings))
