@@ -86,7 +86,9 @@ def vectors_task(model: PublishedModel) -> TaskConfig | None:
     pool = _pooling(folder / "config.json", model.config)
     longest = _max_length(model)
     _report_prompts(model.directory / LIBRARY_SETTINGS)
-    return TaskConfig(name="vectors", kind="vectors", texts=("query", "positive"), pool=pool, max_length=longest)
+    return TaskConfig(
+        name="vectors", kind="vectors", texts=("query", "positive"), label="score", pool=pool, max_length=longest
+    )
 
 
 def write_pooling(directory: Path, task: TaskConfig, config: ModelConfig) -> None:
@@ -159,7 +161,9 @@ def _pooling(file: Path, config: ModelConfig) -> Pooling:
         for pool in pools:
             if modes[0] == pool:
                 return pool
-    raise UsageError(f"{file} pools by {quoted(' and '.join(modes))}; bert_jax has one of {', '.join(pools)}; {_REMEDY}")
+    raise UsageError(
+        f"{file} pools by {quoted(' and '.join(modes))}; bert_jax has one of {', '.join(pools)}; {_REMEDY}"
+    )
 
 
 def _modes(values: dict[str, Any], file: Path) -> list[str]:
