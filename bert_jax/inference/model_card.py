@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.run import RunConfig
+from bert_jax.config.task import TaskConfig
 from bert_jax.config.task_kind import TASK_KINDS
 from bert_jax.config.wording import counted
 from bert_jax.inference.bert import Bert
@@ -21,11 +22,19 @@ from bert_jax.text.wordpiece import WordPieceTokenizer
 _USES = {
     "BertForPreTraining": "fill-mask",
     "BertForMaskedLM": "fill-mask",
-} | {kind.exported_as: kind.hub_use for kind in TASK_KINDS.values() if kind.exported_as}
+} | {kind.exported_as: kind.hub_use for kind in TASK_KINDS.values() if kind.exported_as and kind.head != "texts"}
 """The hub's pipeline tag of each class of transformers, named as for BERT; all others have feature-extraction."""
 _NAMES = {question.loss: f"{question.title} loss (nats)" for question in QUESTIONS} | {
     question.accuracy: f"{question.title} accuracy" for question in QUESTIONS
 }
+_OF_VECTORS = "sentence-transformers"
+"""The library that vectors of texts are exported for."""
+_POOLED = {
+    "mean": "the mean of its tokens' vectors",
+    "cls": "the vector of its first token",
+    "max": "the maximum of each component over its tokens",
+}
+"""What a text's vector is, by `task.pool`."""
 _NAMES[REPLACED_SHARE] = "share of tokens that are replaced"
 
 
@@ -68,7 +77,7 @@ def model_card(path: Place, model: Bert, architecture: str, name: str, step: int
     """
     training = _Training.of(path, model.steps, step)
     sections = [
-        "\n".join(_front_matter(training.config, model.config.model_type, architecture)),
+        "\n".join(_front_matter(training.config, model, architecture)),
         f"# {name}",
         " ".join(_description(model, architecture)),
         "## Training\n\n" + "\n".join(f"- {fact}" for fact in _training_facts(training)),
@@ -76,26 +85,50 @@ def model_card(path: Place, model: Bert, architecture: str, name: str, step: int
     if table := list(_results_table(training)):
         sections.append("## Results\n\n" + "\n".join(table))
     sections += [
-        "## Use\n\n```python\n"
-        f"from transformers import AutoTokenizer, {architecture}\n\n"
-        f"tokenizer = AutoTokenizer.from_pretrained({name!r})\n"
-        f"model = {architecture}.from_pretrained({name!r})\n```",
+        "## Use\n\n" + "\n\n".join(f"```python\n{code}\n```" for code in _uses(model, architecture, name)),
         "Exported by bert_jax. This card does not cover intended uses, limits and biases: add what you know of them.",
     ]
     return "\n\n".join(sections) + "\n"
 
 
-def _front_matter(config: RunConfig | TaskRunConfig | None, model_type: str, architecture: str) -> Iterator[str]:
+def _front_matter(config: RunConfig | TaskRunConfig | None, model: Bert, architecture: str) -> Iterator[str]:
     """Yields the lines of the hub's metadata, in YAML."""
     yield "---\n# license: add the one under which you publish the model, such as apache-2.0"
     if isinstance(config, RunConfig):
         yield "language:"
         yield from (f"- {json.dumps(language)}" for language in dict.fromkeys(config.data.language))
-    yield "library_name: transformers"
+    model_type = model.config.model_type
     relative = RELATIVES[model_type]
     as_for_bert = "" if architecture == relative.discriminator else f"Bert{architecture.removeprefix(relative.classes)}"
-    yield f"pipeline_tag: {_USES.get(as_for_bert, 'feature-extraction')}"
-    yield f"tags:\n- {model_type}\n- bert_jax\n---"
+    library, use, tags = "transformers", _USES.get(as_for_bert, "feature-extraction"), [model_type, "bert_jax"]
+    if task := _vectors_task(model):
+        library, use, tags = _OF_VECTORS, task.facts.hub_use, [_OF_VECTORS, "feature-extraction", *tags]
+    yield f"library_name: {library}"
+    yield f"pipeline_tag: {use}"
+    yield "\n- ".join(["tags:", *tags]) + "\n---"
+
+
+def _uses(model: Bert, architecture: str, name: str) -> Iterator[str]:
+    """Yields the code for each program that loads the model."""
+    if not _vectors_task(model):
+        yield (
+            f"from transformers import AutoTokenizer, {architecture}\n\n"
+            f"tokenizer = AutoTokenizer.from_pretrained({name!r})\n"
+            f"model = {architecture}.from_pretrained({name!r})"
+        )
+        return
+    texts = '["a text", "another text"]'
+    yield (
+        f"from sentence_transformers import SentenceTransformer\n\n"
+        f"vectors = SentenceTransformer({name!r}).encode({texts})\n"
+        "cosines = vectors @ vectors.T"
+    )
+    yield f"import bert_jax\n\nvectors = bert_jax.load({name!r}).embed({texts})\ncosines = vectors @ vectors.T"
+
+
+def _vectors_task(model: Bert) -> TaskConfig | None:
+    """The task of a model that was fine-tuned for vectors of texts; None for any other model."""
+    return model.task if model.task and model.task.facts.head == "texts" else None
 
 
 def _description(model: Bert, architecture: str) -> Iterator[str]:
@@ -111,6 +144,12 @@ def _description(model: Bert, architecture: str) -> Iterator[str]:
     )
     yield f"Vocabulary: {len(tokenizer.vocabulary):,} pieces ({tokenizer.kind}{casing})."
     yield f"Class in transformers: {architecture}."
+    if task := _vectors_task(model):
+        longest = min(task.max_length, config.max_positions)
+        yield f"The vector of a text is {_POOLED[task.pool]}, divided by its length; texts are cut to {longest} tokens."
+        if task.widths:
+            widths = " or ".join(map(str, sorted(task.widths, reverse=True)))
+            yield f"The first {widths} components of a vector can be used alone, divided by their length."
 
 
 def _training_facts(training: _Training) -> Iterator[str]:
@@ -130,7 +169,8 @@ def _training_facts(training: _Training) -> Iterator[str]:
         yield f"objective: {predicted}{pairs[config.objective.pair]}"
     else:
         rows = f", {results['training_rows']:,} rows" if isinstance(results.get("training_rows"), int) else ""
-        yield f"task: {_code(config.task.name)} ({config.task.kind}), learned from {_code(config.task.train)}{rows}"
+        source = _code(config.task.train or config.task.source)
+        yield f"task: {_code(config.task.name)} ({config.task.kind}), learned from {source}{rows}"
     done, packed = training.steps[-1], isinstance(config, RunConfig) and config.data.packed
     for number, phase in enumerate(config.phases):
         steps = min(phase.steps, done - config.steps_of(number).start)

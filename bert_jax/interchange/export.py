@@ -13,6 +13,7 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.interchange.model_directory import HUGGING_FACE_CONFIG
 from bert_jax.interchange.model_settings import config_values, head_values
 from bert_jax.interchange.names import to_tensors
+from bert_jax.interchange.pooling_files import write_pooling
 from bert_jax.interchange.relatives import Relative, relative_of
 from bert_jax.interchange.tensors import WEIGHTS
 from bert_jax.interchange.tokenizer_files import write_tokenizer
@@ -48,6 +49,8 @@ def _form(config: ModelConfig, params: Parameters, vocabulary: Vocabulary, task:
     relative = relative_of(config.model_type, "model.model_type")
     if not task:
         params = without(params, relative.lacks)
+    elif task.facts.head == "texts":
+        params = without({"bert": params["bert"]}, ["bert/pooler"])
     of_bert = _class_for(task) if task else _class_with(absent_parts(params, config))
     class_name = relative.classes + of_bert.removeprefix("Bert")
     values = config_values(config, vocabulary, class_name, has_pooler="pooler" in params["bert"])
@@ -94,6 +97,8 @@ def write_model_directory(
     with new_directory(directory) as temporary:
         write_json(temporary / HUGGING_FACE_CONFIG, values)
         write_tokenizer(tokenizer, temporary, config.max_positions)
+        if task and task.facts.head == "texts":
+            write_pooling(temporary, task, config)
         if card:
             write_text(temporary / "README.md", card(config, class_name))
         save_file(tensors, temporary / WEIGHTS, metadata={"format": "pt"})

@@ -18,6 +18,8 @@ _FILES = (
     *("config.json", WEIGHTS, INDEX, "model-*-of-*.safetensors"),
     *("vocab.txt", "tokenizer.json", "tokenizer_config.json", "added_tokens.json", "tokenizer.model"),
     *("vocab.json", "merges.txt", "sentencepiece.bpe.model", "spiece.model"),
+    # of sentence-transformers
+    *("modules.json", "*_Pooling/config.json", "sentence_*_config.json", "config_sentence_transformers.json"),
 )
 """Patterns of the files to download: those that this package reads. None of them can run code."""
 

@@ -9,13 +9,13 @@ import numpy as np
 from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.json_file import read_object
 from bert_jax.interchange.model_settings import Activation, model_config
-from bert_jax.interchange.names import to_parameters
+from bert_jax.interchange.names import expected_tensors, to_parameters
 from bert_jax.interchange.relatives import RELATIVES, relative_of
-from bert_jax.interchange.selection import select
+from bert_jax.interchange.selection import part_of, select
 from bert_jax.interchange.tensorflow_checkpoint import find_tensorflow_checkpoint, read_tensorflow_checkpoint
 from bert_jax.interchange.tensors import INDEX, WEIGHTS, Tensor, read_safetensors
 from bert_jax.interchange.tokenizer_files import SPECIAL_NAMES, read_tokenizer
-from bert_jax.model.bert import Parameters
+from bert_jax.model.bert import Parameters, absent_parts
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError, command_line, quoted
@@ -42,6 +42,8 @@ class PublishedModel(NamedTuple):
     """Names of the optimizer's tensors, which are ignored."""
     tensors: dict[str, Tensor]
     """The model's tensors by BERT's current names."""
+    directory: Path
+    """Its files, or a local copy of them."""
 
     def parameters(self) -> Parameters:
         """Reads the parameters as float32 numpy arrays, without absent parts.
@@ -49,6 +51,18 @@ class PublishedModel(NamedTuple):
         Raises UsageError if a tensor doesn't hold finite floating-point numbers.
         """
         return to_parameters(lambda name: _floats(self.tensors[name]), self.config, self.absent)
+
+    def encoder_alone(self, reason: str) -> "PublishedModel":
+        """The encoder without pooler and heads, whose tensors aren't used for this `reason`."""
+        of_encoder = {stored.name for stored in expected_tensors(self.config) if part_of(stored) is None}
+        others = {tensor.source: reason for name, tensor in self.tensors.items() if name not in of_encoder}
+        config = self.config.encoder
+        return self._replace(
+            config=config,
+            absent=absent_parts({"bert": {}}, config),
+            unused=self.unused | others,
+            tensors={name: tensor for name, tensor in self.tensors.items() if name in of_encoder},
+        )
 
 
 def holds_published_model(path: Place) -> bool:
@@ -119,7 +133,7 @@ def open_model_directory(
         table = selection.tensors[_SEGMENTS]
         selection.tensors[_SEGMENTS] = Tensor(table.source, (1, *table.shape[1:]), lambda: table.read()[:1])
     unused = selection.unused | dict.fromkeys(not_listed, f"not listed in {INDEX}")
-    return PublishedModel(config, tokenizer, selection.absent, unused, slots, selection.tensors)
+    return PublishedModel(config, tokenizer, selection.absent, unused, slots, selection.tensors, directory)
 
 
 def _nothing_to_read(directory: Path) -> str:

@@ -105,9 +105,9 @@ def _absent_parts(
     """The parts without any tensor. Raises UsageError if another tensor is missing, or one has another shape."""
     relative = RELATIVES[model_type]
     missing = [stored for stored in expected if stored.name not in selected]
-    present = {_part_of(stored) for stored in expected if stored.name in selected}
+    present = {part_of(stored) for stored in expected if stored.name in selected}
     for stored in missing:
-        part = _part_of(stored)
+        part = part_of(stored)
         if part is None:
             raise UsageError(_lacking(stored, model_type, tensors, origin))
         if part in present:
@@ -118,7 +118,7 @@ def _absent_parts(
         if stored.name in selected and selected[stored.name].shape != stored.shape:
             source, shape, _ = selected[stored.name]
             raise UsageError(f"{origin}: {source} has shape {shape} and its config asks for {stored.shape}")
-    absent = frozenset(part for part in map(_part_of, missing) if part)
+    absent = frozenset(part for part in map(part_of, missing) if part)
     if "bert/pooler" in absent and "next_sentence" in present:
         raise UsageError(f"{origin} has a head for pairs and no pooler, on which it stands; give a model with both")
     return absent
@@ -183,7 +183,7 @@ def _part(tensor: Tensor, number: int, count: int) -> Tensor:
     return Tensor(source, (end - begin, *others), lambda: tensor.read()[begin:end])
 
 
-def _part_of(stored: Stored) -> str | None:
+def part_of(stored: Stored) -> str | None:
     """The member of OPTIONAL_PARTS that contains the parameter of a tensor, or None for the encoder."""
     return next((part for part in OPTIONAL_PARTS if stored.path.startswith(f"{part}/")), None)
 

@@ -13,6 +13,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.wording import counted
 from bert_jax.interchange.model_directory import holds_published_model, open_model_directory
+from bert_jax.interchange.pooling_files import vectors_task
 from bert_jax.model.bert import Parameters, absent_parts, parameter_shapes
 from bert_jax.model.sharding import abstract, tree_shardings
 from bert_jax.model.task import HeadShape, task_parameter_shapes
@@ -56,6 +57,9 @@ class TrainedModel(NamedTuple):
     model of another program."""
     task: TaskConfig | None = None
     """The task that the model was fine-tuned for; None for a pretrained model."""
+    obstacle: str | None = None
+    """Why a sentence-transformers directory can't give the vectors of its program; its encoder can be used. None where
+    there is no such reason."""
     pooler_trained: bool = True
     """False if it was pretrained here from random parameters and without sentence pairs."""
 
@@ -75,9 +79,13 @@ class TrainedModel(NamedTuple):
     def open(cls, path: Place) -> "TrainedModel":
         """The model of a run (its newest undamaged checkpoint), of one checkpoint, or of a Hugging Face directory.
 
-        Raises UsageError if there is none or its files don't belong together, RunError if they are damaged.
+        A line names the `obstacle` if there is one. Raises UsageError if there is no model or its files don't belong
+        together, RunError if they are damaged.
         """
-        return looking_again(lambda: _opened(path))
+        trained = looking_again(lambda: _opened(path))
+        if trained.obstacle:
+            say(f"{path} is read as the encoder alone: {trained.obstacle}")
+        return trained
 
     @classmethod
     def load(
@@ -94,13 +102,16 @@ class TrainedModel(NamedTuple):
         data. A message names them.
 
         A run may be training meanwhile: only checkpoints that existed all the while are returned. Raises what `open`
-        does, and UsageError for a step that isn't saved, an average below one, or either for a model that is no run.
+        does, and UsageError for an `obstacle`, a step that isn't saved, an average below one, or either of the last two
+        for a model that is no run.
         """
         if average is not None and average < 1:
             raise UsageError(f"an average of {average} saved steps has no parameters; give how many, from 1")
 
         def loaded() -> tuple[TrainedModel, Parameters]:
             trained = _opened(path, step, average)
+            if trained.obstacle:
+                raise UsageError(trained.obstacle)
             return trained, trained.read(shardings(trained.shapes))
 
         trained, params = looking_again(loaded)
@@ -120,8 +131,19 @@ def tokenizer_of(path: Place) -> Tokenizer:
 def _published(path: Place) -> TrainedModel:
     model = open_model_directory(path)
     shapes = parameter_shapes(model.config, model.absent)
+    task, obstacle = None, None
+    try:
+        task = vectors_task(model)
+    except UsageError as error:
+        obstacle = str(error)
     return TrainedModel(
-        path, model.config, model.tokenizer, shapes, lambda shardings: jax.device_put(model.parameters(), shardings)
+        path,
+        model.config,
+        model.tokenizer,
+        shapes,
+        lambda shardings: jax.device_put(model.parameters(), shardings),
+        task=task,
+        obstacle=obstacle,
     )
 
 

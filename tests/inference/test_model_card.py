@@ -58,6 +58,25 @@ def test_a_relative_is_called_by_its_name(tmp_path, name, said):
     assert f"- {name.partition('_')[0]}" in front and "- bert" not in front
 
 
+def test_the_card_of_vectors_says_how_both_libraries_compute_them(tmp_path):
+    assert run(["export", str(GOLDEN.parent / "vectors" / "bert"), str(tmp_path / "exported")]) == 0
+    front, text = parts_of((tmp_path / "exported" / "README.md").read_text())
+    assert front[1:] == [
+        *("library_name: sentence-transformers", "pipeline_tag: sentence-similarity", "tags:"),
+        *("- sentence-transformers", "- feature-extraction", "- bert", "- bert_jax"),
+    ]
+    assert "is the vector of its first token, divided by its length; texts are cut to 12 tokens.\n" in text
+    assert "SentenceTransformer('exported').encode(" in text and "bert_jax.load('exported').embed(" in text
+
+
+def test_an_encoder_alone_is_not_said_to_give_vectors_of_texts(tmp_path):
+    shutil.copytree(GOLDEN.parent / "vectors" / "bert", tmp_path / "encoder")
+    (tmp_path / "encoder" / "modules.json").unlink()
+    assert run(["export", str(tmp_path / "encoder"), str(tmp_path / "exported")]) == 0
+    front, text = parts_of((tmp_path / "exported" / "README.md").read_text())
+    assert "pipeline_tag: feature-extraction" in front and "sentence" not in text
+
+
 @pytest.mark.parametrize("imported", [True, False])
 def test_nothing_is_claimed_of_a_model_that_was_not_trained_here(tmp_path, imported):
     source = tmp_path / "given"

@@ -1,15 +1,21 @@
 """Models of every kind of task, with random parameters and no training."""
 
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
 import numpy as np
 import pytest
 
+from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.model import ModelConfig
+from bert_jax.config.phase import Phase
 from bert_jax.config.task import SpanConfig, TaskConfig
 from bert_jax.model.bert import Parameters
 from bert_jax.model.task import HeadShape, task_parameter_shapes
+from bert_jax.run.checkpoint import write_model
+from bert_jax.run.run_config import write_config
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
@@ -23,6 +29,7 @@ TASKS = {
     "choice": CLASS.replace(kind="choice", labels=None, choices=("one", "two", "three")),
     "span": CLASS.replace(kind="span", labels=None, texts=("question", "context"), span=ANSWERS),
     "marked": CLASS.replace(kind="marked", marks=("begin", "end")),
+    "vectors": CLASS.replace(kind="vectors", labels=None, texts=("a", "b"), pool="max", padded_lengths=None),
 }
 
 
@@ -56,3 +63,18 @@ def fine_tuned():
         return FineTuned(TASKS[kind], config, params, tokenizer)
 
     return make
+
+
+@pytest.fixture
+def write_run():
+    """Writes a FineTuned model as a run of one checkpoint, at step 0."""
+
+    def write(model: FineTuned, path: Path) -> None:
+        place = RunDirectory(path)
+        place.path.mkdir()
+        phase = Phase(steps=1, length=model.task.max_length, batch_size=2)
+        write_config(place.config_file, FinetuneConfig(task=model.task).planned(model.config, model.task, "", phase))
+        model.tokenizer.save(place.tokenizer)
+        write_model(place.checkpoints, model.params, (place.config_file, place.tokenizer))
+
+    return write

@@ -5,30 +5,17 @@ import os
 from safetensors.numpy import load_file
 
 from bert_jax.cli.main import run
-from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.interchange.export import write_model_directory
-from bert_jax.run.checkpoint import write_model
-from bert_jax.run.run_config import write_config
-from bert_jax.run.run_directory import RunDirectory
 
 
-def write_run(model, path) -> None:
-    """A fine-tuned run of one checkpoint, at step 0."""
-    place = RunDirectory(path)
-    place.path.mkdir()
-    write_config(place.config_file, FinetuneConfig(task=model.task).planned(model.config, model.task, "", 1))
-    model.tokenizer.save(place.tokenizer)
-    write_model(place.checkpoints, model.params, (place.config_file, place.tokenizer))
-
-
-def test_the_command_exports_a_fine_tuned_run(fine_tuned, tmp_path, capsys):
+def test_the_command_exports_a_fine_tuned_run(fine_tuned, write_run, tmp_path, capsys):
     write_run(fine_tuned("span"), tmp_path / "run")
     assert run(["export", str(tmp_path / "run"), str(tmp_path / "model")]) == 0
     assert "exported a BertForQuestionAnswering to" in capsys.readouterr().err
     assert "qa_outputs.bias" in load_file(tmp_path / "model" / "model.safetensors")
 
 
-def test_a_head_of_no_class_is_one_line_and_leaves_nothing(fine_tuned, tmp_path, capsys):
+def test_a_head_of_no_class_is_one_line_and_leaves_nothing(fine_tuned, write_run, tmp_path, capsys):
     write_run(fine_tuned("marked"), tmp_path / "run")
     assert run(["export", str(tmp_path / "run"), str(tmp_path / "model")]) == 2
     printed = capsys.readouterr().err.replace("\n", " ")

@@ -5,6 +5,7 @@ import shutil
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 
@@ -29,7 +30,9 @@ class Server:
             def do_GET(self):
                 requests.append(self.path)
                 path, _, _ = self.path.partition("?")
-                files = sorted(file.name for file in folder.iterdir())
+                files = sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+                _, _, revised = path.partition("/resolve/")
+                name = unquote(revised.partition("/")[2])
                 if path.startswith(f"/api/models/{NAME}/tree/"):
                     entries = [
                         {"type": "file", "path": name, "size": (folder / name).stat().st_size, "oid": "0" * 40}
@@ -39,8 +42,8 @@ class Server:
                 elif path.startswith(f"/api/models/{NAME}"):
                     siblings = [{"rfilename": name} for name in files]
                     self.answer(json.dumps({"id": NAME, "sha": REVISION, "siblings": siblings}).encode())
-                elif path.startswith(f"/{NAME}/resolve/") and path.rpartition("/")[2] in files:
-                    self.answer((folder / path.rpartition("/")[2]).read_bytes())
+                elif path.startswith(f"/{NAME}/resolve/") and name in files:
+                    self.answer((folder / name).read_bytes())
                 else:
                     self.answer(b"{}", status=404, code="RepoNotFound")
 
@@ -96,6 +99,17 @@ def test_a_model_is_fetched_by_its_name_without_its_pickles_and_found_again_offl
     assert fetched == {"config.json", "model.safetensors", "vocab.txt"}
     published.close()
     assert bert_jax.load(NAME).fill_mask(text) == bert_jax.load(GOLDEN).fill_mask(text)
+
+
+def test_the_pooling_of_sentence_transformers_is_fetched_too(published, tmp_path):
+    shutil.rmtree(tmp_path / "published")
+    shutil.copytree(GOLDEN.parent / "vectors" / "bert", tmp_path / "published")
+    (tmp_path / "published" / "onnx").mkdir()
+    (tmp_path / "published" / "onnx" / "config.json").write_text("{}")
+    assert bert_jax.load(NAME).task.pool == "cls"
+    fetched = {path.partition("/resolve/")[2].partition("/")[2] for path in published.requests}
+    assert {"modules.json", "1_Pooling/config.json", "sentence_bert_config.json"} < fetched
+    assert "onnx/config.json" not in fetched
 
 
 def test_a_folder_of_that_name_wins_and_one_line_reports_it(published, capsys):

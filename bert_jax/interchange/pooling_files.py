@@ -1,0 +1,242 @@
+"""Reads and writes the files with which sentence-transformers makes one vector of a text from those of its tokens."""
+
+import re
+from pathlib import Path
+from typing import Any, get_args
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.task import TaskConfig
+from bert_jax.config.vectors import Pooling
+from bert_jax.interchange.json_file import read_list, read_object, read_shape
+from bert_jax.interchange.model_directory import PublishedModel
+from bert_jax.interchange.vocabulary_files import SETTINGS
+from bert_jax.system.errors import UsageError, quoted
+from bert_jax.system.files import write_json
+from bert_jax.system.json_file import Shape
+from bert_jax.system.progress import say, warn
+from bert_jax.text.wordpiece import WordPieceTokenizer
+
+MODULES = "modules.json"
+TRANSFORMER_SETTINGS = tuple(
+    f"sentence_{name}_config.json" for name in ("bert", "roberta", "camembert", "albert", "xlm-roberta")
+)
+"""Names of the file with the settings of the module Transformer; the first is the one that is written."""
+LIBRARY_SETTINGS = "config_sentence_transformers.json"
+POOLING_SETTINGS = "1_Pooling/config.json"
+_CLASSES = {
+    "Transformer": "sentence_transformers.models.Transformer",
+    "Pooling": "sentence_transformers.models.Pooling",
+    "Normalize": "sentence_transformers.models.Normalize",
+}
+"""The modules that a model of vectors consists of, in this order, by names that every version of the library reads."""
+_MODULE = re.compile(rf"sentence_transformers\.(?:\w+\.)*({'|'.join(_CLASSES)})", re.ASCII)
+_FOLDER = re.compile(r"\w[\w.-]*", re.ASCII)
+_SWITCHES: dict[str, str] = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+}
+"""Ways of pooling by their switches in files of versions before 6, which version 6 reads too."""
+_SHORTEST = 8
+"""Least number of pieces that texts may be cut to, which is that of task.max_length."""
+_REMEDY = f"a copy of the folder without {MODULES} is read as the encoder alone"
+
+
+class _Module(Shape):
+    """One module in modules.json."""
+
+    type: str
+    path: str = ""
+
+
+class _TransformerSettings(Shape):
+    """The settings of the module Transformer that change vectors."""
+
+    max_seq_length: int | None = None
+    do_lower_case: bool = False
+    transformer_task: str = "feature-extraction"
+    module_output_name: str = "token_embeddings"
+    modality_config: dict[str, Any] = {}
+    processing_kwargs: dict[str, Any] | None = None
+
+
+class _TokenizerSettings(Shape):
+    """The limit in tokenizer_config.json, which version 6 reads where the settings of Transformer have none."""
+
+    model_max_length: float | None = None
+
+
+class _LibrarySettings(Shape):
+    """The contents of config_sentence_transformers.json that change vectors."""
+
+    prompts: dict[str, str | None] | None = None
+    default_prompt_name: str | None = None
+
+
+def vectors_task(model: PublishedModel) -> TaskConfig | None:
+    """The task of a model that sentence-transformers wrote: its pooling, and the length that texts are cut to.
+
+    None where its folder has no modules.json. Raises UsageError for damaged files, and for modules or settings with
+    which bert_jax would give other vectors. Prompts are not added to texts here, and a line says so.
+    """
+    if not (model.directory / MODULES).exists():
+        return None
+    folder = _pooling_folder(model.directory)
+    pool = _pooling(folder / "config.json", model.config)
+    longest = _max_length(model)
+    _report_prompts(model.directory / LIBRARY_SETTINGS)
+    return TaskConfig(
+        name="vectors", kind="vectors", texts=("query", "positive"), label="score", pool=pool, max_length=longest
+    )
+
+
+def write_pooling(directory: Path, task: TaskConfig, config: ModelConfig) -> None:
+    """Writes the files that sentence-transformers reads beside those of the encoder and the tokenizer."""
+    folders = {"Transformer": "", "Pooling": Path(POOLING_SETTINGS).parent.name, "Normalize": "2_Normalize"}
+    modules = [
+        {"idx": number, "name": str(number), "path": folders[name], "type": class_name}
+        for number, (name, class_name) in enumerate(_CLASSES.items())
+    ]
+    write_json(directory / MODULES, modules)
+    (directory / POOLING_SETTINGS).parent.mkdir()
+    switches = {switch: pool == task.pool for switch, pool in _SWITCHES.items()}
+    write_json(directory / POOLING_SETTINGS, {"word_embedding_dimension": config.hidden_size, **switches})
+    longest = min(task.max_length, config.max_positions)
+    write_json(directory / TRANSFORMER_SETTINGS[0], {"max_seq_length": longest, "do_lower_case": False})
+    write_json(
+        directory / LIBRARY_SETTINGS, {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"}
+    )
+
+
+def _pooling_folder(directory: Path) -> Path:
+    """The folder of the module Pooling. Raises UsageError unless the modules are Transformer, Pooling and Normalize."""
+    file = directory / MODULES
+    modules, names = read_list(file, _Module), []
+    for module in modules:
+        known = _MODULE.fullmatch(module.type)
+        if not known:
+            raise UsageError(
+                f"{file} has a module {quoted(module.type)}, and bert_jax has {', '.join(_CLASSES)}; {_REMEDY}"
+            )
+        names.append(known[1])
+    expected = list(_CLASSES)
+    if names not in (expected, expected[:-1]):
+        raise UsageError(
+            f"{file} lists {quoted(', '.join(names))}; {', '.join(expected)} in this order were expected; {_REMEDY}"
+        )
+    if modules[0].path not in ("", "."):
+        raise UsageError(
+            f"{file}: the path of Transformer is {quoted(modules[0].path)}; bert_jax reads a model that lies beside "
+            f"{MODULES}; put the files of that folder there, and an empty path"
+        )
+    path = modules[1].path
+    if not _FOLDER.fullmatch(path) or (directory / path).is_symlink():
+        raise UsageError(
+            f"{file}: the path of Pooling is {quoted(path)}; a folder beside {MODULES} was expected, no link; fetch "
+            "the model again"
+        )
+    if len(names) < len(expected):
+        say(f"{file} has no Normalize; bert_jax divides each vector by its length, which changes no cosine")
+    return directory / path
+
+
+def _pooling(file: Path, config: ModelConfig) -> Pooling:
+    """The way of pooling in a config.json of the module Pooling. Raises UsageError for one that isn't there here."""
+    values = read_object(file)
+    for name in ("embedding_dimension", "word_embedding_dimension"):
+        if values.get(name, config.hidden_size) != config.hidden_size:
+            raise UsageError(
+                f"{file}: {name} is {quoted(values[name])} and the model's width {config.hidden_size}; they don't "
+                "belong together"
+            )
+    if values.get("include_prompt", True) is not True:
+        raise UsageError(
+            f"{file}: include_prompt is {quoted(values['include_prompt'])}; bert_jax pools all tokens of a text "
+            f"(true); {_REMEDY}"
+        )
+    modes = _modes(values, file)
+    pools: tuple[Pooling, ...] = get_args(Pooling)
+    if len(modes) == 1:
+        for pool in pools:
+            if modes[0] == pool:
+                return pool
+    raise UsageError(
+        f"{file} pools by {quoted(' and '.join(modes))}; bert_jax has one of {', '.join(pools)}; {_REMEDY}"
+    )
+
+
+def _modes(values: dict[str, Any], file: Path) -> list[str]:
+    """The ways of pooling that are on: of `pooling_mode`, or else the switches of earlier versions."""
+    named = values.get("pooling_mode")
+    if named is not None:
+        modes = [named] if isinstance(named, str) else named
+        if not isinstance(modes, list) or not modes or not all(isinstance(mode, str) for mode in modes):
+            raise UsageError(f"{file}: pooling_mode is {quoted(named)}; a name or a list of names was expected")
+        return modes
+    switches = {name: value for name, value in values.items() if name.startswith("pooling_mode_")}
+    for name, value in switches.items():
+        if not isinstance(value, bool):
+            raise UsageError(f"{file}: {quoted(name)} is {quoted(value)}; true or false was expected")
+    return [_SWITCHES.get(name, name) for name, is_on in switches.items() if is_on] or ["mean"]
+
+
+def _max_length(model: PublishedModel) -> int:
+    """The number of pieces that texts are cut to. Raises UsageError for settings of Transformer that aren't read."""
+    directory, positions = model.directory, model.config.max_positions
+    file = next((directory / name for name in TRANSFORMER_SETTINGS if (directory / name).is_file()), None)
+    settings = read_shape(file, _TransformerSettings) if file else _TransformerSettings()
+    _check_transformer(settings, model, file or directory)
+    longest: float | None = settings.max_seq_length
+    if longest is None:
+        file = directory / SETTINGS
+        longest = read_shape(file, _TokenizerSettings).model_max_length if file.is_file() else None
+    if longest is None:
+        return positions
+    if longest < _SHORTEST:
+        raise UsageError(
+            f"{file} cuts texts to {quoted(longest)} pieces, and bert_jax to {_SHORTEST} or more; correct that number"
+        )
+    return int(min(longest, positions))
+
+
+def _check_transformer(settings: _TransformerSettings, model: PublishedModel, file: Path) -> None:
+    """Raises UsageError for settings of the module Transformer with which its vectors would be others."""
+    for name in ("transformer_task", "module_output_name"):
+        value, expected = getattr(settings, name), _TransformerSettings.model_fields[name].default
+        if value != expected:
+            raise UsageError(f"{file}: {name} is {quoted(value)}; bert_jax has {expected!r}; {_REMEDY}")
+    of_text = settings.modality_config.get("text", {})
+    output = of_text.get("method_output_name", "last_hidden_state") if isinstance(of_text, dict) else of_text
+    if output != "last_hidden_state":
+        raise UsageError(
+            f"{file}: modality_config takes {quoted(output)} of a text; bert_jax pools last_hidden_state; {_REMEDY}"
+        )
+    if settings.processing_kwargs:
+        raise UsageError(
+            f"{file}: processing_kwargs is {quoted(settings.processing_kwargs)}, which isn't read here; {_REMEDY}"
+        )
+    tokenizer = model.tokenizer
+    lowercases = isinstance(tokenizer, WordPieceTokenizer) and tokenizer.cleaning.lowercase
+    if settings.do_lower_case and not lowercases:
+        raise UsageError(
+            f"{file}: do_lower_case is true, and the tokenizer keeps capital letters; bert_jax lower-cases by the "
+            f"tokenizer's own settings alone; {_REMEDY}"
+        )
+
+
+def _report_prompts(file: Path) -> None:
+    """Names the prompts that sentence-transformers puts before texts. Raises UsageError for a damaged file."""
+    if not file.is_file():
+        return
+    settings = read_shape(file, _LibrarySettings)
+    prompts = {name: text for name, text in (settings.prompts or {}).items() if text}
+    default = prompts.pop(settings.default_prompt_name or "", None)
+    if default:
+        warn(
+            f"{file}: sentence-transformers puts {quoted(default)} before every text; bert_jax doesn't: write it "
+            "before the texts yourself, or the vectors differ"
+        )
+    if prompts:
+        listed = ", ".join(f"{quoted(text)} ({quoted(name)})" for name, text in list(prompts.items())[:4])
+        say(f"{file} has prompts for some uses, {listed}; write them before the texts yourself where they belong")
