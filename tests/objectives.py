@@ -9,13 +9,13 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
-from bert_jax.finetuning.objective import TaskObjective
+from bert_jax.finetuning.objective import FineTuningObjective
 from bert_jax.model.bert import Parameters
 from bert_jax.pretraining.objective import METHODS, MaskedTokens
 from bert_jax.run.measurement import Means
 from bert_jax.training.step import loss_gradients
 
-SomeObjective = TypeVar("SomeObjective", MaskedTokens, TaskObjective)
+SomeObjective = TypeVar("SomeObjective", MaskedTokens, FineTuningObjective)
 
 
 def compiled(objective: SomeObjective) -> SomeObjective:

@@ -13,7 +13,7 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.config.training import TrainingConfig
 from bert_jax.finetuning import finetune
 from bert_jax.finetuning.contrast import objective_of
-from bert_jax.finetuning.objective import Outputs, TaskObjective
+from bert_jax.finetuning.objective import FineTuningObjective, Outputs
 from bert_jax.pretraining import evaluation, pretrain
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.training.trainer import Trainer
@@ -26,7 +26,7 @@ _NOT_IN_A_STEP = {
 _OF_ROWS = {"train": None, "dev": None, "other_dev": (), "source": None, "patience": None}
 """Settings of a task that no traced function reads, as they are without rows."""
 _trainers: dict[tuple, Trainer] = {}
-_objectives: dict[tuple[str, ...], TaskObjective] = {}
+_objectives: dict[tuple[str, ...], FineTuningObjective] = {}
 
 
 class _SharingTrainer(Trainer):
@@ -62,14 +62,14 @@ def _settings(config: TrainingConfig) -> str:
     return config.model_dump_json(exclude=dict.fromkeys(_NOT_IN_A_STEP, True) | {"task": set(_OF_ROWS)})
 
 
-def _shared_task_trainer(config: FinetuneConfig, mesh: Mesh, objective: TaskObjective) -> Trainer:
+def _shared_task_trainer(config: FinetuneConfig, mesh: Mesh, objective: FineTuningObjective) -> Trainer:
     key = _settings(config), mesh, objective
     if key not in _trainers:
         _trainers[key] = Trainer(config, mesh, objective)
     return _SharingTrainer(config, _trainers[key])
 
 
-def _shared_objective(task: TaskConfig, *settings) -> TaskObjective:
+def _shared_objective(task: TaskConfig, *settings) -> FineTuningObjective:
     """The one objective of these settings, so that what is traced of it can be shared."""
     key = tuple(map(repr, (task.replace(**_OF_ROWS), *settings)))
     if key not in _objectives:

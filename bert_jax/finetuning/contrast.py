@@ -19,7 +19,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.batches import TaskBatch
-from bert_jax.finetuning.objective import TaskObjective
+from bert_jax.finetuning.objective import FineTuningObjective, TaskObjective
 from bert_jax.finetuning.text_batches import TextBatch, slots
 from bert_jax.model.bert import Parameters
 from bert_jax.model.placement import split_by_rows
@@ -27,7 +27,7 @@ from bert_jax.model.size import encoder_flops
 from bert_jax.model.vectors import TextEncoder, normalised
 from bert_jax.run.measurement import Mean, Means
 from bert_jax.training.cross_entropy import cross_entropy
-from bert_jax.training.step import Moment, every_nth, undo_every_nth
+from bert_jax.training.step import every_nth, undo_every_nth
 
 _IMPOSSIBLE = -1e30
 """Logit of a text that isn't compared."""
@@ -45,7 +45,7 @@ class _Groups(NamedTuple):
     score: Float[Array, " P"]
 
 
-class ContrastObjective(TaskObjective):
+class ContrastObjective(FineTuningObjective):
     """The mean loss over the groups of the global batch, each of which is compared with the whole batch.
 
     With execution.accumulation above 1 the texts are encoded in so many parts, whose activations are computed again in
@@ -58,7 +58,7 @@ class ContrastObjective(TaskObjective):
         self, task: TaskConfig, model: ModelConfig, execution: ExecutionConfig, frozen_layers: int | None = None
     ):
         """`task` is settled; `frozen_layers` as in FinetuneConfig."""
-        super().__init__(task, model, execution, frozen_layers)
+        super().__init__(task, model, frozen_layers, probe=False)
         self._task, self._parts = task, execution.accumulation
         self._encoder = TextEncoder(model, task.pool, execution, frozen_layers)
         self._widths = sorted({model.hidden_size, *task.widths})
@@ -68,10 +68,6 @@ class ContrastObjective(TaskObjective):
         """FLOPs of a training step's matrix products in the encoder, as if nothing were computed again."""
         rows, length = shape
         return 3 * rows * encoder_flops(self.model, length, length)
-
-    def targets(self, batch: TextBatch, keys: Key[Array, "R N"], moment: Moment | None = None) -> TextBatch:
-        """Returns the batch itself: nothing in it is random."""
-        return batch
 
     def counts(self, targets: TextBatch) -> dict[str, Float[Array, ""]]:
         """The number of groups."""
@@ -85,9 +81,7 @@ class ContrastObjective(TaskObjective):
         """Gradients of the loss of the whole batch; `measure` itself computes it in parts."""
         return super().gradients(params, targets, dropout_keys, microbatches=1)
 
-    def outputs(
-        self, params: Parameters, batch: TaskBatch, dropout_keys: Key[Array, " B"] | None = None
-    ) -> Float[Array, "B D"]:
+    def outputs(self, params: Parameters, batch: TaskBatch) -> Float[Array, "B D"]:
         """The vector of each text of a batch with one text in each row, not normalised."""
         tokens = jax.tree.map(lambda leaf: leaf.reshape(-1, leaf.shape[-1]), batch.tokens)
         return cast(Array, self._encoder.apply({"params": params}, tokens))[:, 0]
@@ -102,13 +96,17 @@ class ContrastObjective(TaskObjective):
         groups = self._groups(targets)
         first, second = split_by_rows(vectors[:, 0]), split_by_rows(vectors[:, 1])
         negatives = vectors[:, 2:].reshape(-1, vectors.shape[-1])
-        loss = self._ordering if self._task.scored else self._matching
-        by_width = [
-            loss(*(normalised(each, width) for each in (first, second, negatives)), groups) for width in self._widths
-        ]
-        widest = by_width[-1]
-        total = sum(means["task_loss"].total for means in by_width) / len(by_width)
-        return widest | {"task_loss": widest["task_loss"]._replace(total=total)}
+
+        def of_width(width: int) -> Means:
+            cut = [normalised(each, width) for each in (first, second, negatives)]
+            if self._task.scored:
+                return self._ordering(cut[0], cut[1], groups)
+            return self._matching(cut[0], cut[1], cut[2], groups)
+
+        by_width = [of_width(width) for width in self._widths]
+        widest, losses = by_width[-1], [means["task_loss"] for means in by_width]
+        total = jnp.mean(jnp.stack([loss.total for loss in losses]))
+        return widest | {"task_loss": Mean(total, losses[-1].count)}
 
     def _encoded(self, params: Parameters, batch: TextBatch, keys: Key[Array, "R N"] | None) -> Float[Array, "R N D"]:
         def encode(part):
@@ -168,13 +166,7 @@ class ContrastObjective(TaskObjective):
         names = ("task_loss", "accuracy", "excluded")
         return {name: Mean.of(each, groups.weight) for name, each in zip(names, (loss, hit, excluded), strict=True)}
 
-    def _ordering(
-        self,
-        first: Float[Array, "P D"],
-        second: Float[Array, "P D"],
-        negatives: Float[Array, "M D"],
-        groups: _Groups,
-    ) -> Means:
+    def _ordering(self, first: Float[Array, "P D"], second: Float[Array, "P D"], groups: _Groups) -> Means:
         """log(1 + sum of exp(c - d)) over all pairs of groups of which that with cosine c has the lower score, and that
         with cosine d the higher."""
         cosines = jnp.sum(first * second, axis=-1) / self._task.temperature
@@ -203,7 +195,7 @@ def objective_of(
     execution: ExecutionConfig,
     frozen_layers: int | None = None,
     probe: bool = False,
-) -> TaskObjective:
+) -> FineTuningObjective:
     """The objective of a task that is settled; `frozen_layers` and `probe` as in FinetuneConfig."""
     if task.facts.loss == "contrast":
         return ContrastObjective(task, model, execution, frozen_layers)

@@ -21,6 +21,7 @@ from bert_jax.finetuning.sentence_task import ChoiceTask, ClassTask, LabelsTask,
 from bert_jax.finetuning.span_task import SpanTask
 from bert_jax.finetuning.tag_task import TagTask
 from bert_jax.finetuning.task import EMPTY, IGNORED, UNKNOWN, Example, Task
+from bert_jax.finetuning.text_pairs import pair_records
 from bert_jax.finetuning.vectors_task import VectorsTask
 from bert_jax.rows.row_format import RowFormat
 from bert_jax.rows.task_files import format_of, held_records, takes_columns
@@ -52,6 +53,8 @@ class TrainingRows(NamedTuple):
     examples: list[Example]
     rows: int
     """Number of rows that `examples` come from."""
+    held_out: Sequence[Record] = ()
+    """Dev rows that were made from the same corpus."""
 
     @property
     def stamp(self) -> str:
@@ -89,16 +92,20 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) ->
     line. Raises UsageError with file and line for rows that can't be used.
     """
     repairs: Counter[str] = Counter()
-    records = _labelled(config, config.train, read_records(config, config.train, "train", repairs), repairs)
+    source, held_out = config.source or config.train, list[Record]()
+    if config.source:
+        records, held_out = pair_records(config, tokenizer, repairs)
+    else:
+        records = _labelled(config, config.train, read_records(config, config.train, "train", repairs), repairs)
     config = _KINDS[config.kind].settled(config, records)  # by all rows, even if only some of them are used
     task = make_task(config, tokenizer)
     by_row = [row for _, row in encoded(task, _some(records, config.train_rows), repairs, train=True) if row]
     examples = [example for row in by_row for example in row]
     if empty := repairs.pop(EMPTY, 0):
         repairs[f"{EMPTY}, not learned from"] = empty
-    say_repairs(config.train, repairs)
+    say_repairs(source, repairs)
     if not examples:
-        raise UsageError(f"{config.train} has no row to learn from; give another by --task.train")
+        raise UsageError(f"{source} has no row to learn from; give another by --task.train")
     if config.class_weights and config.labels:
         balanced = config.class_weights == "balanced"
         weights = balanced_weights(examples, len(config.labels)) if balanced else config.class_weights
@@ -108,17 +115,17 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) ->
     if config.padded_lengths is None and config.facts.loss != "contrast":  # which packs texts into rows
         config = config.replace(padded_lengths=_lengths(config, examples, compiling))
     task.config = config
-    return TrainingRows(task, examples, len(by_row))
+    return TrainingRows(task, examples, len(by_row), held_out)
 
 
-def read_labelled(task: Task) -> LabelledRows:
-    """The dev rows with their right answers.
+def read_labelled(task: Task, held_out: Sequence[Record] = ()) -> LabelledRows:
+    """The dev rows, or if task.dev names none those that are `held_out`, with their right answers.
 
     Raises UsageError for a row that has none or can't be read, and if the library that measures isn't installed.
     """
     check_measurable(task.config)
     repairs: Counter[str] = Counter()
-    records = read_records(task.config, task.config.dev, "dev", repairs)
+    records = list(held_out) or read_records(task.config, task.config.dev, "dev", repairs)
     if not any(task.is_measurable(task.config, record) for record in records):
         there = listed(records[0].columns or records[0].values)
         raise UsageError(
@@ -129,7 +136,7 @@ def read_labelled(task: Task) -> LabelledRows:
     golds = [task.gold(record) for record in records]
     for _ in encoded(task, records, repairs, train=False):  # so that a wrong row is found before training
         pass
-    say_repairs(task.config.dev, repairs)
+    say_repairs(task.config.dev or "held-out pairs", repairs)
     return LabelledRows(records, golds)
 
 

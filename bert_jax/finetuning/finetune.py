@@ -92,9 +92,15 @@ class FineTuning(Job[FinetuneConfig]):
             found = rows.evaluate(best.parameters(self.mesh))
             numbers = {metric: value for metric, value in found.items() if isinstance(value, float)}
             results |= {f"{name}/{metric}": value for metric, value in numbers.items() if metric != "score"}
-            baseline = {f"{name}/{metric}": value for metric, value in found["baseline"].items()}
-            results["baseline"] = {**results["baseline"], **baseline}
+            results["baseline"] = results["baseline"] | _prefixed(name, found["baseline"])
+            for search, values in found.get("baselines", {}).items():
+                before = results.get("baselines", {}).get(search, {})
+                results["baselines"] = results.get("baselines", {}) | {search: before | _prefixed(name, values)}
         return results
+
+
+def _prefixed(name: str, values: dict[str, float]) -> dict[str, float]:
+    return {f"{name}/{metric}": value for metric, value in values.items()}
 
 
 def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
@@ -106,9 +112,11 @@ def plan_finetuning(config: FinetuneConfig, mesh: Mesh, run: RunDirectory) -> Pl
     """Reads model and rows and writes nothing. Raises UsageError; warns if the memory may not suffice."""
     check_batch_size(config.task.batch_size, config.execution.accumulation, mesh)
     started = open_initial(config)
+    if config.from_random and config.task.source and config.task.pairs == "dropout":
+        say("two dropout masks of a text teach nothing from random parameters (task.pairs=dropout, from_random=True)")
     task = _as_begun(_fitted(config.task, started.config.max_positions), run)
     learned = read_training(task, started.tokenizer, compiling_tokens(started.config))
-    measured = read_labelled(learned.task) if config.task.dev else None
+    measured = read_labelled(learned.task, learned.held_out) if config.task.dev or learned.held_out else None
     if measured:
         learned.task.metric(measured.golds)  # refuses one that these rows don't have
     others = {
@@ -143,7 +151,7 @@ def _batches(
 
 def read_by(config: FinetuneConfig) -> list[str | None]:
     """The files of rows and the model that fine-tuning reads."""
-    return [config.task.train, config.task.dev, *config.task.other_sets.values(), config.init]
+    return [config.task.train, config.task.source, config.task.dev, *config.task.other_sets.values(), config.init]
 
 
 def planned_memory(config: TaskRunConfig, mesh: Mesh) -> Memory:
@@ -239,7 +247,7 @@ class TaskPhase(PhaseWork):
 
     def records_hint(self, step: int) -> str:
         """Explains to a user which rows the numbers refer to."""
-        return f"rows of {self.task.train} as they are learned from, numbered from 0"
+        return f"rows of {self.task.train or self.task.source} as they are learned from, numbered from 0"
 
 
 def _initial_parameters(config: TaskRunConfig, started: TrainedModel, mesh: Mesh) -> Parameters | None:

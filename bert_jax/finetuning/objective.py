@@ -1,5 +1,6 @@
 """The objective of fine-tuning (Devlin et al. 2019, section 4)."""
 
+from abc import abstractmethod
 from typing import Any
 
 import jax
@@ -30,7 +31,7 @@ _NOWHERE = -1e30
 class Outputs:
     """Runs the model on a mesh, without dropout, on batches of any shape."""
 
-    def __init__(self, objective: "TaskObjective", mesh: Mesh):
+    def __init__(self, objective: "FineTuningObjective", mesh: Mesh):
         self._rows, self._shards = batch_sharding(mesh), row_shards(mesh)
         self._run = jax.jit(on_mesh(mesh, objective.outputs), out_shardings=NamedSharding(mesh, PartitionSpec()))
 
@@ -45,29 +46,16 @@ class Outputs:
         return self._run(params, placed(jax.tree.map(filled, batch), self._rows, count))
 
 
-class TaskObjective(Objective):
-    """The mean loss of all targets in the global batch, weighted by class if the task has class weights.
-
-    `config.task_kind.Loss` describes the losses; the tag of a word is predicted at its first piece.
-    """
+class FineTuningObjective(Objective):
+    """The mean of one loss, `task_loss`, over the rows of a task."""
 
     losses = {"task_loss": 1.0}
+    labels = {"accuracy": "accuracy"}
 
-    def __init__(
-        self,
-        task: TaskConfig,
-        model: ModelConfig,
-        execution: ExecutionConfig,
-        frozen_layers: int | None = None,
-        probe: bool = False,
-    ):
-        """`task` has its labels; `frozen_layers` and `probe` as in FinetuneConfig."""
-        self.model, self._loss, self._frozen_layers, self._probe = model, task.facts.loss, frozen_layers, probe
-        self._class_weights = task.class_weights
-        self._head = HeadShape.of(task)
-        self._network = BertForTask(model, self._head, execution, frozen_layers, probe)
-        self.labels = {"accuracy": "accuracy"}
-        self.measurements = tuple(self.losses) if self._loss == "squares" else (*self.losses, "accuracy")
+    def __init__(self, task: TaskConfig, model: ModelConfig, frozen_layers: int | None, probe: bool):
+        """`task` is settled; `frozen_layers` and `probe` as in FinetuneConfig."""
+        self.model, self._head = model, HeadShape.of(task)
+        self._frozen_layers, self._probe = frozen_layers, probe
 
     def init(self, key: Key[Array, ""]) -> Parameters:
         return init_for_task(self.model, self._head, key)
@@ -89,15 +77,40 @@ class TaskObjective(Objective):
 
         return jax.tree_util.tree_map_with_path(learned, params)
 
+    def targets(self, batch: Any, keys: Key[Array, "B *N"], moment: Moment | None = None) -> Any:
+        """Returns the batch itself: nothing in it is random."""
+        return batch
+
+    @abstractmethod
+    def outputs(self, params: Parameters, batch: TaskBatch) -> Float[Array, "B ..."]:
+        """The model's outputs without dropout, as `Task.predict` takes them."""
+
+
+class TaskObjective(FineTuningObjective):
+    """The mean loss of all targets in the global batch, weighted by class if the task has class weights.
+
+    `config.task_kind.Loss` describes the losses; the tag of a word is predicted at its first piece.
+    """
+
+    def __init__(
+        self,
+        task: TaskConfig,
+        model: ModelConfig,
+        execution: ExecutionConfig,
+        frozen_layers: int | None = None,
+        probe: bool = False,
+    ):
+        """`task` has its labels; `frozen_layers` and `probe` as in FinetuneConfig."""
+        super().__init__(task, model, frozen_layers, probe)
+        self._loss, self._class_weights = task.facts.loss, task.class_weights
+        self._network = BertForTask(model, self._head, execution, frozen_layers, probe)
+        self.measurements = tuple(self.losses) if self._loss == "squares" else (*self.losses, "accuracy")
+
     def flops(self, shape: tuple[int, ...]) -> float:
         """FLOPs of a training step's matrix products in the encoder, as if no layer were frozen. A head's are few."""
         rows, choices, length = shape
         wanted = 1 if self._head.input in ("pooled", "choices") else length
         return 3 * rows * choices * encoder_flops(self.model, length, wanted)
-
-    def targets(self, batch: TaskBatch, keys: Key[Array, " B"], moment: Moment | None = None) -> TaskBatch:
-        """Returns the batch itself: nothing in it is random."""
-        return batch
 
     def counts(self, targets: TaskBatch) -> dict[str, Float[Array, ""]]:
         """The sum of the weights of all targets: without class weights the number of rows, or of tagged words."""

@@ -111,7 +111,7 @@ class _Best:
         # Stable sorting keeps rows of equal scores in their order.
         places = places[np.argsort(-scores[places], kind="stable")[: self._top]]
         found = [
-            Hit(block.rows[place], round(float(scores[place]), _DECIMALS), block.texts and block.texts[place])
+            Hit(block.rows[place], round(float(scores[place]), _DECIMALS), block.texts[place] if block.texts else None)
             for place in places.tolist()
         ]
         best = sorted([*self.hits[query], *found], key=lambda hit: -hit.score)[: self._top]

@@ -45,24 +45,26 @@ class SearchCorpus:
 
         Raises UsageError if these don't fit each other, or if a .npz file has no vectors of texts.
         """
-        in_file = isinstance(source, str | os.PathLike)
-        self.name = os.fspath(source) if in_file else "the corpus"
+        file = os.fspath(source) if isinstance(source, str | os.PathLike) else None
+        self.name = file or "the corpus"
         """Its file, for messages."""
         self.texts_from = self.name if lines is None else os.fspath(lines)
         """The file of its texts, for messages."""
         self.repairs = Counter[str]()
         """What was mended or left out, with counts."""
         self._vectors, self._texts = None, None
-        if in_file and self.name.endswith(".npz"):
-            self._vectors = VectorFile(place_of(self.name))
+        if file is not None and file.endswith(".npz"):
+            self._vectors = VectorFile(place_of(file))
             if lines is not None:
                 self._texts = texts_of(self.texts_from, tuple(columns), self.repairs)
             elif columns:
                 raise UsageError(f"{self.name} has no columns of texts; add lines=FILE, the file that has them")
         elif lines is not None:
             raise UsageError(f"{self.name} has texts itself, and lines={lines} is for a .npz file; leave it out")
-        else:
-            self._texts = texts_of(self.name, tuple(columns), self.repairs) if in_file else iter(source)
+        elif file is not None:
+            self._texts = texts_of(file, tuple(columns), self.repairs)
+        elif not isinstance(source, str | os.PathLike):
+            self._texts = iter(source)
 
     @property
     def has_texts(self) -> bool:
@@ -116,9 +118,9 @@ class SearchCorpus:
             texts = list(islice(self._texts, len(vectors)))
             if len(texts) < len(vectors):
                 raise self._unequal(f"only {rows[0] - 1 + len(texts):,}")
-            kept = [place for place, text in enumerate(texts) if not _is_empty(text)]
-            self.repairs[_EMPTY] += len(texts) - len(kept)
-            yield Block([rows[place] for place in kept], vectors[kept], [texts[place] for place in kept])
+            filled = [place for place, text in enumerate(texts) if not _is_empty(text)]
+            self.repairs[_EMPTY] += len(texts) - len(filled)
+            yield Block([rows[place] for place in filled], vectors[filled], [texts[place] for place in filled])
         if self._texts is not None and next(self._texts, None) is not None:
             raise self._unequal("more")
 

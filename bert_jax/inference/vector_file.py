@@ -5,7 +5,7 @@ import math
 import zipfile
 import zlib
 from collections.abc import Iterator
-from io import BufferedIOBase
+from typing import IO
 
 import numpy as np
 from jaxtyping import Float
@@ -49,7 +49,7 @@ class VectorFile:
                 yield block
 
     @contextlib.contextmanager
-    def _array(self) -> Iterator[tuple[BufferedIOBase, tuple[int, int], np.dtype]]:
+    def _array(self) -> Iterator[tuple[IO[bytes], tuple[int, int], np.dtype]]:
         """Opens the array at its first number, and yields it with its shape and type."""
         try:
             with opened(self._path) as raw, zipfile.ZipFile(raw) as archive:
@@ -74,7 +74,7 @@ class VectorFile:
         if members[_MEMBER].compress_type not in _PACKED:
             raise UsageError(f"{self._path} is not packed as numpy packs; write it by bert-jax features")
 
-    def _header(self, file: BufferedIOBase, size: int) -> tuple[tuple[int, int], np.dtype]:
+    def _header(self, file: IO[bytes], size: int) -> tuple[tuple[int, int], np.dtype]:
         """Shape and type of the array in `file`, whose `size` in bytes is that of header and array."""
         version = np.lib.format.read_magic(file)
         if version not in _HEADERS:

@@ -72,11 +72,14 @@ def planned_finetuning(config: FinetuneConfig, workdir: Place, overwrite: bool, 
         yield "seeds", f"{seeds:,} runs like this, one after the other"
     yield "start from", f"{config.init}: {counted(model.num_layers, 'layers')} of width {model.hidden_size:,}"
     padded = f"{len(plan.learned.examples):,} sequences padded to {', '.join(map(str, task.padded_lengths or ()))}"
-    yield "training rows", f"{plan.learned.rows:,} of {task.train}, {padded}"
-    yield "dev rows", f"{len(plan.measured.records):,} of {task.dev}" if plan.measured else "none: no measurement"
+    if packed := plan.batches.shape.texts > 1:
+        padded = f"{plan.batches.texts:,.0f} texts a step"
+    yield "training rows", f"{plan.learned.rows:,} of {task.train or task.source}, {padded}"
+    dev = task.dev or "the same corpus"
+    yield "dev rows", f"{len(plan.measured.records):,} of {dev}" if plan.measured else "none: no measurement"
     if task.labels:
         yield "labels", ", ".join(task.labels)
-    yield counted(task.epochs, "epochs"), _steps(phase, 0 if overwrite else run.newest_step or 0, packed=False)
+    yield counted(task.epochs, "epochs"), _steps(phase, 0 if overwrite else run.newest_step or 0, packed)
     memory = finetune.planned_memory(plan.config, mesh)
     yield f"memory, length {phase.length}", _memory(memory, mesh)
     yield "checkpoints", _checkpoints(plan.config, workdir, memory, mesh, seeds)
