@@ -81,8 +81,7 @@ def write_model_directory(
 
     A pretrained model can be loaded by AutoModelForPreTraining if it has both heads, by AutoModelForMaskedLM if it
     lacks the next-sentence head, and by AutoModel if it lacks both. Heads that a relative doesn't have, such as
-    RoBERTa's for pairs, are left out.
-    `card` maps a model and the name of its class to the text of a README.md.
+    RoBERTa's for pairs, are left out. `card` maps a model and the name of its class to the text of a README.md.
 
     A discriminator is loaded by AutoModelForPreTraining; its generator goes with it, to a directory `generator` in
     `directory`, as a model with a masked-language head of its own.
