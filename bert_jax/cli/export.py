@@ -14,7 +14,8 @@ class Export(SavedArguments):
     """A run, fine-tuned or not, or one of its checkpoints."""
     destination: Positional[PlaceArgument]
     """Directory to create: config.json, model.safetensors, the tokenizer's files and a README.md about the model. Of
-    ELECTRA it is the discriminator, and in its directory `generator` the generator."""
+    ELECTRA it is the discriminator, and in its directory `generator` the generator. A model of vectors also gets
+    the files that sentence-transformers reads."""
 
 
 def run(words: list[str]) -> None:

@@ -14,7 +14,8 @@ class Import(Arguments):
 
     source: Positional[str]
     """A Hugging Face directory with safetensors, one with a Google TensorFlow checkpoint, or a model of the Hugging
-    Face hub by its name. An existing directory of that name takes precedence."""
+    Face hub by its name. An existing directory of that name takes precedence. A model of sentence-transformers keeps
+    its pooling."""
     run: RunArgument
     """Directory of the new run."""
     activation: Activation | None = None

@@ -76,10 +76,12 @@ def write_model_directory(
 ) -> str:
     """Writes config.json, model.safetensors and the tokenizer's files; returns the name of the model's class.
 
-    A model fine-tuned for `task` gets the class with the head of the task, and its labels. A pretrained model can be
-    loaded by AutoModelForPreTraining if it has both heads, by AutoModelForMaskedLM if it lacks the next-sentence head,
-    and by AutoModel if it lacks both. Heads that a relative doesn't have, such as RoBERTa's for pairs, are left out.
-    `card` maps a model and the name of its class to the text of a README.md.
+    A model fine-tuned for `task` gets the class with the head of the task, and its labels. A model of vectors is
+    written as the encoder without pooler, with the files that sentence-transformers reads (`write_pooling`).
+
+    A pretrained model can be loaded by AutoModelForPreTraining if it has both heads, by AutoModelForMaskedLM if it
+    lacks the next-sentence head, and by AutoModel if it lacks both. Heads that a relative doesn't have, such as
+    RoBERTa's for pairs, are left out. `card` maps a model and the name of its class to the text of a README.md.
 
     A discriminator is loaded by AutoModelForPreTraining; its generator goes with it, to a directory `generator` in
     `directory`, as a model with a masked-language head of its own.
