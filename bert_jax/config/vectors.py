@@ -30,9 +30,9 @@ class VectorsConfig(Settings):
     """Most negatives of a row that are learned from. None: all."""
     scored: bool = False
     """Whether the training pairs have scores. It follows from the first training row, not from this setting."""
-    pool: Pooling = "mean"
+    pool: Pooling | None = None
     """How the vectors of a text's tokens become one: their mean, the vector of [CLS] or the maximum of each component.
-    [CLS] and [SEP] count as tokens."""
+    [CLS] and [SEP] count as tokens. None: as in the model to start from if it has vectors of texts, else the mean."""
     temperature: Annotated[float, Field(gt=0)] = 0.05
     """Divisor of the cosines in the loss. Smaller values weigh the most similar texts of a batch more."""
     directions: Literal["both", "query"] = "both"
@@ -42,6 +42,11 @@ class VectorsConfig(Settings):
     (Kusupati et al. 2022, Matryoshka, arXiv:2205.13147)."""
     score_range: tuple[float, float] | None = None
     """Lowest and highest score of a scored pair; others are refused. None: any number."""
+
+    @property
+    def pooling(self) -> Pooling:
+        """The pooling of a task whose model to start from is known."""
+        return self.pool or "mean"
 
     def conflicts(self) -> Iterator[str]:
         """Yields a message for settings that don't fit each other."""

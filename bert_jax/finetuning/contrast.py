@@ -60,7 +60,7 @@ class ContrastObjective(FineTuningObjective):
         """`task` is settled; `frozen_layers` as in FinetuneConfig."""
         super().__init__(task, model, frozen_layers, probe=False)
         self._task, self._parts = task, execution.accumulation
-        self._encoder = TextEncoder(model, task.pool, execution, frozen_layers)
+        self._encoder = TextEncoder(model, task.pooling, execution, frozen_layers)
         self._widths = sorted({model.hidden_size, *task.widths})
         self.measurements = ("task_loss", "accuracy") if task.scored else ("task_loss", "accuracy", "excluded")
 

@@ -114,7 +114,7 @@ def plan_finetuning(config: FinetuneConfig, mesh: Mesh, run: RunDirectory) -> Pl
     started = open_initial(config)
     if config.from_random and config.task.source and config.task.pairs == "dropout":
         say("two dropout masks of a text teach nothing from random parameters (task.pairs=dropout, from_random=True)")
-    task = _as_begun(_fitted(config.task, started.config.max_positions), run)
+    task = _as_begun(_fitted(_with_pooling(config.task, started.task), started.config.max_positions), run)
     learned = read_training(task, started.tokenizer, compiling_tokens(started.config))
     measured = read_labelled(learned.task, learned.held_out) if config.task.dev or learned.held_out else None
     if measured:
@@ -200,6 +200,13 @@ def _fitted(task: TaskConfig, positions: int) -> TaskConfig:
             )
         say(f"the model has {positions} positions: {shorter}")
     return fitting
+
+
+def _with_pooling(task: TaskConfig, begun: TaskConfig | None) -> TaskConfig:
+    """`task` with the pooling of the task that the model to start from was trained for, if it sets none."""
+    if task.facts.loss != "contrast" or task.pool:
+        return task
+    return task.replace(pool=(begun and begun.pool) or "mean")
 
 
 def _as_begun(task: TaskConfig, run: RunDirectory) -> TaskConfig:

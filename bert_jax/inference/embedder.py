@@ -51,7 +51,9 @@ class Embedder:
         """
         if width is not None and not 1 <= width <= self.width:
             raise UsageError(f"width={width} isn't one of a vector of this model; give a whole number to {self.width}")
-        chosen = Choice.of((-1,), "concat", self._task.pool if self._task else "mean", dtype, self._config.num_layers)
+        chosen = Choice.of(
+            (-1,), "concat", self._task.pooling if self._task else "mean", dtype, self._config.num_layers
+        )
         if self._task is None:
             self._say_once(_UNTRAINED)
         elif self._task.widths and width not in (None, self.width, *self._task.widths):

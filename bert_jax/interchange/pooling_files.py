@@ -100,7 +100,7 @@ def write_pooling(directory: Path, task: TaskConfig, config: ModelConfig) -> Non
     ]
     write_json(directory / MODULES, modules)
     (directory / POOLING_SETTINGS).parent.mkdir()
-    switches = {switch: pool == task.pool for switch, pool in _SWITCHES.items()}
+    switches = {switch: pool == task.pooling for switch, pool in _SWITCHES.items()}
     write_json(directory / POOLING_SETTINGS, {"word_embedding_dimension": config.hidden_size, **switches})
     longest = min(task.max_length, config.max_positions)
     write_json(directory / TRANSFORMER_SETTINGS[0], {"max_seq_length": longest, "do_lower_case": False})

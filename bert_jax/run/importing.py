@@ -35,7 +35,7 @@ def import_model(
     task = vectors_task(model)
     if task:
         model = model.encoder_alone("vectors of texts are made without it")
-        say(f"{source}: a vector for each text, pooled by {task.pool}; texts are cut to {task.max_length} pieces")
+        say(f"{source}: a vector for each text, pooled by {task.pooling}; texts are cut to {task.max_length} pieces")
     if remark := model.tokenizer.impossible_remark:
         say(f"{source}: {remark}")
     config = _task_config(model, task) if task else _run_config(model)

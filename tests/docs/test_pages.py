@@ -1,6 +1,7 @@
 """Builds the manual, and runs the commands and the Python that README.md and its pages show."""
 
 import gzip
+import json
 import os
 import re
 import shlex
@@ -50,6 +51,8 @@ def folder(tmp_path_factory, corpus, tiny_run, vectors_run) -> Path:
     rows = [f"The {word} film was {word}.\t{stars}\n" for word, stars in (("good", 1), ("dull", 0))] * 8
     for name in ("train.tsv", "dev.tsv", "new.tsv"):
         (folder / name).write_text("review\tstars\n" + "".join(rows))
+    pairs = [{"query": word, "positive": f"The {word} near the river."} for word in ("cat", "dog", "house", "stone")]
+    (folder / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
     (folder / "lines.txt").write_text("The old cat sees the dog.\nA quiet house near the river.\n")
     (folder / "words.txt").write_text("lighthouse\nharbour\n")
     return folder
