@@ -138,6 +138,7 @@ def examine(cases: list[Case], batch_sizes: tuple[int, ...], settings: list[str]
 
 def _prospect(case: Case, batch_sizes: tuple[int, ...], settings: list[str]) -> Prospect:
     from bert_jax.cli.bench import Bench
+    from bert_jax.config.run import RunConfig
     from bert_jax.model.attention import check_attention
     from bert_jax.model.memory import step_memory
     from bert_jax.model.sharding import check_batch_size, make_mesh
@@ -145,6 +146,7 @@ def _prospect(case: Case, batch_sizes: tuple[int, ...], settings: list[str]) -> 
     from bert_jax.training.devices import TOO_MUCH, device_memory, gigabytes
 
     config = Bench.parse(case.flags(batch_sizes[0]) + settings).config  # a wrong flag ends it all
+    assert isinstance(config, RunConfig), "the cases are configs of pretraining"
     model = config.model.replace(vocabulary_size=planned_vocabulary_size(config))
     mesh = make_mesh(config.mesh)
     there = device_memory(mesh.local_devices[0])

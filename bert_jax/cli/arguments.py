@@ -5,7 +5,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, TypeVar
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator
 
@@ -15,7 +15,7 @@ from bert_jax.cli.flags import CONFIG, Flag, Positional, flags_of
 from bert_jax.cli.help import full_help, paragraph, short_help
 from bert_jax.cli.main import HELP_FLAGS
 from bert_jax.cli.source_lists import with_listed_sources
-from bert_jax.config.finetune import FinetuneConfig
+from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings
 from bert_jax.config.task import FileFormat
@@ -27,11 +27,13 @@ PlaceArgument = Annotated[Place, BeforeValidator(lambda path: place_of(path) if 
 RunArgument = Positional[PlaceArgument]
 """The first argument of commands that work on an existing run."""
 Parsed = TypeVar("Parsed", bound="Arguments")
-_CONFIG_TEXT = {
-    RunConfig: "CONFIG is a name from bert-jax configs, a Python file that builds a `config`, or a run whose settings "
-    "are used.",
-    FinetuneConfig: "CONFIG is a name from bert-jax configs, or a Python file that builds a `config`.",
+_CONFIG_TEXT = "CONFIG is a name from bert-jax configs, a Python file that builds a `config`"
+_RUN_TEXT = {
+    (RunConfig,): ", or a run whose settings are used",
+    (RunConfig, TaskRunConfig): ", or a run, pretrained or fine-tuned, whose settings are used",
+    (FinetuneConfig,): "",
 }
+"""What CONFIG may be besides, by the kinds of settings that the command takes."""
 _REQUIRED_SETTINGS: dict[type, tuple[str, ...]] = {FinetuneConfig: ("init",)}
 """Settings of CONFIG that every run must set, although they have a default (None)."""
 
@@ -63,6 +65,12 @@ class Arguments(Settings):
         return field.default if field and isinstance(field.default, AnyConfig) else None
 
     @classmethod
+    def config_kinds(cls) -> tuple[type[AnyConfig], ...]:
+        """The kinds of settings that CONFIG may have: those of the annotation of `config`."""
+        annotation = cls.model_fields[CONFIG].annotation
+        return get_args(annotation) or (annotation,)
+
+    @classmethod
     def flags(cls, config: Settings | None = None) -> list[Flag]:
         """All flags of the command line, with the values of `config` (or of `defaults`) as defaults."""
         return flags_of(cls, config or cls.defaults())
@@ -88,9 +96,10 @@ class Arguments(Settings):
         """The text of --help, with the values of `config` as defaults; if `everything`, the text of --help-all."""
         flags, about = cls.used_flags(config), cls.TEXT or paragraph(inspect.cleandoc(cls.__doc__ or ""))
         shown = f"usage: {cls.usage()} [--NAME VALUE ...]\n\n{about}"
-        if defaults := cls.defaults():
+        if cls.defaults():
+            kinds = cls.config_kinds()
             whose = "are those of this CONFIG" if config else "apply to settings that CONFIG doesn't set"
-            shown += paragraph(f"{_CONFIG_TEXT[type(defaults)]} The defaults below {whose}.")
+            shown += paragraph(f"{_CONFIG_TEXT}{_RUN_TEXT[kinds]}. The defaults below {whose}.")
         if everything or not cls.SHORT_HELP_SETTINGS:
             return f"{shown}\n{full_help(flags)}"
         by_name = {flag.name: flag for flag in flags}  # which lacks phases.1 where the config has one phase
@@ -105,7 +114,7 @@ class Arguments(Settings):
         defaults, rest, help_flags = cls.defaults(), words, set(HELP_FLAGS) & set(words)
         config: AnyConfig | None = None
         if defaults and words and not words[0].startswith("-"):
-            config, rest = load_config(words[0], type(defaults)), words[1:]
+            config, rest = load_config(words[0], *cls.config_kinds()), words[1:]
         if help_flags:
             print(cls.help(config, everything="--help-all" in help_flags), end="")
             raise SystemExit(0)

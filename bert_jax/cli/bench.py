@@ -6,13 +6,15 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from bert_jax.cli.arguments import Arguments, PlaceArgument, dotted
+from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.phase import BatchSize, Length
 from bert_jax.config.run import RunConfig
 from bert_jax.system.bucket import Place, place_of
 
 
 class Bench(Arguments):
-    """Time the train step on random sequences; with a run in place of CONFIG, on the run's sequences."""
+    """Time the train step on random sequences; with a pretraining run in place of CONFIG, on the run's sequences; with
+    a fine-tuned run, on random rows of its task."""
 
     LINE = "bert-jax bench"
     SHORT_HELP_SETTINGS = dotted(
@@ -23,12 +25,14 @@ class Bench(Arguments):
         "execution: accumulation remat unroll",
     )
     READS = dotted("vocabulary: file size", "model objective optimizer mesh execution seed")
-    config: RunConfig = RunConfig()
+    FLAG_OF_SETTING = {"task.batch_size": "--batch-size"}
+    config: RunConfig | TaskRunConfig = RunConfig()
 
     batch_size: BatchSize | None = None
-    """Sequences a step. Without it: the batch size of the config's first phase."""
+    """Sequences a step; of a fine-tuned run rows of its task, such as pairs of texts. Without it: the batch size of the
+    config's first phase."""
     length: Length | None = None
-    """Tokens a sequence. Without it: the length of the config's first phase."""
+    """Tokens of a sequence or packed row. Without it: the length of the config's first phase."""
     seconds: Annotated[float, Field(gt=0.0)] = 10.0
     """Seconds that each part is measured for; at least five times."""
     operations: bool = False
@@ -44,31 +48,30 @@ def run(words: list[str]) -> None:
     is_run = place_of(words[0]).is_dir()
     from bert_jax.cli.bench_tables import bench_tables, comparison_lines, comparison_tables
     from bert_jax.cli.tables import as_json
-    from bert_jax.model.attention import check_attention
     from bert_jax.model.linear import compute_dtype
-    from bert_jax.model.sharding import check_batch_size, make_mesh
+    from bert_jax.model.sharding import make_mesh
     from bert_jax.planning.bench import bench
     from bert_jax.planning.bench_record import read_record
-    from bert_jax.pretraining.objective import planned_vocabulary_size, pretraining_trainer
+    from bert_jax.planning.work import fitted, sequences_of, trainer_of, vocabulary_size_of
     from bert_jax.system.progress import output, print_line, say
     from bert_jax.training.devices import keep_compiled_programs
 
     earlier = read_record(args.compare) if args.compare else None
-    sizes = {"batch_size": args.batch_size, "length": args.length}
-    phase = args.config.phases[0].replace(**{name: size for name, size in sizes.items() if size is not None})
-    # Give the phase more steps than the measurement can run.
-    config = args.config.replace(phases=(phase.replace(steps=2**30 // phase.batch_size),), profile_steps=None)
     keep_compiled_programs()
+    config = _of_first_phase(args)
     mesh = make_mesh(config.mesh)
-    check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
-    check_attention(config.execution, config.model, config.rows, mesh)
-    if is_run:
+    config = fitted(config, mesh)
+    # More steps than the measurement can run.
+    config = config.set({"phases.0.steps": 2**30 // config.phases[0].batch_size})
+    if is_run and isinstance(config, RunConfig):
         trainer, batches = _trainer_and_batches(config, mesh, place_of(words[0]))
     else:
-        # The id of [MASK] makes no difference to the time.
-        trainer, batches = pretraining_trainer(config, mesh, planned_vocabulary_size(config), mask_id=4), None
+        trainer, batches = trainer_of(config, mesh, vocabulary_size_of(config)), None
+    phase, texts = config.phases[0], sequences_of(config, 0)
+    held = f" with {texts:,} texts" if texts != phase.batch_size else ""
     dtype = compute_dtype(config.model).name
-    say(f"Measuring steps of {phase.batch_size:,} sequences of {phase.length:,} tokens, {dtype}")
+    rows = "rows" if held else "sequences"
+    say(f"Measuring steps of {phase.batch_size:,} {rows} of {phase.length:,} tokens{held}, {dtype}")
     measured = bench(trainer, args.seconds, batches, args.operations)
     output.print(*bench_tables(measured), sep="\n")
     if earlier:
@@ -76,6 +79,13 @@ def run(words: list[str]) -> None:
         for line in comparison_lines(earlier, measured):
             print_line(line)
     print(as_json(measured))
+
+
+def _of_first_phase(args: Bench) -> RunConfig | TaskRunConfig:
+    """The settings with the first phase alone, in the sizes of the command line."""
+    config = args.config.replace(phases=args.config.phases[:1], profile_steps=None)
+    sizes = {"phases.0.length": args.length, **dict.fromkeys(config.batch_sizes, args.batch_size)}
+    return config.set({"phases.0.steps": 1} | {name: size for name, size in sizes.items() if size is not None})
 
 
 def _trainer_and_batches(config: RunConfig, mesh: Any, path: Place) -> tuple[Any, Iterator[Any]]:

@@ -9,16 +9,17 @@ from typing import Any, NamedTuple, TypeVar, overload
 from rich.pretty import pretty_repr
 
 from bert_jax.config.data import RecordedCode
-from bert_jax.config.finetune import FinetuneConfig
+from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
 from bert_jax.config.operation import HostsConfig, PreparationConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings, SettingsError
+from bert_jax.config.training import TrainingConfig
 from bert_jax.system.bucket import Place, in_bucket, place_of
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 
-AnyConfig = RunConfig | FinetuneConfig
+AnyConfig = RunConfig | FinetuneConfig | TaskRunConfig
 Config = TypeVar("Config", bound=AnyConfig)
 _TASKS = "finetune/"
 """Beginning of the names of the configs for `bert-jax finetune`."""
@@ -78,26 +79,30 @@ def find_config(name: str) -> NamedConfig | None:
 def load_config(name_or_path: str) -> RunConfig: ...
 @overload
 def load_config(name_or_path: str, kind: type[Config]) -> Config: ...
-def load_config(name_or_path: str, kind: type[Any] = RunConfig) -> Any:
-    """Loads a config: a Python file (.py) that builds `config`, a run (if `kind` is RunConfig), or a name.
+@overload
+def load_config(name_or_path: str, kind: type[AnyConfig], *others: type[AnyConfig]) -> AnyConfig: ...
+def load_config(name_or_path: str, kind: type[Any] = RunConfig, *others: type[Any]) -> Any:
+    """Loads a config: a Python file (.py) that builds a `kind` named `config`, a name, or a run: a pretraining run if
+    `kind` is RunConfig, a fine-tuned one if `others` has TaskRunConfig.
 
     An existing path takes precedence over a config of the same name. Raises UsageError with a one-line message for
     anything that isn't such a config, and for any exception that the file raises.
     """
     path = place_of(name_or_path)
     if kind is RunConfig and ((path / "config.json").is_file() or in_bucket(path) and path.is_dir()):
-        from bert_jax.run.run_config import read_pretraining_config  # needs Orbax; a config file doesn't
+        from bert_jax.run.run_config import read_config, read_pretraining_config  # need Orbax; a config file doesn't
 
-        return _without_connections(read_pretraining_config(path), path)
+        read = read_config if TaskRunConfig in others else read_pretraining_config
+        return _without_connections(read(path), path)
     if not path.is_file():
         named = find_config(name_or_path)
         if named is None:
             raise absent(name_or_path, names_for(kind))
-        return _of_kind(named.config, kind, named.name)
+        return _of_kind(named.config, (kind, *others), named.name)
     if path.suffix != ".py":
-        others, flag = ("a name or a run", "data.source") if kind is RunConfig else ("a name", "task.train")
+        names, flag = ("a name or a run", "data.source") if kind is RunConfig else ("a name", "task.train")
         raise UsageError(
-            f"{path} is no config: give a Python file (.py), {others} (bert-jax configs lists the names); what to "
+            f"{path} is no config: give a Python file (.py), {names} (bert-jax configs lists the names); what to "
             f"learn from is given by --{flag} {name_or_path}"
         )
     try:
@@ -107,21 +112,20 @@ def load_config(name_or_path: str, kind: type[Any] = RunConfig) -> Any:
     except Exception as error:
         reason = " ".join(str(error).split())
         raise UsageError(f"{path}: {type(error).__name__}: {reason}") from None
-    return _of_kind(config, kind, str(path))
+    return _of_kind(config, (kind, *others), str(path))
 
 
-def _without_connections(config: RunConfig, run: Place) -> RunConfig:
+def _without_connections(config: TrainingConfig, run: Place) -> TrainingConfig:
     """`config` without the trackers, hosts and cluster to which it would connect: a run's file doesn't choose them."""
     if trackers := config.logging.trackers:
         named = " and ".join(f"logging.{name}={where}" for name, where in trackers.items())
         say(f"{named} of {run} is not taken over; give it again to track this run")
+    config = config.replace(logging=config.logging.replace(**dict.fromkeys(trackers)), hosts=HostsConfig())
+    if not isinstance(config, RunConfig):
+        return config
     if config.preparation.engine == "spark":
         say(f"preparation.engine=spark of {run} is not taken over; give it again to prepare with Spark")
-    return config.replace(
-        logging=config.logging.replace(**dict.fromkeys(trackers)),
-        hosts=HostsConfig(),
-        preparation=PreparationConfig(processes=config.preparation.processes),
-    )
+    return config.replace(preparation=PreparationConfig(processes=config.preparation.processes))
 
 
 def absent(name_or_path: str, names: list[str]) -> UsageError:
@@ -135,15 +139,17 @@ def absent(name_or_path: str, names: list[str]) -> UsageError:
     )
 
 
-def _of_kind(config: object, kind: type[Config], where: str) -> Config:
-    """Returns `config`. Raises UsageError where it is no `kind`."""
-    if isinstance(config, kind):
+def _of_kind(config: object, kinds: tuple[type[AnyConfig], ...], where: str) -> AnyConfig:
+    """Returns `config`. Raises UsageError where it is of none of `kinds`."""
+    if isinstance(config, kinds):
         return config
+    kind, *others = kinds
     example = "demo" if kind is RunConfig else f"{_TASKS}sst2"
     if isinstance(config, AnyConfig):
         command = "pretrain" if isinstance(config, RunConfig) else "finetune"
+        run = "the run that it fine-tuned, or " if isinstance(config, FinetuneConfig) and others else ""
         raise UsageError(
-            f"{where} is a config of bert-jax {command}; give one like {example}, which bert-jax configs lists"
+            f"{where} is a config of bert-jax {command}; give {run}one like {example}, which bert-jax configs lists"
         )
     raise UsageError(
         f"{where} builds no {kind.__name__} named `config`; give one that does: bert-jax configs {example} prints one"

@@ -1,11 +1,12 @@
 """bert-jax params CONFIG: prints the parameters of a model, its memory and the FLOPs of its training."""
 
 from bert_jax.cli.arguments import Arguments, dotted
+from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.run import RunConfig
 
 
 class Params(Arguments):
-    """The model's parameters, FLOPs and memory."""
+    """The model's parameters, FLOPs and memory; of a fine-tuned run with the head of its task."""
 
     LINE = "bert-jax params"
     SHORT_HELP_SETTINGS = dotted(
@@ -20,16 +21,21 @@ class Params(Arguments):
         "objective: predict pair masked-share",
         "phases",
     )
-    config: RunConfig = RunConfig()
+    config: RunConfig | TaskRunConfig = RunConfig()
 
 
 def run(words: list[str]) -> None:
     """Parses the command line and prints parameters, memory and FLOPs."""
     config = Params.parse(words).config
     from bert_jax.cli.params_tables import flops_table, memory_lines, parameter_table
-    from bert_jax.pretraining.objective import planned_vocabulary_size
+    from bert_jax.planning.work import objective_of, shapes_of, vocabulary_size_of
     from bert_jax.system.progress import output
 
-    model = config.model.replace(vocabulary_size=planned_vocabulary_size(config))
-    tables = parameter_table(model, config.objective.pair), memory_lines(model, config), flops_table(model, config)
-    output.print(*tables, sep="\n")
+    size = vocabulary_size_of(config)
+    model, shapes = config.model.replace(vocabulary_size=size), shapes_of(config, size)
+    output.print(
+        parameter_table(model, shapes, config),
+        memory_lines(model, shapes, config),
+        flops_table(objective_of(config, size), config),
+        sep="\n",
+    )

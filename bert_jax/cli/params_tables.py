@@ -8,10 +8,12 @@ import jax
 from bert_jax.cli.tables import Table
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.model.bert import parameter_shapes
+from bert_jax.model.bert import Parameters
 from bert_jax.model.embeddings import padded_vocabulary_size
-from bert_jax.model.size import HEADS, Part, forward_flops, num_parameters, parts, train_flops
+from bert_jax.model.size import FORWARD_SHARE, HEADS, Part, num_parameters, parts
+from bert_jax.planning.work import AnyRunConfig
 from bert_jax.training.optimizer import make_optimizer
+from bert_jax.training.step import Objective
 
 _PAIR_NAMES = {"next_sentence": "NSP dense", "sentence_order": "SOP dense", "none": "pair dense, not trained"}
 """Names of the head for pairs by `objective.pair`."""
@@ -19,20 +21,24 @@ _ENCODER = ("embeddings", "block", "last norm", "pooler")
 """The groups of parameters of the model without its heads."""
 
 
-def parameter_table(model: ModelConfig, pair: str) -> Table:
-    """One row for each part of the model, with subtotals. `model.vocabulary_size` must be set; `pair` is
-    `objective.pair`, the question that the head for pairs answers."""
+def parameter_table(model: ModelConfig, shapes: Parameters, config: AnyRunConfig) -> Table:
+    """One row for each part of the model, with subtotals. `shapes`: all parameters of `model`, whose vocabulary_size is
+    set."""
     title = f"{model.num_layers} layers, width {model.hidden_size:,}, {model.vocabulary_size:,} pieces"
     if model.generator:
         title += f"; a generator of width {model.generator.hidden_size:,}"
     table = Table(title, "part", "shape", ">a block", ">parameters")
-    counted = [part._replace(name=_PAIR_NAMES[pair]) if part.group == "pair head" else part for part in parts(model)]
+    counted = parts(model, shapes)
+    if isinstance(config, RunConfig):
+        pair = _PAIR_NAMES[config.objective.pair]
+        counted = [part._replace(name=pair) if part.group == "pair head" else part for part in counted]
     model_parts = [part for part in counted if not part.of_generator]
     generator = [part for part in counted if part.of_generator]
     _add_groups(table, model_parts, _ENCODER, model.num_layers)
     _add_total(table, "total without heads", [part for part in model_parts if part.in_encoder])
-    _add_groups(table, model_parts, HEADS, model.num_layers)
-    _add_total(table, "total with heads", model_parts)
+    if any(not part.in_encoder for part in model_parts):
+        _add_groups(table, model_parts, HEADS, model.num_layers)
+        _add_total(table, "total with heads", model_parts)
     if generator:
         table.add_row("generator's embeddings", "the tables, shared")
         _add_groups(table, generator, (*_ENCODER, *HEADS), model.num_layers)
@@ -69,13 +75,12 @@ def _counts(group: list[Part], of_a_block: bool) -> tuple[str, str]:
     return one, f"{sum(part.copies * part.parameters for part in group):,}"
 
 
-def memory_lines(model: ModelConfig, config: RunConfig) -> str:
+def memory_lines(model: ModelConfig, shapes: Parameters, config: AnyRunConfig) -> str:
     """Bytes of parameters and optimizer state over all devices, with padding. Nothing is allocated."""
-    shapes = parameter_shapes(model)
     optimizer_state = jax.eval_shape(make_optimizer(config.optimizer).init, shapes)
     padded = padded_vocabulary_size(model)
     rows = padded - (model.num_word_rows or padded)
-    padding_parameters = sum(leaf.size for leaf in jax.tree.leaves(shapes)) - num_parameters(model)
+    padding_parameters = sum(leaf.size for leaf in jax.tree.leaves(shapes)) - num_parameters(model, shapes=shapes)
     return (
         f"Padding of the vocabulary, not counted above: {rows:,} rows, {padding_parameters:,} zeros.\n"
         f"Parameters {_megabytes(shapes)}, state of {config.optimizer.name} {_megabytes(optimizer_state)}; "
@@ -87,13 +92,14 @@ def _megabytes(tree: Any) -> str:
     return f"{sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree)) / 1e6:,.1f} MB"
 
 
-def flops_table(model: ModelConfig, config: RunConfig) -> Table:
-    """One row for each phase: FLOPs of a sequence and of the phase."""
-    columns = (">phase", ">length", ">predicted", ">sequence forward", ">sequence trained", ">whole phase")
+def flops_table(objective: Objective, config: AnyRunConfig) -> Table:
+    """One row for each phase: FLOPs of a row, which is a sequence where rows aren't packed, and of the phase."""
+    columns = (">phase", ">length", ">predicted", ">row forward", ">row trained", ">whole phase")
     table = Table("FLOPs of matrix products, without recomputation", *columns)
     for number, phase in enumerate(config.phases, 1):
-        predicted = config.slots(phase.length)
-        forward, trained = (flops(model, phase.length, predicted) for flops in (forward_flops, train_flops))
-        counts = (f"{each:.3e}" for each in (forward, trained, trained * phase.batch_size * phase.steps))
-        table.add_row(f"{number}", f"{phase.length:,}", f"{predicted:,}", *counts)
+        predicted = f"{config.slots(phase.length):,}" if isinstance(config, RunConfig) else "none"
+        step = objective.flops(config.ids_shape(number - 1))
+        trained = step / phase.batch_size
+        counts = (f"{each:.3e}" for each in (trained * FORWARD_SHARE, trained, step * phase.steps))
+        table.add_row(f"{number}", f"{phase.length:,}", predicted, *counts)
     return table

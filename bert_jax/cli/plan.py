@@ -1,12 +1,14 @@
 """bert-jax plan CONFIG --topology v5e:4x4: memory, collectives and time of a run on a TPU slice, without one."""
 
 from bert_jax.cli.arguments import JsonArguments, dotted
+from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.run import RunConfig
 
 
 class Plan(JsonArguments):
     """Compile the train step for a TPU slice on this machine's CPU (needs the extra `plan`), and print the memory of a
-    chip, collectives and time. Compiler flags in LIBTPU_INIT_ARGS are used.
+    chip, collectives and time; of a fine-tuned run, with random rows of its task. Compiler flags in LIBTPU_INIT_ARGS
+    are used.
     """
 
     LINE = "bert-jax plan"
@@ -18,7 +20,8 @@ class Plan(JsonArguments):
         "execution: accumulation remat",
     )
     READS = dotted("vocabulary: file size", "model objective optimizer phases mesh execution")
-    config: RunConfig = RunConfig()
+    FLAG_OF_SETTING = {"task.batch_size": "--task.batch-size"}
+    config: RunConfig | TaskRunConfig = RunConfig()
 
     topology: str
     """The TPU slice, like v5e:4x4, v6e:8x8, v4:2x2x1 or v5p:4x4x4, of 1 to 1,024 chips."""

@@ -5,14 +5,13 @@ from importlib.metadata import version
 from typing import Any
 
 from bert_jax.cli.tables import Table, facts_table, rows_table
-from bert_jax.config.run import RunConfig
 from bert_jax.model.size import num_parameters
 from bert_jax.planning.changes import change_that_fits
 from bert_jax.planning.plan import Planner, formulas
 from bert_jax.planning.plan_record import ESTIMATES, PhasePlan, PhaseTime
 from bert_jax.planning.sweep import most_compilations, sweep
 from bert_jax.planning.topology import FAMILIES, Topology, can_compile, parse_topology
-from bert_jax.pretraining.objective import planned_vocabulary_size
+from bert_jax.planning.work import AnyRunConfig, shapes_of, vocabulary_size_of
 from bert_jax.system.errors import install_extra
 from bert_jax.system.facts import gib
 from bert_jax.system.progress import duration, say
@@ -31,13 +30,14 @@ _OF_SWEEP = (
 )
 
 
-def planned(config: RunConfig, topology: Topology, with_sweep: bool, exact: bool) -> dict[str, Any]:
+def planned(config: AnyRunConfig, topology: Topology, with_sweep: bool, exact: bool) -> dict[str, Any]:
     """The facts of the plan, by the names that they have in JSON."""
-    size = planned_vocabulary_size(config)
+    size = vocabulary_size_of(config)
     largest = parse_topology(f"{topology.family}:{FAMILIES[topology.family].slices[-1]}")
     if topology.chips > largest.chips:
         say(f"{topology} is hypothetical: the largest slice of {topology.family} that can be had is {largest}")
-    parameters = num_parameters(config.model.replace(vocabulary_size=size))
+    model = config.model.replace(vocabulary_size=size)
+    parameters = num_parameters(model, shapes=shapes_of(config, size))
     result = {"topology": str(topology), "chips": topology.chips, "chip": topology.chip._asdict()}
     result |= {"parameters": parameters, "compiled": can_compile()}
     if not can_compile():
@@ -49,7 +49,7 @@ def planned(config: RunConfig, topology: Topology, with_sweep: bool, exact: bool
     return result | {"libtpu": version("libtpu"), "compilations": planner.compilations, "exact": exact} | plan
 
 
-def _plan(planner: Planner, config: RunConfig) -> dict[str, Any]:
+def _plan(planner: Planner, config: AnyRunConfig) -> dict[str, Any]:
     """The plan of each phase, the change with which all fit if one doesn't, and the time of all phases that fit."""
     say(f"Compiling {len(config.phases)} programs for {planner.topology}, more if one doesn't fit")
     planner.on_compiled = lambda plan: say(_outcome(plan))
@@ -61,7 +61,7 @@ def _plan(planner: Planner, config: RunConfig) -> dict[str, Any]:
     return {"fits": fits, "phases": phases, "change": change, "total": total}
 
 
-def _sweep(planner: Planner, config: RunConfig) -> dict[str, Any]:
+def _sweep(planner: Planner, config: AnyRunConfig) -> dict[str, Any]:
     """The plans that fit, of all batch sizes and meshes that are tried."""
     most = most_compilations(config, planner.topology.chips)
     say(f"At most {most} compilations for {planner.topology}; after one that doesn't fit, larger ones are left out")

@@ -1,7 +1,7 @@
 """Settings of a fine-tuning run."""
 
-from collections.abc import Iterator
-from typing import Annotated, ClassVar
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field
 
@@ -37,6 +37,28 @@ class TaskRunConfig(TransferConfig, TrainingConfig):
     rows_hash: str
     """Hash of the encoded training and dev rows."""
 
+    @property
+    def batch_sizes(self) -> dict[str, int]:
+        """The settings that accumulation has to divide, by name. Rows of packed texts are filled up to a multiple."""
+        return {"task.batch_size": self.task.batch_size}
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether a row holds several texts of the task, so that a step has fewer rows than texts."""
+        return self.task.facts.head == "texts"
+
+    def ids_shape(self, phase: int) -> tuple[int, ...]:
+        """The shape of the token ids in a step of the longest rows: [B, C, T] or, of packed texts, [R, T]."""
+        rows, length = super().ids_shape(phase)
+        return (rows, length) if self.is_packed else (rows, max(len(self.task.choices), 1), length)
+
+    def set(self, values: Mapping[str, Any]) -> Self:
+        """As in `Settings`. The rows of a step change in proportion to task.batch_size, unless `values` has them."""
+        size, rows = values.get("task.batch_size"), "phases.0.batch_size"
+        if isinstance(size, int) and size > 0 and rows not in values:
+            values = {rows: -(-self.phases[0].batch_size * size // self.task.batch_size), **values}
+        return super().set(values)
+
 
 class FinetuneConfig(TransferConfig, OperationConfig):
     """A task, the model to fine-tune, and how. The defaults are those of the original's run_classifier.py."""
@@ -56,6 +78,11 @@ class FinetuneConfig(TransferConfig, OperationConfig):
     evaluations: Annotated[float, Field(gt=0.0)] = 1.0
     """Evaluations of the dev rows, each with a checkpoint, in an epoch; below 1: one in several epochs."""
 
+    @property
+    def batch_sizes(self) -> dict[str, int]:
+        """The settings that accumulation has to divide, by name."""
+        return {"task.batch_size": self.task.batch_size}
+
     def conflicts(self) -> Iterator[str]:
         """Yields a message for settings that don't fit each other."""
         if self.probe and self.layers_frozen is not None:
@@ -65,11 +92,7 @@ class FinetuneConfig(TransferConfig, OperationConfig):
             )
         if self.probe and self.task.facts.head == "texts":
             yield "probe=True trains a task's head alone, and task.kind=vectors has none; leave it out"
-        if self.task.batch_size % self.execution.accumulation:
-            yield (
-                f"task.batch_size={self.task.batch_size} is not a multiple of execution.accumulation="
-                f"{self.execution.accumulation}; change one of them"
-            )
+        yield from super().conflicts()
 
     def planned(self, model: ModelConfig, task: TaskConfig, rows_hash: str, phase: Phase) -> TaskRunConfig:
         """The settings of a run of one phase for this model, task and hash of its rows. Raises SettingsError."""

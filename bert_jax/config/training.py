@@ -35,6 +35,20 @@ class OperationConfig(Settings):
     """A:B writes a trace of steps A to B, both included, to the run's profile/, for TensorBoard or Perfetto."""
 
     @property
+    def batch_sizes(self) -> dict[str, int]:
+        """The settings that accumulation has to divide, by name."""
+        return {}
+
+    def conflicts(self) -> Iterator[str]:
+        """Yields a message for settings that don't fit each other."""
+        for name, size in self.batch_sizes.items():
+            if size % self.execution.accumulation:
+                yield (
+                    f"{name}={size} is not a multiple of execution.accumulation={self.execution.accumulation}; change "
+                    "one of them"
+                )
+
+    @property
     def profiled(self) -> range:
         """The steps of `profile_steps`, counted from 1; empty if None."""
         first, _, last = (self.profile_steps or "1:0").partition(":")
@@ -60,18 +74,23 @@ class TrainingConfig(OperationConfig):
     evaluation: EvaluationConfig = EvaluationConfig()
     checkpoints: CheckpointConfig = CheckpointConfig()
 
+    @property
+    def batch_sizes(self) -> dict[str, int]:
+        """The settings that accumulation has to divide, by name."""
+        return {f"phases.{number}.batch_size": phase.batch_size for number, phase in enumerate(self.phases)}
+
+    def ids_shape(self, phase: int) -> tuple[int, ...]:
+        """The shape [B, T] of the token ids in a step of phase number `phase`."""
+        return self.phases[phase].batch_size, self.phases[phase].length
+
     def conflicts(self) -> Iterator[str]:
         """Yields a message for settings that don't fit each other."""
+        yield from super().conflicts()
         for number, phase in enumerate(self.phases):
             if phase.length > self.model.max_positions:
                 yield (
                     f"phases.{number}.length={phase.length} is more than model.max_positions="
                     f"{self.model.max_positions}; lower the first or raise the second"
-                )
-            if phase.batch_size % self.execution.accumulation:
-                yield (
-                    f"phases.{number}.batch_size={phase.batch_size} is not a multiple of execution.accumulation="
-                    f"{self.execution.accumulation}; change one of them"
                 )
             if phase.steps * phase.batch_size > 2**32:
                 yield (

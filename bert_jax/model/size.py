@@ -8,13 +8,15 @@ from typing import NamedTuple
 import jax
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model.bert import parameter_shapes
+from bert_jax.model.bert import Parameters, parameter_shapes
 from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.parameters import PARAMETERS, parameter_at, path_of
 
-HEADS = ("MLM head", "pair head", "RTD head")
-"""The groups that are dropped after pretraining, as is a generator."""
+HEADS = ("MLM head", "pair head", "RTD head", "task head")
+"""The groups that are dropped when a model is trained for another task, as is a generator."""
 _GENERATOR = "generator/"
+FORWARD_SHARE = 1 / 3
+"""FLOPs of the forward pass over those of forward and backward pass."""
 
 
 class Part(NamedTuple):
@@ -36,18 +38,18 @@ class Part(NamedTuple):
 
     @property
     def in_encoder(self) -> bool:
-        """Whether it is kept after pretraining."""
+        """Whether it is kept when the model is trained for another task."""
         return not self.of_generator and self.group not in HEADS
 
 
-def parts(config: ModelConfig) -> list[Part]:
-    """The model's parts in the order of PARAMETERS.
+def parts(config: ModelConfig, shapes: Parameters | None = None) -> list[Part]:
+    """The model's parts in the order of PARAMETERS. `shapes`: its parameters; None: those of pretraining.
 
     Those of a generator follow those of its discriminator. The word table, which the masked language head uses too, is
     counted once, and so are tables that both models use. Raises ValueError for a parameter that has no row there.
     """
     rows = []
-    for keys, leaf in jax.tree_util.tree_leaves_with_path(parameter_shapes(config)):
+    for keys, leaf in jax.tree_util.tree_leaves_with_path(shapes or parameter_shapes(config)):
         parameter = parameter_at(path := path_of(keys))
         order = path.startswith(_GENERATOR), PARAMETERS.index(parameter)
         rows.append((order, parameter, leaf.shape))
@@ -63,10 +65,10 @@ def parts(config: ModelConfig) -> list[Part]:
     return counted
 
 
-def num_parameters(config: ModelConfig, heads: bool = True) -> int:
+def num_parameters(config: ModelConfig, heads: bool = True, shapes: Parameters | None = None) -> int:
     """Parameters of the encoder with its pooler and, with `heads`, of the heads and of a discriminator's generator,
-    without the vocabulary's padding."""
-    return sum(part.copies * part.parameters for part in parts(config) if heads or part.in_encoder)
+    without the vocabulary's padding. `shapes`: as in `parts`."""
+    return sum(part.copies * part.parameters for part in parts(config, shapes) if heads or part.in_encoder)
 
 
 def train_flops(config: ModelConfig, length: int, predictions: int) -> int:

@@ -11,40 +11,34 @@ import jax
 
 from bert_jax.model.linear import compute_dtype
 from bert_jax.model.sharding import batch_sharding
+from bert_jax.model.size import FORWARD_SHARE
 from bert_jax.planning.bench_record import FORMAT, KIND, Bench, Part, Timing, settings
 from bert_jax.planning.operations import operations
 from bert_jax.planning.program import Program
 from bert_jax.planning.rates import RateProbes, Rates
 from bert_jax.planning.traffic import movers
-from bert_jax.pretraining.objective import PretrainingTrainer
+from bert_jax.planning.work import AnyTrainer, random_batch
 from bert_jax.run.environment import machine, versions
-from bert_jax.training.batch import Batch, synthetic_batch
+from bert_jax.training.batch import AnyBatch
 from bert_jax.training.devices import peak_flops
 
 _WARM_ROUNDS = 2
 _LEAST_ROUNDS = 5
 _OPERATIONS_SHARE = 0.2
 """Seconds for which each operation is measured, over those for which the step is: there are more of them."""
-_FORWARD_SHARE = 1 / 3
-"""FLOPs of the forward pass over those of forward and backward pass."""
 
 
 def bench(
-    trainer: PretrainingTrainer, seconds: float, batches: Iterator[Batch] | None = None, with_operations: bool = False
+    trainer: AnyTrainer, seconds: float, batches: Iterator[AnyBatch] | None = None, with_operations: bool = False
 ) -> Bench:
     """Measures the step of the trainer's first phase for about `seconds`, and its parts as many times.
 
     `batches`: the training batches of a run; None for random sequences of full length. `with_operations`: also measure
     the main operations one by one.
     """
-    config, model, flops = trainer.config, trainer.objective.model, trainer.flops(0)
-    phase = config.phases[0]
+    model, flops = trainer.objective.model, trainer.flops(0)
     input_rate = _input_rate(batches, seconds) if batches else None
-    if batches:
-        batch = next(batches)
-    else:
-        most = config.data.sequences_a_row(phase.length)
-        batch = synthetic_batch(phase.batch_size, phase.length, model.vocabulary_size or 1, most)
+    batch = next(batches) if batches else random_batch(trainer.config, 0, model.vocabulary_size or 1)
     probes, programs = RateProbes(compute_dtype(model)), _Programs(trainer, batch)
     times = _timed_in_turn(probes.work | programs.work, seconds)
     works = operations(trainer) if with_operations else []
@@ -86,7 +80,7 @@ def bench(
 class _Programs:
     """The compiled step and its parts, on a batch."""
 
-    def __init__(self, trainer: PretrainingTrainer, batch: Batch):
+    def __init__(self, trainer: AnyTrainer, batch: AnyBatch):
         self._rows, self._batch = batch_sharding(trainer.mesh), batch
         self._state, self._on_device = trainer.initial_state(), jax.device_put(batch, self._rows)
         self._forward, self._gradients = (
@@ -132,10 +126,10 @@ def _parts(
     of_optimizer = max(whole["step"] - whole["gradients"], 0)
     step = statistics.median(times["step"])
     rows = (
-        ("forward", flops * _FORWARD_SHARE, whole["forward"], times["forward"]),
+        ("forward", flops * FORWARD_SHARE, whole["forward"], times["forward"]),
         (
             "backward",
-            flops * (1 - _FORWARD_SHARE),
+            flops * (1 - FORWARD_SHARE),
             whole["gradients"] - whole["forward"],
             _differences(times["gradients"], times["forward"]),
         ),
@@ -195,7 +189,7 @@ def _timed_in_turn(work: dict[str, Callable[[], Any]], seconds: float) -> dict[s
             return times
 
 
-def _input_rate(batches: Iterator[Batch], seconds: float) -> float:
+def _input_rate(batches: Iterator[AnyBatch], seconds: float) -> float:
     """Sequences a second that `batches` yields when nothing else is done."""
     next(batches)  # starts the threads
     began, taken, sequences = time.perf_counter(), 0, 0

@@ -7,11 +7,12 @@ from typing import Annotated, Final, Literal, NamedTuple
 from pydantic import computed_field, model_validator
 from pydantic_core import PydanticCustomError
 
+from bert_jax.config.run import RunConfig
 from bert_jax.model.attention import training_forms
 from bert_jax.model.encoder import blocks_at_once
 from bert_jax.model.linear import compute_dtype
 from bert_jax.planning.rates import Limit, Positive, Rates
-from bert_jax.pretraining.objective import PretrainingTrainer
+from bert_jax.planning.work import AnyRunConfig, AnyTrainer, rows_of
 from bert_jax.run.environment import Scalar
 from bert_jax.system import facts
 from bert_jax.system.bucket import Place
@@ -208,30 +209,52 @@ def differences(there: Bench, here: Bench) -> list[Difference]:
 
 
 def _is_work(name: str) -> bool:
-    others = ("batch_size", "length", "predictions", "sequences", "objective.predict", "objective.pair")
-    return name in others or name.startswith("model.") and name not in _SAME_WORK
+    others = ("batch_size", "length", "predictions", "sequences", "layers_frozen", "probe")
+    return (
+        name in others
+        or name.startswith(("objective.", "task."))
+        or name.startswith("model.")
+        and name not in _SAME_WORK
+    )
 
 
-def settings(trainer: PretrainingTrainer) -> dict[str, Scalar]:
+def settings(trainer: AnyTrainer) -> dict[str, Scalar]:
     """Settings that the time of a step depends on, by name; those that are chosen by themselves as they were chosen."""
     model, config = trainer.objective.model, trainer.config
     phase, execution = config.phases[0], config.execution
-    sequences = config.data.sequences_a_row(phase.length)
+    _, sequences = rows_of(config)[0]
     whole, local = training_forms(execution.attention, model, phase.length, sequences, trainer.mesh)
     attention = whole.name if local is whole else f"{whole.name}, local {local.name}"
     of_model = model.model_dump(exclude={"compute_dtype"}) | {"feedforward_size": model.inner_size}
     return {
         "batch_size": phase.batch_size,
         "length": phase.length,
-        "predictions": config.slots(phase.length),
+        **_of_objective(config),
         "compute_dtype": compute_dtype(model).name,
         **{f"model.{name}": value for name, value in of_model.items()},
-        "objective.predict": config.objective.predict,
-        "objective.pair": config.objective.pair,
         "optimizer.name": config.optimizer.name,
         **{f"mesh.{name}": size for name, size in trainer.mesh.shape.items()},
         "execution.accumulation": execution.accumulation,
         "execution.remat": execution.remat,
         "execution.unroll": blocks_at_once(execution, model.num_layers),
         "execution.attention": attention,
+    }
+
+
+def _of_objective(config: AnyRunConfig) -> dict[str, Scalar]:
+    """Settings of the objective that a step's time depends on."""
+    if isinstance(config, RunConfig):
+        return {
+            "predictions": config.slots(config.phases[0].length),
+            "objective.predict": config.objective.predict,
+            "objective.pair": config.objective.pair,
+        }
+    task = config.task
+    return {
+        "predictions": 0,
+        "task.kind": task.kind,
+        "task.batch_size": task.batch_size,
+        "task.most_negatives": task.most_negatives,
+        "layers_frozen": config.layers_frozen,
+        "probe": config.probe,
     }

@@ -6,10 +6,10 @@ from typing import Any
 
 from pydantic import computed_field
 
-from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.planning.plan import Planner, device_bytes
 from bert_jax.planning.plan_record import PhasePlan
+from bert_jax.planning.work import AnyRunConfig
 from bert_jax.system.errors import UsageError
 from bert_jax.system.facts import Facts
 
@@ -31,12 +31,12 @@ class ChangedPlan(Facts):
         return " ".join(f"--{name} {value}" for name, value in self.settings.items())
 
 
-def changes(config: RunConfig, chips: int) -> Iterator[dict[str, Any]]:
+def changes(config: AnyRunConfig, chips: int) -> Iterator[dict[str, Any]]:
     """Yields changed settings, cheapest first: remat of elementwise operations, more microbatches, remat of whole
     blocks, the state split over devices; then pairs of these, and finally all three. Settings of the run are left out.
     """
     execution = config.execution
-    most = min(phase.batch_size for phase in config.phases)
+    most = min(config.batch_sizes.values())
     remats: list[dict[str, Any]] = [
         {"execution.remat": remat} for remat in _REMATS[_REMATS.index(execution.remat) + 1 :]
     ]
@@ -52,7 +52,7 @@ def changes(config: RunConfig, chips: int) -> Iterator[dict[str, Any]]:
     yield from (settings for number, settings in enumerate(candidates) if settings not in candidates[:number])
 
 
-def change_that_fits(planner: Planner, config: RunConfig, plans: list[PhasePlan]) -> ChangedPlan | None:
+def change_that_fits(planner: Planner, config: AnyRunConfig, plans: list[PhasePlan]) -> ChangedPlan | None:
     """The plan with the first of `changes` with which all phases fit; None if there is none.
 
     `plans`: those without a change. The phases that need most memory are tried first.

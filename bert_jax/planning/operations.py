@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.layout import Tokens
 from bert_jax.model.attention_pattern import AttentionPattern
@@ -18,10 +19,9 @@ from bert_jax.model.exact_attention import band, head_keys, softmax_where
 from bert_jax.model.heads import MaskedLanguageHead, ReplacedTokenHead
 from bert_jax.model.linear import LayerNorm, activation, compute_dtype, project
 from bert_jax.model.products import heads_first, inner_products, weighted_sums
+from bert_jax.planning.work import AnyTrainer, random_batch
 from bert_jax.pretraining.masking import Masked
-from bert_jax.pretraining.objective import PretrainingTrainer
 from bert_jax.pretraining.replaced import draw_tokens
-from bert_jax.training.batch import synthetic_batch
 
 _FORWARD_AND_BACKWARD = 3
 """FLOPs of forward and backward pass over those of the forward pass: the backward pass takes twice as many."""
@@ -41,16 +41,18 @@ class Operation:
     """Bytes of its arguments and results, the gradients among them, each read or written once."""
 
 
-def operations(trainer: PretrainingTrainer) -> list[Operation]:
+def operations(trainer: AnyTrainer) -> list[Operation]:
     """The operations that take most of a step of the trainer's first phase, at one device's share of the batch.
 
-    Those of a generator, beside its discriminator's, have names of their own.
+    Those of a generator, beside its discriminator's, have names of their own. A task's head isn't among them.
     """
     config, model = trainer.config, trainer.objective.model
-    phase = config.phases[0]
-    batch, length = phase.batch_size // trainer.mesh.size, phase.length
+    length = config.phases[0].length
+    tokens = jax.tree.map(lambda leaf: leaf.reshape(-1, leaf.shape[-1]), random_batch(config, 0, 1).tokens)
+    tokens = jax.tree.map(lambda leaf: leaf[: len(leaf) // trainer.mesh.size], tokens)
+    if isinstance(config, TaskRunConfig):
+        return _of_encoder(model, tokens, 1 if config.task.facts.head in ("pooled", "choices") else length)
     slots = config.slots(length)
-    tokens = synthetic_batch(batch, length, 1, config.data.sequences_a_row(length)).tokens
     entries = _of_model(model, tokens, length if model.discriminator else slots)
     if model.generator:
         of_generator = [*_of_model(model.generator, tokens, slots), _drawing(model.generator, tokens, slots)]
@@ -59,7 +61,12 @@ def operations(trainer: PretrainingTrainer) -> list[Operation]:
 
 
 def _of_model(model: ModelConfig, tokens: Tokens, slots: int) -> list[Operation]:
-    """The operations of one model, whose last block runs at `slots` tokens of a row."""
+    """The operations of one model of pretraining, whose last block runs at `slots` tokens of a row."""
+    return [*_of_encoder(model, tokens, slots), _head(model, tokens, slots)]
+
+
+def _of_encoder(model: ModelConfig, tokens: Tokens, slots: int) -> list[Operation]:
+    """The operations of the blocks, the last of which runs at `slots` tokens of a row."""
     batch, length = tokens.ids.shape
     blocks, width = model.num_layers - (slots < length), model.hidden_size
     x, inner = (_random(model, batch, length, features) for features in (width, model.inner_size))
@@ -73,15 +80,20 @@ def _of_model(model: ModelConfig, tokens: Tokens, slots: int) -> list[Operation]
         entries.append(_operation("dropout of outputs", 2 * blocks + 1, lambda x: dropout(x, model.dropout, keys), x))
     entries.append(_of_module("LayerNorm", 2 * blocks + 1, LayerNorm(model), x))
     entries.append(_operation("GELU", blocks, activation(model), inner))
+    return entries
+
+
+def _head(model: ModelConfig, tokens: Tokens, slots: int) -> Operation:
+    """The head of a discriminator, at all tokens, or the one that predicts `slots` tokens of a row."""
+    (batch, length), width = tokens.ids.shape, model.hidden_size
     if model.discriminator:
         flops = 2 * batch * length * width * (width + 1)
-        entries.append(_of_module("discriminator's head", 1, ReplacedTokenHead(model), x, flops=flops))
-    else:
-        table = _random(model, padded_vocabulary_size(model), model.table_size).astype(jnp.float32)
-        flops = 2 * batch * slots * model.table_size * (width + vocabulary_size(model))
-        predicted = _random(model, batch, slots, width)
-        entries.append(_of_module("masked-language head", 1, MaskedLanguageHead(model), predicted, table, flops=flops))
-    return entries
+        x = _random(model, batch, length, width)
+        return _of_module("discriminator's head", 1, ReplacedTokenHead(model), x, flops=flops)
+    table = _random(model, padded_vocabulary_size(model), model.table_size).astype(jnp.float32)
+    flops = 2 * batch * slots * model.table_size * (width + vocabulary_size(model))
+    predicted = _random(model, batch, slots, width)
+    return _of_module("masked-language head", 1, MaskedLanguageHead(model), predicted, table, flops=flops)
 
 
 def _random(model: ModelConfig, *shape: int) -> jax.Array:

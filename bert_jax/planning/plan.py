@@ -12,18 +12,22 @@ from typing import Any, TypeVar
 
 import jax
 
-from bert_jax.config.run import RunConfig
-from bert_jax.model.attention import check_attention
-from bert_jax.model.sharding import abstract, batch_sharding, check_batch_size, make_mesh
-from bert_jax.model.size import train_flops
+from bert_jax.model.sharding import abstract, batch_sharding, make_mesh
 from bert_jax.planning.collectives import collectives
 from bert_jax.planning.plan_record import FormulaPlan, Memory, Pace, PhasePlan, StepTime, work_of
 from bert_jax.planning.program import Program
 from bert_jax.planning.topology import Topology, topology_devices
 from bert_jax.planning.traffic import movers
-from bert_jax.pretraining.objective import PretrainingTrainer, pretraining_trainer
+from bert_jax.planning.work import (
+    AnyRunConfig,
+    AnyTrainer,
+    fitted,
+    objective_of,
+    random_batch,
+    sequences_of,
+    trainer_of,
+)
 from bert_jax.system.errors import RunError, install_extra
-from bert_jax.training.batch import synthetic_batch
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -61,23 +65,18 @@ class Planner:
         self._devices = topology_devices(topology)
         self._vocabulary_size = vocabulary_size
 
-    def trainer(self, config: RunConfig) -> PretrainingTrainer:
+    def trainer(self, config: AnyRunConfig) -> AnyTrainer:
         """The run's trainer on the slice. Raises UsageError if mesh or batches don't fit the slice or the model."""
         mesh = make_mesh(config.mesh, self._devices)
-        for phase in config.phases:
-            check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
-        check_attention(config.execution, config.model, config.rows, mesh)
-        # The id of [MASK] makes no difference to the program.
-        trainer = pretraining_trainer(config, mesh, self._vocabulary_size, mask_id=4)
+        trainer = trainer_of(fitted(config, mesh), mesh, self._vocabulary_size)
         _ = trainer.state_shapes  # raises for sizes that can't be divided over the mesh
         return trainer
 
-    def phase(self, config: RunConfig, number: int) -> PhasePlan:
+    def phase(self, config: AnyRunConfig, number: int) -> PhasePlan:
         """Compiles the step of phase `number`. Raises UsageError as `trainer` does, RunError where libtpu fails."""
-        trainer, phase = self.trainer(config), config.phases[number]
-        flops = trainer.flops(number)
-        most = config.data.sequences_a_row(phase.length)
-        batch = synthetic_batch(phase.batch_size, phase.length, self._vocabulary_size, most)
+        trainer = self.trainer(config)
+        phase, flops = trainer.config.phases[number], trainer.flops(number)
+        batch = random_batch(trainer.config, number, self._vocabulary_size)
         rows = batch_sharding(trainer.mesh)
         shapes = abstract(batch, jax.tree.map(lambda _: rows, batch))
         began = time.perf_counter()
@@ -95,6 +94,7 @@ class Planner:
             step_time = StepTime.of(
                 phase,
                 self.topology,
+                sequences=sequences_of(trainer.config, number),
                 flops=flops,
                 computed=flops * _RECOMPUTED[config.execution.remat],
                 moved=traffic,
@@ -121,7 +121,7 @@ class Planner:
             self.on_compiled(plan)
         return plan
 
-    def phases(self, config: RunConfig) -> list[PhasePlan]:
+    def phases(self, config: AnyRunConfig) -> list[PhasePlan]:
         """The plans of all phases, compiled in parallel: the compiler spends half its time on one core."""
         return in_threads(lambda number: self.phase(config, number), range(len(config.phases)))
 
@@ -144,13 +144,13 @@ def in_threads(work: Callable[[Item], Result], items: Iterable[Item]) -> list[Re
         return list(pool.map(work, items))
 
 
-def formulas(config: RunConfig, topology: Topology, vocabulary_size: int) -> list[FormulaPlan]:
+def formulas(config: AnyRunConfig, topology: Topology, vocabulary_size: int) -> list[FormulaPlan]:
     """FLOPs of each phase and their time at the peak of the chips."""
-    model = config.model.replace(vocabulary_size=vocabulary_size)
+    objective = objective_of(config, vocabulary_size)
     plans = []
     for number, phase in enumerate(config.phases):
-        flops = phase.batch_size * train_flops(model, phase.length, config.slots(phase.length))
-        at_best = Pace.of(phase, flops, topology.seconds(flops), topology)
+        flops = objective.flops(config.ids_shape(number))
+        at_best = Pace.of(phase, flops, topology.seconds(flops), topology, sequences_of(config, number))
         plans.append(FormulaPlan(**work_of(number, phase, flops), at_best=at_best))
     return plans
 
@@ -169,7 +169,7 @@ def refusal(message: str) -> int | None:
     return None
 
 
-def _memory(trainer: PretrainingTrainer, analysis: Any) -> Memory:
+def _memory(trainer: AnyTrainer, analysis: Any) -> Memory:
     """`analysis`: XLA's memory analysis of the compiled step on one device."""
     state = trainer.state_shapes
     parameters, optimizer = device_bytes(state.params), device_bytes(state.optimizer)

@@ -56,14 +56,14 @@ class Pace(PhaseTime):
     """Model FLOPs over the peak of all chips."""
 
     @classmethod
-    def of(cls, phase: Phase, flops: float, seconds: float, topology: Topology) -> "Pace":
-        """The pace of a phase whose step of `flops` takes `seconds`."""
+    def of(cls, phase: Phase, flops: float, seconds: float, topology: Topology, sequences: int) -> "Pace":
+        """The pace of a phase whose step has `sequences` and `flops` and takes `seconds`."""
         hours = phase.steps * seconds / 3600
         return cls(
             hours=hours,
             chip_hours=hours * topology.chips,
             step_seconds=seconds,
-            sequences_per_second=phase.batch_size / seconds,
+            sequences_per_second=sequences / seconds,
             mfu=topology.seconds(flops) / seconds,
         )
 
@@ -84,15 +84,23 @@ class StepTime(Facts):
 
     @classmethod
     def of(
-        cls, phase: Phase, topology: Topology, *, flops: float, computed: float, moved: float, sent: float
+        cls,
+        phase: Phase,
+        topology: Topology,
+        *,
+        sequences: int,
+        flops: float,
+        computed: float,
+        moved: float,
+        sent: float,
     ) -> "StepTime":
-        """The times of a step of `flops`, which with recomputation are `computed`. `moved`: bytes to and from a chip's
-        memory; `sent`: bytes that a chip sends."""
+        """The times of a step of `sequences` and `flops`, which with recomputation are `computed`. `moved`: bytes to
+        and from a chip's memory; `sent`: bytes that a chip sends."""
         chip = topology.chip
         compute, memory = topology.seconds(computed), moved / chip.memory_bandwidth
         links = sent / (chip.link_bandwidth * max(topology.links, 1))
         limits = (compute, memory, links)
-        best, turn = (Pace.of(phase, flops, seconds, topology) for seconds in (max(limits), sum(limits)))
+        best, turn = (Pace.of(phase, flops, seconds, topology, sequences) for seconds in (max(limits), sum(limits)))
         return cls(compute=compute, memory=memory, links=links, at_best=best, in_turn=turn)
 
 

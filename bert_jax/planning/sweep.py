@@ -3,17 +3,17 @@
 import functools
 import itertools
 
-from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.planning.plan import Planner, in_threads
 from bert_jax.planning.plan_record import PhasePlan
+from bert_jax.planning.work import AnyRunConfig
 from bert_jax.system.errors import UsageError
 
 _LARGER: tuple[float, ...] = (1, 2, 4)
 _SMALLER: tuple[float, ...] = (1 / 2, 1 / 4)
 
 
-def most_compilations(config: RunConfig, chips: int) -> int:
+def most_compilations(config: AnyRunConfig, chips: int) -> int:
     """The largest number of compilations that a sweep may need."""
     return len(config.phases) * len(splits(chips)) * max(len(_LARGER), 1 + len(_SMALLER))
 
@@ -23,7 +23,7 @@ def splits(chips: int) -> list[int]:
     return sorted({4**power for power in range(chips.bit_length()) if 4**power < chips} | {chips})
 
 
-def sweep(planner: Planner, config: RunConfig) -> list[PhasePlan]:
+def sweep(planner: Planner, config: AnyRunConfig) -> list[PhasePlan]:
     """Plans that fit, phase by phase, most sequences a second first.
 
     On each mesh it tries the phase's batch size, then 2 and 4 times that as long as it fits. If the phase's batch size
@@ -42,7 +42,7 @@ def _rate(plan: PhasePlan) -> float:
     return plan.time.in_turn.sequences_per_second if plan.time else 0.0
 
 
-def _on_mesh(planner: Planner, config: RunConfig, number: int, split: int) -> list[PhasePlan]:
+def _on_mesh(planner: Planner, config: AnyRunConfig, number: int, split: int) -> list[PhasePlan]:
     """Plans that fit with `mesh.fsdp` = `split`."""
     config = config.replace(mesh=config.mesh.replace(data=-1, fsdp=split))
     fitting: list[PhasePlan] = []
@@ -60,15 +60,13 @@ def _on_mesh(planner: Planner, config: RunConfig, number: int, split: int) -> li
     return []
 
 
-def _with_batch(planner: Planner, config: RunConfig, number: int, factor: float) -> PhasePlan | None:
+def _with_batch(planner: Planner, config: AnyRunConfig, number: int, factor: float) -> PhasePlan | None:
     """The plan of a phase with `factor` times its batch size; None if that can't be divided over the mesh."""
-    phase = config.phases[number]
-    size = int(phase.batch_size * factor)
+    name, size = list(config.batch_sizes.items())[number]
+    size = int(size * factor)
     if not size:
         return None
-    phases = list(config.phases)
     try:
-        phases[number] = phase.replace(batch_size=size)
-        return planner.phase(config.replace(phases=tuple(phases)), number)
+        return planner.phase(config.set({name: size}), number)
     except (UsageError, SettingsError):
         return None

@@ -87,8 +87,7 @@ class Trainer(Generic[Config, Learned]):
 
     def flops(self, phase: int) -> float:
         """FLOPs of one step of a phase, by formula, over all devices."""
-        settings = self.config.phases[phase]
-        return self.objective.flops((settings.batch_size, settings.length))
+        return self.objective.flops(self.config.ids_shape(phase))
 
     @cached_property
     def _shardings(self) -> TrainState:

@@ -22,6 +22,8 @@ WRONG = {
     "pretrain configs/bsae.py --workdir W": "no config file at configs/bsae.py and no config of that name; did you mean base?",
     "pretrain sst2 --workdir W": "finetune/sst2 is a config of bert-jax finetune; give one like demo",
     "finetune demo --init I --workdir W": "demo is a config of bert-jax pretrain; give one like finetune/sst2",
+    "bench vectors": "finetune/vectors is a config of bert-jax finetune; give the run that it fine-tuned, or one like demo",
+    "plan sst2 --topology v5e:4x4": "finetune/sst2 is a config of bert-jax finetune; give the run that it fine-tuned, or",
     "finetune ssst2 --workdir W": "did you mean sst2?",
     "configs dmo": "did you mean demo?",
     "configs demo base": "base stands where no value is expected: bert-jax configs takes NAME",

@@ -75,7 +75,14 @@ class FakePlanner(Planner):
             fits=fits,
             memory=memory if fits else None,
             collectives=[Collective(kind="all-reduce", count=13, bytes=10**9, sent=2 * 10**9)] if fits else [],
-            time=StepTime.of(phase, self.topology, flops=1e15, **work, sent=0.2 * chip.link_bandwidth * links)
+            time=StepTime.of(
+                phase,
+                self.topology,
+                sequences=phase.batch_size,
+                flops=1e15,
+                **work,
+                sent=0.2 * chip.link_bandwidth * links,
+            )
             if fits
             else None,
             traffic_bytes=10**10 if fits else None,
@@ -119,7 +126,7 @@ def test_a_refusal_tells_what_was_needed():
 
 def test_times_are_those_of_the_slowest_or_of_all():
     work = {"flops": 4 * 197e12, "computed": 3 * 4 * 197e12, "moved": 4 * 819e9, "sent": 2 * 50e9}
-    time = StepTime.of(RUN.phases[0], SLICE, **work)
+    time = StepTime.of(RUN.phases[0], SLICE, sequences=64, **work)
     assert (time.compute, time.memory, time.links) == (3.0, 4.0, 1.0)
     assert (time.at_best.step_seconds, time.in_turn.step_seconds) == (4.0, 8.0)
     assert (time.in_turn.hours, time.in_turn.chip_hours) == (8.0, 32.0)

@@ -1,0 +1,140 @@
+"""The steps of fine-tuned runs on random rows, which bench and plan work on; and params of such a run."""
+
+import functools
+import json
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.cli import planning as plan_command
+from bert_jax.cli.main import run
+from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.phase import Phase
+from bert_jax.config.task import SpanConfig, TaskConfig
+from bert_jax.model.sharding import make_mesh
+from bert_jax.model.size import encoder_flops
+from bert_jax.planning import rates
+from bert_jax.planning.operations import operations
+from bert_jax.planning.work import fitted, objective_of, random_batch, sequences_of, shapes_of, trainer_of
+from bert_jax.run.run_config import write_config
+from bert_jax.system.errors import UsageError
+
+MODEL = ModelConfig(num_layers=1, hidden_size=16, num_heads=2, max_positions=64, vocabulary_size=100)
+LABELS = {"labels": ("a", "b", "c")}
+KINDS = {
+    "class": LABELS,
+    "labels": LABELS,
+    "number": {},
+    "marked": LABELS | {"marks": ("begin", "end")},
+    "choice": {"choices": ("one", "two", "three")},
+    "tags": LABELS,
+    "span": {"texts": ("question", "text"), "span": SpanConfig(stride=8, question_length=8)},
+    "vectors": {"texts": ("query", "positive"), "most_negatives": 1, "widths": (8,)},
+    "scored": {"kind": "vectors", "texts": ("a", "b"), "scored": True},
+}
+
+
+def settings(kind: str, **changes) -> TaskRunConfig:
+    """Of 12 rows a step; vectors have 36 texts in 7 rows of 32 tokens, or 24 where they are scored."""
+    task = TaskConfig(**{"name": kind, "kind": kind, "batch_size": 12, "max_length": 32} | KINDS[kind] | changes)
+    rows = 7 if task.kind == "vectors" else 12
+    planned = FinetuneConfig(task=task).planned(MODEL, task, "0" * 16, Phase(steps=3, length=32, batch_size=rows))
+    return planned.replace(model=planned.model.replace(compute_dtype="float32"))
+
+
+@pytest.fixture
+def vectors_run(tmp_path):
+    """Only the file of settings: nothing else of a run is read."""
+    write_config(tmp_path / "config.json", settings("vectors"))
+    return str(tmp_path)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_step_of_every_kind_takes_its_random_rows(kind):
+    config = settings(kind)
+    trainer = trainer_of(config, make_mesh(config.mesh), 100)
+    batch = random_batch(config, 0, 100)
+    assert batch.tokens.ids.shape == config.ids_shape(0) and 50 < batch.tokens.ids.max() < 100
+    assert batch.tokens.length.sum() >= 0.9 * batch.tokens.ids.size and batch.weight.sum() == sequences_of(config, 0)
+    state, measured = jax.eval_shape(trainer.train_step(0), trainer.state_shapes, batch)
+    assert state.step.shape == () and {"task_loss", "loss"} <= measured.keys()
+    assert jax.tree.structure(state.params) == jax.tree.structure(shapes_of(config, 100))
+    assert trainer.flops(0) > 0
+
+
+def test_random_texts_are_all_of_a_step_and_spread_over_its_rows():
+    config = settings("vectors")
+    batch = random_batch(config, 0, 100)
+    there = batch.weight > 0
+    assert (
+        sorted(batch.slot[there]) == sorted(batch.text[there]) == list(range(36)) and (batch.slot[~there] == 36).all()
+    )
+    assert set(there.sum(axis=1)) == {5, 6} and (batch.tokens.length[there] >= 32 // 6).all()
+    assert len(np.unique(batch.ordinal[there])) == 36
+    scores = random_batch(settings("scored"), 0, 100)
+    of_pair = scores.slot[scores.weight > 0] // 2
+    assert len(set(zip(of_pair, scores.score[scores.weight > 0], strict=True))) == 12
+
+
+def test_rows_follow_the_pairs_and_are_filled_up_for_devices_and_parts():
+    config = settings("vectors")
+    more = config.set({"task.batch_size": 48, "execution.accumulation": 8})
+    assert [each.phases[0].batch_size for each in (more, config.set({"task.batch_size": 6}))] == [28, 4]
+    assert config.set({"task.batch_size": 48, "phases.0.batch_size": 9}).phases[0].batch_size == 9
+    assert fitted(more, make_mesh(more.mesh)).phases[0].batch_size == 32
+    with pytest.raises(ValueError, match="task.batch_size=12 is not a multiple of execution.accumulation=8"):
+        config.set({"execution.accumulation": 8})
+    with pytest.raises(UsageError, match="batch_size=3 rows of phases.0.length=32 tokens are too few for 36 texts"):
+        fitted(config.set({"phases.0.batch_size": 3}), make_mesh(config.mesh))
+
+
+def test_flops_are_those_of_the_encoder_for_every_row():
+    step = objective_of(config := settings("choice"), 100).flops(config.ids_shape(0))
+    assert step == 3 * 12 * 3 * encoder_flops(MODEL, 32, 1)
+    step = objective_of(config := settings("vectors"), 100).flops(config.ids_shape(0))
+    assert step == 3 * 7 * encoder_flops(MODEL, 32, 32)
+
+
+def test_the_operations_of_a_task_are_those_of_its_encoder():
+    config = settings("vectors")
+    names = [operation.name for operation in operations(trainer_of(config, make_mesh(config.mesh), 100))]
+    assert "softmax" in names and not [name for name in names if "head" in name]
+
+
+def test_a_run_for_vectors_is_measured_on_random_texts(vectors_run, monkeypatch, capsys):
+    monkeypatch.setattr(rates, "_CPU_SIZES", (128,))
+    monkeypatch.setattr(rates, "copy", functools.partial(rates.copy, 1 << 20))
+    flags = ["--batch-size", "24", "--execution.accumulation", "2", "--seconds", "0.01"]
+    assert run(["bench", vectors_run, *flags]) == 0
+    shown = capsys.readouterr()
+    assert "Measuring steps of 14 rows of 32 tokens with 72 texts, float32" in shown.err
+    found = json.loads(shown.out.splitlines()[-1])
+    assert found["sequences_per_second"] == pytest.approx(72 / found["parts"][-1]["time"]["median"])
+    expected = {"batch_size": 14, "length": 32, "predictions": 0, "task.batch_size": 24, "task.kind": "vectors"}
+    assert (expected | {"sequences": "random", "execution.accumulation": 2}).items() <= found["settings"].items()
+    assert run(["bench", vectors_run, "--batch-size", "9", "--execution.accumulation", "2"]) == 2
+    assert "--batch-size=9 is not a multiple of --execution.accumulation=2" in capsys.readouterr().err
+
+
+def test_a_run_for_vectors_is_planned_in_texts_a_second(vectors_run, monkeypatch, capsys):
+    monkeypatch.setattr(plan_command, "can_compile", lambda: False)
+    assert run(["plan", vectors_run, "--topology", "v5e:2x2", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    [phase] = found["phases"]
+    assert phase["flops"] == 3 * 7 * encoder_flops(MODEL, 32, 32)
+    assert phase["at_best"]["sequences_per_second"] == pytest.approx(36 / phase["at_best"]["step_seconds"])
+    shapes = jax.tree.leaves(shapes_of(settings("vectors"), 100))
+    assert 0 <= sum(leaf.size for leaf in shapes) - found["parameters"] < 128 * 16  # the vocabulary's padding
+
+
+def test_parameters_are_those_of_the_run(vectors_run, tmp_path, capsys):
+    assert run(["params", vectors_run]) == 0
+    shown = capsys.readouterr().out
+    assert "total without heads" in shown and "pooler" not in shown and "total with heads" not in shown
+    (tmp_path / "tags").mkdir()
+    write_config(tmp_path / "tags" / "config.json", settings("class"))
+    assert run(["params", str(tmp_path / "tags")]) == 0
+    shown = capsys.readouterr().out
+    assert "pooler" in shown and "task dense" in shown and "total with heads" in shown and "MLM" not in shown
