@@ -146,7 +146,8 @@ def _description(model: Bert, architecture: str) -> Iterator[str]:
     yield f"Class in transformers: {architecture}."
     if task := _vectors_task(model):
         longest = min(task.max_length, config.max_positions)
-        yield f"The vector of a text is {_POOLED[task.pooling]}, divided by its length; texts are cut to {longest} tokens."
+        pooled = _POOLED[task.pooling]
+        yield f"The vector of a text is {pooled}, divided by its length; texts are cut to {longest} tokens."
         if task.widths:
             widths = " or ".join(map(str, sorted(task.widths, reverse=True)))
             yield f"The first {widths} components of a vector can be used alone, divided by their length."
