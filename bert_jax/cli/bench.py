@@ -24,7 +24,11 @@ class Bench(Arguments):
         "mesh: data fsdp tensor",
         "execution: accumulation remat unroll",
     )
-    READS = dotted("vocabulary: file size", "model objective optimizer mesh execution seed")
+    READS = dotted(
+        "vocabulary: file size",
+        "model objective optimizer mesh execution seed layers-frozen probe",
+        "task: most-negatives pool directions widths",
+    )
     FLAG_OF_SETTING = {"task.batch_size": "--batch-size"}
     config: RunConfig | TaskRunConfig = RunConfig()
 

@@ -147,7 +147,7 @@ def _of_kind(config: object, kinds: tuple[type[AnyConfig], ...], where: str) -> 
     example = "demo" if kind is RunConfig else f"{_TASKS}sst2"
     if isinstance(config, AnyConfig):
         command = "pretrain" if isinstance(config, RunConfig) else "finetune"
-        run = "the run that it fine-tuned, or " if isinstance(config, FinetuneConfig) and others else ""
+        run = "a run that was fine-tuned with it, or " if TaskRunConfig in others else ""
         raise UsageError(
             f"{where} is a config of bert-jax {command}; give {run}one like {example}, which bert-jax configs lists"
         )

@@ -19,7 +19,11 @@ class Plan(JsonArguments):
         "mesh: data fsdp tensor",
         "execution: accumulation remat",
     )
-    READS = dotted("vocabulary: file size", "model objective optimizer phases mesh execution")
+    READS = dotted(
+        "vocabulary: file size",
+        "model objective optimizer phases mesh execution layers-frozen probe",
+        "task: batch-size most-negatives pool directions widths",
+    )
     FLAG_OF_SETTING = {"task.batch_size": "--task.batch-size"}
     config: RunConfig | TaskRunConfig = RunConfig()
 

@@ -6,7 +6,10 @@ from bert_jax.cli.arguments import Arguments
 from bert_jax.cli.flags import first_sentence
 from bert_jax.cli.help import short_help
 from bert_jax.cli.main import COMMANDS, arguments_of, run
+from bert_jax.config.finetune import TaskRunConfig
+from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
+from bert_jax.config.task import TaskConfig
 from bert_jax.system.errors import UsageError
 
 
@@ -21,6 +24,9 @@ class Measure(Arguments):
     """Steps not counted."""
 
 
+TASK_RUN = TaskRunConfig(
+    task=TaskConfig(name="any", kind="class"), rows_hash="", phases=(Phase(steps=1, length=8, batch_size=2),)
+)
 WITH_SETTINGS = [name for name in COMMANDS if arguments_of(name).defaults()]
 
 
@@ -82,6 +88,8 @@ def test_help_is_short_and_has_no_marks_of_a_library(name, capsys, monkeypatch):
 def test_the_settings_shown_first_and_those_read_exist(name, capsys):
     command = arguments_of(name)
     names = [flag.name for flag in command.flags()]
+    if TaskRunConfig in command.config_kinds():
+        names += [flag.name for flag in command.flags(TASK_RUN)]
     assert set(command.SHORT_HELP_SETTINGS) <= {flag.name for flag in command.used_flags()}
     run([name, "--help"])
     assert len(re.findall("^  [-A-Z]", capsys.readouterr().out, re.MULTILINE)) <= 20  # README's number
