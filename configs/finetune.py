@@ -243,13 +243,14 @@ _TABLE: dict[str, dict[str, Any]] = {
         kind="vectors",
         texts=("query", "positive"),
         label="score",
-        own="\n\nor, from a corpus alone, --task.source text:FILES",
         max_length=128,
         epochs=1.0,
         batch_size=64,
         optimizer=OptimizerConfig(peak_learning_rate=2e-5, warmup=0.1),
-        expect="Rows have query, positive and possibly negatives (a list); or a, b and score. Larger batches have more "
-        "texts to\ntell apart and learn more from a row; --execution.accumulation 8 computes the same in less memory.",
+        expect="Rows have query, positive and possibly negatives (a list); or a, b and score. From a corpus alone:\n\n"
+        "    --task.source text:FILES, in place of --task.train\n\n"
+        "Larger batches have more texts to tell apart and teach more; --execution.accumulation 8 computes the same in\n"
+        "less memory.",
     ),
     # Answers in a text
     "squad": dict(

@@ -23,7 +23,7 @@ def test_the_public_sets_are_there():
     glue = {"cola", "sst2", "mrpc", "qqp", "mnli", "qnli", "rte", "wnli", "stsb"}
     others = {"boolq", "cb", "copa", "wic", "xnli", "terra", "danetqa", "russe", "parus", "swag", "chnsenticorp"}
     tagged = {"conll2003", "wnut17", "ud", "resume_ner"}
-    assert set(names_for(FinetuneConfig)) == glue | others | tagged | {"squad", "squad2"}
+    assert set(names_for(FinetuneConfig)) == glue | others | tagged | {"squad", "squad2", "vectors"}
 
 
 def test_a_batch_that_does_not_divide_is_refused():

@@ -51,6 +51,7 @@ def test_every_kind_has_what_it_needs_and_survives_json(kind):
         "span": {"texts": ("question", "context"), "max_length": 384},
         "choice": {"choices": ("first", "second")},
         "marked": {"marks": ("begin", "end")},
+        "vectors": {"texts": ("query", "positive")},
     }
     for metric in (None, *TASK_KINDS[kind].metrics):
         config = TaskConfig(name="x", kind=kind, metric=metric, **needs.get(kind, {}))
@@ -65,3 +66,19 @@ def test_a_task_is_made_to_fit_the_models_positions():
     fitted = answers.fitting(64)
     assert (fitted.max_length, fitted.span.question_length, fitted.span.stride) == (64, 21, 21)
     assert answers.fitting(256).span == answers.span and answers.fitting(8).max_length == 8
+
+
+def test_settings_of_vectors_that_do_not_fit_each_other_are_refused():
+    pairs = TaskConfig(name="x", kind="vectors", texts=("query", "positive"))
+    for wrong, words in (
+        ({"train": "a.tsv", "source": "text:b"}, "both name what to learn from"),
+        ({"batch_size": 1}, "leaves a pair nothing to be compared with"),
+        ({"padded_lengths": (128,)}, "vectors pack several into a row"),
+        ({"score_range": (5.0, 0.0)}, "give the lowest and then the highest score"),
+        ({"temperature": 0.0}, "expected a finite number above 0"),
+        ({"widths": (0,)}, "expected whole numbers above 0"),
+    ):
+        with pytest.raises(SettingsError, match=words):
+            pairs.replace(**wrong)
+    with pytest.raises(SettingsError, match="task.source is a corpus for task.kind=vectors"):
+        TaskConfig(name="x", kind="class", source="text:b")
