@@ -1,0 +1,103 @@
+"""Rows of pairs: their columns, negatives and scores, and what is refused."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+
+from bert_jax.config.task import TaskConfig
+from bert_jax.corpora.task_record import Record
+from bert_jax.finetuning.dataset import LabelledRows, make_task, read_training
+from bert_jax.finetuning.predicting import measure
+from bert_jax.finetuning.vectors_task import VectorsTask, pair_of
+from bert_jax.system.errors import UsageError
+
+CONFIG = TaskConfig(name="x", kind="vectors", texts=("query", "positive"), label="score", max_length=16)
+
+
+def record(**values):
+    return Record("f, line 1", values)
+
+
+@pytest.mark.parametrize(
+    ("values", "settings", "expected"),
+    [
+        ({"query": "a", "positive": "b"}, {}, ("a", "b", [], None)),
+        ({"a": "x", "b": "y", "score": "2.5"}, {}, ("x", "y", [], 2.5)),
+        ({"q": "a", "title": "t", "body": "b"}, {"texts": ("q", "{title}. {body}")}, ("a", "t. b", [], None)),
+        ({"query": "a", "positive": "b", "negatives": ["c", " ", "d"]}, {}, ("a", "b", ["c", "d"], None)),
+        ({"query": "a", "positive": "b", "hard": "c"}, {"negatives": "hard"}, ("a", "b", ["c"], None)),
+        ({"query": "a", "positive": "b", "score": None}, {}, ("a", "b", [], None)),
+    ],
+)
+def test_the_columns_of_a_pair(values, settings, expected):
+    assert pair_of(CONFIG.replace(**settings), record(**values), Counter()) == expected
+
+
+@pytest.mark.parametrize(
+    ("values", "settings", "words"),
+    [
+        ({"sentence": "a", "label": "b"}, {}, "no pair of texts in query and positive: there is 'sentence', 'label'"),
+        ({"query": "a", "positive": 3}, {}, "'positive' is a number and not a text"),
+        ({"query": "a", "positive": "b", "negatives": [1]}, {}, "'negatives' is an array and not a list of texts"),
+        (
+            {"a": "a", "b": "b", "score": 7},
+            {"score_range": (0.0, 5.0)},
+            "the score is 7, and task.score_range is 0 to 5",
+        ),
+        ({"a": "a", "b": "b", "score": "high"}, {}, "'score' is 'high' and not a number"),
+    ],
+)
+def test_what_is_no_pair_is_refused(values, settings, words):
+    with pytest.raises(UsageError, match=words):
+        pair_of(CONFIG.replace(**settings), record(**values), Counter())
+
+
+def test_the_training_rows_settle_scores_and_negatives():
+    pairs = [record(query="a", positive="b", negatives=["c", "d"]), record(query="e", positive="f")]
+    settled = VectorsTask.settled(CONFIG, pairs)
+    assert (settled.scored, settled.most_negatives) == (False, 2)
+    assert VectorsTask.settled(CONFIG.replace(most_negatives=1), pairs).most_negatives == 1
+    scored = [record(a="a", b="b", score=1), record(a="c", b="d", score=2)]
+    assert VectorsTask.settled(CONFIG, scored).scored
+    for rows, words in (
+        ([record(query="a", positive="b"), record(query="c", positive="b")], "the second text is the same in all rows"),
+        ([record(a="a", b="b", score=1), record(a="c", b="d", score=1)], "all rows have the score 1"),
+        ([record(query="a", positive=" ")], "a text is empty in every pair"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            VectorsTask.settled(CONFIG, rows)
+
+
+def test_negatives_that_are_a_text_of_the_pair_and_empty_pairs_are_counted(wordpiece, tmp_path, capsys):
+    file = tmp_path / "pairs.jsonl"
+    file.write_text(
+        '{"query": "the cat", "positive": "a dog", "negatives": ["a dog", "The cat", "house"]}\n'
+        '{"query": "old", "positive": "new"}\n{"query": "old", "positive": ""}\n'
+    )
+    learned = read_training(CONFIG.replace(train=str(file)), wordpiece, compiling=0)
+    said = capsys.readouterr().err
+    assert "2 negatives equal to a text of their pair, left out" in said
+    assert "1 row with an empty text, not learned from" in said
+    assert [len(example.sequences) for example in learned.examples] == [3, 2]
+    file.write_text('{"a": "old", "b": "new", "score": 1}\n{"a": "old", "b": "house"}\n')
+    with pytest.raises(UsageError, match="1 of 2 rows have no label, 'score' is empty"):
+        read_training(CONFIG.replace(train=str(file)), wordpiece, compiling=0)
+
+
+def test_each_text_is_encoded_once_and_equal_vectors_find_nothing(wordpiece):
+    task = make_task(CONFIG.replace(widths=(2,)), wordpiece)
+    rows = [record(query=text, positive="house") for text in ("the cat", "a dog")] + [
+        record(query="old", positive="new")
+    ]
+    assert [one.values["text"] for one in task.inputs(rows)] == ["the cat", "house", "a dog", "old", "new"]
+    found = measure(task, LabelledRows(rows, [None] * 3), run=lambda batch: np.ones((len(batch.weight), 4)))
+    assert found["metric"] == "ndcg@10" and found["recall@1"] == found["2/recall@1"] == 0.0
+    assert found["baseline"] == found["baselines"]["BM25"] and {"tf-idf", "BM25"} == found["baselines"].keys()
+
+
+def test_a_metric_that_the_rows_do_not_have_is_refused(wordpiece):
+    task = make_task(CONFIG.replace(metric="recall@1"), wordpiece)
+    assert task.metric([None]) == "recall@1"
+    with pytest.raises(UsageError, match="the dev pairs have scores; choose from spearman, pearson"):
+        task.metric([1.0])
