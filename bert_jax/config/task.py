@@ -172,7 +172,7 @@ class TaskConfig(VectorsConfig):
             yield from self._vectors_conflicts()
         elif self.source:
             yield f"task.source is a corpus for task.kind=vectors, and task.kind={self.kind}; give rows by --task.train"
-        if self.other_dev and not self.dev:
+        if self.other_dev and not self.dev and not self.source:
             yield "task.other_dev is measured beside task.dev, which names no rows; give some by --task.dev"
         (fewest, most), marked = self.facts.texts, self.facts.head == "marked"
         if not fewest <= len(self.texts) <= most:

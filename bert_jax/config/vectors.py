@@ -27,7 +27,7 @@ class VectorsConfig(Settings):
     negatives: str = "negatives"
     """Column with a list of texts that don't match the first one; a row may lack it."""
     most_negatives: Annotated[int, Field(ge=0)] | None = None
-    """Most negatives of a row that are learned from. None: all."""
+    """Most negatives of a row that are learned from. None: all. The memory of a step grows with the largest number."""
     scored: bool = False
     """Whether the training pairs have scores. It follows from the first training row, not from this setting."""
     pool: Pooling | None = None
@@ -53,3 +53,7 @@ class VectorsConfig(Settings):
         if self.score_range and self.score_range[0] >= self.score_range[1]:
             low, high = self.score_range
             yield f"task.score_range={low:g} {high:g} is empty; give the lowest and then the highest score"
+        if len(set(self.widths)) < len(self.widths):
+            yield f"task.widths={' '.join(map(str, self.widths))} has a width twice; give each once"
+        if self.pairs != "neighbours" and not self.source:
+            yield f"task.pairs={self.pairs} makes pairs of task.source, which names no corpus; leave it out"

@@ -1,8 +1,9 @@
 """The objective of learning vectors: the texts of a batch are compared with each other.
 
-Pairs that match are told apart from all other texts of the batch over all devices (Henderson et al. 2017, section 4.4,
-arXiv:1705.00652; with a temperature as in Gao et al. 2021, arXiv:2104.08821). Pairs with scores are ordered by them
-(CoSENT: https://kexue.fm/archives/8847).
+For pairs that match, the loss raises each pair's cosine over those with the other texts of the batch over all devices
+(Henderson et al. 2017, section 4.4, arXiv:1705.00652; with a temperature as in Gao et al. 2021, arXiv:2104.08821). For
+pairs with scores, it raises the cosines of pairs with higher scores over those of pairs with lower ones (CoSENT:
+https://kexue.fm/archives/8847).
 
 Further letters in shapes: R rows of packed texts, P groups (rows of the task), S slots of a group, C texts to choose
 from.
@@ -13,7 +14,7 @@ from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
@@ -46,13 +47,15 @@ class _Groups(NamedTuple):
 
 
 class ContrastObjective(FineTuningObjective):
-    """The mean loss over the groups of the global batch, each of which is compared with the whole batch.
+    """The mean loss of the groups of the global batch, each of which is compared with the whole batch.
 
-    With execution.accumulation above 1 the texts are encoded in so many parts, whose activations are computed again in
-    the backward pass, and the losses of as many parts of the groups one after the other: exactly the loss of the
-    undivided batch in less memory, where accumulated gradients would be those of smaller batches with fewer negatives
-    (Gao et al. 2021, arXiv:2101.06983).
+    With execution.accumulation above 1 the texts are encoded in that many parts. Activations are recomputed in the
+    backward pass (Gao et al. 2021, arXiv:2101.06983), and groups that match are compared part by part, too. The result
+    is that of the undivided batch in less memory; accumulated gradients would be those of smaller batches with fewer
+    texts to compare. Scores are compared at once, in arrays [P, P].
     """
+
+    labels = {"accuracy": "accuracy", "excluded": "excluded"}
 
     def __init__(
         self, task: TaskConfig, model: ModelConfig, execution: ExecutionConfig, frozen_layers: int | None = None
@@ -87,10 +90,11 @@ class ContrastObjective(FineTuningObjective):
         return cast(Array, self._encoder.apply({"params": params}, tokens))[:, 0]
 
     def measure(self, params: Parameters, targets: TextBatch, dropout_keys: Key[Array, "R N"] | None) -> Means:
-        """Returns the loss and the accuracy: the share of the first texts that are most similar to their second one or,
-        with scores, of pairs of groups that the cosines order as the scores do.
+        """Returns the loss, the accuracy and, of pairs that match, `excluded`.
 
-        `excluded`: texts that a first text isn't compared with, because they are its own or match it as well.
+        The accuracy is the share of first texts whose own second text is the most similar one. With scores it is the
+        share of pairs of groups that cosines and scores order in the same way. `excluded` is the number of texts that
+        a first text isn't compared with, since they match it, too, or are equal to it.
         """
         vectors = self._by_group(self._encoded(params, targets, dropout_keys), targets)
         groups = self._groups(targets)
@@ -119,7 +123,7 @@ class ContrastObjective(FineTuningObjective):
 
     def _by_group(self, vectors: Float[Array, "R N D"], batch: TextBatch) -> Float[Array, "P S D"]:
         places, width = self._task.batch_size * slots(self._task), vectors.shape[-1]
-        # Each text has a place of its own, and those without one are beyond the end and dropped.
+        # Slots of a row without a text have an index past the end, which the scatter drops.
         flat = jnp.zeros((places, width)).at[batch.slot.reshape(-1)].set(vectors.reshape(-1, width), mode="drop")
         return flat.reshape(self._task.batch_size, slots(self._task), width)
 
@@ -145,20 +149,17 @@ class ContrastObjective(FineTuningObjective):
         candidates = jnp.concatenate([second, negatives])
         numbers = jnp.concatenate([groups.second, groups.negatives])
         group = jnp.arange(len(first))
+        matches, of_first, of_candidate = _matches(groups.first, groups.second, numbers)
 
         def losses(part: Int[Array, " p"]) -> tuple[Array, Array, Array]:
-            # Groups with an equal first or second text match each other's texts, too.
-            same = groups.first[part][:, None] == groups.first
-            own = jnp.arange(len(numbers)) == part[:, None]
-            excluded = (numbers == groups.second[part][:, None]) | (numbers == groups.first[part][:, None])
-            excluded = excluded.at[:, : len(first)].set(excluded[:, : len(first)] | same)
-            excluded &= ~own & (numbers >= 0)
+            match = matches[of_first[part]][:, of_candidate] | (numbers == groups.first[part][:, None])
+            excluded = match & (jnp.arange(len(numbers)) != part[:, None]) & (numbers >= 0)
             logits = jnp.where(excluded | (numbers < 0), _IMPOSSIBLE, self._cosines(first[part], candidates))
             loss, hit = cross_entropy(logits, part)
             if self._task.directions == "both":
-                also = (groups.first == groups.second[part][:, None]) | (groups.second == groups.second[part][:, None])
-                barred = (same | also) & (group != part[:, None]) | (groups.first < 0)
-                logits = jnp.where(barred, _IMPOSSIBLE, self._cosines(second[part], first))
+                match = matches[:, of_candidate[part]][of_first].T | (groups.first == groups.second[part][:, None])
+                left_out = match & (group != part[:, None]) | (groups.first < 0)
+                logits = jnp.where(left_out, _IMPOSSIBLE, self._cosines(second[part], first))
                 loss = (loss + cross_entropy(logits, part)[0]) / 2
             return loss, hit, jnp.sum(excluded, axis=1, dtype=jnp.float32)
 
@@ -167,8 +168,7 @@ class ContrastObjective(FineTuningObjective):
         return {name: Mean.of(each, groups.weight) for name, each in zip(names, (loss, hit, excluded), strict=True)}
 
     def _ordering(self, first: Float[Array, "P D"], second: Float[Array, "P D"], groups: _Groups) -> Means:
-        """log(1 + sum of exp(c - d)) over all pairs of groups of which that with cosine c has the lower score, and that
-        with cosine d the higher."""
+        """log(1 + sum of exp((c - d) / temperature)) over all pairs of groups with scores s < t and cosines c and d."""
         cosines = jnp.sum(first * second, axis=-1) / self._task.temperature
         there = groups.weight > 0
         wrong = (groups.score[:, None] < groups.score) & there[:, None] & there
@@ -187,6 +187,20 @@ class ContrastObjective(FineTuningObjective):
             return losses(group)
         found = jax.lax.map(jax.checkpoint(losses), every_nth(group, self._parts))
         return jax.tree.map(undo_every_nth, found)
+
+
+def _matches(
+    first: Int[Array, " P"], second: Int[Array, " P"], candidates: Int[Array, " C"]
+) -> tuple[Bool[Array, "P C"], Int[Array, " P"], Int[Array, " C"]]:
+    """Which candidates match which first texts, by numbers of equal texts: the row of each first text, and the column
+    of each candidate. The first candidates are the second texts.
+
+    A candidate matches a first text if it is the second text of any group with an equal first one.
+    """
+    row = jnp.unique(first, return_inverse=True, size=len(first))[1].reshape(-1)
+    column = jnp.unique(candidates, return_inverse=True, size=len(candidates))[1].reshape(-1)
+    table = jnp.zeros((len(first), len(candidates)), bool).at[row, column[: len(second)]].set(True)
+    return table, row, column
 
 
 def objective_of(

@@ -106,6 +106,7 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) ->
     say_repairs(source, repairs)
     if not examples:
         raise UsageError(f"{source} has no row to learn from; give another by --task.train")
+    config = task.fitted_to(examples)
     if config.class_weights and config.labels:
         balanced = config.class_weights == "balanced"
         weights = balanced_weights(examples, len(config.labels)) if balanced else config.class_weights
@@ -133,6 +134,9 @@ def read_labelled(task: Task, held_out: Sequence[Record] = ()) -> LabelledRows:
             f"{there}; give rows with labels (to finetune their column may be named by --task.label)"
         )
     records = _labelled(task.config, task.config.dev, records, repairs)
+    if unmeasurable := [record for record in records if not task.is_measurable(task.config, record)]:
+        repairs["rows with an empty text, not measured"] += len(unmeasurable)
+        records = [record for record in records if task.is_measurable(task.config, record)]
     golds = [task.gold(record) for record in records]
     for _ in encoded(task, records, repairs, train=False):  # so that a wrong row is found before training
         pass
@@ -207,9 +211,10 @@ def _labelled(config: TaskConfig, source: str | None, records: list[Record], rep
     if not without or len(without) == len(records):
         return records
     if config.unlabelled == "refuse":
+        name = "score" if config.facts.loss == "contrast" else "label"
         first = "; ".join(record.place.removeprefix(f"{source}, ") for record in without[:_LISTED_ROWS])
         raise UsageError(
-            f"{source}: {len(without):,} of {len(records):,} rows have no label, {config.label!r} is empty ({first}"
+            f"{source}: {len(without):,} of {len(records):,} rows have no {name}, {config.label!r} is empty ({first}"
             f"{'; ...' if len(without) > _LISTED_ROWS else ''}); give each one, or leave these rows out by "
             "--task.unlabelled skip (of evaluate --unlabelled skip)"
         )

@@ -144,6 +144,8 @@ def _batches(
         return local_rows(batch_sharding(mesh), count)
 
     if task.facts.loss == "contrast":
+        if len(learned.examples) < task.batch_size:
+            say(f"each step has all {len(learned.examples):,} pairs, fewer than task.batch_size={task.batch_size:,}")
         multiple = config.execution.accumulation * row_shards(mesh)
         return TextBatches(learned.examples, task, seed, pad_id, local, multiple, compiling)
     return TrainingBatches(learned.examples, task, seed, pad_id, local)
@@ -162,7 +164,7 @@ def planned_memory(config: TaskRunConfig, mesh: Mesh) -> Memory:
 
 def open_initial(config: FinetuneConfig) -> TrainedModel:
     """The model that `config.init` names. Raises UsageError where there is none, or where it can't read the task."""
-    if config.task.patience and not config.task.dev:
+    if config.task.patience and not config.task.dev and not config.task.source:
         raise UsageError(
             f"task.patience={config.task.patience} compares scores, and task.dev names no rows to measure on; give "
             "some by --task.dev"
@@ -177,8 +179,8 @@ def open_initial(config: FinetuneConfig) -> TrainedModel:
         )
     if too_wide := [width for width in config.task.widths if width > started.config.hidden_size]:
         raise UsageError(
-            f"task.widths={' '.join(map(str, config.task.widths))} has {too_wide[0]}, and the vectors of "
-            f"init={config.init} have a width of {started.config.hidden_size}; give smaller ones"
+            f"task.widths has {too_wide[0]}, and the vectors of init={config.init} have {started.config.hidden_size} "
+            "numbers; give smaller widths"
         )
     if (config.layers_frozen or 0) > started.config.num_layers:
         raise UsageError(

@@ -49,7 +49,7 @@ def _runs(config: FinetuneConfig, path: Place, count: int) -> list[tuple[Finetun
         return [(config, RunDirectory(path))]
     if RunDirectory(path).config_file.exists():
         raise UsageError(f"{path} is a run of one seed; choose another --workdir, or leave out --seeds {count}")
-    if not config.task.dev:
+    if not config.task.dev and not config.task.source:
         raise UsageError("--seeds compares scores, and task.dev names no rows to measure on; give some by --task.dev")
     seeds = range(config.seed, config.seed + count)
     return [(config.replace(seed=seed), RunDirectory(path / f"{_SEED}{seed}")) for seed in seeds]

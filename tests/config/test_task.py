@@ -76,6 +76,8 @@ def test_settings_of_vectors_that_do_not_fit_each_other_are_refused():
         ({"padded_lengths": (128,)}, "vectors pack several into a row"),
         ({"score_range": (5.0, 0.0)}, "give the lowest and then the highest score"),
         ({"temperature": 0.0}, "expected a finite number above 0"),
+        ({"widths": (8, 8)}, "has a width twice"),
+        ({"pairs": "title"}, "makes pairs of task.source, which names no corpus"),
         ({"widths": (0,)}, "expected whole numbers above 0"),
     ):
         with pytest.raises(SettingsError, match=words):

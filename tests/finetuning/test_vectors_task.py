@@ -1,5 +1,6 @@
 """Rows of pairs: their columns, negatives and scores, and what is refused."""
 
+import json
 from collections import Counter
 
 import numpy as np
@@ -7,9 +8,9 @@ import pytest
 
 from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.task_record import Record
-from bert_jax.finetuning.dataset import LabelledRows, make_task, read_training
+from bert_jax.finetuning.dataset import LabelledRows, make_task, read_labelled, read_training
 from bert_jax.finetuning.predicting import measure
-from bert_jax.finetuning.vectors_task import VectorsTask, pair_of
+from bert_jax.finetuning.vectors_task import pair_of
 from bert_jax.system.errors import UsageError
 
 CONFIG = TaskConfig(name="x", kind="vectors", texts=("query", "positive"), label="score", max_length=16)
@@ -39,7 +40,11 @@ def test_the_columns_of_a_pair(values, settings, expected):
     [
         ({"sentence": "a", "label": "b"}, {}, "no pair of texts in query and positive: there is 'sentence', 'label'"),
         ({"query": "a", "positive": 3}, {}, "'positive' is a number and not a text"),
-        ({"query": "a", "positive": "b", "negatives": [1]}, {}, "'negatives' is an array and not a list of texts"),
+        (
+            {"query": "a", "positive": "b", "negatives": [1]},
+            {},
+            "'negatives' is .*give one text or, in JSON lines, a list",
+        ),
         (
             {"a": "a", "b": "b", "score": 7},
             {"score_range": (0.0, 5.0)},
@@ -53,36 +58,59 @@ def test_what_is_no_pair_is_refused(values, settings, words):
         pair_of(CONFIG.replace(**settings), record(**values), Counter())
 
 
-def test_the_training_rows_settle_scores_and_negatives():
-    pairs = [record(query="a", positive="b", negatives=["c", "d"]), record(query="e", positive="f")]
-    settled = VectorsTask.settled(CONFIG, pairs)
-    assert (settled.scored, settled.most_negatives) == (False, 2)
-    assert VectorsTask.settled(CONFIG.replace(most_negatives=1), pairs).most_negatives == 1
-    scored = [record(a="a", b="b", score=1), record(a="c", b="d", score=2)]
-    assert VectorsTask.settled(CONFIG, scored).scored
-    for rows, words in (
-        ([record(query="a", positive="b"), record(query="c", positive="b")], "the second text is the same in all rows"),
-        ([record(a="a", b="b", score=1), record(a="c", b="d", score=1)], "all rows have the score 1"),
-        ([record(query="a", positive=" ")], "a text is empty in every pair"),
-    ):
-        with pytest.raises(UsageError, match=words):
-            VectorsTask.settled(CONFIG, rows)
+def learned(rows, wordpiece, tmp_path, **settings):
+    file = tmp_path / "pairs.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return read_training(CONFIG.replace(train=str(file), **settings), wordpiece, compiling=0)
+
+
+def test_the_training_rows_settle_scores_and_negatives(wordpiece, tmp_path):
+    pairs = [
+        {"query": "cat", "positive": "dog", "negatives": ["old", "new"]},
+        {"query": "house", "positive": "café"},
+        {"query": "house", "positive": "", "negatives": ["cat", "dog", "old"]},  # which isn't learned from
+    ]
+    for most, expected in ((None, 2), (1, 1), (0, 0)):
+        config = learned(pairs, wordpiece, tmp_path, most_negatives=most).task.config
+        assert (config.scored, config.most_negatives) == (False, expected)
+    scored = [
+        {"a": "cat", "b": "dog", "score": 1, "negatives": ["old"]},
+        {"a": "house", "b": "café", "score": 2},
+    ]
+    config = learned(scored, wordpiece, tmp_path).task.config
+    assert config.scored and config.most_negatives == 0
+
+
+@pytest.mark.parametrize(
+    ("rows", "problem"),
+    [
+        ([{"query": "cat", "positive": "dog"}], "there is one pair to learn from"),
+        ([{"query": "cat", "positive": "dog"}, {"query": "old", "positive": None}], "there is one pair to learn from"),
+        ([{"query": "cat", "positive": "The"}, {"query": "dog", "positive": "the"}], "the second text is the same"),
+        ([{"query": "cat", "positive": "dog"}, {"query": "cat", "positive": "old"}], "the first text is the same"),
+        ([{"a": "cat", "b": "dog", "score": 1}, {"a": "old", "b": "new", "score": 1}], "all pairs have the score 1"),
+        ([{"query": "cat", "positive": " "}], "has no row to learn from"),
+    ],
+)
+def test_pairs_that_teach_nothing_are_refused(rows, problem, wordpiece, tmp_path):
+    with pytest.raises(UsageError, match=problem):
+        learned(rows, wordpiece, tmp_path)
 
 
 def test_negatives_that_are_a_text_of_the_pair_and_empty_pairs_are_counted(wordpiece, tmp_path, capsys):
-    file = tmp_path / "pairs.jsonl"
-    file.write_text(
-        '{"query": "the cat", "positive": "a dog", "negatives": ["a dog", "The cat", "house"]}\n'
-        '{"query": "old", "positive": "new"}\n{"query": "old", "positive": ""}\n'
-    )
-    learned = read_training(CONFIG.replace(train=str(file)), wordpiece, compiling=0)
+    pairs = [
+        {"query": "the cat", "positive": "a dog", "negatives": ["a dog", "The cat", "house"]},
+        {"query": "old", "positive": "new"},
+        {"query": "old", "positive": ""},
+    ]
+    examples = learned(pairs, wordpiece, tmp_path).examples
     said = capsys.readouterr().err
     assert "2 negatives equal to a text of their pair, left out" in said
     assert "1 row with an empty text, not learned from" in said
-    assert [len(example.sequences) for example in learned.examples] == [3, 2]
-    file.write_text('{"a": "old", "b": "new", "score": 1}\n{"a": "old", "b": "house"}\n')
-    with pytest.raises(UsageError, match="1 of 2 rows have no label, 'score' is empty"):
-        read_training(CONFIG.replace(train=str(file)), wordpiece, compiling=0)
+    assert [len(example.sequences) for example in examples] == [3, 2]
+    mixed = [{"a": "old", "b": "new", "score": 1}, {"a": "old", "b": "house"}]
+    with pytest.raises(UsageError, match="1 of 2 rows have no score, 'score' is empty"):
+        learned(mixed, wordpiece, tmp_path)
 
 
 def test_each_text_is_encoded_once_and_equal_vectors_find_nothing(wordpiece):
@@ -101,3 +129,10 @@ def test_a_metric_that_the_rows_do_not_have_is_refused(wordpiece):
     assert task.metric([None]) == "recall@1"
     with pytest.raises(UsageError, match="the dev pairs have scores; choose from spearman, pearson"):
         task.metric([1.0])
+
+
+def test_dev_pairs_with_an_empty_text_are_not_measured(wordpiece, tmp_path, capsys):
+    file = tmp_path / "dev.jsonl"
+    file.write_text('{"query": "cat", "positive": "dog"}\n{"query": "cat", "positive": " "}\n')
+    rows = read_labelled(make_task(CONFIG.replace(dev=str(file)), wordpiece))
+    assert len(rows.records) == 1 and "1 row with an empty text, not measured" in capsys.readouterr().err
