@@ -27,13 +27,13 @@ PlaceArgument = Annotated[Place, BeforeValidator(lambda path: place_of(path) if 
 RunArgument = Positional[PlaceArgument]
 """The first argument of commands that work on an existing run."""
 Parsed = TypeVar("Parsed", bound="Arguments")
-_CONFIG_TEXT = "CONFIG is a name from bert-jax configs, a Python file that builds a `config`"
-_RUN_TEXT = {
-    (RunConfig,): ", or a run whose settings are used",
-    (RunConfig, TaskRunConfig): ", or a run, pretrained or fine-tuned, whose settings are used",
-    (FinetuneConfig,): "",
+_NAME_OR_FILE = "a name from bert-jax configs", "a Python file that builds a `config`"
+_CONFIG_TEXT = {
+    (RunConfig,): (*_NAME_OR_FILE, "a run whose settings are used"),
+    (RunConfig, TaskRunConfig): (*_NAME_OR_FILE, "a run, pretrained or fine-tuned, whose settings are used"),
+    (FinetuneConfig,): _NAME_OR_FILE,
 }
-"""What CONFIG may be besides, by the kinds of settings that the command takes."""
+"""What CONFIG may be, by the kinds of settings that the command takes."""
 _REQUIRED_SETTINGS: dict[type, tuple[str, ...]] = {FinetuneConfig: ("init",)}
 """Settings of CONFIG that every run must set, although they have a default (None)."""
 
@@ -92,19 +92,24 @@ class Arguments(Settings):
         return " ".join([cls.LINE, *(["CONFIG"] if config else []), *(flag.usage for flag in [*needed, *required])])
 
     @classmethod
+    def short_help_settings(cls, config: Settings | None) -> tuple[str, ...]:
+        """The settings of CONFIG that --help shows; None: without CONFIG."""
+        return cls.SHORT_HELP_SETTINGS
+
+    @classmethod
     def help(cls, config: Settings | None = None, everything: bool = False) -> str:
         """The text of --help, with the values of `config` as defaults; if `everything`, the text of --help-all."""
         flags, about = cls.used_flags(config), cls.TEXT or paragraph(inspect.cleandoc(cls.__doc__ or ""))
         shown = f"usage: {cls.usage()} [--NAME VALUE ...]\n\n{about}"
         if cls.defaults():
-            kinds = cls.config_kinds()
+            *possible, last = _CONFIG_TEXT[cls.config_kinds()]
             whose = "are those of this CONFIG" if config else "apply to settings that CONFIG doesn't set"
-            shown += paragraph(f"{_CONFIG_TEXT}{_RUN_TEXT[kinds]}. The defaults below {whose}.")
+            shown += paragraph(f"CONFIG is {', '.join(possible)}, or {last}. The defaults below {whose}.")
         if everything or not cls.SHORT_HELP_SETTINGS:
             return f"{shown}\n{full_help(flags)}"
         by_name = {flag.name: flag for flag in flags}  # which lacks phases.1 where the config has one phase
         short = [flag for flag in flags if flag.of_command] + [
-            by_name[name] for name in cls.SHORT_HELP_SETTINGS if name in by_name
+            by_name[name] for name in cls.short_help_settings(config) if name in by_name
         ]
         return f"{shown}\n{short_help(short)}\nAll {len(flags)} settings: {cls.LINE} --help-all\n"
 

@@ -1,12 +1,13 @@
 """bert-jax finetune CONFIG --init RUN --workdir RUN2: trains a pretrained model for a task."""
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from bert_jax.cli.arguments import TrainingArguments, dotted
 from bert_jax.config.finetune import FinetuneConfig
+from bert_jax.config.settings import Settings
 from bert_jax.config.task import TaskConfig
 from bert_jax.system.bucket import place_of
 
@@ -21,10 +22,25 @@ class Finetune(TrainingArguments):
         "optimizer: peak-learning-rate warmup",
         "dropout seed",
     )
+    OF_VECTORS: ClassVar[tuple[str, ...]] = dotted(
+        "init",
+        "task: train source pairs dev texts negatives train-rows max-length epochs batch-size",
+        "task: pool temperature directions widths",
+        "execution: accumulation",
+        "optimizer: peak-learning-rate warmup",
+        "dropout seed",
+    )
+    """The settings that --help shows for kind `vectors`."""
     config: FinetuneConfig = FinetuneConfig(task=TaskConfig(name="task", kind="class"))
 
     seeds: Annotated[int, Field(gt=0)] = 1
     """Number of runs with different seeds; the mean and standard deviation of their scores are printed."""
+
+    @classmethod
+    def short_help_settings(cls, config: Settings | None) -> tuple[str, ...]:
+        """Those of vectors if CONFIG is of that kind."""
+        of_vectors = isinstance(config, FinetuneConfig) and config.task.kind == "vectors"
+        return cls.OF_VECTORS if of_vectors else super().short_help_settings(config)
 
 
 def run(words: list[str]) -> None:

@@ -163,3 +163,18 @@ def test_a_corpus_that_is_not_there_is_refused(wordpiece, source, wrong):
     with pytest.raises(UsageError, match=wrong) as raised:
         pair_records(config, wordpiece, Counter())
     assert "data.source" not in str(raised.value)
+
+
+def test_no_held_out_text_is_learned_from(pairs_of):
+    documents = long_documents(20)
+    repairs: Counter[str] = Counter()
+    repeated = [[f"{document[0]} {sentence(7)}"] for document in documents[:10]]
+    learned, held_out, _ = pairs_of([*documents, *repeated], repairs, dev=None)
+    texts = {text for pair in held_out for text in pair}
+    assert held_out and learned and texts.isdisjoint(text for pair in learned for text in pair)
+    assert repairs["pairs with a text that is held out left out"] > 0
+
+
+def test_a_corpus_that_only_repeats_itself_has_nothing_held_out(pairs_of, capsys):
+    learned, held_out, _ = pairs_of([[f"{sentence(1)} {sentence(2)} {number}"] for number in range(20)], dev=None)
+    assert learned and not held_out and "too few to hold any out" in capsys.readouterr().err
