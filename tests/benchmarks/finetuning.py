@@ -26,6 +26,7 @@ from bert_jax.cli.arguments import Arguments
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import MeshConfig
+from bert_jax.config.phase import Phase
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.batches import TrainingBatches
 from bert_jax.finetuning.dataset import read_records, read_training
@@ -89,7 +90,8 @@ class Ours:
         learned = read_training(task, tokenizer, compiling_tokens(started.config))
         self._records = read_records(task, options.dev, "dev", Counter())
         self._source = TrainingBatches(learned.examples, learned.task.config, 0, tokenizer.vocabulary.pad_id)
-        planned = config.planned(started.config, learned.task.config, "", len(self._source))
+        phase = Phase(steps=len(self._source), length=LENGTH, batch_size=BATCH)
+        planned = config.planned(started.config, learned.task.config, "", phase)
         mesh = make_mesh(MeshConfig())
         trainer = Trainer(planned, mesh, TaskObjective(planned.task, planned.model, planned.execution))
         params = started.read(
