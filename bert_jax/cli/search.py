@@ -29,7 +29,7 @@ class Search(InferenceArguments, JsonArguments):
     query: Positional[Annotated[tuple[str, ...], Field(min_length=1)]]
     """Text to search for, or several, each in quotes."""
     top: Annotated[int, Field(gt=0)] = 10
-    """Texts to print for each query."""
+    """Most similar texts to print for each query."""
     width: Annotated[int, Field(gt=0)] | None = None
     """Compare the first components of each vector alone. Without it: all."""
     texts: tuple[str, ...] = ()
@@ -70,4 +70,7 @@ def _shown(text: str | tuple[str, ...]) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    """The beginning of a text on one line, with escapes such as \\n."""
+    from bert_jax.system.progress import on_one_line
+
+    return on_one_line(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")

@@ -96,6 +96,17 @@ def test_people_get_a_table_for_each_query(vectors_run, folder, expected, capsys
     assert "1 | A quiet house near the river." in out and "dog " * 40 not in out.replace("\n", "")[:100]
 
 
+def test_texts_cannot_change_the_table_that_shows_them(vectors_run, folder, capsys):
+    texts = ["cat\ndog\tcow", "\x1b[2Jdog", "\u202egod\u2066", "x" * 300]
+    (folder / "rows.jsonl").write_text("".join(json.dumps({"body": text}) + "\n" for text in texts))
+    assert run(["search", str(vectors_run.path), "rows.jsonl", "the\n\x1b[1m\u202edog", "--texts", "body"]) == 0
+    out = capsys.readouterr().out
+    assert not set("\x1b\t\u202e\u2066") & set(out)
+    for shown in (r"the\n\x1b[1m\u202edog", r"cat\ndog\tcow", r"\x1b[2Jdog", r"\u202egod\u2066"):
+        assert shown in out
+    assert len({len(line) for line in out.splitlines()[1:]}) == 1  # the lines of a table are of one width
+
+
 def test_a_pretrained_run_is_searched_with_a_warning(tiny_run, folder, capsys):
     assert run(["search", str(tiny_run.path), "lines.txt", "the dog", "--json"]) == 0
     assert "the model was not trained for vectors of texts" in capsys.readouterr().err
