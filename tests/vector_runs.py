@@ -12,12 +12,12 @@ from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
 
 
-def write_vectors_run(source: Place, path: Place, **of_task: Any) -> RunDirectory:
-    """Writes a run at `path` with the encoder of the model at `source`, trained for vectors of texts by its settings.
+def write_vectors_run(model: Place, path: Place, **of_task: Any) -> RunDirectory:
+    """Writes a run at `path` with the encoder of the model at `model`, trained for vectors of texts by its settings.
 
     `of_task` are settings of the task.
     """
-    bert, run = bert_jax.load(source), RunDirectory(path)
+    bert, run = bert_jax.load(model), RunDirectory(path)
     config = FinetuneConfig(task=TaskConfig(name="vectors", kind="vectors", **of_task))
     phase = Phase(steps=1, length=config.task.max_length, batch_size=config.task.batch_size)
     path.mkdir()

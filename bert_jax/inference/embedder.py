@@ -33,7 +33,7 @@ class Embedder:
     ):
         """`compute` yields each text, cut to a number of tokens, with the vectors of a choice."""
         self._config, self._compute = config, compute
-        self._task = task if task and task.kind == "vectors" else None
+        self._task = task if task and task.makes_vectors else None
         self._said: set[str] = set()
         self.width = config.hidden_size
         """Width of a whole vector."""
