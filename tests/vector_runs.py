@@ -19,7 +19,9 @@ def write_vectors_run(model: Place, path: Place, **of_task: Any) -> RunDirectory
     """
     bert, run = bert_jax.load(model), RunDirectory(path)
     config = FinetuneConfig(task=TaskConfig(name="vectors", kind="vectors", **of_task))
-    phase = Phase(steps=1, length=config.task.max_length, batch_size=config.task.batch_size)
+    phase = Phase(
+        steps=1, length=min(config.task.max_length, bert.config.max_positions), batch_size=config.task.batch_size
+    )
     path.mkdir()
     write_config(run.config_file, config.planned(bert.config, config.task, "0" * 16, phase))
     run.save_tokenizer(bert.tokenizer)

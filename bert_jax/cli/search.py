@@ -43,11 +43,10 @@ def run(words: list[str]) -> None:
     args = Search.parse(words)
     from bert_jax.cli.tables import as_json, print_rows
     from bert_jax.inference.bert import load
-    from bert_jax.inference.search import check_search, search
+    from bert_jax.inference.search import search
     from bert_jax.inference.search_corpus import SearchCorpus
     from bert_jax.system.progress import stage
 
-    check_search(args.query, args.top)
     corpus = SearchCorpus(args.corpus, args.texts, args.lines)
     bert = load(args.run, args.step, args.average, args.dtype)
     with stage("search", corpus.size, "texts") as progress_bar:

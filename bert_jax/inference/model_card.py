@@ -181,7 +181,7 @@ def _training_facts(training: _Training) -> Iterator[str]:
             batch = phase.batch(packed)
             if isinstance(config, TaskRunConfig) and config.task.makes_vectors:
                 batch = _batch_of_vectors(config.task)
-            yield f"{steps:,} steps of {batch}"
+            yield f"{counted(steps, 'steps')} of {batch}"
     if len(training.steps) > 1:
         averaged = ", ".join(map(str, training.steps))
         yield f"the parameters are the mean of those at steps {averaged} of {config.steps}"

@@ -12,6 +12,7 @@ from warm_process import COMMAND
 
 import bert_jax
 from bert_jax.cli.main import run
+from bert_jax.inference import search_corpus
 
 LINES = ["The old cat sees the dog.", "", "A quiet house near the river.", "The old cat sees the dog.", "dog " * 99]
 QUERIES = ["the dog", "a house"]
@@ -120,6 +121,12 @@ def test_a_corpus_comes_from_standard_input(vectors_run):
     assert process.returncode == 0 and {hit["row"] for hit in json.loads(out)["hits"]} == {1, 3}
 
 
+def test_standard_input_is_called_so(vectors_run, folder, capsys, monkeypatch):
+    monkeypatch.setattr(search_corpus, "texts_of", lambda *_: iter(["", " "]))
+    assert run(["search", str(vectors_run.path), "-", "the dog"]) == 2
+    assert "standard input has nothing to search" in capsys.readouterr().err
+
+
 NPZ = {
     "tokens": {"vectors": np.ones((3, 32), np.float32), "pieces": ["a", "b", "c"], "offsets": [0, 3]},
     "wide": {"vectors": np.ones((3, 64), np.float32)},
@@ -132,9 +139,9 @@ NPZ = {
 @pytest.mark.parametrize(
     "line, words",
     [
-        ("lines.txt ''", "the query '' is no text to search for"),
+        ("lines.txt ''", "the query is empty; give some words"),
         ("lines.txt q --top 0", "--top 0: expected a whole number above 0"),
-        ("lines.txt q --width 40", "--width=40 isn't one of a vector of this model"),
+        ("lines.txt q --width 40", "--width=40 is not possible: this model's vectors have 32 numbers; give 1 to 32"),
         ("lines.txt q --lines lines.txt", "lines.txt has texts itself, and --lines=lines.txt is for a .npz file"),
         ("rows.tsv q", "rows.tsv has columns; name those of the texts by --texts"),
         ("absent.txt q", "absent.txt can't be read (No such file or directory)"),

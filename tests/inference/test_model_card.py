@@ -8,6 +8,8 @@ import pytest
 from vector_runs import write_vectors_run
 
 from bert_jax.cli.main import run
+from bert_jax.inference import model_card
+from bert_jax.run.run_config import read_config
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "gelu_erf"
 
@@ -72,15 +74,21 @@ def test_the_card_of_vectors_says_how_both_libraries_compute_them(tmp_path):
 
 def test_the_card_of_pairs_from_a_corpus_says_how_they_were_learned_and_measured(tiny_run, tmp_path):
     run_of_pairs = write_vectors_run(
-        tiny_run.path, tmp_path / "run", texts=("query", "positive"), source="text:a.txt", pool="mean", batch_size=64
+        tiny_run.path,
+        tmp_path / "run",
+        texts=("query", "positive"),
+        source="text:a.txt",
+        pool="mean",
+        max_length=32,
+        batch_size=64,
     )
     results = {"steps": 1, "best_step": 1, "ndcg@10": 0.5, "dev_rows": 30, "training_rows": 270}
-    run_of_pairs.results_file.write_text(json.dumps(results))
-    assert run(["export", str(run_of_pairs.path), str(tmp_path / "exported")]) == 0
-    _, text = parts_of((tmp_path / "exported" / "README.md").read_text())
-    assert "- task: `vectors`, learned from `text:a.txt`, 270 rows\n" in text
-    assert "- 1 steps of 64 pairs, whose texts are cut to 128 tokens; temperature 0.05, pooling mean\n" in text
-    assert "Measured on 30 pairs held out from the corpus, by which" in text and "None" not in text
+    training = model_card._Training(read_config(run_of_pairs.path), (1,), results, None)
+    facts = list(model_card._training_facts(training))
+    assert "task: `vectors`, learned from `text:a.txt`, 270 rows" in facts
+    assert "1 step of 64 pairs, whose texts are cut to 32 tokens; temperature 0.05, pooling mean" in facts
+    measured, *_ = model_card._results_table(training)
+    assert measured == "Measured on 30 pairs held out from the corpus, by which the checkpoint was chosen.\n"
 
 
 def test_an_encoder_alone_is_not_said_to_give_vectors_of_texts(tmp_path):
