@@ -59,7 +59,7 @@ def run(words: list[str]) -> None:
     from bert_jax.config.wording import counted
     from bert_jax.finetuning.dataset import say_repairs
     from bert_jax.inference.bert import load
-    from bert_jax.inference.feature_files import check_output, texts_of, write_features
+    from bert_jax.inference.feature_files import check_output, name_of, texts_of, write_features
     from bert_jax.inference.features import Choice
     from bert_jax.system.progress import say, stage
 
@@ -81,5 +81,5 @@ def run(words: list[str]) -> None:
         found = bert.features(texts, args.layers, args.join, args.pool, args.dtype)
     with stage("features", None, "texts") as progress_bar:
         write_features(args.output, progress_bar.counted(found), choice.pool != "none")
-    say_repairs(args.input, repairs)
+    say_repairs(name_of(args.input), repairs)
     say(f"{args.output}: features of {counted(progress_bar.done, 'texts')}, of each {choice.described}")

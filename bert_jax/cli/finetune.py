@@ -65,7 +65,7 @@ def run(words: list[str]) -> None:
         print_task_results(results)
         report_of_finished(place_of(results["run"]))
         use = ("search", results["run"], "CORPUS", "QUERY")
-        if config.task.kind != "vectors":
+        if not config.task.makes_vectors:
             use = ("predict", results["run"], "INPUT", "OUTPUT")
         print_next_steps(results["run"], [("bert-jax", *use)])
 

@@ -29,7 +29,7 @@ class Search(InferenceArguments, JsonArguments):
     query: Positional[Annotated[tuple[str, ...], Field(min_length=1)]]
     """Text to search for, or several, each in quotes."""
     top: Annotated[int, Field(gt=0)] = 10
-    """Texts to print for each query."""
+    """Most similar texts to print for each query."""
     width: Annotated[int, Field(gt=0)] | None = None
     """Compare the first components of each vector alone. Without it: all."""
     texts: tuple[str, ...] = ()
@@ -43,11 +43,10 @@ def run(words: list[str]) -> None:
     args = Search.parse(words)
     from bert_jax.cli.tables import as_json, print_rows
     from bert_jax.inference.bert import load
-    from bert_jax.inference.search import check_search, search
+    from bert_jax.inference.search import search
     from bert_jax.inference.search_corpus import SearchCorpus
     from bert_jax.system.progress import stage
 
-    check_search(args.query, args.top)
     corpus = SearchCorpus(args.corpus, args.texts, args.lines)
     bert = load(args.run, args.step, args.average, args.dtype)
     with stage("search", corpus.size, "texts") as progress_bar:
@@ -70,4 +69,7 @@ def _shown(text: str | tuple[str, ...]) -> str:
 
 
 def _cut(text: str) -> str:
-    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+    """The beginning of a text on one line, with escapes such as \\n."""
+    from bert_jax.system.progress import on_one_line
+
+    return on_one_line(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")

@@ -10,7 +10,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from bert_jax.system.facts import Fact, Facts, facts_of
-from bert_jax.system.progress import output
+from bert_jax.system.progress import output, printable
 
 
 class Table(RichTable):
@@ -20,13 +20,16 @@ class Table(RichTable):
     """
 
     def __init__(self, title: str, *headings: str, **options: Any):
-        super().__init__(title=Text(title) if title else None, title_justify="left", **options)
+        super().__init__(title=Text(printable(title)) if title else None, title_justify="left", **options)
         for heading in headings:
             self.add_column(Text(heading.removeprefix(">")), justify="right" if heading.startswith(">") else "left")
 
     def add_row(self, *cells: Any, **options: Any) -> None:
-        """Adds a row of texts or of rich's renderables; `options` are those of rich."""
-        super().add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells), **options)
+        """Adds a row of texts or of rich's renderables; `options` are those of rich.
+
+        Control characters become escapes here, before rich measures the widths of columns.
+        """
+        super().add_row(*(Text(printable(cell)) if isinstance(cell, str) else cell for cell in cells), **options)
 
 
 def rows_table(title: str, rows: Sequence[Facts], names: Iterable[str] = (), **options: Any) -> Table:

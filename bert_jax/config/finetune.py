@@ -45,7 +45,7 @@ class TaskRunConfig(TransferConfig, TrainingConfig):
     @property
     def is_packed(self) -> bool:
         """Whether a row holds several texts of the task, so that a step has fewer rows than texts."""
-        return self.task.facts.head == "texts"
+        return self.task.makes_vectors
 
     def ids_shape(self, phase: int) -> tuple[int, ...]:
         """The shape of the token ids in a step of the longest rows: [B, C, T] or, of packed texts, [R, T]."""
@@ -90,7 +90,7 @@ class FinetuneConfig(TransferConfig, OperationConfig):
                 f"probe=True trains the head alone, and layers_frozen={self.layers_frozen} says what else stays as it "
                 "is; leave out one"
             )
-        if self.probe and self.task.facts.head == "texts":
+        if self.probe and self.task.makes_vectors:
             yield "probe=True trains a task's head alone, and task.kind=vectors has none; leave it out"
         yield from super().conflicts()
 

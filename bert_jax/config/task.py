@@ -145,6 +145,11 @@ class TaskConfig(VectorsConfig):
         return TASK_KINDS[self.kind]
 
     @property
+    def makes_vectors(self) -> bool:
+        """Whether the model learns a vector of each text, and has no head."""
+        return self.facts.head == "texts"
+
+    @property
     def has_word_lists(self) -> bool:
         """Whether a row has a list of words rather than a text."""
         return self.facts.words and not self.character_spans

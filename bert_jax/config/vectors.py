@@ -13,6 +13,8 @@ the last token in a causal model; the maximum of each component."""
 PairSource = Literal["neighbours", "title", "dropout"]
 """The two texts of a pair from a document: neighbouring passages; its first line and the passage after it; the same
 passage twice, which differs by dropout alone (Gao et al. 2021, SimCSE, arXiv:2104.08821)."""
+HELD_OUT_PAIRS = "pairs held out from the corpus"
+"""What a run of task.source without task.dev is measured on, in words."""
 
 
 class VectorsConfig(Settings):

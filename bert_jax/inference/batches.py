@@ -1,5 +1,6 @@
 """Batches texts of any length for the encoder, and puts the outputs back in the order of the texts."""
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
@@ -19,6 +20,11 @@ Text = str | tuple[str, str]
 """A text, or a pair of texts: the model's first and second segment."""
 _TEXTS_AT_ONCE = 512
 """Number of texts per call of the tokenizer, which uses several threads."""
+_VERY_LONG = 1_000_000
+"""Characters from which on only the beginning of a text is tokenized: a piece takes about a hundred bytes of memory."""
+_CHARACTERS_EACH = 256
+"""Characters of such a beginning for each token that is kept. Almost all pieces are shorter."""
+_WHITE_SPACE = re.compile(r"\s")
 
 
 class Batch(NamedTuple):
@@ -57,7 +63,7 @@ def token_sequences(texts: Iterable, tokenizer: Tokenizer, longest: int) -> Iter
     texts, read, cut = iter(texts), 0, 0
     try:
         while some := [_segments(text) for text in islice(texts, _TEXTS_AT_ONCE)]:
-            pieces = iter(tokenizer.encode_batch([segment for text in some for segment in text]))
+            pieces = iter(_pieces([segment for text in some for segment in text], tokenizer, longest))
             for segments in some:
                 sequence = joined(list(islice(pieces, len(segments))), tokenizer.vocabulary, longest)
                 read, cut = read + 1, cut + sequence.cut
@@ -65,6 +71,25 @@ def token_sequences(texts: Iterable, tokenizer: Tokenizer, longest: int) -> Iter
     finally:
         if cut:
             say(f"{cut:,} of {read:,} texts are longer than {longest} tokens and were cut")
+
+
+def _pieces(segments: list[str], tokenizer: Tokenizer, longest: int) -> list[list[int]]:
+    """The piece ids of each segment; of a very long one those of its beginning, at least `longest`."""
+    beginnings = [_beginning(segment, longest) for segment in segments]
+    pieces = list(tokenizer.encode_batch(beginnings))
+    for place, (segment, beginning) in enumerate(zip(segments, beginnings, strict=True)):
+        if len(pieces[place]) < longest and len(beginning) < len(segment):
+            [pieces[place]] = tokenizer.encode_batch([segment])
+    return pieces
+
+
+def _beginning(segment: str, longest: int) -> str:
+    """The segment, or of a very long one the beginning up to a white space, as the first tokens depend on no more."""
+    size = max(longest * _CHARACTERS_EACH, 10_000)
+    if len(segment) <= max(_VERY_LONG, size):
+        return segment
+    space = _WHITE_SPACE.search(segment, size, 2 * size)
+    return segment[: space.start() if space else 2 * size]
 
 
 def _segments(text: object) -> tuple[str, ...]:

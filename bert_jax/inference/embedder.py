@@ -14,8 +14,8 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 
 _UNTRAINED = (
-    "the model was not trained for vectors of texts: each is the mean over the last layer's vectors, and texts of the "
-    "same meaning may have distant ones; train it by bert-jax finetune vectors"
+    "the model was not trained for vectors of texts: its vectors are means over the last layer, so texts of the same "
+    "meaning may be far apart; train it with bert-jax finetune vectors"
 )
 
 
@@ -33,7 +33,7 @@ class Embedder:
     ):
         """`compute` yields each text, cut to a number of tokens, with the vectors of a choice."""
         self._config, self._compute = config, compute
-        self._task = task if task and task.kind == "vectors" else None
+        self._task = task if task and task.makes_vectors else None
         self._said: set[str] = set()
         self.width = config.hidden_size
         """Width of a whole vector."""
@@ -50,7 +50,9 @@ class Embedder:
         Raises UsageError if `width` isn't from 1 to the model's, or if `dtype` isn't a Precision.
         """
         if width is not None and not 1 <= width <= self.width:
-            raise UsageError(f"width={width} isn't one of a vector of this model; give a whole number to {self.width}")
+            raise UsageError(
+                f"width={width} is not possible: this model's vectors have {self.width} numbers; give 1 to {self.width}"
+            )
         chosen = Choice.of(
             (-1,), "concat", self._task.pooling if self._task else "mean", dtype, self._config.num_layers
         )

@@ -183,6 +183,11 @@ _WRITERS: dict[str, Callable[[Path, Feature, Iterable[Feature], bool], None]] = 
 """The function that writes a file, by the file's suffix."""
 
 
+def name_of(source: str) -> str:
+    """The name of a source of texts in messages."""
+    return "standard input" if source == "-" else source
+
+
 def texts_of(source: str, columns: tuple[str, ...], repairs: Counter[str]) -> Iterator[Text]:
     """Yields the texts of `source`: its lines, or one or two `columns` of its rows.
 

@@ -8,6 +8,7 @@ from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.task_kind import TASK_KINDS
+from bert_jax.config.vectors import HELD_OUT_PAIRS
 from bert_jax.config.wording import counted
 from bert_jax.inference.bert import Bert
 from bert_jax.interchange.model_directory import holds_published_model
@@ -128,7 +129,7 @@ def _uses(model: Bert, architecture: str, name: str) -> Iterator[str]:
 
 def _vectors_task(model: Bert) -> TaskConfig | None:
     """The task of a model that was fine-tuned for vectors of texts; None for any other model."""
-    return model.task if model.task and model.task.facts.head == "texts" else None
+    return model.task if model.task and model.task.makes_vectors else None
 
 
 def _description(model: Bert, architecture: str) -> Iterator[str]:
@@ -147,10 +148,10 @@ def _description(model: Bert, architecture: str) -> Iterator[str]:
     if task := _vectors_task(model):
         longest = min(task.max_length, config.max_positions)
         pooled = _POOLED[task.pooling]
-        yield f"The vector of a text is {pooled}, divided by its length; texts are cut to {longest} tokens."
+        yield f"The vector of a text is {pooled}, scaled to length 1; texts are cut to {longest} tokens."
         if task.widths:
             widths = " or ".join(map(str, sorted(task.widths, reverse=True)))
-            yield f"The first {widths} components of a vector can be used alone, divided by their length."
+            yield f"The first {widths} components of a vector can be used alone, scaled to length 1."
 
 
 def _training_facts(training: _Training) -> Iterator[str]:
@@ -171,12 +172,16 @@ def _training_facts(training: _Training) -> Iterator[str]:
     else:
         rows = f", {results['training_rows']:,} rows" if isinstance(results.get("training_rows"), int) else ""
         source = _code(config.task.train or config.task.source)
-        yield f"task: {_code(config.task.name)} ({config.task.kind}), learned from {source}{rows}"
+        kind = "" if config.task.name == config.task.kind else f" ({config.task.kind})"
+        yield f"task: {_code(config.task.name)}{kind}, learned from {source}{rows}"
     done, packed = training.steps[-1], isinstance(config, RunConfig) and config.data.packed
     for number, phase in enumerate(config.phases):
         steps = min(phase.steps, done - config.steps_of(number).start)
         if steps > 0:
-            yield f"{steps:,} steps of {phase.batch(packed)}"
+            batch = phase.batch(packed)
+            if isinstance(config, TaskRunConfig) and config.task.makes_vectors:
+                batch = _batch_of_vectors(config.task)
+            yield f"{counted(steps, 'steps')} of {batch}"
     if len(training.steps) > 1:
         averaged = ", ".join(map(str, training.steps))
         yield f"the parameters are the mean of those at steps {averaged} of {config.steps}"
@@ -184,6 +189,15 @@ def _training_facts(training: _Training) -> Iterator[str]:
         yield f"this is the checkpoint at step {done:,} of {config.steps:,}"
     optimizer = config.optimizer
     yield f"optimizer: {optimizer.name}, highest learning rate {optimizer.peak_learning_rate:g}; seed {config.seed}"
+
+
+def _batch_of_vectors(task: TaskConfig) -> str:
+    """The rows of a step of training for vectors of texts, which share padded rows of tokens, and their loss."""
+    pairs = "pairs with scores" if task.scored else "pairs"
+    return (
+        f"{task.batch_size:,} {pairs}, whose texts are cut to {task.max_length} tokens; temperature "
+        f"{task.temperature:g}, pooling {task.pooling}"
+    )
 
 
 def _results_table(training: _Training) -> Iterator[str]:
@@ -203,7 +217,8 @@ def _results_table(training: _Training) -> Iterator[str]:
     if isinstance(config, RunConfig):
         yield f"Measured on {results.get('held_out_sequences', 0):,} sequences held out from training.\n"
     else:
-        rows = f"{results.get('dev_rows', 0):,} rows of {_code(config.task.dev)}"
+        of_rows = HELD_OUT_PAIRS if config.task.dev is None else f"rows of {_code(config.task.dev)}"
+        rows = f"{results.get('dev_rows', 0):,} {of_rows}"
         others = [f"{name}/... on {_code(source)}" for name, source in config.task.other_sets.items()]
         yield f"Measured on {rows}, by which the checkpoint was chosen{'; '.join(['', *others])}.\n"
     is_replaced = isinstance(config, RunConfig) and config.objective.predict == "replaced"

@@ -19,7 +19,7 @@ from bert_jax.system.errors import UsageError, quoted
 _QUERIES_AT_ONCE = 256
 """Number of queries whose scores of a block are in memory at once."""
 _DECIMALS = 6
-"""Decimals of a score. Smaller differences are rounding of float32, by which equal texts would differ."""
+"""Decimals of a score. Equal texts may differ by less than this, because of rounding in float32."""
 
 
 class Hit(NamedTuple):
@@ -39,24 +39,24 @@ def search(
     corpus: SearchCorpus,
     top: int = 10,
     width: int | None = None,
-    passed: Callable[[int], None] = lambda rows: None,
+    on_rows_read: Callable[[int], None] = lambda rows: None,
 ) -> list[list[Hit]]:
     """For each query the `top` rows of the corpus with the highest scores, or all of a smaller corpus.
 
     Rows of equal scores are in the order of the corpus, and equal texts are all returned. Memory doesn't grow with the
-    corpus. `width`: the first components of each vector that are compared; None: all. `passed` is called with the
-    number of rows that were read since the last call.
+    corpus. `width`: the first components of each vector that are compared; None: all. `on_rows_read` is called
+    with the number of rows that were read since the last call.
 
     Raises UsageError for an empty query, for a `top` below 1, for a corpus without text, and as `SearchCorpus.blocks`.
     """
-    check_search(queries, top)
+    _check(queries, top)
     blocks = corpus.blocks(embedder, width)
-    best = _Best(np.stack([feature.vectors for feature in embedder.features(queries, width)]), top, corpus.name)
-    # One thread keeps the order of the blocks, while this one reads the next.
+    best = _BestRows(np.stack([feature.vectors for feature in embedder.features(queries, width)]), top, corpus.name)
+    # A single worker thread searches the blocks in order while this thread reads the next one.
     read = 0
     for block, _ in ahead(best.add, blocks, threads=1):
         if block.rows:
-            passed(block.rows[-1] - read)
+            on_rows_read(block.rows[-1] - read)
             read = block.rows[-1]
     say_repairs(corpus.texts_from, corpus.repairs)
     if not best.hits[0]:
@@ -64,18 +64,20 @@ def search(
     return best.hits
 
 
-def check_search(queries: Sequence[Any], top: int) -> None:
+def _check(queries: Sequence[Any], top: int) -> None:
     """Raises UsageError for an empty query, or none, and for a `top` below 1."""
     if top < 1:
-        raise UsageError(f"top={top} asks for no texts; give how many, from 1")
+        raise UsageError(f"top={top} was given; it must be 1 or more")
     if not queries:
         raise UsageError("there is no query; give a text to search for")
     for query in queries:
-        if not isinstance(query, str) or not query.strip():
-            raise UsageError(f"the query {quoted(query)} is no text to search for; give some words")
+        if not isinstance(query, str):
+            raise UsageError(f"the query {quoted(query)} is no text; give some words")
+        if not query.strip():
+            raise UsageError("the query is empty; give some words")
 
 
-class _Best:
+class _BestRows:
     """The best rows so far for each query."""
 
     def __init__(self, queries: Float[np.ndarray, "Q W"], top: int, corpus: str):
@@ -88,9 +90,9 @@ class _Best:
         """The best rows for each query, best first."""
 
     def add(self, block: Block) -> None:
-        """Looks at the next rows of the corpus. Raises UsageError if a vector isn't finite."""
+        """Compares the next rows with every query. Raises UsageError if a vector isn't finite."""
         count = len(block.rows)
-        # One shape for all blocks, so that one program serves them.
+        # All blocks have one shape, so that JAX compiles once.
         vectors = np.pad(block.vectors, ((0, ROWS_IN_BLOCK - count), (0, 0)))
         for begin in range(0, len(self._queries), _QUERIES_AT_ONCE):
             here = slice(begin, begin + _QUERIES_AT_ONCE)

@@ -11,13 +11,13 @@ from jaxtyping import Float
 
 from bert_jax.inference.batches import Text
 from bert_jax.inference.embedder import Embedder
-from bert_jax.inference.feature_files import texts_of
+from bert_jax.inference.feature_files import name_of, texts_of
 from bert_jax.inference.vector_file import VectorFile
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
 
 ROWS_IN_BLOCK = 2048
-"""Most rows that are searched together: the vectors fit the caches of a CPU."""
+"""Maximum rows in a block, chosen so that its vectors fit a CPU's cache."""
 _EMPTY = "empty texts left out"
 
 
@@ -41,14 +41,14 @@ class SearchCorpus:
         lines: str | os.PathLike | None = None,
     ):
         """`source`: texts or pairs; a file with a text a line; a table with them in one or two `columns`; or a .npz
-        file of vectors, beside which `lines` is the file with the texts that they were computed of, in this order.
+        file of vectors, beside which `lines` is the file with the texts of these vectors, in the same order.
 
         Raises UsageError if these don't fit each other, or if a .npz file has no vectors of texts.
         """
         file = os.fspath(source) if isinstance(source, str | os.PathLike) else None
-        self.name = file or "the corpus"
+        self.name = name_of(file) if file else "the corpus"
         """Its file, for messages."""
-        self.texts_from = self.name if lines is None else os.fspath(lines)
+        self.texts_from = self.name if lines is None else name_of(os.fspath(lines))
         """The file of its texts, for messages."""
         self.repairs = Counter[str]()
         """What was mended or left out, with counts."""
@@ -56,7 +56,7 @@ class SearchCorpus:
         if file is not None and file.endswith(".npz"):
             self._vectors = VectorFile(place_of(file))
             if lines is not None:
-                self._texts = texts_of(self.texts_from, tuple(columns), self.repairs)
+                self._texts = texts_of(os.fspath(lines), tuple(columns), self.repairs)
             elif columns:
                 raise UsageError(f"{self.name} has no columns of texts; add lines=FILE, the file that has them")
         elif lines is not None:
@@ -68,7 +68,7 @@ class SearchCorpus:
 
     @property
     def has_texts(self) -> bool:
-        """Whether its texts are known, and not their vectors alone."""
+        """Whether its texts are known."""
         return self._texts is not None
 
     @property
@@ -77,7 +77,7 @@ class SearchCorpus:
         return self._vectors.rows if self._vectors else None
 
     def blocks(self, embedder: Embedder, width: int | None) -> Iterator[Block]:
-        """Yields the corpus in order, with vectors of `width` components (None: the model's) or more.
+        """Yields the corpus in order, with vectors of at least `width` components (None: the model's width).
 
         Empty texts are counted in `repairs`. Raises UsageError at once for vectors of another width, and later for
         files that can't be read, and for vectors and texts of different number.

@@ -2,10 +2,10 @@
 
 import contextlib
 import math
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator
-from typing import IO
 
 import numpy as np
 from jaxtyping import Float
@@ -18,8 +18,8 @@ from bert_jax.system.errors import UsageError
 _MEMBER = "vectors.npy"
 _OF_TOKENS = {"pieces.npy", "offsets.npy"}
 """Members that `features` writes beside the vectors of tokens."""
-_PACKED = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
-"""How numpy packs. Other methods may take memory without limit."""
+_METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
+"""Compression methods that numpy writes. Other methods may take memory without limit."""
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError, OSError)
 """Exceptions of zipfile and numpy for files that are no .npz, damaged, cut short or encrypted."""
 
@@ -49,12 +49,13 @@ class VectorFile:
                 yield block
 
     @contextlib.contextmanager
-    def _array(self) -> Iterator[tuple[IO[bytes], tuple[int, int], np.dtype]]:
+    def _array(self) -> Iterator[tuple[zipfile.ZipExtFile, tuple[int, int], np.dtype]]:
         """Opens the array at its first number, and yields it with its shape and type."""
         try:
             with opened(self._path) as raw, zipfile.ZipFile(raw) as archive:
                 self._check(archive)
                 with archive.open(_MEMBER) as file:
+                    assert isinstance(file, zipfile.ZipExtFile)
                     yield file, *self._header(file, archive.getinfo(_MEMBER).file_size)
         except _DAMAGE as error:
             raise UsageError(
@@ -71,15 +72,17 @@ class VectorFile:
                 f"{self._path} has a vector of each token; write one of each text, by bert-jax features without "
                 "--layers, --join and --pool or, of a model that was not trained for them, with --layers -1 --pool mean"
             )
-        if members[_MEMBER].compress_type not in _PACKED:
-            raise UsageError(f"{self._path} is not packed as numpy packs; write it by bert-jax features")
+        if members[_MEMBER].compress_type not in _METHODS:
+            raise UsageError(
+                f"{self._path} has a compression method that numpy doesn't write; write it by bert-jax features"
+            )
 
-    def _header(self, file: IO[bytes], size: int) -> tuple[tuple[int, int], np.dtype]:
+    def _header(self, file: zipfile.ZipExtFile, size: int) -> tuple[tuple[int, int], np.dtype]:
         """Shape and type of the array in `file`, whose `size` in bytes is that of header and array."""
         version = np.lib.format.read_magic(file)
         if version not in _HEADERS:
             raise ValueError(f"the array has the format {version[0]}.{version[1]}")
-        shape, columns_first, dtype = _HEADERS[version](file)
+        shape, columns_first, dtype = _parsed(file, version)
         if dtype.hasobject:
             raise UsageError(f"{self._path} has pickled objects, which are never loaded; give an array of numbers")
         if dtype.kind != "f" or dtype.itemsize > 8:
@@ -92,6 +95,19 @@ class VectorFile:
         if file.tell() + math.prod(shape) * dtype.itemsize != size:
             raise ValueError(f"{size:,} bytes aren't those of the shape {shape}")
         return shape, dtype
+
+
+def _parsed(file: zipfile.ZipExtFile, version: tuple[int, int]) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, order and type in the header of an array. Raises ValueError if it is damaged.
+
+    numpy parses it as Python's literals, by functions that raise almost any exception for hostile text.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return _HEADERS[version](file)
+    except Exception as error:  # also MemoryError and RecursionError
+        raise ValueError("its header is damaged") from error
 
 
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}

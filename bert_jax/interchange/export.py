@@ -49,7 +49,7 @@ def _form(config: ModelConfig, params: Parameters, vocabulary: Vocabulary, task:
     relative = relative_of(config.model_type, "model.model_type")
     if not task:
         params = without(params, relative.lacks)
-    elif task.facts.head == "texts":
+    elif task.makes_vectors:
         params = without({"bert": params["bert"]}, ["bert/pooler"])
     of_bert = _class_for(task) if task else _class_with(absent_parts(params, config))
     class_name = relative.classes + of_bert.removeprefix("Bert")
@@ -99,7 +99,7 @@ def write_model_directory(
     with new_directory(directory) as temporary:
         write_json(temporary / HUGGING_FACE_CONFIG, values)
         write_tokenizer(tokenizer, temporary, config.max_positions)
-        if task and task.facts.head == "texts":
+        if task and task.makes_vectors:
             write_pooling(temporary, task, config)
         if card:
             write_text(temporary / "README.md", card(config, class_name))

@@ -9,6 +9,7 @@ import numpy as np
 from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.json_file import read_object
 from bert_jax.interchange.model_settings import Activation, model_config
+from bert_jax.interchange.module_list import MODULES, has_module_list, read_module_list
 from bert_jax.interchange.names import expected_tensors, to_parameters
 from bert_jax.interchange.relatives import RELATIVES, relative_of
 from bert_jax.interchange.selection import part_of, select
@@ -69,7 +70,7 @@ def holds_published_model(path: Place) -> bool:
     """Whether `path` is a directory with a model of another program. A run's config.json has a schema_version."""
     if (path / "checkpoints").is_dir() or (path / "manifest.json").is_file():
         return False  # a run or a checkpoint, even if its config.json is damaged
-    if (path / GOOGLE_CONFIG).is_file():
+    if (path / GOOGLE_CONFIG).is_file() or (path / MODULES).is_file():
         return True
     config = path / HUGGING_FACE_CONFIG
     return config.is_file() and "schema_version" not in read_object(fetched(config))
@@ -137,7 +138,12 @@ def open_model_directory(
 
 
 def _nothing_to_read(directory: Path) -> str:
-    """The error message for a directory without readable weights: what it contains instead, and the remedy."""
+    """The error message for a directory without readable weights: what it contains instead, and the remedy.
+
+    Raises UsageError if modules.json names another folder for them.
+    """
+    if has_module_list(directory):
+        read_module_list(directory)
     if pickles := sorted(path.name for pattern in _PICKLES for path in directory.glob(pattern)):
         if pickles == ["model.pt"] and not (directory / HUGGING_FACE_CONFIG).is_file():
             return (

@@ -1,14 +1,17 @@
-"""Reads and writes the files with which sentence-transformers makes one vector of a text from those of its tokens."""
+"""Reads and writes the files that tell sentence-transformers how to pool token vectors."""
 
 import re
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
+
+from pydantic import Field
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.vectors import Pooling
-from bert_jax.interchange.json_file import read_list, read_object, read_shape
+from bert_jax.interchange.json_file import read_object, read_shape
 from bert_jax.interchange.model_directory import PublishedModel
+from bert_jax.interchange.module_list import MODULES, has_module_list, read_module_list
 from bert_jax.interchange.vocabulary_files import SETTINGS
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.files import write_json
@@ -16,7 +19,6 @@ from bert_jax.system.json_file import Shape
 from bert_jax.system.progress import say, warn
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
-MODULES = "modules.json"
 TRANSFORMER_SETTINGS = tuple(
     f"sentence_{name}_config.json" for name in ("bert", "roberta", "camembert", "albert", "xlm-roberta")
 )
@@ -30,7 +32,7 @@ _CLASSES = {
 }
 """The modules that a model of vectors consists of, in this order, by names that every version of the library reads."""
 _MODULE = re.compile(rf"sentence_transformers\.(?:\w+\.)*({'|'.join(_CLASSES)})", re.ASCII)
-_FOLDER = re.compile(r"\w[\w.-]*", re.ASCII)
+_FOLDER = re.compile(r"\w[\w.-]{0,99}", re.ASCII)
 _SWITCHES: dict[str, str] = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_mean_tokens": "mean",
@@ -38,16 +40,11 @@ _SWITCHES: dict[str, str] = {
     "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
 }
 """Ways of pooling by their switches in files of versions before 6, which version 6 reads too."""
+_RANK_AS_COSINES = ("cosine", "dot", "euclidean")
+"""Comparisons of vectors of length 1 that rank them as their cosines do."""
 _SHORTEST = 8
 """Least number of pieces that texts may be cut to, which is that of task.max_length."""
 _REMEDY = f"a copy of the folder without {MODULES} is read as the encoder alone"
-
-
-class _Module(Shape):
-    """One module in modules.json."""
-
-    type: str
-    path: str = ""
 
 
 class _TransformerSettings(Shape):
@@ -72,20 +69,27 @@ class _LibrarySettings(Shape):
 
     prompts: dict[str, str | None] | None = None
     default_prompt_name: str | None = None
+    truncate_dim: Annotated[int, Field(ge=1)] | None = None
+    similarity_fn_name: str | None = None
 
 
 def vectors_task(model: PublishedModel) -> TaskConfig | None:
     """The task of a model that sentence-transformers wrote: its pooling, and the length that texts are cut to.
 
     None where its folder has no modules.json. Raises UsageError for damaged files, and for modules or settings with
-    which bert_jax would give other vectors. Prompts are not added to texts here, and a line says so.
+    which bert_jax would give other vectors. Prompts are not added to texts here, vectors are whole, and they are
+    compared by cosines; a line says so where sentence-transformers does otherwise.
     """
-    if not (model.directory / MODULES).exists():
+    if not has_module_list(model.directory):
         return None
-    folder = _pooling_folder(model.directory)
+    folder, normalises = _pooling_folder(model.directory)
     pool = _pooling(folder / "config.json", model.config)
     longest = _max_length(model)
-    _report_prompts(model.directory / LIBRARY_SETTINGS)
+    library = model.directory / LIBRARY_SETTINGS
+    if library.is_file():
+        settings = read_shape(library, _LibrarySettings)
+        _report_prompts(settings, library)
+        _report_comparison(settings, library, normalises, model.config.hidden_size)
     return TaskConfig(
         name="vectors", kind="vectors", texts=("query", "positive"), label="score", pool=pool, max_length=longest
     )
@@ -109,10 +113,13 @@ def write_pooling(directory: Path, task: TaskConfig, config: ModelConfig) -> Non
     )
 
 
-def _pooling_folder(directory: Path) -> Path:
-    """The folder of the module Pooling. Raises UsageError unless the modules are Transformer, Pooling and Normalize."""
+def _pooling_folder(directory: Path) -> tuple[Path, bool]:
+    """The folder of the module Pooling, and whether the module Normalize follows it.
+
+    Raises UsageError for modules other than Transformer, Pooling and Normalize.
+    """
     file = directory / MODULES
-    modules, names = read_list(file, _Module), []
+    modules, names = read_module_list(directory), []
     for module in modules:
         known = _MODULE.fullmatch(module.type)
         if not known:
@@ -125,29 +132,30 @@ def _pooling_folder(directory: Path) -> Path:
         raise UsageError(
             f"{file} lists {quoted(', '.join(names))}; {', '.join(expected)} in this order were expected; {_REMEDY}"
         )
-    if modules[0].path not in ("", "."):
-        raise UsageError(
-            f"{file}: the path of Transformer is {quoted(modules[0].path)}; bert_jax reads a model that lies beside "
-            f"{MODULES}; put the files of that folder there, and an empty path"
-        )
     path = modules[1].path
     if not _FOLDER.fullmatch(path) or (directory / path).is_symlink():
         raise UsageError(
-            f"{file}: the path of Pooling is {quoted(path)}; a folder beside {MODULES} was expected, no link; fetch "
-            "the model again"
+            f"{file}: the path of Pooling is {quoted(path)}; expected a plain folder beside {MODULES}, not a link; "
+            "fetch the model again"
         )
     if len(names) < len(expected):
         say(f"{file} has no Normalize; bert_jax divides each vector by its length, which changes no cosine")
-    return directory / path
+    return directory / path, len(names) == len(expected)
 
 
 def _pooling(file: Path, config: ModelConfig) -> Pooling:
-    """The way of pooling in a config.json of the module Pooling. Raises UsageError for one that isn't there here."""
+    """The way of pooling in a config.json of the module Pooling.
+
+    Raises UsageError for one that bert_jax doesn't have.
+    """
     values = read_object(file)
     for name in ("embedding_dimension", "word_embedding_dimension"):
-        if values.get(name, config.hidden_size) != config.hidden_size:
+        width = values.get(name, config.hidden_size)
+        if type(width) is not int:
+            raise UsageError(f"{file}: {name} is {quoted(width)}; a whole number was expected; fetch the model again")
+        if width != config.hidden_size:
             raise UsageError(
-                f"{file}: {name} is {quoted(values[name])} and the model's width {config.hidden_size}; they don't "
+                f"{file}: {name} is {quoted(width)} and the model's width {config.hidden_size}; they don't "
                 "belong together"
             )
     if values.get("include_prompt", True) is not True:
@@ -201,7 +209,7 @@ def _max_length(model: PublishedModel) -> int:
 
 
 def _check_transformer(settings: _TransformerSettings, model: PublishedModel, file: Path) -> None:
-    """Raises UsageError for settings of the module Transformer with which its vectors would be others."""
+    """Raises UsageError for settings of the module Transformer that would change the vectors."""
     for name in ("transformer_task", "module_output_name"):
         value, expected = getattr(settings, name), _TransformerSettings.model_fields[name].default
         if value != expected:
@@ -225,11 +233,8 @@ def _check_transformer(settings: _TransformerSettings, model: PublishedModel, fi
         )
 
 
-def _report_prompts(file: Path) -> None:
-    """Names the prompts that sentence-transformers puts before texts. Raises UsageError for a damaged file."""
-    if not file.is_file():
-        return
-    settings = read_shape(file, _LibrarySettings)
+def _report_prompts(settings: _LibrarySettings, file: Path) -> None:
+    """Names the prompts that sentence-transformers puts before texts."""
     prompts = {name: text for name, text in (settings.prompts or {}).items() if text}
     default = prompts.pop(settings.default_prompt_name or "", None)
     if default:
@@ -240,3 +245,15 @@ def _report_prompts(file: Path) -> None:
     if prompts:
         listed = ", ".join(f"{quoted(text)} ({quoted(name)})" for name, text in list(prompts.items())[:4])
         say(f"{file} has prompts for some uses, {listed}; write them before the texts yourself where they belong")
+
+
+def _report_comparison(settings: _LibrarySettings, file: Path, normalises: bool, width: int) -> None:
+    """Says where sentence-transformers cuts vectors, or compares them otherwise than by cosines."""
+    cut, compared_by = settings.truncate_dim, settings.similarity_fn_name or "cosine"
+    if cut is not None and cut < width:
+        say(f"{file}: truncate_dim is {cut}; bert_jax gives vectors of all {width} numbers, and width={cut} cuts them")
+    if compared_by not in (_RANK_AS_COSINES if normalises else ("cosine",)):
+        say(
+            f"{file}: similarity_fn_name is {quoted(compared_by)}; bert_jax compares by cosines, which may rank texts "
+            "in another order"
+        )

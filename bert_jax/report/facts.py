@@ -16,6 +16,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.finetuning.metrics import metric_of
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.model.size import Part, parts
+from bert_jax.planning.work import shapes_of
 from bert_jax.pretraining.mixture import SourceShare, source_shares
 from bert_jax.pretraining.questions import MASKED_TOKENS, NEXT_TOKENS, OF_PAIRS, QUESTIONS, REPLACED_TOKENS, Question
 from bert_jax.report.curves import Curves
@@ -200,7 +201,8 @@ class RunFacts:
                 model = model.replace(vocabulary_size=len(first.piece_counts))
             except BertJaxError:
                 return []
-        return [] if model.vocabulary_size is None else parts(model)
+        size = model.vocabulary_size
+        return [] if size is None else parts(model, shapes_of(self.config, size))
 
     @property
     def seconds(self) -> float:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.objective import num_predictions
 from bert_jax.config.run import RunConfig
+from bert_jax.config.vectors import HELD_OUT_PAIRS
 from bert_jax.pretraining.mixture import SourceShare
 from bert_jax.report.charts import scatter_chart
 from bert_jax.report.facts import RunFacts
@@ -146,8 +147,12 @@ def _data(facts: RunFacts) -> Section:
     section = Section("data", "Data")
     if isinstance(facts.config, TaskRunConfig):
         task = facts.config.task
-        rows = [["training rows", task.train or "", _count(facts.results.get("training_rows"))]]
-        rows += [["dev rows", task.dev or "", _count(facts.results.get("dev_rows"))]]
+        learned = task.train or task.source
+        if not learned:  # an imported model
+            return section
+        rows = [["training rows", learned, _count(facts.results.get("training_rows"))]]
+        measured = task.dev or (HELD_OUT_PAIRS if task.source else "")
+        rows += [["dev rows", measured, _count(facts.results.get("dev_rows"))]]
         section.add(table("Rows of the task", ["", "source", "rows"], rows, numbers=False))
         return section
     if facts.shares:

@@ -27,8 +27,9 @@ from bert_jax.system import journal
 from bert_jax.system.errors import without_passwords
 from bert_jax.system.whereabouts import here
 
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-"""Control characters but tab and line feed: a terminal takes what follows them for a command."""
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
+"""Control characters but tab and line feed, since a terminal takes what follows them for a command; also Unicode's line
+separators and the marks of direction, by which a text changes the order of what follows it on its line."""
 
 
 class _Console(Console):
@@ -52,8 +53,13 @@ class _Console(Console):
 
 
 def printable(text: str) -> str:
-    """`text` with control characters as escapes such as \\x1b."""
-    return _CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    """`text` with control characters and marks of direction as escapes such as \\x1b and \\u202e."""
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def on_one_line(text: str) -> str:
+    """`text` as `printable` gives it, with line feeds and tabs as escapes too."""
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 console = _Console(stderr=True, highlight=False, emoji=False)

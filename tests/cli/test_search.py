@@ -12,6 +12,7 @@ from warm_process import COMMAND
 
 import bert_jax
 from bert_jax.cli.main import run
+from bert_jax.inference import search_corpus
 
 LINES = ["The old cat sees the dog.", "", "A quiet house near the river.", "The old cat sees the dog.", "dog " * 99]
 QUERIES = ["the dog", "a house"]
@@ -96,6 +97,17 @@ def test_people_get_a_table_for_each_query(vectors_run, folder, expected, capsys
     assert "1 | A quiet house near the river." in out and "dog " * 40 not in out.replace("\n", "")[:100]
 
 
+def test_texts_cannot_change_the_table_that_shows_them(vectors_run, folder, capsys):
+    texts = ["cat\ndog\tcow", "\x1b[2Jdog", "\u202egod\u2066", "x" * 300]
+    (folder / "rows.jsonl").write_text("".join(json.dumps({"body": text}) + "\n" for text in texts))
+    assert run(["search", str(vectors_run.path), "rows.jsonl", "the\n\x1b[1m\u202edog", "--texts", "body"]) == 0
+    out = capsys.readouterr().out
+    assert not set("\x1b\t\u202e\u2066") & set(out)
+    for shown in (r"the\n\x1b[1m\u202edog", r"cat\ndog\tcow", r"\x1b[2Jdog", r"\u202egod\u2066"):
+        assert shown in out
+    assert len({len(line) for line in out.splitlines()[1:]}) == 1  # the lines of a table are of one width
+
+
 def test_a_pretrained_run_is_searched_with_a_warning(tiny_run, folder, capsys):
     assert run(["search", str(tiny_run.path), "lines.txt", "the dog", "--json"]) == 0
     assert "the model was not trained for vectors of texts" in capsys.readouterr().err
@@ -107,6 +119,12 @@ def test_a_corpus_comes_from_standard_input(vectors_run):
     )
     out, _ = process.communicate(b"The cat.\n\nThe dog.\n")
     assert process.returncode == 0 and {hit["row"] for hit in json.loads(out)["hits"]} == {1, 3}
+
+
+def test_standard_input_is_called_so(vectors_run, folder, capsys, monkeypatch):
+    monkeypatch.setattr(search_corpus, "texts_of", lambda *_: iter(["", " "]))
+    assert run(["search", str(vectors_run.path), "-", "the dog"]) == 2
+    assert "standard input has nothing to search" in capsys.readouterr().err
 
 
 NPZ = {
@@ -121,9 +139,9 @@ NPZ = {
 @pytest.mark.parametrize(
     "line, words",
     [
-        ("lines.txt ''", "the query '' is no text to search for"),
+        ("lines.txt ''", "the query is empty; give some words"),
         ("lines.txt q --top 0", "--top 0: expected a whole number above 0"),
-        ("lines.txt q --width 40", "--width=40 isn't one of a vector of this model"),
+        ("lines.txt q --width 40", "--width=40 is not possible: this model's vectors have 32 numbers; give 1 to 32"),
         ("lines.txt q --lines lines.txt", "lines.txt has texts itself, and --lines=lines.txt is for a .npz file"),
         ("rows.tsv q", "rows.tsv has columns; name those of the texts by --texts"),
         ("absent.txt q", "absent.txt can't be read (No such file or directory)"),

@@ -92,7 +92,9 @@ def test_an_endless_stream_is_read_a_bounded_way_ahead(bert):
 
 @pytest.mark.parametrize("width", [0, -1, WIDTH + 1])
 def test_a_width_that_the_model_lacks_is_refused(bert, width):
-    with pytest.raises(UsageError, match=f"width={width} isn't one .* give a whole number to {WIDTH}"):
+    with pytest.raises(
+        UsageError, match=f"width={width} is not possible: this model's vectors have {WIDTH} numbers; give 1 to {WIDTH}"
+    ):
         bert.embed(TEXTS, width)
 
 

@@ -5,8 +5,11 @@ import shutil
 from pathlib import Path
 
 import pytest
+from vector_runs import write_vectors_run
 
 from bert_jax.cli.main import run
+from bert_jax.inference import model_card
+from bert_jax.run.run_config import read_config
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "gelu_erf"
 
@@ -65,8 +68,27 @@ def test_the_card_of_vectors_says_how_both_libraries_compute_them(tmp_path):
         *("library_name: sentence-transformers", "pipeline_tag: sentence-similarity", "tags:"),
         *("- sentence-transformers", "- feature-extraction", "- bert", "- bert_jax"),
     ]
-    assert "is the vector of its first token, divided by its length; texts are cut to 12 tokens.\n" in text
+    assert "is the vector of its first token, scaled to length 1; texts are cut to 12 tokens.\n" in text
     assert "SentenceTransformer('exported').encode(" in text and "bert_jax.load('exported').embed(" in text
+
+
+def test_the_card_of_pairs_from_a_corpus_says_how_they_were_learned_and_measured(tiny_run, tmp_path):
+    run_of_pairs = write_vectors_run(
+        tiny_run.path,
+        tmp_path / "run",
+        texts=("query", "positive"),
+        source="text:a.txt",
+        pool="mean",
+        max_length=32,
+        batch_size=64,
+    )
+    results = {"steps": 1, "best_step": 1, "ndcg@10": 0.5, "dev_rows": 30, "training_rows": 270}
+    training = model_card._Training(read_config(run_of_pairs.path), (1,), results, None)
+    facts = list(model_card._training_facts(training))
+    assert "task: `vectors`, learned from `text:a.txt`, 270 rows" in facts
+    assert "1 step of 64 pairs, whose texts are cut to 32 tokens; temperature 0.05, pooling mean" in facts
+    measured, *_ = model_card._results_table(training)
+    assert measured == "Measured on 30 pairs held out from the corpus, by which the checkpoint was chosen.\n"
 
 
 def test_an_encoder_alone_is_not_said_to_give_vectors_of_texts(tmp_path):

@@ -40,7 +40,7 @@ def best_by_sorting(queries, vectors, top) -> list[list[int]]:
 @given(st.lists(st.tuples(SMALL, SMALL, SMALL), min_size=1, max_size=60), st.integers(1, 70), st.integers(1, 8))
 def test_the_best_are_those_of_a_sort_with_ties_in_order(rows, top, each):
     vectors, queries = np.array(rows, np.float32), np.eye(3, dtype=np.float32)[:2]
-    best = module._Best(queries, top, "v.npz")
+    best = module._BestRows(queries, top, "v.npz")
     for begin in range(0, len(rows), each):
         some = vectors[begin : begin + each]
         best.add(Block(range(begin + 1, begin + 1 + len(some)), some, None))
@@ -79,12 +79,12 @@ def test_a_stream_of_texts_is_searched_block_by_block(bert, small_blocks):
 @pytest.mark.parametrize(
     "queries, texts, named, words",
     [
-        ("", ["a"], {}, "the query '' is no text to search for; give some words"),
-        (["a", " \n"], ["a"], {}, "the query ' \\n' is no text"),
-        (["a", 5], ["a"], {}, "the query 5 is no text"),
+        ("", ["a"], {}, "the query is empty; give some words"),
+        (["a", " \n"], ["a"], {}, "the query is empty; give some words"),
+        (["a", 5], ["a"], {}, "the query 5 is no text; give some words"),
         ([], ["a"], {}, "there is no query; give a text"),
-        ("a", ["a"], {"top": 0}, "top=0 asks for no texts; give how many, from 1"),
-        ("a", ["a"], {"width": 33}, "width=33 isn't one of a vector of this model"),
+        ("a", ["a"], {"top": 0}, "top=0 was given; it must be 1 or more"),
+        ("a", ["a"], {"width": 33}, "width=33 is not possible: this model's vectors have 32 numbers; give 1 to 32"),
         ("a", [], {}, "the corpus has nothing to search"),
         ("a", ["", " "], {}, "the corpus has nothing to search"),
         ("a", ["a", 5], {}, "5 is neither a text nor a pair"),

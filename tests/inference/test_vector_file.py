@@ -1,3 +1,4 @@
+import struct
 import tracemalloc
 import zipfile
 
@@ -107,13 +108,46 @@ def test_damaged_files_are_refused_in_one_line(tmp_path, damage):
     assert "is no .npz file, or damaged" in str(refusal.value) and "\n" not in str(refusal.value)
 
 
+HEADERS = [
+    "{[1]: 2}",
+    "((",
+    "'''",
+    "{'descr': (), 'fortran_order': False, 'shape': (20, 6)}",
+    "{'descr': '<f4', 'fortran_order': False, 'shape': (20, 6), 'more': 1}",
+    "-" * 5000 + "1",
+    "(" * 3000 + ")" * 3000,
+    "",
+]
+
+
+def write_header(path, header: str, version: int) -> None:
+    size = struct.pack("<H" if version == 1 else "<I", len(header))
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("vectors.npy", b"\x93NUMPY" + bytes([version, 0]) + size + header.encode() + VECTORS.tobytes())
+
+
+@pytest.mark.parametrize("version", [1, 2])
+@pytest.mark.parametrize("header", HEADERS, ids=range(len(HEADERS)))
+def test_hostile_headers_are_refused_in_one_line(tmp_path, header, version):
+    write_header(tmp_path / "v.npz", header, version)
+    with pytest.raises(UsageError) as refusal:
+        VectorFile(tmp_path / "v.npz")
+    assert "damaged" in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_headers_of_python_2_are_read_without_a_warning(tmp_path, recwarn):
+    write_header(tmp_path / "v.npz", "{'descr': '<f4', 'fortran_order': False, 'shape': (20L, 6L)}", 1)
+    np.testing.assert_array_equal(read(tmp_path / "v.npz"), VECTORS)
+    assert not recwarn.list
+
+
 def test_negative_sizes_and_other_packings_are_refused(tmp_path):
     with_header(tmp_path / "v.npz", (-20, -6))
     with pytest.raises(UsageError, match="expected a row of numbers for each text"):
         VectorFile(tmp_path / "v.npz")
     with zipfile.ZipFile(tmp_path / "v.npz", "w", zipfile.ZIP_LZMA) as archive:
         archive.writestr("vectors.npy", b"x" * 100)
-    with pytest.raises(UsageError, match="is not packed as numpy packs"):
+    with pytest.raises(UsageError, match="has a compression method that numpy doesn't write"):
         VectorFile(tmp_path / "v.npz")
 
 

@@ -153,13 +153,14 @@ REFUSED = {
     "the author's class": ("modules.json", modules("own_code.Transformer", POOLING), "a module 'own_code.Transformer'"),
     "an order": ("modules.json", modules(ENCODER, NORMALIZE, POOLING), "lists 'Transformer, Normalize, Pooling'"),
     "no pooling": ("modules.json", modules(ENCODER), "lists 'Transformer'"),
-    "none": ("modules.json", [], "lists ''"),
+    "none": ("modules.json", [], "modules.json lists no modules"),
     "no list": ("modules.json", {"type": 3}, "it holds no list of objects"),
     "a type that is no text": ("modules.json", [{"type": 3}], "type is 3"),
     "no type": ("modules.json", [{"path": ""}], "it has no type"),
     "a path outside": ("modules.json", modules(ENCODER, POOLING, paths=("", "../other")), "Pooling is '../other'"),
     "an absolute path": ("modules.json", modules(ENCODER, POOLING, paths=("", "/etc")), "Pooling is '/etc'"),
     "dots": ("modules.json", modules(ENCODER, POOLING, paths=("", "..")), "Pooling is '..'"),
+    "a path of 5,000 letters": ("modules.json", modules(ENCODER, POOLING, paths=("", "p" * 5000)), "Pooling is 'ppp"),
     "a missing folder": ("modules.json", modules(ENCODER, POOLING, paths=("", "9_Pooling")), "can't be read"),
     "another encoder": ("modules.json", modules(ENCODER, POOLING, paths=("0_BERT", "1_Pooling")), "is '0_BERT'"),
     "a way of pooling": (POOL, {"pooling_mode": "weightedmean"}, "pools by 'weightedmean'; bert_jax has one of mean"),
@@ -170,6 +171,7 @@ REFUSED = {
     "no name": (POOL, {"pooling_mode": 10**300}, "a name or a list of names was expected"),
     "no switch": (POOL, {"pooling_mode_cls_token": 1}, "'pooling_mode_cls_token' is 1; true or false was expected"),
     "a width": (POOL, {"embedding_dimension": 17}, "embedding_dimension is 17 and the model's width 16"),
+    "a width in quotes": (POOL, {"word_embedding_dimension": "16"}, "is '16'; a whole number was expected"),
     "prompts left out": (POOL, {"include_prompt": False}, "include_prompt is False"),
     "a length that is no number": (LENGTHS, {"max_seq_length": "12"}, "max_seq_length is '12'"),
     "a length of thousands of digits": (LENGTHS, {"max_seq_length": -(10**999)}, "cuts texts to -1000"),
@@ -181,6 +183,7 @@ REFUSED = {
         "takes 'pooler_output' of a text",
     ),
     "other processing": (LENGTHS, {"processing_kwargs": {"text": {"padding": True}}}, "processing_kwargs is"),
+    "a cut to nothing": (LIBRARY, {"truncate_dim": 0}, "truncate_dim is 0"),
     "prompts that are no texts": (LIBRARY, {"prompts": {"query": 3}}, "prompts.query is 3"),
 }
 
@@ -210,5 +213,40 @@ def test_lowering_is_refused_where_the_tokenizer_keeps_capitals(tmp_path):
 def test_a_link_in_place_of_a_folder_is_refused(bert_folder, tmp_path):
     (bert_folder / "1_Pooling").rename(tmp_path / "elsewhere")
     (bert_folder / "1_Pooling").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(UsageError, match="no link"):
+    with pytest.raises(UsageError, match="expected a plain folder beside modules.json, not a link"):
         bert_jax.load(bert_folder)
+
+
+def test_a_list_of_modules_that_cannot_be_read_is_not_taken_as_absent(bert_folder):
+    (bert_folder / "modules.json").unlink()
+    (bert_folder / "modules.json").symlink_to("absent.json")
+    with pytest.raises(UsageError, match="modules.json can't be read"):
+        bert_jax.load(bert_folder)
+
+
+def test_the_layout_with_the_encoder_in_a_folder_of_its_own_is_refused_with_the_remedy(bert_folder, tmp_path):
+    inside = bert_folder / "0_Transformer"
+    inside.mkdir()
+    for name in ("config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"):
+        (bert_folder / name).rename(inside / name)
+    write(bert_folder / "modules.json", modules(ENCODER, POOLING, paths=("0_Transformer", "1_Pooling")))
+    with pytest.raises(UsageError, match="is '0_Transformer'.*copy the files of that folder there"):
+        bert_jax.load(bert_folder)
+    assert run(["import", str(bert_folder), str(tmp_path / "run")]) == 2 and not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name, is_reported", [("bert", False), ("roberta", True)])  # with and without Normalize
+def test_another_comparison_is_named_where_it_ranks_otherwise(tmp_path, capsys, name, is_reported):
+    shutil.copytree(GOLDEN / "vectors" / name, tmp_path / "model")
+    write(tmp_path / "model" / LIBRARY, {"similarity_fn_name": "dot"})
+    bert_jax.load(tmp_path / "model")
+    assert ("similarity_fn_name is 'dot'; bert_jax compares by cosines" in capsys.readouterr().err) == is_reported
+
+
+def test_vectors_that_their_program_cuts_are_whole_and_a_line_says_so(bert_folder, capsys):
+    write(bert_folder / LIBRARY, {"truncate_dim": 8})
+    bert = bert_jax.load(bert_folder)
+    assert "truncate_dim is 8; bert_jax gives vectors of all 16 numbers, and width=8 cuts them" in (
+        capsys.readouterr().err
+    )
+    assert bert.embed(["a"]).shape == (1, 16)

@@ -18,7 +18,10 @@ from bert_jax.report.facts import RunFacts
 from bert_jax.report.model_views import _attention
 from bert_jax.report.page import data_block, element, escaped, page, table
 from bert_jax.report.report import write_report
+from bert_jax.run.run_config import read_config, write_config
 from bert_jax.system.errors import UsageError
+
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def charts_of(text: str) -> dict:
@@ -45,6 +48,23 @@ def test_vectors_of_texts_stand_beside_each_comparison_of_words(vectors_run, tmp
     assert cells[8:12] == ["nDCG@10, width 64", "0.2500", "", ""]
     assert "Held-out nDCG@10" in text and "<small>BM25 0.875</small>" in text
     assert any(layer.get("data") == {"values": [{"y": 0.875, "s": "BM25"}]} for layer in layers_of(text))
+
+
+def test_an_imported_model_of_vectors_has_its_own_parameters_and_no_rows(tmp_path):
+    assert command(["import", str(GOLDEN / "vectors" / "bert"), str(tmp_path / "run")]) == 0
+    write_report(tmp_path / "page.html", [tmp_path / "run"])
+    text = (tmp_path / "page.html").read_text()
+    assert "Parameters by group" in text and "Rows of the task" not in text
+    assert {part.group for part in RunFacts(tmp_path / "run").parts} == {"embeddings", "block"}
+
+
+def test_pairs_of_a_corpus_are_named_in_the_rows(vectors_run, tmp_path):
+    config = read_config(vectors_run.path)
+    task = config.task.replace(train=None, dev=None, source="text:a.txt")
+    write_config(vectors_run.config_file, config.replace(task=task))
+    write_report(tmp_path / "page.html", [vectors_run.path])
+    text = (tmp_path / "page.html").read_text()
+    assert "text:a.txt" in text and "pairs held out from the corpus" in text
 
 
 def layers_of(text: str) -> list[dict]:
