@@ -14,7 +14,7 @@ from typing import NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key, Num
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
@@ -74,9 +74,7 @@ class ContrastObjective(FineTuningObjective):
 
     def counts(self, targets: TextBatch) -> dict[str, Float[Array, ""]]:
         """The number of groups."""
-        slot = targets.slot
-        there = (slot < self._task.batch_size * slots(self._task)) & (slot % slots(self._task) == 0)
-        return {"task_loss": jnp.sum(there, dtype=jnp.float32)}
+        return {"task_loss": jnp.sum(self._by_slot(targets, targets.weight)[:, 0])}
 
     def gradients(
         self, params: Parameters, targets: TextBatch, dropout_keys: Key[Array, "R N"], microbatches: int
@@ -96,7 +94,7 @@ class ContrastObjective(FineTuningObjective):
         share of pairs of groups that cosines and scores order in the same way. `excluded` is the number of texts that
         a first text isn't compared with, since they match it, too, or are equal to it.
         """
-        vectors = self._by_group(self._encoded(params, targets, dropout_keys), targets)
+        vectors = self._by_slot(targets, self._encoded(params, targets, dropout_keys))
         groups = self._groups(targets)
         first, second = split_by_rows(vectors[:, 0]), split_by_rows(vectors[:, 1])
         negatives = vectors[:, 2:].reshape(-1, vectors.shape[-1])
@@ -121,21 +119,18 @@ class ContrastObjective(FineTuningObjective):
         parts = jax.tree.map(lambda leaf: every_nth(leaf, self._parts), (batch.tokens, keys))
         return undo_every_nth(jax.lax.map(jax.checkpoint(encode), parts))
 
-    def _by_group(self, vectors: Float[Array, "R N D"], batch: TextBatch) -> Float[Array, "P S D"]:
-        places, width = self._task.batch_size * slots(self._task), vectors.shape[-1]
-        # Slots of a row without a text have an index past the end, which the scatter drops.
-        flat = jnp.zeros((places, width)).at[batch.slot.reshape(-1)].set(vectors.reshape(-1, width), mode="drop")
-        return flat.reshape(self._task.batch_size, slots(self._task), width)
+    def _by_slot(self, batch: TextBatch, values: Num[Array, "R N *D"], empty: float = 0) -> Num[Array, "P S *D"]:
+        """`values` of the texts in their slots; `empty` where a slot has no text."""
+        groups, each = self._task.batch_size, slots(self._task)
+        rest = values.shape[2:]
+        # Places of a row without a text have a slot past the end, which the scatter drops.
+        by_slot = jnp.full((groups * each, *rest), empty, values.dtype)
+        by_slot = by_slot.at[batch.slot.reshape(-1)].set(values.reshape(-1, *rest), mode="drop")
+        return by_slot.reshape(groups, each, *rest)
 
     def _groups(self, batch: TextBatch) -> _Groups:
-        count, of_group = self._task.batch_size, slots(self._task)
-
-        def by_group(values: Array, empty: float) -> Array:
-            flat = jnp.full(count * of_group, empty, values.dtype)
-            return flat.at[batch.slot.reshape(-1)].set(values.reshape(-1), mode="drop").reshape(count, of_group)
-
-        text = by_group(batch.text, -1)
-        weight, score = by_group(batch.weight, 0)[:, 0], by_group(batch.score, 0)[:, 0]
+        text = self._by_slot(batch, batch.text, -1)
+        weight, score = self._by_slot(batch, batch.weight)[:, 0], self._by_slot(batch, batch.score)[:, 0]
         return _Groups(text[:, 0], text[:, 1], text[:, 2:].reshape(-1), weight, score)
 
     def _matching(
@@ -149,7 +144,7 @@ class ContrastObjective(FineTuningObjective):
         candidates = jnp.concatenate([second, negatives])
         numbers = jnp.concatenate([groups.second, groups.negatives])
         group = jnp.arange(len(first))
-        matches, of_first, of_candidate = _matches(groups.first, groups.second, numbers)
+        matches, of_first, of_candidate = _matches(groups.first, numbers)
 
         def losses(part: Int[Array, " p"]) -> tuple[Array, Array, Array]:
             match = matches[of_first[part]][:, of_candidate] | (numbers == groups.first[part][:, None])
@@ -170,11 +165,11 @@ class ContrastObjective(FineTuningObjective):
     def _ordering(self, first: Float[Array, "P D"], second: Float[Array, "P D"], groups: _Groups) -> Means:
         """log(1 + sum of exp((c - d) / temperature)) over all pairs of groups with scores s < t and cosines c and d."""
         cosines = jnp.sum(first * second, axis=-1) / self._task.temperature
-        there = groups.weight > 0
-        wrong = (groups.score[:, None] < groups.score) & there[:, None] & there
-        differences = jnp.where(wrong, cosines[:, None] - cosines, _IMPOSSIBLE)
+        present = groups.weight > 0
+        ordered = (groups.score[:, None] < groups.score) & present[:, None] & present
+        differences = jnp.where(ordered, cosines[:, None] - cosines, _IMPOSSIBLE)
         loss = jax.nn.logsumexp(jnp.append(differences.reshape(-1), 0.0))
-        weights = wrong.astype(jnp.float32)
+        weights = ordered.astype(jnp.float32)
         count = jnp.sum(groups.weight)
         return {"task_loss": Mean(loss * count, count), "accuracy": Mean.of((differences < 0) * 1.0, weights)}
 
@@ -190,16 +185,16 @@ class ContrastObjective(FineTuningObjective):
 
 
 def _matches(
-    first: Int[Array, " P"], second: Int[Array, " P"], candidates: Int[Array, " C"]
+    first: Int[Array, " P"], candidates: Int[Array, " C"]
 ) -> tuple[Bool[Array, "P C"], Int[Array, " P"], Int[Array, " C"]]:
-    """Which candidates match which first texts, by numbers of equal texts: the row of each first text, and the column
-    of each candidate. The first candidates are the second texts.
+    """A table of the candidates that match a first text, the row in it of each first text, and the column of each
+    candidate. Arguments are the texts' numbers; the first P candidates are the second texts of the groups.
 
     A candidate matches a first text if it is the second text of any group with an equal first one.
     """
     row = jnp.unique(first, return_inverse=True, size=len(first))[1].reshape(-1)
     column = jnp.unique(candidates, return_inverse=True, size=len(candidates))[1].reshape(-1)
-    table = jnp.zeros((len(first), len(candidates)), bool).at[row, column[: len(second)]].set(True)
+    table = jnp.zeros((len(first), len(candidates)), bool).at[row, column[: len(first)]].set(True)
     return table, row, column
 
 
