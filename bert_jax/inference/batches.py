@@ -24,6 +24,8 @@ _VERY_LONG = 1_000_000
 """Characters from which on only the beginning of a text is tokenized: a piece takes about a hundred bytes of memory."""
 _CHARACTERS_EACH = 256
 """Characters of such a beginning for each token that is kept. Almost all pieces are shorter."""
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Python has such characters where bytes of the command line aren't UTF-8."""
 _WHITE_SPACE = re.compile(r"\s")
 
 
@@ -93,12 +95,15 @@ def _beginning(segment: str, longest: int) -> str:
 
 
 def _segments(text: object) -> tuple[str, ...]:
-    """The one or two segments of a text or a pair. Raises UsageError if `text` is neither."""
+    """The one or two segments of a text or a pair. Raises UsageError if `text` is neither, or no Unicode."""
     segments = (text,) if isinstance(text, str) else text
     if not (isinstance(segments, (tuple, list)) and len(segments) in (1, 2)) or not all(
         isinstance(segment, str) for segment in segments
     ):
         raise UsageError(f"{quoted(text)} is neither a text nor a pair of texts, (first, second)")
+    for segment in segments:
+        if _SURROGATE.search(segment):
+            raise UsageError(f"{quoted(segment)} has half of a surrogate pair, which is no character; give UTF-8")
     return tuple(segments)
 
 

@@ -139,7 +139,7 @@ def _pooling_folder(directory: Path) -> tuple[Path, bool]:
             "fetch the model again"
         )
     if len(names) < len(expected):
-        say(f"{file} has no Normalize; bert_jax divides each vector by its length, which changes no cosine")
+        say(f"{file} has no Normalize; bert_jax scales each vector to length 1, which changes no cosine")
     return directory / path, len(names) == len(expected)
 
 

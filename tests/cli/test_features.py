@@ -104,7 +104,7 @@ def test_a_width_of_a_run_that_was_not_trained_for_vectors_is_of_means(tiny_run,
     "flags, words",
     [
         (["--width", "8", "--pool", "mean"], "--width is for the vectors that a run was trained for, and --pool for"),
-        (["--width", "33"], "--width=33 isn't one of a vector of this model; give a whole number to 32"),
+        (["--width", "33"], "--width=33 is not possible: this model's vectors have 32 numbers; give 1 to 32"),
         (["--width", "0"], "--width 0: expected a whole number above 0"),
     ],
 )

@@ -108,9 +108,9 @@ def test_a_directory_is_exported_as_its_run_is(bert_folder, tmp_path):
         assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
 
 
-def test_without_normalize_a_line_says_that_vectors_are_divided_by_their_length(tmp_path, capsys):
+def test_without_normalize_a_line_says_that_vectors_are_scaled(tmp_path, capsys):
     bert_jax.load(GOLDEN / "vectors" / "roberta")
-    assert "has no Normalize; bert_jax divides each vector by its length" in capsys.readouterr().err
+    assert "has no Normalize; bert_jax scales each vector to length 1" in capsys.readouterr().err
 
 
 def test_lengths_of_old_and_new_files(bert_folder):
