@@ -76,7 +76,7 @@ def test_vectors_find_what_words_do_not(finished):
     assert results["baselines"]["BM25"]["ndcg@10"] < 0.7 and results["baselines"]["tf-idf"]["ndcg@10"] < 0.7
     assert (results["training_rows"], results["dev_rows"], results["steps"]) == (16, 16, 60)
     planned = read_config(finished.path)
-    assert isinstance(planned, TaskRunConfig) and planned.task.most_negatives == 2 and not planned.task.scored
+    assert isinstance(planned, TaskRunConfig) and planned.task.most_negatives == 1 and not planned.task.scored
     assert "pooler" not in TrainedModel.open(finished.path).shapes["bert"]
 
 
