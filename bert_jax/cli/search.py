@@ -58,13 +58,14 @@ def run(words: list[str]) -> None:
             continue
         headings = (">rank", ">score", ">row", "text") if corpus.has_texts else (">rank", ">score", ">row")
         cells = [
-            (f"{rank}", f"{hit.score:.4f}", f"{hit.row:,}", *([] if hit.text is None else [_shown(hit.text)]))
+            (f"{rank}", f"{hit.score:.4f}", f"{hit.row:,}", *([] if hit.text is None else [_cell(hit.text)]))
             for rank, hit in enumerate(hits, 1)
         ]
         print_rows(_cut(query), headings, cells)
 
 
-def _shown(text: str | tuple[str, ...]) -> str:
+def _cell(text: str | tuple[str, ...]) -> str:
+    """A text or a pair as a table shows it."""
     return _cut(text if isinstance(text, str) else " | ".join(text))
 
 

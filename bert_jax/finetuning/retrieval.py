@@ -36,9 +36,9 @@ class Ranking(NamedTuple):
     """For each query, the ranks, from 1, of the best ten candidates that belong to it, in ascending order."""
     relevant: Int[np.ndarray, " Q"]
     """For each query, how many candidates belong to it."""
-    found: Int[np.ndarray, " Q"]
+    best_right: Int[np.ndarray, " Q"]
     """For each query, the best candidate that belongs to it."""
-    instead: Int[np.ndarray, " Q"]
+    best_wrong: Int[np.ndarray, " Q"]
     """For each query, the best candidate that doesn't belong to it; without meaning if all others belong to it."""
 
 
@@ -70,7 +70,7 @@ def ranked(
     no candidate is left out. Memory is bounded: only some queries are compared with all candidates at once.
     """
     block = max(_SCORES_AT_ONCE // candidates.shape[0], 1)
-    ranks, found, instead = [], [], []
+    ranks, best_right, best_wrong = [], [], []
     for begin in range(0, queries.shape[0], block):
         scores = queries[begin : begin + block] @ candidates.T
         scores = np.asarray(scores if isinstance(scores, np.ndarray) else scores.toarray())
@@ -83,10 +83,10 @@ def ranked(
                 row[own[number]] = -np.inf
             before = [np.count_nonzero(~(row <= score - _TIE)) for score in best]  # "not below" counts NaN, too
             ranks.append(np.sort(before + np.arange(1, len(best) + 1)))
-            found.append(right[order[0]])
-            instead.append(row.argmax())
+            best_right.append(right[order[0]])
+            best_wrong.append(row.argmax())
     sizes = np.array([len(numbers) for numbers in relevant], int)
-    return Ranking(ranks, sizes, np.array(found, int), np.array(instead, int))
+    return Ranking(ranks, sizes, np.array(best_right, int), np.array(best_wrong, int))
 
 
 def retrieval_metrics(ranking: Ranking) -> dict[str, float]:
@@ -126,8 +126,8 @@ def retrieval_errors(rows: Retrieval, ranking: Ranking) -> list[dict[str, str]]:
     return [
         error_of(
             rows.queries[number],
-            f"rank {first[number]:,}: {rows.candidates[ranking.found[number]]}",
-            rows.candidates[ranking.instead[number]],
+            f"rank {first[number]:,}: {rows.candidates[ranking.best_right[number]]}",
+            rows.candidates[ranking.best_wrong[number]],
         )
         for number in worst
     ]

@@ -38,15 +38,15 @@ class TextBatch(NamedTuple):
     weight: Float[Any, "R N"]
     """1 where there is a text, else 0."""
     ordinal: UInt32[Any, "R N"]
-    """Number of the text in the order of training, of S for each group: the source of its random keys."""
+    """Number of the text in training order, with S numbers for each group: the source of its random keys."""
 
 
 class TextBatches:
     """A random-access source whose element i is batch i, for kind `vectors`.
 
     Each epoch has an order of its own; the rows that don't fill its last batch are left out of it. The texts of a batch
-    are packed into as few rows as possible, since those of a pair may differ much in length. Batches have few numbers
-    of rows, since the step is compiled for each.
+    are packed into as few rows as possible, since those of a pair may differ much in length. The numbers of rows are
+    rounded up to a few values, since the step is compiled for each.
     """
 
     def __init__(
@@ -59,9 +59,9 @@ class TextBatches:
         multiple: int = 1,
         compiling: float = 0.0,
     ):
-        """`config` has the batch size, epochs and most negatives. `local` maps the number of rows of a batch, which is
-        a multiple of `multiple`, to those that this process needs. `compiling`: the tokens of padding that compiling
-        one more shape costs as much as."""
+        """`config` has the batch size, epochs and most negatives. `local` gives the rows of a batch that this process
+        needs, from their number. Batches have a multiple of `multiple` rows. `compiling`: the number of padding tokens
+        that take as long as compiling one more shape."""
         self._examples, self._pad_id = examples, pad_id
         self._batch_size, self._slots = config.batch_size, slots(config)
         self._an_epoch = max(len(examples) // config.batch_size, 1)

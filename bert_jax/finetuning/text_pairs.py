@@ -97,7 +97,7 @@ def _read(config: TaskConfig, tokenizer: Tokenizer, repairs: Counter[str]) -> li
     stream = corpus.documents()
     first = list(_until(stream, _SAMPLE_CHARACTERS))
     most = _characters(first, tokenizer, config.max_length)
-    found: list[_Passages] = []
+    documents: list[_Passages] = []
     hashes: set[int] = set()
     pairs = characters = number = 0
     for number, document in enumerate(itertools.chain(first, stream), 1):
@@ -106,7 +106,7 @@ def _read(config: TaskConfig, tokenizer: Tokenizer, repairs: Counter[str]) -> li
             repairs["copies of documents left out"] += 1
         elif texts := _texts(config, document, most, repairs):
             hashes.add(hashed)
-            found.append(_Passages(number, hashed, texts))
+            documents.append(_Passages(number, hashed, texts))
             pairs += len(texts) if config.pairs == "dropout" else len(texts) // 2
             characters += sum(map(len, texts))
         if pairs >= _MOST_PAIRS or characters >= _MOST_CHARACTERS:
@@ -115,7 +115,7 @@ def _read(config: TaskConfig, tokenizer: Tokenizer, repairs: Counter[str]) -> li
     repairs.update(corpus.repairs)
     if remark := markup_remark(corpus.repairs, number):
         warn(remark)
-    return found
+    return documents
 
 
 def _opened(source: str) -> Mixture:

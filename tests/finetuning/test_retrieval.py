@@ -32,7 +32,7 @@ def test_metrics_are_those_of_ranks_counted_by_hand():
     candidates = np.array([[0.9, 0.1], [0.8, 0.9], [0.7, 0.2], [0.1, 0.8]], np.float32)
     found = ranked(queries, candidates, [[1, 2], [3]])
     assert [ranks.tolist() for ranks in found.ranks] == [[2, 3], [2]]
-    assert found.found.tolist() == [1, 3] and found.instead.tolist() == [0, 1]
+    assert found.best_right.tolist() == [1, 3] and found.best_wrong.tolist() == [0, 1]
     metrics = retrieval_metrics(found)
     second, third = 1 / np.log2(3), 1 / np.log2(4)
     assert metrics["ndcg@10"] == pytest.approx(((second + third) / (1 + second) + second) / 2)
@@ -74,7 +74,7 @@ def test_blocks_of_queries_change_nothing(monkeypatch):
     monkeypatch.setattr(retrieval, "_SCORES_AT_ONCE", 50)
     parts = ranked(queries, candidates, relevant)
     assert [ranks.tolist() for ranks in whole.ranks] == [ranks.tolist() for ranks in parts.ranks]
-    assert whole.instead.tolist() == parts.instead.tolist()
+    assert whole.best_wrong.tolist() == parts.best_wrong.tolist()
     scores = queries @ candidates.T
     for number, ranks in enumerate(whole.ranks):
         order = np.argsort(-scores[number]).tolist()
