@@ -30,9 +30,12 @@ def run(words: list[str]) -> None:
     from bert_jax.cli.tables import as_json
     from bert_jax.pretraining.inspection import seen_sequences
     from bert_jax.run.run_directory import RunDirectory
+    from bert_jax.system.reading import show
 
-    sequences = seen_sequences(RunDirectory(args.run), args.step, args.rows)
+    directory = RunDirectory(args.run)
+    sequences = seen_sequences(directory, args.step, args.rows)
     if not args.json:
+        show(directory.readings())
         print_sequences(sequences)
     for sequence in sequences if args.json else ():
         print(as_json(sequence.as_json()))

@@ -61,6 +61,8 @@ class RunFacts:
         self.results = self._results()
         """results.json; empty if it is of an earlier step than the newest evaluation."""
         self.events: list[Noted] = read_journal(path / FILE_NAME)
+        self.readings = self.run.readings()
+        """What the run's foreign input was taken for."""
         self.step = max(self.curves.last_step, self.run.newest_step or 0)
         """The newest step of which anything is known."""
 

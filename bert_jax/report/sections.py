@@ -32,6 +32,7 @@ def run_sections(facts: RunFacts, views: ModelViews | None) -> list[Section]:
         reference(facts),
         speed(facts),
         *(_model_sections(views) if views else []),
+        _readings(facts),
         _data(facts),
         _parameters(facts),
         _settings(facts),
@@ -140,6 +141,16 @@ def _senses(views: ModelViews) -> Section:
         )
     )
     section.add_charts(scatter_chart(title, about, groups))
+    return section
+
+
+def _readings(facts: RunFacts) -> Section:
+    section = Section("reading", "What was read")
+    for reading in facts.readings:
+        rows = [[fact.name, fact.value, fact.known_by] for fact in reading.facts]
+        section.add(table(reading.subject, ["", "taken for", "known by"], rows, numbers=False))
+        if reading.remarks:
+            section.add(sentences(Sentence("problem", remark) for remark in reading.remarks))
     return section
 
 

@@ -17,6 +17,7 @@ from bert_jax.run.manifest import complete, damaged_file, path_of
 from bert_jax.run.orbax_reading import check_name
 from bert_jax.run.run_config import described, differences, origin_of, read_config, refuse_passwords, write_config
 from bert_jax.run.run_manifest import RunManifest
+from bert_jax.system import reading
 from bert_jax.system.bucket import Place, in_bucket, is_trained_in, place_of
 from bert_jax.system.copies import appended_to
 from bert_jax.system.disk import FULL_DISK, disk_explained
@@ -25,10 +26,11 @@ from bert_jax.system.files import open_lock, refuse_links, remove_directory, rem
 from bert_jax.system.journal import FILE_NAME, open_journal
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import say, warn
+from bert_jax.system.reading import Reading
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 
 OF_A_RUN = re.compile(
-    r"config\.json|tokenizer|data|checkpoints|metrics\.jsonl.*|results\.json|manifest\.json"
+    r"config\.json|tokenizer|data|checkpoints|metrics\.jsonl.*|results\.json|reading\.json|manifest\.json"
     r"|skipped_steps\.json|profile|\.lock|\.owner"
     r"|events\.jsonl|events\.out\.tfevents\..*|tensorboard|(confusion|learning_curve)\.png|report\.html"
     r"|stuck-.*\.txt|trackers\.json|wandb"
@@ -56,6 +58,7 @@ class RunDirectory:
         self.checkpoints = self.path / "checkpoints"
         self.metrics_file = self.path / "metrics.jsonl"
         self.results_file = self.path / "results.json"
+        self.reading_file = self.path / reading.FILE_NAME
         self.profile = self.path / "profile"
         self.manifest = RunManifest(self.path)
         self._owner_file = self.path / ".owner"
@@ -136,6 +139,21 @@ class RunDirectory:
         """Writes results.json, on the first of several processes."""
         if is_first():
             self.manifest.write_json(self.results_file, results)
+
+    def readings(self) -> list[Reading]:
+        """What the run's foreign input was taken for; [] if nothing is kept or the file is damaged, which is said."""
+        try:
+            return reading.read_readings(self.reading_file)
+        except (OSError, ValueError) as error:
+            warn(f"{self.reading_file} is damaged ({error}): what the input was taken for isn't known")
+            return []
+
+    def keep(self, *readings: Reading) -> None:
+        """Shows `readings` and adds them to reading.json, each in place of an earlier one of the same subject."""
+        if is_first() and readings:
+            reading.show(readings)
+            by_subject = {each.subject: each for each in (*self.readings(), *readings)}
+            self.manifest.write_json(self.reading_file, reading.as_json(by_subject.values()))
 
     def open(self, config: TrainingConfig) -> None:
         """Creates or reopens the directory; locks it until this process ends; writes config.json.

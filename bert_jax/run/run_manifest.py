@@ -29,7 +29,7 @@ class Covered(Sealed):
 
 
 class RunManifest:
-    """The checksums of a run's config.json, tokenizer, results.json, checkpoints' manifests and prepared data.
+    """The checksums of a run's config.json, tokenizer, results.json, reading.json, checkpoints' manifests and prepared data.
 
     Whenever the writing process is killed, each listed file is there and as it was written: a file is listed after it
     was written, and taken off the list before it is replaced or deleted. A file that isn't listed is not covered.
@@ -102,7 +102,7 @@ class RunManifest:
 
     def built_on(self) -> Iterator[str]:
         """The existing files that a manifest may list, by their paths in the run."""
-        for pattern in ("config.json", "tokenizer/*", "results.json", f"checkpoints/{'[0-9]' * 8}/{MANIFEST}"):
+        for pattern in ("config.json", "tokenizer/*", "results.json", "reading.json", f"checkpoints/{'[0-9]' * 8}/{MANIFEST}"):
             yield from sorted(self._name(path) for path in self.run.glob(pattern) if path.is_file())
 
     def listed(self, place: Place) -> dict[str, FileSum]:

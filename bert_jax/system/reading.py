@@ -1,0 +1,75 @@
+"""What foreign input was taken for: shown before it is used, kept in the run, with a warning where it is odd."""
+
+from collections.abc import Iterable, Iterator
+
+from rich.table import Table
+from rich.text import Text
+
+from bert_jax.system.bucket import Place
+from bert_jax.system.json_file import Shape, as_shape, check_format, read_object
+from bert_jax.system.progress import console, printable, warn
+
+FILE_NAME = "reading.json"
+_FORMAT = 1
+"""Version of the file's format."""
+
+
+class Fact(Shape):
+    """One fact about the input."""
+
+    name: str
+    """What it is about, as "format" or "casing"."""
+    value: str
+    """What the input was taken for, in words."""
+    known_by: str = ""
+    """Where that comes from: "suffix .jsonl", "content", "config.json", "default of AlbertConfig"; empty for counts."""
+
+
+class Reading(Shape):
+    """What one input was taken for: a corpus, the rows of a task, a model with its tokenizer."""
+
+    subject: str
+    """The input, as "corpus text:FILE" or "model FOLDER"; a run keeps one reading for each."""
+    facts: list[Fact]
+    """At most a dozen, the most important first."""
+    remarks: list[str] = []
+    """Warnings about odd figures, each with its remedy."""
+
+    def rows(self) -> Iterator[tuple[str, str]]:
+        """Yields each fact as a name and a text that says how it is known."""
+        for fact in self.facts:
+            yield fact.name, f"{fact.value} ({fact.known_by})" if fact.known_by else fact.value
+
+
+class _File(Shape):
+    readings: list[Reading]
+
+
+def show(readings: Iterable[Reading]) -> None:
+    """Prints a table for each reading to standard error, and its remarks as warnings."""
+    for reading in readings:
+        table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
+        for cells in reading.rows():
+            table.add_row(*(Text(printable(cell)) for cell in cells))
+        console.print(f"Read as {reading.subject}:", markup=False, soft_wrap=True)
+        console.print(table)
+        for remark in reading.remarks:
+            warn(remark)
+
+
+def as_json(readings: Iterable[Reading]) -> dict[str, object]:
+    """The content of a run's reading.json."""
+    return {"format": _FORMAT, "readings": [reading.model_dump() for reading in readings]}
+
+
+def read_readings(file: Place) -> list[Reading]:
+    """The readings that a run keeps; [] if there are none.
+
+    Raises OSError if the file can't be read, ValueError if it is damaged, UsageError if another release wrote it.
+    """
+    try:
+        content = read_object(file)
+    except FileNotFoundError:
+        return []
+    check_format(file, content.get("format"), _FORMAT)
+    return as_shape(content, _File).readings
