@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Sets up .venv with the extra dev and checks format, lint and types, as CI does before the tests.
+# Sets up .venv with the extra dev and checks format, lint and types, as CI does after the tests.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . launch/setup.sh

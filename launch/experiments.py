@@ -329,7 +329,7 @@ def _accuracy(run: Path, measured: Path, units: Sequence[UnitKind]) -> dict[str,
 
 def command(*arguments: Any) -> str:
     """Runs a command of bert-jax; returns its output. Raises UsageError with the last line of a failure."""
-    line = [sys.executable, "-m", "bert_jax.cli.main", *map(str, arguments)]
+    line = [sys.executable, "-P", "-m", "bert_jax.cli.main", *map(str, arguments)]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         RUNNING.add(process)
         printed, stderr = process.communicate()

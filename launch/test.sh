@@ -4,12 +4,11 @@
 #   launch/test.sh -n 2            the same in two; a file's tests stay in one of them, with what they share
 #   launch/test.sh tests/instances one folder
 #   launch/test.sh --slow -n 2     the slow tier, for a night: a hundred kills, every mesh, every training, 50 times the damages
-# EXTRA: another extra to install than test, which it is to include
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . launch/setup.sh
 usage launch/test.sh "$@"
 
-install "${EXTRA:-test}"
+install test
 # A process of tests that dies ends the run: pytest-xdist 3.8 may wait for ever where one is replaced (its issue 1378).
 exec "$VENV/bin/python" -m pytest --dist loadfile --no-loadscope-reorder --max-worker-restart 0 "$@"

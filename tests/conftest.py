@@ -65,13 +65,17 @@ MAY_SKIP = (
     "bash is not installed",
     "fish is not installed",
     "only root may",
+    "PR_SET_PDEATHSIG is Linux'",
+    "Spark needs Java",
     "processes are adopted on Linux alone",
     "the allocator of glibc",
     "the fault of jaxlib 0.10.2",
+    "there is no browser",
     "with --slow",
     "zsh is not installed",
 )
-"""How the reasons begin for which tests may be skipped where every package is installed: facts of the machine."""
+"""How the reasons begin for which tests may be skipped: facts of the machine, since the extra `test` brings every
+package."""
 
 
 def pytest_collection_modifyitems(items):
@@ -80,25 +84,24 @@ def pytest_collection_modifyitems(items):
 
 def pytest_addoption(parser):
     parser.addoption("--slow", action="store_true", help="damage 10^5 files instead of 2,000, kill 100 times, ...")
-    parser.addoption("--all-packages", action="store_true", help="a skip whose reason is not in MAY_SKIP fails")
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item):
-    return skip_checked((yield), item.config)
+    return skip_checked((yield))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector):
-    return skip_checked((yield), collector.config)
+    return skip_checked((yield))
 
 
-def skip_checked(report, config):
-    """Makes a skip a failure with --all-packages, unless its reason is in MAY_SKIP."""
-    if config.getoption("--all-packages") and report.skipped and not hasattr(report, "wasxfail"):
+def skip_checked(report):
+    """Makes a skip a failure, unless its reason is in MAY_SKIP."""
+    if report.skipped and not hasattr(report, "wasxfail"):
         reason = str(report.longrepr[2]).removeprefix("Skipped: ")
         if not reason.startswith(MAY_SKIP):
-            report.outcome, report.longrepr = "failed", f"skipped where every package is installed: {reason}"
+            report.outcome, report.longrepr = "failed", f"skipped, though the extra test brings every package: {reason}"
     return report
 
 

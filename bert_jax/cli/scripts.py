@@ -13,6 +13,7 @@ from bert_jax.system.files import write_json, write_text
 from bert_jax.system.json_file import read_object
 from bert_jax.system.machine import prepare_to_compute
 from bert_jax.system.progress import complain
+from bert_jax.system.workers import safe_path
 
 Results = TypeVar("Results")
 
@@ -48,7 +49,8 @@ def in_own_process(function: Any, *arguments: Any) -> Any:
 
     That process is prepared as a command prepares itself, so that the function takes the same time as there.
     """
-    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=prepare_to_compute) as pool:
+    context = multiprocessing.get_context("spawn")
+    with safe_path(), ProcessPoolExecutor(1, context, initializer=prepare_to_compute) as pool:
         return pool.submit(function, *arguments).result()
 
 

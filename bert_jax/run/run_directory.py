@@ -17,6 +17,7 @@ from bert_jax.run.manifest import complete, damaged_file, path_of
 from bert_jax.run.orbax_reading import check_name
 from bert_jax.run.run_config import described, differences, origin_of, read_config, refuse_passwords, write_config
 from bert_jax.run.run_manifest import RunManifest
+from bert_jax.run.tracking import check_trackers
 from bert_jax.system import reading
 from bert_jax.system.bucket import Place, in_bucket, is_trained_in, place_of
 from bert_jax.system.copies import appended_to
@@ -159,10 +160,11 @@ class RunDirectory:
         """Creates or reopens the directory; locks it until this process ends; writes config.json.
 
         A bucket has no locks that end with a process: there the newest process owns the run, and `check_owner` stops an
-        older one. Raises UsageError if the run is under way with other settings, or if another process works on it. Of
-        several hosts the first one does all this, before the others.
+        older one. Raises UsageError if the run is under way with other settings, if another process works on it, or if a
+        tracker isn't installed. Of several hosts the first one does all this, before the others.
         """
         self.check(config)
+        check_trackers(config.logging)  # packages come after settings, so that the first error is that of the settings
         if not is_first():
             self._check_is_shared()
             return

@@ -102,7 +102,13 @@ class RunManifest:
 
     def built_on(self) -> Iterator[str]:
         """The existing files that a manifest may list, by their paths in the run."""
-        for pattern in ("config.json", "tokenizer/*", "results.json", "reading.json", f"checkpoints/{'[0-9]' * 8}/{MANIFEST}"):
+        for pattern in (
+            "config.json",
+            "tokenizer/*",
+            "results.json",
+            "reading.json",
+            f"checkpoints/{'[0-9]' * 8}/{MANIFEST}",
+        ):
             yield from sorted(self._name(path) for path in self.run.glob(pattern) if path.is_file())
 
     def listed(self, place: Place) -> dict[str, FileSum]:

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 from bert_jax.system.errors import BertJaxError, RunError, UsageError, first_line, install_extra
 from bert_jax.system.progress import warn
+from bert_jax.system.workers import safe_path
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -90,9 +91,9 @@ def connected(options: Sequence[str], processes: int | None) -> Iterator[Spark]:
             warnings.simplefilter("ignore")
             from pyspark import SparkConf, SparkContext
 
-            context = SparkContext(
-                conf=SparkConf().setAll(list(settings.items())), environment={"TOKENIZERS_PARALLELISM": "false"}
-            )
+            of_workers = {"TOKENIZERS_PARALLELISM": "false", "PYTHONSAFEPATH": "1"}
+            with safe_path():
+                context = SparkContext(conf=SparkConf().setAll(list(settings.items())), environment=of_workers)
     except Exception as error:  # Py4J's, with the exception of Spark, and PySpark's own
         given = f"preparation.spark={' '.join(options)}, " if options else ""
         raise UsageError(

@@ -1,5 +1,6 @@
 """Maps a function over worker processes, with results in order and bounded memory."""
 
+import contextlib
 import ctypes
 import gc
 import itertools
@@ -22,6 +23,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 
+_SAFE_PATH = "PYTHONSAFEPATH"
 _STARTED_AHEAD = 2
 """Number of workers that start, and import the module of their function, while the first item is produced; the others
 start when there are items for them."""
@@ -36,6 +38,23 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+@contextlib.contextmanager
+def safe_path() -> Iterator[None]:
+    """Keeps interpreters that the block starts from importing modules that lie in the current folder.
+
+    `python -c` and `python -m`, by which multiprocessing and Spark start theirs, look there first. A worker of
+    multiprocessing takes over the import path of this process afterwards.
+    """
+    before = os.environ.get(_SAFE_PATH)
+    os.environ[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(_SAFE_PATH)
+        if before is not None:
+            os.environ[_SAFE_PATH] = before
+
+
 def map_in_processes(
     function: Callable[[Item], Result], items: Iterable[Item], processes: int, items_at_once: int = 1
 ) -> Iterator[Result]:
@@ -46,16 +65,17 @@ def map_in_processes(
     if processes == 1:
         yield from map(function, items)
         return
-    # Spawned, not forked: the parent may hold threads of JAX or of a tokenizer.
-    pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _begin_worker, (os.getpid(),))
+    with safe_path():  # the pool starts multiprocessing's resource tracker
+        # Spawned, not forked: the parent may hold threads of JAX or of a tokenizer.
+        pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _begin_worker, (os.getpid(),))
     running: deque[Future[list[Result]]] = deque()
     try:
-        with deferred():  # a worker that is just being started would be left behind
+        with deferred(), safe_path():  # a worker that is just being started would be left behind
             for _ in range(min(processes, _STARTED_AHEAD)):
                 pool.submit(_apply, function, ())
         items = iter(items)
         while group := tuple(itertools.islice(items, items_at_once)):
-            with deferred():
+            with deferred(), safe_path():
                 running.append(pool.submit(_apply, function, group))
             if len(running) > processes:
                 yield from running.popleft().result()

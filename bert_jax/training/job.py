@@ -9,7 +9,6 @@ from bert_jax.model.bert import Parameters
 from bert_jax.model.sharding import make_mesh
 from bert_jax.run.hosts import first_alone
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.tracking import check_trackers
 from bert_jax.system.progress import say
 from bert_jax.training.devices import keep_compiled_programs
 from bert_jax.training.loop import Trained, train
@@ -22,7 +21,6 @@ class Job(ABC, Generic[Config]):
     """The training of one run with the settings `config`. `carry_out` calls the methods in the order of definition."""
 
     def __init__(self, config: Config, run: RunDirectory):
-        check_trackers(config.logging)
         keep_compiled_programs()
         self.config, self.run, self.mesh = config, run, make_mesh(config.mesh)
 

@@ -1,4 +1,5 @@
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -18,9 +19,16 @@ SCRIPTS = [
 def test_shellcheck_finds_nothing():
     shellcheck = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     if not shellcheck:
-        pytest.skip("shellcheck isn't installed; the extra `test` brings it")
+        pytest.skip("shellcheck isn't installed")
     found = subprocess.run([shellcheck, "--shell=bash", *SCRIPTS], capture_output=True, text=True, cwd=ROOT)
     assert (found.returncode, found.stdout) == (0, "")
+
+
+def test_ci_runs_the_test_command_of_the_readme_in_the_environment_that_it_makes():
+    (readme,) = re.findall(r"^(bash launch/test\.sh[^#\n]*)", (ROOT / "README.md").read_text(), re.MULTILINE)
+    ci = re.findall(r"^.*launch/.*$", (ROOT / ".ci/run").read_text(), re.MULTILINE)
+    assert ci == [readme.strip(), "exec bash launch/check.sh"]
+    assert "\ninstall test\n" in (ROOT / "launch/test.sh").read_text()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ import pytest
 from bert_jax.config.operation import LoggingConfig
 from bert_jax.run import tracking
 from bert_jax.run.metrics import MetricsLog
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.tracking import Background, check_trackers, open_trackers
 from bert_jax.system.errors import RunError, UsageError
 
@@ -112,6 +113,14 @@ def test_one_that_is_not_installed_is_refused(monkeypatch):
     with pytest.raises(UsageError, match="logging.wandb=mine needs wandb, which isn't installed; pip install .*wandb"):
         check_trackers(LoggingConfig(wandb="mine"))
     check_trackers(LoggingConfig())
+
+
+def test_a_wrong_setting_is_refused_before_a_package_is_looked_for(config, tmp_path, monkeypatch):
+    monkeypatch.setattr(tracking, "find_spec", lambda name: None)
+    for uri, said in (("https://user:secret@host/x", "holds a user"), ("https://host/x", "isn't installed")):
+        with pytest.raises(UsageError, match=said):
+            RunDirectory(tmp_path / "run").open(config.replace(logging=LoggingConfig(mlflow=uri)))
+    assert not (tmp_path / "run").exists()
 
 
 def test_weights_and_biases_offline(tmp_path, config, monkeypatch):
