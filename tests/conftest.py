@@ -1,7 +1,10 @@
 """Fixtures for the whole session: one small corpus and one run trained on it."""
 
+import ctypes
+import gc
 import os
 import random
+import resource
 import shutil
 import subprocess
 import sys
@@ -56,6 +59,12 @@ ADJECTIVES = "old green quiet small bright broken distant careful".split()
 
 share_steps()
 
+FREED_FROM_BYTES = 1_100_000_000
+"""Memory of a process of tests from which on compiled programs are freed after a file: two processes are to run on a
+machine of 8 GB, at most 2 GB each."""
+PEAKS_OF_WORKERS: dict[str, int] = {}
+"""Peak memory of each worker of pytest-xdist."""
+
 BEGUN_FIRST = "test_hosts.py", "test_kills.py", "test_golden_trainings.py", "test_pretrain.py", "test_bucket_run.py"
 """Files whose tests take a minute or more: at the end, one process would be at them while the others had nothing."""
 
@@ -106,16 +115,48 @@ def skip_checked(report):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def few_mappings():
-    """Frees the compiled programs of a process of tests after a file, where their memory mappings are many.
+def bounded_memory():
+    """Frees the compiled programs of a process of tests after a file, where they take much memory or many mappings.
 
     Each program has tens of mappings. Linux allows a process 65,530 (vm.max_map_count), and XLA was seen to end by a
     segmentation fault near that number, when it loaded another program.
     """
     yield
     mappings = Path("/proc/self/maps")
-    if mappings.exists() and len(mappings.read_bytes().splitlines()) > 20_000:
+    if mappings.exists() and len(mappings.read_bytes().splitlines()) > 20_000 or resident_bytes() > FREED_FROM_BYTES:
         jax.clear_caches()
+        gc.collect()
+        if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
+            trim(0)
+
+
+def resident_bytes() -> int:
+    """Memory of this process; 0 where the system has no /proc."""
+    status = Path("/proc/self/statm")
+    return int(status.read_text().split()[1]) * resource.getpagesize() if status.exists() else 0
+
+
+def pytest_sessionfinish(session):
+    """Hands the peak memory of a worker of pytest-xdist to the process that prints the summary."""
+    if hasattr(session.config, "workeroutput"):
+        session.config.workeroutput["peak_bytes"] = peak_bytes()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node):
+    PEAKS_OF_WORKERS[node.gateway.id] = getattr(node, "workeroutput", {}).get("peak_bytes", 0)
+
+
+def pytest_terminal_summary(terminalreporter):
+    peaks = PEAKS_OF_WORKERS or {"this process": peak_bytes()}
+    terminalreporter.write_line(
+        f"peak memory: {', '.join(f'{name} {size / 1e9:.2f} GB' for name, size in peaks.items())}"
+    )
+
+
+def peak_bytes() -> int:
+    """The largest memory that this process has had."""
+    return 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 @pytest.fixture

@@ -3,14 +3,14 @@
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator
 
 from bert_jax.cli.command_line import parse_line
-from bert_jax.cli.config_files import AnyConfig, config_source, load_config
+from bert_jax.cli.config_files import AnyConfig, config_source, is_run, load_config
 from bert_jax.cli.flags import CONFIG, Flag, Positional, flags_of
 from bert_jax.cli.help import full_help, paragraph, short_help
 from bert_jax.cli.main import HELP_FLAGS
@@ -136,7 +136,19 @@ class Arguments(Settings):
         }
         if config:
             of_command[CONFIG] = config.set({name.replace("-", "_"): value for name, value in values.items()})
+            cls._check_recorded_places(config, words[0], values.keys())
         return cls(**of_command)
+
+    @classmethod
+    def _check_recorded_places(cls, config: AnyConfig, origin: str, typed: Collection[str]) -> None:
+        """Checks the places that the command reads and that a run, given as CONFIG, names; not those of flags."""
+        run = place_of(origin)
+        if isinstance(config, FinetuneConfig) or not is_run(run):
+            return
+        from bert_jax.run.run_config import check_recorded_places  # needs Orbax; a config file doesn't
+
+        recorded = (flag.name for flag in cls.used_flags(config) if flag.name not in typed)
+        check_recorded_places(config, run, (name.replace("-", "_") for name in recorded))
 
     @classmethod
     def with_flags_for_settings(cls, message: str) -> str:

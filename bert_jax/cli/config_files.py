@@ -89,7 +89,7 @@ def load_config(name_or_path: str, kind: type[Any] = RunConfig, *others: type[An
     anything that isn't such a config, and for any exception that the file raises.
     """
     path = place_of(name_or_path)
-    if kind is RunConfig and ((path / "config.json").is_file() or in_bucket(path) and path.is_dir()):
+    if kind is RunConfig and is_run(path):
         from bert_jax.run.run_config import read_config, read_pretraining_config  # need Orbax; a config file doesn't
 
         read = read_config if TaskRunConfig in others else read_pretraining_config
@@ -113,6 +113,11 @@ def load_config(name_or_path: str, kind: type[Any] = RunConfig, *others: type[An
         reason = " ".join(str(error).split())
         raise UsageError(f"{path}: {type(error).__name__}: {reason}") from None
     return _of_kind(config, (kind, *others), str(path))
+
+
+def is_run(path: Place) -> bool:
+    """Whether `path`, given as CONFIG, is taken for a run."""
+    return (path / "config.json").is_file() or in_bucket(path) and path.is_dir()
 
 
 def _without_connections(config: TrainingConfig, run: Place) -> TrainingConfig:

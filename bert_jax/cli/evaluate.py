@@ -3,6 +3,7 @@
 from typing import Any, Literal
 
 from bert_jax.cli.arguments import ROWS_NAMES, InferenceArguments, JsonArguments, RowsArguments, RunArgument
+from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.system.errors import UsageError
 
 
@@ -12,7 +13,12 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
     """
 
     LINE = "bert-jax evaluate"
-    FLAG_OF_SETTING = {"data.source": "--data", "data.language": "--language", "data.words": "--words"} | ROWS_NAMES
+    FLAG_OF_SETTING = {
+        "data.source": "--data",
+        "task.dev": "--data",
+        "data.language": "--language",
+        "data.words": "--words",
+    } | ROWS_NAMES
 
     run: RunArgument
     """A run."""
@@ -39,15 +45,12 @@ def run(words: list[str]) -> None:
         raise UsageError(f"--words {args.words} finds the words of the --data text; add --data, or leave --words out")
     from bert_jax.cli.summary import print_results, print_task_results
     from bert_jax.cli.tables import as_json
-    from bert_jax.config.finetune import TaskRunConfig
     from bert_jax.run.run_config import read_config
 
     config = read_config(args.run)
     is_finetuned = isinstance(config, TaskRunConfig)
     _check(args, is_finetuned)
-    results = (
-        _evaluate_on_rows(args, config.rows_hash) if isinstance(config, TaskRunConfig) else _evaluate_on_text(args)
-    )
+    results = _evaluate_on_rows(args, config) if isinstance(config, TaskRunConfig) else _evaluate_on_text(args)
     if args.json:
         print(as_json(results))
     elif is_finetuned:
@@ -77,16 +80,19 @@ def _check(args: Evaluate, is_finetuned: bool) -> None:
         )
 
 
-def _evaluate_on_rows(args: Evaluate, rows_hash: str) -> dict[str, Any]:
+def _evaluate_on_rows(args: Evaluate, config: TaskRunConfig) -> dict[str, Any]:
     """The metrics of a fine-tuned run on the rows of --data, or on its dev rows."""
     from bert_jax.finetuning.dataset import written_as
     from bert_jax.inference.bert import load
+    from bert_jax.run.run_config import check_recorded_places
 
+    if not args.data:
+        check_recorded_places(config, args.run, ["task.dev"])
     model = load(args.run, args.step, args.average, args.dtype)
     predictor, written = model.predictor, None
     if args.data:
         written = written_as(predictor.task, args.data, args.format, args.columns, args.separator)
-    results = predictor.measure(args.data, written, args.unlabelled, rows_hash)
+    results = predictor.measure(args.data, written, args.unlabelled, config.rows_hash)
     if args.step is not None or args.average:
         results["steps"] = model.steps[-1]
     return results | ({"averaged_steps": list(model.steps)} if args.average else {})

@@ -65,8 +65,9 @@ class Embeddings(nn.Module):
             x += nn.one_hot(segment, config.num_segments, dtype=dtype) @ self.segment.astype(dtype)
         one_each = tokens.begin.shape[1] == 1
         if config.positions != "rotary":
-            positions = jnp.asarray(sinusoids(config, length))
-            if config.positions == "learned":
+            if config.positions == "sinusoidal":
+                positions = jnp.asarray(sinusoids(config, length))
+            else:
                 positions = self.position[config.first_position :] if config.first_position else self.position
             if one_each:  # one sequence a row, from its first token: the gradient is a sum, no scatter
                 x += positions[:length].astype(dtype)

@@ -1,23 +1,31 @@
 """A run's config.json: written, read and compared."""
 
 import json
+from collections.abc import Iterable
+from functools import reduce
 from typing import Any
 
-from bert_jax.config.data import RecordedCode
+from bert_jax.config.data import DataConfig, RecordedCode
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings, SettingsError
 from bert_jax.config.training import TrainingConfig
 from bert_jax.run.checkpoint_choice import no_run
 from bert_jax.run.run_manifest import RunManifest
-from bert_jax.system.bucket import Place
-from bert_jax.system.errors import RunError, UsageError, without_passwords
+from bert_jax.system.bucket import Place, place_of, scheme_of
+from bert_jax.system.errors import RunError, UsageError, command_line, without_passwords
 from bert_jax.system.json_file import read_object
+from bert_jax.system.progress import say
 
 SCHEMA_VERSION = 1
 """Version of the format of config.json."""
 _IMPORTED = "imported_from"
 """Key in config.json of an imported model's source."""
+_PLACES = {
+    *("data.source", "data.phrases", "data.entities", "vocabulary.file", "init"),
+    *("task.train", "task.source", "task.dev"),
+}
+"""The settings that name places to read from."""
 _MOST_CHANGES = 8
 """Maximum number of differences between two runs that an error lists."""
 
@@ -57,6 +65,31 @@ def read_config(path: Place) -> RunConfig | TaskRunConfig:
     if words and ":" in words:
         return config.change(data={"words": RecordedCode(words)})
     return config
+
+
+def check_recorded_places(config: TrainingConfig, run: Place, names: Iterable[str]) -> None:
+    """Says which places on this machine `run`'s config.json names, of the settings `names`; to be called before they
+    are opened. Raises UsageError for a place elsewhere: no server is asked because a file of a run names it.
+    """
+    for name in sorted({*names} & _PLACES):
+        recorded: Any = reduce(getattr, name.split("."), config)
+        places = [recorded] if isinstance(recorded, str) else recorded or ()
+        for place in places:
+            if _is_elsewhere(place, is_model=name == "init"):
+                raise UsageError(
+                    f"{run / 'config.json'} names {place}, which isn't on this machine, and no place elsewhere is read "
+                    f"because a file of a run names it; if you trust it, add {name}={command_line(*places)}"
+                )
+        if places and places != DataConfig().source:
+            say(f"{name} is {' '.join(places)}, as recorded in {run / 'config.json'}")
+
+
+def _is_elsewhere(place: str, is_model: bool) -> bool:
+    """Whether a source of text or rows, or a model, is read from a bucket or a hub."""
+    kind, _, rest = place.partition(":")
+    if kind == "hf" or scheme_of(place) or scheme_of(rest):
+        return True
+    return is_model and not place_of(place).exists()
 
 
 def origin_of(path: Place) -> str | None:

@@ -160,8 +160,8 @@ class RunDirectory:
         """Creates or reopens the directory; locks it until this process ends; writes config.json.
 
         A bucket has no locks that end with a process: there the newest process owns the run, and `check_owner` stops an
-        older one. Raises UsageError if the run is under way with other settings, if another process works on it, or if a
-        tracker isn't installed. Of several hosts the first one does all this, before the others.
+        older one. Of several hosts the first one does all this, before the others. Raises UsageError if the run is
+        under way with other settings, if another process works on it, or if a tracker isn't installed.
         """
         self.check(config)
         check_trackers(config.logging)  # packages come after settings, so that the first error is that of the settings

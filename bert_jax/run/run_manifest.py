@@ -29,7 +29,8 @@ class Covered(Sealed):
 
 
 class RunManifest:
-    """The checksums of a run's config.json, tokenizer, results.json, reading.json, checkpoints' manifests and prepared data.
+    """The checksums of a run's config.json, tokenizer, results.json and reading.json, its checkpoints' manifests and its
+    prepared data.
 
     Whenever the writing process is killed, each listed file is there and as it was written: a file is listed after it
     was written, and taken off the list before it is replaced or deleted. A file that isn't listed is not covered.

@@ -106,3 +106,24 @@ def test_options_of_spark_with_secrets_are_refused():
     with pytest.raises(SettingsError, match=r"has spark.hadoop.fs.s3a.secret.key, which would be written") as refused:
         PreparationConfig(engine="spark", spark=("spark.hadoop.fs.s3a.secret.key=hush",))
     assert "hush" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("data.source", "text:s3://bucket/a.txt"), ("data.source", "hf:OWNER/SET:train#text"), ("init", "owner/model")],
+)
+def test_a_place_elsewhere_that_a_run_alone_names_is_not_opened(made, tmp_path, capsys, setting, value, monkeypatch):
+    monkeypatch.setattr("bert_jax.system.bucket._check_answers", lambda scheme, bucket: pytest.fail("was asked"))
+    _, config = made
+    RunDirectory(tmp_path / "run").open(config.set({setting: value, "logging.mlflow": None}))
+    assert bert_jax(["prepare", str(tmp_path / "run"), "--workdir", str(tmp_path / "new")]) == 2
+    said = capsys.readouterr().err
+    assert f"names {value}, which isn't on this machine" in said and f"add --{setting}=" in said
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_place_here_that_a_run_alone_names_is_said(made, tmp_path, capsys, corpus):
+    _, config = made
+    RunDirectory(tmp_path / "run").open(config.set({"data.words": None, "logging.mlflow": None}))
+    assert bert_jax(["prepare", str(tmp_path / "run"), "--workdir", str(tmp_path / "new")]) == 0
+    assert f"data.source is {config.data.source[0]}, as recorded in" in capsys.readouterr().err

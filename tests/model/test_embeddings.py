@@ -2,11 +2,17 @@ import numpy as np
 import pytest
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.model.bert import parameter_shapes
 from bert_jax.model.embeddings import sinusoids
 
 SINUSOIDAL = ModelConfig(
     num_layers=1, hidden_size=8, num_heads=2, vocabulary_size=30, max_positions=16, positions="sinusoidal"
 )
+
+
+def test_learned_positions_may_have_an_odd_width():
+    config = SINUSOIDAL.replace(positions="learned", hidden_size=9, num_heads=3)
+    assert parameter_shapes(config)["bert"]["embeddings"]["position"].shape == (16, 9)
 
 
 def test_sinusoids_are_the_papers_up_to_scale():
