@@ -29,8 +29,8 @@ class Covered(Sealed):
 
 
 class RunManifest:
-    """The checksums of a run's config.json, tokenizer, results.json and reading.json, its checkpoints' manifests and its
-    prepared data.
+    """The checksums of the files that a run is built on: config.json, the tokenizer, results.json, reading.json, the
+    checkpoints' manifests and the prepared data.
 
     Whenever the writing process is killed, each listed file is there and as it was written: a file is listed after it
     was written, and taken off the list before it is replaced or deleted. A file that isn't listed is not covered.
