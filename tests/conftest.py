@@ -60,8 +60,12 @@ ADJECTIVES = "old green quiet small bright broken distant careful".split()
 share_steps()
 
 FREED_FROM_BYTES = 1_100_000_000
-"""Memory of a process of tests from which on compiled programs are freed after a file: two processes are to run on a
+"""Memory of a process of tests from which on compiled programs are freed after a test: two processes are to run on a
 machine of 8 GB, at most 2 GB each."""
+FREED_AGAIN_BYTES = 250_000_000
+"""Growth from which on they are freed again: what stays is held by fixtures and libraries."""
+bounded_memory_from = [FREED_FROM_BYTES]
+"""The memory from which on this process frees compiled programs next."""
 PEAKS_OF_WORKERS: dict[str, int] = {}
 """Peak memory of each worker of pytest-xdist."""
 
@@ -115,19 +119,28 @@ def skip_checked(report):
 
 
 @pytest.fixture(scope="module", autouse=True)
-def bounded_memory():
-    """Frees the compiled programs of a process of tests after a file, where they take much memory or many mappings.
+def few_mappings():
+    """Frees the compiled programs of a process of tests after a file, where their memory mappings are many.
 
     Each program has tens of mappings. Linux allows a process 65,530 (vm.max_map_count), and XLA was seen to end by a
     segmentation fault near that number, when it loaded another program.
     """
     yield
     mappings = Path("/proc/self/maps")
-    if mappings.exists() and len(mappings.read_bytes().splitlines()) > 20_000 or resident_bytes() > FREED_FROM_BYTES:
+    if mappings.exists() and len(mappings.read_bytes().splitlines()) > 20_000:
+        jax.clear_caches()
+
+
+@pytest.fixture(autouse=True)
+def bounded_memory():
+    """Frees the compiled programs of a process of tests where its memory has grown by much since it was last freed."""
+    yield
+    if resident_bytes() > bounded_memory_from[-1]:
         jax.clear_caches()
         gc.collect()
         if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
             trim(0)
+        bounded_memory_from[:] = [max(FREED_FROM_BYTES, resident_bytes() + FREED_AGAIN_BYTES)]
 
 
 def resident_bytes() -> int:

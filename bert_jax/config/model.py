@@ -79,6 +79,9 @@ class ModelConfig(Settings):
     are kept and exported, but the model never predicts their ids, and masking never samples them."""
     activation: Literal["gelu_tanh", "gelu_erf"] = "gelu_tanh"
     """GELU by tanh (the original's code since February 2019) or by the error function (its checkpoints of 2018)."""
+    head_activation: Literal["gelu_tanh", "gelu_erf"] | None = None
+    """GELU before the output of masked-token prediction, where published models have another there than in the blocks.
+    None: the blocks' form."""
     norm: Literal["post", "pre"] = "post"
     """Where a block has its norms: after each residual sum (BERT's), or before attention and feed-forward, and once
     after the last block (Xiong et al. 2020). With pre, the first block has no norm before its attention, because the
@@ -197,6 +200,11 @@ class ModelConfig(Settings):
     def encoder(self) -> "ModelConfig":
         """These settings without the head and generator of a discriminator, as a fine-tuned model has them."""
         return self.replace(discriminator=False, generator_divisor=None)
+
+    @property
+    def prediction_head(self) -> "ModelConfig":
+        """These settings with the activation of the layers before the output of masked-token prediction."""
+        return self.replace(activation=self.head_activation or self.activation)
 
     @property
     def stored_layers(self) -> int:

@@ -32,18 +32,27 @@ def model_config(
 ) -> ModelConfig:
     """The configuration in `values`, read from `path`. `activation` overrides the activation in the file.
 
-    `of_google` means that `gelu` is the tanh form. Raises UsageError if the model isn't a BERT, or if a size is missing
-    or implausible.
+    A key that isn't there has the default of transformers' class. `of_google`: in Google's files every size must be
+    there, and `gelu` is the tanh form. Raises UsageError if the model isn't a BERT, or if a size is missing or
+    implausible.
     """
     model_type = values.get("model_type", "bert")
     relative = relative_of(model_type, str(path))
+    if not of_google:
+        values = relative.defaults | {name: value for name, value in values.items() if value is not None}
     for name, value in relative.fixed.items():
         if values.get(name, value) not in (value, None):
             raise UsageError(f"{path}: {name} is {quoted(values[name])}; bert_jax's {relative.classes} has {value!r}")
     settings: dict[str, Any] = {ours: _size(values, theirs, path) for theirs, ours in relative.sizes.items()}
     settings |= {ours: values[theirs] for theirs, ours in relative.rates.items() if values.get(theirs) is not None}
     settings |= {"model_type": model_type, **relative.ours, **relative.conversion.read(values, str(path))}
-    settings["activation"] = _activation(values, relative.activations, path, activation, of_google)
+    of_blocks, *of_heads = (_activation(values, name, path, of_google) for name in relative.activations)
+    of_head = activation or next(iter(of_heads), of_blocks)
+    if relative.head_activation:
+        of_head = ACTIVATIONS[relative.head_activation]
+    settings["activation"] = activation or of_blocks
+    if of_head != settings["activation"]:
+        settings["head_activation"] = of_head
     try:
         # In float32 its vectors and predictions are those of the program that it comes from.
         return ModelConfig(**settings, compute_dtype="float32")
@@ -72,7 +81,8 @@ def config_values(
     values |= {theirs: getattr(model, ours) for theirs, ours in (relative.sizes | relative.rates).items()}
     if "embedding_size" in values:
         values["embedding_size"] = model.table_size
-    values |= dict.fromkeys(relative.activations, written[model.activation])
+    forms = (model.activation, model.prediction_head.activation)
+    values |= {name: written[form] for name, form in zip(relative.activations, forms, strict=False)}
     values |= {name: value for name, value in relative.fixed.items() if name not in _LEFT_OUT}
     values |= {"pad_token_id": vocabulary.pad_id, "dtype": "float32", **relative.conversion.write(model, vocabulary)}
     remedy = "use the run itself, or begin one with another --model.model-type"
@@ -80,11 +90,13 @@ def config_values(
     if missing := next((ours for ours in relative.sizes.values() if getattr(model, ours) == 0), None):
         raise UsageError(f"model.{missing}=0 can't be exported: {kind} has 1 or more; {remedy}")
     read_again = model_config(values, Path("config.json"))
+    has_head = class_name.endswith(("ForMaskedLM", "ForPreTraining")) and not model.discriminator
     expected = model.replace(
         # Sinusoidal positions are written as a table, and a generator as a model of its own.
         positions="learned" if model.positions == "sinusoidal" else model.positions,
         generator_divisor=None,
         pooler=model.pooler if has_pooler else read_again.pooler,
+        head_activation=model.head_activation if has_head else read_again.head_activation,
         compute_dtype="float32",
     )
     for name in ModelConfig.model_fields:
@@ -118,15 +130,8 @@ def _size(values: dict[str, Any], name: str, path: Path) -> int:
     return size
 
 
-def _activation(
-    values: dict[str, Any], settings: tuple[str, ...], path: Path, override: Activation | None, of_google: bool
-) -> Activation:
-    name = values.get(settings[0], "gelu")
+def _activation(values: dict[str, Any], setting: str, path: Path, of_google: bool) -> Activation:
+    name = values.get(setting, "gelu")
     if not isinstance(name, str) or name not in ACTIVATIONS:
-        raise UsageError(f"{path}: {settings[0]} is {quoted(name)}; bert_jax has {', '.join(ACTIVATIONS)}")
-    for setting in settings[1:]:
-        if ACTIVATIONS.get(str(values.get(setting, name))) != ACTIVATIONS[name]:
-            raise UsageError(
-                f"{path}: {setting} is {quoted(values[setting])} and {settings[0]} {name!r}; bert_jax has one"
-            )
-    return override or ("gelu_tanh" if of_google and name == "gelu" else ACTIVATIONS[name])
+        raise UsageError(f"{path}: {setting} is {quoted(name)}; bert_jax has {', '.join(ACTIVATIONS)}")
+    return "gelu_tanh" if of_google and name == "gelu" else ACTIVATIONS[name]

@@ -41,6 +41,21 @@ FIXED = {
     "tie_word_embeddings": True,
     "pruned_heads": {},
 }
+_DEFAULTS: dict[str, Any] = {
+    "vocab_size": 30522,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "hidden_act": "gelu",
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "max_position_embeddings": 512,
+    "type_vocab_size": 2,
+    "initializer_range": 0.02,
+    "layer_norm_eps": 1e-12,
+}
+"""BertConfig's values of the keys that a config.json lacks."""
 _SEQUENCE_CLASS, _MULTIPLE_CHOICE = "SequenceClassification", "MultipleChoice"
 
 
@@ -60,15 +75,20 @@ class Relative(NamedTuple):
     of_class: dict[str, Renames] = {}
     """More of these, which come first, in the files of one class."""
     sizes: dict[str, str] = SIZES
-    """Our settings by its names of sizes in config.json, which must be there."""
+    """Our settings by its names of sizes in config.json."""
     rates: dict[str, str] = RATES
     """Our settings by its names of other numbers in config.json."""
+    defaults: dict[str, Any] = _DEFAULTS
+    """What transformers' class of settings has for the keys of `sizes`, `rates` and `activations`."""
     conversion: Conversion = NO_CONVERSION
     """Settings that config.json writes in another form."""
     fixed: dict[str, Any] = FIXED
     """Settings that change the computation and of which only this value is supported; it is also their default."""
     activations: tuple[str, ...] = ("hidden_act",)
-    """Names of the activation, and of that of the heads where config.json has one; here both are the same."""
+    """Names of the blocks' activation, and of that of the heads where config.json has one."""
+    head_activation: str | None = None
+    """The activation of its masked-language head, in transformers' words, where it is the same whatever the blocks
+    have."""
     ours: dict[str, Any] = {}
     """Our settings with one value for all such models."""
     lacks: frozenset[str] = frozenset()
@@ -112,6 +132,8 @@ _ROBERTA = Relative(
     # The head of a sentence has what is BERT's pooler in it.
     of_class={_SEQUENCE_CLASS: (("bert.pooler.dense.", "classifier.dense."), ("classifier.", "classifier.out_proj."))},
     conversion=AFTER_PADDING,
+    defaults=_DEFAULTS | {"vocab_size": 50265},
+    head_activation="gelu",
 )
 _SHARED_BLOCK = "albert.encoder.albert_layer_groups.0.albert_layers.0"
 _ALBERT = Relative(
@@ -133,6 +155,10 @@ _ALBERT = Relative(
         ("cls.seq_relationship.", "sop_classifier.classifier."),
     ),
     sizes=SIZES | {"embedding_size": "embedding_size"},
+    defaults=_DEFAULTS
+    | {"vocab_size": 30000, "embedding_size": 128, "hidden_size": 4096, "num_attention_heads": 64}
+    | {"intermediate_size": 16384, "hidden_act": "gelu_new"}
+    | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
     fixed=FIXED | {"num_hidden_groups": 1, "inner_group_num": 1},
     ours={"shared_layers": True},
     pair="sentence_order",
@@ -147,7 +173,10 @@ _ELECTRA = Relative(
         (f"{_HEAD}.decoder.", "generator_lm_head."),
     ),
     sizes=SIZES | {"embedding_size": "embedding_size"},
+    defaults=_DEFAULTS
+    | {"embedding_size": 128, "hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024},
     conversion=ELECTRA,
+    head_activation="gelu",
     ours={"pooler": "gelu"},
     of_class={
         _SEQUENCE_CLASS: (("bert.pooler.dense.", "classifier.dense."), ("classifier.", "classifier.out_proj.")),
@@ -193,6 +222,20 @@ _MODERNBERT = Relative(
         "initializer_range": "initializer_range",
         "norm_eps": "layer_norm_epsilon",
     },
+    defaults={
+        "vocab_size": 50368,
+        "hidden_size": 768,
+        "num_hidden_layers": 22,
+        "num_attention_heads": 12,
+        "intermediate_size": 1152,
+        "max_position_embeddings": 8192,
+        "hidden_activation": "gelu",
+        "classifier_activation": "gelu",
+        "embedding_dropout": 0.0,
+        "attention_dropout": 0.0,
+        "initializer_range": 0.02,
+        "norm_eps": 1e-5,
+    },
     fixed={
         "attention_bias": False,
         "mlp_bias": False,
@@ -218,8 +261,8 @@ _ERNIE = Relative(classes="Ernie", title="ERNIE", tensors=(("bert.", "ernie."),)
 RELATIVES: dict[str, Relative] = {
     "bert": Relative(classes="Bert", title="BERT"),
     "roberta": _ROBERTA,
-    "xlm-roberta": _ROBERTA._replace(classes="XLMRoberta", title="XLM-R"),
-    "camembert": _ROBERTA._replace(classes="Camembert", title="CamemBERT"),
+    "xlm-roberta": _ROBERTA._replace(classes="XLMRoberta", title="XLM-R", defaults=_DEFAULTS),
+    "camembert": _ROBERTA._replace(classes="Camembert", title="CamemBERT", defaults=_DEFAULTS),
     "albert": _ALBERT,
     "ernie": _ERNIE,
     "electra": _ELECTRA,

@@ -33,7 +33,7 @@ class Pooler(nn.Module):
             case "gelu":  # that of transformers' ELECTRA has the error function, whatever the blocks have
                 return activation(config.replace(activation="gelu_erf"))(x)
             case "transform":
-                return LayerNorm(config, name="norm")(activation(config)(x))
+                return LayerNorm(config, name="norm")(activation(config.prediction_head)(x))
 
 
 class MaskedLanguageHead(nn.Module):
@@ -46,7 +46,7 @@ class MaskedLanguageHead(nn.Module):
         """Float32 logits over the padded vocabulary."""
         config = self.config
         x = Linear(config, (config.table_size,), bias=config.biases, name="dense")(x)
-        x = LayerNorm(config, name="norm")(activation(config)(x))
+        x = LayerNorm(config, name="norm")(activation(config.prediction_head)(x))
         bias = self.param("bias", nn.initializers.zeros_init(), word_table.shape[:1])
         padding = jnp.where(jnp.arange(len(bias)) < vocabulary_size(config), 0.0, MASKED_OUT)
         table = word_table.astype(compute_dtype(config))

@@ -43,6 +43,8 @@ def open_initial(config: RunConfig) -> TrainedModel | None:
         theirs["pooler"] = ours["pooler"]
     if "generator" not in trained.shapes:  # no generator there: a random one of any size is added
         theirs["generator_divisor"] = ours["generator_divisor"]
+    if not {"masked_lm", "generator"} & trained.shapes.keys():  # no head there: a random one of any kind is added
+        theirs["head_activation"] = ours["head_activation"]
     if theirs != ours:
         differing = [name for name in ours if theirs[name] != ours[name]]
         differences = "; ".join(f"model.{name} is {theirs[name]} there and {ours[name]} here" for name in differing)
