@@ -29,9 +29,11 @@ def trained(
     strip_accents: Accents | None = None,
     form: UnicodeForm | None = None,
     character_coverage: float = 1.0,
+    turkish: bool = False,
 ) -> Tokenizer:
     """A tokenizer of this kind whose vocabulary is trained on `texts`."""
-    size, cleaning = size or SIZES[kind], Cleaning.of_training(lowercase, strip_accents, form)
+    size = size or SIZES[kind]
+    cleaning = Cleaning.of_training(lowercase, strip_accents, form)._replace(turkish=turkish)
     if kind == "byte_bpe":
         return train_byte_level_bpe(texts, size, cleaning)
     if kind == "wordpiece":

@@ -14,6 +14,7 @@ from bert_jax.instances.preparation import MOST_UNKNOWN
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.pretraining.inspection import SeenSequence
 from bert_jax.pretraining.questions import QUESTIONS
+from bert_jax.report.languages import by_language
 from bert_jax.report.verdict import behind_words, nothing_learned, nothing_learned_of_task
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import command_line
@@ -42,29 +43,15 @@ def print_results(results: dict[str, Any], phases: int = 1, of: str = "held-out 
             if name in baseline:
                 table.add_row(label, f"{results[name]:.3f}", f"{baseline[name]:.3f}", guess)
     output.print(table)
-    if by_language := _by_language(results):
-        output.print(by_language)
+    (first, *headings), lines = by_language(results, baseline)
+    if lines:
+        print_rows("By language", (first, *(f">{heading}" for heading in headings)), lines)
     if remark := nothing_learned(results, phases - 1):
         output.print(escape(remark), soft_wrap=True)
     if results.get("unknown_share", 1) <= MOST_UNKNOWN:  # preparation warns of more
         output.print(f"{results['unknown_share']:.2%} of the pieces of the text are unknown to the vocabulary")
     if results.get("skipped_steps"):  # of training; an evaluation has none
         output.print(f"{results['skipped_steps']:,} steps were skipped because a gradient was not finite")
-
-
-def _by_language(results: dict[str, Any]) -> Table | None:
-    """The losses and accuracies of each language; None where there is one."""
-    measured = [
-        (f"{question.label} {kind}", name)
-        for question in QUESTIONS
-        for kind, name in (("loss", question.loss), ("accuracy", question.accuracy))
-        if name in results["baseline"]
-    ]
-    languages = sorted(name.partition("/")[0] for name in results if name.endswith("/loss"))
-    table = Table("By language", "language", *(f">{heading}" for heading, _ in measured))
-    for language in languages:
-        table.add_row(language, *(f"{results[f'{language}/{name}']:.3f}" for _, name in measured))
-    return table if languages else None
 
 
 def _averaged(results: dict[str, Any]) -> str:

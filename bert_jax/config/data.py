@@ -94,7 +94,7 @@ class DataConfig(Settings):
     max_symbol_word_ratio: Annotated[float, Field(ge=0.0)] | None = None
     """Documents are dropped that have more hash signs and ellipses a word than this (Gopher: 0.1). None: none are."""
     language_filter: bool = False
-    """Whether documents are dropped that are in another language than data.language. Unsure ones stay."""
+    """Whether documents are dropped that are in another language than data.language, one that can be identified."""
     held_out: Annotated[float, Field(ge=0.0, le=0.5)] = 0.01
     """Share of the documents, chosen by a hash of their text, that is held out for evaluation. With too few documents
     to hold one out: the end of each document."""

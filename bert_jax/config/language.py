@@ -72,6 +72,11 @@ def usual_encoding(code: str) -> str:
     return by_code.get(code) or by_code.get(code.partition("-")[0], _DEFAULT_ENCODING)
 
 
+def has_turkish_case(code: str) -> bool:
+    """Whether the capitals of i and ı in the language `code` are İ and I, as in Turkish and Azeri."""
+    return code.partition("-")[0] in ("tr", "az")
+
+
 def language_name(code: str) -> str:
     """The language's name in English."""
     import langcodes

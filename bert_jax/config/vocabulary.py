@@ -24,7 +24,7 @@ class VocabularyConfig(Settings):
     size: Annotated[int, Field(gt=5, le=1 << 24)] = 30_522
     """Pieces of a trained vocabulary, the five special ones included. Ignored with `file`."""
     lowercase: bool = True
-    """Lower-case the text before it is split."""
+    """Lower-case the text before it is split, as in Turkish if a vocabulary is trained on Turkish or Azeri alone."""
     strip_accents: bool | Literal["cased"] | None = None
     """Drop accents: all marks, as in BERT (NFD, then category Mn), or those of scripts that have case (Latin, Greek,
     Cyrillic), since in others marks spell vowels and consonants, as in Hindi and Japanese. None: with `lowercase`, all

@@ -8,8 +8,10 @@ import numpy as np
 from jaxtyping import UInt8
 
 from bert_jax.config.data import DataConfig
+from bert_jax.config.language import language_name
 from bert_jax.corpora.signatures import word_counts
-from bert_jax.text.identification import UNSURE, blocks, identified
+from bert_jax.system.errors import UsageError
+from bert_jax.text.identification import UNSURE, blocks, identified, known_languages
 
 NONE, TOO_SHORT, SYMBOLS, OTHER_LANGUAGE, COPY, ALL_BOILERPLATE, ALL_COPIED = range(7)
 """Why a document is dropped. Copies, and documents all of whose lines are dropped, aren't found here."""
@@ -40,6 +42,21 @@ def refusals(texts: Sequence[str], data: DataConfig, source: int) -> UInt8[np.nd
         elif data.language_filter and is_of_other_language(text, data.languages[source]):
             found[number] = OTHER_LANGUAGE
     return found
+
+
+def check_language_filter(data: DataConfig) -> None:
+    """Raises UsageError if documents are to be filtered by a language that can't be identified."""
+    for language in data.languages if data.language_filter else ():
+        if not is_identifiable(language):
+            raise UsageError(
+                f"data.language_filter can't identify {language} ({language_name(language)}); leave it out, since text "
+                f"in that language may be taken for another. It can identify {' '.join(sorted(known_languages()))}"
+            )
+
+
+def is_identifiable(language: str) -> bool:
+    """Whether `identified` knows a language, or one that differs from it as little as nb and da."""
+    return any(are_same_language(known, language) for known in known_languages())
 
 
 def is_of_other_language(text: str, language: str) -> bool:

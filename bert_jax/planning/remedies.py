@@ -6,10 +6,10 @@ from bert_jax.config.language import language_name, usual_encoding
 from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
 from bert_jax.corpora.corpus import source_of
-from bert_jax.corpora.filters import are_same_language
+from bert_jax.corpora.filters import are_same_language, is_identifiable
 from bert_jax.planning.doctor import MOST_EPOCHS, Change, Diagnosis, times
 from bert_jax.planning.survey import BOILERPLATE, DUPLICATES, LONG_LINES, UNDECODED, Fault
-from bert_jax.text.identification import UNSURE
+from bert_jax.text.identification import UNKNOWN, UNSURE
 
 _MOST_OTHER = 0.01
 """Share of the text that may be in another language than declared."""
@@ -47,7 +47,12 @@ def changes(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
 
 def _languages(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
     declared = found.text.language
-    known = [share for share in found.languages if share.name != UNSURE]
+    if not is_identifiable(declared):
+        return
+    known = [share for share in found.languages if share.name not in (UNSURE, UNKNOWN)]
+    if (named := sum(share.share for share in known)) < 0.5:
+        reason = f"{1 - named:.1%} of the text is in no language that is known here, and {language_name(declared)} is"
+        yield Change(reason=reason, change="--data.language with the code of the text's own language")
     if known and not are_same_language(known[0].name, declared) and known[0].share > 0.5:
         most = known[0]
         reason = f"{most.share:.1%} of the text is in {language_name(most.name)}, not in {language_name(declared)}"

@@ -220,7 +220,7 @@ def _learned(texts: list[str], config: RunConfig, size: int) -> Tokenizer:
     """A vocabulary trained on the texts, of `size` pieces or of one near it that they can give."""
     for _ in range(_ATTEMPTS):
         try:
-            return learned_tokenizer(texts, config.vocabulary.replace(size=size))
+            return learned_tokenizer(texts, config.vocabulary.replace(size=size), config.data.languages)
         except VocabularySizeError as error:
             refusal, size = error, error.size
     raise refusal

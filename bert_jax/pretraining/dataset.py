@@ -8,6 +8,7 @@ from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.corpora.corpus import corpus_stamp, open_corpus
+from bert_jax.corpora.filters import check_language_filter
 from bert_jax.corpora.script_check import script_remark
 from bert_jax.corpora.signatures import check_minhash
 from bert_jax.corpora.text_source import TextSource
@@ -65,11 +66,12 @@ def _is_prepared(config: RunConfig, run: RunDirectory) -> bool:
 
 
 def _check_means(data: DataConfig, preparation: PreparationConfig) -> None:
-    """Raises UsageError if the segmenter, a lexicon, rensa or the engine of a preparation can't be used."""
+    """Raises UsageError if the segmenter, a lexicon, a filter, rensa or the engine of a preparation can't be used."""
     if data.words:
         open_segmenter(data.words)
     for name, path in data.lexicons.items():
         LexiconFile.read(path, f"data.{name}")
+    check_language_filter(data)
     if data.deduplicate == "near":
         check_minhash()
     check_engine(data, preparation)

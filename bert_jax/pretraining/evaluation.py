@@ -7,7 +7,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Int
 
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.shards import HELD_OUT
@@ -79,46 +78,56 @@ class HeldOut:
 
         `between` is called before each batch, and may raise to end the evaluation.
         """
-        whole, by_language = self._means(lambda batch: self._step(params, batch), between)
+        whole, parts = self._means(lambda batch: self._step(params, batch), between)
         values = self._with_loss(whole)
         if self._several:
-            for language, of_language in by_language.items():
-                values |= {f"{language}/{name}": value for name, value in self._with_loss(of_language).items()}
+            for language, means in parts.items():
+                values |= {f"{language}/{name}": value for name, value in self._with_loss(_mean(means)).items()}
         return values
 
     def _with_loss(self, values: dict[str, float]) -> dict[str, float]:
         return {"loss": sum(weight * values[name] for name, weight in self._method.losses.items())} | values
 
-    def baseline(self, piece_counts: Int[np.ndarray, " V"], measured: dict[str, float]) -> dict[str, float]:
-        """The measurements of the method's baseline, which knows the frequencies of pieces and labels.
+    def baseline(self, data: PreparedData, measured: dict[str, float]) -> tuple[dict[str, float], dict[str, int]]:
+        """The measurements of the method's baseline, which knows the frequencies of pieces in `data` and of labels.
 
+        Of several languages also those of each, and the numbers of its sequences and predicted tokens.
         `measured`: the result of `evaluate`, for the frequency of replaced tokens."""
-        log_share = jnp.log((piece_counts + 1) / np.sum(piece_counts + 1))
+        piece_counts = data.piece_counts + 1
+        log_share = jnp.log(piece_counts / np.sum(piece_counts))
 
         @jax.jit
         def step(batch: Batch) -> Means:
             targets = self._method.targets(batch, example_keys(self._seed, "evaluation", 0, batch.ordinal))
             return self._method.guess(batch, targets, log_share)
 
-        return self._method.baseline(self._means(step)[0], measured)
+        whole, parts = self._means(step)
+        values, counts = self._method.baseline(whole, measured), {}
+        for language, means in parts.items() if self._several else ():
+            own = {name: measured.get(f"{language}/{name}", value) for name, value in measured.items()}
+            of_language = self._method.baseline(_mean(means), own)
+            values |= {f"{language}/{name}": value for name, value in of_language.items()}
+            for name, mean in (("sequences", "random"), ("predicted_tokens", self._method.token_question.loss)):
+                counts[f"{language}/{name}"] = round(sum(float(part[mean].count) for part in means))
+        return values, counts
 
     def _means(
         self, step: Callable[[Any], Means], between: Callable[[], None] = lambda: None
-    ) -> tuple[dict[str, float], dict[str, dict[str, float]]]:
-        """The means over all batches, weighted by the shares of the languages, and those of each language."""
+    ) -> tuple[dict[str, float], dict[str, list[Means]]]:
+        """The means over all batches, weighted by the shares of the languages, and those of each one's batches."""
         parts: dict[str, list[Means]] = {}
         for language, source in self._parts:
             for batch in read_ahead(source):
                 between()
                 means = jax.device_get(step(placed(batch, self._sharding, self._batch_size)))
                 parts.setdefault(language, []).append(means)
-        by_language = {language: _mean(means) for language, means in parts.items()}
         whole = _mean([means for of_language in parts.values() for means in of_language])
-        if drawn := sum(self._shares.get(language, 0.0) for language in by_language):
+        if drawn := sum(self._shares.get(language, 0.0) for language in parts):
+            by_language = {language: _mean(means) for language, means in parts.items()}
             for name in whole:
                 weighted = (self._shares[language] * means[name] for language, means in by_language.items())
                 whole[name] = sum(weighted) / drawn
-        return whole, by_language
+        return whole, parts
 
 
 def _mean(parts: Sequence[Means]) -> dict[str, float]:

@@ -184,8 +184,9 @@ def _results(
     results: dict[str, Any] = {"task": "pretraining", "steps": step, "seeds": [trainer.config.seed]}
     if sequences:
         measured = measured or sequences.evaluate(params)
-        judged, baseline = trainer.objective.main_question, sequences.baseline(prepared.piece_counts, measured)
+        judged, (baseline, counts) = trainer.objective.main_question, sequences.baseline(prepared, measured)
         results |= {"metric": judged.accuracy, "score": measured[judged.accuracy], **measured, "baseline": baseline}
+        results |= counts
         results["beats_baseline"] = measured[judged.loss] < baseline[judged.loss]
         results["held_out_sequences"] = sequences.sequences
     return results

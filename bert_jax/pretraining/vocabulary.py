@@ -1,8 +1,10 @@
 """The first step of a run: its tokenizer."""
 
+from collections.abc import Collection
 from hashlib import blake2b
 from typing import Any
 
+from bert_jax.config.language import has_turkish_case
 from bert_jax.config.run import RunConfig
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.corpora.corpus import corpus_stamp
@@ -20,7 +22,10 @@ from bert_jax.text.byte_level_bpe import train_byte_level_bpe
 from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.sentencepiece_training import train_sentencepiece
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer, read_vocabulary_file, tokenizer_directory
-from bert_jax.text.wordpiece import WordPieceTokenizer, train_wordpiece
+from bert_jax.text.wordpiece import WordPieceTokenizer, share_of_long_words, train_wordpiece
+
+_MOST_CUT = 0.01
+"""Largest share of the characters in words that a WordPiece cuts for their length without a remark."""
 
 
 def make_tokenizer(config: RunConfig, run: RunDirectory, initial: TrainedModel | None = None) -> Tokenizer:
@@ -47,6 +52,12 @@ def make_tokenizer(config: RunConfig, run: RunDirectory, initial: TrainedModel |
         say(
             f"{remark}; if it was made with another cleaning, set --vocabulary.strip-accents "
             "(cased or False) or --vocabulary.unicode-form"
+        )
+    turkish = " ".join(filter(has_turkish_case, dict.fromkeys(config.data.languages)))
+    if turkish and tokenizer.encode("I") == tokenizer.encode("i"):
+        warn(
+            f"data.language has {turkish}, and the vocabulary lower-cases I to i, not to ı, and mixes words up; set "
+            "--vocabulary.lowercase False, or train a vocabulary on text in that language alone"
         )
     run.save_tokenizer(tokenizer, origin)
     say(f"vocabulary of {len(tokenizer.vocabulary):,} pieces: {run.tokenizer}")
@@ -116,14 +127,24 @@ def _train(config: RunConfig, run: RunDirectory) -> Tokenizer:
     if not sample:
         raise UsageError(f"{config.data.described} holds no text; give a corpus")
     with stage(f"Training a vocabulary of {settings.size:,}", None, "pieces") as progress:
-        tokenizer = learned_tokenizer([line for _, document in sample for line in document], settings)
+        lines = [line for _, document in sample for line in document]
+        tokenizer = learned_tokenizer(lines, settings, data.languages)
         progress.advance(len(tokenizer.vocabulary))
+    if settings.kind == "wordpiece" and (share := share_of_long_words(lines)) > _MOST_CUT:
+        warn(
+            f"{share:.1%} of the characters are in long stretches without spaces, which a WordPiece cuts anywhere; set "
+            "--vocabulary.kind unigram, or put spaces or U+200B between words by a segmenter"
+        )
     return tokenizer
 
 
-def learned_tokenizer(texts: list[str], settings: VocabularyConfig) -> Tokenizer:
-    """A tokenizer trained on `texts`. Raises UsageError if they can't give the vocabulary its size."""
+def learned_tokenizer(texts: list[str], settings: VocabularyConfig, languages: Collection[str] = ()) -> Tokenizer:
+    """A tokenizer trained on `texts`, with the casing of Turkish if all of `languages` have it.
+
+    Raises UsageError if the texts can't give the vocabulary its size."""
     cleaning = Cleaning.of_training(settings.lowercase, settings.strip_accents, settings.unicode_form)
+    turkish = settings.lowercase and bool(languages) and all(map(has_turkish_case, languages))
+    cleaning = cleaning._replace(turkish=turkish)
     if settings.kind == "byte_bpe":
         return train_byte_level_bpe(texts, settings.size, cleaning)
     coverage = settings.character_coverage

@@ -10,6 +10,7 @@ import numpy as np
 from bert_jax.report.charts import HELD_OUT, TRAINING, Chart, Format, line_chart, points_for
 from bert_jax.report.curves import Curve
 from bert_jax.report.facts import RunFacts, name_in_words, score_text
+from bert_jax.report.languages import by_language
 from bert_jax.report.page import Markup, Section, element, paragraph, table
 
 _MOST_LANGUAGES = 8
@@ -74,12 +75,9 @@ def languages(facts: RunFacts) -> Section:
     )
     if len(found) > len(chosen):
         section.add(paragraph(f"The charts have the first {len(chosen)} of {len(found)} languages."))
-        rows = [
-            [language, score_text(losses[language].last) if language in losses else "", score_text(curve.last)]
-            for language, curve in found.items()
-        ]
-        headings = ["language", name_in_words(asked.loss), name_in_words(asked.accuracy)]
-        section.add(table("Newest measurements of all languages", headings, rows))
+    newest = {f"{language}/{asked.accuracy}": curve.last for language, curve in found.items()}
+    newest |= {f"{language}/{asked.loss}": curve.last for language, curve in losses.items()}
+    section.add(table("Newest measurements of all languages", *by_language(newest | facts.results, facts.baseline)))
     return section
 
 

@@ -59,7 +59,7 @@ def train_byte_level_bpe(texts: Sequence[str], size: int, cleaning: Cleaning) ->
         raise UsageError(
             f"vocabulary.size={size:,} is less than the {MIN_BYTE_BPE_SIZE} special pieces and bytes; raise it"
         )
-    steps = cleaning.composing() if cleaning.strip_accents or cleaning.form == "NFKC" else []
+    steps = cleaning.composing() if cleaning.strip_accents or cleaning.form == "NFKC" or cleaning.turkish else []
     steps += [normalizers.Lowercase()] if cleaning.lowercase else []
     normalizer = normalizers.Sequence(steps) if steps else None
     tokenizer = _pipeline(models.BPE(), True, normalizer)

@@ -23,6 +23,10 @@ _SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
 """Variation selectors: marks that choose the picture of a character, which is the same character."""
 _JOINERS = "\u200c\u200d"
 """Format characters that spelling needs: the non-joiner of Persian, and the joiner of Sinhala's conjuncts."""
+ZERO_WIDTH_SPACE = "\u200b"
+"""Written between words in Khmer, Lao, Burmese, Thai and Tibetan, where it is no white space to Unicode."""
+_TURKISH_CAPITALS = {"I\u0307": "i", "İ": "i", "I": "ı"}
+"""Small letters of Turkish and Azeri that other languages don't have, in the order in which they are replaced."""
 _CHARACTERS = (
     range(1, 0x3400),
     range(0xA000, 0xD800),
@@ -42,14 +46,20 @@ class Cleaning(NamedTuple):
     form: UnicodeForm | None = None
     """Unicode's normal form of the cleaned text. None: the cleaning of the original BERT, which decomposes characters
     where it strips accents, leaves them as they are otherwise, and drops joiners."""
+    divides_words: bool = False
+    """Whether U+200B divides words and a WordPiece cuts long words, as in vocabularies that are trained here. The
+    original deletes U+200B and makes [UNK] of a long word."""
+    turkish: bool = False
+    """Whether lower-casing turns I into ı and İ into i, as in Turkish and Azeri."""
 
     @classmethod
     def of_file(
         cls, lowercase: bool = True, strip_accents: Accents | None = None, form: UnicodeForm | None = None
     ) -> "Cleaning":
-        """The cleaning for a vocab.txt that other programs read: the original's, unless a setting asks for another."""
+        """The cleaning for a vocab.txt that other programs read: the original's, unless a setting asks for ours."""
         stripped = lowercase if strip_accents is None else strip_accents
-        return cls(lowercase, stripped, form or ("NFC" if stripped == "cased" else None))
+        form = form or ("NFC" if stripped == "cased" else None)
+        return cls.of_training(lowercase, stripped, form) if form else cls(lowercase, stripped)
 
     @classmethod
     def of_training(
@@ -57,7 +67,7 @@ class Cleaning(NamedTuple):
     ) -> "Cleaning":
         """The cleaning for a vocabulary that is trained here: with `lowercase`, accents of cased scripts go."""
         default: Accents = "cased" if lowercase else False
-        return cls(lowercase, default if strip_accents is None else strip_accents, form or "NFC")
+        return cls(lowercase, default if strip_accents is None else strip_accents, form or "NFC", divides_words=True)
 
     def normalizer(self) -> normalizers.Normalizer:
         """The cleaning as a step of Hugging Face's tokenizers, which also sets spaces round ideographs."""
@@ -72,20 +82,24 @@ class Cleaning(NamedTuple):
             clean_text=False, handle_chinese_chars=True, strip_accents=False, lowercase=self.lowercase
         )
         unseen = normalizers.Replace(Regex(rf"[\p{{Cc}}\p{{Cf}}\p{{Co}}\ufffd&&[^\t\n\r{_JOINERS}]]"), "")
-        return normalizers.Sequence([*self.composing(), unseen, spaces_and_case])
+        divided = [normalizers.Replace(ZERO_WIDTH_SPACE, " ")] if self.divides_words else []
+        return normalizers.Sequence([*divided, *self.composing(), unseen, spaces_and_case])
 
     def composing(self) -> list[normalizers.Normalizer]:
-        """The steps that strip accents and compose what is left."""
+        """The steps that strip accents and compose what is left, after the Turkish I and İ, whose dot is an accent."""
+        cased = [normalizers.Replace(*pair) for pair in _TURKISH_CAPITALS.items()] if self.turkish else []
         if not self.strip_accents:
-            return [normalizers.NFC() if self.form == "NFC" else normalizers.NFKC()]
+            return [*cased, normalizers.NFC() if self.form == "NFC" else normalizers.NFKC()]
         marks = _CASED_MARKS + _SELECTORS if self.strip_accents == "cased" else r"\p{Mn}"
         decomposed = normalizers.NFKD() if self.form == "NFKC" else normalizers.NFD()
-        return [decomposed, normalizers.Replace(Regex(f"[{marks}]+"), ""), normalizers.NFC()]
+        return [*cased, decomposed, normalizers.Replace(Regex(f"[{marks}]+"), ""), normalizers.NFC()]
 
     def of_character(self, character: str) -> str:
         """The cleaned form of one character; "" for one that is dropped."""
-        if character.isspace() or character == BOUNDARY:
+        if character.isspace() or character == BOUNDARY or self.divides_words and character == ZERO_WIDTH_SPACE:
             return " "
+        if self.turkish:
+            character = _TURKISH_CAPITALS.get(character, character)
         if character == "\ufffd" or unicodedata.category(character) in ("Cc", "Cf") and character not in _JOINERS:
             return ""
         form = self.form or "NFC"

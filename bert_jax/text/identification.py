@@ -1,6 +1,7 @@
 """The language of a piece of text: by its script where that decides, otherwise by py3langid's model."""
 
 import functools
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
@@ -10,10 +11,13 @@ BLOCK_CHARACTERS = 600
 """Characters of a block. With so many the answers are right in 0.998 of the cases, in lines under 40 in 0.8 to 0.9."""
 UNSURE = "unsure"
 """What takes the place of a language that isn't clear."""
+UNKNOWN = "und"
+"""The code, ISO's for undetermined, of text whose letters show that the model doesn't know its language."""
 _FEWEST_LETTERS, _FEWEST_OF_SCRIPT = 12, 3
 """Fewest letters that are judged by the model, and by their script alone."""
-_LEAST_PROBABILITY = 0.5
-"""Probability below which the model's first choice is unsure: the wrong answers for whole blocks lie below."""
+_LEAST_PROBABILITY, _LEAST_AMONG_FEW = 0.5, 0.8
+"""Probability below which the model's first choice is unsure, in Latin script and among the few languages of another:
+the wrong answers for whole blocks lie below."""
 _LEAST_KANA = 0.2
 """Share of kana among the letters from which on a text is Japanese. Japanese prose has 0.4 and more; Chinese prose has
 some in names."""
@@ -23,21 +27,26 @@ _OF_SCRIPT = {
     **{"GREEK": ("el",), "ARMENIAN": ("hy",), "GEORGIAN": ("ka",), "HEBREW": ("he",), "ETHIOPIC": ("am",)},
     **{"GUJARATI": ("gu",), "GURMUKHI": ("pa",), "ORIYA": ("or",), "TAMIL": ("ta",), "TELUGU": ("te",)},
     **{"KANNADA": ("kn",), "MALAYALAM": ("ml",), "SINHALA": ("si",), "THAI": ("th",), "LAO": ("lo",)},
-    **{"KHMER": ("km",), "MYANMAR": ("my",), "TIBETAN": ("dz",), "HANGUL": ("ko",)},
+    **{"KHMER": ("km",), "MYANMAR": ("my",), "HANGUL": ("ko",)},
     **{"CJK": ("zh",), "BOPOMOFO": ("zh",), "HIRAGANA": ("ja",), "KATAKANA": ("ja",)},
     "CYRILLIC": ("be", "bg", "kk", "ky", "mk", "mn", "ru", "sr", "uk", "ba", "tg", "tt"),
-    "ARABIC": ("ar", "fa", "ps", "sdh", "ug", "ur"),
+    "ARABIC": ("ar", "fa", "ps", "ug", "ur"),
     "DEVANAGARI": ("gom", "hi", "mr", "ne", "sa"),
     "BENGALI": ("as", "bn"),
 }
 """The model's languages by script. Those of Latin script are all others. Dialects that the model knows and takes for
-their standard language, such as arz, wuu and yue, are left out."""
-_NOT_LATIN = {"arz", "ary", "wuu", "yue", "uzs", "hbo", "grc", "gcf", "gcr"}.union(*_OF_SCRIPT.values()) - {"sr"}
+their standard language, such as arz and yue, are left out, and dz and sdh, for which it takes Tibetan and Sorani."""
+_OTHERS = {"arz", "ary", "wuu", "yue", "uzs", "hbo", "grc", "gcf", "gcr", "dz", "sdh", "zxx"}
+_NOT_LATIN = _OTHERS.union(*_OF_SCRIPT.values()) - {"sr"}
 """Labels of the model that are no language of Latin script, and two creoles that it takes formulas for."""
+_FOREIGN = re.compile("[ײױװ]|יי|וו|א[\u05b7\u05b8]|[ኣቐ-ቝኸ-ዅ]|[ӑӗӳăĕçæӕ]|[ڕڵێٻڀٿڄڃڌڏڊڍڦڪڳڱڻ]", re.IGNORECASE)
+_LEAST_FOREIGN = 0.035
+"""What Yiddish, Tigrinya, Chuvash, Ossetic, Sorani and Sindhi write, which the model doesn't know, and the languages of
+their scripts that it knows hardly do; and its share of the letters from which on a text is in such a language."""
 
 
 def identified(text: str) -> str:
-    """The language of `text` as a code (ISO 639), or UNSURE. Best for texts of about BLOCK_CHARACTERS."""
+    """The language of `text` as a code (ISO 639), UNKNOWN or UNSURE. Best for texts of about BLOCK_CHARACTERS."""
     letters = letters_by_script(text)
     total = letters.total()
     if total < _FEWEST_OF_SCRIPT:
@@ -49,12 +58,19 @@ def identified(text: str) -> str:
     languages = _OF_SCRIPT.get(script, ())
     if weight < weights.total() / 2 or not languages and script != "LATIN":
         return UNSURE
+    if script != "LATIN" and len(_FOREIGN.findall(text)) >= max(_LEAST_FOREIGN * total, _FEWEST_OF_SCRIPT):
+        return UNKNOWN
     if len(languages) == 1:
         return languages[0]
     if total < _FEWEST_LETTERS:
         return UNSURE
     language, probability = _classifier(script)(text)
-    return language if probability >= _LEAST_PROBABILITY and language != "zxx" else UNSURE
+    return language if probability >= (_LEAST_AMONG_FEW if languages else _LEAST_PROBABILITY) else UNSURE
+
+
+def known_languages() -> set[str]:
+    """The languages that `identified` tells apart."""
+    return (set(_model().labels) - _NOT_LATIN).union(*_OF_SCRIPT.values())
 
 
 def blocks(lines: Iterable[str]) -> Iterator[str]:

@@ -39,7 +39,7 @@ def _saved(directory: Place) -> Tokenizer:
     if file is None:
         saved = read_settings(directory, WordPieceSettings)
         file = directory / WordPieceTokenizer.file_name
-        return read_vocabulary_file(file, Cleaning(saved.lowercase, saved.strip_accents, saved.form))
+        return read_vocabulary_file(file, Cleaning(**saved.model_dump(exclude={"format", "kind"})))
     tokenizer = read_vocabulary_file(file)
     if settings.kind != tokenizer.kind:
         raise UsageError(

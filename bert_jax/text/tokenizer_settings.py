@@ -31,6 +31,8 @@ class WordPieceSettings(TokenizerSettings):
     lowercase: bool
     strip_accents: Accents
     form: UnicodeForm | None = None
+    divides_words: bool = False
+    turkish: bool = False
 
 
 def read_settings(directory: Path, shape: type[ShapeKind]) -> ShapeKind:

@@ -10,21 +10,24 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from tokenizers import Regex, models, pre_tokenizers, trainers
 from tokenizers import Tokenizer as Pipeline
-from tokenizers import models, pre_tokenizers, trainers
 
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
-from bert_jax.text.cleaning import ORIGINAL, Cleaning
+from bert_jax.text.cleaning import ORIGINAL, ZERO_WIDTH_SPACE, Cleaning
 from bert_jax.text.pipeline import Tokenizer
-from bert_jax.text.scripts import combines
+from bert_jax.text.scripts import combines, sets_no_spaces
 from bert_jax.text.tokenizer_settings import WordPieceSettings
 from bert_jax.text.vocabulary import CONTINUATION, SPECIAL_PIECES, UNKNOWN, Vocabulary, VocabularySizeError
 
 MAX_WORD_CHARACTERS = 200
-"""Maximum characters of a word; a longer word becomes a single [UNK]."""
-_LONG_WORD = re.compile(rf"\S{{{MAX_WORD_CHARACTERS + 1},}}")
+"""Maximum characters of a word; a longer word is cut, or becomes a single [UNK]."""
+_STRETCH = Regex(rf".{{1,{MAX_WORD_CHARACTERS}}}(?!\p{{M}})|.{{{MAX_WORD_CHARACTERS}}}")
+"""What a word is cut into: as many characters as are allowed, without parting one from its marks."""
+_UNSPACED = re.compile(rf"[^\s{ZERO_WIDTH_SPACE}]{{{MAX_WORD_CHARACTERS + 1},}}")
 _ALONE = r"!-/:-@\[-`{-~\u4e00-\u9fff"
+_LONG_WORD = re.compile(rf"[^\s{ZERO_WIDTH_SPACE}{_ALONE}]{{{MAX_WORD_CHARACTERS + 1},}}")
 _SLASH = "\u0338"
 """The one mark that composes with punctuation: < and it become a single character."""
 _CUT = re.compile(rf"\n|[{_ALONE}](?!{_SLASH})|(?:[^\n{_ALONE}]|[{_ALONE}](?={_SLASH}))+")
@@ -60,7 +63,7 @@ class WordPieceTokenizer(Tokenizer):
         if contradiction := _contradiction(vocabulary, cleaning.lowercase):
             raise UsageError(contradiction)
         self.vocabulary, self.cleaning, self._name = vocabulary, cleaning, self.file_name
-        self._encoder = _pipeline(vocabulary.ids, cleaning)
+        self._encoder = _pipeline(vocabulary.ids, cleaning, cuts=cleaning.divides_words)
 
     @property
     def _file(self) -> dict[str, Any]:
@@ -74,7 +77,10 @@ class WordPieceTokenizer(Tokenizer):
         ids = [number for encoding in encoded for number in encoding.ids]
         bars = np.flatnonzero(np.array(ids) == len(self.vocabulary)).tolist()
         ids_of_joined = (ids[before + 1 : bar] for before, bar in itertools.pairwise([-1, *bars]))
-        return [self.encode(text) if _BAR in text else next(ids_of_joined) for text in texts]
+        # A word that is to be cut is unknown to that pipeline: to look for such words everywhere takes a third longer.
+        again = self.vocabulary.unknown_id if self.cleaning.divides_words else len(self.vocabulary)
+        found = [[again] if _BAR in text else next(ids_of_joined) for text in texts]
+        return [self.encode(text) if again in ids else ids for text, ids in zip(texts, found, strict=True)]
 
     def _offsets(self, text: str) -> Iterable[tuple[int, int, int]]:
         offsets = list(super()._offsets(text))
@@ -89,7 +95,7 @@ class WordPieceTokenizer(Tokenizer):
 
     @cached_property
     def _bar_encoder(self) -> Pipeline:
-        """The pipeline with an id beyond the vocabulary for _BAR, at which the ids of joined texts are parted."""
+        """The pipeline without cuts, with an id beyond the vocabulary for _BAR, which parts the ids of joined texts."""
         ids = {**self.vocabulary.ids, _BAR: len(self.vocabulary)}
         return _pipeline(ids, self.cleaning)
 
@@ -149,13 +155,25 @@ def train_wordpiece(
         continuing_subword_prefix=CONTINUATION,
         show_progress=False,
     )
-    # Over-long words become [UNK] anyway, and training takes time quadratic in a word's length.
-    without_long_words = (_LONG_WORD.sub(" ", text) for text in texts)
+    without_long_words = (_UNSPACED.sub(_stretches, text) for text in texts)
     tokenizer.train_from_iterator(without_long_words, trainer, length=len(texts))
     ids = tokenizer.get_vocab(with_added_tokens=False)
     if len(ids) < size:
         raise VocabularySizeError.too_large(size, len(ids))
     return Vocabulary(sorted(ids, key=ids.__getitem__))
+
+
+def share_of_long_words(texts: Sequence[str]) -> float:
+    """Share of the characters of a sample of `texts` that is in words over MAX_WORD_CHARACTERS."""
+    sample = "\n".join(texts[:: len(texts) // _HISTOGRAM_TEXTS + 1])
+    return sum(map(len, _LONG_WORD.findall(sample))) / max(len(sample), 1)
+
+
+def _stretches(unspaced: re.Match[str]) -> str:
+    """A long stretch for training, which takes time quadratic in a word's length: cut, or " " for an address, data."""
+    text, most = unspaced[0], MAX_WORD_CHARACTERS
+    parts = (text[at : at + most] for at in range(0, len(text), most))
+    return " ".join(parts) if any(map(sets_no_spaces, text)) else " "
 
 
 def _lines(texts: Iterable[str]) -> str:
@@ -177,11 +195,12 @@ def _contradiction(vocabulary: Vocabulary, lowercase: bool) -> str | None:
     return None
 
 
-def _pipeline(ids: dict[str, int], cleaning: Cleaning) -> Pipeline:
-    """The steps of BERT's tokenizer."""
+def _pipeline(ids: dict[str, int], cleaning: Cleaning, cuts: bool = False) -> Pipeline:
+    """The steps of BERT's tokenizer, which `cuts` long words, or makes them unknown."""
     tokenizer = Pipeline(models.WordPiece(ids, unk_token=UNKNOWN, max_input_chars_per_word=MAX_WORD_CHARACTERS))
     tokenizer.normalizer = cleaning.normalizer()
-    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    words, stretches = pre_tokenizers.BertPreTokenizer(), pre_tokenizers.Split(_STRETCH, "isolated")
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, stretches]) if cuts else words
     return tokenizer
 
 

@@ -15,6 +15,7 @@ from bert_jax.corpora import duplicates, engine, equal_keys, examination
 from bert_jax.corpora.corpus import open_corpus
 from bert_jax.corpora.curation import curated, curation_damage
 from bert_jax.corpora.drops import check_lines, first_place
+from bert_jax.corpora.filters import check_language_filter
 from bert_jax.system import spark
 from bert_jax.system.errors import UsageError
 
@@ -165,6 +166,14 @@ def test_filters_drop_by_length_symbols_and_language(tmp_path, capsys):
     capsys.readouterr()
     assert Curated(tmp_path, texts, min_doc_words=1).kept == texts
     assert capsys.readouterr().err == "no document is dropped\n"
+
+
+def test_no_filter_rests_on_a_language_that_is_not_known():
+    check_language_filter(DataConfig(language=("nb", "zh-Hant", "hr"), source=("a", "b", "c"), language_filter=True))
+    check_language_filter(DataConfig(language="yi"))
+    for code, name in (("yi", "Yiddish"), ("cv", "Chuvash"), ("ti", "Tigrinya"), ("ckb", "Central Kurdish")):
+        with pytest.raises(UsageError, match=f"can't identify {code} \\({name}\\); .* It can identify ace af .* zu$"):
+            check_language_filter(DataConfig(language=("en", code), source=("a", "b"), language_filter=True))
 
 
 class Elsewhere(spark.Spark):

@@ -82,6 +82,16 @@ def test_a_text_in_another_language_than_declared_gets_its_flag(config, tmp_path
     assert advice[0] == "100.0% of the text is in German, not in English: --data.language de"
 
 
+def test_no_language_is_advised_where_the_declared_or_the_found_one_is_not_known(good, config, tmp_path):
+    yiddish = "די מענטש גייט מיט אַ קינד אויפן גאַס, און דער טאַטע זעט זיי ביידע. " * 7
+    text = "\n\n".join(f"{yiddish} {number}" for number in range(40)).encode()
+    _, advice = diagnosed(config.change(vocabulary={"size": 60}), tmp_path / "a.txt", text)
+    assert advice[0].startswith("100.0% of the text is in no language that is known here, and English is: ")
+    found, _ = good
+    found = found.model_copy(update={"text": found.text.model_copy(update={"language": "yi"})})
+    assert not [change for change in changes(found, config) if "--data.language" in change.change]
+
+
 def test_a_vocabulary_of_another_language_is_not_worth_keeping(config, tiny_run, tmp_path):
     given = config.change(vocabulary={"file": str(tiny_run.tokenizer / "vocab.txt")})
     text = "\n\n".join(f"{GERMAN} {number}" for number in range(40)).encode()

@@ -14,6 +14,7 @@ from bert_jax.pretraining import pretrain as pretrain_module
 from bert_jax.pretraining.mixture import check_epochs, source_shares
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.pretraining.pretrain import evaluate_run, pretrain
+from bert_jax.report.languages import by_language
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
@@ -74,6 +75,15 @@ def test_each_language_is_measured_and_the_whole_is_their_mean_by_share(run):
     for name in ("loss", "mlm_loss", "mlm_accuracy", "nsp_loss", "nsp_accuracy"):
         assert results[name] == pytest.approx(0.25 * results[f"en/{name}"] + 0.75 * results[f"de/{name}"])
     assert results["en/loss"] != results["de/loss"]
+    assert results["en/sequences"] + results["de/sequences"] == results["held_out_sequences"]
+    assert results["de/predicted_tokens"] > results["de/sequences"]
+    baseline = results["baseline"]
+    assert baseline["en/mlm_loss"] != baseline["de/mlm_loss"]
+    for name in ("mlm_loss", "mlm_accuracy"):
+        assert baseline[name] == pytest.approx(0.25 * baseline[f"en/{name}"] + 0.75 * baseline[f"de/{name}"])
+    headings, lines = by_language(results, baseline)
+    assert headings[:5] == ["language", "sequences", "predicted tokens", "MLM loss", "by frequency"]
+    assert lines[0][:2] == ["de", str(results["de/sequences"])] and all(lines[0])
     evaluations = [line for line in read_metrics(run.metrics_file) if line["split"] == "eval"]
     assert [line["step"] for line in evaluations] == [6, 12]
     assert all(line["de/mlm_loss"] > 0 < line["en/mlm_loss"] for line in evaluations)

@@ -38,6 +38,25 @@ def test_a_given_vocabulary_is_used_as_it_is(tiny_run, tiny_config, tmp_path, mo
     )
 
 
+@pytest.mark.parametrize(
+    ("language", "text", "words"),
+    [
+        (("tr", "de"), "Isparta ılık kitap", "data.language has tr, and the vocabulary lower-cases I to i, not to ı"),
+        (("tr", "az"), "Isparta ılık kitap", None),
+        (("th", "th"), "ภาษาไทย" * 60, "% of the characters are in long stretches without spaces"),
+    ],
+)
+def test_what_a_vocabulary_does_to_a_language_is_said(tiny_config, tmp_path, capsys, language, text, words):
+    for name in "ab":
+        (tmp_path / name).write_text("\n\n".join(f"{text} {number % 10}" for number in range(20)))
+    data = {"source": (f"text:{tmp_path / 'a'}", f"text:{tmp_path / 'b'}"), "language": language, "held_out": 0.0}
+    config = tiny_config.change(data=data, vocabulary={"size": 50})
+    made = vocabulary_step.make_tokenizer(config, RunDirectory(tmp_path / "run"))
+    said = capsys.readouterr().err
+    assert words in said if words else "WARNING" not in said
+    assert made.cleaning.turkish == (language == ("tr", "az"))
+
+
 def test_changed_text_makes_vocabulary_and_data_anew_until_training_begins(tiny_config, tmp_path, monkeypatch):
     text = tmp_path / "text.txt"
     text.write_text(stories(100))

@@ -29,11 +29,12 @@ SPELLED = {
 ALL_TEXTS = tuple(f"{text} {clean}" for text, clean in SPELLED.values()) * 3
 
 
-def largest(kind, texts, *cleaning):
+def largest(kind, texts, *cleaning, **named):
     """The tokenizer with the largest vocabulary of this kind that the texts can give."""
     with pytest.raises(UsageError) as refusal:
-        trained(kind, 9000, texts, *cleaning)
-    return trained(kind, int(re.search(r"--vocabulary.size (\d+)", str(refusal.value))[1]), texts, *cleaning)
+        trained(kind, 9000, texts, *cleaning, **named)
+    size = int(re.search(r"--vocabulary.size (\d+)", str(refusal.value))[1])
+    return trained(kind, size, texts, *cleaning, **named)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -63,7 +64,7 @@ def test_the_originals_cleaning_drops_marks_and_joiners():
 @pytest.mark.parametrize("kind", ["wordpiece", "unigram", "byte_bpe"])
 def test_settings_choose_what_is_dropped(kind, cleaning, expected):
     text = "E\u0301clair बच्चे 2 ﬁ ™"
-    tokenizer = largest(kind, (text, expected) * 3, *cleaning)
+    tokenizer = largest(kind, (text, expected) * 3, *cleaning[:3])
     if kind == "byte_bpe" and not cleaning.strip_accents and cleaning.form == "NFC":  # as RoBERTa's, not composed
         expected = text.lower() if cleaning.lowercase else text
     assert tokenizer.decode(tokenizer.encode(text)) == expected
@@ -87,6 +88,29 @@ def test_cleaning_again_changes_nothing(text):
     assert " ".join(clean(once).split()) == " ".join(once.split())
 
 
+@pytest.mark.parametrize("kind", ["wordpiece", "unigram", "bpe"])
+def test_a_zero_width_space_divides_words_of_a_vocabulary_that_is_trained_here(kind):
+    text = "ភាសា\u200bខ្មែរ"
+    tokenizer = largest(kind, (text, "ភាសាខ្មែរ") * 3)
+    ids = tokenizer.encode(text)
+    assert ids == tokenizer.encode(text.replace("\u200b", " ")) == tokenizer.encode_batch([text])[0]
+    assert ids != tokenizer.encode(text.replace("\u200b", ""))
+    assert tokenizer.as_huggingface().encode(text, add_special_tokens=False).ids == ids
+    assert [text[span.begin : span.end] for span in tokenizer.encode_spans(text)][-1].endswith("រ")
+    assert ORIGINAL.normalizer().normalize_str(text) == "ភាសាខមែរ"  # deleted, with the marks
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("strip_accents", [None, False])
+def test_turkish_has_two_letters_i(kind, strip_accents):
+    texts = ("ISPARTA İstanbul I\u0307zmir", "ısparta istanbul izmir şeker") * 3
+    tokenizer = largest(kind, texts, True, strip_accents, turkish=True)
+    assert tokenizer.decode(tokenizer.encode(texts[0])) == "ısparta istanbul izmir"
+    assert tokenizer.encode("I") == tokenizer.encode("ı") != tokenizer.encode("i") == tokenizer.encode("İ")
+    theirs = tokenizer.as_huggingface().encode(texts[0], add_special_tokens=False)
+    assert theirs.ids == tokenizer.encode(texts[0])
+
+
 def test_offsets_are_those_of_the_text_before_it_is_cleaned():
     text = "ガか\u3099 \u1112\u1161\u11ab बच्चे"
     spans = largest("wordpiece", ALL_TEXTS).encode_spans(text)
@@ -107,7 +131,7 @@ def test_pieces_that_cleaning_makes_impossible_are_counted():
 def test_a_file_is_cleaned_as_by_the_original_unless_settings_ask_for_another():
     assert Cleaning.of_file() == ORIGINAL == Cleaning(True, True, None)
     assert Cleaning.of_file(lowercase=False) == Cleaning(False, False, None)
-    assert Cleaning.of_file(strip_accents="cased") == OURS == Cleaning(True, "cased", "NFC")
+    assert Cleaning.of_file(strip_accents="cased") == OURS == Cleaning(True, "cased", "NFC", divides_words=True)
     with pytest.raises(UsageError, match="set lowercase to false"):
         WordPieceTokenizer(Vocabulary([*SPECIAL_PIECES, *(f"A{n}" for n in range(1200))]), OURS)
 

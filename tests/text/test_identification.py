@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from bert_jax.text.identification import BLOCK_CHARACTERS, UNSURE, blocks, identified
+from bert_jax.text.identification import BLOCK_CHARACTERS, UNKNOWN, UNSURE, blocks, identified
 
 TEXTS = {
     "en": "Mathematics is the study of numbers, shapes and the ways in which they change.",
@@ -23,6 +23,28 @@ TEXTS = {
 @pytest.mark.parametrize("language", TEXTS)
 def test_a_sentence_is_known_by_its_script_or_the_model(language):
     assert identified(TEXTS[language]) == language
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "די מענטש גייט מיט אַ קינד אויפן גאַס, און דער טאַטע זעט זיי ביידע.",  # Yiddish
+        "ייִדיש איז אַ גערמאַנישע שפּראַך וואָס די אַשכּנזישע ייִדן האָבן גערעדט.",
+        "ትግርኛ ኣብ ኤርትራን ኣብ ሰሜናዊ ኢትዮጵያን ዝዝረብ ቋንቋ እዩ። ኩሎም ሰባት ብኽብርን ብመሰልን ማዕሪን እዮም።",  # Tigrinya
+        "кӗнеке ачасем киле атте ҫурт паян урамра ҫак ҫанталӑк выляҫҫӗ пурӑнать эпӗ",  # Chuvash
+        "кĕнеке ачасем киле атте çурт паян урамра çак çанталăк выляççĕ пурăнать эпĕ",  # in Latin look-alikes
+        "کوردستان وڵاتێکە لە ڕۆژهەڵاتی ناوەڕاست کە بەسەر چوار وڵاتدا دابەش کراوە.",  # Sorani
+    ],
+)
+def test_a_language_that_the_model_does_not_know_is_taken_for_no_other(text):
+    assert identified(text) == UNKNOWN
+
+
+def test_relatives_that_are_known_are_not_taken_for_unknown_ones():
+    hebrew = "בְּרֵאשִׁית בָּרָא אֱלֹהִים אֵת הַשָּׁמַיִם וְאֵת הָאָרֶץ׃ וְרוּחַ אֱלֹהִים מְרַחֶפֶת עַל־פְּנֵי הַמָּיִם׃"
+    amharic = "የሰው ልጅ ሁሉ ሲወለድ ነጻና በክብርና በመብትም እኩልነት ያለው ነው። ሕሊና ስላለው አንዱ ሌላውን መመልከት ይገባዋል።"
+    assert [identified(text) for text in (hebrew, amharic)] == ["he", "am"]
+    assert identified("བོད་སྐད་ནི་བོད་ཀྱི་སྐད་ཡིག་ཡིན།") == UNSURE  # Tibetan or Dzongkha
 
 
 @pytest.mark.parametrize(

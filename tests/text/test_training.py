@@ -82,6 +82,12 @@ def test_a_word_of_a_million_letters_takes_no_part_in_training_of_a_wordpiece():
     assert longer.vocabulary.pieces == trained("wordpiece", 24, texts=(*texts, "")).vocabulary.pieces
 
 
+def test_long_stretches_of_a_script_without_spaces_take_part_in_training_of_a_wordpiece():
+    text = "ภาษาไทยคนไทยเขียนติดกัน" * 40
+    pieces = trained("wordpiece", 60, texts=(text,) * 3).vocabulary.pieces
+    assert any(len(piece.removeprefix("##")) > 2 for piece in pieces[5:])
+
+
 def test_long_words_are_cut_and_all_are_counted_for_sentencepiece():
     counts = count_words(["a b a", "中" * 2500])
     assert counts["a"] == 2 and counts["中" * 1000] == 2 and counts["中" * 500] == 1 and len(counts) == 4

@@ -102,9 +102,12 @@ ANY_TEXTS = st.lists(
 )
 
 
-@pytest.mark.parametrize("cleaning", [ORIGINAL, Cleaning.of_training(), Cleaning(False, False, "NFKC")])
+@pytest.mark.parametrize(
+    "cleaning", [ORIGINAL, Cleaning.of_training()._replace(turkish=True), Cleaning(False, False, "NFKC")]
+)
 @given(ANY_TEXTS)
 @settings(deadline=None)
+@example(["a" * 450, "a" * 150 + "|", "a\u200ba I\u0307", "b" * 201 + " a"])
 @example(["a\x1ca\u3000a \u0301a!\u0338", "\u0301a", "a\n\na \n", "a<\u0338a"])
 def test_neither_cuts_nor_batches_change_a_piece(cleaning, texts):
     tokenizer = WordPieceTokenizer(Vocabulary([*PIECES, "<", "≮", "=", "≠"]), cleaning)
@@ -120,9 +123,28 @@ def test_neither_cuts_nor_batches_change_a_piece(cleaning, texts):
     assert [part.tolist() for part in np.split(prepared.tokens, prepared.ends[1:-1])] == (kept or [[]])
 
 
-def test_a_directory_keeps_the_treatment_of_case_and_accents(tmp_path):
-    for cleaning in (Cleaning(False, True), Cleaning(True, "cased", "NFKC")):
+def test_a_long_word_of_a_vocabulary_that_is_trained_here_is_cut_before_a_letter():
+    cutting = WordPieceTokenizer(Vocabulary([*PIECES, "##é", "##\u0301"]), Cleaning.of_training(strip_accents=False))
+    assert pieces(cutting, "a" * 401) == [*["a", *["##a"] * 199] * 2, "a"]
+    marked = "a" * 198 + "aq\u0301" + "a"  # no letter is q with an acute
+    spans = cutting.encode_spans(marked)
+    assert len(spans) == 200 and spans[-1] == (cutting.vocabulary.unknown_id, 199, 202)  # not all 202 characters
+    theirs = cutting.as_huggingface()
+    for text in ("a" * 401, marked, "a" * 300 + " hello"):
+        assert theirs.encode(text, add_special_tokens=False).ids == cutting.encode(text)
+
+
+def test_a_directory_keeps_the_treatment_of_text(tmp_path):
+    for cleaning in (
+        Cleaning(False, True),
+        Cleaning(True, "cased", "NFKC"),
+        Cleaning(True, "cased", "NFC", True, True),
+    ):
         WordPieceTokenizer(Vocabulary(PIECES), cleaning).save(tmp_path / "tokenizer")
         loaded = load_tokenizer(tmp_path)
         assert (loaded.cleaning, loaded.vocabulary.pieces) == (cleaning, tuple(PIECES))
+    settings = json.loads((tmp_path / "tokenizer" / "tokenizer_config.json").read_text())
+    del settings["divides_words"], settings["turkish"]  # as earlier releases wrote it
+    (tmp_path / "tokenizer" / "tokenizer_config.json").write_text(json.dumps(settings))
+    assert load_tokenizer(tmp_path).encode("hello\u200bworld " + "a" * 201) == [1, 1]
     assert load_tokenizer(tmp_path / "tokenizer" / "vocab.txt", lowercase=True).cleaning == ORIGINAL
