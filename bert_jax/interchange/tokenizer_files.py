@@ -13,6 +13,7 @@ from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.files import write_json, write_text
 from bert_jax.system.json_file import Shape
 from bert_jax.system.progress import say
+from bert_jax.system.reading import Fact
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.tokenizer_json import added_token
 from bert_jax.text.vocabulary import CONTINUATION, Vocabulary, check_numbers, check_spelling
@@ -262,6 +263,11 @@ def _special_tokens(directory: Path, settings: _Settings) -> list[_Piece]:
         named += more.named
         listed = [*listed, *more.listed] if more.extra_special_tokens else listed or more.listed
     return [*named, *listed]
+
+
+def tokenizer_facts(directory: Path, tokenizer: Tokenizer) -> list[Fact]:
+    """What the tokenizer in `directory` was taken for, and where each fact comes from."""
+    return [Fact(name="tokenizer", value=f"{tokenizer.kind} of {len(tokenizer.vocabulary):,} pieces")]
 
 
 def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_positions: int) -> None:

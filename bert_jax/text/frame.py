@@ -1,0 +1,93 @@
+"""The special tokens that a tokenizer sets round one text or two, read from the post-processor of a tokenizer.json."""
+
+from typing import Any, NamedTuple
+
+from bert_jax.system.errors import UsageError, quoted
+
+_BEFORE, _BETWEEN = 0, 1
+"""Places in `Frame.pair`."""
+
+
+class Frame(NamedTuple):
+    """Ids of the special tokens round one text and round a pair, and where the second segment begins."""
+
+    single: tuple[tuple[int, ...], tuple[int, ...]]
+    """The ids before and after a text by itself."""
+    pair: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+    """The ids before, between and after two texts."""
+    of_first: int | None
+    """How many of the ids between are in the first segment; None if both texts are in it."""
+
+    @classmethod
+    def of_separators(cls, cls_id: int, sep_id: int, separators: int = 1) -> "Frame":
+        """[CLS] text [SEP], and with `separators` between the texts of a pair, which belong to the first."""
+        return cls(((cls_id,), (sep_id,)), ((cls_id,), (sep_id,) * separators, (sep_id,)), separators)
+
+    def around(self, texts: int) -> tuple[tuple[int, ...], ...]:
+        """The ids before, between and after so many texts: one or two."""
+        return self.single if texts == 1 else self.pair
+
+    def size(self, texts: int) -> int:
+        """Number of special tokens round so many texts."""
+        return sum(map(len, self.around(texts)))
+
+    def separators(self, cls_id: int, sep_id: int) -> int | None:
+        """The number of separators between two texts; None if the frame isn't one of `of_separators`."""
+        count = len(self.pair[_BETWEEN])
+        of_bert = Frame.of_separators(cls_id, sep_id, count)
+        return count if count and self[:2] == of_bert[:2] and self.of_first in (count, None) else None
+
+
+def frame_of(step: Any, ids: dict[str, int], name: str) -> Frame:
+    """The frame that `step`, the post-processor of the tokenizer.json `name`, sets; `ids` are those of its pieces.
+
+    Raises UsageError for one that sequences can't have here, such as one with the second text first.
+    """
+    parts = step.get("processors") or [] if isinstance(step, dict) and step.get("type") == "Sequence" else [step]
+    setting = [part for part in parts if isinstance(part, dict) and part.get("type") != "ByteLevel"]
+    if len(setting) > 1:
+        raise UsageError(f"{name}: two steps of its post_processor set special tokens; one is read here")
+    if not setting:
+        return Frame(((), ()), ((), (), ()), 0)
+    [only] = setting
+    if only["type"] == "TemplateProcessing":
+        tokens = {key: tuple(token["ids"]) for key, token in only["special_tokens"].items()}
+        single, _ = _parts(only["single"], tokens, "A", name)
+        pair, of_first = _parts(only["pair"], tokens, "AB", name)
+        return Frame((single[0], single[1]), (pair[0], pair[1], pair[2]), of_first)
+    (cls, cls_id), (sep, sep_id) = only["cls"], only["sep"]
+    if (ids.get(cls), ids.get(sep)) != (cls_id, sep_id):
+        raise UsageError(f"{name}: its post_processor numbers {quoted(cls)} and {quoted(sep)} otherwise than its pieces")
+    return Frame.of_separators(cls_id, sep_id, 2 if only["type"] == "RobertaProcessing" else 1)
+
+
+def _parts(
+    template: list[dict[str, Any]], tokens: dict[str, tuple[int, ...]], texts: str, name: str
+) -> tuple[list[tuple[int, ...]], int | None]:
+    """The ids before, between and after the `texts` of a template, and how many between are in segment 0.
+
+    None if every token is in segment 0. Raises UsageError for other texts, another order, or segments that don't rise
+    from 0 to 1 after the first text.
+    """
+    runs: list[list[int]] = [[]]
+    segments: list[int] = []
+    found, ends = "", []
+    for part in template:
+        [(kind, value)] = part.items()
+        ids = tokens[value["id"]] if kind == "SpecialToken" else ()
+        segments += [value["type_id"]] * (len(ids) if kind == "SpecialToken" else 1)
+        if kind == "SpecialToken":
+            runs[-1] += ids
+        else:
+            found += value["id"]
+            ends.append(len(segments))
+            runs.append([])
+    of_first = segments.count(0) - ends[0] if found == texts else 0
+    in_order = segments == sorted(segments) and {*segments} <= ({0} if texts == "A" else {0, 1})
+    # The first text is in segment 0, and all that follows the second one is in its segment.
+    if found != texts or not in_order or of_first < 0 or (1 in segments and segments[ends[-1] - 1] == 0):
+        raise UsageError(
+            f"{name}: its post_processor sets {' '.join(found) or 'no text'} with the segments {segments}; a frame that "
+            "is read here has the first text in segment 0, and then the second in segment 0 or 1"
+        )
+    return [tuple(run) for run in runs], of_first if 1 in segments else None
