@@ -4,9 +4,6 @@ from typing import Any, NamedTuple
 
 from bert_jax.system.errors import UsageError, quoted
 
-_BEFORE, _BETWEEN = 0, 1
-"""Places in `Frame.pair`."""
-
 
 class Frame(NamedTuple):
     """Ids of the special tokens round one text and round a pair, and where the second segment begins."""
@@ -15,13 +12,17 @@ class Frame(NamedTuple):
     """The ids before and after a text by itself."""
     pair: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
     """The ids before, between and after two texts."""
-    of_first: int | None
-    """How many of the ids between are in the first segment; None if both texts are in it."""
+    of_first: int
+    """How many of the ids between belong to the first text."""
+    segments: bool = True
+    """Whether what follows is in segment 1. False, as in RoBERTa: both texts are in segment 0."""
 
     @classmethod
     def of_separators(cls, cls_id: int, sep_id: int, separators: int = 1) -> "Frame":
-        """[CLS] text [SEP], and with `separators` between the texts of a pair, which belong to the first."""
-        return cls(((cls_id,), (sep_id,)), ((cls_id,), (sep_id,) * separators, (sep_id,)), separators)
+        """[CLS] text [SEP], and with `separators` between the texts of a pair, which belong to the first: one in BERT,
+        two in RoBERTa, which has no segments."""
+        pair = ((cls_id,), (sep_id,) * separators, (sep_id,))
+        return cls(((cls_id,), (sep_id,)), pair, separators, separators == 1)
 
     def around(self, texts: int) -> tuple[tuple[int, ...], ...]:
         """The ids before, between and after so many texts: one or two."""
@@ -33,9 +34,8 @@ class Frame(NamedTuple):
 
     def separators(self, cls_id: int, sep_id: int) -> int | None:
         """The number of separators between two texts; None if the frame isn't one of `of_separators`."""
-        count = len(self.pair[_BETWEEN])
-        of_bert = Frame.of_separators(cls_id, sep_id, count)
-        return count if count and self[:2] == of_bert[:2] and self.of_first in (count, None) else None
+        count = len(self.pair[1])
+        return count if count and self[:3] == Frame.of_separators(cls_id, sep_id, count)[:3] else None
 
 
 def frame_of(step: Any, ids: dict[str, int], name: str) -> Frame:
@@ -54,40 +54,42 @@ def frame_of(step: Any, ids: dict[str, int], name: str) -> Frame:
         tokens = {key: tuple(token["ids"]) for key, token in only["special_tokens"].items()}
         single, _ = _parts(only["single"], tokens, "A", name)
         pair, of_first = _parts(only["pair"], tokens, "AB", name)
-        return Frame((single[0], single[1]), (pair[0], pair[1], pair[2]), of_first)
+        between = len(pair[1])
+        return Frame((single[0], single[1]), (pair[0], pair[1], pair[2]), min(of_first, between), of_first <= between)
     (cls, cls_id), (sep, sep_id) = only["cls"], only["sep"]
     if (ids.get(cls), ids.get(sep)) != (cls_id, sep_id):
-        raise UsageError(f"{name}: its post_processor numbers {quoted(cls)} and {quoted(sep)} otherwise than its pieces")
+        raise UsageError(
+            f"{name}: its post_processor numbers {quoted(cls)} and {quoted(sep)} otherwise than its pieces"
+        )
     return Frame.of_separators(cls_id, sep_id, 2 if only["type"] == "RobertaProcessing" else 1)
 
 
 def _parts(
     template: list[dict[str, Any]], tokens: dict[str, tuple[int, ...]], texts: str, name: str
-) -> tuple[list[tuple[int, ...]], int | None]:
-    """The ids before, between and after the `texts` of a template, and how many between are in segment 0.
+) -> tuple[list[tuple[int, ...]], int]:
+    """The ids before, between and after the `texts` of a template, and how many tokens after the first text are in
+    segment 0.
 
-    None if every token is in segment 0. Raises UsageError for other texts, another order, or segments that don't rise
-    from 0 to 1 after the first text.
+    Raises UsageError for other texts, another order, or segments that don't rise from 0 to 1 after the first text.
     """
-    runs: list[list[int]] = [[]]
+    runs: list[tuple[int, ...]] = [()]
     segments: list[int] = []
-    found, ends = "", []
+    found, last = "", 0
     for part in template:
         [(kind, value)] = part.items()
-        ids = tokens[value["id"]] if kind == "SpecialToken" else ()
-        segments += [value["type_id"]] * (len(ids) if kind == "SpecialToken" else 1)
+        ids = tokens[value["id"]] if kind == "SpecialToken" else (0,)
+        segments += [value["type_id"]] * len(ids)
         if kind == "SpecialToken":
             runs[-1] += ids
         else:
-            found += value["id"]
-            ends.append(len(segments))
-            runs.append([])
-    of_first = segments.count(0) - ends[0] if found == texts else 0
-    in_order = segments == sorted(segments) and {*segments} <= ({0} if texts == "A" else {0, 1})
-    # The first text is in segment 0, and all that follows the second one is in its segment.
-    if found != texts or not in_order or of_first < 0 or (1 in segments and segments[ends[-1] - 1] == 0):
+            found, last = found + value["id"], len(segments)
+            runs.append(())
+    in_order = segments == sorted(segments) and {*segments} <= {0, len(texts) - 1}
+    of_first = segments.count(0) - len(runs[0]) - 1
+    # The first text is in segment 0, and what follows the second one in the same segment as that.
+    if found != texts or not in_order or of_first < 0 or (texts == "AB" and {*segments[last - 1 :]} == {0, 1}):
         raise UsageError(
-            f"{name}: its post_processor sets {' '.join(found) or 'no text'} with the segments {segments}; a frame that "
-            "is read here has the first text in segment 0, and then the second in segment 0 or 1"
+            f"{name}: its post_processor sets {quoted(' '.join(found))} with the segments {segments}; a frame that is "
+            "read here has the first text in segment 0, and after it the second one in segment 0 or 1"
         )
-    return [tuple(run) for run in runs], of_first if 1 in segments else None
+    return runs, of_first

@@ -49,7 +49,7 @@ class SentencePieceTokenizer(Tokenizer):
 
         Raises UsageError, with `name`, if one is missing or the model isn't a unigram or BPE model.
         """
-        self._model, self._name = model, name
+        self._model, self.name = model, name
         pieces = [piece.piece for piece in model.pieces]
         # It may have pieces for line breaks.
         self.vocabulary = Vocabulary(pieces, name, special_names(set(pieces)), blanks="")
@@ -71,7 +71,7 @@ class SentencePieceTokenizer(Tokenizer):
             return SentencePieceProcessor(model_proto=model.SerializeToString())
         except Exception as error:  # the library's status codes are RuntimeError, OSError, SyntaxError and others
             reason = quoted(str(error))
-            raise UsageError(f"{self._name} is no good sentencepiece model ({reason}); give another") from None
+            raise UsageError(f"{self.name} is no good sentencepiece model ({reason}); give another") from None
 
     def encode(self, text: str) -> list[int]:
         """Ids of the pieces of `text`, without special pieces. "[CLS]" in a text is ordinary characters."""
@@ -100,6 +100,10 @@ class SentencePieceTokenizer(Tokenizer):
     def _mask_processor(self) -> SentencePieceProcessor:
         """The processor that finds the mask piece in a text, and no other special piece."""
         return self._opened({self.vocabulary.mask_id: _Piece.USER_DEFINED})
+
+    def cleaned(self, text: str) -> str:
+        """`text` as it is before it is split into pieces."""
+        return self._processor.normalize(text)
 
     def _offsets(self, text: str) -> Iterable[tuple[int, int, int]]:
         encoded = self._processor.encode(without_nul(text), return_type="offset_mapping")

@@ -31,6 +31,8 @@ class WordPieceSettings(TokenizerSettings):
     lowercase: bool
     strip_accents: Accents
     form: UnicodeForm | None = None
+    longest_word: Annotated[int, Field(ge=1)] = 200
+    """Most characters of a word that has pieces."""
 
 
 def read_settings(directory: Path, shape: type[ShapeKind]) -> ShapeKind:
