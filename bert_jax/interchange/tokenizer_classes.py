@@ -75,7 +75,7 @@ CLASSES = {
     "XLMRobertaTokenizer": TokenizerClass("Unigram", _OF_FAIRSEQ),
     "CamembertTokenizer": TokenizerClass("Unigram", _OF_FAIRSEQ),
     "AlbertTokenizer": TokenizerClass("Unigram", _OF_ALBERT),
-    **dict.fromkeys(GENERIC_NAMES, TokenizerClass(None, {}, segments=True)),
+    **dict.fromkeys(GENERIC_NAMES, TokenizerClass(None, {})),
 }
 """By name, without the `Fast` at the end of some."""
 OF_MODELS = {
@@ -201,7 +201,7 @@ def _post_processor(
         return None
     of_fairseq = name in ("XLMRobertaTokenizer", "CamembertTokenizer")
     keys = ("bos_token", "eos_token") if of_fairseq else ("cls_token", "sep_token")
-    first, last = ((named[key], pipeline.token_to_id(named[key])) for key in keys)
+    first, last = ((named[key], pipeline.get_vocab()[named[key]]) for key in keys)
     if name == "RobertaTokenizer":
         trim = settings.trim_offsets is not False
         return processors.RobertaProcessing(last, first, trim, bool(settings.add_prefix_space))

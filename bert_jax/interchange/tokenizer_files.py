@@ -40,6 +40,8 @@ _CONFIG = "config.json"
 _SPECIAL = "special_tokens_map.json"
 SPECIAL_NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 """Names of the special pieces in tokenizer_config.json, in the order of Vocabulary.special_ids."""
+_OF_FILES = {WordPieceTokenizer.file_name: "BertTokenizer", "vocab.json": "RobertaTokenizer"}
+"""The class that reads a file, where none is named."""
 _UNLIMITED = 1_000_000
 """A model_max_length from this value on means that there is no limit."""
 _MOST_DIGITS = 9
@@ -58,14 +60,13 @@ def read_tokenizer(directory: Path, config: ModelConfig, lowercase: bool | None 
     other or the model.
     """
     settings = _settings(directory)
-    path, (name, _) = vocabulary_path(directory), _class_of(directory, settings, config.model_type)
+    path = vocabulary_path(directory)
+    name, _ = _class_of(path, settings, config.model_type)
     check_keys(settings.unknown, directory / SETTINGS, follows_file=path.name == TOKENIZER)
     if path.name == SentencePieceTokenizer.file_name:
         tokenizer = read_sentencepiece(path, settings.do_lower_case)
-        tokens = [
-            token for token in _tokens({}, directory, settings, {}) if token.content not in tokenizer.vocabulary.special
-        ]
-        if tokens:
+        tokens, _ = _tokens({}, directory, settings, {})
+        if tokens := [token for token in tokens if token.content not in tokenizer.vocabulary.special]:
             tokenizer = Tokenizer(with_tokens(tokenizer.as_pipeline().contents, tokens, str(path)), str(path))
     else:
         tokenizer = _of_class(path, name, settings, lowercase)
@@ -92,9 +93,7 @@ def _of_class(path: Path, name: str, settings: Settings, lowercase: bool | None)
     """The tokenizer that the class `name` makes of the vocabulary at `path`; `lowercase` is what the user asks for."""
     directory = path.parent
     has_file, has_settings = path.name == TOKENIZER, (directory / SETTINGS).is_file()
-    if name in GENERIC_NAMES and not has_file and path.name == WordPieceTokenizer.file_name:
-        name = "BertTokenizer"  # the generic class reads no vocab.txt
-    value = read_vocabulary(path, name, bool(settings.add_prefix_space))
+    value = read_vocabulary(path, name)
     if CLASSES[name].model == "WordPiece":
         if lowercase is None and not has_file and not has_settings:  # as Google's: the letters decide
             lowercase = Vocabulary(value["model"]["vocab"], str(path)).share_of_capitals < MANY_CAPITALS
@@ -103,10 +102,26 @@ def _of_class(path: Path, name: str, settings: Settings, lowercase: bool | None)
     elif name in GENERIC_NAMES:
         value = with_casing(value, path, lowercase, settings.do_lower_case)
     named = _named(settings, name, directory)
-    value = with_class(value, name, settings, named, _tokens(value, directory, settings, named), path)
+    if name == "GPT2Tokenizer":  # whose own names a RoBERTa's vocabulary lacks
+        named = {key: piece for key, piece in named.items() if piece.content in value["model"]["vocab"]}
+    tokens, numbers = _tokens(value, directory, settings, named)
+    value = with_class(value, name, settings, named, tokens, path)
     if path.name == WordPieceTokenizer.file_name and not has_settings and not (directory / _CONFIG).is_file():
         value["model"]["max_input_chars_per_word"] = MAX_WORD_CHARACTERS  # Google's
-    return simplest(Tokenizer(value, str(path)))
+    tokenizer = Tokenizer(value, str(path))
+    for key, special in zip(SPECIAL_NAMES, tokenizer.vocabulary.special, strict=True):
+        theirs = named[key].content if key in named and not getattr(settings, key) else special
+        if theirs != special and name != "GPT2Tokenizer":
+            raise UsageError(
+                f"{path}: {key} of {name} is {quoted(theirs)}, where the vocabulary has {special!r}; name it in {SETTINGS}"
+            )
+    for token, number in numbers.items():
+        if tokenizer.vocabulary.ids[token] != number:
+            raise UsageError(
+                f"{path}: the added token {quoted(token)} has the number {number} and its place is "
+                f"{tokenizer.vocabulary.ids[token]}; added tokens are numbered on from the model's pieces"
+            )
+    return simplest(tokenizer)
 
 
 def _contradiction(settings: Settings, vocabulary: Vocabulary, config: ModelConfig) -> str | None:
@@ -128,12 +143,13 @@ def _contradiction(settings: Settings, vocabulary: Vocabulary, config: ModelConf
     return None
 
 
-def _class_of(directory: Path, settings: Settings, model_type: str) -> tuple[str, str]:
-    """The tokenizer class that reads the folder of a model, without `Fast`, and how it is known.
+def _class_of(path: Path, settings: Settings, model_type: str) -> tuple[str, str]:
+    """The tokenizer class that reads the vocabulary at `path`, without `Fast`, and how it is known.
 
     It is that of tokenizer_config.json, or else of config.json, or else of the model. Raises UsageError for a class
     that isn't known here.
     """
+    directory = path.parent
     named: list[tuple[str, Any]] = [(SETTINGS, settings.tokenizer_class)]
     if (directory / _CONFIG).is_file():
         named.append((_CONFIG, read_object(directory / _CONFIG).get("tokenizer_class")))
@@ -145,17 +161,21 @@ def _class_of(directory: Path, settings: Settings, model_type: str) -> tuple[str
             )
     own = OF_MODELS.get(model_type, GENERIC)
     file, name = next(((file, name) for file, name in named if name), ("", own))
-    if own == GENERIC or not file:
-        return own, f"model_type {model_type}"
-    return name.removesuffix("Fast"), file
+    name, known_by = (
+        (own, f"model_type {model_type}") if own == GENERIC or not file else (name.removesuffix("Fast"), file)
+    )
+    of_file = _OF_FILES.get(path.name, name)
+    if CLASSES[of_file].model != CLASSES[name].model and (known_by != file or name in GENERIC_NAMES):
+        return of_file, path.name  # the other class doesn't read such a file
+    return name, known_by
 
 
 def _named(settings: Tokens, name: str, directory: Path) -> dict[str, Piece]:
     """The special tokens by their keys, in the order in which the class `name` adds them."""
     more, defaults = _special_map(directory, settings), CLASSES[name].tokens
     tokens = {key: Piece(content=piece) for key, piece in defaults.items()}
-    if name == "CamembertTokenizer":
-        tokens["mask_token"] = Piece(content="<mask>", lstrip=True)
+    if name == "CamembertTokenizer" or (name == "RobertaTokenizer" and not settings.model_fields_set):
+        tokens["mask_token"] = Piece(content="<mask>", lstrip=True)  # RoBERTa's own takes the space before it
     for key in NAMES:
         if piece := getattr(more, key) or getattr(settings, key):
             tokens[key] = piece
@@ -186,8 +206,11 @@ def _tokens(value: dict[str, Any], directory: Path, settings: Settings, named: d
         for token in value.get("added_tokens") or []:
             numbered[token["id"]] = AddedToken(**{key: flag for key, flag in token.items() if key != "id"})
     tokens = [numbered[number] for number in sorted(numbered)]
+    numbers = {token.content: number for number, token in numbered.items()}
+    if "added_tokens_decoder" in settings.model_fields_set:
+        numbers = {}  # which are compared with the vocabulary later
     known = {token.content for token in tokens}
-    return tokens + [one.added(special=True) for one in (*named.values(), *extra) if one.content not in known]
+    return tokens + [one.added(special=True) for one in (*named.values(), *extra) if one.content not in known], numbers
 
 
 def _special_tokens(directory: Path, settings: Settings) -> list[Piece]:
@@ -204,7 +227,7 @@ def has_segments(directory: Path, tokenizer: Tokenizer, model_type: str) -> bool
     It isn't if the names of a model's inputs lack token_type_ids, or if the frame of special tokens has no segments.
     """
     settings = _settings(directory)
-    name, _ = _class_of(directory, settings, model_type)
+    name, _ = _class_of(vocabulary_path(directory), settings, model_type)
     names = settings.model_input_names
     return tokenizer.vocabulary.frame.segments and (CLASSES[name].segments if names is None else _SEGMENTS in names)
 
@@ -214,7 +237,7 @@ def tokenizer_facts(directory: Path, tokenizer: Tokenizer) -> list[Fact]:
     settings, path = _settings(directory), vocabulary_path(directory)
     config = directory / _CONFIG
     model_type = read_object(config).get("model_type", "bert") if config.is_file() else "bert"
-    name, known_by = _class_of(directory, settings, model_type)
+    name, known_by = _class_of(path, settings, model_type)
     vocabulary, default = tokenizer.vocabulary, f"default of {name}"
     of_file = CLASSES[name].model is None or path.name == SentencePieceTokenizer.file_name
     cleaning = path.name if of_file else default
@@ -222,7 +245,7 @@ def tokenizer_facts(directory: Path, tokenizer: Tokenizer) -> list[Fact]:
         cleaning = SETTINGS
     elif not of_file and path.name == WordPieceTokenizer.file_name and not (directory / SETTINGS).is_file():
         cleaning = "letters of the vocabulary"
-    unknown = vocabulary.special[1]
+    shown, unknown = (settings.tokenizer_class if known_by == SETTINGS else name), vocabulary.special[1]
     words = (
         "any character has pieces, as bytes"
         if tokenizer.kind == "byte_bpe"
@@ -234,7 +257,7 @@ def tokenizer_facts(directory: Path, tokenizer: Tokenizer) -> list[Fact]:
     second = 1 if has_segments(directory, tokenizer, model_type) else 0
     frame = f"{vocabulary.framed('text')}; {vocabulary.framed('first', 'second')}, the second in segment {second}"
     return [
-        Fact(name="tokenizer", value=f"{name}, {tokenizer.kind} of {len(vocabulary):,} pieces", known_by=known_by),
+        Fact(name="tokenizer", value=f"{shown}, {tokenizer.kind} of {len(vocabulary):,} pieces", known_by=known_by),
         Fact(name="text", value=_cleaning(tokenizer), known_by=cleaning),
         Fact(name="words", value=words, known_by=path.name if of_file else default),
         Fact(name="special tokens", value=frame, known_by=path.name if of_file else default),

@@ -12,7 +12,7 @@ from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.frame import Frame
 from bert_jax.text.sentencepiece import SentencePieceTokenizer, read_model
 from bert_jax.text.tokenizer import Tokenizer, read_vocabulary_file
-from bert_jax.text.tokenizer_json import added_token, kind_of
+from bert_jax.text.tokenizer_json import added_token, built, check, kind_of
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary, check_numbers, check_spelling, special_names
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
@@ -44,13 +44,21 @@ _FAIRSEQ = {
 
 
 def vocabulary_path(directory: Path) -> Path:
-    """The first vocabulary in `directory`. Raises UsageError if there is none."""
+    """The first vocabulary in `directory`; a tokenizer.json goes before a sentencepiece model that isn't the same.
+
+    Raises UsageError if there is none.
+    """
     path = next((directory / name for name in _VOCABULARIES if (directory / name).is_file()), None)
     if path is None:
         raise UsageError(
             f"{directory} has no vocabulary; put the model's beside it: vocab.txt, tokenizer.json, tokenizer.model, "
             f"{', '.join(_NUMBERED_MODELS)}, or vocab.json with merges.txt"
         )
+    file = directory / TOKENIZER
+    if path.name == SentencePieceTokenizer.file_name and file.is_file():
+        vocab = (read_object(file).get("model") or {}).get("vocab") or []
+        pieces = [piece if isinstance(piece, str) else piece[0] for piece in vocab]
+        return path if [piece.piece for piece in read_model(path).pieces] == pieces else file
     return path
 
 
@@ -62,14 +70,14 @@ def read_sentencepiece(path: Path, do_lower_case: bool | None) -> Tokenizer:
     return tokenizer
 
 
-def read_vocabulary(path: Path, class_name: str, leading_space: bool) -> dict[str, Any]:
+def read_vocabulary(path: Path, class_name: str) -> dict[str, Any]:
     """The vocabulary at `path` as the contents of a tokenizer.json, whose model alone may be there: the class
     `class_name` adds its steps.
 
-    `leading_space` is for a vocab.json. Raises UsageError if the vocabulary is invalid.
+    Raises UsageError if the vocabulary is invalid.
     """
     if path.name == _PIECES:
-        return pipeline_of_merges(read_object(path), path, leading_space)
+        return {"model": pipeline_of_merges(read_object(path), path)["model"]}
     if path.name in _NUMBERED_MODELS:
         return _numbered_model(path, class_name)
     if path.name != TOKENIZER:
@@ -87,7 +95,11 @@ def read_vocabulary(path: Path, class_name: str, leading_space: bool) -> dict[st
         check_numbers(vocab, path)
         check_spelling(vocab, str(path.parent))
         value["model"] = _MODEL | model
+    cleaning = value.get("normalizer")
+    if isinstance(cleaning, dict) and cleaning.get("type") == "BertNormalizer":
+        value["normalizer"] = _CLEANING | cleaning
     kind_of(value, str(path))
+    check(value, built(value, str(path)), str(path))
     return value
 
 
@@ -105,7 +117,6 @@ def with_casing(
                 f"{path}: its normalizer isn't BERT's, so --lowercase can't be applied; leave the option out"
             )
         return value
-    cleaning = _CLEANING | cleaning
     if lowercase is None and do_lower_case not in (None, cleaning["lowercase"]):
         raise UsageError(
             f"{path.parent}: lowercase in {path.name} is {cleaning['lowercase']} and do_lower_case in "

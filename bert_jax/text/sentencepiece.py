@@ -32,6 +32,8 @@ _ROUNDS = 20
 _NEVER = -1e6
 """A score with which a piece is on no best path through a text. That of special pieces is the best, 0."""
 _Piece = ModelProto.SentencePiece
+_SPACES = rf"[\s\x1c-\x1f\x85{BOUNDARY}]"
+"""Characters that the models' own rules write as a space."""
 OWN_RULES = "bert"
 """Name of the cleaning in models that are trained here."""
 
@@ -155,10 +157,13 @@ class SentencePieceTokenizer(Tokenizer):
         if spec.precompiled_charsmap:
             charsmap = [normalizers.Precompiled(spec.precompiled_charsmap)]
         if spec.name == OWN_RULES:  # these compose characters, and the library applies them to single code points
-            charsmap = [normalizers.NFC(), *charsmap]
-        spaces = [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
+            # A mark after another space than " " would be cleaned away together with that.
+            charsmap = [normalizers.NFC(), normalizers.Replace(Regex(_SPACES), " "), *charsmap]
+        prefix = spec.add_dummy_prefix
+        # Where the text begins, a space is the boundary of its first word; so is one after a mask, within the text.
+        spaces = [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip(left=not prefix)]
         tokenizer.normalizer = normalizers.Sequence([normalizers.Replace("\0", "\1"), *charsmap, *spaces])
-        scheme = "always" if spec.add_dummy_prefix else "never"
+        scheme = "first" if prefix else "never"  # "always" would begin a word after each mask too
         tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(BOUNDARY, scheme)
         tokenizer.decoder = decoders.Metaspace(BOUNDARY, scheme)
         return tokenizer
