@@ -39,7 +39,8 @@ def _saved(directory: Place) -> Tokenizer:
     if file is None:
         saved = read_settings(directory, WordPieceSettings)
         file = directory / WordPieceTokenizer.file_name
-        return read_vocabulary_file(file, Cleaning(**saved.model_dump(exclude={"format", "kind"})))
+        cleaning = Cleaning(**saved.model_dump(exclude={"format", "kind", "longest_word"}))
+        return WordPieceTokenizer(Vocabulary.read(fetched(file)), cleaning, saved.longest_word)
     tokenizer = read_vocabulary_file(file)
     if settings.kind != tokenizer.kind:
         raise UsageError(
