@@ -1,7 +1,5 @@
 """bert-jax import SOURCE RUN: makes a run from a published model."""
 
-from typing import Any
-
 from bert_jax.cli.arguments import Arguments, RunArgument
 from bert_jax.cli.flags import Positional
 from bert_jax.interchange.model_settings import Activation
@@ -26,31 +24,13 @@ class Import(Arguments):
 
 
 def run(words: list[str]) -> None:
-    """Parses the command line, imports the model, and prints its shape and the tensors that weren't used."""
+    """Parses the command line, imports the model, and prints the tensors that weren't used."""
     args = Import.parse(words)
     from bert_jax.cli.tables import print_rows
     from bert_jax.run.importing import import_model
-    from bert_jax.system.progress import output, say
+    from bert_jax.system.progress import say
 
     model = import_model(args.source, args.run, args.activation, args.lowercase)
-    output.print(_described(model))
     if model.unused:
         print_rows("", ("tensor", "why it isn't used"), sorted(model.unused.items()))
     say(f"imported to {args.run}")
-
-
-def _described(model: Any) -> str:
-    """The shape, tokenizer and tensors of `model`, a PublishedModel, in words."""
-    from bert_jax.config.wording import counted
-    from bert_jax.model.bert import PART_NAMES
-
-    config, tokenizer = model.config, model.tokenizer
-    casing = {True: ", lower-cased", False: ", case kept", None: ""}
-    lacking = f"; without {' and '.join(PART_NAMES[part] for part in sorted(model.absent))}" if model.absent else ""
-    slots = f", {len(model.slots)} of the optimizer ignored" if model.slots else ""
-    return (
-        f"{counted(config.num_layers, 'layers')}, width {config.hidden_size:,}, {counted(config.num_heads, 'heads')}, "
-        f"{config.activation}, {config.max_positions:,} positions, {counted(config.num_segments, 'segments')}\n"
-        f"{tokenizer.kind} of {len(tokenizer.vocabulary):,} pieces{casing[getattr(tokenizer, 'lowercase', None)]}\n"
-        f"{len(model.tensors)} tensors taken{slots}{lacking}"
-    )

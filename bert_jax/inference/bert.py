@@ -29,6 +29,7 @@ from bert_jax.model.linear import for_inference
 from bert_jax.model.sharding import on_first_device
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError, quoted
+from bert_jax.system.reading import Reading
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.devices import compiling_tokens, keep_compiled_programs, tokens_at_once
 
@@ -47,11 +48,13 @@ class Bert:
         *,
         steps: tuple[int, ...] = (),
         pooler_trained: bool = True,
+        readings: tuple[Reading, ...] = (),
     ):
         """Prepares the model for use. Raises UsageError if its vocabulary and the tokenizer's differ in size.
 
         `steps`: the saved steps of a run that the parameters are of, oldest first; several if they are a mean.
         `pooler_trained`: False where it was pretrained here from random parameters, and without sentence pairs.
+        `readings`: what the files of another program's model were taken for.
         """
         if len(tokenizer.vocabulary) != config.vocabulary_size:
             raise UsageError(
@@ -59,7 +62,7 @@ class Bert:
                 "they don't belong together"
             )
         self.config, self.params, self.tokenizer, self.task = config, params, tokenizer, task
-        self.steps, self.pooler_trained = steps, pooler_trained
+        self.steps, self.pooler_trained, self.readings = steps, pooler_trained, readings
         network = BertForPretraining(config)
         self._encode = jax.jit(partial(encode, network), static_argnames="return_attention")
         self._stacked = partial(stacked, config.hidden_size, "pooler" in params["bert"])
@@ -289,4 +292,12 @@ def load(
     trained, params = TrainedModel.load(model_place(path), on_first_device, step, average)
     config = for_inference(trained.config, dtype)
     tokenizer, task, steps = trained.tokenizer, trained.task, trained.steps
-    return Bert(config, params, tokenizer, task, steps=steps, pooler_trained=trained.pooler_trained)
+    return Bert(
+        config,
+        params,
+        tokenizer,
+        task,
+        steps=steps,
+        pooler_trained=trained.pooler_trained,
+        readings=trained.readings,
+    )

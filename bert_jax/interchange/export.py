@@ -61,6 +61,8 @@ def obstacle(config: ModelConfig, params: Parameters, vocabulary: Vocabulary) ->
     """Why a pretrained model can't be exported, before it is trained: `params` may be shapes. None where it can be."""
     try:
         _form(config, params, vocabulary)
+        if config.generator and "generator" in params:
+            _form(config.generator, generator_parameters(params), vocabulary)
     except UsageError as error:
         return str(error)
     return None

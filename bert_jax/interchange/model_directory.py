@@ -1,6 +1,7 @@
 """Reads models from directories in the format of Hugging Face or of Google's BERT release."""
 
 import re
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -8,19 +9,20 @@ import numpy as np
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.json_file import read_object
-from bert_jax.interchange.model_settings import Activation, model_config
+from bert_jax.interchange.model_settings import Activation, model_config, model_facts
 from bert_jax.interchange.module_list import MODULES, has_module_list, read_module_list
 from bert_jax.interchange.names import expected_tensors, to_parameters
 from bert_jax.interchange.relatives import RELATIVES, relative_of
 from bert_jax.interchange.selection import part_of, select
 from bert_jax.interchange.tensorflow_checkpoint import find_tensorflow_checkpoint, read_tensorflow_checkpoint
 from bert_jax.interchange.tensors import INDEX, WEIGHTS, Tensor, read_safetensors
-from bert_jax.interchange.tokenizer_files import SPECIAL_NAMES, has_segments, read_tokenizer
-from bert_jax.model.bert import Parameters, absent_parts
+from bert_jax.interchange.tokenizer_files import SPECIAL_NAMES, has_segments, read_tokenizer, tokenizer_facts
+from bert_jax.model.bert import PART_NAMES, Parameters, absent_parts
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError, command_line, quoted
 from bert_jax.system.progress import say
+from bert_jax.system.reading import Fact, Reading
 from bert_jax.text.tokenizer import Tokenizer
 
 HUGGING_FACE_CONFIG, GOOGLE_CONFIG = "config.json", "bert_config.json"
@@ -45,6 +47,8 @@ class PublishedModel(NamedTuple):
     """The model's tensors by BERT's current names."""
     directory: Path
     """Its files, or a local copy of them."""
+    reading: Reading
+    """What its files were taken for."""
 
     def parameters(self) -> Parameters:
         """Reads the parameters as float32 numpy arrays, without absent parts.
@@ -89,7 +93,7 @@ def open_model_directory(
     """
     if not directory.is_dir():
         raise UsageError(f"there is no folder {directory}; give one with a model's files")
-    directory = fetched(directory)
+    place, directory = directory, fetched(directory)
     has_safetensors = any((directory / name).is_file() for name in (WEIGHTS, INDEX))
     of_google = None if has_safetensors else find_tensorflow_checkpoint(directory)
     if not has_safetensors and not of_google:
@@ -134,7 +138,19 @@ def open_model_directory(
         table = selection.tensors[_SEGMENTS]
         selection.tensors[_SEGMENTS] = Tensor(table.source, (1, *table.shape[1:]), lambda: table.read()[:1])
     unused = selection.unused | dict.fromkeys(not_listed, f"not listed in {INDEX}")
-    return PublishedModel(config, tokenizer, selection.absent, unused, slots, selection.tensors, directory)
+    facts = model_facts(values, config, path.name, activation, bool(of_google))
+    facts += [_tensor_facts(selection.tensors, selection.absent, unused, slots), *tokenizer_facts(directory, tokenizer)]
+    remark = tokenizer.impossible_remark
+    reading = Reading(subject=f"model {place}", facts=facts, remarks=[remark] if remark else [])
+    return PublishedModel(config, tokenizer, selection.absent, unused, slots, selection.tensors, directory, reading)
+
+
+def _tensor_facts(tensors: Collection[str], absent: Collection[str], unused: Collection[str], slots: list[str]) -> Fact:
+    """How many tensors are used, and what the model lacks."""
+    left_out = f", {len(unused)} not used" if unused else ""
+    left_out += f", {len(slots)} of the optimizer ignored" if slots else ""
+    lacking = f"; without {' and '.join(PART_NAMES[part] for part in sorted(absent))}" if absent else ""
+    return Fact(name="tensors", value=f"{len(tensors)} taken{left_out}{lacking}", known_by="")
 
 
 def _nothing_to_read(directory: Path) -> str:

@@ -8,6 +8,7 @@ from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
 from bert_jax.interchange.relatives import relative_of
 from bert_jax.system.errors import UsageError, quoted
+from bert_jax.system.reading import Fact
 from bert_jax.text.vocabulary import Vocabulary
 
 Activation = Literal["gelu_tanh", "gelu_erf"]
@@ -62,6 +63,37 @@ def model_config(
             f"{ours} is {theirs} there" for theirs, ours in names.items() if ours in str(error) and ours != theirs
         ]
         raise UsageError(f"{path}: {error}" + (f" ({', '.join(renamed)})" if renamed else "")) from None
+
+
+def model_facts(
+    values: dict[str, Any], config: ModelConfig, file: str, activation: Activation | None, of_google: bool
+) -> list[Fact]:
+    """What the settings `values`, read from `file`, were taken for, and which keys have the default of the class.
+
+    `activation` is what the user asks for in place of the file's.
+    """
+    relative = relative_of(config.model_type, file)
+    named = values.get("architectures")
+    name = str(named[0]) if isinstance(named, list) and named else f"{relative.classes}Model"
+    known_by = file if named else f"model_type {values.get('model_type', 'bert, which is the default')}"
+    encoder = (
+        f"{config.num_layers} layers of width {config.hidden_size:,}, {config.num_heads} heads, "
+        f"{config.max_positions:,} positions, {config.num_segments} segments"
+    )
+    form, head = config.activation.replace("gelu_", "GELU by "), config.prediction_head.activation
+    facts = [Fact(name="class", value=name, known_by=known_by), Fact(name="encoder", value=encoder, known_by=file)]
+    lacking = {} if of_google else {key: value for key, value in relative.defaults.items() if values.get(key) is None}
+    default = f"default of {relative.classes}Config"
+    source = default if relative.activations[0] in lacking else "Google's code" if of_google else file
+    facts.append(Fact(name="activation", value=form, known_by="--activation" if activation else source))
+    if head != config.activation:
+        source = f"{relative.classes}'s head" if relative.head_activation else file
+        facts.append(Fact(name="head's activation", value=head.replace("gelu_", "GELU by "), known_by=source))
+    if lacking:
+        text = ", ".join(f"{key} {value}" for key, value in lacking.items())
+        facts.append(Fact(name="not in the file", value=text, known_by=default))
+    epsilon = Fact(name="epsilon of norms", value=f"{config.layer_norm_epsilon:g}", known_by=file)
+    return facts if "layer_norm_epsilon" in {relative.rates.get(key) for key in lacking} else [*facts, epsilon]
 
 
 def config_values(

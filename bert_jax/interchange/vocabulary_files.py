@@ -13,7 +13,7 @@ from bert_jax.text.frame import Frame
 from bert_jax.text.sentencepiece import SentencePieceTokenizer, read_model
 from bert_jax.text.tokenizer import Tokenizer, read_vocabulary_file
 from bert_jax.text.tokenizer_json import added_token, built, check, kind_of
-from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary, check_numbers, check_spelling, special_names
+from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary, check_spelling, special_names
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
 TOKENIZER, SETTINGS = Tokenizer.file_name, "tokenizer_config.json"
@@ -92,7 +92,6 @@ def read_vocabulary(path: Path, class_name: str) -> dict[str, Any]:
             raise UsageError(
                 f"{path}: model.vocab is {quoted(vocab)}; an object with a number for each piece was expected"
             )
-        check_numbers(vocab, path)
         check_spelling(vocab, str(path.parent))
         value["model"] = _MODEL | model
     cleaning = value.get("normalizer")

@@ -39,10 +39,13 @@ def planned_pretraining(config: RunConfig, workdir: Place, overwrite: bool) -> F
     Writes nothing. Raises UsageError if the training would refuse to start.
     """
     run, mesh = RunDirectory(workdir), make_mesh(config.mesh)
-    trainer, _ = pretrain.check(config, as_if_absent(workdir) if overwrite else run, mesh)
+    trainer, initial = pretrain.check(config, as_if_absent(workdir) if overwrite else run, mesh)
     if overwrite:
         runs_to_delete(workdir, pretrain.read_by(config))
     yield from _of_run(config, run, mesh, overwrite)
+    for reading in initial.readings if initial else ():
+        yield "start from", reading.subject
+        yield from reading.rows()
     yield "vocabulary", _vocabulary(config, run, trainer.objective.model.vocabulary_size, overwrite)
     for length in dict.fromkeys(phase.length for phase in config.phases):
         yield f"data, length {length}", _data(config, run, length, overwrite)

@@ -52,6 +52,8 @@ class Pretraining(Job[RunConfig]):
         return self.config
 
     def prepare(self) -> None:
+        if self._initial:
+            self.run.keep(*self._initial.readings)
         self._tokenizer = make_tokenizer(self.config, self.run, self._initial)
         vocabulary = self._tokenizer.vocabulary
         self._trainer = pretraining_trainer(self.config, self.mesh, len(vocabulary), vocabulary.mask_id)

@@ -36,13 +36,12 @@ def import_model(
     if task:
         model = model.encoder_alone("vectors of texts are made without it")
         say(f"{source}: a vector for each text, pooled by {task.pooling}; texts are cut to {task.max_length} pieces")
-    if remark := model.tokenizer.impossible_remark:
-        say(f"{source}: {remark}")
     config = _task_config(model, task) if task else _run_config(model)
     with new_directory(directory) as temporary:
         run = RunDirectory(temporary)
         write_config(run.config_file, config, imported_from=str(source))
         run.save_tokenizer(model.tokenizer)
+        run.keep(model.reading)
         write_model(run.checkpoints, model.parameters(), (run.config_file, run.tokenizer))
     return model
 

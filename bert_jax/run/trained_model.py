@@ -34,6 +34,7 @@ from bert_jax.run.saved_state import load_parameters, saved_shapes
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.progress import say, warn
+from bert_jax.system.reading import Reading
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 
 _MOST_COMPRESSED = 200
@@ -62,6 +63,8 @@ class TrainedModel(NamedTuple):
     there is no such reason."""
     pooler_trained: bool = True
     """False if it was pretrained here from random parameters and without sentence pairs."""
+    readings: tuple[Reading, ...] = ()
+    """What the files of another program's model were taken for; empty for a run of this one."""
 
     def parameters(self, mesh: Mesh) -> Parameters:
         """The parameters on `mesh`; those of a newer checkpoint if a training has deleted this one."""
@@ -144,6 +147,7 @@ def _published(path: Place) -> TrainedModel:
         lambda shardings: jax.device_put(model.parameters(), shardings),
         task=task,
         obstacle=obstacle,
+        readings=(model.reading,),
     )
 
 

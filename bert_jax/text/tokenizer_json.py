@@ -14,7 +14,7 @@ from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.json_file import parse_object
 from bert_jax.text.charsmap import normalizer_fault
 from bert_jax.text.tokenizer_settings import Kind
-from bert_jax.text.vocabulary import CONTINUATION, UNKNOWN, read_file
+from bert_jax.text.vocabulary import CONTINUATION, UNKNOWN, check_numbers, read_file
 
 _KINDS: dict[Any, Kind] = {"ByteLevel": "byte_bpe", "Metaspace": "metaspace", "BertPreTokenizer": "wordpiece"}
 """Kinds by the type of the pre-tokenizer that splits words."""
@@ -75,7 +75,17 @@ def kind_of(file: dict[str, Any], name: str) -> Kind:
 
 
 def built(file: dict[str, Any], name: str) -> Tokenizer:
-    """The library's tokenizer for `file`, read from `name`. Raises UsageError if the library refuses it."""
+    """The library's tokenizer for `file`, read from `name`.
+
+    Raises UsageError if the library refuses it, and for numbers of pieces so large that it would take all memory.
+    """
+    model, tokens = file.get("model"), file.get("added_tokens")
+    vocab = model.get("vocab") if isinstance(model, dict) else None
+    if isinstance(vocab, dict):
+        check_numbers(vocab, name)
+    for token in tokens if isinstance(tokens, list) else []:
+        if isinstance(token, dict):
+            check_numbers({str(token.get("content")): token.get("id")}, name)
     if fault := normalizer_fault(file.get("normalizer")):
         raise UsageError(f"{name}: its precompiled_charsmap is damaged ({fault}); fetch the file again")
     try:

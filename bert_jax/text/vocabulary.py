@@ -170,12 +170,12 @@ def special_names(pieces: Container[str]) -> tuple[str, ...]:
     return tuple(next((name for name in names if name in pieces), names[0]) for names in _NAMES)
 
 
-def check_numbers(numbers: dict[str, Any], path: Path) -> None:
-    """Raises UsageError, naming `path`, if the number of a piece isn't an integer from 0 to MOST_PIECES."""
+def check_numbers(numbers: dict[str, Any], name: Path | str) -> None:
+    """Raises UsageError, with `name`, if the number of a piece isn't an integer from 0 to MOST_PIECES."""
     for piece, number in numbers.items():
         if type(number) is not int or not 0 <= number < MOST_PIECES:
             raise UsageError(
-                f"{path}: the piece {quoted(piece)} has the number {quoted(number)}; expected an integer from 0 to "
+                f"{name}: the piece {quoted(piece)} has the number {quoted(number)}; expected an integer from 0 to "
                 f"{MOST_PIECES - 1:,}"
             )
 
