@@ -1,5 +1,7 @@
 """bert-jax prepare CONFIG --workdir RUN: makes the vocabulary and the sequences, the first two steps of pretrain."""
 
+import itertools
+
 from bert_jax.cli.arguments import JsonArguments, RunArguments, dotted
 from bert_jax.cli.vocab import Vocab
 from bert_jax.config.run import RunConfig
@@ -27,6 +29,9 @@ class Prepare(JsonArguments, RunArguments):
 def run(words: list[str]) -> None:
     """Parses the command line, prepares the data and prints statistics of the text."""
     args = Prepare.parse(words)
+    from bert_jax.text.identification import load_ahead
+
+    load_ahead()  # beside the imports, which take as long
     from bert_jax.cli.summary import print_preparation
     from bert_jax.cli.tables import as_json, print_rows, rows_table
     from bert_jax.config.objective import num_predictions
@@ -37,13 +42,16 @@ def run(words: list[str]) -> None:
     from bert_jax.system.progress import output
 
     config, directory = args.config, RunDirectory(args.workdir)
-    check_preparation(config, directory)
+    readings = check_preparation(config, directory)
     if args.dry_run:
+        from bert_jax.planning.dry_run import read_as
         from bert_jax.planning.preparation_time import planned_preparation
 
-        print_rows(f"{args.LINE} would prepare", (), planned_preparation(config))
+        rows = itertools.chain(read_as(readings), planned_preparation(config))
+        print_rows(f"{args.LINE} would prepare", (), rows)
         return
     directory.open(config)
+    directory.keep(*readings)
     make_tokenizer(config, directory)
     by_length = prepare_lengths(config, directory)
     budgets = {length: num_predictions(config.objective.masked_share, length) for length in by_length}

@@ -31,6 +31,9 @@ _EXAMPLE = "Return the [MASK] of the array."
 def run(words: list[str]) -> None:
     """Parses the command line, trains, and prints results, examples and next steps."""
     args = Pretrain.parse(words)
+    from bert_jax.text.identification import load_ahead
+
+    load_ahead()  # beside the imports, which take as long
     if args.only_prints(lambda: _plan(args)):
         return
     import jax

@@ -29,13 +29,17 @@ def run(words: list[str]) -> None:
         vocab_extend.run(words)
         return
     args = Vocab.parse(words)
+    from bert_jax.text.identification import load_ahead
+
+    load_ahead()  # beside the imports, which take as long
     from bert_jax.pretraining.dataset import check_sources
     from bert_jax.pretraining.vocabulary import make_tokenizer
     from bert_jax.run.run_directory import RunDirectory
     from bert_jax.system.progress import print_line
 
     config, directory = args.config, RunDirectory(args.workdir)
-    check_sources(config, directory)
+    readings = check_sources(config, directory)
     directory.open(config)
+    directory.keep(*readings)
     tokenizer = make_tokenizer(config, directory)
     print_line(f"{len(tokenizer.vocabulary):,} pieces: {directory.tokenizer / tokenizer.file_name}")

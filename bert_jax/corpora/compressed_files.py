@@ -2,25 +2,30 @@
 
 import gzip
 import io
+import re
 import zlib
 from pathlib import PurePath
 
 import zstandard
 
 from bert_jax.corpora import limits
+from bert_jax.corpora.messages import reason_of
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import open_binary
 
 DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 """Exceptions that reading a `decompressed` stream raises if the file is damaged or truncated."""
+SUFFIXES = {".gz": rb"\x1f\x8b\x08", ".zst": rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"}
+"""First bytes of the kinds of compressed files that are read, by their usual suffixes."""
+_TEXT = re.compile(rb"[\t\n\r -~\x80-\xff]+")
 _FEED_BYTES = 512
 """Compressed bytes per read. Four bytes can decompress to 128 KB, so one read yields at most 16 MB."""
 
 
 def suffix(name: str) -> str:
     """The suffix of a file's name, ignoring .gz and .zst; empty if there is none."""
-    return next((end for end in reversed(PurePath(name).suffixes) if end not in (".gz", ".zst")), "")
+    return next((end for end in reversed(PurePath(name).suffixes) if end not in SUFFIXES), "")
 
 
 def opened(path: Place) -> io.BufferedReader:
@@ -33,16 +38,32 @@ def opened(path: Place) -> io.BufferedReader:
         raise UsageError(f"{name} can't be read ({reason}); mend that or leave it out") from None
 
 
+def compression(path: Place, raw: io.BufferedReader) -> str | None:
+    """The kind of compression, one of SUFFIXES, of a file that was opened as `raw`; None if it isn't compressed.
+
+    Its first bytes decide; where they are damaged, and no text either, the suffix does.
+    """
+    begin = raw.peek(64)[:64]
+    known = next((end for end, magic in SUFFIXES.items() if re.match(magic, begin)), None)
+    return known or (path.suffix if path.suffix in SUFFIXES and not _TEXT.fullmatch(begin) else None)
+
+
 def decompressed(path: Place, raw: io.BufferedReader) -> io.BufferedReader:
-    """The content of the opened file `raw` as a stream, decompressed if `path` ends in .gz or .zst.
+    """The content of the file that was opened as `raw`: `raw` itself, or a stream that decompresses it.
 
     Reading raises one of DAMAGE if the file is damaged.
     """
-    if path.suffix == ".gz":
+    kind = compression(path, raw)
+    if kind == ".gz":
         return io.BufferedReader(gzip.GzipFile(fileobj=raw))
-    if path.suffix == ".zst":
-        return io.BufferedReader(_WholeFrames(raw))
-    return raw
+    return io.BufferedReader(_WholeFrames(raw)) if kind else raw
+
+
+def damage_error(path: Place, error: Exception, line: int = 0) -> UsageError:
+    """The error for a file of which reading after `line` raised one of DAMAGE."""
+    return UsageError(
+        f"{path} is damaged or cut short after line {line:,} ({reason_of(error)}); copy it again from its source"
+    )
 
 
 def check_expansion(source: Place | str, size_phrase: str, size: int, compressed: int) -> None:

@@ -1,6 +1,7 @@
 """Corpora: the sources that documents are read from, and the mixture of all sources of a run."""
 
 import itertools
+import json
 import operator
 import re
 from collections import Counter
@@ -10,24 +11,26 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bert_jax.config.data import DataConfig
-from bert_jax.corpora.compressed_files import suffix
+from bert_jax.corpora.compressed_files import opened, suffix
+from bert_jax.corpora.decoded_lines import file_parts
 from bert_jax.corpora.drops import Drops
 from bert_jax.corpora.file_source import FileSource, RecordFiles, TextFiles
 from bert_jax.corpora.hf_dataset import HF_PLACE, HfDataset
 from bert_jax.corpora.jsonl_files import read_jsonl
 from bert_jax.corpora.parquet_files import read_parquet
+from bert_jax.corpora.pieces import LINE_END
 from bert_jax.corpora.python_docs import PythonDocs
 from bert_jax.corpora.text_source import TextSettings, TextSource, short_hash
 from bert_jax.corpora.tfds_dataset import TFDS_PLACE, TfdsDataset
-from bert_jax.system.bucket import place_of, scheme_of
+from bert_jax.system.bucket import Place, place_of, scheme_of
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import matching_files
 
 _FIELD = "text"
 """Default field of a file of records, if none is named after #."""
-_RECORDS = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
-_REFUSED_SUFFIXES = (".csv", ".tsv", ".json", ".xlsx", ".pdf", ".docx")
-"""Suffixes of files that contain text, but not as plain text. They are refused unless written text:FILE."""
+RECORD_SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+_TABLES = (".csv", ".tsv")
+"""Suffixes of tables. They are refused unless written text:FILE."""
 
 
 class _Kind(NamedTuple):
@@ -44,8 +47,8 @@ _FILES_AND_FIELD = re.compile("(.+)#([^#]+)")
 """A path or pattern of files, and a field."""
 _KINDS = {
     "text": _Kind(TextFiles, re.compile("(.+)", re.DOTALL), "text:corpus/*.txt.gz"),
-    "jsonl": _Kind(partial(RecordFiles, read_jsonl), _FILES_AND_FIELD, "jsonl:corpus/*.jsonl.zst#text"),
-    "parquet": _Kind(partial(RecordFiles, read_parquet), _FILES_AND_FIELD, "parquet:corpus/*.parquet#text"),
+    "jsonl": _Kind(partial(RecordFiles, read_jsonl, LINE_END), _FILES_AND_FIELD, "jsonl:corpus/*.jsonl.zst#text"),
+    "parquet": _Kind(partial(RecordFiles, read_parquet, None), _FILES_AND_FIELD, "parquet:corpus/*.parquet#text"),
     "tfds": _Kind(TfdsDataset, TFDS_PLACE, "tfds:imdb_reviews/plain_text:train"),
     "hf": _Kind(HfDataset, HF_PLACE, "hf:OWNER/SET:train#text"),
 }
@@ -64,8 +67,9 @@ class Mixture:
     `unit`, `total`, `position`, `repairs`, `stamp` and `revision` have the same meaning as in a single corpus.
     """
 
-    def __init__(self, parts: Sequence[Corpus]):
-        self.parts = list(parts)
+    def __init__(self, parts: Sequence[Corpus], resolved: Sequence[str] = ()):
+        self.parts, self.resolved = list(parts), resolved
+        """The sources, and the name of each as KIND:PLACE."""
         self.drops: Drops | None = None
         """What is dropped from the documents."""
         self._begun = 0
@@ -158,9 +162,9 @@ def open_corpus(config: DataConfig) -> Mixture:
     if `config.spans` is set and no source is of the kind jsonl.
     """
     parts: list[Corpus] = []
+    sources = [*map(source_of, config.source)]
     has_spans = False
-    for source, language in zip(config.source, config.languages, strict=True):
-        resolved = source_of(source)
+    for source, resolved, language in zip(config.source, sources, config.languages, strict=True):
         spans = config.spans if resolved.startswith("jsonl:") else None
         has_spans |= spans is not None
         parts.append(_open(source, resolved, TextSettings(config.undecodable, config.chunk_bytes, language, spans)))
@@ -169,7 +173,7 @@ def open_corpus(config: DataConfig) -> Mixture:
             f"data.spans={config.spans} names a field of JSON lines, but {config.described} has no source of JSON "
             f"lines; give text and spans as records, like {_KINDS['jsonl'].example}, or leave data.spans out"
         )
-    return Mixture(parts)
+    return Mixture(parts, sources)
 
 
 def source_of(text: str) -> str:
@@ -189,13 +193,29 @@ def source_of(text: str) -> str:
         examples = " or ".join([*(kind.example for kind in _KINDS.values()), "python-docs"])
         raise UsageError(f"no file matches {text!r}; expected a path or pattern, or {examples}")
     end = suffix(files)
-    if end in _REFUSED_SUFFIXES:
+    if end in _TABLES:
         raise UsageError(
-            f"{text!r} is not read as text; give plain text, JSON lines or Parquet, or name it text:{text}"
+            f"{text!r} is a table and not read as text; write its column of text as plain text, JSON lines or Parquet"
         )
-    if end in _RECORDS:
-        return f"{_RECORDS[end]}:{files}#{field or _FIELD}"
+    if end in RECORD_SUFFIXES:
+        return f"{RECORD_SUFFIXES[end]}:{files}#{field or _FIELD}"
+    if _begins_with_record(next(iter(matching_files(files)))):
+        if end != ".json":
+            raise UsageError(f"{text!r} has JSON on its lines; name the field of the text: jsonl:{files}#{_FIELD}")
+        return f"jsonl:{files}#{field or _FIELD}"
+    if end == ".json":
+        raise UsageError(f"{text!r} has no JSON object on each line; write it so: jq -c '.[]' OLD > NEW.jsonl")
     return f"text:{text}"
+
+
+def _begins_with_record(path: Place) -> bool:
+    """Whether the first line of a file is a JSON object. Raises UsageError for a file that holds no text."""
+    with opened(path) as raw:
+        _, line = next(iter(file_parts(path, raw, Counter())), (1, b""))
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
 
 
 def _open(source: str, resolved: str, settings: TextSettings) -> Corpus:

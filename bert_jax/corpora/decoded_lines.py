@@ -6,11 +6,12 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator
 from operator import itemgetter
+from unicodedata import category
 
 from bert_jax.config.language import usual_encoding
 from bert_jax.corpora import limits
-from bert_jax.corpora.compressed_files import DAMAGE, check_expansion, decompressed, opened
-from bert_jax.corpora.messages import reason_of
+from bert_jax.corpora.compressed_files import DAMAGE, check_expansion, damage_error, decompressed, opened
+from bert_jax.corpora.foreign_files import foreign_kind
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError, command_line
 
@@ -20,6 +21,8 @@ _OTHER_MARKS = {
     codecs.BOM_UTF16_LE: "UTF-16",
     codecs.BOM_UTF16_BE: "UTF-16",
 }
+_NO_TEXT = {"Cc", "Cn", "Co", "Cs"}
+"""Categories of code points that other bytes have if they are taken for UTF-16: control, unassigned, private."""
 _REPLACED = "lines with undecodable bytes"
 _CHECKED_EVERY = 1000
 """Number of undecodable lines after which their share is checked again."""
@@ -93,8 +96,8 @@ def whole_lines(path: Place, raw: io.BufferedReader, decoder: Decoder, most_byte
 def file_parts(path: Place, raw: io.BufferedReader, repairs: Counter[str]) -> Iterator[tuple[int, bytes]]:
     """Yields the numbered lines of an opened file, decompressed; an over-long line comes in several parts.
 
-    A byte-order mark is removed and counted in `repairs`. Raises UsageError if the file is damaged, is UTF-16 or
-    UTF-32, contains a NUL byte, or decompresses to more than EXPANSION allows.
+    A byte-order mark is removed and counted in `repairs`. Raises UsageError if the file is damaged, is no text in
+    UTF-8 by its first bytes, contains a NUL byte, or decompresses to more than EXPANSION allows.
     """
     content = decompressed(path, raw)
     number, size, next_check_size = 0, 0, limits.FREE_BYTES
@@ -110,9 +113,7 @@ def file_parts(path: Place, raw: io.BufferedReader, repairs: Counter[str]) -> It
                 part = part.removeprefix(codecs.BOM_UTF8)
             yield number, part
     except DAMAGE as error:
-        raise UsageError(
-            f"{path} is damaged or cut short after line {number:,} ({reason_of(error)}); copy it again from its source"
-        ) from None
+        raise damage_error(path, error, number) from None
 
 
 def numbered_parts(file: io.BufferedIOBase) -> Iterator[tuple[int, bytes]]:
@@ -137,17 +138,23 @@ def _cut(line: bytes) -> tuple[bytes, bytes]:
 
 
 def _check_text(path: Place, number: int, part: bytes) -> None:
-    """Raises UsageError if `part` of line `number` has a NUL byte, or a UTF-16 or UTF-32 mark at the file's start."""
-    encoding = None
+    """Raises UsageError if `part` of line `number` has a NUL byte, or if the file's start shows another format."""
     if number == 1:
+        if kind := foreign_kind(part):
+            raise UsageError(f"{path} is no text but {kind}")
         encoding = next((name for mark, name in _OTHER_MARKS.items() if part.startswith(mark)), None)
-    if encoding:
+        if encoding:
+            convert = command_line("iconv", "-f", encoding, "-t", "UTF-8", path)
+            raise UsageError(f"{path} is {encoding} text; convert it: {convert} > NEW")
+    if nuls := part.count(0):
+        odd = part[1::2].count(0)
+        # Where a line feed ended the line before in little-endian order, its NUL begins this one.
+        is_little = (odd == nuls) == (number == 1)
+        encoding, text = ("UTF-16LE", part[number > 1 :]) if is_little else ("UTF-16BE", part)
+        remedy = "the file is not text; leave it out"
+        if odd in (0, nuls) and not _NO_TEXT.intersection(map(category, text.decode(encoding, "replace")[:-1])):
+            convert = command_line("iconv", "-f", encoding, "-t", "UTF-8", path)
+            remedy = f"the file is UTF-16 without a mark; convert it: {convert} > NEW"
         raise UsageError(
-            f"{path} is {encoding} text; convert it: {command_line('iconv', '-f', encoding, '-t', 'UTF-8', path)} > NEW"
-        )
-    if b"\0" in part:
-        raise UsageError(
-            f"{path}, line {number:,}: byte {part.index(0) + 1:,} is NUL, which text doesn't have: the file is UTF-16 "
-            f"without a mark (convert it: {command_line('iconv', '-f', 'UTF-16LE', '-t', 'UTF-8', path)} > NEW) "
-            "or is not text (leave it out)"
+            f"{path}, line {number:,}: byte {part.index(0) + 1:,} is NUL, which text doesn't have: {remedy}"
         )

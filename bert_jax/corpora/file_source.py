@@ -9,7 +9,7 @@ from functools import cached_property
 from hashlib import blake2b
 from typing import TypeVar
 
-from bert_jax.corpora.compressed_files import opened
+from bert_jax.corpora.compressed_files import SUFFIXES, compression, opened
 from bert_jax.corpora.decoded_lines import Decoder, file_parts
 from bert_jax.corpora.pieces import BLANK_LINE, LINE_END, Piece, beginnings, spread_pieces
 from bert_jax.corpora.task_record import Record
@@ -19,14 +19,12 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.files import matching_files
 
 _END_BYTES = 1 << 12
-_COMPRESSED = (".gz", ".zst", ".parquet")
-"""Suffixes of files that are smaller than their text."""
 _DOC = re.compile(r'<doc id=".*" url=".*" title="(.*)">')
 """The line before each article in the output of WikiExtractor, which repeats the title in the next line."""
-_PIECE_BYTES = 1 << 17
-"""Size of a sample's pieces of uncompressed files."""
+_PIECE_BYTES, _FEWEST_PIECES = 1 << 17, 8
+"""Largest size of a sample's pieces of uncompressed files, and their fewest."""
 _BEGINNING_BYTES, _FEWEST_FILES = 1 << 21, 16
-"""Size of its pieces of compressed files, in bytes of text, and the fewest files whose beginnings are a sample."""
+"""Largest size of its pieces of compressed files, in bytes of text, and the fewest files whose beginnings are one."""
 Item = TypeVar("Item")
 RecordReader = Callable[[Place, io.BufferedReader, str, Decoder], Iterable[Record]]
 """Reads the records of one opened file: its path, the file, the field that is needed, the decoder of its lines."""
@@ -39,6 +37,8 @@ class FileSource(TextSource):
     joins the portion before it if it has less than half of that.
     """
 
+    compression: str | None
+    """How the first file is compressed."""
     _separator: re.Pattern[bytes] | None = None
     """What ends a document; None if one can't be found within a file."""
     _pieces: Sequence[Piece] = ()
@@ -52,7 +52,11 @@ class FileSource(TextSource):
             raise UsageError(f"no file matches {pattern!r}; give a path or a pattern like 'corpus/*.txt.gz'")
         self.sizes = {path: file.size for path, file in found.items()}
         self.total = sum(self.sizes.values()) / 1e6
-        self.unit = "MB compressed" if any(path.suffix in _COMPRESSED for path in self.sizes) else "MB"
+        first = next(iter(found))
+        with opened(first) as raw:
+            self.compression = compression(first, raw)
+        packed = self.compression or any(path.suffix in (*SUFFIXES, ".parquet") for path in self.sizes)
+        self.unit = "MB compressed" if packed else "MB"
         self._portions = _numbers_of_portions(self.sizes, settings.chunk_bytes)
         revisions = [(path.name, file.revision) for path, file in found.items()]
         self.revision = short_hash(revisions)
@@ -88,10 +92,11 @@ class FileSource(TextSource):
         if self.total * 1e6 <= most_bytes or self._separator is None:
             return sample
         if self.unit == "MB":
-            sample._pieces = spread_pieces(self.sizes, most_bytes // _PIECE_BYTES, _PIECE_BYTES)
+            size = min(_PIECE_BYTES, most_bytes // _FEWEST_PIECES)
+            sample._pieces = spread_pieces(self.sizes, most_bytes // size, size)
         elif len(self.sizes) >= _FEWEST_FILES:
-            count = min(len(self.sizes), most_bytes // _BEGINNING_BYTES)
-            sample._pieces = beginnings(list(self.sizes), count, _BEGINNING_BYTES)
+            size = min(_BEGINNING_BYTES, most_bytes // _FEWEST_FILES)
+            sample._pieces = beginnings(list(self.sizes), min(len(self.sizes), most_bytes // size), size)
         return sample
 
     @property
@@ -130,11 +135,12 @@ class FileSource(TextSource):
 class RecordFiles(FileSource):
     """Files of records, read by a function for their format."""
 
-    def __init__(self, read: RecordReader, pattern: str, field: str, settings: TextSettings):
+    def __init__(
+        self, read: RecordReader, separator: re.Pattern[bytes] | None, pattern: str, field: str, settings: TextSettings
+    ):
         """Finds the files. Raises UsageError if no file matches `pattern`."""
         super().__init__(pattern, settings, field)
-        self._read = read
-        self._separator = None if any(path.suffix == ".parquet" for path in self.sizes) else LINE_END
+        self._read, self._separator = read, separator
 
     def _records(self) -> Iterator[Record]:
         return self._each(lambda path, raw: self._read(path, raw, self._field, self._decoder))

@@ -16,7 +16,7 @@ _READ_BYTES = 1 << 20
 
 
 def read_parquet(path: Place, raw: io.BufferedReader, field: str, _: Decoder) -> Iterator[Record]:
-    """Yields a record per row of an opened file with the bytes in column `field`, `a.b` if it is in a struct column.
+    """Yields a record per row of an opened file with the bytes in column `field`, also `a.b` in a struct column.
 
     One row is in memory at a time, besides one page of the file and the column's dictionary. Raises UsageError if the
     file is damaged, lacks the text column or decompresses to implausibly many bytes, or if pyarrow isn't installed.
@@ -40,7 +40,7 @@ def read_parquet(path: Place, raw: io.BufferedReader, field: str, _: Decoder) ->
         # Several rows at once would take memory for each that refers to a long text of the dictionary.
         for batch in file.iter_batches(1, columns=[field], use_threads=False):
             column, inner = batch.column(0), field.split(".")[1:]
-            if inner:
+            if inner and pyarrow.types.is_struct(column.type):  # otherwise the dot is in a column's name
                 column = pyarrow.compute.struct_field(column, inner)
             content += column.nbytes
             check_expansion(path, f"{number + 1:,} rows of it take", content, size)

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from bert_jax.corpora import limits
-from bert_jax.corpora.compressed_files import decompressed, opened
+from bert_jax.corpora.compressed_files import DAMAGE, damage_error, decompressed, opened
 from bert_jax.system.bucket import Place
 
 BLANK_LINE, LINE_END = re.compile(rb"\n[ \t\r]*\n|\n(?=<doc )"), re.compile(rb"\n")
@@ -28,14 +28,20 @@ class Piece(NamedTuple):
 
     def read(self, separator: re.Pattern[bytes]) -> tuple[Place, io.BufferedReader, int]:
         """The documents that begin in the range, each whole, as an uncompressed file with its name, and the bytes of
-        the file on disk that the range has. Raises UsageError if the file can't be read."""
+        the file on disk that the range has. Raises UsageError if the file can't be read or is damaged."""
         with opened(self.path) as raw:
             content = decompressed(self.path, raw)
             if content is raw:
                 raw.seek(self.begin)
-            text = content.read(self.size)
-            taken = len(text) if content is raw else raw.tell()
-            text += content.readline(limits.RECORD_BYTES) if separator is LINE_END else content.read(_SEARCHED_BYTES)
+            elif self.begin:  # a compressed file among others can't be read from there
+                return self.path, io.BufferedReader(io.BytesIO()), 0  # type: ignore[arg-type]
+            try:
+                text = content.read(self.size)
+                taken = len(text) if content is raw else raw.tell()
+                is_record = separator is LINE_END
+                text += content.readline(limits.RECORD_BYTES) if is_record else content.read(_SEARCHED_BYTES)
+            except DAMAGE as error:
+                raise damage_error(self.path, error) from None
         begin, end = self._bounds(text, separator)
         name = self.path if content is raw else self.path.with_suffix("")
         return name, io.BufferedReader(io.BytesIO(text[begin:end])), taken  # type: ignore[arg-type]

@@ -1,7 +1,6 @@
 """The base class of all sources of text: it makes documents of lines and records, and counts what it repairs."""
 
 import io
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
@@ -12,12 +11,6 @@ from bert_jax.corpora.messages import kind_of
 from bert_jax.corpora.task_record import Record
 from bert_jax.system.errors import UsageError
 from bert_jax.text.text_spans import with_spans
-
-_MARKUP = re.compile(r'<(?=[A-Za-z!?/])|\{\{|\{"|\[\[|==')
-"""What documents of HTML, XML, wikitext or JSON begin with."""
-_BEGIN = "documents that begin with "
-_FEWEST_MARKED, _MOST_MARKED = 10, 0.1
-"""A warning is given if at least so many documents, and this share of all, begin with the same markup."""
 
 _DOCUMENTS_A_CHUNK = 8
 """Smallest number of documents in a chunk; a document that is too long for this is cut.
@@ -110,8 +103,6 @@ class TextSource:
                 yield document
                 document, size = [], 0
             if line:
-                if not document and (markup := _MARKUP.match(line)):
-                    self.repairs[_BEGIN + markup[0]] += 1
                 document.append(line)
                 size += len(line.encode())
         if document:
@@ -160,17 +151,6 @@ class TextSource:
                 self.repairs["over-long lines cut"] += 1
             before = number
             yield self._decoder.decode(part, place, number).strip()
-
-
-def markup_remark(repairs: Counter[str], documents: int) -> str | None:
-    """A warning if many of `documents` documents begin with the same markup, as counted in `repairs`; else None."""
-    for name, count in repairs.items():
-        if name.startswith(_BEGIN) and count >= max(_FEWEST_MARKED, _MOST_MARKED * documents):
-            return (
-                f"{count:,} {name}, of {documents:,} used for training: that looks like markup, which the model would "
-                "learn as text; give the text without it"
-            )
-    return None
 
 
 def short_hash(value: object) -> str:

@@ -11,12 +11,13 @@ from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.wording import counted
 from bert_jax.corpora.corpus import Document, Mixture, open_corpus
+from bert_jax.corpora.corpus_reading import read_corpus
 from bert_jax.corpora.signatures import word_counts
 from bert_jax.corpora.task_record import Record
-from bert_jax.corpora.text_source import markup_remark
 from bert_jax.instances.chunk_text import document_hash
 from bert_jax.system.errors import UsageError
-from bert_jax.system.progress import say, warn
+from bert_jax.system.progress import say
+from bert_jax.system.reading import show
 from bert_jax.text.sentences import split_sentences
 from bert_jax.text.tokenizer import Tokenizer
 
@@ -113,15 +114,16 @@ def _read(config: TaskConfig, tokenizer: Tokenizer, repairs: Counter[str]) -> li
             say(f"{config.source}: the first {number:,} documents are used, which have {pairs:,} pairs")
             break
     repairs.update(corpus.repairs)
-    if remark := markup_remark(corpus.repairs, number):
-        warn(remark)
     return documents
 
 
 def _opened(source: str) -> Mixture:
-    """The corpus. Raises UsageError that names task.source."""
+    """The corpus, after what it is taken for is shown. Raises UsageError that names task.source."""
     try:
-        return open_corpus(DataConfig(source=(source,)))
+        data = DataConfig(source=(source,))
+        corpus = open_corpus(data)
+        show([read_corpus(corpus, data)])
+        return corpus
     except (UsageError, SettingsError) as error:
         raise UsageError(str(error).replace("data.source", "task.source")) from None
 

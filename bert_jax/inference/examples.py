@@ -12,8 +12,6 @@ from rich.measure import Measurement
 from rich.text import Text
 
 from bert_jax.config.run import RunConfig
-from bert_jax.inference.bert import load
-from bert_jax.pretraining.dataset import prepare_lengths
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.text.scripts import sets_no_spaces
 from bert_jax.text.tokenizer import Tokenizer
@@ -75,6 +73,10 @@ def filled_examples(run: RunDirectory, config: RunConfig, count: int = 5) -> lis
 
     Raises what `prepare_lengths` and `load` raise.
     """
+    # Here, because tables of other commands import this module.
+    from bert_jax.inference.bert import load
+    from bert_jax.pretraining.dataset import prepare_lengths
+
     sentences = prepare_lengths(config, run)[config.phases[-1].length].example_sentences
     bert = load(run.path)
     examples = masked_examples(sentences, bert.tokenizer, bert.config.max_positions - 2)[:count]

@@ -2,7 +2,8 @@
 
 import functools
 import itertools
-from collections.abc import Iterable, Sequence
+import operator
+from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import NamedTuple
@@ -48,6 +49,21 @@ def divided(chunk: Chunk, data: DataConfig, ends: bool) -> tuple[list[list[str]]
     for document in chunk.documents:
         (held_out if is_held_out(document, data.held_out) else train).append(document)
     return train, held_out
+
+
+def training_documents(documents: Iterable[tuple[int, list[str]]], data: DataConfig) -> Iterator[tuple[int, list[str]]]:
+    """Yields the documents that aren't held out, with the index of their source. Of a source that has no others, the
+    beginnings of the held-out ones."""
+    for source, of_source in itertools.groupby(documents, key=operator.itemgetter(0)):
+        only: list[list[str]] | None = []
+        for _, document in of_source:
+            if not is_held_out(document, data.held_out):
+                only = None
+                yield source, document
+            elif only is not None:
+                only.append(document)
+        for document in only or ():
+            yield source, split_end(document, data, source)[0]
 
 
 def split_end(document: list[str], data: DataConfig, source: int) -> tuple[list[str], list[str]]:

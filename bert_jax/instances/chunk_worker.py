@@ -123,6 +123,8 @@ def cut_instances(
     statistics.units.update(marks.counts)
     statistics.unit_sizes.update(marks.sizes)
     statistics.unknown_tokens += int((text.tokens == vocabulary.unknown_id).sum())
+    statistics.characters += text.characters
+    statistics.unknown_characters += text.unknown_characters
     for one_pass in range(recipe.data.dupe_factor if split == TRAIN else 1):
         # The seed depends on the chunk alone, so the result is the same in any process and any order.
         seed = np.random.SeedSequence([recipe.seed, split == HELD_OUT, index, one_pass])

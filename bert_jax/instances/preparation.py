@@ -17,7 +17,6 @@ from bert_jax.config.wording import counted
 from bert_jax.corpora.corpus import Document, Mixture
 from bert_jax.corpora.engine import works_by_portions
 from bert_jax.corpora.sample import sample_documents
-from bert_jax.corpora.text_source import markup_remark
 from bert_jax.instances.checked_files import PARAGRAPHS, PIECE_COUNTS, write_numbers
 from bert_jax.instances.chunk_files import ChunkRecord
 from bert_jax.instances.chunk_text import Recipe, as_sentences, encode_text, paragraph_hashes
@@ -41,7 +40,8 @@ from bert_jax.text.tokenizer import load_tokenizer
 _EXAMPLES = 16
 """Number of example sentences that are kept."""
 MOST_UNKNOWN = 0.05
-"""Share of unknown pieces above which a warning is given; with a fitting vocabulary the share is about 0.001."""
+"""Share of unknown pieces, or of characters behind them, above which a warning is given; with a vocabulary that fits it
+is about 0.001."""
 HELD_OUT_BYTES = 16_000_000
 """Most held-out text that is used, in bytes: for a large corpus a sample measures as well as all of it."""
 _HeldOut = list[tuple[Statistics, dict[str, FileSum]]]
@@ -119,13 +119,12 @@ def _finish(
         records=lengths,
         example_sentences=examples,
     )
-    if train.unknown_share > MOST_UNKNOWN:
+    if max(train.unknown_share, train.unknown_character_share) > MOST_UNKNOWN:
         warn(
-            f"{train.unknown_share:.1%} of the pieces of this text are unknown to the vocabulary: the model is "
-            "asked about [UNK] instead of words; is it the right text, and the right vocabulary for its language?"
+            f"{train.unknown_share:.1%} of the pieces of this text are unknown to the vocabulary, and "
+            f"{train.unknown_character_share:.1%} of its characters are behind them: the model is asked about [UNK] "
+            "instead of words; is it the right text, and the right vocabulary for its language?"
         )
-    if remark := markup_remark(corpus.repairs, train.documents):
-        warn(remark)
     prepared.save()
     shutil.rmtree(directory / "chunks")
     return prepared
@@ -137,20 +136,28 @@ def _chunks(corpus: Mixture, targets: Sequence[Target], settings: PreparationCon
     recipe = targets[0].recipe
     prepared = prepared_by_portions if works_by_portions(corpus, settings) else _prepared_by_chunks
     chunks = list(prepared(corpus, targets, settings))
-    documents, held_out = Counter[int](), Counter[int]()
-    for chunk, *_ in chunks:
-        documents[chunk.source] += chunk.statistics.documents
-        held_out[chunk.source] += chunk.held_out
-    for source, name in enumerate(recipe.data.source):
-        check_enough(name, documents[source], recipe)
-    few = [source for source in documents if recipe.data.held_out and held_out[source] < documents_needed(recipe.pair)]
-    if few:
+    needed = documents_needed(recipe.pair)
+    documents, held_out = _counts(chunks)
+    few = [source for source in documents if min(documents[source], held_out[source]) < needed]
+    if few and recipe.data.held_out:
         say(
             f"{', '.join(recipe.data.source[source] for source in few)}: too few documents to hold some out for "
             "evaluation; the end of each is held out instead (--data.held-out 0 trains on all of the text)"
         )
         chunks = list(prepared(corpus, targets, settings, frozenset(few)))
+        documents, _ = _counts(chunks)
+    for source, name in enumerate(recipe.data.source):
+        check_enough(name, documents[source], recipe)
     return [list(records) for records in zip(*chunks, strict=True)]
+
+
+def _counts(chunks: Iterable[Sequence[ChunkRecord]]) -> tuple[Counter[int], Counter[int]]:
+    """The numbers of training documents and of held-out ones by source."""
+    documents, held_out = Counter[int](), Counter[int]()
+    for chunk, *_ in chunks:
+        documents[chunk.source] += chunk.statistics.documents
+        held_out[chunk.source] += chunk.held_out
+    return documents, held_out
 
 
 def _say_missing_rules(data: DataConfig) -> None:

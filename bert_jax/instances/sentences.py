@@ -19,6 +19,10 @@ class Sentences(NamedTuple):
     """Offsets of the documents: document d consists of the sentences documents[d] to documents[d + 1] - 1."""
     numbers: Int[np.ndarray, " S"] | None = None
     """Index of each sentence among all encoded sentences, counting also those without a piece, which are left out."""
+    characters: int = 0
+    """Characters of all encoded sentences, without spaces."""
+    unknown_characters: int = 0
+    """How many of these are behind unknown pieces."""
 
 
 @runtime_checkable
@@ -34,44 +38,54 @@ class TextEncoder(Protocol):
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the piece ids of each text."""
 
+    def unknown_characters(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> list[int]:
+        """Returns the number of characters behind unknown pieces in each text, given its piece ids."""
+
 
 def encode_documents(documents: Iterable[Sequence[str]], tokenizer: TextEncoder) -> Sentences:
     """Encodes `documents`, each a list of sentences. Leaves out sentences and documents without a piece."""
-    sizes = []
+    sizes, characters = [], 0
 
     def counted() -> Iterator[Sequence[str]]:
+        nonlocal characters
         for document in documents:
             sizes.append(len(document))
+            characters += sum(len(sentence) - sentence.count(" ") for sentence in document)
             yield document
 
-    tokens, lengths = _encode(counted(), tokenizer, tokenizer.cuts)
+    tokens, lengths, unknown = _encode(counted(), tokenizer, tokenizer.cuts)
     # Number of sentences with pieces before each sentence.
     kept_before = np.concatenate([[0], np.cumsum(lengths > 0)])
     bounds = kept_before[np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])]
     numbers = np.flatnonzero(lengths)
-    return Sentences(tokens, np.concatenate([[0], np.cumsum(lengths[numbers])]), np.unique(bounds), numbers)
+    ends = np.concatenate([[0], np.cumsum(lengths[numbers])])
+    return Sentences(tokens, ends, np.unique(bounds), numbers, characters, int(unknown.sum()))
 
 
 def _encode(
     groups: Iterable[Sequence[str]], tokenizer: TextEncoder, cuts: Sequence[Callable[[Iterable[str]], list[str]]]
-) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " n"]]:
-    """Returns the concatenated piece ids of the texts of all groups, and the number of ids of each text.
+) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
+    """Returns the concatenated piece ids of the texts of all groups, and of each text the number of ids and the number
+    of characters behind unknown pieces.
 
     Each distinct part, such as a word, is encoded only once; for English this takes a tenth of the time.
     """
     if not cuts:
-        encoded = tokenizer.encode_batch([text for group in groups for text in group])
+        texts = [text for group in groups for text in group]
+        encoded = tokenizer.encode_batch(texts)
         lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
-        return np.fromiter(itertools.chain.from_iterable(encoded), np.int32, int(lengths.sum())), lengths
+        tokens = np.fromiter(itertools.chain.from_iterable(encoded), np.int32, int(lengths.sum()))
+        return tokens, lengths, np.array(tokenizer.unknown_characters(texts, encoded), np.int64)
     number_of = _Numbers({"\n": 0})
     # Texts are cut a group at a time: a call for each text takes longer, and all parts at once take much memory.
     numbers = np.fromiter(map(number_of.__getitem__, itertools.chain.from_iterable(map(cuts[0], groups))), np.int32)
     _, *parts = number_of
-    pieces, lengths = _encode([parts], tokenizer, cuts[1:])
-    lengths = np.concatenate([[0], lengths])
+    pieces, *counts = _encode([parts], tokenizer, cuts[1:])
+    lengths, unknown = (np.concatenate([[0], count]) for count in counts)
     sizes = lengths[numbers]
     tokens = pieces[ranges((np.cumsum(lengths) - lengths)[numbers], sizes)]
-    return tokens, np.diff(np.cumsum(sizes)[numbers == 0], prepend=0)
+    ends = numbers == 0
+    return tokens, *(np.diff(np.cumsum(each)[ends], prepend=0) for each in (sizes, unknown[numbers]))
 
 
 def ranges(begin: Int[np.ndarray, " m"], sizes: Int[np.ndarray, " m"]) -> Int[np.ndarray, " n"]:

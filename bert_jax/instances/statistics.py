@@ -18,6 +18,10 @@ class Statistics:
     sentences: Count = 0
     tokens: Count = 0
     unknown_tokens: Count = 0
+    characters: Count = 0
+    """Number of characters of the sentences, without spaces; 0 in records of earlier versions."""
+    unknown_characters: Count = 0
+    """Number of characters behind unknown pieces."""
     instances: Count = 0
     rows: Count = 0
     """Number of rows, which are the records."""
@@ -49,6 +53,11 @@ class Statistics:
         """Share of unknown pieces among all pieces, from 0 to 1."""
         return self.unknown_tokens / max(self.tokens, 1)
 
+    @property
+    def unknown_character_share(self) -> float:
+        """Share of the characters behind unknown pieces, from 0 to 1."""
+        return self.unknown_characters / max(self.characters, 1)
+
     def longer(self, name: str, budget: int) -> int:
         """Number of units with so many tokens that masking never takes them: more than `budget`."""
         sizes = (key.rpartition(" ") + (count,) for key, count in self.unit_sizes.items())
@@ -65,6 +74,7 @@ class Statistics:
             ("tokens", f"{self.tokens:,}"),
             *self._unit_rows(budget),
             ("unknown pieces", f"{self.unknown_share:.2%}"),
+            ("characters of these", f"{self.unknown_character_share:.2%}"),
             ("instances", f"{self.instances:,}"),
         ]
         if self.random_pairs:

@@ -9,11 +9,12 @@ import jax
 
 from bert_jax.config.run import RunConfig
 from bert_jax.corpora.corpus import open_corpus
+from bert_jax.corpora.corpus_reading import reading_of
+from bert_jax.corpora.spread_sample import read_sample
 from bert_jax.model.linear import compute_dtype
 from bert_jax.model.size import num_parameters, train_flops
 from bert_jax.planning.preparation_time import PreparationTime, preparation_time
 from bert_jax.planning.rates import square_product
-from bert_jax.planning.spread_sample import read_sample
 from bert_jax.planning.survey import Fault, Share, Survey
 from bert_jax.planning.topology import FAMILIES
 from bert_jax.planning.trial import Cut, Pieces, try_preparation
@@ -21,6 +22,7 @@ from bert_jax.system import facts
 from bert_jax.system.errors import UsageError
 from bert_jax.system.facts import Facts
 from bert_jax.system.progress import say
+from bert_jax.system.reading import show
 from bert_jax.training.devices import CHIPS, chip_of
 
 _PRODUCT_SIZE, _ROUNDS = 2048, 4
@@ -106,11 +108,12 @@ class Diagnosis(Facts):
 
 def diagnose(config: RunConfig) -> Diagnosis:
     """Looks at the only source of `config`. Raises UsageError if it can't be read, or holds no or too little text."""
-    (source,) = open_corpus(config.data).parts
-    survey = Survey()
-    sample = read_sample(source, survey.add)
+    corpus, survey = open_corpus(config.data), Survey()
+    (source,) = corpus.parts
+    sample = read_sample(source, each=survey.add)
     if not sample.documents:
         raise UsageError(f"data.source={config.data.source[0]!r} holds no text; give another")
+    show([reading_of(corpus, config.data, {config.data.source[0]: sample})])
     say("Identifying languages")
     languages, scripts = survey.languages()
     say("Preparing the sample")
@@ -156,7 +159,8 @@ def _training(config: RunConfig, cuts: Sequence[Cut], tokens: int, pieces: int) 
     return Training(
         parameters=num_parameters(model),
         text_parameters=round(worth * tokens / TOKENS_A_PARAMETER),
-        epochs=sum(phase.steps * phase.batch_size / max(rows[phase.length], 1) for phase in config.phases),
+        epochs=config.data.dupe_factor
+        * sum(phase.steps * phase.batch_size / max(rows[phase.length], 1) for phase in config.phases),
         flops=sum(
             float(phase.steps * phase.batch_size) * train_flops(model, phase.length, config.slots(phase.length))
             for phase in config.phases

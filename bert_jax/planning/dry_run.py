@@ -2,7 +2,7 @@
 
 import math
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import jax
@@ -24,6 +24,7 @@ from bert_jax.pretraining.dataset import is_outdated
 from bert_jax.run.overwriting import as_if_absent, runs_to_delete
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place, in_bucket
+from bert_jax.system.reading import Reading
 from bert_jax.training.devices import device_memory, gigabytes
 
 _CHECKPOINTS_BESIDE = 2
@@ -39,18 +40,16 @@ def planned_pretraining(config: RunConfig, workdir: Place, overwrite: bool) -> F
     Writes nothing. Raises UsageError if the training would refuse to start.
     """
     run, mesh = RunDirectory(workdir), make_mesh(config.mesh)
-    trainer, initial = pretrain.check(config, as_if_absent(workdir) if overwrite else run, mesh)
+    trainer, _, readings = pretrain.check(config, as_if_absent(workdir) if overwrite else run, mesh)
     if overwrite:
         runs_to_delete(workdir, pretrain.read_by(config))
     yield from _of_run(config, run, mesh, overwrite)
-    for reading in initial.readings if initial else ():
-        yield "start from", reading.subject
-        yield from reading.rows()
     yield "vocabulary", _vocabulary(config, run, trainer.objective.model.vocabulary_size, overwrite)
     for length in dict.fromkeys(phase.length for phase in config.phases):
         yield f"data, length {length}", _data(config, run, length, overwrite)
     if overwrite or not all(PreparedData.open(run.data(phase.length)) for phase in config.phases):
         yield from _sources(config)
+    yield from read_as(readings)
     memories = [trainer.objective.memory(phase, mesh) for phase in config.phases]
     done = 0 if overwrite else run.newest_step or 0
     for number, phase in enumerate(config.phases):
@@ -60,6 +59,13 @@ def planned_pretraining(config: RunConfig, workdir: Place, overwrite: bool) -> F
     steps = zip(config.phases, memories, strict=True)
     yield from dict.fromkeys((f"memory, length {phase.length}", _memory(memory, mesh)) for phase, memory in steps)
     yield "checkpoints", _checkpoints(config, workdir, memories[0], mesh)
+
+
+def read_as(readings: Iterable[Reading]) -> Facts:
+    """Yields what foreign input is taken for, and what is odd about it."""
+    for reading in readings:
+        yield from reading.rows()
+        yield from (("odd", remark) for remark in reading.remarks)
 
 
 def planned_finetuning(config: FinetuneConfig, workdir: Place, overwrite: bool, seeds: int) -> Facts:

@@ -7,6 +7,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
 from bert_jax.corpora.corpus import source_of
 from bert_jax.corpora.filters import are_same_language, is_identifiable
+from bert_jax.corpora.line_kinds import KINDS
 from bert_jax.planning.doctor import MOST_EPOCHS, Change, Diagnosis, times
 from bert_jax.planning.survey import BOILERPLATE, DUPLICATES, LONG_LINES, UNDECODED, Fault
 from bert_jax.text.identification import UNKNOWN, UNSURE
@@ -23,14 +24,7 @@ _MOST_RANDOM = 0.6
 _MOST_UNKNOWN = 0.005
 _WORTH_PIECES = 1.1
 """Pieces a word of a given vocabulary, over those of one trained on the text, from which on a new one is worth it."""
-_OF_FAULT = {
-    LONG_LINES: "put a line end after each paragraph",
-    "control characters": "delete them",
-    "HTML tags": "take the text out of the HTML before it is prepared",
-    "HTML entities": "decode them, as by Python's html.unescape",
-    "wikitext": "take the text out by WikiExtractor",
-    "WikiExtractor's leftovers": "delete them",
-}
+_OF_FAULT = {kind.name: kind.remedy for kind in KINDS} | {LONG_LINES: "put a line end after each paragraph"}
 _SIZES = {"large": 335e6, "base": 110e6, "medium": 41e6, "small": 29e6, "mini": 11e6, "tiny": 4.4e6}
 """Parameters of the published sizes, whose configs have these names, largest first."""
 

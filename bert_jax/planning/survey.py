@@ -10,6 +10,7 @@ from pydantic import Field
 
 from bert_jax.corpora.corpus import Document
 from bert_jax.corpora.duplicates import FEWEST_TIMES, times_allowed
+from bert_jax.corpora.line_kinds import KINDS, LONG_LINE
 from bert_jax.system import facts
 from bert_jax.system.facts import Facts
 from bert_jax.system.workers import available_cores, map_in_processes
@@ -20,23 +21,12 @@ _BLOCKS = 16_000
 """Most blocks of text whose language is identified. Of a language with 5% of the text, the share is then right to 0.2
 points (one standard deviation)."""
 _BLOCKS_AT_ONCE = 200
-_LONG_LINE = 10_000
-"""Characters of a long line; paragraphs seldom have a tenth of this."""
 _EXAMPLE_CHARACTERS = 50
-_TAGS = "a|b|blockquote|body|br|center|code|dd|div|dl|dt|em|font|gallery|h[1-6]|head|hr|html|i|iframe|img|input|li|link"
-_TAGS += "|math|meta|nowiki|ol|p|pre|ref|s|script|small|span|strong|style|su[bp]|t[adhr]|table|tbody|u|ul"
-_KINDS = {
-    "control characters": re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]"),
-    "U+FFFD, lost characters": re.compile("\ufffd"),
-    "HTML tags": re.compile(rf"</?(?:{_TAGS})(?:\s[^<>\n]*)?/?>", re.IGNORECASE),
-    "HTML entities": re.compile(r"&(?:[a-zA-Z]{2,8}|#\d{2,6});"),
-    "wikitext": re.compile(r"\{\{|\}\}|\[\[|\]\]|'''|^==+ .* ==+$", re.MULTILINE),
-    "WikiExtractor's leftovers": re.compile(r"</?(?:doc|templatestyles|section)\b|\bformula_\d+\b|__[A-Z]{3,}__"),
-}
+_KINDS = {kind.name: re.compile(kind.pattern, re.MULTILINE) for kind in KINDS if kind.is_fault}
 """Faults by what their text looks like."""
 UNDECODED = "lines with undecodable bytes"
 LONG_LINES, DUPLICATES, BOILERPLATE = (
-    f"lines over {_LONG_LINE:,} characters",
+    f"lines over {LONG_LINE:,} characters",
     "duplicate documents",
     "boilerplate lines",
 )
@@ -82,7 +72,7 @@ class Survey:
                 around = text[max(first.start() - 20, 0) : first.end() + 20]
                 self._note(name, len(pattern.findall(text)), around)
         self.longest_line = max(self.longest_line, *map(len, document))
-        if long := [line for line in document if len(line) > _LONG_LINE]:
+        if long := [line for line in document if len(line) > LONG_LINE]:
             self._note(LONG_LINES, len(long), long[0])
         if (digest := hash(text)) in self._seen:
             self._note(DUPLICATES, 1, text)
@@ -96,7 +86,7 @@ class Survey:
         """Yields what was found, with the reader's `repairs`."""
         lost = repairs[UNDECODED]
         for name, count in repairs.items():
-            if count and not name.startswith("documents that begin"):
+            if count:
                 yield Fault(fault=name, count=count, documents=None, share=None)
         for name, count in self._found.items():
             if not (lost and name.startswith("U+FFFD")):

@@ -13,7 +13,14 @@ import numpy as np
 
 from bert_jax.config.run import RunConfig
 from bert_jax.corpora.corpus import Document
-from bert_jax.instances.chunk_text import Recipe, divided, encode_text, is_held_out, paragraph_hashes
+from bert_jax.instances.chunk_text import (
+    Recipe,
+    divided,
+    encode_text,
+    is_held_out,
+    paragraph_hashes,
+    training_documents,
+)
 from bert_jax.instances.chunk_worker import Target, cut_instances, write_instances
 from bert_jax.instances.chunks import Chunk, cut_chunks
 from bert_jax.instances.preparation import check_enough, documents_needed
@@ -137,9 +144,11 @@ def try_preparation(documents: Sequence[Document], config: RunConfig, whole: boo
     """
     given = existing_tokenizer(config)
     size = len(given.vocabulary) if given else config.vocabulary.size
-    train = [document for document in documents if not is_held_out(document, config.data.held_out)]
-    few = len(documents) - len(train) < documents_needed(config.objective.pair)
-    ends, passes = whole and few and config.data.held_out > 0, config.data.dupe_factor if whole else _PASSES
+    train = [document for _, document in training_documents(((0, document) for document in documents), config.data)]
+    held_out = sum(is_held_out(document, config.data.held_out) for document in documents)
+    few = min(held_out, len(documents) - held_out) < documents_needed(config.objective.pair)
+    ends = few and config.data.held_out > 0 and (whole or held_out == len(documents))
+    passes = config.data.dupe_factor if whole else _PASSES
     began = time.perf_counter()
     learned = _learned([line for document in train for line in document], config, size)
     trained_in = time.perf_counter() - began

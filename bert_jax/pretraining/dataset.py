@@ -8,10 +8,9 @@ from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.corpora.corpus import corpus_stamp, open_corpus
+from bert_jax.corpora.corpus_reading import read_corpus
 from bert_jax.corpora.filters import check_language_filter
-from bert_jax.corpora.script_check import script_remark
 from bert_jax.corpora.signatures import check_minhash
-from bert_jax.corpora.text_source import TextSource
 from bert_jax.instances.chunk_text import Recipe
 from bert_jax.instances.chunks import text_hash
 from bert_jax.instances.portions import check_engine
@@ -25,40 +24,42 @@ from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.copies import fetched, worked_on
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import refuse_links
-from bert_jax.system.progress import say, stage, warn
+from bert_jax.system.progress import say, stage
+from bert_jax.system.reading import Fact, Reading, show
 from bert_jax.text.extension import replaced_pieces
 from bert_jax.text.lexicon import LexiconFile
 from bert_jax.text.segmenter import open_segmenter
 
 
-def check_sources(config: RunConfig, run: RunDirectory, initial: TrainedModel | None = None) -> None:
-    """Raises UsageError if a corpus, vocabulary or model that the run needs is missing. Writes nothing.
+def check_sources(config: RunConfig, run: RunDirectory, initial: TrainedModel | None = None) -> list[Reading]:
+    """What the initial model and the text are taken for, as far as they have to be read. Writes nothing.
 
-    `initial`: the model of `config.init`, if it is open already."""
+    `initial`: the model of `config.init`, if it is open already. Raises UsageError if a corpus, vocabulary or model that
+    the run needs is missing.
+    """
+    readings: list[Reading] = []
     if not run.under_way:
         initial = initial or open_initial(config)
         tokenizer = existing_tokenizer(config, initial)
         if initial:
             assert tokenizer is not None  # it comes with the model
             replaced_pieces(initial.tokenizer, tokenizer)
+            readings += initial.readings
     if _is_prepared(config, run):
-        return  # possibly on another machine, so the text may be missing here
-    parts = open_corpus(config.data).parts
-    for source, language, corpus in zip(config.data.source, config.data.languages, parts, strict=True):
-        if not isinstance(corpus, TextSource):
-            continue  # python-docs always has text, and would start processes to read it
-        if next(corpus.documents(), None) is None:
-            raise UsageError(f"data.source={source!r} holds no text; give another")
-        if remark := script_remark(corpus.documents(), language):
-            warn(f"data.source={source!r} {remark}; is it the right file, and the right data.language?")
+        return readings  # possibly on another machine, so the text may be missing here
+    corpus = open_corpus(config.data)
+    if config.data.spans:  # without their marks, which are no text
+        corpus = open_corpus(config.data.replace(spans=None))
+    return [*readings, read_corpus(corpus, config.data)]
 
 
-def check_preparation(config: RunConfig, run: RunDirectory, initial: TrainedModel | None = None) -> None:
-    """Raises UsageError as `check_sources` does, and if preparation is needed and its segmenter or a lexicon can't be
-    used. Writes nothing."""
-    check_sources(config, run, initial)
+def check_preparation(config: RunConfig, run: RunDirectory, initial: TrainedModel | None = None) -> list[Reading]:
+    """The readings of `check_sources`. Raises UsageError as it does, and if preparation is needed and its segmenter or
+    a lexicon can't be used. Writes nothing."""
+    readings = check_sources(config, run, initial)
     if not _is_prepared(config, run):
         _check_means(config.data, config.preparation)
+    return readings
 
 
 def _is_prepared(config: RunConfig, run: RunDirectory) -> bool:
@@ -67,11 +68,11 @@ def _is_prepared(config: RunConfig, run: RunDirectory) -> bool:
 
 def _check_means(data: DataConfig, preparation: PreparationConfig) -> None:
     """Raises UsageError if the segmenter, a lexicon, a filter, rensa or the engine of a preparation can't be used."""
-    if data.words:
-        open_segmenter(data.words)
     for name, path in data.lexicons.items():
         LexiconFile.read(path, f"data.{name}")
     check_language_filter(data)
+    if data.words:  # packages come after settings
+        open_segmenter(data.words)
     if data.deduplicate == "near":
         check_minhash()
     check_engine(data, preparation)
@@ -146,7 +147,9 @@ def prepare_other(
     # An evaluation takes one sequence a row, also after packed training.
     own = {"source": source, "weights": None, "language": language, "held_out": 0.0, "dupe_factor": 1, "packed": False}
     recipe = _recipe(config.replace(data=config.data.uncurated().replace(**own)), run, length)
-    (new_data,) = prepare(open_corpus(recipe.data), {directory: recipe}, here)
+    corpus = open_corpus(recipe.data)
+    show([read_corpus(corpus, recipe.data)])
+    (new_data,) = prepare(corpus, {directory: recipe}, here)
     return new_data
 
 
@@ -202,7 +205,16 @@ def _prepare(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> It
             discard(new_data.directory)
             raise other_text
         publish_prepared(run.data(length))
+        if length == lengths[0]:  # the pieces are the same at all lengths
+            run.keep(_pieces(new_data))
         yield new_data
+
+
+def _pieces(prepared: PreparedData) -> Reading:
+    """What the vocabulary doesn't know of the text."""
+    seen = prepared.train
+    unknown = f"{seen.unknown_character_share:.2%} of the characters, {seen.unknown_share:.2%} of the pieces"
+    return Reading(subject="corpus in pieces of the vocabulary", facts=[Fact(name="unknown", value=unknown)])
 
 
 def _written_shards(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> dict[int, str]:

@@ -44,7 +44,7 @@ def source_shares(config: RunConfig, prepared: Mapping[int, PreparedData]) -> It
             for source, (share, count) in enumerate(zip(shares, rows, strict=True)):
                 of_source = share * phase.steps * phase.batch_size
                 drawn[source] += of_source * phase.length
-                epochs[source] += of_source / max(count, 1)
+                epochs[source] += of_source / max(count, 1) * config.data.dupe_factor
     for source, (name, language) in enumerate(zip(config.data.source, config.data.languages, strict=True)):
         seen = [data.of_sources[source] for data in prepared.values()]
         yield SourceShare(

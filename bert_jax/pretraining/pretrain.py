@@ -36,6 +36,7 @@ from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError, command_line
 from bert_jax.system.progress import say
+from bert_jax.system.reading import Reading
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.training.devices import check_room, keep_compiled_programs
 from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder
@@ -48,12 +49,11 @@ class Pretraining(Job[RunConfig]):
     """The pretraining of one run: from text to vocabulary, sequences and a trained model."""
 
     def check(self) -> RunConfig:
-        _, self._initial = check(self.config, self.run, self.mesh)
+        _, self._initial, self._readings = check(self.config, self.run, self.mesh)
         return self.config
 
     def prepare(self) -> None:
-        if self._initial:
-            self.run.keep(*self._initial.readings)
+        self.run.keep(*self._readings)
         self._tokenizer = make_tokenizer(self.config, self.run, self._initial)
         vocabulary = self._tokenizer.vocabulary
         self._trainer = pretraining_trainer(self.config, self.mesh, len(vocabulary), vocabulary.mask_id)
@@ -91,24 +91,26 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
     return Pretraining(config, run).carry_out()
 
 
-def check(config: RunConfig, run: RunDirectory, mesh: Mesh) -> tuple[PretrainingTrainer, TrainedModel | None]:
+def check(
+    config: RunConfig, run: RunDirectory, mesh: Mesh
+) -> tuple[PretrainingTrainer, TrainedModel | None, list[Reading]]:
     """Checks data, sizes and settings before anything is written. Raises UsageError; warns if memory may not suffice.
 
-    Returns the trainer, for a new vocabulary with its configured size, and the model of `config.init` if the run is
-    new.
+    Returns the trainer, for a new vocabulary with its configured size, the model of `config.init` if the run is new,
+    and what the text is taken for if it has to be read.
     """
     initial = None if run.under_way else open_initial(config)
     for phase in config.phases:
         check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
     check_attention(config.execution, config.model, config.rows, mesh)
-    check_preparation(config, run, initial)
+    readings = check_preparation(config, run, initial)
     there = load_tokenizer(run.tokenizer) if run.under_way else existing_tokenizer(config, initial)
     size = len(there.vocabulary) if there else config.model.vocabulary_size or config.vocabulary.size
     trainer = pretraining_trainer(config, mesh, size, mask_id=0)
     _ = trainer.state_shapes  # refuses what doesn't divide over the mesh
     for number, phase in enumerate(config.phases):
         check_room(trainer.objective.memory(phase, mesh), phase, mesh, f"--phases.{number}.batch-size")
-    return trainer, initial
+    return trainer, initial, readings
 
 
 def read_by(config: RunConfig) -> list[str | None]:

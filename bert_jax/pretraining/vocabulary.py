@@ -9,7 +9,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.corpora.corpus import corpus_stamp
 from bert_jax.corpora.sample import sample_documents, sample_mixture
-from bert_jax.instances.chunk_text import is_held_out
+from bert_jax.instances.chunk_text import training_documents
 from bert_jax.interchange.hub import model_place
 from bert_jax.pretraining.text import open_text
 from bert_jax.run.run_directory import RunDirectory
@@ -109,14 +109,13 @@ def _train(config: RunConfig, run: RunDirectory) -> Tokenizer:
     settings, data = config.vocabulary, config.data
     corpus, limit = open_text(config, run, with_spans=False), settings.sample_megabytes * 1_000_000
 
-    def training_documents(progress):
-        for source, document in corpus.sourced_documents():
+    def shown_while_read(progress):
+        for sourced in corpus.sourced_documents():
             progress.advance(corpus.position - progress.done)
-            if not is_held_out(document, config.data.held_out):
-                yield source, document
+            yield sourced
 
     with stage("Reading text for the vocabulary", corpus.total, corpus.unit) as progress:
-        documents = training_documents(progress)
+        documents = training_documents(shown_while_read(progress), data)
         if data.has_shares:
             sample, sizes = sample_mixture(documents, len(data.source), data.shares, limit)
         else:

@@ -1,9 +1,15 @@
 """The language of a piece of text: by its script where that decides, otherwise by py3langid's model."""
 
 import functools
+import io
+import lzma
 import re
+import threading
+from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+
+import numpy as np
 
 from bert_jax.text.scripts import letters_by_script
 
@@ -43,6 +49,7 @@ _FOREIGN = re.compile("[ײױװ]|יי|וו|א[\u05b7\u05b8]|[ኣቐ-ቝኸ-ዅ]|[
 _LEAST_FOREIGN = 0.035
 """What Yiddish, Tigrinya, Chuvash, Ossetic, Sorani and Sindhi write, which the model doesn't know, and the languages of
 their scripts that it knows hardly do; and its share of the letters from which on a text is in such a language."""
+_LOADING = threading.Lock()
 
 
 def identified(text: str) -> str:
@@ -110,9 +117,25 @@ def _classifier(script: str) -> Callable[[str], tuple[str, float]]:
     return chosen.classify
 
 
-@functools.cache
-def _model():
-    """py3langid's model, which comes with its wheel; loading it takes about half a second."""
-    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+def load_ahead() -> None:
+    """Loads the model in a thread, while the caller imports modules."""
+    threading.Thread(target=_classifier, args=("LATIN",), daemon=True).start()
 
-    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+def _model():
+    with _LOADING:
+        return _loaded_model()
+
+
+@functools.cache
+def _loaded_model():
+    """py3langid's model, which comes with its wheel; loading it takes about a third of a second.
+
+    The library reads the file in hundreds of steps, each of which would interrupt other threads.
+    """
+    from py3langid.langid import MODEL_DIR, MODEL_FILE, LanguageIdentifier
+
+    with np.load(io.BytesIO(lzma.decompress((MODEL_DIR / MODEL_FILE).read_bytes()))) as file:
+        moves, rows = array("I", file["nextmove"].tobytes()), array("H", file["nextmove_row"].tobytes())
+        features = file["ptc"], file["pc"], file["classes"].tolist()
+        return LanguageIdentifier(*features, moves, file["out_feat"].tolist(), norm_probs=True, tk_row=rows)

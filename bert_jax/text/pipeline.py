@@ -115,6 +115,14 @@ class Tokenizer:
             spans.append(PieceSpan(number, begin, end))
         return spans
 
+    def unknown_characters(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> list[int]:
+        """The number of characters behind unknown pieces in each text, of which `ids` are the pieces."""
+        unknown, counts = self.vocabulary.unknown_id, [0] * len(texts)
+        for number in (number for number, pieces in enumerate(ids) if unknown in pieces):
+            spans = self.encode_spans(texts[number])
+            counts[number] = sum(span.end - span.begin for span in spans if span.id == unknown)
+        return counts
+
     def _offsets(self, text: str) -> Iterable[tuple[int, int, int]]:
         """The id of each piece of `text`, and its characters from begin to end as the library counts them."""
         encoding = self._encoder.encode(text, add_special_tokens=False)

@@ -1,3 +1,4 @@
+import gzip
 import json
 from collections import Counter
 from pathlib import Path
@@ -97,13 +98,24 @@ def test_a_source_is_itself(source):
         ("absent.txt", "no file matches '.*/absent.txt'; expected a path or pattern, or"),
         ("a\0.txt", r"no file matches '.*/a\\x00.txt'"),
         ("", "is a folder; name its files by a pattern like .*/[*].txt"),
-        ("rows.csv", "rows.csv' is not read as text; give plain text, JSON lines or Parquet, or name it text:"),
+        ("rows.csv", "rows.csv' is a table and not read as text; write its column of text as plain text"),
+        ("array.json", "array.json' has no JSON object on each line; write it so: jq -c"),
+        ("wiki_00", "wiki_00' has JSON on its lines; name the field of the text: jsonl:.*/wiki_00#text"),
     ],
 )
 def test_a_path_that_is_no_text_is_refused(tmp_path, name, words):
     (tmp_path / "rows.csv").write_text("a,b")
+    (tmp_path / "array.json").write_text(json.dumps([{"text": "One."}], indent=1))
+    (tmp_path / "wiki_00").write_text(json.dumps({"id": 1, "text": "One."}))
     with pytest.raises(UsageError, match=words):
         source_of(f"{tmp_path}/{name}")
+
+
+def test_json_files_with_a_record_on_each_line_are_records(tmp_path):
+    (tmp_path / "c4.json.gz").write_bytes(gzip.compress(b'{"text": "One."}\n{"text": "Two."}\n'))
+    assert source_of(f"{tmp_path}/*.json.gz") == f"jsonl:{tmp_path}/*.json.gz#text"
+    documents = open_corpus(DataConfig(source=f"{tmp_path}/c4.json.gz")).documents()
+    assert list(documents) == [["One."], ["Two."]]
 
 
 def test_a_plain_path_is_opened(tmp_path):

@@ -47,6 +47,11 @@ def test_a_field_of_a_struct_is_named_with_dots(tmp_path):
     assert documents == [["Deep."]] and corpus.repairs == {"records without text": 2}
 
 
+def test_a_dot_may_be_in_the_name_of_a_column(tmp_path):
+    write(tmp_path / "a.parquet", ["x", "y"], **{"page.text": ["First.", "Second."]})
+    assert read(tmp_path / "a.parquet", "page.text")[0] == [["First."], ["Second."]]
+
+
 class Counting(io.BufferedReader):
     """A file that counts what is read of it."""
 

@@ -8,6 +8,7 @@ from bert_jax.config.data import DataConfig
 from bert_jax.corpora import file_source
 from bert_jax.corpora.corpus import open_corpus
 from bert_jax.corpora.pieces import BLANK_LINE, LINE_END, Piece, beginnings, spread_pieces
+from bert_jax.system.errors import UsageError
 
 TEXT = stories(40)
 DOCUMENTS = TEXT.strip().split("\n\n")
@@ -83,11 +84,20 @@ def test_many_compressed_files_are_sampled_by_their_beginnings(tmp_path, monkeyp
     for number in range(20):
         (tmp_path / f"{number:02d}.txt.gz").write_bytes(gzip.compress(stories(20, first=20 * number).encode()))
     whole = open_corpus(DataConfig(source=f"text:{tmp_path}/*.gz")).parts[0]
-    sample = whole.sampled(10_000)
+    sample = whole.sampled(16_000)
     found = ["\n".join(document) for document in sample.documents()]
     assert sample.in_pieces and len(found) == len(set(found))
     firsts = [number for number in range(20) if stories(1, first=20 * number).strip() in found]
-    assert len(firsts) == 10 and firsts[0] < 3 and firsts[-1] > 16
+    assert len(firsts) == 16 and firsts[0] < 3 and firsts[-1] > 16
+
+
+def test_a_damaged_file_of_a_sample_is_named(tmp_path):
+    for number in range(20):
+        packed = gzip.compress(stories(20, first=20 * number).encode())
+        (tmp_path / f"{number:02d}.txt.gz").write_bytes(packed[:-400] if number == 7 else packed)
+    whole = open_corpus(DataConfig(source=f"text:{tmp_path}/*.gz")).parts[0]
+    with pytest.raises(UsageError, match="07.txt.gz is damaged or cut short"):
+        list(whole.sampled(16_000).documents())
 
 
 def test_many_undecodable_lines_are_counted_in_a_sample_without_an_error(tmp_path):

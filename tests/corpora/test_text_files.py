@@ -1,11 +1,10 @@
 import gzip
-from collections import Counter
 
 import pytest
 import zstandard
 
 from bert_jax.config.data import DataConfig
-from bert_jax.corpora import limits, text_source
+from bert_jax.corpora import limits
 from bert_jax.corpora.corpus import open_corpus
 from bert_jax.system.errors import UsageError
 
@@ -24,6 +23,9 @@ def read(pattern, **settings):
         ("a.txt", lambda text: text),
         ("a.txt.gz", gzip.compress),
         ("a.txt.zst", zstandard.ZstdCompressor().compress),
+        ("gzip", gzip.compress),
+        ("zstd.gz", zstandard.compress),
+        ("text.gz", lambda text: text),
         ("two.gz", lambda text: gzip.compress(text[:20]) + gzip.compress(text[20:])),
         ("two.zst", lambda text: zstandard.compress(text[:20]) + zstandard.compress(text[20:])),
         ("bom.txt", lambda text: b"\xef\xbb\xbf" + text),
@@ -51,10 +53,12 @@ def test_undecodable_bytes_are_refused_with_file_and_line(tmp_path, monkeypatch)
         read(tmp_path / "a.txt", undecodable="refuse")
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, zstandard.compress], ids=["gz", "zst"])
-@pytest.mark.parametrize("damage", [lambda data: data[:-20], lambda data: data[:40] + b"\0\0\0\0" + data[44:]])
-def test_a_damaged_file_is_named(tmp_path, pack, damage):
-    suffix = {gzip.compress: ".gz", zstandard.compress: ".zst"}[pack]
+PACKED = {".gz": gzip.compress, ".zst": zstandard.compress}
+
+
+@pytest.mark.parametrize("suffix, pack", PACKED.items(), ids=PACKED)
+@pytest.mark.parametrize("damage", [lambda data: data[:-20], lambda data: data[:40] + b"\xb5\xb5\xb5\xb5" + data[44:]])
+def test_a_damaged_file_is_named(tmp_path, suffix, pack, damage):
     lines = "".join(f"line {number} of many different ones {number * 7919}\n" for number in range(5000))
     (tmp_path / f"a{suffix}").write_bytes(damage(pack(lines.encode())))
     with pytest.raises(UsageError, match=rf"a\{suffix} is damaged or cut short after line"):
@@ -112,7 +116,7 @@ TEXT_DE = "".join(f"Die {number} Mädchen hören schöne Lieder.\n\n" for number
         (TEXT_DE.encode("utf-16"), "a.txt is UTF-16 text; convert it: iconv -f UTF-16 -t UTF-8"),
         (TEXT_DE.encode("utf-32"), "a.txt is UTF-32 text; convert it: iconv -f UTF-32 -t UTF-8"),
         (TEXT_DE.encode("utf-16-le"), "a.txt, line 1: byte 2 is NUL, which text doesn't have"),
-        (b"\x7fELF\x01\n\x00\x00", "a.txt, line 2: byte 1 is NUL"),
+        (("\n" + TEXT_DE).encode("utf-16-be"), "a.txt, line 1: byte 1 is NUL"),
         (TEXT_DE.encode("latin-1"), "a.txt: 30 of 30 lines with text read so far are not UTF-8"),
         (TEXT_DE.encode() * 9 + TEXT_DE.encode("latin-1") * 40, "a.txt: 1,000 of 1,270 lines with text"),
     ],
@@ -122,6 +126,19 @@ def test_what_is_no_utf_8_text_is_refused_with_a_remedy(tmp_path, content, words
     with pytest.raises(UsageError) as refusal:
         read(tmp_path / "a.txt")
     assert words in str(refusal.value) and "iconv" in str(refusal.value)
+
+
+def test_other_bytes_are_not_taken_for_utf_16(tmp_path):
+    (tmp_path / "a.txt").write_bytes(b"\x7fELF\x01\n\x00\x00")
+    with pytest.raises(UsageError, match="a.txt, line 2: byte 1 is NUL, .*: the file is not text; leave it out"):
+        read(tmp_path / "a.txt")
+
+
+def test_what_unpacks_to_too_much_is_refused_whatever_its_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(limits, "FREE_BYTES", 1 << 20)
+    (tmp_path / "a.txt").write_bytes(gzip.compress(b"word word word\n" * 1_000_000))
+    with pytest.raises(UsageError, match="it unpacks to .* bytes or more"):
+        read(tmp_path / "a.txt")
 
 
 def test_the_encoding_that_is_guessed_is_one_of_the_texts_language(tmp_path):
@@ -170,13 +187,3 @@ def test_doc_lines_elsewhere_are_text(tmp_path):
     (tmp_path / "a.txt").write_text("The <doc> tag:\n</doc>\n<doc>\n")
     documents, corpus = read(tmp_path / "a.txt")
     assert documents == [["The <doc> tag:", "</doc>", "<doc>"]] and not corpus.repairs
-
-
-def test_markup_at_the_beginning_of_documents_is_counted(tmp_path):
-    (tmp_path / "a.txt").write_text("<page>\ntext\n\n{{Infobox}}\n\n<p class='x'>text\n\n< 3 is a heart\n\n{a}\n")
-    _, corpus = read(tmp_path / "a.txt")
-    assert corpus.repairs == {"documents that begin with <": 2, "documents that begin with {{": 1}
-    assert text_source.markup_remark(corpus.repairs, 5) is None
-    many = Counter({"documents that begin with <": 10})
-    assert "10 documents that begin with <, of 100 " in text_source.markup_remark(many, 100)
-    assert text_source.markup_remark(many, 101) is None

@@ -6,7 +6,7 @@ from conftest import story
 from prepared_sets import build
 
 from bert_jax.config.data import DataConfig
-from bert_jax.instances.chunk_text import LEAST_END_BYTES, Recipe, split_end
+from bert_jax.instances.chunk_text import LEAST_END_BYTES, Recipe, is_held_out, split_end, training_documents
 from bert_jax.instances.store import InstanceSource
 
 DATA = DataConfig(held_out=0.01)
@@ -58,6 +58,21 @@ def test_one_document_without_blank_lines_is_divided_and_said(tmp_path, tokenize
     assert prepared.held_out.tokens == alone.train.tokens > 0
     assert np.array_equal(words(tmp_path / "out", "train").ids, words(tmp_path / "begin", "train").ids)
     assert np.array_equal(prepared.piece_counts, without.piece_counts)
+
+
+HELD_OUT = next(lines for seed in range(99) if is_held_out(lines := story(seed, 12), 0.3))
+"""A document whose hash is among those that are held out."""
+
+
+def test_of_documents_that_are_all_held_out_the_beginnings_are_trained_on(tmp_path, tokenizer_directory):
+    recipe = recipe_for("\n".join(HELD_OUT), tmp_path, tokenizer_directory, held_out=0.3)
+    prepared = build(recipe, tmp_path / "out")
+    begin, end = split_end(HELD_OUT, recipe.data, 0)
+    assert (prepared.train.documents, prepared.held_out.documents) == (1, 1) and end
+    others = [lines for seed in range(9) if not is_held_out(lines := story(seed), 0.3)]
+    documents = [(0, HELD_OUT), (1, HELD_OUT), *((1, lines) for lines in others)]
+    found = list(training_documents(documents, recipe.data.replace(source=("text:a", "text:b"))))
+    assert found == [(0, begin), *((1, lines) for lines in others)]
 
 
 def test_an_end_of_paragraphs_that_stand_elsewhere_is_dropped(tmp_path, tokenizer_directory):

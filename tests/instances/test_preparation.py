@@ -122,6 +122,17 @@ def test_what_was_seen_is_right(whole, corpus):
     assert 1 <= len(examples) and all(40 <= len(text) <= 120 for text in examples)
 
 
+def test_the_warning_counts_the_characters_behind_unknown_pieces(tokenizer_directory, tmp_path, capsys):
+    thai = "\u0e01"
+    (tmp_path / "a.txt").write_text("\n\n".join(f"the {30 * thai} the the the the {seed}" for seed in range(30)))
+    recipe = Recipe(DataConfig(source=f"text:{tmp_path}/a.txt", held_out=0.0), 32, 0, tokenizer_directory)
+    seen = build(recipe, tmp_path / "out").train
+    assert seen.unknown_tokens == 30 and seen.unknown_characters == 30 * 30
+    assert seen.characters == 30 * 45 + 10 + 20 * 2
+    said = capsys.readouterr().err
+    assert f"and {seen.unknown_character_share:.1%} of its characters are behind them" in said
+
+
 def test_held_out_documents_that_share_a_long_paragraph_with_training_are_dropped(tokenizer_directory, tmp_path):
     texts = [
         [
@@ -164,7 +175,7 @@ def test_a_file_of_sentences_is_not_split_further(tokenizer_directory, tmp_path,
     as_lines = build(Recipe(data.replace(layout="sentences"), 32, 0, tokenizer_directory), tmp_path / "lines")
     as_paragraphs = build(Recipe(data, 32, 0, tokenizer_directory), tmp_path / "paragraphs")
     assert (as_lines.train.sentences, as_paragraphs.train.sentences) == (3, 4)
-    assert as_lines.held_out.documents == 0 and "instead" not in capsys.readouterr().err
+    assert as_lines.held_out.documents == 0 and "held out instead" not in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("text, count", [("", 0), ("\n \n\n", 0), ("One document only. It has two sentences.", 1)])

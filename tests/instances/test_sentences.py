@@ -15,6 +15,9 @@ class Letters:
         self.asked += texts
         return [[ord(letter) - ord("a") + 1 for letter in text if letter.isalpha()] for text in texts]
 
+    def unknown_characters(self, texts, ids):
+        return [text.count("c") for text in texts]
+
 
 def test_documents_and_sentences_without_pieces_are_left_out():
     text = encode_documents([["a", ""], [""], ["", "b c", "a"]], Letters())
@@ -35,3 +38,8 @@ def test_a_part_is_encoded_once():
     assert text.tokens.tolist() == [1, 2, 3, 1, 2, 3, 3, 3, 1, 2]
     assert text.ends.tolist() == [0, 5, 6, 10]
     assert letters.asked == ["ab", "c"]
+
+
+def test_characters_behind_unknown_pieces_are_counted_as_often_as_they_stand():
+    text = encode_documents([["ab c-ab", "c"], ["c-c ab"]], Letters())
+    assert (text.characters, text.unknown_characters) == (12, 4)

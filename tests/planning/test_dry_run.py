@@ -16,6 +16,7 @@ def test_a_new_run_is_planned_with_its_text_steps_and_memory(tiny_config, tmp_pa
         "devices",
         "vocabulary",
         "data, length 32",
+        *("format", "files", "size", "documents", "begins with", "a line has", "languages"),
         "phase 0",
         "memory, length 32",
         "checkpoints",

@@ -1,6 +1,8 @@
 import pytest
+from conftest import story
 
 from bert_jax.corpora.corpus import open_corpus
+from bert_jax.instances.chunk_text import is_held_out
 from bert_jax.planning.trial import try_preparation
 from bert_jax.pretraining.dataset import prepare_lengths
 from bert_jax.pretraining.vocabulary import learned_tokenizer, make_tokenizer
@@ -68,3 +70,10 @@ def test_a_vocabulary_with_too_few_pieces_for_the_characters_is_made_larger(tiny
 def test_too_little_text_is_told(given, documents):
     with pytest.raises(UsageError, match="holds 1 document for training and next sentence prediction needs two"):
         try_preparation(documents[:1], given, whole=True)
+
+
+def test_a_document_that_would_be_held_out_is_tried(given, tiny_config):
+    document = next(lines for seed in range(99) if is_held_out(lines := story(seed, 40), 0.3))
+    config = tiny_config.change(data={"held_out": 0.3}, objective={"pair": "none"}, vocabulary={"size": 60})
+    trial = try_preparation([document], config, whole=True)
+    assert trial.statistics.documents == 1 and trial.pieces[0].pieces > 20

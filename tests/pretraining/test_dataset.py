@@ -11,7 +11,7 @@ from bert_jax.instances.preparation import prepare
 from bert_jax.instances.prepared_data import PreparedData, discard
 from bert_jax.pretraining import dataset
 from bert_jax.pretraining.dataset import prepare_lengths
-from bert_jax.pretraining.pretrain import pretrain
+from bert_jax.pretraining.pretrain import Pretraining, pretrain
 from bert_jax.pretraining.vocabulary import make_tokenizer
 from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
@@ -56,6 +56,17 @@ def test_a_length_that_is_there_stays_and_the_others_are_prepared_together(prepa
     read = []
     monkeypatch.setattr(dataset, "_text_of", lambda *_: read.append(1) or before.text)
     assert prepare_lengths(config, run) == made and len(asked) == len(read) == 1
+
+
+def test_what_the_text_is_taken_for_is_kept_and_not_shown_again_once_it_is_prepared(tiny_config, tmp_path, capsys):
+    run, (source,) = RunDirectory(tmp_path / "run"), tiny_config.data.source
+    Pretraining(tiny_config, run).prepare_only()
+    readings = {reading.subject: dict(reading.rows()) for reading in run.readings()}
+    assert list(readings) == [f"corpus {source}", "corpus in pieces of the vocabulary"]
+    assert readings[f"corpus {source}"]["documents"] == "120"
+    assert readings["corpus in pieces of the vocabulary"]["unknown"] == "0.00% of the characters, 0.00% of the pieces"
+    assert f"Read as corpus {source}:" in " ".join(capsys.readouterr().err.split())
+    assert not dataset.check_sources(tiny_config, run) and "Read as" not in capsys.readouterr().err
 
 
 def test_vocabulary_and_sequences_are_those_of_the_text_without_copies(prepared, tmp_path):

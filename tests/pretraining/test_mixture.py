@@ -106,6 +106,8 @@ def test_how_often_each_text_is_seen_is_known_and_limited(config, run):
     assert [share.share for share in shares] == [0.25, 0.75]
     rows = prepared[32].sources
     assert [share.epochs for share in shares] == pytest.approx([0.25 * 96 / rows[0], 0.75 * 96 / rows[1]])
+    twice = source_shares(config.change(data={"dupe_factor": 2}), prepared)  # of as many sequences: each text is in two
+    assert [share.epochs for share in twice] == pytest.approx([2 * share.epochs for share in shares])
     check_epochs(config.change(data={"most_epochs": 9}), shares)
     limited = config.replace(phases=(config.phases[0].replace(steps=10_000),)).change(data={"most_epochs": 9})
     with pytest.raises(UsageError, match=r"data.most_epochs=9: the text of jsonl:.* would be seen [\d,]+ times"):

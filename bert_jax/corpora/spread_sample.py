@@ -10,7 +10,7 @@ from bert_jax.corpora.file_source import FileSource
 from bert_jax.corpora.sample import sample_documents
 from bert_jax.system.progress import stage
 
-_READ_BYTES, _READ_SECONDS = 64_000_000, 15.0
+_PIECES_BYTES, _SECONDS = 64_000_000, 15.0
 """Most text that is read of files in which pieces can be read, and the time after which reading ends."""
 SAMPLE_BYTES = 16e6
 """Most text that is kept, to be prepared for a trial."""
@@ -45,21 +45,24 @@ class SpreadSample(NamedTuple):
         return self.bytes / self.share
 
 
-def read_sample(source: Corpus, each: Callable[[Document], None] = lambda document: None) -> SpreadSample:
-    """Reads a sample of `source`, and calls `each` with every document.
+def read_sample(
+    source: Corpus, each: Callable[[Document], None] = lambda document: None, most_bytes: int | None = None
+) -> SpreadSample:
+    """Reads a sample of `source`, and calls `each` with every document. `most_bytes`: about the most text that is read.
 
     Raises UsageError if the source is damaged or a record lacks the field of the text.
     """
     if not isinstance(source, FileSource):
-        return _read(source, source, each)
-    sample = _read(source, source.sampled(_READ_BYTES), each)
+        return _read(source, source, each, most_bytes)
+    sample = _read(source, source.sampled(most_bytes or _PIECES_BYTES), each, most_bytes)
     # No document of a few long ones may begin in a piece.
-    return sample if sample.documents else _read(source, source, each)
+    return sample if sample.documents else _read(source, source, each, most_bytes)
 
 
-def _read(source: Corpus, sample: Corpus, each: Callable[[Document], None]) -> SpreadSample:
+def _read(source: Corpus, sample: Corpus, each: Callable[[Document], None], most_bytes: int | None) -> SpreadSample:
     """Reads `sample`, which is `source` or pieces of it."""
     count, size, seconds, ended = 0, 0, 0.0, True
+    in_pieces = isinstance(sample, FileSource) and sample.in_pieces
 
     def read() -> Iterator[tuple[int, Document]]:
         nonlocal count, size, seconds, ended
@@ -75,13 +78,13 @@ def _read(source: Corpus, sample: Corpus, each: Callable[[Document], None]) -> S
             size += sum(len(line.encode()) + 1 for line in document) + 1
             bar.advance(1)
             yield 0, document
-            if time.perf_counter() > began + _READ_SECONDS:
+            if time.perf_counter() > began + _SECONDS or most_bytes and size >= most_bytes and not in_pieces:
                 ended = False
                 return
 
     with stage("Reading a sample", None, "documents") as bar:
         documents = [document for _, document in sample_documents(read(), SAMPLE_BYTES)]
-    if isinstance(sample, FileSource) and sample.in_pieces:
+    if in_pieces:
         share, described = sample.position / source.total, "pieces spread over the files"
     elif ended:
         share, described = 1.0, "the whole"

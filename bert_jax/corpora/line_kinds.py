@@ -1,0 +1,135 @@
+"""Lines that are no running text, by what they look like: markup, columns, code, wrapped paragraphs."""
+
+import itertools
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from bert_jax.text.scripts import sets_no_spaces
+
+_FEWEST_LINES, LONG_LINE = 10, 10_000
+"""Fewest lines that are judged; characters of a long line, of which paragraphs seldom have a tenth."""
+_MOST_LONG, _MOST_ALIKE, _MOST_WRAPPED, _LEAST_LETTERS = 0.5, 0.9, 0.35, 0.7
+"""Share of the text in long lines, shares of the lines that have equally many fields or go on in the next, and share of
+the characters that are letters, beyond which text is odd. Clean text in 28 languages has 0.02, 0.4, 0.28 and 0.83."""
+_MOST_BEGUN, _MOST_MARKED = 0.2, 0.03
+"""Share of the lines that may begin with the same word and sign, and with the same sign of markup."""
+_MARK = re.compile(r"[#@<>=*|%~^\\_{}\[\]+&$/].")
+_OF_SPEECH = re.compile(r"(?:[^\w#@<>=*|%~^\\{}\[\]+&$/]*|[*+])(?: ?[^\W\d_]+)*")
+"""How markup begins; and the dashes, quotes and words with which text begins."""
+_TAGS = "a|b|blockquote|body|br|center|code|dd|div|dl|dt|em|font|gallery|h[1-6]|head|hr|html|i|iframe|img|input|li|link"
+_TAGS += "|math|meta|nowiki|ol|p|pre|ref|s|script|small|span|strong|style|su[bp]|t[adhr]|table|tbody|u|ul"
+_LEFTOVERS = r"</?(?:doc|templatestyles|section)\b|\bformula_\d+\b|__[A-Z]{3,}__"
+_HEADERS = r"From|To|Cc|Subject|Date|Message-ID|Received|Reply-To|Content-\w+|MIME-Version|Return-Path|X-[\w-]+"
+
+
+class LineKind(NamedTuple):
+    """What a line may hold that isn't running text."""
+
+    name: str
+    most: float
+    """Share of the lines from which on a text is odd: at least twice what clean text has."""
+    remedy: str
+    pattern: str
+    is_fault: bool = False
+    """Whether it is a fault wherever it stands."""
+
+
+KINDS = (
+    LineKind("JSON", 0.05, "name it jsonl:FILE#FIELD", r'^[{\[] ?["{\[].*[}\]],?$'),
+    LineKind("HTML tags", 0.03, "take the text out of the HTML", rf"(?i)</?(?:{_TAGS})(?:\s[^<>\n]*)?/?>", True),
+    LineKind("XML tags", 0.03, "take the text out of the elements", rf"^<(?!/?(?:{_TAGS})\b)[/?!]?[A-Za-z][^<>]*>"),
+    LineKind("HTML entities", 0.03, "decode them: Python's html.unescape", r"&(?:[a-zA-Z]{2,8}|#\d{2,6});", True),
+    LineKind("wikitext", 0.05, "take the text out by WikiExtractor", r"\{\{|\}\}|\[\[|\]\]|'''|^==+ .* ==+$", True),
+    LineKind("WikiExtractor's leftovers", 0.1, "delete them", _LEFTOVERS, True),
+    LineKind("LaTeX", 0.05, "take the text out: pandoc -t plain", r"\\[a-zA-Z]{2,}"),
+    LineKind("Markdown", 0.05, "take the text out: pandoc -t plain", r"^#{1,6} \S|^```|\]\(\S+\)|\*\*\S"),
+    LineKind("headers of e-mail", 0.05, "keep the bodies of the messages", rf"^>?(?:{_HEADERS}):? \S"),
+    LineKind("special tokens", 0.005, "delete them", r"<\|\w+\|>|</?s>|\[(?:CLS|SEP|MASK|PAD)\]"),
+    LineKind("encoded bytes", 0.02, "leave them out", r"^[A-Za-z0-9+/=_-]{40,}$"),
+    LineKind("code", 0.3, "leave it out if the model is for text", r"[;{}]$|^(?:import|def|return)\b|^#include"),
+    LineKind("nothing outside quotes", 0.8, "take them off, as a CSV reader does", r'^".*"$'),
+    LineKind("no letter", 0.15, "leave out numbers, times and rules that stand alone", r"^[\W\d_]+$"),
+    LineKind("control characters", 0.03, "delete them", r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", True),
+    LineKind("U+FFFD, lost characters", 0.03, "take the text again in its source's encoding", "\ufffd", True),
+)
+
+
+class Oddity(NamedTuple):
+    """What many lines of a text have that running text doesn't."""
+
+    kind: str
+    share: float
+    figure: str
+    """The share in words, with an example."""
+    remedy: str
+
+    @classmethod
+    def of(cls, kind: str, found: Sequence[str], lines: Sequence[str], what: str, remedy: str) -> "Oddity":
+        """The oddity that lines have been `found` to have, among all `lines`."""
+        share, example = len(found) / len(lines), found[0] if len(found[0]) <= 40 else f"{found[0][:37]}..."
+        return cls(kind, share, f"{share:.0%} of the lines, like {example!r}, {what}", remedy)
+
+
+def oddities(documents: Sequence[Sequence[str]]) -> list[Oddity]:
+    """What is odd about the lines of documents: the clearest, and where it is in less than half of them, the next."""
+    lines = [line for document in documents for line in document]
+    odd = [*_long(lines)]
+    if len(lines) >= _FEWEST_LINES:
+        for kind in KINDS:
+            found = [*filter(re.compile(kind.pattern).search, lines)]
+            if len(found) >= kind.most * len(lines):
+                odd.append(Oddity.of(kind.name, found, lines, f"hold {kind.name}, as markup does", kind.remedy))
+        forms = (_columns(lines), _begun(lines), _wrapped(documents), _without_letters(lines))
+        odd += itertools.islice(itertools.chain.from_iterable(forms), 1)
+    odd.sort(key=lambda each: -each.share)
+    return odd[: 1 if odd and odd[0].share >= 0.5 else 2]
+
+
+def _columns(lines: Sequence[str]) -> Iterator[Oddity]:
+    """Lines with equally many fields, or with single words in a script that has spaces between them."""
+    for name, separator in (("tabs", "\t"), ("commas", ","), ("semicolons", ";"), ("spaces", None)):
+        counts = [len(re.sub('"[^"]*"', '""', line).split(separator)) for line in lines]
+        fields, times = Counter(counts).most_common(1)[0]
+        if times >= _MOST_ALIKE * len(lines) and (fields > 1 or not separator and not sets_no_spaces(lines[0][0])):
+            same, what = [lines[counts.index(fields)]] * times, f"have {fields} fields between {name}"
+            yield Oddity.of("columns", same, lines, what, "give the text of one column alone, a paragraph on each line")
+
+
+def _begun(lines: Sequence[str]) -> Iterator[Oddity]:
+    """Lines that begin with the same word and sign, whatever number: names of speakers, markers, numbers."""
+    for length in (1, 2):
+        words = [re.sub(r"\d+", "0", " ".join(line.split(maxsplit=length)[:length])) for line in lines]
+        for word, times in Counter(words).most_common(5):
+            least = _MOST_MARKED if _MARK.match(word) else _MOST_BEGUN
+            if times >= least * len(lines) and not _OF_SPEECH.fullmatch(word) and not sets_no_spaces(word[0]):
+                same = [lines[words.index(word)]] * times
+                yield Oddity.of("beginnings", same, lines, "begin alike", "take out what isn't text")
+
+
+def _wrapped(documents: Sequence[Sequence[str]]) -> Iterator[Oddity]:
+    pairs = [pair for document in documents for pair in itertools.pairwise(document)]
+    cut = [one for one, other in pairs if other[0].islower() and (one[-1].isalnum() or one[-1] in "-,¬\u00ad")]
+    if len(pairs) >= _FEWEST_LINES and len(cut) >= _MOST_WRAPPED * len(pairs):
+        remedy = "join the lines of a paragraph, and words divided at a hyphen"
+        yield Oddity.of("wrapped lines", cut, [one for one, _ in pairs], "go on in the next one", remedy)
+
+
+def _long(lines: Sequence[str]) -> Iterator[Oddity]:
+    share = sum(len(line) for line in lines if len(line) > LONG_LINE) / sum(map(len, lines))
+    if share > _MOST_LONG:
+        figure = f"{share:.0%} of the text is in lines of over {LONG_LINE:,} characters"
+        remedy = "put a line end after each paragraph, and a blank line after each document"
+        yield Oddity("long lines", share, figure, remedy)
+
+
+def _without_letters(lines: Sequence[str]) -> Iterator[Oddity]:
+    by_kind = Counter[str]()
+    for character, count in Counter("".join(lines)).items():
+        by_kind[unicodedata.category(character)[0]] += count
+    share = (by_kind["L"] + by_kind["M"]) / max(by_kind.total() - by_kind["Z"] - by_kind["C"], 1)
+    if share < _LEAST_LETTERS:
+        figure = f"{share:.0%} of the characters are letters"
+        yield Oddity("few letters", 1 - share, figure, "leave out what isn't text: numbers, code, tables")
