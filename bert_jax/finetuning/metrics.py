@@ -135,8 +135,7 @@ def check_entity_tags(config: TaskConfig, counts: Counter[str]) -> None:
 
 def tag_metrics(golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], names: Sequence[str]) -> dict:
     """`accuracy` by words; of tags that name entities also `entity_f1`, `entity_precision` and `entity_recall`: whole
-    entities, as CoNLL's evaluation counts them. What
-    `class_results` has is about types of entities, or else about tags."""
+    entities, as CoNLL's evaluation counts them; and what `class_results` has, by type of entity or else by tag."""
     pairs = [pair for sentence in zip(golds, predicted, strict=True) for pair in zip(*sentence, strict=True)]
     found = {"accuracy": sum(gold == guess for gold, guess in pairs) / max(len(pairs), 1)}
     if forms := entity_forms(names):
