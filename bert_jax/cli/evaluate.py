@@ -4,6 +4,7 @@ from typing import Any, Literal
 
 from bert_jax.cli.arguments import ROWS_NAMES, InferenceArguments, JsonArguments, RowsArguments, RunArgument
 from bert_jax.config.finetune import TaskRunConfig
+from bert_jax.config.units import Units
 from bert_jax.system.errors import UsageError
 
 
@@ -18,6 +19,7 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
         "task.dev": "--data",
         "data.language": "--language",
         "data.words": "--words",
+        "objective.units": "--units",
     } | ROWS_NAMES
 
     run: RunArgument
@@ -30,6 +32,9 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
     words: str | None = None
     """The run's data.words, if it is module:function. Repeat it here: bert-jax never imports code only because a run's
     config.json names it. Needed only for text from --data."""
+    units: Units | None = None
+    """Units of masking of the measured text, so that runs trained with different ones can be compared. Without it:
+    those of the run."""
     unlabelled: Literal["refuse", "skip"] | None = None
     """Rows without a label: refuse them, or skip and count them. Without it: as in training."""
 
@@ -62,7 +67,7 @@ def run(words: list[str]) -> None:
 
 def _check(args: Evaluate, is_finetuned: bool) -> None:
     """Raises UsageError for flags about rows if the run is evaluated on text, or the reverse."""
-    for name, value in (("words", args.words), ("language", args.language)):
+    for name, value in (("words", args.words), ("language", args.language), ("units", " ".join(args.units or ()))):
         if is_finetuned and value:
             raise UsageError(
                 f"--{name} {value} applies to text, but the fine-tuned run {args.run} is evaluated on rows; "
@@ -104,4 +109,4 @@ def _evaluate_on_text(args: Evaluate) -> dict[str, Any]:
     from bert_jax.run.run_directory import RunDirectory
 
     run, saved = RunDirectory(args.run), (args.step, args.average)
-    return evaluate_run(run, args.data, args.language, *saved, args.words, args.dtype)
+    return evaluate_run(run, args.data, args.language, *saved, args.words, args.dtype, args.units)

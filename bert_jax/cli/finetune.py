@@ -63,7 +63,8 @@ def run(words: list[str]) -> None:
         results = finetune_seeds(config, args.workdir, args.seeds)
     if is_first():
         print_task_results(results)
-        report_of_finished(place_of(results["run"]))
+        for path in dict.fromkeys((place_of(results["run"]), args.workdir)):  # the best of several seeds, and all
+            report_of_finished(path)
         use = ("search", results["run"], "CORPUS", "QUERY")
         if not config.task.makes_vectors:
             use = ("predict", results["run"], "INPUT", "OUTPUT")

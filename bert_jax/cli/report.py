@@ -19,7 +19,7 @@ class Report(Arguments):
     LINE = "bert-jax report"
 
     run: Positional[Annotated[tuple[PlaceArgument, ...], Field(min_length=1)]]
-    """A run, or several to compare."""
+    """A run, or several to compare. A folder of finetune --seeds stands for all of its runs."""
     output: PlaceArgument | None = None
     """File to write. Without it: report.html in the run; for several runs it must be given."""
     serve: bool = False
@@ -34,13 +34,14 @@ def run(words: list[str]) -> None:
     args = Report.parse(words)
     import jax
 
+    from bert_jax.finetuning.seeds import seed_runs
     from bert_jax.report.page import check_installed
     from bert_jax.report.report import FILE_NAME, MOST_RUNS, write_report
     from bert_jax.report.server import serve
     from bert_jax.system.files import check_written
     from bert_jax.system.progress import print_line, say
 
-    runs = list(dict.fromkeys(args.run))
+    runs = list(dict.fromkeys(each for path in args.run for each in seed_runs(path) or [path]))
     if len(runs) > MOST_RUNS:
         raise UsageError(f"{len(runs)} runs are too many for one page; give up to {MOST_RUNS}")
     check_installed()
@@ -52,9 +53,9 @@ def run(words: list[str]) -> None:
         return
     if args.port:
         raise UsageError(f"--port {args.port} works only with --serve; add --serve, or leave out --port")
-    if args.output is None and len(runs) > 1:
+    if args.output is None and len(set(args.run)) > 1:
         raise UsageError("a comparison of several runs needs a file; add --output FILE")
-    output = args.output or runs[0] / FILE_NAME
+    output = args.output or args.run[0] / FILE_NAME
     for path in runs if args.output else ():
         if path in output.parents and output != path / FILE_NAME:
             raise UsageError(
@@ -66,7 +67,9 @@ def run(words: list[str]) -> None:
 
 
 def report_of_finished(path: Place) -> None:
-    """Writes report.html into the run at `path`, which has just been trained. No failure ends the command."""
+    """Writes report.html into the run at `path`, or into the folder of several seeds, which have just been trained. No
+    failure ends the command."""
+    from bert_jax.finetuning.seeds import seed_runs
     from bert_jax.report.page import check_installed
     from bert_jax.report.report import FILE_NAME, write_report
     from bert_jax.system.errors import first_line
@@ -78,7 +81,7 @@ def report_of_finished(path: Place) -> None:
         say(f"{FILE_NAME} isn't written: {error}")
         return
     try:
-        write_report(path / FILE_NAME, [path])
+        write_report(path / FILE_NAME, seed_runs(path) or [path])
     except Exception as error:  # whatever it is, the run itself is finished
         warn(f"{path / FILE_NAME} can't be written ({first_line(error)}); the run is finished all the same")
     else:

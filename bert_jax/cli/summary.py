@@ -9,13 +9,14 @@ from rich.markup import escape
 from rich.text import Text
 
 from bert_jax.cli.tables import Table, print_rows
+from bert_jax.finetuning.classes import HEADINGS, class_table
 from bert_jax.inference.examples import FilledExample, MaskedText, around_mask
 from bert_jax.instances.preparation import MOST_UNKNOWN
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.pretraining.inspection import SeenSequence
 from bert_jax.pretraining.questions import QUESTIONS
 from bert_jax.report.languages import by_language
-from bert_jax.report.verdict import behind_words, nothing_learned, nothing_learned_of_task
+from bert_jax.report.verdict import behind_words, nothing_learned, nothing_learned_of_task, unlearned_classes
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import command_line
 from bert_jax.system.progress import output, print_line
@@ -34,7 +35,11 @@ def print_results(results: dict[str, Any], phases: int = 1, of: str = "held-out 
         return
     baseline = results["baseline"]
     measured = _averaged(results) or (f"Step {results['steps']:,}" if results["steps"] else "Model as it was imported")
-    table = Table(f"{measured}, {results['held_out_sequences']:,} {of}", "", ">model", ">by frequency alone", "")
+    units = results.get("measured_on", {}).get("units", ())
+    masked = f", masked by {' '.join(units)}" if "mlm_loss" in baseline and units else ""
+    table = Table(
+        f"{measured}, {results['held_out_sequences']:,} {of}{masked}", "", ">model", ">by frequency alone", ""
+    )
     for question in QUESTIONS:
         for name, label, guess in (
             (question.loss, f"{question.label} loss (nats)", question.guessed_loss),
@@ -70,7 +75,7 @@ def print_next_steps(path: Place | str, commands: Sequence[Sequence[object]]) ->
 
 
 def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:
-    """Prints every metric of a task beside its baselines and, for classes, the confusion matrix.
+    """Prints every metric of a task beside its baselines, and the worst classes; of several seeds with the spread.
 
     `rows` names the measured rows.
     """
@@ -88,23 +93,21 @@ def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:
         title.append(f"step {results['steps']:,}")
     output.print(escape(", ".join(title)), soft_wrap=True)  # a table's own title is no wider than the table
     baselines = results.get("baselines") or {"baseline": results["baseline"]}
-    table = Table("", "", ">score", *(f">{name}" for name in baselines))
+    spread: dict[str, dict[str, float]] = results.get("spread", {})
+    beside = list(spread[results["metric"]]) if spread else []
+    table = Table("", "", ">mean" if spread else ">score", *(f">{name}" for name in (*beside, *baselines)))
     for name, value in results.items():
         if isinstance(value, float) and name not in ("score", "standard_deviation", "best_score"):
-            guesses = [f"{known[name]:.4f}" if name in known else "" for known in baselines.values()]
-            table.add_row(Text(name, "bold" if name == results["metric"] else ""), f"{value:.4f}", *guesses)
-    if "scores" in results:
-        table.add_row("standard deviation over seeds", f"{results['standard_deviation']:.4f}")
-        table.add_row("best seed", f"{results['best_score']:.4f}")
+            others = [*spread.get(name, {}).values(), *(known.get(name) for known in baselines.values())]
+            cells = ["" if other is None else f"{other:.4f}" for other in others]
+            table.add_row(Text(name, "bold" if name == results["metric"] else ""), f"{value:.4f}", *cells)
     output.print(table)
     behind = behind_words(results["metric"], results["score"], results.get("baselines", {}))
-    if remark := nothing_learned_of_task(results) or behind:
+    if remark := nothing_learned_of_task(results) or behind or unlearned_classes(results):
         output.print(escape(remark), soft_wrap=True)
-    if "confusion" in results:
-        output.print("True classes (rows) and predicted ones (columns)")
-        labels, counts = results["confusion"]["labels"], results["confusion"]["counts"]
-        lines = [(label, *(f"{count:,}" for count in line)) for label, line in zip(labels, counts, strict=True)]
-        print_rows("", ("", *(f">{label}" for label in labels)), lines)
+    caption, classes = class_table(results)
+    if classes:
+        print_rows(caption, HEADINGS, classes)
 
 
 def print_examples(examples: Sequence[FilledExample]) -> None:

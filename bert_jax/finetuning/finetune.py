@@ -93,13 +93,14 @@ class FineTuning(Job[FinetuneConfig]):
             numbers = {metric: value for metric, value in found.items() if isinstance(value, float)}
             results |= {f"{name}/{metric}": value for metric, value in numbers.items() if metric != "score"}
             results["baseline"] = results["baseline"] | _prefixed(name, found["baseline"])
+            results["measured_on"] = results["measured_on"] | _prefixed(name, found["measured_on"])
             for search, values in found.get("baselines", {}).items():
                 before = results.get("baselines", {}).get(search, {})
                 results["baselines"] = results.get("baselines", {}) | {search: before | _prefixed(name, values)}
         return results
 
 
-def _prefixed(name: str, values: dict[str, float]) -> dict[str, float]:
+def _prefixed(name: str, values: dict[str, Any]) -> dict[str, Any]:
     return {f"{name}/{metric}": value for metric, value in values.items()}
 
 

@@ -1,6 +1,7 @@
 """Metrics of predictions. Scores are shares of 1; undefined ones, such as correlations of constants, are 0."""
 
 import importlib
+import math
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ import numpy as np
 
 from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.messages import listed
+from bert_jax.finetuning.classes import class_results, confusion_of
 from bert_jax.system.errors import UsageError, install_extra, quoted
 from bert_jax.system.progress import warn
 
@@ -29,30 +31,49 @@ _INSIDE = {"M": "I", "L": "E", "U": "S"}
 
 def class_metrics(golds: Sequence[int], predicted: Sequence[int], names: Sequence[str]) -> dict[str, Any]:
     """`accuracy`; `f1` of the second of two classes, or else `macro_f1`; `macro_f1`, the mean over classes that are in
-    `golds` or `predicted`, as in scikit-learn; `matthews`; and `confusion`, `counts` of true (row) and predicted
-    (column) classes in the order of `labels`."""
+    `golds` or `predicted`, as in scikit-learn; `matthews`; what `class_results` has; and the `confusion`."""
     scores = _library("sklearn.metrics")
-    counts = scores.confusion_matrix(golds, predicted, labels=list(range(len(names)))).tolist()
     macro = float(scores.f1_score(golds, predicted, average="macro", zero_division=0.0))
     of_second = scores.f1_score(golds, predicted, labels=[1], average="macro", zero_division=0.0)
+    true, guessed = ([names[number] for number in side] for side in (golds, predicted))
+    right = (name for name, guess in zip(true, guessed, strict=True) if name == guess)
+    counts = [Counter(some) for some in (true, guessed, right)]
     return {
         "accuracy": float(scores.accuracy_score(golds, predicted)),
         "f1": float(of_second) if len(names) == 2 else macro,
         "macro_f1": macro,
-        "matthews": float(scores.matthews_corrcoef(golds, predicted)) if len({*golds, *predicted}) > 1 else 0.0,
-        "confusion": {"labels": list(names), "counts": counts},
+        "matthews": _matthews(*counts),
+        **class_results(names, *counts),
+        "confusion": confusion_of(true, guessed),
     }
 
 
-def label_metrics(golds: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]]) -> dict[str, float]:
-    """`micro_f1` over all labels of all rows, `macro_f1`, the mean over labels (0 for one that neither has), and
-    `exact_match`, the share of rows with all labels right. `golds` and `predicted` have 0 or 1 for each label."""
+def _matthews(golds: Counter[str], predicted: Counter[str], right: Counter[str]) -> float:
+    """Matthews' correlation, without scikit-learn's table of all pairs of classes."""
+    rows = golds.total()
+    agreement = right.total() * rows - sum(count * predicted[name] for name, count in golds.items())
+    spread = math.prod(rows**2 - sum(count**2 for count in side.values()) for side in (golds, predicted))
+    return agreement / math.sqrt(spread) if spread else 0.0
+
+
+def label_metrics(
+    golds: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]], names: Sequence[str]
+) -> dict[str, Any]:
+    """`micro_f1` over all labels of all rows, `macro_f1`, the mean over labels (0 for one that neither has),
+    `exact_match`, the share of rows with all labels right, and what `class_results` has. `golds` and `predicted`
+    have 0 or 1 for each of `names`."""
     scores = _library("sklearn.metrics")
     right, guessed = np.asarray(golds), np.asarray(predicted)
     micro, macro = (
         float(scores.f1_score(right, guessed, average=mean, zero_division=0.0)) for mean in ("micro", "macro")
     )
-    return {"micro_f1": micro, "macro_f1": macro, "exact_match": float(np.mean(np.all(right == guessed, axis=1)))}
+    times = (dict(zip(names, side.sum(axis=0).tolist(), strict=True)) for side in (right, guessed, right * guessed))
+    return {
+        "micro_f1": micro,
+        "macro_f1": macro,
+        "exact_match": float(np.mean(np.all(right == guessed, axis=1))),
+        **class_results(names, *map(Counter, times)),
+    }
 
 
 def number_metrics(golds: Sequence[float], predicted: Sequence[float]) -> dict[str, float]:
@@ -114,7 +135,7 @@ def check_entity_tags(config: TaskConfig, counts: Counter[str]) -> None:
 
 def tag_metrics(golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], names: Sequence[str]) -> dict:
     """`accuracy` by words; of tags that name entities also `entity_f1`, `entity_precision` and `entity_recall`: whole
-    entities, as CoNLL's evaluation counts them."""
+    entities, as CoNLL's evaluation counts them; and what `class_results` has, by type of entity or else by tag."""
     pairs = [pair for sentence in zip(golds, predicted, strict=True) for pair in zip(*sentence, strict=True)]
     found = {"accuracy": sum(gold == guess for gold, guess in pairs) / max(len(pairs), 1)}
     if forms := entity_forms(names):
@@ -122,7 +143,13 @@ def tag_metrics(golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str
         both = [[[forms[tag] for tag in tags] for tags in side] for side in (golds, predicted)]
         for name in ("f1", "precision", "recall"):
             found[f"entity_{name}"] = float(getattr(scores, f"{name}_score")(*both, zero_division=0))
-    return found
+        entities = _library("seqeval.metrics.sequence_labeling").get_entities
+        true, guessed = (set(entities(side)) for side in both)
+        names = sorted({form[2:] for form in forms.values() if form != OUTSIDE})
+    else:
+        true, guessed = ({(pair[side], word) for word, pair in enumerate(pairs)} for side in (0, 1))
+    counters = (Counter(kind for kind, *_ in some) for some in (true, guessed, true & guessed))
+    return found | class_results(names, *counters)
 
 
 def metric_of(task: TaskConfig) -> str:

@@ -77,10 +77,13 @@ def measure(task: Task, rows: LabelledRows, run: Run, compiling: float = 0) -> d
 
     `baseline` has the metrics of the commonest right answer (or the mean) for every row, or of a search by words;
     `errors` the worst mistakes, each with its `text`, the `right` answer and what was `predicted`;
-    `constant_prediction` the answer that the model gives for every row, or None if its answers differ.
+    `constant_prediction` the answer that the model gives for every row, or None if its answers differ; `measured_on`
+    identifies the rows: measurements with equal ones can be compared.
     """
     read = task.inputs(rows.records)
-    return task.evaluate(rows.records, rows.golds, outcomes(task, read, run, Counter(), compiling=compiling, threads=1))
+    found = outcomes(task, read, run, Counter(), compiling=compiling, threads=1)
+    measured_on = {"rows": len(rows.records), "rows_hash": rows.stamp}
+    return task.evaluate(rows.records, rows.golds, found) | {"measured_on": measured_on}
 
 
 def given_records(rows: Iterable[Any], config: TaskConfig) -> Iterator[Record]:

@@ -1,6 +1,7 @@
 """Several runs that differ in their seed alone, to show the spread of a score."""
 
 import statistics
+from collections.abc import Sequence
 from typing import Any
 
 from bert_jax.config.finetune import FinetuneConfig
@@ -20,7 +21,7 @@ def finetune_seeds(config: FinetuneConfig, path: Place, count: int) -> dict[str,
 
     With more than one each has a run of its own below `path`, one after the other: their batches differ in length, and
     five seeds vmapped into one step would be padded to the longest, 1.95 times the tokens for SST-2 in batches of 32.
-    What is returned are means, the `standard_deviation` of the score over seeds (that of a sample), the `run` with the
+    What is returned are means, in `spread` that of each metric over the seeds (see `spread_of`), the `run` with the
     `best_score`, and in `constant_predictions` the number of seeds that give one answer for every row.
     Raises what `finetune` does, and UsageError where nothing is measured, or where there are runs of the other kind.
     """
@@ -55,11 +56,25 @@ def _runs(config: FinetuneConfig, path: Place, count: int) -> list[tuple[Finetun
     return [(config.replace(seed=seed), RunDirectory(path / f"{_SEED}{seed}")) for seed in seeds]
 
 
+def seed_runs(path: Place) -> list[Place]:
+    """The runs of several seeds in the folder `path`, by seed; [] if it holds none or is itself a run."""
+    if not path.is_dir() or RunDirectory(path).config_file.exists():
+        return []
+    found = [child for child in path.iterdir() if child.name.startswith(_SEED) and (child / "config.json").exists()]
+    return sorted(found, key=lambda child: (len(child.name), child.name))
+
+
+def spread_of(values: Sequence[float]) -> dict[str, float]:
+    """The spread of a metric over at least two seeds; the standard deviation is that of a sample."""
+    return {"standard deviation": statistics.stdev(values), "least": min(values), "most": max(values)}
+
+
 def summed_up(each: dict[str, dict[str, Any]]) -> dict[str, Any]:
     """Combines the results of runs, which are given by their paths."""
     all_results = list(each.values())
     scores = [results["score"] for results in all_results]
     best = max(each, key=lambda run: each[run]["score"])
+    unlearned = [results["unlearned"] for results in all_results if results.get("unlearned")]
     numbers = [name for name, value in all_results[0].items() if isinstance(value, float)]
     return {
         "task": all_results[0]["task"],
@@ -68,12 +83,15 @@ def summed_up(each: dict[str, dict[str, Any]]) -> dict[str, Any]:
         "seeds": [seed for results in all_results for seed in results["seeds"]],
         "metric": all_results[0]["metric"],
         **{name: statistics.fmean(results[name] for results in all_results) for name in numbers},
+        "spread": {name: spread_of([results[name] for results in all_results]) for name in numbers},
         "standard_deviation": statistics.stdev(scores),
         "scores": scores,
         "best_score": max(scores),
         "run": best,
+        "unlearned": f"{unlearned[0]} (the first of {len(unlearned)} such seeds)" if unlearned else "",
         "training_rows": all_results[0]["training_rows"],
         "dev_rows": all_results[0]["dev_rows"],
+        "measured_on": all_results[0].get("measured_on"),
         "baseline": all_results[0].get("baseline", {}),
         "baselines": all_results[0].get("baselines", {}),
         "constant_predictions": sum(results.get("constant_prediction") is not None for results in all_results),

@@ -1,5 +1,6 @@
 """A class, several labels or a number for a text or a pair, and the best of several choices."""
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any
@@ -11,7 +12,7 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.columns import class_name, label_names, number, text
 from bert_jax.finetuning.metrics import class_metrics, label_metrics, number_metrics
-from bert_jax.finetuning.task import CUT, EMPTY, Example, Mistake, Prediction, Task, commonest, probabilities
+from bert_jax.finetuning.task import CUT, EMPTY, Example, Mistake, Outcome, Prediction, Task, commonest, probabilities
 from bert_jax.system.errors import UsageError, quoted
 
 
@@ -60,13 +61,14 @@ class ClassTask(SentenceTask):
         }
 
     def measure(self, golds: Sequence[int], predictions: Sequence[Prediction]) -> dict[str, Any]:
-        """Accuracy, F1, macro F1 and Matthews' correlation, and the confusion."""
+        """Accuracy, F1, macro F1 and Matthews' correlation, the figures of each class, and the confusion."""
         return class_metrics(golds, [self._number(one) for one in predictions], self.labels.names)
 
-    def mistake(self, record: Record, gold: int, prediction: Prediction) -> Mistake | None:
+    def mistake(self, outcome: Outcome, gold: int, prediction: Prediction) -> Mistake | None:
         """Another class; its size is that class's probability."""
         right, found = self.labels.names[gold], prediction["predicted_label"]
-        return Mistake(prediction["probabilities"][found], right, found) if found != right else None
+        share = prediction["probabilities"][found]
+        return Mistake(share, right, found, share) if found != right else None
 
     def baseline(self, golds: Sequence[int]) -> list[Prediction]:
         """Predicts the commonest class for every record."""
@@ -101,16 +103,21 @@ class LabelsTask(SentenceTask):
         return {"predicted_labels": [name for name, share in named.items() if share > 0.5], "probabilities": named}
 
     def measure(self, golds: Sequence[tuple[int, ...]], predictions: Sequence[Prediction]) -> dict[str, Any]:
-        """Micro and macro F1, and the share of rows with all labels right."""
+        """Micro and macro F1, the share of rows with all labels right, and the figures of each label."""
         held = [set(one["predicted_labels"]) for one in predictions]
-        return label_metrics(golds, [[int(name in one) for name in self.labels.names] for one in held])
+        return label_metrics(
+            golds, [[int(name in one) for name in self.labels.names] for one in held], self.labels.names
+        )
 
-    def mistake(self, record: Record, gold: tuple[int, ...], prediction: Prediction) -> Mistake | None:
+    def mistake(self, outcome: Outcome, gold: tuple[int, ...], prediction: Prediction) -> Mistake | None:
         """Other labels; its size is the number of labels that are wrong."""
         right = [name for name, held in zip(self.labels.names, gold, strict=True) if held]
         found = prediction["predicted_labels"]
         wrong = {*right} ^ {*found}
-        return Mistake(len(wrong), ", ".join(right) or "none", ", ".join(found) or "none") if wrong else None
+        if not wrong:
+            return None
+        share = math.prod(max(each, 1 - each) for each in prediction["probabilities"].values())
+        return Mistake(len(wrong), ", ".join(right) or "none", ", ".join(found) or "none", share)
 
     def baseline(self, golds: Sequence[tuple[int, ...]]) -> list[Prediction]:
         """Predicts the commonest label alone for every record."""
@@ -133,7 +140,7 @@ class NumberTask(SentenceTask):
         """Pearson's and Spearman's correlations."""
         return number_metrics(golds, [one["predicted_number"] for one in predictions])
 
-    def mistake(self, record: Record, gold: float, prediction: Prediction) -> Mistake | None:
+    def mistake(self, outcome: Outcome, gold: float, prediction: Prediction) -> Mistake | None:
         """Another number; its size is the distance."""
         found = prediction["predicted_number"]
         return Mistake(abs(found - gold), f"{gold:.4g}", f"{found:.4g}") if found != gold else None
@@ -168,11 +175,12 @@ class ChoiceTask(SentenceTask):
         found = class_metrics(golds, [one["predicted_choice"] for one in predictions], names)
         return {"accuracy": found["accuracy"]}
 
-    def mistake(self, record: Record, gold: int, prediction: Prediction) -> Mistake | None:
+    def mistake(self, outcome: Outcome, gold: int, prediction: Prediction) -> Mistake | None:
         """Another choice; its size is that choice's probability."""
         found = prediction["predicted_choice"]
-        right, wrong = (text(record, self.config.choices[number]) for number in (gold, found))
-        return Mistake(prediction["probabilities"][found], right, wrong) if found != gold else None
+        right, wrong = (text(outcome.record, self.config.choices[number]) for number in (gold, found))
+        share = prediction["probabilities"][found]
+        return Mistake(share, right, wrong, share) if found != gold else None
 
     def baseline(self, golds: Sequence[int]) -> list[Prediction]:
         """Predicts the commonest choice's number for every record."""

@@ -14,7 +14,7 @@ from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.answer_metrics import answer_metrics, scored
 from bert_jax.finetuning.columns import text, whole_number
 from bert_jax.finetuning.pieces import pieces_of
-from bert_jax.finetuning.task import EMPTY, Example, Mistake, Prediction, Task
+from bert_jax.finetuning.task import EMPTY, Example, Mistake, Outcome, Prediction, Task
 from bert_jax.finetuning.windows import BestSpans, TextWindow, windows, with_best_context
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import Tokenizer
@@ -115,12 +115,12 @@ class SpanTask(Task):
         """F1 and exact match, also of the questions with and without an answer if there are both kinds."""
         return answer_metrics(golds, predictions, self.config.span.by_character)
 
-    def mistake(self, record: Record, gold: list[str], prediction: Prediction) -> Mistake | None:
+    def mistake(self, outcome: Outcome, gold: list[str], prediction: Prediction) -> Mistake | None:
         """An answer that isn't one of those in `gold`; its size is 1 less its F1."""
         found = prediction["predicted_answer"]
         _, f1 = scored(gold, found, self.config.span.by_character)
         right = ", or ".join(dict.fromkeys(gold)) or "no answer"
-        return Mistake(1 - f1, right, found or "no answer") if f1 < 1 else None
+        return Mistake(1 - f1, right, found or "no answer", prediction["probability"]) if f1 < 1 else None
 
     def baseline(self, golds: Sequence[list[str]]) -> list[Prediction]:
         """Predicts no answer for every question."""

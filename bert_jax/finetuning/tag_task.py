@@ -14,7 +14,17 @@ from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.character_spans import Range, spans_of, tags_of, word_places
 from bert_jax.finetuning.columns import text, words
 from bert_jax.finetuning.metrics import OUTSIDE, check_entity_tags, tag_metrics
-from bert_jax.finetuning.task import EMPTY, IGNORED, Example, Mistake, Prediction, Task, commonest
+from bert_jax.finetuning.task import (
+    EMPTY,
+    IGNORED,
+    Example,
+    Mistake,
+    Outcome,
+    Prediction,
+    Task,
+    commonest,
+    probabilities,
+)
 from bert_jax.system.errors import UsageError
 from bert_jax.text.scripts import sets_no_spaces
 from bert_jax.text.tokenizer import Tokenizer
@@ -145,16 +155,21 @@ class TagTask(Task):
         return {"predicted_spans": spans_of(tags, places), "predicted_words": found, "predicted_tags": tags}
 
     def measure(self, golds: Sequence[list[str]], predictions: Sequence[Prediction]) -> dict[str, Any]:
-        """The accuracy and, of tags that name entities, F1, precision and recall of these."""
+        """The accuracy and, of tags that name entities, F1, precision and recall of these; the figures of each type."""
         return tag_metrics(golds, [one["predicted_tags"] for one in predictions], self.labels.names)
 
-    def mistake(self, record: Record, gold: list[str], prediction: Prediction) -> Mistake | None:
-        """Words with another tag; its size is their number."""
-        sentence, places = self._sentence(record)
-        found = zip(places, gold, prediction["predicted_tags"], strict=True)
-        wrong = [(sentence[begin:end], *tags) for (begin, end), *tags in found if tags[0] != tags[1]]
-        right, predicted = (", ".join(f"{each[0]} {each[side]}" for each in wrong) for side in (1, 2))
-        return Mistake(len(wrong), right, predicted) if wrong else None
+    def mistake(self, outcome: Outcome, gold: list[str], prediction: Prediction) -> Mistake | None:
+        """Words with another tag; its size is their number, its probability that of the surest of these tags."""
+        sentence, places = self._sentence(outcome.record)
+        found = enumerate(zip(places, gold, prediction["predicted_tags"], strict=True))
+        wrong = {word: (sentence[begin:end], *tags) for word, ((begin, end), *tags) in found if tags[0] != tags[1]}
+        right, predicted = (", ".join(f"{each[0]} {each[side]}" for each in wrong.values()) for side in (1, 2))
+        logits = zip(outcome.examples, outcome.outputs, strict=True)
+        read = [
+            outputs[place] for example, outputs in logits for word, place in example.origin.items() if word in wrong
+        ]
+        share = max((float(probabilities(each).max()) for each in read), default=None)
+        return Mistake(len(wrong), right, predicted, share) if wrong else None
 
     def shown_text(self, record: Record) -> str:
         """The sentence."""

@@ -32,6 +32,8 @@ class Mistake(NamedTuple):
     distance of a number. Comparable within a kind of task."""
     right: str
     predicted: str
+    probability: float | None = None
+    """What the model holds `predicted` for: the probability of the wrong answer; None where it gives none."""
 
 
 EMPTY = "rows with an empty text"
@@ -156,14 +158,15 @@ class Task:
 
     def evaluate(self, records: Sequence[Record], golds: Sequence[Any], outcomes: Iterable[Outcome]) -> dict[str, Any]:
         """Every metric of `records` from the outcomes of their `inputs`, as `predicting.measure` describes them."""
-        found = [self.predict(*outcome) for outcome in outcomes]
+        found, mistakes = [], []
+        for gold, outcome in zip(golds, outcomes, strict=True):
+            prediction = self.predict(*outcome)
+            if mistake := self.mistake(outcome, gold, prediction):
+                mistakes.append((mistake, outcome.record))
+            prediction.pop("probabilities", None)  # of many classes those of all rows would fill the memory
+            found.append(prediction)
         metrics, name = self.measure(golds, found), self.metric(golds)
         baseline = self.measure(golds, self.baseline(golds))
-        mistakes = [
-            (mistake, record)
-            for record, gold, prediction in zip(records, golds, found, strict=True)
-            if (mistake := self.mistake(record, gold, prediction))
-        ]
         worst = sorted(mistakes, key=lambda each: -each[0].size)[:MOST_ERRORS]
         different = {repr(answer := next(iter(prediction.values()))): answer for prediction in found}
         return {
@@ -172,17 +175,18 @@ class Task:
             **metrics,
             "baseline": {name: value for name, value in baseline.items() if isinstance(value, float)},
             "errors": [
-                error_of(self.shown_text(record), mistake.right, mistake.predicted) for mistake, record in worst
+                error_of(self.shown_text(record), mistake.right, mistake.predicted, mistake.probability)
+                for mistake, record in worst
             ],
             "constant_prediction": different.popitem()[1] if len(different) == 1 and len(found) > 1 else None,
         }
 
     def measure(self, golds: Sequence[Any], predictions: Sequence[Prediction]) -> dict[str, Any]:
-        """Every metric of the kind by name, as shares of 1, and for classes the `confusion`."""
+        """Every metric of the kind by name, as shares of 1, and for classes those of each and the `confusion`."""
         raise NotImplementedError
 
-    def mistake(self, record: Record, gold: Any, prediction: Prediction) -> Mistake | None:
-        """What is wrong with the prediction for `record`; None if it is right."""
+    def mistake(self, outcome: Outcome, gold: Any, prediction: Prediction) -> Mistake | None:
+        """What is wrong with the prediction of `outcome`; None if it is right."""
         raise NotImplementedError
 
     def shown_text(self, record: Record) -> str:
@@ -194,11 +198,11 @@ class Task:
         raise NotImplementedError
 
 
-def error_of(text: str, right: str, predicted: str) -> dict[str, str]:
+def error_of(text: str, right: str, predicted: str, probability: float | None = None) -> dict[str, Any]:
     """A mistake as it is written to results.json, with the beginnings of long texts."""
-    return {
-        name: value[:_MOST_CHARACTERS] for name, value in (("text", text), ("right", right), ("predicted", predicted))
-    }
+    texts = {"text": text, "right": right, "predicted": predicted}
+    error: dict[str, Any] = {name: value[:_MOST_CHARACTERS] for name, value in texts.items()}
+    return error if probability is None else error | {"probability": probability}
 
 
 def probabilities(logits: Float[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:

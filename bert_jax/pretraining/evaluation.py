@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.corpora.text_source import short_hash
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.shards import HELD_OUT
 from bert_jax.instances.store import InstanceSource
@@ -20,6 +21,9 @@ from bert_jax.system.progress import warn
 from bert_jax.training.batch import Batch, read_ahead
 from bert_jax.training.input import BatchSource, InOrder
 from bert_jax.training.step import example_keys, make_evaluation_step
+
+_OF_MASKS = {"predict", "units", "evaluated_share", "mask_probability", "random_probability", "replaced_by"}
+"""The settings of the objective that determine a held-out sequence's masks."""
 
 
 class HeldOut:
@@ -61,6 +65,16 @@ class HeldOut:
                 order = InOrder(count, min(count, most), end - count)
                 self._parts.append((language, self._batches(instances, order, data.length)))
                 self.sequences += order.reads
+        self.measured_on = {
+            "records": short_hash(sorted(file for file in data.shards.items() if file[0].startswith(f"{split}-"))),
+            "sequences": self.sequences,
+            "length": data.length,
+            "vocabulary_size": vocabulary_size(self._method.model),
+            "seed": config.seed,
+            "shares": self._shares,
+            **config.objective.model_dump(mode="json", include=_OF_MASKS),
+        }
+        """What the measurements depend on besides the model: those with equal ones can be compared."""
 
     def _batches(self, instances: InstanceSource, order: InOrder, length: int) -> BatchSource:
         return BatchSource(

@@ -9,6 +9,7 @@ from jax.sharding import Mesh
 
 from bert_jax.config.operation import MeshConfig
 from bert_jax.config.run import RunConfig
+from bert_jax.config.units import Units
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.shards import HELD_OUT, TRAIN
 from bert_jax.instances.store import InstanceSource
@@ -126,6 +127,7 @@ def evaluate_run(
     average: int | None = None,
     words: str | None = None,
     dtype: str | None = None,
+    units: Units | None = None,
 ) -> dict[str, Any]:
     """Evaluates the newest checkpoint of `run`; returns the same measurements as `pretrain`. Changes nothing in the
     run.
@@ -136,16 +138,20 @@ def evaluate_run(
     `language`: the language of `source`; None: the run's first. `step` and `average`: other parameters (see
     `TrainedModel.load`); the result names the steps of an average as `averaged_steps`. `words`: the function of the
     run's `data.words`, which `source` needs: a function that only the run's config.json names isn't imported. `dtype`:
-    the type of the matrix products (see `for_inference`).
+    the type of the matrix products (see `for_inference`). `units`: units of masking; None: the run's.
 
-    Raises UsageError if the run has no checkpoint, no such step or no data, or if `source` has too little text.
+    Raises UsageError if the run has no checkpoint, no such step or no data, if `source` has too little text, or for
+    `units` that its data lack.
     """
     keep_compiled_programs()
     config = read_pretraining_config(run.path)
     if words is not None and words != config.data.words:
         raise UsageError(f"data.words={words}, and {run.path} was prepared with {config.data.words}; give that")
+    if units and config.objective.predict == "next":
+        raise UsageError(f"units={' '.join(units)}: {run.path} predicts next tokens and masks none; leave it out")
     data = config.data.replace(words=words or config.data.words)
-    config = config.replace(data=data, model=for_inference(config.model, dtype))
+    objective = config.objective.replace(units=units or config.objective.units)
+    config = config.replace(data=data, objective=objective, model=for_inference(config.model, dtype))
     tokenizer = load_tokenizer(run.tokenizer)
     # On this machine's devices: the run may come from another machine.
     trainer = pretraining_trainer(
@@ -193,6 +199,7 @@ def _results(
         results |= counts
         results["beats_baseline"] = measured[judged.loss] < baseline[judged.loss]
         results["held_out_sequences"] = sequences.sequences
+        results["measured_on"] = sequences.measured_on
     return results
 
 

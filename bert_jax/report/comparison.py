@@ -1,15 +1,27 @@
 """The sections of the page that compares several runs."""
 
+import json
 from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import Any, NamedTuple
 
+from bert_jax.finetuning.seeds import spread_of
 from bert_jax.report.charts import Chart, Format, line_chart, points_for
-from bert_jax.report.curves import Curve
+from bert_jax.report.curves import NO_CURVE, Curve
 from bert_jax.report.facts import RunFacts, name_in_words, score_text
-from bert_jax.report.page import Section, element, table
+from bert_jax.report.page import Markup, Section, element, paragraph, table
 from bert_jax.report.sections import sentences
 from bert_jax.report.verdict import verdict
 
 _MOST_DIFFERENCES = 200
+_DESCRIBED = ("rows", "sequences", "length", "units", "seed")
+"""What a title says of `measured_on`."""
+_KINDS = ("pretraining", "fine-tuning")
+_APART = (
+    "Figures of different tables of results, and curves of their runs, can't be compared: they were measured on other "
+    "sequences, with other masks, or on other rows."
+)
+_ALIKE = "With one --units and --data bert-jax evaluate measures pretrained runs alike."
 
 
 def compared_sections(runs: Mapping[str, RunFacts]) -> list[Section]:
@@ -34,25 +46,83 @@ def _verdicts(runs: Mapping[str, RunFacts]) -> Section:
     return section
 
 
-def _results(runs: Mapping[str, RunFacts]) -> Section:
-    section = Section("results", "Results")
-    metrics = list(dict.fromkeys(name for facts in runs.values() for name in facts.metrics))
-    rows = []
+class _Group(NamedTuple):
+    """Runs that were measured on the same sequences with the same masks, or on the same rows."""
+
+    name: str
+    measured_on: str
+    runs: dict[str, RunFacts]
+
+
+def _groups(runs: Mapping[str, RunFacts]) -> list[_Group]:
+    """The groups of pretrained runs, then those of fine-tuned ones."""
+    by_kind: dict[bool, dict[str, dict[str, RunFacts]]] = {False: {}, True: {}}
     for name, facts in runs.items():
-        values = (facts.metrics.get(metric) for metric in metrics)
-        rows.append(
+        measured_on = json.dumps(facts.results.get("measured_on"), sort_keys=True)
+        by_kind[facts.is_task].setdefault(measured_on, {})[name] = facts
+    return [
+        _Group(f"{kind} {number}" if len(groups) > 1 else kind, _described(json.loads(measured_on)), some)
+        for kind, groups in zip(_KINDS, by_kind.values(), strict=True)
+        for number, (measured_on, some) in enumerate(groups.items(), 1)
+    ]
+
+
+def _described(measured_on: Any) -> str:
+    """What was measured, in words; `measured_on` is that of results.json."""
+    if not isinstance(measured_on, dict):
+        return "measured on what isn't recorded (by an earlier release, or not finished)"
+    known = {name: measured_on[name] for name in _DESCRIBED if name in measured_on}
+    return ", ".join(f"{name} {' '.join(map(str, it)) if isinstance(it, list) else it}" for name, it in known.items())
+
+
+def _results(runs: Mapping[str, RunFacts]) -> Section:
+    section, groups = Section("results", "Results"), _groups(runs)
+    if len(groups) > 1:
+        section.add(paragraph(f"{_APART} {_ALIKE}"))
+    for group in groups:
+        metrics = list(dict.fromkeys(name for facts in group.runs.values() for name in facts.metrics))
+        rows = [
             [
                 name,
                 "" if facts.origin else f"{facts.step:,} of {facts.steps:,}",
-                *("" if value is None else score_text(value, 4) for value in values),
+                *(_beside_baseline(facts, metric) for metric in metrics),
             ]
-        )
-    section.add(table("Metrics on held-out data", ["run", "steps", *map(name_in_words, metrics)], rows))
+            for name, facts in group.runs.items()
+        ]
+        title = f"{group.name.capitalize()}: {group.measured_on}"
+        section.add(table(title, ["run", "steps", *map(name_in_words, metrics)], rows))
+        if spread := _spread(list(group.runs.values())):
+            lines = [
+                [name_in_words(name), *(score_text(each, 4) for each in of.values())] for name, of in spread.items()
+            ]
+            section.add(table("Spread over the seeds", ["metric", *next(iter(spread.values()))], lines))
     return section
+
+
+def _beside_baseline(facts: RunFacts, metric: str) -> Markup:
+    """A figure with that of the run's own best baseline."""
+    if metric not in facts.metrics:
+        return Markup("")
+    baseline = facts.best_baseline(metric)
+    beside = element("small", f" {baseline[0]} {score_text(baseline[1], 4)}") if baseline else ""
+    return Markup(f"{score_text(facts.metrics[metric], 4)}{beside}")
+
+
+def _spread(runs: Sequence[RunFacts]) -> dict[str, dict[str, float]]:
+    """The mean of each metric over runs whose settings differ in the seed alone, with its spread; {} for other runs."""
+    settings = [facts.config.flat() | {"seed": None} for facts in runs]
+    seeds = {facts.config.seed for facts in runs}
+    if len(runs) < 2 or len(seeds) < len(runs) or any(each != settings[0] for each in settings):
+        return {}
+    names = (name for name in runs[0].metrics if all(name in facts.metrics for facts in runs))
+    values = {name: [facts.metrics[name] for facts in runs] for name in names}
+    return {name: {"mean": fmean(some), **spread_of(some)} for name, some in values.items()}
 
 
 def _curves(runs: Mapping[str, RunFacts]) -> Section:
     section = Section("learning", "Learning curves")
+    if len(_groups(runs)) > 1:
+        section.add(paragraph(_APART))
     points = points_for(8 * len(runs))
 
     def chart(split: str, name: str, title: str, unit: str, form: Format = "number") -> Chart | None:
@@ -66,10 +136,11 @@ def _curves(runs: Mapping[str, RunFacts]) -> Section:
             chart("eval", question.accuracy, f"held-out {name_in_words(question.accuracy)}", "share right", "share"),
         )
     measured = dict.fromkeys(facts.metric for facts in runs.values() if facts.is_task)
-    section.add_charts(
-        *(chart("eval", metric, f"held-out {name_in_words(metric)}", "score") for metric in measured),
-        chart("train", "loss", "training loss", "nats"),
-    )
+    section.add_charts(*(chart("eval", name, f"held-out {name_in_words(name)}", "score") for name in measured))
+    for number, kind in enumerate(_KINDS):
+        losses = {run: facts.curves.of("train", "loss") for run, facts in runs.items()}
+        curves = {run: curve if runs[run].is_task == bool(number) else NO_CURVE for run, curve in losses.items()}
+        section.add_charts(line_chart(f"training loss, {kind}", curves, unit="nats", points=points))
     return section
 
 

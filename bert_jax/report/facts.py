@@ -36,6 +36,8 @@ _MOST_ERRORS, _MOST_CHARACTERS = 20, 600
 """Limits on the mistakes that are read from results.json, and on each of their texts."""
 _MOST_BASELINES, _MOST_NAME = 4, 40
 """Limits on the comparisons of words that are read from results.json, and on the characters of their names."""
+ERROR_FIELDS = ("text", "right", "predicted", "probability")
+"""What a mistake may have: its text, the right answer, the one that was predicted, and the probability of that."""
 _NO_METRICS = ("score", "loss", "standard_deviation", "best_score")
 
 
@@ -149,21 +151,17 @@ class RunFacts:
 
     @property
     def errors(self) -> list[dict[str, str]]:
-        """The worst mistakes of a task, each with its `text`, the `right` answer and what was `predicted`."""
+        """The worst mistakes of a task, each with those of ERROR_FIELDS that it has, as text."""
         found = self.results.get("errors")
-        wanted = ("text", "right", "predicted")
         whole = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-        return [{name: str(each.get(name, ""))[:_MOST_CHARACTERS] for name in wanted} for each in whole[:_MOST_ERRORS]]
-
-    @property
-    def confusion(self) -> tuple[list[str], list[list[int]]] | None:
-        """The labels of a task and the counts of true (row) and predicted classes; None if there are none."""
-        recorded: Any = self.results.get("confusion")
-        try:
-            labels, counts = [str(label) for label in recorded["labels"]], np.array(recorded["counts"], np.int64)
-        except (KeyError, TypeError, ValueError, OverflowError):
-            return None
-        return (labels, counts.tolist()) if counts.shape == (len(labels), len(labels)) else None
+        return [
+            {
+                name: f"{value:.3f}" if isinstance(value, float) else str(value)[:_MOST_CHARACTERS]
+                for name in ERROR_FIELDS
+                if (value := each.get(name)) is not None
+            }
+            for each in whole[:_MOST_ERRORS]
+        ]
 
     @cached_property
     def prepared(self) -> dict[int, PreparedData]:

@@ -1,5 +1,6 @@
 """The sections of a run's page that show what was measured."""
 
+import itertools
 import json
 from functools import cache
 from importlib.resources import files
@@ -7,16 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax.finetuning.classes import HEADINGS, SHOWN, class_table, read_confusion
+from bert_jax.finetuning.columns import in_order
 from bert_jax.report.charts import HELD_OUT, TRAINING, Chart, Format, line_chart, points_for
 from bert_jax.report.curves import Curve
-from bert_jax.report.facts import RunFacts, name_in_words, score_text
+from bert_jax.report.facts import ERROR_FIELDS, RunFacts, name_in_words, score_text
 from bert_jax.report.languages import by_language
 from bert_jax.report.page import Markup, Section, element, paragraph, table
 
+_MOST_COLUMNS = 40
+"""Columns of a confusion: more can't be read."""
 _MOST_LANGUAGES = 8
 """Languages in a chart; its table and the results have all."""
-_MOST_CLASSES = 40
-"""Classes of a confusion: more columns can't be read."""
 
 
 def learning(facts: RunFacts) -> Section:
@@ -154,28 +157,34 @@ def results(facts: RunFacts) -> Section:
             for name, value in facts.metrics.items()
         ]
         section.add(table("Metrics on held-out data", ["metric", "model", *baselines], rows))
-    if facts.confusion:
-        section.add(_confusion(*facts.confusion))
+    title, classes = class_table(facts.results)
+    if classes:
+        section.add(table(title, [heading.removeprefix(">") for heading in HEADINGS], classes))
+    counts = read_confusion(facts.results)
+    if counts and (len(counts) <= SHOWN or not classes):  # the table of more classes says what they are taken for
+        section.add(_confusion(counts))
     if facts.errors:
-        rows = [[str(number), *each.values()] for number, each in enumerate(facts.errors, 1)]
-        errors = table("Worst errors", ["", "text", "right", "predicted"], rows, numbers=False)
+        names = [name for name in ERROR_FIELDS if any(name in each for each in facts.errors)]
+        rows = [[str(number), *(each.get(name, "") for name in names)] for number, each in enumerate(facts.errors, 1)]
+        errors = table("Worst errors", ["", *names], rows, numbers=False)
         section.add(element("div", {"class": "errors"}, errors))
     elif facts.is_task and facts.metrics and "errors" in facts.results:
         section.add(paragraph("There is no error on the dev rows."))
     return section
 
 
-def _confusion(labels: list[str], counts: list[list[int]]) -> Markup:
-    """The confusion as a table, each cell tinted by its share of the true class; of many classes the commonest."""
-    order = sorted(range(len(labels)), key=lambda number: -sum(counts[number]))[:_MOST_CLASSES]
-    order.sort()
+def _confusion(counts: dict[str, dict[str, int]]) -> Markup:
+    """The confusion as a table, each cell tinted by its share of the true class; of many classes the worst."""
+    worst = dict(itertools.islice(counts.items(), SHOWN))
+    columns = in_order([*worst, *itertools.chain(*worst.values())])[:_MOST_COLUMNS]
 
-    def cell(row: int, column: int) -> Markup:
-        share = counts[row][column] / max(sum(counts[row]), 1)
+    def cell(row: str, column: str) -> Markup:
+        count = counts[row].get(column, 0)
+        share = count / max(sum(counts[row].values()), 1)
         style = {"style": f"--weight: {min(max(share, 0), 1):.3f}", "class": "right" if row == column else "wrong"}
-        return element("td", f"{counts[row][column]:,}", style)
+        return element("td", f"{count:,}", style)
 
-    rows = [[labels[row], *(cell(row, column) for column in order)] for row in order]
-    some = f", the {len(order)} commonest of {len(labels)}" if len(order) < len(labels) else ""
+    rows = [[row, *(cell(row, column) for column in columns)] for row in in_order(worst)]
+    some = f", {len(worst)} of {len(counts):,}, those with the most errors" if len(worst) < len(counts) else ""
     caption = f"Confusion: true classes (rows) and predicted ones (columns){some}"
-    return element("div", {"class": "confusion"}, table(caption, ["", *(labels[number] for number in order)], rows))
+    return element("div", {"class": "confusion"}, table(caption, ["", *columns], rows))

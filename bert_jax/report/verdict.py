@@ -33,6 +33,8 @@ def verdict(facts: RunFacts) -> Iterator[Sentence]:
         yield Sentence("note", "There is no measurement yet: metrics.jsonl has no line that can be read.")
     yield from _against_baseline(facts)
     yield from _other_objectives(facts)
+    if unlearned := unlearned_classes(facts.results):
+        yield Sentence("problem", unlearned)
     yield from _faults(facts)
     if facts.curves.lines:
         yield from _trend(facts)
@@ -81,6 +83,17 @@ def nothing_learned_of_task(results: dict[str, Any]) -> str:
         f"{found}: little or nothing was learned from the texts. Try another learning rate "
         "(--optimizer.peak-learning-rate), more epochs (--task.epochs), more rows, or --seeds 3: "
         "some seeds fail on small sets."
+    )
+
+
+def unlearned_classes(results: dict[str, Any]) -> str:
+    """A remark on the classes that the model never predicts or never gets right; empty if there are none."""
+    unlearned = results.get("unlearned")
+    if not isinstance(unlearned, str) or not unlearned or results.get("constant_prediction") is not None:
+        return ""
+    weights = "" if "micro_f1" in results else ", --task.class-weights balanced"  # not for several labels a row
+    return (
+        f"{unlearned[:1].upper()}{unlearned[1:]}. More epochs (--task.epochs){weights} or more of their rows may help."
     )
 
 

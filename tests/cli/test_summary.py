@@ -3,6 +3,8 @@
 import pytest
 
 from bert_jax.cli.summary import print_results, print_task_results
+from bert_jax.finetuning.metrics import class_metrics
+from bert_jax.finetuning.seeds import summed_up
 
 RESULTS = {"task": "x", "metric": "accuracy", "score": 0.75, "accuracy": 0.75, "dev_rows": 4, "steps": 8}
 LEARNED_NOTHING = ": little or nothing was learned from the texts. Try another learning rate (--opt"
@@ -43,6 +45,35 @@ def test_a_model_that_learned_nothing_is_named(changes, sentence, capsys):
     print_task_results(RESULTS | changes)
     printed = capsys.readouterr().out
     assert (LEARNED_NOTHING in printed) == bool(sentence) and sentence in printed
+
+
+def test_a_class_that_is_never_predicted_is_said_below_the_scores(capsys):
+    found = class_metrics([0, 0, 1, 2], [0, 0, 1, 1], ("cat", "dog", "[eel]"))
+    print_task_results(RESULTS | found | {"baseline": {"accuracy": 0.5}})
+    printed = capsys.readouterr().out
+    assert "Never predicted: 1 of 3 classes, by rows '[eel]' (1). More epochs (--task.epochs)" in printed
+    lines = [line.replace("│", " ").split() for line in printed.splitlines()]
+    assert ["[eel]", "1", "0", "0.0000", "0.0000", "0.0000", "dog", "1"] in lines
+
+
+def test_every_metric_of_several_seeds_has_its_spread(capsys):
+    of_seeds = {
+        f"seed-{number}": RESULTS
+        | {
+            "accuracy": score,
+            "score": score,
+            "macro_f1": score / 2,
+            "seeds": [number],
+            "stopped_early": False,
+            "training_rows": 9,
+            "baseline": {"accuracy": 0.25},
+        }
+        for number, score in enumerate((0.5, 1.0))
+    }
+    print_task_results(summed_up(of_seeds))
+    lines = [line.replace("│", " ").split() for line in capsys.readouterr().out.splitlines()]
+    assert ["macro_f1", "0.3750", "0.1768", "0.2500", "0.5000"] in lines
+    assert ["accuracy", "0.7500", "0.3536", "0.5000", "1.0000", "0.2500"] in lines
 
 
 def test_the_share_of_unknown_pieces_is_said_once(capsys):

@@ -106,7 +106,9 @@ def test_a_task_is_learned_and_measured(finished, config):
     assert results["task"] == "things" and results["metric"] == "accuracy" and results["score"] == 1.0
     assert results["steps"] == 64 and results["seeds"] == [0]
     assert (results["training_rows"], results["dev_rows"]) == (64, 20)
-    assert np.sum(results["confusion"]["counts"]) == 20 and results["constant_prediction"] is None
+    assert (
+        sum(sum(row.values()) for row in results["confusion"].values()) == 20 and results["constant_prediction"] is None
+    )
     labels = [line.split("\t")[1] for line in Path(config.task.dev).read_text().splitlines()[1:]]
     assert results["baseline"]["accuracy"] == max(map(labels.count, labels)) / 20
     assert "confusion" not in results["baseline"]
@@ -338,6 +340,9 @@ def test_several_seeds_give_a_mean_a_spread_and_how_many_learned_nothing(config,
     assert results["seeds"] == [0, 1] and [one["score"] for one in each] == results["scores"]
     assert results["score"] == pytest.approx(np.mean(results["scores"]))
     assert results["standard_deviation"] == pytest.approx(np.std(results["scores"], ddof=1))
+    assert results["spread"]["accuracy"]["standard deviation"] == results["standard_deviation"]
+    page = (runs / "report.html").read_text()
+    assert "Spread over the seeds" in page and "2 runs compared" in page
     assert results["run"] == str(runs / f"seed-{int(np.argmax(results['scores']))}")
     constant = sum(one["constant_prediction"] is not None for one in each)
     assert results["constant_predictions"] == constant > 0

@@ -19,21 +19,24 @@ def test_classes_are_measured_with_a_confusion():
     found = class_metrics([1, 1, 1, 0, 0, 0], [1, 1, 0, 1, 0, 0], ("no", "yes"))
     assert found["accuracy"] == found["f1"] == found["macro_f1"] == pytest.approx(2 / 3)
     assert found["matthews"] == pytest.approx(1 / 3)
-    assert found["confusion"] == {"labels": ["no", "yes"], "counts": [[2, 1], [1, 2]]}
+    assert found["confusion"] == {"yes": {"yes": 2, "no": 1}, "no": {"no": 2, "yes": 1}}
+    yes = {"label": "yes", "rows": 3, "predicted": 3} | dict.fromkeys(("precision", "recall", "f1"), 2 / 3)
+    assert yes in found["classes"] and found["unlearned"] == ""
 
 
 def test_f1_is_the_second_classs_or_the_mean_of_more():
     assert class_metrics([1, 0, 0, 0], [1, 1, 0, 0], ("no", "yes"))["f1"] == pytest.approx(2 / 3)
     three = class_metrics([0, 1, 2], [0, 1, 1], ("a", "b", "c"))
     assert three["f1"] == three["macro_f1"] == pytest.approx((1 + 2 / 3 + 0) / 3)
-    assert three["confusion"]["counts"] == [[1, 0, 0], [0, 1, 0], [0, 1, 0]]
+    assert three["confusion"] == {"c": {"b": 1}, "a": {"a": 1}, "b": {"b": 1}}
+    assert three["unlearned"] == "never predicted: 1 of 3 classes, by rows 'c' (1)"
     assert class_metrics([1, 1], [1, 1], ("no", "yes"))["matthews"] == 0.0
 
 
 def test_classes_that_do_not_occur_are_not_in_the_mean():
     names = ("a", "b", "c")
     found = class_metrics([0, 2, 2], [0, 2, 2], names)
-    assert found["macro_f1"] == found["f1"] == 1.0 and len(found["confusion"]["counts"]) == 3
+    assert found["macro_f1"] == found["f1"] == 1.0 and [each["label"] for each in found["classes"]][-1] == "b"
     assert class_metrics([0, 2], [0, 1], names)["macro_f1"] == pytest.approx(1 / 3)
 
 
@@ -50,7 +53,13 @@ def test_entities_count_as_a_whole():
     found = tag_metrics(gold, [["B-PER", "O", "O", "B-LOC"], ["O", "B-PER"]], names)
     assert found["accuracy"] == pytest.approx(4 / 6)
     assert found["entity_precision"] == found["entity_recall"] == found["entity_f1"] == pytest.approx(1 / 3)
-    assert set(tag_metrics([["NOUN"]], [["VERB"]], ("NOUN", "VERB"))) == {"accuracy"}
+    place = {"label": "LOC", "rows": 2, "predicted": 1, "precision": 1.0, "recall": 0.5, "f1": pytest.approx(2 / 3)}
+    assert [each["label"] for each in found["classes"]] == ["PER", "LOC"] and found["classes"][1] == place
+    assert found["unlearned"] == "predicted but never right: 1 of 2 classes, by rows 'PER' (1)"  # it has another end
+    words = tag_metrics([["NOUN"]], [["VERB"]], ("NOUN", "VERB"))
+    assert set(words) == {"accuracy", "classes", "unlearned"} and words["unlearned"].startswith(
+        "never predicted: 1 of 1"
+    )
 
 
 @pytest.mark.filterwarnings("error")  # seqeval's about letters that it doesn't know

@@ -7,11 +7,17 @@ from bert_jax.config.task import SpanConfig, TaskConfig
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.dataset import LabelledRows, make_task
 from bert_jax.finetuning.predicting import measure
+from bert_jax.finetuning.task import Example, Outcome
 
 PAIR = {"texts": ("a", "b"), "labels": ("no", "yes")}
 CASES = {
     "class": (PAIR, {"a": "x", "b": "y"}, 1, {"predicted_label": "no", "probabilities": {"no": 0.9, "yes": 0.1}}),
-    "labels": (PAIR, {"a": "x", "b": "y"}, (0, 1), {"predicted_labels": ["no"]}),
+    "labels": (
+        PAIR,
+        {"a": "x", "b": "y"},
+        (0, 1),
+        {"predicted_labels": ["no"], "probabilities": {"no": 0.75, "yes": 0.25}},
+    ),
     "number": ({"texts": ("a", "b")}, {"a": "x", "b": "y"}, 2.5, {"predicted_number": 1.0}),
     "choice": (
         {"texts": ("q",), "choices": ("a", "b")},
@@ -29,16 +35,16 @@ CASES = {
         {"texts": ("q", "c"), "label": "answers", "span": SpanConfig(stride=32)},
         {"q": "x", "c": "y"},
         ["the red cat"],
-        {"predicted_answer": "cat"},
+        {"predicted_answer": "cat", "probability": 0.25},
     ),
 }
 SAID = {
-    "class": (0.9, "yes", "no"),
-    "labels": (2, "yes", "no"),
-    "number": (1.5, "2.5", "1"),
-    "choice": (0.8, "two", "one"),
-    "tags": (2, "x B-X, y O", "x O, y B-X"),
-    "span": (pytest.approx(1 / 3), "the red cat", "cat"),
+    "class": (0.9, "yes", "no", 0.9),
+    "labels": (2, "yes", "no", 0.75**2),
+    "number": (1.5, "2.5", "1", None),
+    "choice": (0.8, "two", "one", 0.8),
+    "tags": (2, "x B-X, y O", "x O, y B-X", pytest.approx(0.75)),
+    "span": (pytest.approx(1 / 3), "the red cat", "cat", 0.25),
 }
 
 
@@ -46,11 +52,14 @@ SAID = {
 def test_a_mistake_has_its_size_and_both_answers_and_a_right_answer_is_none(kind, wordpiece):
     settings, row, gold, prediction = CASES[kind]
     task, record = make_task(TaskConfig(name="x", kind=kind, **settings), wordpiece), Record("f, line 1", row)
-    assert task.mistake(record, gold, prediction) == SAID[kind]
+    # Of tags only: "x" has logits of even odds, "y" of 3 to 1.
+    examples, outputs = [Example((), origin={0: 0, 2: 1})], [np.array([[0, 0], [np.log(3), 0]])]
+    outcome = Outcome(record, examples, outputs) if kind == "tags" else Outcome(record, [], [])
+    assert task.mistake(outcome, gold, prediction) == SAID[kind]
     assert task.shown_text(record) == "x | y"
     name = next(iter(prediction))
     right = {"class": "yes", "labels": ["yes"], "span": "The red cat"}.get(kind, gold)
-    assert task.mistake(record, gold, prediction | {name: right}) is None
+    assert task.mistake(outcome, gold, prediction | {name: right}) is None
 
 
 def test_the_worst_are_in_the_results_first_and_cut(wordpiece):

@@ -1,4 +1,4 @@
-from bert_jax.finetuning.seeds import summed_up
+from bert_jax.finetuning.seeds import seed_runs, summed_up
 
 
 def of_seed(seed: int, score: float) -> dict:
@@ -23,3 +23,13 @@ def test_baselines_by_words_are_those_of_the_dev_rows_and_metrics_are_means():
     assert results["baselines"] == of_seed(0, 0.5)["baselines"] and results["baseline"] == {"ndcg@10": 0.75}
     assert results["score"] == results["ndcg@10"] == 0.75 and results["64/ndcg@10"] == 0.375
     assert results["run"] == "b"
+    assert results["spread"]["64/ndcg@10"] == {"standard deviation": 0.125 * 2**0.5, "least": 0.25, "most": 0.5}
+
+
+def test_runs_of_seeds_are_found_in_their_order(tmp_path):
+    for name in ("seed-10", "seed-9", "seed-x", "other"):
+        (tmp_path / name).mkdir()
+    for name in ("seed-10", "seed-9", "other"):
+        (tmp_path / name / "config.json").write_text("{}")
+    assert [run.name for run in seed_runs(tmp_path)] == ["seed-9", "seed-10"]
+    assert seed_runs(tmp_path / "seed-9") == seed_runs(tmp_path / "missing") == []

@@ -49,10 +49,7 @@ def test_logits_become_a_class_with_probabilities(wordpiece):
     said = task.predict(records({})[0], [], [np.array([0.0, np.log(3)], np.float32)])
     assert said == {"predicted_label": "yes", "probabilities": {"no": pytest.approx(0.25), "yes": pytest.approx(0.75)}}
     measured = task.measure([1, 0], [said, said])
-    assert measured["accuracy"] == 0.5 and measured["confusion"] == {
-        "labels": ["no", "yes"],
-        "counts": [[0, 1], [0, 1]],
-    }
+    assert measured["accuracy"] == 0.5 and measured["confusion"] == {"no": {"yes": 1}, "yes": {"yes": 1}}
 
 
 def test_a_number_is_read_and_said(wordpiece):
@@ -174,5 +171,10 @@ def test_labels_are_predicted_and_measured(wordpiece):
     assert [one["predicted_labels"] for one in said] == [["rain"], ["rain", "safety"], []]
     assert said[0]["probabilities"]["rain"] == pytest.approx(1 / (1 + np.exp(-3)))
     found = task.measure([(1, 0), (0, 1), (0, 0)], said)
-    assert found == {"micro_f1": pytest.approx(0.8), "macro_f1": pytest.approx((2 / 3 + 1) / 2), "exact_match": 2 / 3}
+    assert found["micro_f1"] == pytest.approx(0.8) and found["macro_f1"] == pytest.approx((2 / 3 + 1) / 2)
+    assert found["exact_match"] == 2 / 3
+    assert [(each["label"], each["rows"], each["predicted"]) for each in found["classes"]] == [
+        ("rain", 1, 2),
+        ("safety", 1, 1),
+    ]
     assert task.baseline([(1, 0), (1, 1)]) == [{"predicted_labels": ["rain"]}] * 2

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from conftest import stories
 
+from bert_jax.cli.main import run as command
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.pretraining import dataset
 from bert_jax.pretraining.pretrain import evaluate_run
@@ -32,6 +33,17 @@ def test_evaluating_the_run_again_gives_the_same_and_changes_nothing(tiny_run):
     expected = json.loads(tiny_run.results_file.read_text())
     assert again == {name: value for name, value in expected.items() if not name.startswith("skipped")}
     assert before == {path: path.stat().st_mtime_ns for path in tiny_run.path.rglob("*")}
+
+
+def test_other_units_of_masking_are_measured_and_named(tiny_run, capsys):
+    expected = json.loads(tiny_run.results_file.read_text())
+    measured = evaluate_run(tiny_run, units=("word",))
+    assert measured["measured_on"] == expected["measured_on"] | {"units": ["word"]}
+    assert measured["mlm_loss"] != expected["mlm_loss"] and measured["baseline"] != expected["baseline"]
+    assert command(["evaluate", str(tiny_run.path), "--units", "word"]) == 0
+    assert "masked by word" in capsys.readouterr().out
+    assert command(["evaluate", str(tiny_run.path), "--units", "phrase"]) == 2
+    assert "--units=phrase: no phrases are marked" in capsys.readouterr().err
 
 
 def test_other_text_is_measured_whole_and_the_run_stays_as_it_is(tiny_run, corpus, tmp_path):
