@@ -34,8 +34,8 @@ from bert_jax.text.segmenter import open_segmenter
 def check_sources(config: RunConfig, run: RunDirectory, initial: TrainedModel | None = None) -> list[Reading]:
     """What the initial model and the text are taken for, as far as they have to be read. Writes nothing.
 
-    `initial`: the model of `config.init`, if it is open already. Raises UsageError if a corpus, vocabulary or model that
-    the run needs is missing.
+    `initial`: the model of `config.init`, if it is open already. Raises UsageError if a corpus, vocabulary or model
+    that the run needs is missing.
     """
     readings: list[Reading] = []
     if not run.under_way:
