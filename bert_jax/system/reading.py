@@ -51,7 +51,7 @@ def show(readings: Iterable[Reading]) -> None:
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
         for cells in reading.rows():
             table.add_row(*(Text(printable(cell)) for cell in cells))
-        console.print(f"Read as {reading.subject}:", markup=False, soft_wrap=True)
+        console.print(f"Read {reading.subject}:", markup=False, soft_wrap=True)
         console.print(table)
         for remark in reading.remarks:
             warn(remark)
