@@ -65,8 +65,8 @@ def test_what_the_text_is_taken_for_is_kept_and_not_shown_again_once_it_is_prepa
     assert list(readings) == [f"corpus {source}", "corpus in pieces of the vocabulary"]
     assert readings[f"corpus {source}"]["documents"] == "120"
     assert readings["corpus in pieces of the vocabulary"]["unknown"] == "0.00% of the characters, 0.00% of the pieces"
-    assert f"Read as corpus {source}:" in " ".join(capsys.readouterr().err.split())
-    assert not dataset.check_sources(tiny_config, run) and "Read as" not in capsys.readouterr().err
+    assert f"Read corpus {source}:" in " ".join(capsys.readouterr().err.split())
+    assert not dataset.check_sources(tiny_config, run) and "Read corpus" not in capsys.readouterr().err
 
 
 def test_vocabulary_and_sequences_are_those_of_the_text_without_copies(prepared, tmp_path):
