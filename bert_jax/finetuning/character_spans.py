@@ -86,7 +86,8 @@ def _checked(record: Record, name: str, length: int) -> list[tuple[int, int, str
             by_word = "; a file with one word on each line is --task.format conll" if isinstance(value, str) else ""
             raise UsageError(
                 f"{record.place}: {name!r} has {span!r:.60} and the text {length:,} characters; give the entities of a "
-                "text as [[begin, end (exclusive), type], ...] or {start, end, label} in characters from 0, or a list of words and their tags"
+                "text as [[begin, end (exclusive), type], ...], or as objects of start, end and label, in characters "
+                "from 0, or a list of words and their tags"
                 f"{by_word}"
             )
     found = sorted((begin, end, kind.strip()) for begin, end, kind in spans)

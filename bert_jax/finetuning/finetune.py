@@ -68,7 +68,7 @@ class FineTuning(Job[FinetuneConfig]):
             self.run.keep(self._plan.reading)
 
     def work(self) -> tuple[Trainer, list[PhaseWork]]:
-        started, learned, measured, others, batches, config = self._plan
+        started, learned, measured, others, batches, config, _ = self._plan
         objective = objective_of(config.task, config.model, config.execution, config.layers_frozen, config.probe)
         trainer = Trainer(config, self.mesh, objective)
         outputs = Outputs(objective, self.mesh)

@@ -68,6 +68,8 @@ def reading_of(task: Task, sets: dict[str, RowSet]) -> Reading:
         Fact(name="first text", value=quoted(beginning)),
     ]
     remarks = [remark for name, rows in sets.items() for remark in _odd_texts(config, name, rows, texts[name])]
+    if config.facts.words:
+        remarks += [remark for name, rows in sets.items() for remark in _odd_entities(task, name, rows.records)]
     golds = {name: [*chain.from_iterable(_golds(task, one) for one in rows.records)] for name, rows in sets.items()}
     if config.facts.labelled or config.choices:
         kinds = {name: Counter(of_set) for name, of_set in golds.items()}
@@ -121,8 +123,8 @@ def _check_unused(config: TaskConfig, rows: RowSet, unused: Sequence[str]) -> No
         if name not in config.ignore and (flags or _RIVAL.search(name)):
             raise UsageError(
                 f"{rows.source} has a column {quoted(name)} that isn't used, and each pair would be learned as one "
-                f"that {'has its score' if config.scored else 'matches'}; name it by --task.negatives or --task.label (a "
-                f"score), or leave it out by --task.ignore {name}"
+                f"that {'has its score' if config.scored else 'matches'}; name it by --task.negatives or, a score, by "
+                f"--task.label, or leave it out by --task.ignore {name}"
             )
 
 
@@ -184,12 +186,28 @@ def _odd_labels(config: TaskConfig, counts: dict[str, Counter[str]], rows: dict[
         yield f"the sets have tags of different schemes, {listed(map(str, schemes))}: convert one of them"
 
 
+def _odd_entities(task: Task, name: str, records: Sequence[Record]) -> Iterator[str]:
+    begun: Counter[str] = Counter()
+    for record in records:
+        before, tags = "O", task.names(task.config, record)
+        words = record.values.get(task.config.texts[0])
+        for place, tag in enumerate(tags):
+            if tag[1:2] == "-" and before[1:] != tag[1:]:
+                begun[tag[0]] += 1
+                begun["odd"] += isinstance(words, list) and words[place : place + 1] in ([","], ["."], ["。"], ["，"])
+            before = tag
+    if 20 * min(begun["B"], begun["I"]) > begun["B"] + begun["I"]:
+        yield f"{name}: {begun['B']:,} entities begin with B- and {begun['I']:,} with I-: mend the tags"
+    if 10 * begun["odd"] > begun.total() - begun["odd"]:
+        yield f"{name}: {begun['odd']:,} entities begin at a comma or stop: see whether tags and words are shifted"
+
+
 def _folded(label: str, exact: bool) -> str:
     """`label` without what often varies in spelling; with `exact`, of tags, without case and width alone."""
     folded = " ".join(unicodedata.normalize("NFKC", label).casefold().split()).replace("_", "-")
     if exact:
         return folded
-    folded = re.sub(r"(\d)\.0+", r"\1", folded.strip(".,;:!?'\"") or folded)
+    folded = re.sub(r"(\d)\.0+$", r"\1", folded.strip(".,;:!?'\"") or folded)
     return _SAME.get(folded, folded)
 
 
