@@ -61,7 +61,7 @@ def test_balanced_weights_are_inverse_to_counts(targets, count, weights):
 
 def test_labels_and_lengths_may_be_given(tmp_path, wordpiece):
     config = CONFIG.replace(labels=("good", "fair", "bad"), padded_lengths=(32, 128))
-    task, examples, rows, _ = read_training(with_files(tmp_path, config=config), wordpiece, 0)
+    task, examples, rows, *_ = read_training(with_files(tmp_path, config=config), wordpiece, 0)
     assert (
         HeadShape.of(task.config).outputs == 3
         and examples[0].target == 0
