@@ -75,6 +75,9 @@ class TaskConfig(VectorsConfig):
     texts: Names = ("sentence",)
     """Columns of the texts: one, or two for a pair; for `choice` the text before the choices; for `tags` the words, or
     a text with character spans; for `span` the question and the text. Braces combine columns: `{title}. {body}`."""
+    ignore: tuple[str, ...] = ()
+    """Columns that kind `vectors` leaves out on purpose, such as a negative, a label or a similarity beside its texts:
+    without this such a column is an error."""
     choices: tuple[str, ...] = ()
     """Columns of the choices, for kind `choice`; they may have braces too."""
     marks: tuple[str, ...] = ()
@@ -96,6 +99,9 @@ class TaskConfig(VectorsConfig):
     """Weights of the classes or tags in the loss: a number for each, in the order of task.labels (by default the sorted
     labels), or `balanced`: inversely proportional to their frequencies in the training rows, as in scikit-learn. None:
     equal weights."""
+    label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
+    """Share of each target in the loss that is spread evenly over all classes or tags, as in PyTorch (Szegedy et al.
+    2016, arXiv:1512.00567)."""
     max_length: Annotated[int, Field(ge=8)] = 128
     """Maximum pieces of a sequence, special ones included. Longer input: a pair loses the end of its longer text, a
     single text its end, a tagged sentence is cut into several, and a text with an answer is read in windows."""
@@ -211,6 +217,9 @@ class TaskConfig(VectorsConfig):
         if weights is not None and not self.facts.weighted:
             weighted = ", ".join(kind for kind, facts in TASK_KINDS.items() if facts.weighted)
             yield f"task.class_weights is for kinds {weighted}, and task.kind={self.kind}; leave it out"
+        if self.label_smoothing and not self.facts.smoothed:
+            smoothed = ", ".join(kind for kind, facts in TASK_KINDS.items() if facts.smoothed)
+            yield f"task.label_smoothing is for kinds {smoothed}, and task.kind={self.kind}; leave it out"
         if isinstance(weights, tuple) and self.labels is not None and len(weights) != len(self.labels):
             yield (
                 f"task.class_weights={' '.join(f'{weight:g}' for weight in weights)} has {len(weights)} of them for "

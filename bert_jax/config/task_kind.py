@@ -45,6 +45,11 @@ class TaskKind(NamedTuple):
         return self.labelled and self.loss in ("classes", "tags")
 
     @property
+    def smoothed(self) -> bool:
+        """Whether targets may be smoothed in the loss: each is one of several outputs."""
+        return self.loss in ("classes", "tags")
+
+    @property
     def labelled(self) -> bool:
         """Whether the labels are names, with one output of the head for each."""
         return self.outputs is None

@@ -67,17 +67,27 @@ def spans_of(tags: Sequence[str], places: Sequence[Range]) -> list[list[Any]]:
     return spans
 
 
+def _plain(span: Any) -> Any:
+    """[begin, end, type] of a span that Prodigy, doccano or Label Studio wrote as an object; others unchanged."""
+    if not isinstance(span, dict):
+        return span
+    names = span.get("labels")
+    kind = names[0] if isinstance(names, list) and len(names) == 1 else span.get("label")
+    return [span.get("start", span.get("start_offset")), span.get("end", span.get("end_offset")), kind]
+
+
 def _checked(record: Record, name: str, length: int) -> list[tuple[int, int, str]]:
     """The spans of a record in order."""
     value = record.value(name)
-    spans = value if isinstance(value, list) else [value]
+    spans = [_plain(span) for span in (value if isinstance(value, list) else [value])]
     for span in spans:
         whole = isinstance(span, list) and len(span) == 3 and type(span[0]) is type(span[1]) is int
         if not (whole and isinstance(span[2], str) and span[2].strip() and 0 <= span[0] < span[1] <= length):
             by_word = "; a file with one word on each line is --task.format conll" if isinstance(value, str) else ""
             raise UsageError(
                 f"{record.place}: {name!r} has {span!r:.60} and the text {length:,} characters; give the entities of a "
-                "text as [[begin, end (exclusive), type], ...] in characters from 0, or a list of words and their tags"
+                "text as [[begin, end (exclusive), type], ...], or as objects of start, end and label, in characters "
+                "from 0, or a list of words and their tags"
                 f"{by_word}"
             )
     found = sorted((begin, end, kind.strip()) for begin, end, kind in spans)

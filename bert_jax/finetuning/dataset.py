@@ -25,6 +25,7 @@ from bert_jax.finetuning.text_pairs import pair_records
 from bert_jax.finetuning.vectors_task import VectorsTask
 from bert_jax.rows.row_format import RowFormat
 from bert_jax.rows.task_files import format_of, held_records, takes_columns
+from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
@@ -55,6 +56,8 @@ class TrainingRows(NamedTuple):
     """Number of rows that `examples` come from."""
     held_out: Sequence[Record] = ()
     """Dev rows that were made from the same corpus."""
+    records: Sequence[Record] = ()
+    """The rows themselves, if they come from a file."""
 
     @property
     def stamp(self) -> str:
@@ -116,7 +119,7 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) ->
     if config.padded_lengths is None and config.facts.loss != "contrast":  # which packs texts into rows
         config = config.replace(padded_lengths=_lengths(config, examples, compiling))
     task.config = config
-    return TrainingRows(task, examples, len(by_row), held_out)
+    return TrainingRows(task, examples, len(by_row), held_out, () if config.source else records)
 
 
 def read_labelled(task: Task, held_out: Sequence[Record] = ()) -> LabelledRows:
@@ -206,13 +209,20 @@ def _labelled(config: TaskConfig, source: str | None, records: list[Record], rep
 
     Raises UsageError for the others, or counts them in `repairs` if task.unlabelled is `skip`.
     """
+    records = _without_refused(config, records, repairs)
     is_labelled = _KINDS[config.kind].is_labelled
     without = [record for record in records if not is_labelled(config, record)]
     if not without or len(without) == len(records):
         return records
     if config.unlabelled == "refuse":
         name = "score" if config.facts.loss == "contrast" else "label"
-        first = "; ".join(record.place.removeprefix(f"{source}, ") for record in without[:_LISTED_ROWS])
+        file = place_of(source) if source else ""
+        first = "; ".join(record.place.removeprefix(f"{file}, ") for record in without[:_LISTED_ROWS])
+        if short := sum(config.label not in record.values and bool(record.columns) for record in without):
+            raise UsageError(
+                f"{source}: {short:,} of {len(records):,} rows have fewer fields than there are columns and no {name} "
+                f"({first}); mend them: a text with a line break or a tab in it needs quotes around it"
+            )
         raise UsageError(
             f"{source}: {len(without):,} of {len(records):,} rows have no {name}, {config.label!r} is empty ({first}"
             f"{'; ...' if len(without) > _LISTED_ROWS else ''}); give each one, or leave these rows out by "
@@ -220,6 +230,29 @@ def _labelled(config: TaskConfig, source: str | None, records: list[Record], rep
         )
     repairs["rows without a label left out"] += len(without)
     return [record for record in records if is_labelled(config, record)]
+
+
+def _without_refused(config: TaskConfig, records: list[Record], repairs: Counter[str]) -> list[Record]:
+    """The records without those that their annotators gave no class, "-" in SNLI and -1 in TFDS, or rejected."""
+    if config.character_spans or config.kind == "tags":
+        kept = [record for record in records if record.values.get("answer") not in ("reject", "ignore")]
+        repairs["rows rejected or ignored in Prodigy left out"] += len(records) - len(kept)
+        return kept or records
+    if config.facts.loss != "classes":
+        return records
+    classes = Counter(str(record.value(config.label)) for record in records if record.has(config.label))
+    known = set(config.labels or ()) or classes.keys()
+    none = {"-"} if "+" not in known else set[str]()
+    if config.labels or {"0", "1", "2"} <= known:
+        none |= {"-1"}
+    none -= set(config.labels or ())
+    if not none & classes.keys() or not classes.keys() - none:
+        return records
+    kept = [record for record in records if not record.has(config.label) or str(record.value(config.label)) not in none]
+    repairs[f"rows without a label ({' and '.join(sorted(none & classes.keys()))}) left out"] += len(records) - len(
+        kept
+    )
+    return kept
 
 
 def _some(records: list[Record], count: int | None) -> list[Record]:

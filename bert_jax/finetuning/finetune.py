@@ -16,6 +16,7 @@ from bert_jax.finetuning.contrast import objective_of
 from bert_jax.finetuning.dataset import LabelledRows, TrainingRows, make_task, read_labelled, read_training
 from bert_jax.finetuning.objective import Outputs
 from bert_jax.finetuning.predicting import measure
+from bert_jax.finetuning.row_reading import RowSet, reading_of
 from bert_jax.finetuning.task import Task
 from bert_jax.finetuning.text_batches import TextBatches
 from bert_jax.interchange.hub import model_place
@@ -29,6 +30,7 @@ from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
+from bert_jax.system.reading import Reading
 from bert_jax.training.devices import check_room, compiling_tokens
 from bert_jax.training.job import Job
 from bert_jax.training.loop import Trained
@@ -48,6 +50,8 @@ class Planned(NamedTuple):
     """The rows of task.other_dev by name."""
     batches: TrainingBatches | TextBatches
     config: TaskRunConfig
+    reading: Reading | None
+    """What the rows were taken for; None of pairs from a corpus."""
 
 
 class FineTuning(Job[FinetuneConfig]):
@@ -60,9 +64,11 @@ class FineTuning(Job[FinetuneConfig]):
     def prepare(self) -> None:
         if not self.run.under_way:
             self.run.save_tokenizer(self._plan.started.tokenizer)
+        if self._plan.reading:
+            self.run.keep(self._plan.reading)
 
     def work(self) -> tuple[Trainer, list[PhaseWork]]:
-        started, learned, measured, others, batches, config = self._plan
+        started, learned, measured, others, batches, config, _ = self._plan
         objective = objective_of(config.task, config.model, config.execution, config.layers_frozen, config.probe)
         trainer = Trainer(config, self.mesh, objective)
         outputs = Outputs(objective, self.mesh)
@@ -124,6 +130,11 @@ def plan_finetuning(config: FinetuneConfig, mesh: Mesh, run: RunDirectory) -> Pl
         name: read_labelled(make_task(learned.task.config.replace(dev=source, other_dev=()), started.tokenizer))
         for name, source in task.other_sets.items()
     }
+    sets = {"train": RowSet(str(task.train), learned.records)} if learned.records else {}
+    if measured and task.dev:
+        sets["dev"] = RowSet(task.dev, measured.records)
+    reading = reading_of(learned.task, sets) if sets else None
+    learned = learned._replace(records=())  # which aren't needed in the training
     stamp = f"{learned.stamp}{measured.stamp if measured else ''}"
     batches = _batches(learned, config, mesh, compiling_tokens(started.config))
     # A published model's files give no type to train in, and it is read as float32.
@@ -133,7 +144,7 @@ def plan_finetuning(config: FinetuneConfig, mesh: Mesh, run: RunDirectory) -> Pl
     lengths = planned.task.padded_lengths or (phase.length,)
     check_attention(config.execution, planned.model, [(length, batches.shape.texts) for length in lengths], mesh)
     check_room(planned_memory(planned, mesh), phase, mesh, "--task.batch-size")
-    return Planned(started, learned, measured, others, batches, planned)
+    return Planned(started, learned, measured, others, batches, planned, reading)
 
 
 def _batches(

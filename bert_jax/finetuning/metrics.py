@@ -4,7 +4,7 @@ import importlib
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -104,6 +104,15 @@ def _entity_form(tag: str) -> str | None:
     if prefixed := _PREFIXED.fullmatch(tag):
         return f"{_INSIDE.get(prefixed[1], prefixed[1])}-{prefixed[2] or '_'}"
     return f"I-{tag}" if _BARE_TYPE.fullmatch(tag) else None
+
+
+def tag_scheme(tags: Iterable[str]) -> str | None:
+    """How `tags` name entities by their letters, as "IOB" or "BIOES"; None where they name none."""
+    forms = entity_forms([*tags])
+    letters = {form[0] for form in forms.values()} - {OUTSIDE}
+    if not letters:
+        return None
+    return "BIOES" if letters & {"E", "S"} else "IOB" if "B" in letters else "IO: neighbouring entities are one"
 
 
 def check_entity_tags(config: TaskConfig, counts: Counter[str]) -> None:

@@ -102,7 +102,7 @@ class TaskObjective(FineTuningObjective):
     ):
         """`task` has its labels; `frozen_layers` and `probe` as in FinetuneConfig."""
         super().__init__(task, model, frozen_layers, probe)
-        self._loss, self._class_weights = task.facts.loss, task.class_weights
+        self._loss, self._class_weights, self._smoothing = task.facts.loss, task.class_weights, task.label_smoothing
         self._network = BertForTask(model, self._head, execution, frozen_layers, probe)
         self.measurements = tuple(self.losses) if self._loss == "squares" else (*self.losses, "accuracy")
 
@@ -130,6 +130,9 @@ class TaskObjective(FineTuningObjective):
             inside = targets.tokens.sequence[:, 0] > 0
             outputs = jnp.where(inside[:, None], outputs.swapaxes(1, 2), _NOWHERE)
         loss, hit = cross_entropy(outputs, labels)
+        if self._smoothing:
+            of_label = jnp.take_along_axis(outputs, labels[..., None], axis=-1)[..., 0]
+            loss += self._smoothing * (of_label - outputs.mean(axis=-1))
         return {"task_loss": Mean.of(loss, weights), "accuracy": Mean.of(hit, self._counted(targets))}
 
     def outputs(

@@ -219,7 +219,7 @@ def pair_of(config: TaskConfig, record: Record, repairs: Counter[str]) -> TextPa
 
     Raises UsageError if the columns are missing or hold something else.
     """
-    columns = _columns(config, record)
+    columns = pair_columns(config, record)
     first, second = (text(record, column) for column in columns)
     score = None
     if config.label in record.values and record.has(config.label):
@@ -233,8 +233,8 @@ def pair_of(config: TaskConfig, record: Record, repairs: Counter[str]) -> TextPa
     return TextPair(first, second, _negatives(config, record), score)
 
 
-def _columns(config: TaskConfig, record: Record) -> Sequence[str]:
-    """The names of the columns of the two texts."""
+def pair_columns(config: TaskConfig, record: Record) -> Sequence[str]:
+    """The names of the columns of the two texts. Raises UsageError if the record lacks them."""
     possible = _USUAL_COLUMNS if config.texts in _USUAL_COLUMNS else (config.texts,)
     for columns in possible:
         if all("{" in name or name in record.values for name in columns):

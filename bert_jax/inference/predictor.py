@@ -15,11 +15,13 @@ from bert_jax.finetuning.contrast import objective_of
 from bert_jax.finetuning.dataset import make_task, read_labelled, say_repairs, written_as
 from bert_jax.finetuning.objective import Outputs
 from bert_jax.finetuning.predicting import measure, predictions
+from bert_jax.finetuning.row_reading import RowSet, reading_of
 from bert_jax.finetuning.task import Prediction
 from bert_jax.model.bert import Parameters
 from bert_jax.model.sharding import make_mesh
 from bert_jax.rows.row_format import RowFormat
 from bert_jax.system.progress import warn
+from bert_jax.system.reading import show
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.devices import compiling_tokens
 
@@ -70,6 +72,8 @@ class Predictor:
             config = config.replace(unlabelled=unlabelled)
         task = make_task(config, self._tokenizer)
         rows = read_labelled(task)
+        if source:
+            show([reading_of(task, {"dev": RowSet(source, rows.records)})])
         if not source and stamp and not stamp.endswith(rows.stamp):
             warn(f"{config.dev} has other rows now than when the model was trained")
         metrics = measure(task, rows, self._run, self._compiling)

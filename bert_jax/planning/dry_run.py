@@ -86,8 +86,9 @@ def planned_finetuning(config: FinetuneConfig, workdir: Place, overwrite: bool, 
     yield "training rows", f"{plan.learned.rows:,} of {task.train or task.source}, {padded}"
     dev = task.dev or "the same corpus"
     yield "dev rows", f"{len(plan.measured.records):,} of {dev}" if plan.measured else "none: no measurement"
-    if task.labels:
-        yield "labels", ", ".join(task.labels)
+    if plan.reading:
+        yield from plan.reading.rows()
+        yield from (("odd", remark) for remark in plan.reading.remarks)
     steps = _steps(phase, 0 if overwrite else run.newest_step or 0, packed=False)
     if packed:
         steps = (

@@ -14,7 +14,8 @@ from bert_jax.system.errors import UsageError, quoted
 
 
 def squad_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: RowFormat) -> Iterator[Record]:
-    """Yields a record per question: `id`, `title`, `context`, `question`, and `answers` and `is_impossible` if present.
+    """Yields a record per question: `id`, `title`, `context`, `question`, and `answers` and `is_impossible` if present;
+    of an array of objects, such as Label Studio's minimal JSON, one per object.
 
     Raises UsageError if the file doesn't have the format of SQuAD, or is too large to be read whole.
     """
@@ -27,6 +28,10 @@ def squad_records(path: Place, lines: Iterator[str], repairs: Counter[str], form
                 f"{path} is longer than {limits.SQUAD_BYTES:,} bytes and is read whole; give it in several files"
             )
     value = parsed("".join(kept), str(path), limits.SQUAD_VALUES)
+    if isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
+        for number, row in enumerate(value, 1):
+            yield Record(f"{path}, row {number}", row).mended(repairs)
+        return
     for number, article in enumerate(_list(value, "data", str(path)), 1):
         of_article = f"{path}, article {number}"
         for position, paragraph in enumerate(_list(article, "paragraphs", of_article), 1):

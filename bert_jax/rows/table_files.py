@@ -2,11 +2,13 @@
 
 import csv
 import itertools
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
 from bert_jax.config.wording import counted
 from bert_jax.corpora import limits
+from bert_jax.corpora.decoded_lines import decoded_lines
 from bert_jax.corpora.jsonl_files import EMPTY_LINES
 from bert_jax.corpora.messages import listed
 from bert_jax.corpora.task_record import Record, check_names
@@ -23,6 +25,8 @@ _LOOKED_AT = 10_000
 """Number of blank lines, and of characters of the first other line, that are examined to find the separator."""
 _Row = tuple[int, list[str]]
 """The number of a row's first line, and the row's fields; an empty line has no fields."""
+_NUMBER = re.compile(r"[-+.\deE]*")
+"""A field that writers don't quote where they quote all texts."""
 _HEADER = "lines of column names left out"
 
 
@@ -48,11 +52,40 @@ def csv_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: 
 
 
 def tsv_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: RowFormat) -> Iterator[Record]:
-    """Yields the rows of a TSV file, with tabs or another separator. Quotes are ordinary characters, as in GLUE.
+    """Yields the rows of a TSV file, with tabs or another separator. Quotes are ordinary characters, as in GLUE, unless
+    the whole file is as CSV writers quote it, which is reported.
 
     Empty lines are read as by `csv_records`. Raises UsageError for rows that can't be read.
     """
-    return _named(path, _tsv_rows(path, lines, form.separator or "\t"), form.columns, repairs)
+    separator = form.separator or "\t"
+    if path.is_file() and has_csv_quotes(decoded_lines(path, Counter()), separator):
+        say(f"{path}: quotes around fields are taken off, as this file is written as CSV writers quote")
+        return _named(path, _csv_rows(path, lines, separator), form.columns, repairs)
+    return _named(path, _tsv_rows(path, lines, separator), form.columns, repairs)
+
+
+def has_csv_quotes(lines: Iterable[str], separator: str) -> bool:
+    """Whether quotes are a CSV writer's: no field has any but around it, with inner ones doubled, each row has the
+    fields of the first, and a quoted field needs its quotes or all fields but numbers have them."""
+    mark = re.escape(separator)
+    field = f'"(?:[^"]|"")*"|[^"{mark}]*'
+    row = re.compile(f"(?:{field})(?:{mark}(?:{field}))*")
+    waiting, width, quotes, needed, bare = "", 0, False, False, False
+    for line in lines:
+        waiting += line
+        if waiting.count('"') % 2 and len(waiting) < limits.RECORD_BYTES:
+            continue
+        content, waiting = waiting.rstrip("\r\n"), ""
+        if not row.fullmatch(content):
+            return False
+        fields = next(csv.reader([content], delimiter=separator), [])
+        width = width or len(fields)
+        if fields and len(fields) != width:
+            return False
+        quotes = quotes or '"' in content
+        needed = needed or any(re.search(f'[{mark}"\r\n]', value) for value in fields)
+        bare = bare or content.count('"') < 2 * sum(not _NUMBER.fullmatch(value) for value in fields)
+    return not waiting and quotes and (needed or not bare)
 
 
 def text_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: RowFormat) -> Iterator[Record]:

@@ -63,6 +63,11 @@ def task_records(source: str, repairs: Counter[str], form: RowFormat = BY_SUFFIX
     if format is None:
         if path.is_dir():
             raise UsageError(f"{path} is a folder; give one file of rows, named .csv, .tsv or .jsonl")
+        if suffix(source) == ".ann":
+            raise UsageError(
+                f"{path} has BRAT's annotations, whose text is in another file; give both as JSON lines, "
+                '{"text": ..., "spans": [{"start": 0, "end": 4, "label": "PER"}]}'
+            )
         raise UsageError(
             f"{path}: its name doesn't tell how it is written; name it .csv, .tsv or .jsonl, or set task.format to one "
             f"of {', '.join(_READERS)}"

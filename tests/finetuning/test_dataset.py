@@ -61,7 +61,7 @@ def test_balanced_weights_are_inverse_to_counts(targets, count, weights):
 
 def test_labels_and_lengths_may_be_given(tmp_path, wordpiece):
     config = CONFIG.replace(labels=("good", "fair", "bad"), padded_lengths=(32, 128))
-    task, examples, rows, _ = read_training(with_files(tmp_path, config=config), wordpiece, 0)
+    task, examples, rows, *_ = read_training(with_files(tmp_path, config=config), wordpiece, 0)
     assert (
         HeadShape.of(task.config).outputs == 3
         and examples[0].target == 0
@@ -189,7 +189,7 @@ def test_a_separator_is_given_or_that_of_the_training_rows():
         (
             ROWS + "cat\n" * 7,
             ROWS,
-            "7 of 10 rows have no label, 'label' is empty (line 5; line 6; line 7; line 8; line 9",
+            "7 of 10 rows have fewer fields than there are columns and no label (line 5; line 6; line 7; line 8; line 9",
         ),
         (
             ROWS,

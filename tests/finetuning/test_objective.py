@@ -141,3 +141,13 @@ def test_weights_of_the_classes_are_weights_of_the_mean(kind):
     assert float(weighted.counts(batch)["task_loss"]) == pytest.approx(weights.sum())
     accuracy = plain.measure(params, batch, None)["accuracy"]
     assert float(found["accuracy"].value) == float(accuracy.value)
+
+
+def test_smoothed_targets_are_spread_over_all_classes():
+    smoothed = compiled(TaskObjective(TASKS["class"].replace(label_smoothing=0.3), MODEL, ExecutionConfig()))
+    batch, params = batch_of("class"), smoothed.init(jax.random.key(0))
+    logits, labels = np.asarray(smoothed.outputs(params, batch), np.float64), np.ravel(batch.target)
+    logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
+    targets = 0.7 * np.eye(logits.shape[1])[labels] + 0.3 / logits.shape[1]
+    expected = np.average(-(targets * logs).sum(axis=1), weights=batch.weight)
+    assert float(smoothed.measure(params, batch, None)["task_loss"].value) == pytest.approx(expected, rel=1e-5)

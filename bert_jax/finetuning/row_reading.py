@@ -1,0 +1,222 @@
+"""What the rows of a task were taken for: format, columns, labels and texts, with a remark where they are odd."""
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bert_jax.config.task import COLUMN_IN_BRACES, TaskConfig
+from bert_jax.corpora.messages import listed
+from bert_jax.corpora.task_record import Record
+from bert_jax.finetuning.columns import in_order, number, text
+from bert_jax.finetuning.metrics import tag_scheme
+from bert_jax.finetuning.task import Task
+from bert_jax.finetuning.vectors_task import pair_columns
+from bert_jax.rows.task_files import format_of
+from bert_jax.system.errors import UsageError, quoted
+from bert_jax.system.reading import Fact, Reading
+
+_NUMBER = re.compile(r"\s*[-+]?\d[\d.,]*(?:[eE][-+]?\d+)?\s*")
+_SHOWN = 12
+"""Most labels that are listed with their counts."""
+_LOOKED_AT = 1_000
+"""First rows of a set whose columns are looked at."""
+_RIVAL = re.compile(r"neg|label|scor|simil|relat|rating|gold|match|dupl|class|target", re.IGNORECASE)
+"""Names of columns that say how two texts are related."""
+_SAME = {"y": "yes", "true": "yes", "1": "yes", "n": "no", "false": "no", "0": "no"}
+_ODD_TEXTS = (
+    (_NUMBER, 0.5, "are numbers: name the texts by --task.texts"),
+    (re.compile(r'".*"', re.DOTALL), 0.2, "are in quotes: take these off, if they aren't text"),
+    (re.compile(r"\s*(?:nan|none|null|n/a|#n/a|<na>)\s*", re.IGNORECASE), 0, "are nan, none or null: leave them out"),
+    (re.compile(r".*(?:Ã[\x80-\xbf]|â€).*", re.DOTALL), 0.01, "hold Ã or â€, UTF-8 read as Latin-1: mend the file"),
+    (re.compile(r".*(?:<br|</\w|&(?:amp|lt|gt|nbsp|quot);).*", re.DOTALL), 0.05, "hold HTML: take it out"),
+    (re.compile(r"\s*\[\s*['\"].*\]\s*", re.DOTALL), 0.5, "are lists written as text: join them, or give JSON lines"),
+    (re.compile(r"\s*(?:https?://\S+|\S+\.[A-Za-z]\w{2,3})\s*"), 0.5, "are names of files or pages: give texts"),
+)
+"""What a text may look like, the share of texts above which that is odd, and what they are, with a remedy."""
+
+
+class RowSet(NamedTuple):
+    """Rows of one source."""
+
+    source: str
+    records: Sequence[Record]
+
+
+def reading_of(task: Task, sets: dict[str, RowSet]) -> Reading:
+    """What `sets`, "train" and "dev", were taken for. Raises UsageError for training rows with a column that says how
+    the texts of a pair are related and isn't used."""
+    config = task.config
+    used, unused = _columns(config, [record for rows in sets.values() for record in rows.records[:_LOOKED_AT]])
+    if config.makes_vectors and "train" in sets:
+        _check_unused(config, sets["train"], unused)
+    texts = {name: [_texts(config, record) for record in rows.records] for name, rows in sets.items()}
+    formats = {config.format or format_of(rows.source) or "TFDS" for rows in sets.values()}
+    counts = {name: f"{name} {len(rows.records):,}" for name, rows in sets.items()}
+    beginning = " | ".join(
+        " ".join(each) if isinstance(each, tuple) else each for each in next(iter(texts.values()))[0]
+    )
+    facts = [
+        Fact(name="format", value=", ".join(sorted(formats)), known_by="--task.format" if config.format else "suffix"),
+        Fact(name="rows", value=", ".join(counts.values())),
+        Fact(name="columns used", value=listed(used), known_by="--task.texts, --task.label"),
+        Fact(name="columns not used", value=listed(unused) if unused else "none"),
+        Fact(name="first text", value=quoted(beginning)),
+    ]
+    remarks = [remark for name, rows in sets.items() for remark in _odd_texts(config, name, rows, texts[name])]
+    if config.facts.words:
+        remarks += [remark for name, rows in sets.items() for remark in _odd_entities(task, name, rows.records)]
+    golds = {name: [*chain.from_iterable(_golds(task, one) for one in rows.records)] for name, rows in sets.items()}
+    if config.facts.labelled or config.choices:
+        kinds = {name: Counter(of_set) for name, of_set in golds.items()}
+        facts += [Fact(name=f"labels, {name}", value=_counts(config, of_set)) for name, of_set in kinds.items()]
+        remarks += _odd_labels(config, kinds, {name: len(rows.records) for name, rows in sets.items()})
+    elif numbers := {name: np.array(of_set) for name, of_set in golds.items() if of_set}:
+        ranges = {name: f"{of_set.min():g} to {of_set.max():g}" for name, of_set in numbers.items()}
+        facts.append(Fact(name="numbers", value=", ".join(f"{name} {range}" for name, range in ranges.items())))
+        remarks += _odd_numbers(numbers)
+    if {"train", "dev"} <= sets.keys():
+        learned, dev = set(texts["train"]), set(texts["dev"])
+        again, back = sum(one in learned for one in texts["dev"]), sum(one in dev for one in texts["train"])
+        share = again / len(texts["dev"])
+        facts.append(Fact(name="in both sets", value=f"{share:.1%} of the dev rows, {back:,} training rows"))
+        if share > 0.05:
+            remarks.append(f"{share:.1%} of the dev rows are training rows, and scores too high: leave them out of one")
+    return Reading(subject=f"rows {' '.join(rows.source for rows in sets.values())}", facts=facts, remarks=remarks)
+
+
+def _texts(config: TaskConfig, record: Record) -> tuple[Any, ...]:
+    """The texts of a record, one of them perhaps as a tuple of words."""
+    if isinstance(words := record.values.get(config.texts[0]), list):
+        return (tuple(words),)
+    pair = pair_columns(config, record) if config.makes_vectors else config.texts
+    return tuple(text(record, template) for template in (*pair, *config.choices))
+
+
+def _golds(task: Task, record: Record) -> list[Any]:
+    """The labels of a record, or its number; [] where it has neither."""
+    if task.config.facts.labelled:
+        return task.names(task.config, record)
+    scored = task.config.kind == "number" or task.config.makes_vectors and record.has(task.config.label)
+    return [number(record, task.config.label)] if scored else [str(task.gold(record))] if task.config.choices else []
+
+
+def _columns(config: TaskConfig, records: Sequence[Record]) -> tuple[list[str], list[str]]:
+    """The columns of `records` that the task uses, and the others."""
+    pair = pair_columns(config, records[0]) if config.makes_vectors else config.texts
+    named = {config.label, *(config.labels or ())}
+    for template in (*pair, *config.choices, *config.marks):
+        named |= set(COLUMN_IN_BRACES.findall(template) or [template])
+    named |= {config.negatives} if config.makes_vectors and not config.scored else {"is_impossible"}
+    there = dict.fromkeys(name for record in records for name in (record.columns or record.values))
+    used = [name for name in there if name in named or any(each.startswith(f"{name}.") for each in named)]
+    return used, [name for name in there if name not in used]
+
+
+def _check_unused(config: TaskConfig, rows: RowSet, unused: Sequence[str]) -> None:
+    for name in unused:
+        flags = {str(record.values.get(name)) for record in rows.records[:_LOOKED_AT]} == {"0", "1"}
+        if name not in config.ignore and (flags or _RIVAL.search(name)):
+            raise UsageError(
+                f"{rows.source} has a column {quoted(name)} that isn't used, and each pair would be learned as one "
+                f"that {'has its score' if config.scored else 'matches'}; name it by --task.negatives or, a score, by "
+                f"--task.label, or leave it out by --task.ignore {name}"
+            )
+
+
+def _odd_texts(config: TaskConfig, name: str, rows: RowSet, texts: Sequence[tuple[Any, ...]]) -> Iterator[str]:
+    short = [one for one in rows.records if len(one.values) < len(one.columns)]
+    if short and not config.columns:
+        place = short[0].place.rpartition(", ")[2]
+        yield f"{name}: {len(short):,} of {len(texts):,} rows have fewer fields than names ({place} first): mend them"
+    for column, of_column in zip((*config.texts, *config.choices), zip(*texts, strict=True), strict=True):
+        where, in_words = f"{name} {column!r}", isinstance(of_column[0], tuple)
+        if in_words:
+            mean = sum(map(len, of_column)) / len(of_column)
+            if mean > 200 or mean < 1.5:
+                yield f"{where}: sentences have {mean:,.1f} words on average: put a blank line after each only"
+            of_column = tuple(chain.from_iterable(of_column))
+        if len(set(of_column)) == 1 < len(of_column):
+            yield f"{where} is {quoted(of_column[0])} everywhere: name another column by --task.texts"
+        for pattern, most, what in _ODD_TEXTS:
+            found = sum(pattern.fullmatch(one) is not None for one in of_column)
+            if found > most * len(of_column) and (most or not in_words):
+                yield f"{where}: {found:,} of {len(of_column):,} texts {what}"
+    if len(texts) >= 20 and 2 * len(set(texts)) < len(texts):
+        yield f"{name}: only {len(set(texts)):,} of {len(texts):,} rows differ in their texts: take repeated ones out"
+    equal = sum(len(each) == 2 and each[0] == each[1] for each in texts)
+    if equal > (0.01 if config.makes_vectors and not config.scored else 0.2) * len(texts):
+        yield f"{name}: {equal:,} of {len(texts):,} pairs are two equal texts: take them out"
+
+
+def _counts(config: TaskConfig, labels: Counter[str]) -> str:
+    shown = ", ".join(f"{label} {labels[label]:,}" for label in in_order(labels)[:_SHOWN])
+    more = f", and {len(labels) - _SHOWN:,} more" if len(labels) > _SHOWN else ""
+    scheme = tag_scheme(labels) if config.facts.words else None
+    return shown + more + (f"; entities as {scheme}" if scheme else "")
+
+
+def _odd_labels(config: TaskConfig, counts: dict[str, Counter[str]], rows: dict[str, int]) -> Iterator[str]:
+    every, total, words = sum(counts.values(), Counter[str]()), sum(rows.values()), config.facts.words
+    alike: dict[str, list[str]] = {}
+    for label in in_order(every):
+        alike.setdefault(_folded(label, words), []).append(label)
+    for group in alike.values():
+        if len(group) > 1:
+            named = ", ".join(f"{quoted(label)} ({every[label]:,})" for label in group)
+            yield f"the labels {named} differ in spelling alone: write those alike that mean the same"
+    numbers = [label for label in every if _NUMBER.fullmatch(label)]
+    if 2 * len(numbers) > len(every) and (len(numbers) > 20 or any("." in label for label in numbers)):
+        yield f"{len(numbers):,} of {len(every):,} labels are numbers: for measurements set --task.kind number"
+    elif not words and len(every) > max(10, total / 10):
+        yield f"{len(every):,} labels for {total:,} rows: give more rows of each, or name another --task.label"
+    if config.kind == "labels" and (joined := [one for one in every if re.search(r"\w\s*[;|,/]\s*\w", one)]):
+        yield f"{listed(joined[:3])} may be several labels: name what separates them by --task.label-separator"
+    for name, of_set in counts.items():
+        label, most = of_set.most_common(1)[0] if of_set else ("", 0)
+        if not words and len(every) > 1 and most > max(0.95 * rows[name], 19):
+            yield f"{name}: {most:,} of {rows[name]:,} rows are {quoted(label)}: look at macro F1, not accuracy"
+        if lacks := [one for one in every if one not in of_set and every[one] * rows[name] >= 3 * total]:
+            yield f"no {name} row has {listed(lacks)}: draw both sets from the same rows at random"
+    if words and len(schemes := {tag_scheme(of_set) for of_set in counts.values()}) > 1:
+        yield f"the sets have tags of different schemes, {listed(map(str, schemes))}: convert one of them"
+
+
+def _odd_entities(task: Task, name: str, records: Sequence[Record]) -> Iterator[str]:
+    begun: Counter[str] = Counter()
+    for record in records:
+        before, tags = "O", task.names(task.config, record)
+        words = record.values.get(task.config.texts[0])
+        for place, tag in enumerate(tags):
+            if tag[1:2] == "-" and before[1:] != tag[1:]:
+                begun[tag[0]] += 1
+                begun["odd"] += isinstance(words, list) and words[place : place + 1] in ([","], ["."], ["。"], ["，"])
+            before = tag
+    if 20 * min(begun["B"], begun["I"]) > begun["B"] + begun["I"]:
+        yield f"{name}: {begun['B']:,} entities begin with B- and {begun['I']:,} with I-: mend the tags"
+    if 10 * begun["odd"] > begun.total() - begun["odd"]:
+        yield f"{name}: {begun['odd']:,} entities begin at a comma or stop: see whether tags and words are shifted"
+
+
+def _folded(label: str, exact: bool) -> str:
+    """`label` without what often varies in spelling; with `exact`, of tags, without case and width alone."""
+    folded = " ".join(unicodedata.normalize("NFKC", label).casefold().split()).replace("_", "-")
+    if exact:
+        return folded
+    folded = re.sub(r"(\d)\.0+$", r"\1", folded.strip(".,;:!?'\"") or folded)
+    return _SAME.get(folded, folded)
+
+
+def _odd_numbers(numbers: dict[str, np.ndarray]) -> Iterator[str]:
+    for name, values in numbers.items():
+        if values.size > 1 and values.min() == values.max():
+            yield f"{name}: every number is {values[0]:g}: name another column by --task.label"
+        elif far := int(np.sum(np.abs(values - values.mean()) > 8 * values.std())):
+            yield f"{name}: {far:,} numbers are far from all others, {values.min():g} to {values.max():g}: correct them"
+    spreads = [float(values.std()) for values in numbers.values()]
+    if len(spreads) == 2 and min(spreads) * 3 < max(spreads):
+        yield f"the numbers of the two sets are spread by {spreads[0]:.3g} and {spreads[1]:.3g}: use one scale"

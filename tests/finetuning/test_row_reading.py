@@ -1,0 +1,71 @@
+import json
+from collections import Counter
+
+import pytest
+
+from bert_jax.config.task import TaskConfig
+from bert_jax.corpora.task_record import Record
+from bert_jax.finetuning.character_spans import tags_of
+from bert_jax.finetuning.dataset import read_training
+from bert_jax.finetuning.row_reading import RowSet, reading_of
+from bert_jax.rows.table_files import has_csv_quotes
+from bert_jax.system.errors import UsageError
+
+
+def remarks(tmp_path, wordpiece, rows, **settings):
+    file = tmp_path / "rows.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    config = TaskConfig(name="x", train=str(file), **{"kind": "class"} | settings)
+    learned = read_training(config, wordpiece, 0)
+    return " ".join(reading_of(learned.task, {"train": RowSet(str(file), learned.records)}).remarks)
+
+
+@pytest.mark.parametrize(
+    "labels, remark",
+    [
+        (("a", "b"), ""),
+        (("Anger", "anger"), "'Anger' (12), 'anger' (12) differ in spelling alone"),
+        (("yes", "true"), "differ in spelling alone"),
+        (tuple(f"0.{number}" for number in range(24)), "labels are numbers: for measurements set"),
+        (("-", "a", "b"), ""),
+    ],
+)
+def test_odd_labels_are_remarked(tmp_path, wordpiece, labels, remark):
+    rows = [{"sentence": f"the cat {'sees ' * n}", "label": labels[n % len(labels)]} for n in range(24)]
+    found = remarks(tmp_path, wordpiece, rows)
+    assert remark in found and bool(remark) == bool(found)
+
+
+def test_a_column_beside_pairs_is_an_error_until_it_is_ignored(tmp_path, wordpiece):
+    rows = [{"query": f"the cat {n}", "positive": f"a dog {n}", "negative": "the house"} for n in range(4)]
+    settings = dict(kind="vectors", texts=("query", "positive"), label="score")
+    with pytest.raises(UsageError, match="a column 'negative' that isn't used"):
+        remarks(tmp_path, wordpiece, rows, **settings)
+    assert not remarks(tmp_path, wordpiece, rows, **settings, ignore=("negative",))
+
+
+@pytest.mark.parametrize(
+    "content, is_csv",
+    [
+        ("a\tb\nx\t1\n", False),
+        ('a\tb\n"x"\t1\n', False),
+        ('"a"\t"b"\n"x"\t1\n', True),
+        ('a\tb\n"x ""y"""\t1\n', True),
+        ('a\tb\n"x ""y"""\t1\n5" disk\t2\n', False),
+        ('a\tb\n"x\ny"\t1\n', True),
+    ],
+)
+def test_quotes_are_those_of_a_csv_writer_if_the_whole_file_says_so(content, is_csv):
+    assert has_csv_quotes(content.splitlines(True), "\t") == is_csv
+
+
+@pytest.mark.parametrize(
+    "span",
+    [
+        {"start": 0, "end": 4, "label": "PER"},
+        {"start_offset": 0, "end_offset": 4, "label": "PER"},
+        {"start": 0, "end": 4, "labels": ["PER"]},
+    ],
+)
+def test_spans_of_annotation_programs_are_read(span):
+    assert tags_of(Record("f", {"spans": [span]}), "spans", "Anna met", Counter()) == ["B-PER", "O"]
