@@ -3,35 +3,36 @@
 from collections.abc import Sequence
 
 from bert_jax.layout import TokenSequence
+from bert_jax.system.errors import UsageError
+from bert_jax.text.frame import Frame
 from bert_jax.text.vocabulary import Vocabulary
 
 
 def joined(segments: Sequence[list[int]], vocabulary: Vocabulary, longest: int) -> TokenSequence:
-    """Joins the piece ids of a text or a pair of texts with [CLS] and [SEP], cut to at most `longest` tokens.
-
-    The vocabulary defines how many [SEP] stand between two texts; they belong to the first.
+    """Joins the piece ids of a text or a pair of texts with the special tokens of the vocabulary's frame, such as [CLS]
+    and [SEP], cut to at most `longest` tokens.
 
     A pair that is too long loses pieces from the end of the longer text, or of the second one if both are equally
-    long, as in run_classifier.py of the original BERT.
+    long, as in run_classifier.py of the original BERT. Raises UsageError if nothing is left: no text and no frame.
     """
-    sizes = truncated_sizes(tuple(map(len, segments)), longest, vocabulary.separators)
+    frame = vocabulary.frame
+    sizes = truncated_sizes(tuple(map(len, segments)), longest, frame)
     parts = [segment[:size] for segment, size in zip(segments, sizes, strict=True)]
-    first, *second = parts
-    ids = [vocabulary.cls_id, *first, vocabulary.sep_id]
-    if second:
-        ids += [vocabulary.sep_id] * (vocabulary.separators - 1)
-    first_length = len(ids)
-    for part in second:
-        ids += [*part, vocabulary.sep_id]
+    before, *after = frame.around(len(parts))
+    ids = [*before]
+    for part, special in zip(parts, after, strict=True):
+        ids += [*part, *special]
+    if not ids:
+        raise UsageError("a text is empty, and this tokenizer sets no special tokens round it; leave the text out")
+    first_length = len(ids) if len(parts) == 1 else len(before) + len(parts[0]) + frame.of_first
     return TokenSequence(ids, first_length, sum(sizes) < sum(map(len, segments)))
 
 
-def truncated_sizes(sizes: tuple[int, ...], longest: int, separators: int) -> tuple[int, ...]:
-    """The number of pieces to keep of each of one or two segments, for a sequence of at most `longest` tokens with
-    `separators` between two."""
+def truncated_sizes(sizes: tuple[int, ...], longest: int, frame: Frame) -> tuple[int, ...]:
+    """The number of pieces to keep of each of one or two segments, for a sequence of at most `longest` tokens."""
+    most = longest - frame.size(len(sizes))
     if len(sizes) == 1:
-        return (min(sizes[0], longest - 2),)
-    most = longest - 2 - separators
+        return (min(sizes[0], most),)
     first, second = sizes
     second = min(second, max(most - min(first, most), most // 2))
     return min(first, most - second), second

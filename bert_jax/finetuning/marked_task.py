@@ -38,16 +38,17 @@ class MarkedTask(ClassTask):
                 )
             spans.append(self._tokenizer.encode_spans(whole))
             words.append(pieces_of(spans[-1], begin, end))
-        sizes = truncated_sizes(tuple(map(len, spans)), config.max_length, vocabulary.separators)
+        sizes = truncated_sizes(tuple(map(len, spans)), config.max_length, vocabulary.frame)
         repairs[CUT.format(config.max_length)] += sum(sizes) < sum(map(len, spans))
-        parts, marks, offset = [], [], 1
-        for of_text, size, word in zip(spans, sizes, words, strict=True):
+        before, *after = vocabulary.frame.around(len(spans))
+        parts, marks, offset = [], [], len(before)
+        for of_text, size, word, special in zip(spans, sizes, words, after, strict=True):
             first = min(max((word.start + word.stop - size) // 2, 0), len(of_text) - size)
             begin, last = offset - first, first + size
             # A marked phrase may be longer than what is kept.
             marks.append((begin + max(word.start, first), begin + min(word.stop, last)) if word else (0, 1))
             parts.append([piece.id for piece in of_text[first:last]])
-            offset += size + vocabulary.separators
+            offset += size + len(special)
         repairs[_DROPPED] += not all(words)
         if train and not all(words):
             return []

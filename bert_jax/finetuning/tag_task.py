@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax.batching.sequences import joined
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.wording import counted
 from bert_jax.corpora.task_record import Record
@@ -14,7 +15,6 @@ from bert_jax.finetuning.character_spans import Range, spans_of, tags_of, word_p
 from bert_jax.finetuning.columns import text, words
 from bert_jax.finetuning.metrics import OUTSIDE, check_entity_tags, tag_metrics
 from bert_jax.finetuning.task import EMPTY, IGNORED, Example, Mistake, Prediction, Task, commonest
-from bert_jax.layout import TokenSequence
 from bert_jax.system.errors import UsageError
 from bert_jax.text.scripts import sets_no_spaces
 from bert_jax.text.tokenizer import Tokenizer
@@ -90,7 +90,9 @@ class TagTask(Task):
         self, spans: list[PieceSpan], first: list[int | None], tags: list[str] | None, repairs: Counter[str]
     ) -> list[Example]:
         """Builds one example, or several for a long sentence."""
-        vocabulary, room = self._tokenizer.vocabulary, self.config.max_length - 2
+        vocabulary = self._tokenizer.vocabulary
+        before, after = map(len, vocabulary.frame.single)
+        room = self.config.max_length - before - after
         cuts = _cuts(sorted({0, *(piece for piece in first if piece is not None)}), len(spans), room)
         repairs[_PARTS.format(self.config.max_length)] += len(cuts) > 2
         targets = None if tags is None else self._targets(first, tags, repairs)
@@ -98,15 +100,14 @@ class TagTask(Task):
         for begin, end in pairwise(cuts):
             here = range(begin, min(end, begin + room))
             repairs[_LONG.format(self.config.max_length)] += here.stop < end
-            ids = [vocabulary.cls_id, *(spans[number].id for number in here), vocabulary.sep_id]
-            part = Example((TokenSequence(ids, len(ids)),))
+            part = Example((joined([[spans[number].id for number in here]], vocabulary, self.config.max_length),))
             if targets is None:
                 found = enumerate(first)
-                tokens = {word: piece - begin + 1 for word, piece in found if piece is not None and piece in here}
+                tokens = {word: piece - begin + before for word, piece in found if piece is not None and piece in here}
                 parts.append(part._replace(origin=tokens))
             else:
                 inside = [targets.get(number, IGNORED) for number in here]
-                parts.append(part._replace(target=[IGNORED, *inside, IGNORED]))
+                parts.append(part._replace(target=[IGNORED] * before + inside + [IGNORED] * after))
         return parts
 
     def _targets(self, first: list[int | None], tags: list[str], repairs: Counter[str]) -> dict[int, int]:

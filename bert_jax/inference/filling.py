@@ -129,7 +129,8 @@ class Filler:
         if before_it >= 0 and spans[before_it].begin == spans[before_it].end:  # the space before it, as a piece
             inside = [before_it, *inside]
         whole = self._sequence([span.id for span in spans], before + word + after)
-        return whole, [number + 1 for number in inside]  # after [CLS]
+        before_text = len(self._tokenizer.vocabulary.frame.single[0])
+        return whole, [number + before_text for number in inside]
 
     def _masked_sequence(self, text: object, top: int = 1) -> TokenSequence:
         """The token ids of a text with masks. Raises UsageError if it has none, is too long, or `top` is below 1."""

@@ -15,7 +15,7 @@ from bert_jax.interchange.relatives import RELATIVES, relative_of
 from bert_jax.interchange.selection import part_of, select
 from bert_jax.interchange.tensorflow_checkpoint import find_tensorflow_checkpoint, read_tensorflow_checkpoint
 from bert_jax.interchange.tensors import INDEX, WEIGHTS, Tensor, read_safetensors
-from bert_jax.interchange.tokenizer_files import SPECIAL_NAMES, read_tokenizer
+from bert_jax.interchange.tokenizer_files import SPECIAL_NAMES, has_segments, read_tokenizer
 from bert_jax.model.bert import Parameters, absent_parts
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched
@@ -127,8 +127,8 @@ def open_model_directory(
     if unused_rows := rows - len(vocabulary):
         say(f"the model has {rows:,} rows for {len(vocabulary):,} pieces: {unused_rows:,} are kept and never predicted")
         config = config.replace(vocabulary_size=len(vocabulary), word_rows=rows)
-    if vocabulary.separators > 1 and config.num_segments > 1:
-        # Tokenizers of XLM-R's kind give no segments, so transformers puts both texts of a pair in segment 0.
+    if config.num_segments > 1 and not has_segments(directory, tokenizer):
+        # Such tokenizers, as XLM-R's, give a model no segments, so transformers puts both texts of a pair in segment 0.
         say(f"of {config.num_segments} segments the first alone is kept: the tokenizer puts both texts of a pair in it")
         config = config.replace(num_segments=1)
         table = selection.tensors[_SEGMENTS]

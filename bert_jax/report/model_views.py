@@ -10,6 +10,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
+from bert_jax.batching.sequences import joined
 from bert_jax.inference.bert import Bert, load
 from bert_jax.inference.examples import masked_examples
 from bert_jax.instances.shards import HELD_OUT
@@ -134,7 +135,7 @@ def _attention(bert: Bert, sentences: Sequence[str]) -> Attention | None:
     text = text[: spans[:most][-1].end]
     weights = bert.attention(text)
     vocabulary, count = bert.tokenizer.vocabulary, weights.shape[-1]
-    ids = [vocabulary.cls_id, *(span.id for span in bert.tokenizer.encode_spans(text)), vocabulary.sep_id][:count]
+    ids = joined([bert.tokenizer.encode(text)], vocabulary, count).ids
     packed = base64.b64encode(np.clip(np.rint(weights * 255), 0, 255).astype(np.uint8).tobytes()).decode()
     return Attention([vocabulary.pieces[number] for number in ids], weights.shape[0], weights.shape[1], packed)
 

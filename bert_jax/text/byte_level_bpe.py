@@ -24,11 +24,10 @@ def read_pipeline(path: Path) -> Tokenizer:
     return Tokenizer(value if type(value.get("model")) is dict else pipeline_of_merges(value, path), str(path))
 
 
-def pipeline_of_merges(numbers: dict[str, Any], path: Path, leading_space: bool = False) -> dict[str, Any]:
+def pipeline_of_merges(numbers: dict[str, Any], path: Path) -> dict[str, Any]:
     """RoBERTa's tokenizer.json with the pieces of the vocab.json at `path`, `numbers`, and the merges.txt beside it.
 
-    `leading_space`: the first word of a text is written as if a space were before it. Raises UsageError if either file
-    is damaged or they contradict each other.
+    Raises UsageError if either file is damaged or they contradict each other.
     """
     check_numbers(numbers, path)
     check_spelling(numbers, str(path))
@@ -45,7 +44,7 @@ def pipeline_of_merges(numbers: dict[str, Any], path: Path, leading_space: bool 
                 "put the files there that were made together"
             )
         merges.append((first, second))
-    return _framed(_pipeline(models.BPE(numbers, merges), leading_space), numbers, str(path), leading_space)
+    return _framed(_pipeline(models.BPE(numbers, merges), False), numbers, str(path), leading_space=False)
 
 
 def train_byte_level_bpe(texts: Sequence[str], size: int, cleaning: Cleaning) -> Tokenizer:

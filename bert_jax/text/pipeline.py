@@ -14,7 +14,7 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json, write_text
 from bert_jax.text.scripts import is_punctuation, sets_no_spaces, starts_word, visible
-from bert_jax.text.tokenizer_json import added_token, built, check, finished, kind_of, ordinary, separators
+from bert_jax.text.tokenizer_json import added_token, built, check, finished, kind_of, ordinary
 from bert_jax.text.tokenizer_settings import FILE_NAME, Kind, TokenizerSettings
 from bert_jax.text.vocabulary import BOUNDARY, CONTINUATION, MASK, PieceSpan, Vocabulary, special_names
 
@@ -46,7 +46,7 @@ class Tokenizer:
         Raises UsageError if it isn't of a kind that is read here, if the library refuses it, or if a special piece is
         missing.
         """
-        self._contents, self._name = file, name
+        self._contents, self.name = file, name
         self.kind: Kind = kind_of(file, name)
         """Kind in tokenizer_config.json: wordpiece, unigram, bpe (both sentencepiece's), byte_bpe or metaspace."""
         pipeline = built(file, name)
@@ -56,7 +56,8 @@ class Tokenizer:
         if [ids[piece] for piece in pieces] != list(range(len(pieces))):
             raise UsageError(f"{name}: its pieces aren't numbered from 0 to {len(pieces) - 1:,}, each number once")
         special = special_names(ids)
-        self.vocabulary = Vocabulary(pieces, name, special, blanks="", separators=separators(file, special[3]))
+        steps = file.get("post_processor") or {"type": "Sequence", "processors": []}  # which sets none
+        self.vocabulary = Vocabulary(pieces, name, special, blanks="", post_processor=steps)
         self._encoder = ordinary(file, name, special)
         self.added = frozenset(
             {token["id"] for token in file.get("added_tokens") or []} - {*self.vocabulary.special_ids}
@@ -68,7 +69,7 @@ class Tokenizer:
         return None
 
     @property
-    def _file(self) -> dict[str, Any]:
+    def contents(self) -> dict[str, Any]:
         """The contents of a tokenizer.json."""
         return self._contents
 
@@ -91,7 +92,11 @@ class Tokenizer:
     def _mask_encoder(self) -> tokenizers.Tokenizer:
         """The pipeline that finds the mask piece in a text, and no other special piece."""
         special = self.vocabulary.special
-        return ordinary(self._file, self._name, special, found=special[-1])
+        return ordinary(self.contents, self.name, special, found=special[-1])
+
+    def cleaned(self, text: str) -> str:
+        """`text` as it is before it is split into words."""
+        return self._encoder.normalizer.normalize_str(text) if self._encoder.normalizer else text
 
     def encode_spans(self, text: str) -> list[PieceSpan]:
         """The pieces of `text` with their positions in it.
@@ -201,7 +206,7 @@ class Tokenizer:
         In a BPE a word that is a piece is then looked up before merges are tried. After added tokens, a WordPiece's
         are added tokens too, which are single words. Raises UsageError for a model with scores.
         """
-        model, count = self._file["model"], len(self.vocabulary)
+        model, count = self.contents["model"], len(self.vocabulary)
         if self.kind == "wordpiece" and count > len(model["vocab"]):
             return self.with_added(
                 added_token(piece, number, single_word=True, normalized=True)
@@ -209,25 +214,25 @@ class Tokenizer:
             )
         if self.kind != "wordpiece" and model["type"] != "BPE":
             raise UsageError(
-                f"{self._name} can't be given more pieces, since its pieces have scores; extend the sentencepiece "
+                f"{self.name} can't be given more pieces, since its pieces have scores; extend the sentencepiece "
                 ".model that they come from"
             )
-        file = copy.deepcopy(self._file)
+        file = copy.deepcopy(self.contents)
         # Added tokens get the numbers after the model's, so those have to be the model's own first.
         file["model"]["vocab"] = {piece: number for number, piece in enumerate([*self.vocabulary.pieces, *pieces])}
         if self.kind != "wordpiece":
             file["model"]["ignore_merges"] = True
-        return Tokenizer(file, self._name)
+        return Tokenizer(file, self.name)
 
     def with_added(self, tokens: Iterable[dict[str, Any]]) -> "Tokenizer":
         """A tokenizer.json with `tokens` (from `tokenizer_json.added_token`), numbered on from its last piece.
 
         They replace added tokens with the same text.
         """
-        file = self.as_pipeline()._file
+        file = self.as_pipeline().contents
         by_text = {token["content"]: token for token in (*(file.get("added_tokens") or []), *tokens)}
         added = sorted(by_text.values(), key=lambda token: token["id"])
-        return Tokenizer(file | {"added_tokens": added}, self._name)
+        return Tokenizer(file | {"added_tokens": added}, self.name)
 
     def as_pipeline(self) -> "Tokenizer":
         """The same tokenizer as a tokenizer.json, which sets [CLS] and [SEP] round one text or two.
@@ -237,11 +242,11 @@ class Tokenizer:
         if self.file_name == Tokenizer.file_name:
             return self
         special = self.vocabulary.special
-        return Tokenizer(finished(self.as_huggingface(), special, self._name, mask_takes_space=False), self.file_name)
+        return Tokenizer(finished(self.as_huggingface(), special, self.name, mask_takes_space=False), self.file_name)
 
     def as_huggingface(self) -> tokenizers.Tokenizer:
         """A Tokenizer of Hugging Face's library that gives the same ids."""
-        return built(self._file, self._name)
+        return built(self.contents, self.name)
 
     def write_vocabulary(self, path: Place) -> None:
         """Writes the vocabulary's file alone: a tokenizer.json, a vocab.txt or a sentencepiece model."""

@@ -32,6 +32,8 @@ _ROUNDS = 20
 _NEVER = -1e6
 """A score with which a piece is on no best path through a text. That of special pieces is the best, 0."""
 _Piece = ModelProto.SentencePiece
+_SPACES = rf"[\s\x1c-\x1f\x85{BOUNDARY}]"
+"""Characters that the models' own rules write as a space."""
 OWN_RULES = "bert"
 """Name of the cleaning in models that are trained here."""
 
@@ -49,7 +51,7 @@ class SentencePieceTokenizer(Tokenizer):
 
         Raises UsageError, with `name`, if one is missing or the model isn't a unigram or BPE model.
         """
-        self._model, self._name = model, name
+        self._model, self.name = model, name
         pieces = [piece.piece for piece in model.pieces]
         # It may have pieces for line breaks.
         self.vocabulary = Vocabulary(pieces, name, special_names(set(pieces)), blanks="")
@@ -71,7 +73,7 @@ class SentencePieceTokenizer(Tokenizer):
             return SentencePieceProcessor(model_proto=model.SerializeToString())
         except Exception as error:  # the library's status codes are RuntimeError, OSError, SyntaxError and others
             reason = quoted(str(error))
-            raise UsageError(f"{self._name} is no good sentencepiece model ({reason}); give another") from None
+            raise UsageError(f"{self.name} is no good sentencepiece model ({reason}); give another") from None
 
     def encode(self, text: str) -> list[int]:
         """Ids of the pieces of `text`, without special pieces. "[CLS]" in a text is ordinary characters."""
@@ -100,6 +102,10 @@ class SentencePieceTokenizer(Tokenizer):
     def _mask_processor(self) -> SentencePieceProcessor:
         """The processor that finds the mask piece in a text, and no other special piece."""
         return self._opened({self.vocabulary.mask_id: _Piece.USER_DEFINED})
+
+    def cleaned(self, text: str) -> str:
+        """`text` as it is before it is split into pieces."""
+        return self._processor.normalize(text)
 
     def _offsets(self, text: str) -> Iterable[tuple[int, int, int]]:
         encoded = self._processor.encode(without_nul(text), return_type="offset_mapping")
@@ -151,10 +157,13 @@ class SentencePieceTokenizer(Tokenizer):
         if spec.precompiled_charsmap:
             charsmap = [normalizers.Precompiled(spec.precompiled_charsmap)]
         if spec.name == OWN_RULES:  # these compose characters, and the library applies them to single code points
-            charsmap = [normalizers.NFC(), *charsmap]
-        spaces = [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip()]
+            # A mark after another space than " " would be cleaned away together with that.
+            charsmap = [normalizers.NFC(), normalizers.Replace(Regex(_SPACES), " "), *charsmap]
+        prefix = spec.add_dummy_prefix
+        # Where the text begins, a space is the boundary of its first word; so is one after a mask, within the text.
+        spaces = [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip(left=not prefix)]
         tokenizer.normalizer = normalizers.Sequence([normalizers.Replace("\0", "\1"), *charsmap, *spaces])
-        scheme = "always" if spec.add_dummy_prefix else "never"
+        scheme = "first" if prefix else "never"  # "always" would begin a word after each mask too
         tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(BOUNDARY, scheme)
         tokenizer.decoder = decoders.Metaspace(BOUNDARY, scheme)
         return tokenizer

@@ -55,6 +55,11 @@ def kind_of(file: dict[str, Any], name: str) -> Kind:
             f"{name}: model {quoted(model_type)} over pre-tokenizers {quoted(types)} isn't read here; give a BPE over "
             "bytes (ByteLevel), a Unigram or BPE that marks spaces (Metaspace), or a WordPiece (BertPreTokenizer)"
         )
+    if dropout := file["model"].get("dropout"):
+        raise UsageError(
+            f"{name}: its model drops merges at random (dropout {quoted(dropout)}), so a text has other ids each time; "
+            "take the dropout out of the file, as it is meant for training"
+        )
     if suffix := file["model"].get("end_of_word_suffix"):
         raise UsageError(
             f"{name}: its pieces have {quoted(suffix)} at the ends of words (as HerBERT's), which isn't read here; "
@@ -168,13 +173,3 @@ def finished(
             special_tokens=[(piece, pipeline.token_to_id(piece)) for piece in (cls, sep)],
         )
     return json.loads(pipeline.to_str())
-
-
-def separators(file: dict[str, Any], separator: str) -> int:
-    """The number of separators between two texts, from the file's post-processor."""
-    step = file.get("post_processor") or {}
-    if step.get("type") == "RobertaProcessing":
-        return 2
-    pair = step.get("pair") if step.get("type") == "TemplateProcessing" else None
-    names = [next(iter(part.values())).get("id") for part in pair or []]
-    return max(1, names[names.index("A") : names.index("B")].count(separator)) if {"A", "B"} <= {*names} else 1

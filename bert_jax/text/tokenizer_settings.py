@@ -33,6 +33,8 @@ class WordPieceSettings(TokenizerSettings):
     form: UnicodeForm | None = None
     divides_words: bool = False
     turkish: bool = False
+    longest_word: Annotated[int, Field(ge=1)] = 200
+    """Most characters of a word that has pieces."""
 
 
 def read_settings(directory: Path, shape: type[ShapeKind]) -> ShapeKind:

@@ -9,6 +9,7 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.files import write_text
 from bert_jax.system.json_file import read_bytes
+from bert_jax.text.frame import Frame, frame_of
 
 PAD, UNKNOWN, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_PIECES = (PAD, UNKNOWN, CLS, SEP, MASK)
@@ -78,18 +79,17 @@ class Vocabulary:
         name: str = "vocabulary",
         special: Sequence[str] = SPECIAL_PIECES,
         blanks: str = BLANKS,
-        separators: int = 1,
+        post_processor: Any = None,
     ):
         """`special`: this vocabulary's names of the five special pieces, in the order of SPECIAL_PIECES. `blanks`:
-        characters that no piece may contain. `separators`: how many separators stand between two texts: one in BERT,
-        two in RoBERTa.
+        characters that no piece may contain. `post_processor`: the step of a tokenizer.json that sets special tokens
+        round texts; without one they are set as in BERT.
 
         Raises UsageError, with `name`, if a special piece is missing, or if a piece is empty, occurs twice, or contains
         U+0000 or one of `blanks`.
         """
         self.pieces = tuple(pieces)
         self.special = tuple(special)
-        self.separators = separators
         self.ids = {piece: number for number, piece in enumerate(self.pieces)}
         missing = [piece for piece in special if piece not in self.ids]
         if missing:
@@ -111,6 +111,29 @@ class Vocabulary:
             )
         self.special_ids = tuple(self.ids[piece] for piece in special)
         self.pad_id, self.unknown_id, self.cls_id, self.sep_id, self.mask_id = self.special_ids
+        of_bert = Frame.of_separators(self.cls_id, self.sep_id)
+        self.frame = frame_of(post_processor, self.ids, name) if post_processor else of_bert
+        """The special tokens that are set round one text or two."""
+
+    @property
+    def separators(self) -> int:
+        """The number of separators between two texts: one in BERT, two in RoBERTa.
+
+        Raises UsageError for a frame other than theirs, [CLS] text [SEP].
+        """
+        count = self.frame.separators(self.cls_id, self.sep_id)
+        if count is None:
+            raise UsageError(
+                f"the tokenizer sets {self.framed('text')} and {self.framed('first', 'second')}, and what was asked "
+                f"needs {self.special[2]} before a text and {self.special[3]} after it; use the model without, or give "
+                "a tokenizer with that frame"
+            )
+        return count
+
+    def framed(self, *texts: str) -> str:
+        """One text or two, with the special pieces that are set round them."""
+        before, *after = (" ".join(self.pieces[number] for number in ids) for ids in self.frame.around(len(texts)))
+        return " ".join(filter(None, [before, *(part for pair in zip(texts, after, strict=True) for part in pair)]))
 
     @cached_property
     def share_of_capitals(self) -> float:

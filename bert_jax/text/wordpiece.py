@@ -58,15 +58,19 @@ class WordPieceTokenizer(Tokenizer):
         lambda texts: _CUT.findall(_lines(texts)),
     )
 
-    def __init__(self, vocabulary: Vocabulary, cleaning: Cleaning = ORIGINAL):
-        """Raises UsageError if the vocabulary was clearly made with the other casing."""
+    def __init__(self, vocabulary: Vocabulary, cleaning: Cleaning = ORIGINAL, longest_word: int = MAX_WORD_CHARACTERS):
+        """`longest_word`: most characters of a word that has pieces.
+
+        Raises UsageError if the vocabulary was clearly made with the other casing.
+        """
         if contradiction := _contradiction(vocabulary, cleaning.lowercase):
             raise UsageError(contradiction)
-        self.vocabulary, self.cleaning, self._name = vocabulary, cleaning, self.file_name
-        self._encoder = _pipeline(vocabulary.ids, cleaning, cuts=cleaning.divides_words)
+        self.vocabulary, self.cleaning, self.name = vocabulary, cleaning, self.file_name
+        self.longest_word = longest_word
+        self._encoder = _pipeline(vocabulary.ids, cleaning, longest_word, cuts=cleaning.divides_words)
 
     @property
-    def _file(self) -> dict[str, Any]:
+    def contents(self) -> dict[str, Any]:
         return json.loads(self._encoder.to_str())
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -97,11 +101,11 @@ class WordPieceTokenizer(Tokenizer):
     def _bar_encoder(self) -> Pipeline:
         """The pipeline without cuts, with an id beyond the vocabulary for _BAR, which parts the ids of joined texts."""
         ids = {**self.vocabulary.ids, _BAR: len(self.vocabulary)}
-        return _pipeline(ids, self.cleaning)
+        return _pipeline(ids, self.cleaning, self.longest_word)
 
     def with_pieces(self, pieces: Sequence[str]) -> "WordPieceTokenizer":
         """A tokenizer with `pieces` after its own, which greedy longest match then finds."""
-        return WordPieceTokenizer(Vocabulary([*self.vocabulary.pieces, *pieces]), self.cleaning)
+        return WordPieceTokenizer(Vocabulary([*self.vocabulary.pieces, *pieces]), self.cleaning, self.longest_word)
 
     @property
     def impossible_remark(self) -> str | None:
@@ -122,7 +126,7 @@ class WordPieceTokenizer(Tokenizer):
 
     @property
     def _settings(self) -> WordPieceSettings:
-        return WordPieceSettings(kind="wordpiece", **self.cleaning._asdict())
+        return WordPieceSettings(kind="wordpiece", longest_word=self.longest_word, **self.cleaning._asdict())
 
 
 def train_wordpiece(
@@ -195,9 +199,11 @@ def _contradiction(vocabulary: Vocabulary, lowercase: bool) -> str | None:
     return None
 
 
-def _pipeline(ids: dict[str, int], cleaning: Cleaning, cuts: bool = False) -> Pipeline:
+def _pipeline(
+    ids: dict[str, int], cleaning: Cleaning, longest_word: int = MAX_WORD_CHARACTERS, cuts: bool = False
+) -> Pipeline:
     """The steps of BERT's tokenizer, which `cuts` long words, or makes them unknown."""
-    tokenizer = Pipeline(models.WordPiece(ids, unk_token=UNKNOWN, max_input_chars_per_word=MAX_WORD_CHARACTERS))
+    tokenizer = Pipeline(models.WordPiece(ids, unk_token=UNKNOWN, max_input_chars_per_word=longest_word))
     tokenizer.normalizer = cleaning.normalizer()
     words, stretches = pre_tokenizers.BertPreTokenizer(), pre_tokenizers.Split(_STRETCH, "isolated")
     tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, stretches]) if cuts else words

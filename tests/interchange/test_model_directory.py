@@ -179,6 +179,7 @@ def test_a_tokenizer_json_is_followed_where_it_differs_from_berts(folder):
     model = json.loads((folder / "tokenizer.json").read_text())["model"]
     sizes = {"unk_token": "[UNK]", "continuing_subword_prefix": "##", "max_input_chars_per_word": 100}
     changed(folder / "tokenizer.json", model=model | sizes)
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "PreTrainedTokenizerFast"}')
     followed = open_model_directory(folder).tokenizer
     theirs = tokenizers.Tokenizer.from_file(str(folder / "tokenizer.json"))
     for other in ("piece1\0piece2", "Piece3 piece4 中文", "piece1 piece22 none"):

@@ -136,7 +136,7 @@ def test_a_vocabulary_of_another_model_is_refused(tmp_path):
 
 def test_options_that_it_has_not_are_refused(tmp_path):
     copied("albert", tmp_path)
-    with pytest.raises(UsageError, match="models of model_type bert have no such file"):
+    with pytest.raises(UsageError, match="the tokenizer class BertTokenizer has no such file"):
         read(tmp_path, "bert", 1200)
     with pytest.raises(UsageError, match="--no-lowercase is for a WordPiece"):
         read_tokenizer(tmp_path, ModelConfig(model_type="albert", vocabulary_size=1200), lowercase=False)

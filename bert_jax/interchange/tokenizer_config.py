@@ -1,0 +1,122 @@
+"""tokenizer_config.json of other programs: its special tokens, its settings, and the keys that change ids."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator
+
+from bert_jax.interchange.tokenizer_classes import ClassSettings, Piece
+from bert_jax.system.errors import UsageError, quoted
+from bert_jax.system.json_file import Shape
+from bert_jax.system.progress import say
+
+_SWITCHES = ("do_basic_tokenize", "do_word_tokenize", "do_subword_tokenize")
+_LIBRARIES = ("mecab_kwargs", "sudachi_kwargs", "jumanpp_kwargs", "sp_model_kwargs")
+_SPLIT = "split_special_tokens"
+_DEFAULTS: dict[str, tuple[Any, ...]] = {
+    "word_tokenizer_type": ("basic", None),
+    "subword_tokenizer_type": ("wordpiece", None),
+    "wordpieces_prefix": ("##",),
+    "never_split": (None, []),
+    _SPLIT: (False, None),
+    **dict.fromkeys(_SWITCHES, (True,)),
+    **dict.fromkeys(_LIBRARIES, (None, {})),
+}
+"""Keys that change ids, and the values with which they don't."""
+_HARMLESS = frozenset(
+    # of padding, truncation and decoding
+    "padding padding_side pad_to_multiple_of pad_to_max_length pad_token_id pad_token_type_id truncation "
+    "truncation_side truncation_strategy max_length max_len stride errors remove_space clean_text "
+    "clean_up_tokenization_spaces spaces_between_special_tokens "
+    "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output "
+    # of framing, which is the model's here
+    "add_bos_token add_eos_token bos_token_id eos_token_id unk_token_id cls_token_id sep_token_id mask_token_id "
+    # of transformers' own work
+    "chat_template response_template response_schema chat_control_tokens name_or_path "
+    "processor_class tokenizer_class slow_tokenizer_class special_tokens_map_file tokenizer_file full_tokenizer_file "
+    "vocab_file merges_file added_tokens_file init_inputs files_loaded from_slow from_flax use_fast legacy backend "
+    "verbose is_local local_files_only device_map auto_map transformers_version _commit_hash _from_auto model_type "
+    "return_tensors return_token_type_ids return_attention_mask vocab_size add_special_tokens".split()
+)
+_AUTHORS = "AutoTokenizer"
+"""The key of auto_map that names a class of the model's author for the tokenizer."""
+
+
+_Token = Annotated[Piece, BeforeValidator(lambda value: {"content": value} if isinstance(value, str) else value)]
+"""A token that a file writes as its text, or as an object."""
+
+
+class Tokens(Shape, extra="allow"):
+    """The special tokens that tokenizer_config.json or special_tokens_map.json names."""
+
+    pad_token: _Token | None = None
+    unk_token: _Token | None = None
+    cls_token: _Token | None = None
+    sep_token: _Token | None = None
+    mask_token: _Token | None = None
+    bos_token: _Token | None = None
+    eos_token: _Token | None = None
+    extra_special_tokens: list[_Token] | dict[str, _Token] | None = None
+    additional_special_tokens: list[_Token] | None = None
+    model_specific_special_tokens: dict[str, _Token] | None = None
+
+    @property
+    def unknown(self) -> dict[str, Any]:
+        """The values under other keys."""
+        return self.model_extra or {}
+
+    @property
+    def named(self) -> list[Piece]:
+        """The tokens besides a model's own with a key of their own, which may be one that the author invented."""
+        extra = self.extra_special_tokens if isinstance(self.extra_special_tokens, dict) else {}
+        invented = [
+            Piece(content=value)
+            for key, value in self.unknown.items()
+            if key.endswith("_token") and isinstance(value, str)
+        ]
+        own = [one for one in (self.bos_token, self.eos_token) if one]
+        return [*own, *extra.values(), *(self.model_specific_special_tokens or {}).values(), *invented]
+
+    @property
+    def listed(self) -> list[Piece]:
+        """The tokens in lists: those of the newer key, or without it those of the older one."""
+        extra = self.extra_special_tokens if isinstance(self.extra_special_tokens, list) else []
+        return extra or self.additional_special_tokens or []
+
+
+class Settings(Tokens, ClassSettings, extra="allow"):
+    """The contents of tokenizer_config.json."""
+
+    tokenizer_class: str | None = None
+    model_max_length: float | None = None
+    model_input_names: list[str] | None = None
+    added_tokens_decoder: dict[str, Piece] = {}
+
+
+def check_keys(values: dict[str, Any], path: Path, follows_file: bool) -> None:
+    """Checks those `values` of `path` that aren't read otherwise; one line names the unknown ones.
+
+    `follows_file`: a tokenizer.json is there, which says itself what it does, but for special tokens in a text.
+
+    Raises UsageError for a value that changes ids.
+    """
+    for key, defaults in ({_SPLIT: _DEFAULTS[_SPLIT]} if follows_file else _DEFAULTS).items():
+        if key in values and values[key] not in defaults:
+            raise UsageError(
+                f"{path}: {key} is {quoted(values[key])}, which changes ids and isn't read here; give a model where it "
+                f"is {quoted(defaults[0])}"
+            )
+    if follows_file:
+        return
+    classes = values.get("auto_map")
+    named = classes.get(_AUTHORS) if isinstance(classes, dict) else classes
+    if named:
+        raise UsageError(
+            f"{path}: auto_map names the author's own tokenizer, {quoted(named)}, whose code isn't run here; give a "
+            "tokenizer.json of it"
+        )
+    unknown = [key for key in values if key not in {*_DEFAULTS, *_HARMLESS} and not key.endswith("_token")]
+    if unknown:
+        names = ", ".join(key if key.isidentifier() else quoted(key) for key in unknown[:9])
+        further = f" and {len(unknown) - 9:,} more" if len(unknown) > 9 else ""
+        say(f"{path}: {names}{further} are not known here and not used")
