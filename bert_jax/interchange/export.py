@@ -100,7 +100,7 @@ def write_model_directory(
         tensors = {name.removeprefix(relative.base): tensor for name, tensor in tensors.items()}
     with new_directory(directory) as temporary:
         write_json(temporary / HUGGING_FACE_CONFIG, values)
-        write_tokenizer(tokenizer, temporary, config.max_positions)
+        write_tokenizer(tokenizer, temporary, config.max_positions, config.num_segments)
         if task and task.makes_vectors:
             write_pooling(temporary, task, config)
         if card:

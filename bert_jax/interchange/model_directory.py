@@ -131,7 +131,7 @@ def open_model_directory(
     if unused_rows := rows - len(vocabulary):
         say(f"the model has {rows:,} rows for {len(vocabulary):,} pieces: {unused_rows:,} are kept and never predicted")
         config = config.replace(vocabulary_size=len(vocabulary), word_rows=rows)
-    if config.num_segments > 1 and not has_segments(directory, tokenizer, config.model_type):
+    if config.num_segments > 1 and not has_segments(directory, tokenizer):
         # Such tokenizers, as XLM-R's, give a model no segments, so transformers puts both texts of a pair in segment 0.
         say(f"of {config.num_segments} segments the first alone is kept: the tokenizer puts both texts of a pair in it")
         config = config.replace(num_segments=1)

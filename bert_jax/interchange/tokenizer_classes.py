@@ -1,11 +1,12 @@
 """Tokenizer classes of transformers: the steps that each builds from its settings, whatever its tokenizer.json says."""
 
+import base64
 import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tokenizers import AddedToken, processors
+from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Pipeline
 
 from bert_jax.system.errors import UsageError, quoted
@@ -101,26 +102,17 @@ def with_class(
     own = CLASSES[name]
     if own.model is None:
         return with_tokens(file, tokens, str(path)) if tokens else file
-    model, named = file["model"], {key: piece.content for key, piece in special.items()}
-    if model.get("type", own.model) != own.model:
+    if file["model"].get("type", own.model) != own.model:
         raise UsageError(
-            f"{path}: its model is {quoted(model.get('type'))}, and the tokenizer_class {name} is a {own.model}; take "
-            f"tokenizer_class out of tokenizer_config.json, or set it to PreTrainedTokenizerFast to follow {path.name}"
+            f"{path}: its model is {quoted(file['model'].get('type'))}, and {name} has a {own.model}; set "
+            f"tokenizer_class in tokenizer_config.json to PreTrainedTokenizerFast to follow {path.name}"
         )
-    steps = _STEPS[own.model](file, name, settings, named)
-    bare: dict[str, Any] = {
-        "version": "1.0",
-        "truncation": None,
-        "padding": None,
-        "added_tokens": [],
-        "post_processor": None,
-    }
-    pipeline = built(bare | steps, str(path))
+    named = {key: piece.content for key, piece in special.items()}
+    pipeline = _STEPS[own.model](file, name, settings, named)
     pipeline.add_tokens(tokens)
-    made = json.loads(pipeline.to_str())
     if step := _post_processor(name, settings, named, pipeline):
         pipeline.post_processor = step
-        made["post_processor"] = json.loads(pipeline.to_str())["post_processor"]
+    made = json.loads(pipeline.to_str())
     if name in ("GPT2Tokenizer", "AlbertTokenizer") and file.get("post_processor"):
         made["post_processor"] = file["post_processor"]  # these two keep the file's
     return made
@@ -133,61 +125,54 @@ def with_tokens(file: dict[str, Any], tokens: list[AddedToken], name: str) -> di
     return file | {"added_tokens": json.loads(pipeline.to_str())["added_tokens"]}
 
 
-def _wordpiece(file: dict[str, Any], name: str, settings: ClassSettings, named: dict[str, str]) -> dict[str, Any]:
+def _wordpiece(file: dict[str, Any], name: str, settings: ClassSettings, named: dict[str, str]) -> Pipeline:
     """The steps of BertTokenizer."""
-    return {
-        "normalizer": {
-            "type": "BertNormalizer",
-            "clean_text": True,
-            "handle_chinese_chars": settings.tokenize_chinese_chars is not False,
-            "strip_accents": settings.strip_accents,
-            "lowercase": settings.do_lower_case is not False,
-        },
-        "pre_tokenizer": {"type": "BertPreTokenizer"},
-        "decoder": {"type": "WordPiece", "prefix": CONTINUATION, "cleanup": True},
-        "model": {
-            "type": "WordPiece",
-            "unk_token": named["unk_token"],
-            "continuing_subword_prefix": CONTINUATION,
-            "max_input_chars_per_word": LONGEST_WORD,
-            "vocab": file["model"]["vocab"],
-        },
-    }
+    model = models.WordPiece(
+        file["model"]["vocab"], unk_token=named["unk_token"], max_input_chars_per_word=LONGEST_WORD
+    )
+    pipeline = Pipeline(model)
+    pipeline.normalizer = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=settings.tokenize_chinese_chars is not False,
+        strip_accents=settings.strip_accents,
+        lowercase=settings.do_lower_case is not False,
+    )
+    pipeline.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    pipeline.decoder = decoders.WordPiece(CONTINUATION)
+    return pipeline
 
 
-def _byte_level(file: dict[str, Any], name: str, settings: ClassSettings, named: dict[str, str]) -> dict[str, Any]:
+def _byte_level(file: dict[str, Any], name: str, settings: ClassSettings, named: dict[str, str]) -> Pipeline:
     """The steps of RobertaTokenizer and GPT2Tokenizer."""
-    model, flags = file["model"], {"trim_offsets": True, "use_regex": True}
-    return {
-        "normalizer": None,
-        "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": bool(settings.add_prefix_space), **flags},
-        "decoder": {"type": "ByteLevel", "add_prefix_space": True, **flags},
-        "model": {"type": "BPE", "fuse_unk": False, "vocab": model["vocab"], "merges": model["merges"]},
-    }
+    merges = [tuple(one.split(" ") if isinstance(one, str) else one) for one in file["model"]["merges"]]
+    pipeline = Pipeline(models.BPE(file["model"]["vocab"], merges))
+    pipeline.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=bool(settings.add_prefix_space))
+    pipeline.decoder = decoders.ByteLevel()
+    return pipeline
 
 
-def _unigram(file: dict[str, Any], name: str, settings: ClassSettings, named: dict[str, str]) -> dict[str, Any]:
+def _unigram(file: dict[str, Any], name: str, settings: ClassSettings, named: dict[str, str]) -> Pipeline:
     """The steps of AlbertTokenizer, XLMRobertaTokenizer and CamembertTokenizer."""
-    vocab, cleaning = file["model"]["vocab"], file.get("normalizer") or {}
-    parts = cleaning.get("normalizers", []) if cleaning.get("type") == "Sequence" else [cleaning]
-    steps = [part for part in parts if part.get("type") == "Precompiled"][:1]
-    unknown = 3
+    vocab = [(piece, score) for piece, score in file["model"]["vocab"]]
+    steps: list[normalizers.Normalizer] = []
+    unknown = {"AlbertTokenizer": 1, "XLMRobertaTokenizer": 3}.get(name, 0)
     if name == "CamembertTokenizer":
-        unknown = next((number for number, (piece, _) in enumerate(vocab) if piece == named["unk_token"]), 0)
+        unknown = [*(piece for piece, _ in vocab), named["unk_token"]].index(named["unk_token"]) % len(vocab)
     if name == "AlbertTokenizer":
-        unknown = 1
-        quotes = [{"type": "Replace", "pattern": {"String": two}, "content": '"'} for two in ("``", "''")]
-        accents = [] if settings.keep_accents else [{"type": "NFKD"}, {"type": "StripAccents"}]
-        casing = [] if settings.do_lower_case is False else [{"type": "Lowercase"}]
-        steps = [*quotes, *accents, *casing, *steps]
+        steps += [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
+        steps += [] if settings.keep_accents else [normalizers.NFKD(), normalizers.StripAccents()]
+        steps += [] if settings.do_lower_case is False else [normalizers.Lowercase()]
+    cleaning = file.get("normalizer") or {}
+    for step in cleaning.get("normalizers") or [cleaning]:
+        if charsmap := step.get("precompiled_charsmap"):
+            steps.append(normalizers.Precompiled(base64.b64decode(charsmap)))
+            break
+    pipeline = Pipeline(models.Unigram(vocab, unknown, False))
+    pipeline.normalizer = normalizers.Sequence(steps)
     scheme = "never" if settings.add_prefix_space is False else "always"
-    spaces = {"type": "Metaspace", "replacement": BOUNDARY, "prepend_scheme": scheme, "split": True}
-    return {
-        "normalizer": {"type": "Sequence", "normalizers": steps} if steps else None,
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [{"type": "WhitespaceSplit"}, spaces]},
-        "decoder": spaces,
-        "model": {"type": "Unigram", "unk_id": unknown, "vocab": vocab, "byte_fallback": False},
-    }
+    spaces = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(BOUNDARY, scheme)]
+    pipeline.pre_tokenizer, pipeline.decoder = pre_tokenizers.Sequence(spaces), decoders.Metaspace(BOUNDARY, scheme)
+    return pipeline
 
 
 _STEPS = {"WordPiece": _wordpiece, "BPE": _byte_level, "Unigram": _unigram}

@@ -10,7 +10,7 @@ from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.json_file import Shape
 from bert_jax.system.progress import say
 
-_SWITCHES = ("do_basic_tokenize", "do_word_tokenize", "do_subword_tokenize", "clean_text")
+_SWITCHES = ("do_basic_tokenize", "do_word_tokenize", "do_subword_tokenize")
 _LIBRARIES = ("mecab_kwargs", "sudachi_kwargs", "jumanpp_kwargs", "sp_model_kwargs")
 _SPLIT = "split_special_tokens"
 _DEFAULTS: dict[str, tuple[Any, ...]] = {
@@ -26,7 +26,7 @@ _DEFAULTS: dict[str, tuple[Any, ...]] = {
 _HARMLESS = frozenset(
     # of padding, truncation and decoding
     "padding padding_side pad_to_multiple_of pad_to_max_length pad_token_id pad_token_type_id truncation "
-    "truncation_side truncation_strategy max_length max_len stride errors remove_space "
+    "truncation_side truncation_strategy max_length max_len stride errors remove_space clean_text "
     "clean_up_tokenization_spaces spaces_between_special_tokens "
     "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output "
     # of framing, which is the model's here

@@ -46,21 +46,17 @@ _UNLIMITED = 1_000_000
 """A model_max_length from this value on means that there is no limit."""
 _MOST_DIGITS = 9
 """Most digits of a piece's number: int() raises for strings of some thousand digits."""
-_SEGMENTS = "token_type_ids"
 
 
 def read_tokenizer(directory: Path, config: ModelConfig, lowercase: bool | None = None) -> Tokenizer:
-    """Reads the tokenizer in `directory` as transformers' class for it does, from the first that exists of
-    tokenizer.model (sentencepiece), tokenizer.json, vocab.json with merges.txt, the sentencepiece models of relatives,
-    and vocab.txt.
+    """Reads the tokenizer in `directory` as transformers' class for it does: from tokenizer_config.json and the
+    vocabulary, or, if it is the generic class, from tokenizer.json.
 
-    The class that the files name, or else that of the model, builds its steps from tokenizer_config.json and the
-    vocabulary; the generic class follows tokenizer.json. `lowercase` overrides the files of a WordPiece tokenizer.
+    The class is the one that the files name, or else the model's. `lowercase` overrides the files of a WordPiece.
     Raises UsageError if there is no tokenizer, if it doesn't tokenize like BERT's, or if the files contradict each
     other or the model.
     """
-    settings = _settings(directory)
-    path = vocabulary_path(directory)
+    settings, path = _settings(directory), vocabulary_path(directory)
     name, _ = _class_of(path, settings, config.model_type)
     check_keys(settings.unknown, directory / SETTINGS, follows_file=path.name == TOKENIZER)
     if path.name == SentencePieceTokenizer.file_name:
@@ -91,8 +87,8 @@ def _settings(directory: Path) -> Settings:
 
 def _of_class(path: Path, name: str, settings: Settings, lowercase: bool | None) -> Tokenizer:
     """The tokenizer that the class `name` makes of the vocabulary at `path`; `lowercase` is what the user asks for."""
-    directory = path.parent
-    has_file, has_settings = path.name == TOKENIZER, (directory / SETTINGS).is_file()
+    directory, has_file = path.parent, path.name == TOKENIZER
+    has_settings = (directory / SETTINGS).is_file()
     value = read_vocabulary(path, name)
     if CLASSES[name].model == "WordPiece":
         if lowercase is None and not has_file and not has_settings:  # as Google's: the letters decide
@@ -112,10 +108,8 @@ def _of_class(path: Path, name: str, settings: Settings, lowercase: bool | None)
     for key, special in zip(SPECIAL_NAMES, tokenizer.vocabulary.special, strict=True):
         theirs = named[key].content if key in named and not getattr(settings, key) else special
         if theirs != special and name != "GPT2Tokenizer":
-            raise UsageError(
-                f"{path}: {key} of {name} is {quoted(theirs)}, where the vocabulary has {special!r}; name it in "
-                f"{SETTINGS}"
-            )
+            fault = f"{key} of {name} is {quoted(theirs)}, where the vocabulary has {special!r}"
+            raise UsageError(f"{path}: {fault}; name it in {SETTINGS}")
     for token, number in numbers.items():
         if tokenizer.vocabulary.ids[token] != number:
             raise UsageError(
@@ -144,16 +138,17 @@ def _contradiction(settings: Settings, vocabulary: Vocabulary, config: ModelConf
     return None
 
 
-def _class_of(path: Path, settings: Settings, model_type: str) -> tuple[str, str]:
+def _class_of(path: Path, settings: Settings, model_type: str = "bert") -> tuple[str, str]:
     """The tokenizer class that reads the vocabulary at `path`, without `Fast`, and how it is known.
 
-    It is that of tokenizer_config.json, or else of config.json, or else of the model. Raises UsageError for a class
+    It is that of tokenizer_config.json, or else of config.json, or else of the model, whose `model_type` may be in
+    config.json. Raises UsageError for a class
     that isn't known here.
     """
     directory = path.parent
-    named: list[tuple[str, Any]] = [(SETTINGS, settings.tokenizer_class)]
-    if (directory / _CONFIG).is_file():
-        named.append((_CONFIG, read_object(directory / _CONFIG).get("tokenizer_class")))
+    values = read_object(directory / _CONFIG) if (directory / _CONFIG).is_file() else {}
+    named = [(SETTINGS, settings.tokenizer_class), (_CONFIG, values.get("tokenizer_class"))]
+    model_type = values.get("model_type", model_type)
     for file, name in named:
         if name is not None and str(name).removesuffix("Fast") not in CLASSES:
             raise UsageError(
@@ -193,55 +188,52 @@ def _special_map(directory: Path, settings: Tokens) -> Tokens:
 def _tokens(
     value: dict[str, Any], directory: Path, settings: Settings, named: dict[str, Piece]
 ) -> tuple[list[AddedToken], dict[str, int]]:
-    """The tokens that the files add to the pieces of `value`, a tokenizer.json, and those `named`, in their order."""
+    """The tokens that the files add to those of `value`, in order, and the numbers that they give some."""
     extra = _special_tokens(directory, settings)
     numbered: dict[int, AddedToken] = {}
+    numbers: dict[str, int] = {}
     if "added_tokens_decoder" in settings.model_fields_set:
         for number, one in settings.added_tokens_decoder.items():
             if number.isdecimal() and len(number) <= _MOST_DIGITS:
                 numbered[int(number)] = one.added()
     else:
         if (directory / ADDED).is_file():
-            special, numbers = {one.content for one in extra}, read_object(directory / ADDED)
-            check_numbers(numbers, directory / ADDED)
-            for text, number in numbers.items():
+            special, old = {one.content for one in extra}, read_object(directory / ADDED)
+            check_numbers(old, directory / ADDED)
+            for text, number in old.items():
                 numbered[number] = Piece(content=text, special=text in special).added()
         for token in value.get("added_tokens") or []:
             numbered[token["id"]] = AddedToken(**{key: flag for key, flag in token.items() if key != "id"})
+        numbers = {token.content: number for number, token in numbered.items()}
     tokens = [numbered[number] for number in sorted(numbered)]
-    numbers = {token.content: number for number, token in numbered.items()}
-    if "added_tokens_decoder" in settings.model_fields_set:
-        numbers = {}  # which are compared with the vocabulary later
     known = {token.content for token in tokens}
     return tokens + [one.added(special=True) for one in (*named.values(), *extra) if one.content not in known], numbers
 
 
 def _special_tokens(directory: Path, settings: Settings) -> list[Piece]:
-    """The special tokens besides the model's own that the files name, by the precedence that transformers has."""
+    """The further special tokens that the files name, by the precedence that transformers has."""
     more = _special_map(directory, settings)
-    listed = settings.listed
-    listed = [*listed, *more.listed] if more.extra_special_tokens else listed or more.listed
+    listed = [*settings.listed, *more.listed] if more.extra_special_tokens else settings.listed or more.listed
     return [*settings.named, *more.named, *listed]
 
 
-def has_segments(directory: Path, tokenizer: Tokenizer, model_type: str) -> bool:
+def has_segments(directory: Path, tokenizer: Tokenizer) -> bool:
     """Whether the second text of a pair is in segment 1 for models that transformers gives the tokenizer's ids.
 
     It isn't if the names of a model's inputs lack token_type_ids, or if the frame of special tokens has no segments.
     """
     settings = _settings(directory)
-    name, _ = _class_of(vocabulary_path(directory), settings, model_type)
-    names = settings.model_input_names
-    return tokenizer.vocabulary.frame.segments and (CLASSES[name].segments if names is None else _SEGMENTS in names)
+    name, _ = _class_of(vocabulary_path(directory), settings)
+    named = settings.model_input_names
+    gives = CLASSES[name].segments if named is None else "token_type_ids" in named
+    return gives and tokenizer.vocabulary.frame.segments
 
 
 def tokenizer_facts(directory: Path, tokenizer: Tokenizer) -> list[Fact]:
     """What the tokenizer in `directory` was taken for, and where each fact comes from."""
-    settings, path = _settings(directory), vocabulary_path(directory)
-    config = directory / _CONFIG
-    model_type = read_object(config).get("model_type", "bert") if config.is_file() else "bert"
-    name, known_by = _class_of(path, settings, model_type)
-    vocabulary, default = tokenizer.vocabulary, f"default of {name}"
+    settings, path, vocabulary = _settings(directory), vocabulary_path(directory), tokenizer.vocabulary
+    name, known_by = _class_of(path, settings)
+    default = f"default of {name}"
     of_file = CLASSES[name].model is None or path.name == SentencePieceTokenizer.file_name
     cleaning = path.name if of_file else default
     if not of_file and {"do_lower_case", "strip_accents", "tokenize_chinese_chars"} & settings.model_fields_set:
@@ -249,15 +241,11 @@ def tokenizer_facts(directory: Path, tokenizer: Tokenizer) -> list[Fact]:
     elif not of_file and path.name == WordPieceTokenizer.file_name and not (directory / SETTINGS).is_file():
         cleaning = "letters of the vocabulary"
     shown, unknown = (settings.tokenizer_class if known_by == SETTINGS else name), vocabulary.special[1]
-    words = (
-        "any character has pieces, as bytes"
-        if tokenizer.kind == "byte_bpe"
-        else f"characters without a piece are {unknown}"
-    )
+    words = "bytes" if tokenizer.kind == "byte_bpe" else f"characters without a piece are {unknown}"
     if tokenizer.kind == "wordpiece":
         longest = tokenizer.contents["model"]["max_input_chars_per_word"]
         words = f"up to {longest} characters; longer ones, and those without pieces, are {unknown}"
-    second = 1 if has_segments(directory, tokenizer, model_type) else 0
+    second = 1 if has_segments(directory, tokenizer) else 0
     frame = f"{vocabulary.framed('text')}; {vocabulary.framed('first', 'second')}, the second in segment {second}"
     return [
         Fact(name="tokenizer", value=f"{shown}, {tokenizer.kind} of {len(vocabulary):,} pieces", known_by=known_by),
@@ -270,14 +258,13 @@ def tokenizer_facts(directory: Path, tokenizer: Tokenizer) -> list[Fact]:
 def _cleaning(tokenizer: Tokenizer) -> str:
     """How the tokenizer treats case, accents and Chinese characters, by what it makes of some."""
     clean = tokenizer.cleaned
-    parts = ["lower-cased" if "a" in clean("A") else "case kept"]
-    parts.append("accents kept" if "é" in clean("é") else "accents dropped")
-    if tokenizer.kind == "wordpiece":
-        parts.append("Chinese characters " + ("apart" if " " in clean("中中").strip() else "together"))
-    return ", ".join(parts)
+    accents = "kept" if "é" in clean("é") else "dropped"
+    text = f"{'lower-cased' if 'a' in clean('A') else 'case kept'}, accents {accents}"
+    chinese = "apart" if " " in clean("中中").strip() else "together"
+    return f"{text}, Chinese characters {chinese}" if tokenizer.kind == "wordpiece" else text
 
 
-def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_positions: int) -> None:
+def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_positions: int, num_segments: int = 2) -> None:
     """Writes tokenizer.json, tokenizer_config.json and the vocabulary file, for AutoTokenizer and `read_tokenizer`.
 
     AutoTokenizer then gives the same ids as ours, except that special pieces in a text, such as [MASK], are recognized.
@@ -293,7 +280,9 @@ def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_positions: int) -
     elif tokenizer.kind == "byte_bpe" and not (tokenizer.added or theirs.model.ignore_merges or theirs.normalizer):
         theirs.model.save(str(directory))  # the two older files can't say any of these
     write_text(directory / TOKENIZER, theirs.to_str(pretty=True))
-    of_segments = ["token_type_ids"] if vocabulary.separators == 1 else []
+    if num_segments > 1 and not vocabulary.frame.segments:
+        say("the exported tokenizer has no segments: in transformers both texts of a pair are in segment 0")
+    of_segments = ["token_type_ids"] if vocabulary.frame.segments and num_segments != 1 else []
     casing = {}
     if isinstance(tokenizer, WordPieceTokenizer):
         cleaning = tokenizer.cleaning

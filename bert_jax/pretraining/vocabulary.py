@@ -2,6 +2,7 @@
 
 from collections.abc import Collection
 from hashlib import blake2b
+from pathlib import Path
 from typing import Any
 
 from bert_jax.config.language import has_turkish_case
@@ -11,17 +12,22 @@ from bert_jax.corpora.corpus import corpus_stamp
 from bert_jax.corpora.sample import sample_documents, sample_mixture
 from bert_jax.instances.chunk_text import training_documents
 from bert_jax.interchange.hub import model_place
+from bert_jax.interchange.tokenizer_files import read_tokenizer, tokenizer_facts
 from bert_jax.pretraining.text import open_text
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel, tokenizer_of
 from bert_jax.system.bucket import Place, place_of
+from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import say, stage, warn
+from bert_jax.system.reading import Reading
 from bert_jax.text.byte_level_bpe import train_byte_level_bpe
 from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.sentencepiece_training import train_sentencepiece
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer, read_vocabulary_file, tokenizer_directory
+from bert_jax.text.tokenizer_settings import FILE_NAME
+from bert_jax.text.vocabulary import MOST_PIECES
 from bert_jax.text.wordpiece import WordPieceTokenizer, share_of_long_words, train_wordpiece
 
 _MOST_CUT = 0.01
@@ -59,6 +65,9 @@ def make_tokenizer(config: RunConfig, run: RunDirectory, initial: TrainedModel |
             f"data.language has {turkish}, and the vocabulary lower-cases I to i, not to ı, and mixes words up; set "
             "--vocabulary.lowercase False, or train a vocabulary on text in that language alone"
         )
+    _ = tokenizer.vocabulary.separators  # raises for a frame of special tokens that sequences aren't built with
+    if folder := _foreign_folder(config.vocabulary):
+        run.keep(Reading(subject=f"vocabulary {folder}", facts=tokenizer_facts(folder, tokenizer)))
     run.save_tokenizer(tokenizer, origin)
     say(f"vocabulary of {len(tokenizer.vocabulary):,} pieces: {run.tokenizer}")
     return tokenizer
@@ -78,7 +87,19 @@ def existing_tokenizer(config: RunConfig, initial: TrainedModel | None = None) -
     settings = config.vocabulary
     of_file = Cleaning.of_file(settings.lowercase, settings.strip_accents, settings.unicode_form)
     cleaning = theirs.cleaning if isinstance(theirs, WordPieceTokenizer) else of_file
-    return read_vocabulary_file(place_of(config.vocabulary.file), cleaning)
+    if folder := _foreign_folder(settings):
+        return read_tokenizer(folder, config.model.replace(vocabulary_size=MOST_PIECES))
+    path = place_of(config.vocabulary.file)
+    return load_tokenizer(path) if path.is_dir() else read_vocabulary_file(path, cleaning)
+
+
+def _foreign_folder(settings: VocabularyConfig) -> Path | None:
+    """The folder of another program's tokenizer that `vocabulary.file` names, on this machine; None if it is none."""
+    path = place_of(settings.file) if settings.file else None
+    if path is None or not path.is_dir():
+        return None
+    own = tokenizer_directory(path)
+    return None if own and "kind" in read_object(own / FILE_NAME) else fetched(path)
 
 
 def _is_current(origin: dict[str, Any], marker: Place) -> bool:
@@ -98,7 +119,7 @@ def _stamp(config: RunConfig) -> str | None:
     files = []
     for path in places:
         directory = tokenizer_directory(path)
-        inside = sorted(directory.iterdir()) if directory else [path]
+        inside = sorted((directory or path).iterdir()) if path.is_dir() else [path]
         files += [file for file in inside if file == path or file.name.startswith(("tokenizer", "vocab"))]
     if not all(file.is_file() for file in files):
         return None

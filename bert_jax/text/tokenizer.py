@@ -38,9 +38,9 @@ def _saved(directory: Place) -> Tokenizer:
     file = next((directory / name for name in names if (directory / name).is_file()), None)
     if file is None:
         saved = read_settings(directory, WordPieceSettings)
-        file = directory / WordPieceTokenizer.file_name
+        vocabulary = Vocabulary.read(fetched(directory / WordPieceTokenizer.file_name))
         cleaning = Cleaning(**saved.model_dump(exclude={"format", "kind", "longest_word"}))
-        return WordPieceTokenizer(Vocabulary.read(fetched(file)), cleaning, saved.longest_word)
+        return WordPieceTokenizer(vocabulary, cleaning, saved.longest_word)
     tokenizer = read_vocabulary_file(file)
     if settings.kind != tokenizer.kind:
         raise UsageError(
