@@ -5,7 +5,7 @@ import re
 import warnings
 from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, field_validator
 
@@ -21,6 +21,9 @@ from bert_jax.config.settings import Settings
 from bert_jax.config.task import FileFormat
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
+
+if TYPE_CHECKING:
+    from bert_jax.inference.bert import Bert
 
 PlaceArgument = Annotated[Place, BeforeValidator(lambda path: place_of(path) if isinstance(path, str) else path)]
 """A path on this machine or in a bucket (gs://)."""
@@ -217,6 +220,15 @@ class SavedArguments(Arguments):
     average: Annotated[int, Field(gt=0)] | None = None
     """Take the mean of the parameters of the last N saved steps of the run, up to --step or the newest. Steps of an
     earlier phase are left out. Without it: the parameters of one step."""
+
+    def loaded(self, path: Place, dtype: str | None = None) -> "Bert":
+        """Loads the model at `path`, and shows what the files of another program were taken for."""
+        from bert_jax.inference.bert import load
+        from bert_jax.system.reading import show
+
+        bert = load(path, self.step, self.average, dtype)
+        show(bert.readings)
+        return bert
 
 
 class InferenceArguments(SavedArguments):

@@ -88,12 +88,11 @@ def _check(args: Evaluate, is_finetuned: bool) -> None:
 def _evaluate_on_rows(args: Evaluate, config: TaskRunConfig) -> dict[str, Any]:
     """The metrics of a fine-tuned run on the rows of --data, or on its dev rows."""
     from bert_jax.finetuning.dataset import written_as
-    from bert_jax.inference.bert import load
     from bert_jax.run.run_config import check_recorded_places
 
     if not args.data:
         check_recorded_places(config, args.run, ["task.dev"])
-    model = load(args.run, args.step, args.average, args.dtype)
+    model = args.loaded(args.run, args.dtype)
     predictor, written = model.predictor, None
     if args.data:
         written = written_as(predictor.task, args.data, args.format, args.columns, args.separator)

@@ -23,13 +23,12 @@ def run(words: list[str]) -> None:
     args = Export.parse(words)
     import jax
 
-    from bert_jax.inference.bert import load
     from bert_jax.inference.model_card import model_card
     from bert_jax.interchange.export import GENERATOR, write_model_directory
     from bert_jax.model.bert import without
     from bert_jax.system.progress import say
 
-    model = load(args.run, args.step, args.average)
+    model = args.loaded(args.run)
     params = jax.device_get(model.params)
     if not model.pooler_trained:  # nor was the head of pairs, which stands on it
         params = without(params, ("bert/pooler", "next_sentence"))

@@ -58,7 +58,6 @@ def run(words: list[str]) -> None:
     args = Features.parse(words)
     from bert_jax.config.wording import counted
     from bert_jax.finetuning.dataset import say_repairs
-    from bert_jax.inference.bert import load
     from bert_jax.inference.feature_files import check_output, name_of, texts_of, write_features
     from bert_jax.inference.features import Choice
     from bert_jax.system.progress import say, stage
@@ -72,7 +71,7 @@ def run(words: list[str]) -> None:
     check_output(args.output, args.input)
     repairs: Counter[Any] = Counter()
     texts = texts_of(args.input, args.texts, repairs)
-    bert = load(args.run, args.step, args.average, args.compute_dtype)
+    bert = args.loaded(args.run, args.compute_dtype)
     if args.width or bert.embedder.trained and not of_layers:
         choice = bert.embedder.choice(args.width, args.dtype)
         found = bert.embedder.features(texts, args.width, args.dtype)

@@ -26,11 +26,10 @@ def run(words: list[str]) -> None:
     """Parses the command line, loads the model and prints one table for each [MASK]."""
     args = FillMask.parse(words)
     from bert_jax.cli.tables import print_rows
-    from bert_jax.inference.bert import load
 
     if args.candidates and args.together:
         raise UsageError("--candidates stand in place of one [MASK], and --together fills several; leave one out")
-    bert = load(args.run, args.step, args.average, args.dtype)
+    bert = args.loaded(args.run, args.dtype)
     if args.candidates:
         ranked = sorted(bert.candidates(args.text, args.candidates), key=lambda fill: -fill[1])
         print_rows("", ("word", ">probability"), [(word, f"{value:.3g}") for word, value in ranked])

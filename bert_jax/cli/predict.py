@@ -30,11 +30,10 @@ def run(words: list[str]) -> None:
     from bert_jax.finetuning.dataset import say_repairs, written_as
     from bert_jax.finetuning.output import check_output, write_predictions
     from bert_jax.finetuning.predicting import STANDARD_INPUT, has_plain_lines, of_lines
-    from bert_jax.inference.bert import load
     from bert_jax.rows.task_files import task_records
     from bert_jax.system.progress import say, stage
 
-    predictor = load(args.run, args.step, args.average, args.dtype).predictor
+    predictor = args.loaded(args.run, args.dtype).predictor
     task = predictor.task
     check_output(args.output, task.kind, args.input)
     repairs: Counter[Any] = Counter()

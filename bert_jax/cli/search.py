@@ -42,13 +42,12 @@ def run(words: list[str]) -> None:
     """Parses the command line, reads the corpus and prints a table, or with --json a line, for each query."""
     args = Search.parse(words)
     from bert_jax.cli.tables import as_json, print_rows
-    from bert_jax.inference.bert import load
     from bert_jax.inference.search import search
     from bert_jax.inference.search_corpus import SearchCorpus
     from bert_jax.system.progress import stage
 
     corpus = SearchCorpus(args.corpus, args.texts, args.lines)
-    bert = load(args.run, args.step, args.average, args.dtype)
+    bert = args.loaded(args.run, args.dtype)
     with stage("search", corpus.size, "texts") as progress_bar:
         found = search(bert.embedder, args.query, corpus, args.top, args.width, progress_bar.advance)
     for query, hits in zip(args.query, found, strict=True):

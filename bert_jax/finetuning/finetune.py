@@ -64,6 +64,7 @@ class FineTuning(Job[FinetuneConfig]):
     def prepare(self) -> None:
         if not self.run.under_way:
             self.run.save_tokenizer(self._plan.started.tokenizer)
+            self.run.keep(*self._plan.started.readings)
         if self._plan.reading:
             self.run.keep(self._plan.reading)
 

@@ -80,15 +80,14 @@ def planned_finetuning(config: FinetuneConfig, workdir: Place, overwrite: bool, 
     if seeds > 1:
         yield "seeds", f"{seeds:,} runs like this, one after the other"
     yield "start from", f"{config.init}: {counted(model.num_layers, 'layers')} of width {model.hidden_size:,}"
+    yield from read_as(plan.started.readings)
     padded = f"{len(plan.learned.examples):,} sequences padded to {', '.join(map(str, task.padded_lengths or ()))}"
     if packed := plan.batches.shape.texts > 1:
         padded = f"{plan.batches.texts:,.0f} texts a step"
     yield "training rows", f"{plan.learned.rows:,} of {task.train or task.source}, {padded}"
     dev = task.dev or "the same corpus"
     yield "dev rows", f"{len(plan.measured.records):,} of {dev}" if plan.measured else "none: no measurement"
-    if plan.reading:
-        yield from plan.reading.rows()
-        yield from (("odd", remark) for remark in plan.reading.remarks)
+    yield from read_as([plan.reading] if plan.reading else [])
     steps = _steps(phase, 0 if overwrite else run.newest_step or 0, packed=False)
     if packed:
         steps = (
