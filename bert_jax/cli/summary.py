@@ -97,7 +97,8 @@ def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:
         table.add_row("standard deviation over seeds", f"{results['standard_deviation']:.4f}")
         table.add_row("best seed", f"{results['best_score']:.4f}")
     output.print(table)
-    behind = behind_words(results["metric"], results["score"], results.get("baselines", {}))
+    cut_texts = results.get("cut_texts", {})
+    behind = behind_words(results["metric"], results["score"], results.get("baselines", {}), cut_texts)
     if remark := nothing_learned_of_task(results) or behind:
         output.print(escape(remark), soft_wrap=True)
     if "confusion" in results:
