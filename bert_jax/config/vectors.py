@@ -105,7 +105,7 @@ class VectorsConfig(Settings):
             names = ", ".join(self.prompt_texts) or "none"
             yield f"task.default_prompt={self.default_prompt} names no prompt of task.prompts, which has {names}"
         if (self.source_language, self.source_layout) != (("en",), "paragraphs") and not self.source:
-            yield "task.source_language and task.source_layout are of task.source, which names no corpus; leave out both"
+            yield "task.source_language and task.source_layout are those of task.source, which names no corpus"
         if self.score_range and self.score_range[0] >= self.score_range[1]:
             low, high = self.score_range
             yield f"task.score_range={low:g} {high:g} is empty; give the lowest and then the highest score"

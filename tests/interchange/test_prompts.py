@@ -35,10 +35,11 @@ def folder(kind: str, source: str, include: bool, path: Path, pool: str = "mean"
 
 def check(path: Path, kind: str) -> None:
     theirs, ours = sentence_transformers.SentenceTransformer(str(path), device="cpu"), bert_jax.load(path)
-    pairs = [(None, theirs.encode(TEXTS)), ("query", theirs.encode_query(TEXTS))]
-    pairs += [(name, theirs.encode(TEXTS, prompt_name=name)) for name, text in KINDS[kind][0].items() if text]
+    unit = {"normalize_embeddings": True}
+    pairs = [(None, theirs.encode(TEXTS, **unit)), ("query", theirs.encode_query(TEXTS, **unit))]
+    pairs += [(name, theirs.encode(TEXTS, prompt_name=name, **unit)) for name, text in KINDS[kind][0].items() if text]
     if "passage" not in KINDS[kind][0]:  # encode_document takes no prompt of this name
-        pairs.append(("document", theirs.encode_document(TEXTS)))
+        pairs.append(("document", theirs.encode_document(TEXTS, **unit)))
     for role, expected in pairs:
         np.testing.assert_allclose(ours.embed(TEXTS, role=role), expected, atol=2e-6, err_msg=f"{kind} {role}")
 
