@@ -18,6 +18,8 @@ ENTITY_START = 4
 """Bit of a token's unit byte: an entity begins here, or a word that is in none."""
 MASKABLE = 8
 """Bit of a token's unit byte: an ordinary token, one that masking may take."""
+UNPOOLED = 16
+"""Bit of a token's unit byte: the vector of its text is made without it."""
 
 
 class Tokens(NamedTuple):
@@ -36,7 +38,7 @@ class Tokens(NamedTuple):
     segment: Int[Any, "*B T"]
     """0 in a sequence's first segment, with its [CLS] and [SEP], and 1 in the second; 0 in the padding."""
     units: UInt8[Any, "*B T"]
-    """Unit bits of the token; 0 where nothing is masked."""
+    """Unit bits of the token; 0 where nothing is masked, but for UNPOOLED."""
     begin: Int[Any, "*B N"]
     """The place in the row of each sequence's first token; 0 of a sequence that isn't there."""
     length: Int[Any, "*B N"]
@@ -51,6 +53,13 @@ class TokenSequence(NamedTuple):
     """Tokens of the first segment with its [CLS] and [SEP]; all of a sequence that has no second segment."""
     cut: bool = False
     """Whether the text was too long and lost its end."""
+    unpooled: int = 0
+    """Number of its first tokens, those of a prompt, that the vector of the text is made without."""
+
+    @property
+    def units(self) -> UInt8[np.ndarray, " T"]:
+        """The unit byte of each token."""
+        return (np.arange(len(self.ids)) < self.unpooled) * np.uint8(UNPOOLED)
 
 
 def lay_out(
@@ -105,5 +114,6 @@ def lay_out_sequences(sequences: Sequence[TokenSequence], shape: tuple[int, int]
         np.array([len(one) for one in ids], int),
         np.array([one.first_length for one in sequences], int),
         shape,
+        units=np.concatenate([np.zeros(0, np.uint8), *(one.units for one in sequences)]),
         pad_id=pad_id,
     )

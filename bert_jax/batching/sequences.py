@@ -2,9 +2,11 @@
 
 from collections.abc import Sequence
 
+from bert_jax.config.vectors import Prompt
 from bert_jax.layout import TokenSequence
 from bert_jax.system.errors import UsageError
 from bert_jax.text.frame import Frame
+from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import Vocabulary
 
 
@@ -26,6 +28,15 @@ def joined(segments: Sequence[list[int]], vocabulary: Vocabulary, longest: int) 
         raise UsageError("a text is empty, and this tokenizer sets no special tokens round it; leave the text out")
     first_length = len(ids) if len(parts) == 1 else len(before) + len(parts[0]) + frame.of_first
     return TokenSequence(ids, first_length, sum(sizes) < sum(map(len, segments)))
+
+
+def unpooled_tokens(prompt: Prompt, tokenizer: Tokenizer, longest: int) -> int:
+    """Number of first tokens of a text with `prompt` that aren't pooled: [CLS] and those of the prompt by itself, which
+    may be others before a text; sentence-transformers counts so."""
+    if prompt.pooled or not prompt.text:
+        return 0
+    ids = joined(tokenizer.encode_batch([prompt.text]), tokenizer.vocabulary, longest).ids
+    return len(ids) - (ids[-1] in tokenizer.vocabulary.special_ids)
 
 
 def truncated_sizes(sizes: tuple[int, ...], longest: int, frame: Frame) -> tuple[int, ...]:

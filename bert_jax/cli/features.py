@@ -19,7 +19,7 @@ class Features(SavedArguments):
     """
 
     LINE = "bert-jax features"
-    FLAG_OF_SETTING: ClassVar = {"width": "--width"}
+    FLAG_OF_SETTING: ClassVar = {"width": "--width", "role": "--role"}
 
     run: RunArgument
     """A run, one of its checkpoints, or a Hugging Face directory."""
@@ -42,6 +42,9 @@ class Features(SavedArguments):
     width: Annotated[int, Field(gt=0)] | None = None
     """The first components alone of the vectors that the run was trained for, divided by their length: fewer take less
     space and time. Of a run that was not trained for vectors: of the mean over its last layer. Without it: all."""
+    role: str | None = None
+    """What the texts are: `query`, `passage` or the name of another prompt of the run, which is put before each text.
+    Without it: the run's default prompt, if it has one."""
     dtype: Precision = "float32"
     """Type of the numbers that are written."""
     compute_dtype: Literal["float32", "bfloat16"] | None = None
@@ -56,6 +59,7 @@ _OF_LAYERS = {"layers", "join", "pool"}
 def run(words: list[str]) -> None:
     """Parses the command line; reads, computes and writes at the same time; prints what was written."""
     args = Features.parse(words)
+    from bert_jax.config.vectors import Prompt
     from bert_jax.config.wording import counted
     from bert_jax.finetuning.dataset import say_repairs
     from bert_jax.inference.feature_files import check_output, name_of, texts_of, write_features
@@ -63,22 +67,24 @@ def run(words: list[str]) -> None:
     from bert_jax.system.progress import say, stage
 
     of_layers = [f"--{name}" for name in sorted(_OF_LAYERS & args.model_fields_set)]
-    if args.width and of_layers:
+    own = " ".join(f"--{name}" for name in ("width", "role") if getattr(args, name))
+    if own and of_layers:
         raise UsageError(
-            f"--width is for the vectors that a run was trained for, and {' '.join(of_layers)} for those of layers; "
+            f"{own} is for the vectors that a run was trained for, and {' '.join(of_layers)} for those of layers; "
             "leave one out"
         )
     check_output(args.output, args.input)
     repairs: Counter[Any] = Counter()
     texts = texts_of(args.input, args.texts, repairs)
     bert = args.loaded(args.run, args.compute_dtype)
-    if args.width or bert.embedder.trained and not of_layers:
-        choice = bert.embedder.choice(args.width, args.dtype)
-        found = bert.embedder.features(texts, args.width, args.dtype)
+    if own or bert.embedder.trained and not of_layers:
+        choice, prompt = bert.embedder.choice(args.width, args.dtype), bert.embedder.prompt(args.role)
+        found = bert.embedder.features(texts, args.width, args.dtype, args.role)
     else:
+        prompt = Prompt()
         choice = Choice.of(args.layers, args.join, args.pool, args.dtype, bert.config.num_layers)
         found = bert.features(texts, args.layers, args.join, args.pool, args.dtype)
     with stage("features", None, "texts") as progress_bar:
-        write_features(args.output, progress_bar.counted(found), choice.pool != "none")
+        write_features(args.output, progress_bar.counted(found), choice.pool != "none", bert.origin(choice, prompt))
     say_repairs(name_of(args.input), repairs)
     say(f"{args.output}: features of {counted(progress_bar.done, 'texts')}, of each {choice.described}")

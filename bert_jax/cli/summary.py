@@ -102,7 +102,8 @@ def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:
             cells = ["" if other is None else f"{other:.4f}" for other in others]
             table.add_row(Text(name, "bold" if name == results["metric"] else ""), f"{value:.4f}", *cells)
     output.print(table)
-    behind = behind_words(results["metric"], results["score"], results.get("baselines", {}))
+    cut_texts = results.get("cut_texts", {})
+    behind = behind_words(results["metric"], results["score"], results.get("baselines", {}), cut_texts)
     if remark := nothing_learned_of_task(results) or behind or unlearned_classes(results):
         output.print(escape(remark), soft_wrap=True)
     caption, classes = class_table(results)

@@ -1,11 +1,13 @@
 """Settings of a fine-tuning to vectors of texts."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
+from bert_jax.config.language import Languages
 from bert_jax.config.settings import Settings
+from bert_jax.config.wording import value_text
 
 Pooling = Literal["mean", "cls", "max"]
 """How a text's vector is made of those of its tokens, [CLS] and [SEP] included: their mean; the vector of [CLS], or of
@@ -15,6 +17,19 @@ PairSource = Literal["neighbours", "title", "dropout"]
 passage twice, which differs by dropout alone (Gao et al. 2021, SimCSE, arXiv:2104.08821)."""
 HELD_OUT_PAIRS = "pairs held out from the corpus"
 """What a run of task.source without task.dev is measured on, in words."""
+PASSAGE_ROLES = ("document", "passage", "corpus")
+"""Names of the prompt of texts that are searched, in the order in which sentence-transformers looks for one."""
+
+
+class Prompt(NamedTuple):
+    """A text that is put before a text whose vector is computed."""
+
+    text: str = ""
+    pooled: bool = True
+    """Whether its tokens, and the [CLS] before them, are pooled with those of the text."""
+
+
+NO_PROMPT = Prompt()
 
 
 class VectorsConfig(Settings):
@@ -26,6 +41,18 @@ class VectorsConfig(Settings):
     """The pairs that are made from the documents of task.source. `neighbours`: neighbouring passages; `title`: the
     first line and the passage after it; `dropout`: the same passage twice, which differs by dropout alone and teaches
     a model that was pretrained, not one from random parameters (SimCSE)."""
+    source_language: Languages = ("en",)
+    """Language of task.source, as data.language is that of data.source."""
+    source_layout: Literal["paragraphs", "sentences"] = "paragraphs"
+    """Meaning of a line of task.source, as of data.layout."""
+    prompts: tuple[str, ...] = ()
+    """Texts that are put before those whose vectors are computed, each NAME=TEXT: `query` before queries and the first
+    texts of pairs, `document` (or `passage`, `corpus`) before the texts that are searched, second ones and negatives.
+    Empty: as in the model to start from."""
+    default_prompt: str | None = None
+    """Name of the prompt of texts without a role, such as those of pairs with scores. None: they have no prompt."""
+    include_prompt: bool = True
+    """Whether the tokens of a prompt, and the [CLS] before them, are pooled too."""
     negatives: str = "negatives"
     """Column with a list of texts that don't match the first one; a row may lack it."""
     most_negatives: Annotated[int, Field(ge=0)] | None = None
@@ -50,8 +77,35 @@ class VectorsConfig(Settings):
         """The pooling of a task whose model to start from is known."""
         return self.pool or "mean"
 
+    @property
+    def prompt_texts(self) -> dict[str, str]:
+        """The texts of `prompts` by their names."""
+        return {name: text for name, _, text in (each.partition("=") for each in self.prompts)}
+
+    def prompt(self, role: str | None) -> Prompt:
+        """The prompt of texts of a role, "query", "passage" or a name in `prompts`; None: the default prompt.
+
+        A role without a prompt has none, not the default one, as in sentence-transformers.
+        """
+        names = (role, *PASSAGE_ROLES) if role in PASSAGE_ROLES else (role or self.default_prompt,)
+        found = (self.prompt_texts.get(name or "") for name in names)
+        return Prompt(next(filter(None, found), ""), self.include_prompt)
+
+    @field_validator("prompts")
+    @classmethod
+    def _named_prompts(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        names = [each.partition("=")[0].strip() if "=" in each else "" for each in value]
+        if "" in names or len(set(names)) < len(names):
+            raise ValueError(f"={value_text(' '.join(value))}: expected NAME=TEXT with each name once")
+        return value
+
     def conflicts(self) -> Iterator[str]:
         """Yields a message for settings that don't fit each other."""
+        if self.default_prompt is not None and self.default_prompt not in self.prompt_texts:
+            names = ", ".join(self.prompt_texts) or "none"
+            yield f"task.default_prompt={self.default_prompt} names no prompt of task.prompts, which has {names}"
+        if (self.source_language, self.source_layout) != (("en",), "paragraphs") and not self.source:
+            yield "task.source_language and task.source_layout are those of task.source, which names no corpus"
         if self.score_range and self.score_range[0] >= self.score_range[1]:
             low, high = self.score_range
             yield f"task.score_range={low:g} {high:g} is empty; give the lowest and then the highest score"

@@ -218,10 +218,14 @@ def _fitted(task: TaskConfig, positions: int) -> TaskConfig:
 
 
 def _with_pooling(task: TaskConfig, begun: TaskConfig | None) -> TaskConfig:
-    """`task` with the pooling of the task that the model to start from was trained for, if it sets none."""
-    if task.facts.loss != "contrast" or task.pool:
+    """`task` with the pooling and the prompts of the task that the model to start from was trained for, if it sets
+    none."""
+    if task.facts.loss != "contrast":
         return task
-    return task.replace(pool=(begun and begun.pool) or "mean")
+    if begun and begun.prompts and not task.prompts:
+        names = ("prompts", "default_prompt", "include_prompt")
+        task = task.replace(**{name: getattr(begun, name) for name in names})
+    return task.replace(pool=task.pool or (begun and begun.pool) or "mean")
 
 
 def _as_begun(task: TaskConfig, run: RunDirectory) -> TaskConfig:

@@ -106,13 +106,16 @@ class TextBatches:
         of_row = self._packed(chosen)
         order = np.argsort(of_row, kind="stable")
         rows, count = of_row[order], padded_length(int(of_row.max()) + 1, self._row_counts)
-        ids = [np.asarray(sequence.ids, np.int32) for one in chosen for sequence in self._examples[one].sequences]
+        sequences = [sequence for one in chosen for sequence in self._examples[one].sequences]
+        ids = [np.asarray(sequence.ids, np.int32) for sequence in sequences]
+        units = [sequence.units for sequence in sequences]
         lengths = np.array([len(one) for one in ids])[order]
         tokens = lay_out(
             np.concatenate([ids[place] for place in order]),
             lengths,
             lengths,
             (count, self._length),
+            units=np.concatenate([units[place] for place in order]),
             rows=rows,
             most=self.shape.texts,
             pad_id=self._pad_id,

@@ -94,7 +94,7 @@ def pair_records(config: TaskConfig, tokenizer: Tokenizer, repairs: Counter[str]
 
 def _read(config: TaskConfig, tokenizer: Tokenizer, repairs: Counter[str]) -> list[_Passages]:
     """The passages of the documents that have enough of them, without copies of documents."""
-    corpus = _opened(config.source or "")
+    corpus = _opened(config)
     stream = corpus.documents()
     first = list(_until(stream, _SAMPLE_CHARACTERS))
     most = _characters(first, tokenizer, config.max_length)
@@ -117,15 +117,17 @@ def _read(config: TaskConfig, tokenizer: Tokenizer, repairs: Counter[str]) -> li
     return documents
 
 
-def _opened(source: str) -> Mixture:
+def _opened(config: TaskConfig) -> Mixture:
     """The corpus, after what it is taken for is shown. Raises UsageError that names task.source."""
     try:
-        data = DataConfig(source=(source,))
+        source, language = config.source or "", config.source_language
+        data = DataConfig(source=(source,), language=language, layout=config.source_layout)
         corpus = open_corpus(data)
         show([read_corpus(corpus, data)])
         return corpus
     except (UsageError, SettingsError) as error:
-        raise UsageError(str(error).replace("data.source", "task.source")) from None
+        message = str(error).replace("data.source", "task.source")
+        raise UsageError(message.replace("data.language", "task.source_language")) from None
 
 
 def _until(documents: Iterator[Document], characters: int) -> Iterator[Document]:
@@ -148,10 +150,10 @@ def _texts(config: TaskConfig, document: Document, most: int, repairs: Counter[s
         if len(document) < 2 or word_counts(document[:1])[0] > _TITLE_WORDS:
             repairs["documents without a title left out"] += 1
             return []
-        return [document[0], *itertools.islice(_passages(_sentences(document[1:]), most), 1)]
+        return [document[0], *itertools.islice(_passages(_sentences(config, document[1:]), most), 1)]
     if config.pairs == "dropout":
-        return list(_passages(_sentences(document), most))
-    sentences = list(_sentences(document))
+        return list(_passages(_sentences(config, document), most))
+    sentences = list(_sentences(config, document))
     size = sum(map(len, sentences))
     texts = list(_passages(sentences, size / (2 * max(math.ceil(size / (2 * most)), 1))))
     if len(texts) < 2:
@@ -160,8 +162,10 @@ def _texts(config: TaskConfig, document: Document, most: int, repairs: Counter[s
     return texts
 
 
-def _sentences(lines: Sequence[str]) -> Iterator[str]:
-    return (sentence for line in lines for sentence in split_sentences(line, "en"))
+def _sentences(config: TaskConfig, lines: Sequence[str]) -> Iterator[str]:
+    if config.source_layout == "sentences":
+        return iter(lines)
+    return (sentence for line in lines for sentence in split_sentences(line, config.source_language[0]))
 
 
 def _passages(sentences: Iterable[str], size: float) -> Iterator[str]:

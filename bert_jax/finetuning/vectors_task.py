@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from bert_jax.batching.sequences import joined
+from bert_jax.batching.sequences import joined, unpooled_tokens
 from bert_jax.config.task import TaskConfig
+from bert_jax.config.vectors import PASSAGE_ROLES, Prompt
 from bert_jax.corpora.messages import listed
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.columns import number, text
@@ -23,13 +24,17 @@ from bert_jax.finetuning.retrieval import (
 )
 from bert_jax.finetuning.task import CUT, EMPTY, Example, Outcome, Prediction, Task
 from bert_jax.finetuning.word_baselines import retrieval_baselines, similarity_baselines
+from bert_jax.layout import TokenSequence
 from bert_jax.system.errors import UsageError, quoted
+from bert_jax.system.progress import warn
 from bert_jax.text.tokenizer import Tokenizer
 
 _USUAL_COLUMNS = (("query", "positive"), ("a", "b"))
 """Columns of the two texts of a pair, in files that lack those of task.texts."""
 _METRICS = {True: ("spearman", "pearson"), False: ("ndcg@10", "recall@1", "recall@10")}
 """By whether the pairs have scores; the first is the score."""
+MANY_CUT = 0.4
+"""Share of texts that are cut above which their length is to blame first; passages made of a corpus have a fifth."""
 _EQUAL_NEGATIVES = "negatives equal to a text of their pair, left out"
 
 
@@ -42,6 +47,13 @@ class TextPair(NamedTuple):
     """Texts that don't match the first one."""
     score: float | None
     """How similar the two texts are; None if the row doesn't say: they match."""
+
+
+class PromptedText(NamedTuple):
+    """A text with the prompt that is put before it."""
+
+    text: str
+    prompt: Prompt
 
 
 class VectorsTask(Task):
@@ -72,8 +84,18 @@ class VectorsTask(Task):
         elif not config.scored and len(seconds) == 1 and not most:
             problem = "the second text is the same in all pairs"
         else:
+            self._warn_of_cut(examples)
             return config.replace(most_negatives=most)
         raise UsageError(f"{source}: {problem}, and nothing can be compared; give pairs with others")
+
+    def _warn_of_cut(self, examples: Sequence[Example]) -> None:
+        sequences = [sequence for one in examples for sequence in one.sequences]
+        cut = sum(sequence.cut for sequence in sequences)
+        if cut > MANY_CUT * len(sequences):
+            warn(
+                f"{cut:,} of {len(sequences):,} texts to learn from are longer than {self.config.max_length} pieces, "
+                "and what follows isn't learned; raise --task.max-length, or give shorter texts"
+            )
 
     @classmethod
     def is_measurable(cls, config: TaskConfig, record: Record) -> bool:
@@ -85,29 +107,43 @@ class VectorsTask(Task):
         negatives. Otherwise an example for each text that the record has. A pair with an empty text isn't learned
         from."""
         texts = [self._texts(record, repairs, train) for record in records]
-        pieces = iter(self._tokenizer.encode_batch([text for of_record in texts for text in of_record]))
+        pieces = iter(self._tokenizer.encode_batch([one.prompt.text + one.text for row in texts for one in row]))
         encoded = []
         for record, of_record in zip(records, texts, strict=True):
             segments = [next(pieces) for _ in of_record]
-            sequences = [joined([each], self._tokenizer.vocabulary, self.config.max_length) for each in segments]
-            repairs[EMPTY] += not all(segments)
+            sequences = [self._sequence(*each) for each in zip(of_record, segments, strict=True)]
+            filled = all(segments) and all(one.text.strip() for one in of_record)
+            repairs[EMPTY] += not filled
             repairs[CUT.format(self.config.max_length)] += sum(one.cut for one in sequences)
             if not train:
                 encoded.append([Example((sequence,)) for sequence in sequences])
-            elif all(segments):
-                equal = [tuple(one.ids) for one in sequences[:2]]
-                different = [one for one in sequences[2:] if tuple(one.ids) not in equal]
+            elif filled:
+                first, second = of_record[0].text, tuple(sequences[1].ids)
+                different = [
+                    sequence
+                    for one, sequence in zip(of_record[2:], sequences[2:], strict=True)
+                    if one.text != first and tuple(sequence.ids) not in (second, tuple(sequences[0].ids))
+                ]
                 repairs[_EQUAL_NEGATIVES] += len(sequences) - 2 - len(different)
                 encoded.append([Example((*sequences[:2], *different), self.gold(record))])
             else:
                 encoded.append([])
         return encoded
 
-    def _texts(self, record: Record, repairs: Counter[str], train: bool) -> list[str]:
+    def _texts(self, record: Record, repairs: Counter[str], train: bool) -> list[PromptedText]:
+        """The texts of a record: of pairs with scores with the default prompt, of others with those of their roles."""
         if isinstance(record, SingleText):
-            return [record.values["text"]]
+            return [PromptedText(record.values["text"], record.values["prompt"])]
         pair = pair_of(self.config, record, repairs)
-        return [pair.first, pair.second, *pair.negatives[: self.config.most_negatives]] if train else [*pair[:2]]
+        scored = self.config.scored or pair.score is not None
+        query, passage = (self.config.prompt(None if scored else role) for role in ("query", PASSAGE_ROLES[0]))
+        others = pair.negatives[: self.config.most_negatives] if train else []
+        return [PromptedText(pair.first, query), *(PromptedText(text, passage) for text in (pair.second, *others))]
+
+    def _sequence(self, text: PromptedText, pieces: list[int]) -> TokenSequence:
+        longest = self.config.max_length
+        sequence = joined([pieces], self._tokenizer.vocabulary, longest)
+        return sequence._replace(unpooled=unpooled_tokens(text.prompt, self._tokenizer, longest))
 
     def gold(self, record: Record) -> float | None:
         """The score of the pair; None if it has none."""
@@ -132,9 +168,8 @@ class VectorsTask(Task):
 
     def inputs(self, records: Sequence[Record]) -> list[Record]:
         """Each different text of the pairs once."""
-        pairs = (pair_of(self.config, record, Counter()) for record in records)
-        texts = dict.fromkeys(text for pair in pairs for text in pair[:2])
-        return [SingleText("", {"text": text}) for text in texts]
+        texts = dict.fromkeys(one for record in records for one in self._texts(record, Counter(), train=False))
+        return [SingleText("", one._asdict()) for one in texts]
 
     def evaluate(self, records: Sequence[Record], golds: Sequence[Any], outcomes: Iterable[Outcome]) -> dict[str, Any]:
         """Every metric of the pairs from the vectors of their `inputs`, whole and cut to each of task.widths.
@@ -142,16 +177,18 @@ class VectorsTask(Task):
         Pairs with scores: the correlations of scores and cosines. Others: how well each first text finds its second
         one among the second texts of all pairs. `baselines` has the same metrics of tf-idf and BM25 by name.
         """
-        places: dict[str, int] = {}
+        places: dict[PromptedText, int] = {}
         vectors: list[np.ndarray] = []
-        for record, _, [vector] in outcomes:
-            places[record.values["text"]] = len(vectors)
+        cut = 0
+        for record, [example], [vector] in outcomes:
+            places[PromptedText(**record.values)] = len(vectors)
             vectors.append(vector)
+            cut += example.sequences[0].cut
         texts = TextVectors(places, np.stack(vectors).astype(np.float32))
-        both = (pair_of(self.config, record, Counter()) for record in records)
-        pairs = [(pair.first, pair.second) for pair in both]
+        both = [self._texts(record, Counter(), train=False) for record in records]
+        pairs = [(first.text, second.text) for first, second in both]
         scored = _are_scored(golds)
-        measure = functools.partial(_similarity, pairs, golds) if scored else functools.partial(_search, pairs)
+        measure = functools.partial(_similarity, both, golds) if scored else functools.partial(_search, both)
         metrics, errors = measure(texts)
         for width in self.config.widths:
             if width < texts.vectors.shape[1]:
@@ -169,21 +206,22 @@ class VectorsTask(Task):
             "baseline": baselines["BM25"],
             "baselines": baselines,
             "errors": errors,
+            "cut_texts": {"texts": float(len(vectors)), "cut": float(cut), "pieces": float(self.config.max_length)},
         }
 
 
 class SingleText(Record):
-    """A record with nothing but one text, `text`, to be encoded by itself."""
+    """A record with nothing but one text, `text`, and its `prompt`, to be encoded by itself."""
 
 
 class TextVectors(NamedTuple):
     """The vectors of different texts."""
 
-    places: dict[str, int]
-    """The row of each text."""
+    places: dict[PromptedText, int]
+    """The row of each text with its prompt."""
     vectors: Float[np.ndarray, "N D"]
 
-    def of(self, texts: Iterable[str]) -> Float[np.ndarray, "n D"]:
+    def of(self, texts: Iterable[PromptedText]) -> Float[np.ndarray, "n D"]:
         """The normalised vectors of `texts`."""
         return unit_vectors(self.vectors[[self.places[text] for text in texts]])
 
@@ -199,18 +237,27 @@ def _are_scored(golds: Sequence[float | None]) -> bool:
 
 
 def _similarity(
-    pairs: Sequence[tuple[str, str]], scores: Sequence[float], texts: TextVectors
+    pairs: Sequence[Sequence[PromptedText]], scores: Sequence[float], texts: TextVectors
 ) -> tuple[dict[str, float], list[dict[str, str]]]:
     """The metrics of pairs with scores, and the worst of them."""
     first, second = (texts.of(side) for side in zip(*pairs, strict=True))
     cosines = np.sum(first * second, axis=1)
-    return similarity_metrics(scores, cosines), similarity_errors(pairs, scores, cosines)
+    texts_alone = [(one.text, other.text) for one, other in pairs]
+    return similarity_metrics(scores, cosines), similarity_errors(texts_alone, scores, cosines)
 
 
-def _search(pairs: Sequence[tuple[str, str]], texts: TextVectors) -> tuple[dict[str, float], list[dict[str, str]]]:
+def _search(
+    pairs: Sequence[Sequence[PromptedText]], texts: TextVectors
+) -> tuple[dict[str, float], list[dict[str, str]]]:
     """The metrics of the search for the second texts by the first ones, and the worst results."""
-    rows = retrieval_of(pairs)
-    ranking = ranked(texts.of(rows.queries), texts.of(rows.candidates), rows.relevant, rows.own)
+    rows = retrieval_of((first.text, second.text) for first, second in pairs)
+    query, passage = (side.prompt for side in pairs[0])
+    ranking = ranked(
+        texts.of(PromptedText(text, query) for text in rows.queries),
+        texts.of(PromptedText(text, passage) for text in rows.candidates),
+        rows.relevant,
+        rows.own,
+    )
     return retrieval_metrics(ranking), retrieval_errors(rows, ranking)
 
 

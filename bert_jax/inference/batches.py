@@ -9,7 +9,8 @@ import numpy as np
 from jaxtyping import Bool, Float
 
 from bert_jax.batching.grouping import WINDOW_GROUPS, grouped, usual_lengths
-from bert_jax.batching.sequences import joined
+from bert_jax.batching.sequences import joined, unpooled_tokens
+from bert_jax.config.vectors import NO_PROMPT, Prompt
 from bert_jax.layout import Tokens, TokenSequence, lay_out_sequences
 from bert_jax.model.bert import Encoded
 from bert_jax.system.errors import UsageError, quoted
@@ -57,19 +58,24 @@ class Vectors(NamedTuple):
     """True at tokens, False at padding."""
 
 
-def token_sequences(texts: Iterable, tokenizer: Tokenizer, longest: int) -> Iterator[TokenSequence]:
+def token_sequences(
+    texts: Iterable, tokenizer: Tokenizer, longest: int, prompt: Prompt = NO_PROMPT
+) -> Iterator[TokenSequence]:
     """Yields `texts` as token ids, cut to `longest` tokens; reports at the end how many texts were cut.
+
+    `prompt` is put before each text, of a pair before the first.
 
     Raises UsageError for an element that is neither a text nor a pair.
     """
     texts, read, cut = iter(texts), 0, 0
+    unpooled = unpooled_tokens(prompt, tokenizer, longest)
     try:
-        while some := [_segments(text) for text in islice(texts, _TEXTS_AT_ONCE)]:
+        while some := [_segments(text, prompt.text) for text in islice(texts, _TEXTS_AT_ONCE)]:
             pieces = iter(_pieces([segment for text in some for segment in text], tokenizer, longest))
             for segments in some:
                 sequence = joined(list(islice(pieces, len(segments))), tokenizer.vocabulary, longest)
                 read, cut = read + 1, cut + sequence.cut
-                yield sequence
+                yield sequence._replace(unpooled=unpooled) if unpooled else sequence
     finally:
         if cut:
             say(f"{cut:,} of {read:,} texts are longer than {longest} tokens and were cut")
@@ -94,8 +100,11 @@ def _beginning(segment: str, longest: int) -> str:
     return segment[: space.start() if space else 2 * size]
 
 
-def _segments(text: object) -> tuple[str, ...]:
-    """The one or two segments of a text or a pair. Raises UsageError if `text` is neither, or no Unicode."""
+def _segments(text: object, prompt: str) -> tuple[str, ...]:
+    """The one or two segments of a text or a pair, the first after `prompt`.
+
+    Raises UsageError if `text` is neither, or no Unicode.
+    """
     segments = (text,) if isinstance(text, str) else text
     if not (isinstance(segments, (tuple, list)) and len(segments) in (1, 2)) or not all(
         isinstance(segment, str) for segment in segments
@@ -104,7 +113,7 @@ def _segments(text: object) -> tuple[str, ...]:
     for segment in segments:
         if _SURROGATE.search(segment):
             raise UsageError(f"{quoted(segment)} has half of a surrogate pair, which is no character; give UTF-8")
-    return tuple(segments)
+    return (prompt + segments[0], *segments[1:])
 
 
 def batches(

@@ -13,12 +13,14 @@ from jaxtyping import Float
 from bert_jax.batching.grouping import WINDOW_GROUPS, ahead
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
+from bert_jax.config.vectors import NO_PROMPT, Prompt
 from bert_jax.finetuning.predicting import given_records
 from bert_jax.finetuning.task import Prediction
 from bert_jax.inference.batches import Batch, Output, Text, Vectors, batches, in_order, stacked, token_sequences
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.features import Choice, Feature, encode, features
 from bert_jax.inference.filling import Fill, Filler, JointFill
+from bert_jax.inference.origin import Origin, seal_of
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.search import Hit, search
 from bert_jax.inference.search_corpus import SearchCorpus
@@ -63,6 +65,7 @@ class Bert:
             )
         self.config, self.params, self.tokenizer, self.task = config, params, tokenizer, task
         self.steps, self.pooler_trained, self.readings = steps, pooler_trained, readings
+        self._seal = ""
         network = BertForPretraining(config)
         self._encode = jax.jit(partial(encode, network), static_argnames="return_attention")
         self._stacked = partial(stacked, config.hidden_size, "pooler" in params["bert"])
@@ -161,19 +164,23 @@ class Bert:
             raise UsageError(f"features takes texts and got the text {quoted(texts)}; put it in brackets")
         return self._features_of(texts, Choice.of(layers, join, pool, dtype, self.config.num_layers))
 
-    def embed(self, texts: Iterable[Text], width: int | None = None) -> Float[np.ndarray, "N W"]:
+    def embed(
+        self, texts: Iterable[Text], width: int | None = None, *, role: str | None = None
+    ) -> Float[np.ndarray, "N W"]:
         """One vector of length 1 for each text or pair, in float32: the cosine of two texts is their product.
 
         Of a model of `finetune vectors` they are those that it was trained for: pooled by `task.pool`, of texts cut to
         `task.max_length` tokens. Of any other model they are means over the last layer, and a line says so. `width`:
-        the first components alone, divided by their length; None: all. Raises UsageError for a width that isn't from 1
-        to the model's, and if an element is neither a text nor a pair.
+        the first components alone, divided by their length; None: all. `role`: "query", "passage" or the name of
+        another prompt of the model, which is put before each text; None: its default prompt, if it has one. Raises
+        UsageError for a width that isn't from 1 to the model's, for a role that is unknown, and if an element is
+        neither a text nor a pair.
         """
-        blocks = list(self.embed_stream(texts, width))
+        blocks = list(self.embed_stream(texts, width, role=role))
         return np.concatenate(blocks) if blocks else np.zeros((0, width or self.config.hidden_size), np.float32)
 
     def embed_stream(
-        self, texts: Iterable[Text], width: int | None = None, batch_size: int = 1024
+        self, texts: Iterable[Text], width: int | None = None, batch_size: int = 1024, *, role: str | None = None
     ) -> Iterator[Float[np.ndarray, "N W"]]:
         """Yields the vectors of `embed` for `batch_size` texts at a time, in input order and bounded memory.
 
@@ -184,7 +191,7 @@ class Bert:
             raise UsageError(f"embed takes a list of texts and got the text {quoted(texts)}; put it in brackets")
         if batch_size < 1:
             raise UsageError(f"batch_size={batch_size} is no number of texts; give one from 1")
-        return (vectors for _, vectors in self.embedder.batches(texts, width, batch_size))
+        return (vectors for _, vectors in self.embedder.batches(texts, width, batch_size, role))
 
     @overload
     def search(self, queries: str, corpus: Any, top: int = 10, width: int | None = None, **of_corpus) -> list[Hit]: ...  # type: ignore[overload-overlap]
@@ -209,7 +216,12 @@ class Bert:
     @cached_property
     def embedder(self) -> Embedder:
         """Computes the vectors of `embed`."""
-        return Embedder(self.config, self.task, self._features_of)
+        return Embedder(self.config, self.task, self._features_of, self.origin)
+
+    def origin(self, choice: Choice, prompt: Prompt = NO_PROMPT) -> Origin:
+        """What vectors of a choice are written with, so that those of another model are not taken for this one's."""
+        self._seal = self._seal or seal_of(self.params, self.tokenizer)
+        return Origin(model=self._seal, vectors=choice._replace(width=None).described, prompt=prompt.text)
 
     def predict(self, rows: Iterable[Any]) -> list[Prediction]:
         """The fine-tuned model's prediction for each of `rows`: a mapping of columns, a text, or a tuple of texts.
@@ -247,12 +259,14 @@ class Bert:
         length = int(batch.tokens.length[0, 0])
         return encoded.attention[:, 0, :, :length, :length]
 
-    def _rows(self, texts: Iterable, longest: int | None = None) -> Iterator[TokenSequence]:
-        return token_sequences(texts, self.tokenizer, longest or self.config.max_positions)
+    def _rows(self, texts: Iterable, longest: int | None = None, prompt: Prompt = NO_PROMPT) -> Iterator[TokenSequence]:
+        return token_sequences(texts, self.tokenizer, longest or self.config.max_positions, prompt)
 
-    def _features_of(self, texts: Iterable[Text], choice: Choice, longest: int | None = None) -> Iterator[Feature]:
+    def _features_of(
+        self, texts: Iterable[Text], choice: Choice, longest: int | None = None, prompt: Prompt = NO_PROMPT
+    ) -> Iterator[Feature]:
         texts, inputs = tee(texts)
-        rows, read = tee(self._rows(texts, longest))
+        rows, read = tee(self._rows(texts, longest, prompt))
         window = max(WINDOW_GROUPS // choice.vectors_a_token, 1)
         pieces = self.tokenizer.vocabulary.pieces
         computed = in_order(self._computed(rows, self._features, window, choice=choice))

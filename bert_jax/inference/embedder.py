@@ -8,8 +8,10 @@ from jaxtyping import Float
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
+from bert_jax.config.vectors import PASSAGE_ROLES, Prompt
 from bert_jax.inference.batches import Text
 from bert_jax.inference.features import Choice, Feature
+from bert_jax.inference.origin import Origin
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 
@@ -29,9 +31,14 @@ class Embedder:
         self,
         config: ModelConfig,
         task: TaskConfig | None,
-        compute: Callable[[Iterable[Text], Choice, int], Iterator[Feature]],
+        compute: Callable[[Iterable[Text], Choice, int, Prompt], Iterator[Feature]],
+        origin: Callable[[Choice, Prompt], Origin],
     ):
-        """`compute` yields each text, cut to a number of tokens, with the vectors of a choice."""
+        """`compute` yields each text, after a prompt and cut to a number of tokens, with the vectors of a choice.
+
+        `origin` says what such vectors are written with.
+        """
+        self.origin = origin
         self._config, self._compute = config, compute
         self._task = task if task and task.makes_vectors else None
         self._said: set[str] = set()
@@ -63,22 +70,44 @@ class Embedder:
             self._say_once(f"the model was not trained for width={width}, but for {trained}; its vectors may be worse")
         return chosen._replace(width=width or self.width)
 
-    def features(self, texts: Iterable[Text], width: int | None = None, dtype: str = "float32") -> Iterator[Feature]:
+    def prompt(self, role: str | None = None) -> Prompt:
+        """What is put before texts of a role: `query`, `passage` (also `document`), or the name of another prompt.
+
+        None: the default prompt; a line names the roles of a model that has prompts. Raises UsageError for a name that
+        is neither a role nor a prompt.
+        """
+        if self._task is None:
+            named, prompt = dict[str, str](), Prompt()
+        else:
+            named, prompt = self._task.prompt_texts, self._task.prompt(role)
+        if role not in (None, "query", *PASSAGE_ROLES, *named):
+            names = ", ".join(dict.fromkeys(("query", "passage", *named)))
+            raise UsageError(f"role={role!r} is no role of texts; choose from {names}")
+        if role is None and any(named.values()):
+            before = f"{prompt.text!r} is put before texts" if prompt.text else "nothing is put before texts"
+            names = ", ".join(f"{name} {text!r}" for name, text in named.items() if text)
+            self._say_once(f"{before} that have no role, and the model has the prompts {names}; name one by role")
+        return prompt
+
+    def features(
+        self, texts: Iterable[Text], width: int | None = None, dtype: str = "float32", role: str | None = None
+    ) -> Iterator[Feature]:
         """Yields each text or pair with its vector, in input order and bounded memory; reads texts ahead.
 
-        Texts are cut to the number of tokens that the model was trained with. Raises UsageError at once as `choice`
-        does, and later for an element that is neither a text nor a pair.
+        The prompt of `role` is put before each text, and texts are cut to the number of tokens that the model was
+        trained with. Raises UsageError at once as `choice` and `prompt` do, and later for an element that is neither a
+        text nor a pair.
         """
         longest = self._config.max_positions
         if self._task:
             longest = min(self._task.max_length, longest)
-        return self._compute(texts, self.choice(width, dtype), longest)
+        return self._compute(texts, self.choice(width, dtype), longest, self.prompt(role))
 
     def batches(
-        self, texts: Iterable[Text], width: int | None, size: int
+        self, texts: Iterable[Text], width: int | None, size: int, role: str | None
     ) -> Iterator[tuple[list[Text], Float[np.ndarray, "N W"]]]:
         """Yields `size` texts at a time with their vectors. Raises UsageError as `features` does."""
-        return _batches(self.features(texts, width), size)
+        return _batches(self.features(texts, width, role=role), size)
 
     def _say_once(self, message: str) -> None:
         if message not in self._said:

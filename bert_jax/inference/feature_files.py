@@ -18,6 +18,7 @@ from bert_jax.corpora.decoded_lines import decoded_lines
 from bert_jax.finetuning.columns import text
 from bert_jax.inference.batches import Text
 from bert_jax.inference.features import Feature
+from bert_jax.inference.origin import Origin
 from bert_jax.rows.task_files import format_of, has_columns, task_records
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError, install_extra
@@ -41,8 +42,11 @@ def check_output(path: Place, read: str = "") -> None:
     check_written(path, read)
 
 
-def write_features(path: Place, features: Iterable[Feature], pooled: bool) -> None:
+def write_features(path: Place, features: Iterable[Feature], pooled: bool, origin: Origin) -> None:
     """Writes the features to `path` in the format of its suffix; atomic, replaces an existing file, bounded memory.
+
+    `origin` is written with them: as the comment of a .npz file, `bert_jax` in the metadata of Parquet, and `model` in
+    each JSON line.
 
     A .npz file has the arrays `vectors`, the vectors of all tokens of all texts, `pieces`, the token of each, and
     `offsets`: text i has the tokens from `offsets[i]` to `offsets[i + 1]` - 1. If `pooled`, it has only `vectors`, one
@@ -59,10 +63,10 @@ def write_features(path: Place, features: Iterable[Feature], pooled: bool) -> No
     if first is None:
         raise UsageError(f"there is no text to write the features of to {path}; give some")
     with replacing(path) as temporary:
-        _WRITERS[path.suffix](temporary, first, chain([first], features), pooled)
+        _WRITERS[path.suffix](temporary, first, chain([first], features), pooled, origin)
 
 
-def _write_jsonl(path: Path, _: Feature, features: Iterable[Feature], pooled: bool) -> None:
+def _write_jsonl(path: Path, _: Feature, features: Iterable[Feature], pooled: bool, origin: Origin) -> None:
     with open(path, "w", encoding="utf-8") as file:
         for feature in features:
             row: dict[str, Any] = _texts(feature)
@@ -70,15 +74,16 @@ def _write_jsonl(path: Path, _: Feature, features: Iterable[Feature], pooled: bo
                 row["pieces"] = feature.pieces
             # The shortest decimal numbers that are read back as the same float32 or float16.
             row[_column(pooled)] = feature.vectors.astype(str).astype(float).tolist()
+            row["model"] = origin.model
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
 
-def _write_parquet(path: Path, _: Feature, features: Iterable[Feature], pooled: bool) -> None:
+def _write_parquet(path: Path, _: Feature, features: Iterable[Feature], pooled: bool, origin: Origin) -> None:
     arrow = _pyarrow()
     with contextlib.ExitStack() as stack:
         writer = None
         for group in _groups(features):
-            table = arrow.table(_columns(arrow, group, pooled))
+            table = arrow.table(_columns(arrow, group, pooled), metadata={"bert_jax": origin.as_bytes})
             # Dictionary encoding only for pieces: vectors don't repeat, so their dictionary would be useless.
             writer = writer or stack.enter_context(
                 arrow.parquet.ParquetWriter(path, table.schema, use_dictionary=["pieces.list.element"])
@@ -114,7 +119,7 @@ def _columns(arrow: Any, group: list[Feature], pooled: bool) -> dict[str, Any]:
     return {**columns, _column(pooled): column}
 
 
-def _write_npz(path: Path, first: Feature, features: Iterable[Feature], pooled: bool) -> None:
+def _write_npz(path: Path, first: Feature, features: Iterable[Feature], pooled: bool, origin: Origin) -> None:
     """Collects each array in an unnamed temporary file, since its length is known at the end only."""
     with contextlib.ExitStack() as stack:
         vectors, offsets, numbers, pieces = (
@@ -131,6 +136,7 @@ def _write_npz(path: Path, first: Feature, features: Iterable[Feature], pooled: 
                     np.array([table.setdefault(piece, len(table)) for piece in feature.pieces], np.int32).data
                 )
         archive = stack.enter_context(zipfile.ZipFile(path, "w"))
+        archive.comment = origin.as_bytes
         _add_array(archive, "vectors", vectors, first.vectors.dtype, first.vectors.shape[0 if pooled else 1 :])
         if not pooled:
             _add_array(archive, "offsets", offsets, np.dtype(np.int64))
@@ -175,7 +181,7 @@ def _pyarrow() -> Any:
     return pyarrow
 
 
-_WRITERS: dict[str, Callable[[Path, Feature, Iterable[Feature], bool], None]] = {
+_WRITERS: dict[str, Callable[[Path, Feature, Iterable[Feature], bool, Origin], None]] = {
     ".npz": _write_npz,
     ".parquet": _write_parquet,
     ".jsonl": _write_jsonl,

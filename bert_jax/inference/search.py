@@ -51,7 +51,9 @@ def search(
     """
     _check(queries, top)
     blocks = corpus.blocks(embedder, width)
-    best = _BestRows(np.stack([feature.vectors for feature in embedder.features(queries, width)]), top, corpus.name)
+    best = _BestRows(
+        np.stack([feature.vectors for feature in embedder.features(queries, width, role="query")]), top, corpus.name
+    )
     # A single worker thread searches the blocks in order while this thread reads the next one.
     read = 0
     for block, _ in ahead(best.add, blocks, threads=1):

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from bert_jax.inference.batches import Text
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.feature_files import name_of, texts_of
+from bert_jax.inference.origin import check_origin
 from bert_jax.inference.vector_file import VectorFile
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
@@ -19,6 +20,8 @@ from bert_jax.system.errors import UsageError
 ROWS_IN_BLOCK = 2048
 """Maximum rows in a block, chosen so that its vectors fit a CPU's cache."""
 _EMPTY = "empty texts left out"
+_ROLE = "document"
+"""Role of the texts that are searched."""
 
 
 class Block(NamedTuple):
@@ -79,11 +82,12 @@ class SearchCorpus:
     def blocks(self, embedder: Embedder, width: int | None) -> Iterator[Block]:
         """Yields the corpus in order, with vectors of at least `width` components (None: the model's width).
 
-        Empty texts are counted in `repairs`. Raises UsageError at once for vectors of another width, and later for
-        files that can't be read, and for vectors and texts of different number.
+        Empty texts are counted in `repairs`. Raises UsageError at once for vectors of another model or width, and later
+        for files that can't be read, and for vectors and texts of different number.
         """
         if self._vectors is None:
             return self._embedded(embedder, width)
+        check_origin(self.name, self._vectors.origin, embedder.origin(embedder.choice(width), embedder.prompt(_ROLE)))
         has = self._vectors.width
         if has not in (width, embedder.width):
             remedy = f"search with width={has}, or " if has < embedder.width and width is None else ""
@@ -104,7 +108,7 @@ class SearchCorpus:
                     rows.append(row)
                     yield text
 
-        for texts, vectors in embedder.batches(nonempty(), width, ROWS_IN_BLOCK):
+        for texts, vectors in embedder.batches(nonempty(), width, ROWS_IN_BLOCK, _ROLE):
             yield Block([rows.popleft() for _ in texts], vectors, texts)
 
     def _stored(self, file: VectorFile) -> Iterator[Block]:

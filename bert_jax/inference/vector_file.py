@@ -12,6 +12,7 @@ from jaxtyping import Float
 
 from bert_jax.corpora.compressed_files import opened
 from bert_jax.corpora.messages import listed, reason_of
+from bert_jax.inference.origin import Origin, origin_in
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 
@@ -30,6 +31,8 @@ class VectorFile:
     def __init__(self, path: Place):
         """Reads the shape. Raises UsageError if there is no such array, or if the file is damaged."""
         self._path = path
+        self.origin: Origin | None = None
+        """What made the vectors; None if the file doesn't say."""
         with self._array() as (_, shape, _):
             self.rows, self.width = shape
 
@@ -54,6 +57,7 @@ class VectorFile:
         try:
             with opened(self._path) as raw, zipfile.ZipFile(raw) as archive:
                 self._check(archive)
+                self.origin = origin_in(archive)
                 with archive.open(_MEMBER) as file:
                     assert isinstance(file, zipfile.ZipExtFile)
                     yield file, *self._header(file, archive.getinfo(_MEMBER).file_size)

@@ -16,7 +16,7 @@ from bert_jax.interchange.vocabulary_files import SETTINGS
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.files import write_json
 from bert_jax.system.json_file import Shape
-from bert_jax.system.progress import say, warn
+from bert_jax.system.progress import say
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
 TRANSFORMER_SETTINGS = tuple(
@@ -77,21 +77,36 @@ def vectors_task(model: PublishedModel) -> TaskConfig | None:
     """The task of a model that sentence-transformers wrote: its pooling, and the length that texts are cut to.
 
     None where its folder has no modules.json. Raises UsageError for damaged files, and for modules or settings with
-    which bert_jax would give other vectors. Prompts are not added to texts here, vectors are whole, and they are
-    compared by cosines; a line says so where sentence-transformers does otherwise.
+    which bert_jax would give other vectors. Vectors are whole, and they are compared by cosines; a line says so
+    where sentence-transformers does otherwise.
     """
     if not has_module_list(model.directory):
         return None
     folder, normalises = _pooling_folder(model.directory)
-    pool = _pooling(folder / "config.json", model.config)
+    pool, include_prompt = _pooling(folder / "config.json", model.config)
     longest = _max_length(model)
     library = model.directory / LIBRARY_SETTINGS
+    settings = read_shape(library, _LibrarySettings) if library.is_file() else _LibrarySettings()
+    prompts = tuple(f"{name}={text or ''}" for name, text in (settings.prompts or {}).items())
+    if unreadable := next((name for name in settings.prompts or {} if "=" in name or not name.strip()), None):
+        raise UsageError(f"{library}: a prompt is called {quoted(unreadable)}; give it a name without =")
+    if settings.default_prompt_name not in (None, *(settings.prompts or {})):
+        raise UsageError(
+            f"{library}: default_prompt_name is {quoted(settings.default_prompt_name)}, which isn't among its prompts; "
+            "correct that name"
+        )
     if library.is_file():
-        settings = read_shape(library, _LibrarySettings)
-        _report_prompts(settings, library)
         _report_comparison(settings, library, normalises, model.config.hidden_size)
     return TaskConfig(
-        name="vectors", kind="vectors", texts=("query", "positive"), label="score", pool=pool, max_length=longest
+        name="vectors",
+        kind="vectors",
+        texts=("query", "positive"),
+        label="score",
+        pool=pool,
+        max_length=longest,
+        prompts=prompts,
+        default_prompt=settings.default_prompt_name,
+        include_prompt=include_prompt,
     )
 
 
@@ -104,12 +119,19 @@ def write_pooling(directory: Path, task: TaskConfig, config: ModelConfig) -> Non
     ]
     write_json(directory / MODULES, modules)
     (directory / POOLING_SETTINGS).parent.mkdir()
+    excluded = {} if task.include_prompt else {"include_prompt": False}
+    sizes = {"word_embedding_dimension": config.hidden_size}
     switches = {switch: pool == task.pooling for switch, pool in _SWITCHES.items()}
-    write_json(directory / POOLING_SETTINGS, {"word_embedding_dimension": config.hidden_size, **switches})
+    write_json(directory / POOLING_SETTINGS, {**sizes, **switches, **excluded})
     longest = min(task.max_length, config.max_positions)
     write_json(directory / TRANSFORMER_SETTINGS[0], {"max_seq_length": longest, "do_lower_case": False})
     write_json(
-        directory / LIBRARY_SETTINGS, {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"}
+        directory / LIBRARY_SETTINGS,
+        {
+            "prompts": task.prompt_texts,
+            "default_prompt_name": task.default_prompt,
+            "similarity_fn_name": "cosine",
+        },
     )
 
 
@@ -143,8 +165,8 @@ def _pooling_folder(directory: Path) -> tuple[Path, bool]:
     return directory / path, len(names) == len(expected)
 
 
-def _pooling(file: Path, config: ModelConfig) -> Pooling:
-    """The way of pooling in a config.json of the module Pooling.
+def _pooling(file: Path, config: ModelConfig) -> tuple[Pooling, bool]:
+    """The way of pooling in a config.json of the module Pooling, and whether prompts are pooled too.
 
     Raises UsageError for one that bert_jax doesn't have.
     """
@@ -158,17 +180,15 @@ def _pooling(file: Path, config: ModelConfig) -> Pooling:
                 f"{file}: {name} is {quoted(width)} and the model's width {config.hidden_size}; they don't "
                 "belong together"
             )
-    if values.get("include_prompt", True) is not True:
-        raise UsageError(
-            f"{file}: include_prompt is {quoted(values['include_prompt'])}; bert_jax pools all tokens of a text "
-            f"(true); {_REMEDY}"
-        )
+    include_prompt = values.get("include_prompt", True)
+    if not isinstance(include_prompt, bool):
+        raise UsageError(f"{file}: include_prompt is {quoted(include_prompt)}; true or false was expected")
     modes = _modes(values, file)
     pools: tuple[Pooling, ...] = get_args(Pooling)
     if len(modes) == 1:
         for pool in pools:
             if modes[0] == pool:
-                return pool
+                return pool, include_prompt
     raise UsageError(
         f"{file} pools by {quoted(' and '.join(modes))}; bert_jax has one of {', '.join(pools)}; {_REMEDY}"
     )
@@ -231,20 +251,6 @@ def _check_transformer(settings: _TransformerSettings, model: PublishedModel, fi
             f"{file}: do_lower_case is true, and the tokenizer keeps capital letters; bert_jax lower-cases by the "
             f"tokenizer's own settings alone; {_REMEDY}"
         )
-
-
-def _report_prompts(settings: _LibrarySettings, file: Path) -> None:
-    """Names the prompts that sentence-transformers puts before texts."""
-    prompts = {name: text for name, text in (settings.prompts or {}).items() if text}
-    default = prompts.pop(settings.default_prompt_name or "", None)
-    if default:
-        warn(
-            f"{file}: sentence-transformers puts {quoted(default)} before every text; bert_jax doesn't: write it "
-            "before the texts yourself, or the vectors differ"
-        )
-    if prompts:
-        listed = ", ".join(f"{quoted(text)} ({quoted(name)})" for name, text in list(prompts.items())[:4])
-        say(f"{file} has prompts for some uses, {listed}; write them before the texts yourself where they belong")
 
 
 def _report_comparison(settings: _LibrarySettings, file: Path, normalises: bool, width: int) -> None:

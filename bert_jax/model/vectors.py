@@ -8,7 +8,7 @@ from jaxtyping import Array, Float, Key
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.vectors import Pooling
-from bert_jax.layout import Tokens
+from bert_jax.layout import UNPOOLED, Tokens
 from bert_jax.model.bert import BertEncoder, pooled_places
 from bert_jax.model.encoder import UNTRAINED
 
@@ -39,15 +39,19 @@ class TextEncoder(nn.Module):
 def pooled(config: ModelConfig, x: Float[Array, "B T ..."], tokens: Tokens, pool: Pooling) -> Float[Array, "B N ..."]:
     """One vector for each sequence from the vectors `x` of its tokens, [CLS] and [SEP] included; 0 for an absent one.
 
-    `cls` takes the vector of the first token or, in a causal model, of the last.
+    Tokens with the unit bit UNPOOLED, the first ones of a sequence, are left out. `cls` takes the vector of the first
+    other token or, in a causal model, of the last.
     """
     of_sequence = tokens.sequence[:, None, :] == jnp.arange(1, tokens.length.shape[1] + 1)[None, :, None]
+    left_out = of_sequence & ((tokens.units & UNPOOLED) > 0)[:, None, :]
+    of_sequence &= ~left_out
     if pool == "mean":
-        share = of_sequence / jnp.maximum(tokens.length, 1)[..., None]
+        share = of_sequence / jnp.maximum(of_sequence.sum(axis=-1), 1)[..., None]
         return jnp.einsum("BNT,BT...->BN...", share, x, precision=jax.lax.Precision.HIGHEST)
     there = (tokens.length > 0).reshape(*tokens.length.shape, *[1] * (x.ndim - 2))
     if pool == "cls":
-        return jnp.where(there, x[jnp.arange(len(x))[:, None], pooled_places(config, tokens)], 0)
+        places = pooled_places(config, tokens) + (0 if config.causal else left_out.sum(axis=-1))
+        return jnp.where(there, x[jnp.arange(len(x))[:, None], places], 0)
 
     def maximum(inside: Array) -> Array:
         return jnp.where(inside.reshape(*inside.shape, *[1] * (x.ndim - 2)), x, -jnp.inf).max(axis=1)

@@ -118,6 +118,11 @@ class RunFacts:
         some = itertools.islice(found.items() if isinstance(found, dict) else (), _MOST_BASELINES)
         return {name[:_MOST_NAME]: numbers(measured) for name, measured in some if numbers(measured)}
 
+    @property
+    def cut_texts(self) -> dict[str, float]:
+        """Of vectors of texts: how many `texts` were measured, and how many of them `cut` to so many `pieces`."""
+        return numbers(self.results.get("cut_texts"))
+
     def best_baseline(self, name: str) -> tuple[str, float] | None:
         """The name and the value of the baseline that has the most of measurement `name`; None if none has it."""
         named = self.word_baselines or {"baseline": self.baseline}

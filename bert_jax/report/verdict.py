@@ -13,6 +13,8 @@ from bert_jax.system.errors import quoted
 
 _FEWEST = 4
 """Evaluations from which on a trend is judged."""
+_MANY_CUT = 0.4
+"""Share of texts cut above which their length is to blame first."""
 _RISE, _FALL = 0.02, 0.01
 """Shares of the loss above which a rise since its best, and a fall in the last quarter, count."""
 
@@ -97,18 +99,27 @@ def unlearned_classes(results: dict[str, Any]) -> str:
     )
 
 
-def behind_words(metric: str, score: float, baselines: Mapping[str, Mapping[str, float]]) -> str:
+def behind_words(
+    metric: str, score: float, baselines: Mapping[str, Mapping[str, float]], cut_texts: Mapping[str, float]
+) -> str:
     """A remark on vectors of texts whose score is no better than that of a comparison of words alone; else empty.
 
-    `baselines`: the metrics of each comparison.
+    `baselines`: the metrics of each comparison. `cut_texts`: how many of the texts were cut, to how many pieces.
     """
     known = {name: measured[metric] for name, measured in baselines.items() if metric in measured}
     best = max(known, key=lambda name: known[name], default=None)
     if best is None or score > known[best]:
         return ""
+    texts, cut = cut_texts.get("texts", 0), cut_texts.get("cut", 0)
+    advice = "More pairs, more epochs (--task.epochs) or larger batches (--task.batch-size) may help."
+    if cut > _MANY_CUT * texts:
+        advice = (
+            f"{cut:,.0f} of {texts:,.0f} texts were cut to {cut_texts.get('pieces', 0):.0f} pieces, and {best} reads "
+            "them whole: raise --task.max-length first, or give shorter texts."
+        )
     return (
         f"{best}, which compares words alone, has {metric} {score_text(known[best])}; the model has "
-        f"{score_text(score)}. More pairs, more epochs (--task.epochs) or larger batches (--task.batch-size) may help."
+        f"{score_text(score)}. {advice}"
     )
 
 
@@ -120,7 +131,7 @@ def _against_baseline(facts: RunFacts) -> Iterator[Sentence]:
     remark, best = _remark(facts), facts.best_baseline(facts.metric)
     if remark:
         yield Sentence("problem", remark)
-    elif behind := behind_words(facts.metric, value, facts.word_baselines):
+    elif behind := behind_words(facts.metric, value, facts.word_baselines, facts.cut_texts):
         yield Sentence("note", behind)
     elif facts.word_baselines and best:
         known = f"{best[0]}, which compares words alone, has {score_text(best[1])}"

@@ -8,8 +8,10 @@ import pytest
 from bert_jax.inference import feature_files
 from bert_jax.inference.feature_files import check_output, write_features
 from bert_jax.inference.features import Feature
+from bert_jax.inference.origin import Origin
 from bert_jax.system.errors import UsageError
 
+ORIGIN = Origin(model="0123456789abcdef", vectors="the mean over its tokens")
 ENDS = [".npz", ".parquet", ".jsonl"]
 
 
@@ -46,7 +48,7 @@ def test_what_is_read_back_is_what_was_written(tmp_path, monkeypatch, end, shape
     monkeypatch.setattr(feature_files, "_GROUP_BYTES", 120)
     monkeypatch.setattr(feature_files, "_COPY_BYTES", 16)
     path, features_written = tmp_path / f"out{end}", features(20, shape, pooled, dtype)
-    write_features(path, iter(features_written), pooled)
+    write_features(path, iter(features_written), pooled, ORIGIN)
     found = read(path, pooled)
     assert len(found) == 20 and [path.name for path in tmp_path.iterdir()] == [path.name]
     for (text, pieces, vectors), one in zip(found, features_written):
@@ -56,13 +58,14 @@ def test_what_is_read_back_is_what_was_written(tmp_path, monkeypatch, end, shape
     if end == ".parquet":
         file = pyarrow.parquet.ParquetFile(path)
         assert file.metadata.num_row_groups > 1
+        assert file.schema_arrow.metadata[b"bert_jax"] == ORIGIN.as_bytes
         assert ("float" if dtype == np.float32 else "halffloat") in str(file.schema_arrow.field(-1).type)
 
 
 @pytest.mark.parametrize("end", [".parquet", ".jsonl"])
 def test_a_pair_has_two_columns_of_text(tmp_path, end):
     path = tmp_path / f"out{end}"
-    write_features(path, features(2, (3,), True, pair=True), True)
+    write_features(path, features(2, (3,), True, pair=True), True, ORIGIN)
     rows = (
         pyarrow.parquet.read_table(path).to_pylist()
         if end == ".parquet"
@@ -74,7 +77,7 @@ def test_a_pair_has_two_columns_of_text(tmp_path, end):
 @pytest.mark.parametrize("end", ENDS)
 def test_the_same_features_are_the_same_bytes(tmp_path, end):
     for name in "ab":
-        write_features(tmp_path / f"{name}{end}", features(5, (4,)), False)
+        write_features(tmp_path / f"{name}{end}", features(5, (4,)), False, ORIGIN)
     assert (tmp_path / f"a{end}").read_bytes() == (tmp_path / f"b{end}").read_bytes()
 
 
@@ -86,13 +89,13 @@ def test_the_file_is_whole_or_absent(tmp_path, end):
 
     path = tmp_path / f"out{end}"
     with pytest.raises(UsageError, match="line 6"):
-        write_features(path, failing(), False)
+        write_features(path, failing(), False, ORIGIN)
     with pytest.raises(UsageError, match="there is no text"):
-        write_features(path, [], False)
+        write_features(path, [], False, ORIGIN)
     assert not list(tmp_path.iterdir())
     path.write_text("old")
     with pytest.raises(UsageError, match="line 6"):
-        write_features(path, failing(), False)
+        write_features(path, failing(), False, ORIGIN)
     assert path.read_text() == "old" and len(list(tmp_path.iterdir())) == 1
 
 

@@ -123,16 +123,6 @@ def test_lengths_of_old_and_new_files(bert_folder):
     assert bert_jax.load(bert_folder).task.max_length == 9
 
 
-def test_prompts_are_named(bert_folder, capsys):
-    settings = {"prompts": {"query": "ask: ", "document": ""}, "default_prompt_name": "query"}
-    write(bert_folder / "config_sentence_transformers.json", settings)
-    bert_jax.load(bert_folder)
-    assert "puts 'ask: ' before every text; bert_jax doesn't" in capsys.readouterr().err.replace("\n", " ")
-    write(bert_folder / "config_sentence_transformers.json", settings | {"default_prompt_name": None})
-    bert_jax.load(bert_folder)
-    assert "has prompts for some uses, 'ask: ' ('query')" in capsys.readouterr().err.replace("\n", " ")
-
-
 ENCODER, POOLING, NORMALIZE = (
     f"sentence_transformers.models.{name}" for name in ("Transformer", "Pooling", "Normalize")
 )
@@ -172,7 +162,13 @@ REFUSED = {
     "no switch": (POOL, {"pooling_mode_cls_token": 1}, "'pooling_mode_cls_token' is 1; true or false was expected"),
     "a width": (POOL, {"embedding_dimension": 17}, "embedding_dimension is 17 and the model's width 16"),
     "a width in quotes": (POOL, {"word_embedding_dimension": "16"}, "is '16'; a whole number was expected"),
-    "prompts left out": (POOL, {"include_prompt": False}, "include_prompt is False"),
+    "a default that is no prompt": (
+        LIBRARY,
+        {"default_prompt_name": "ask"},
+        "default_prompt_name is 'ask', which isn't",
+    ),
+    "a name with =": (LIBRARY, {"prompts": {"a=b": "ask: "}}, "a prompt is called 'a=b'"),
+    "prompts left out by a number": (POOL, {"include_prompt": 1}, "include_prompt is 1; true or false was expected"),
     "a length that is no number": (LENGTHS, {"max_seq_length": "12"}, "max_seq_length is '12'"),
     "a length of thousands of digits": (LENGTHS, {"max_seq_length": -(10**999)}, "cuts texts to -1000"),
     "a length of a few pieces": (LENGTHS, {"max_seq_length": 7}, "cuts texts to 7 pieces, and bert_jax to 8 or more"),
