@@ -144,9 +144,10 @@ class Arguments(Settings):
 
     @classmethod
     def _check_recorded_places(cls, config: AnyConfig, origin: str, typed: Collection[str]) -> None:
-        """Checks the places that the command reads and that a run, given as CONFIG, names; not those of flags."""
+        """Checks the places that a command with --workdir reads and that a run, given as CONFIG, names; not those of
+        flags."""
         run = place_of(origin)
-        if isinstance(config, FinetuneConfig) or not is_run(run):
+        if "workdir" not in cls.model_fields or isinstance(config, FinetuneConfig) or not is_run(run):
             return
         from bert_jax.run.run_config import check_recorded_places  # needs Orbax; a config file doesn't
 

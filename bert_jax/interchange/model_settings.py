@@ -40,7 +40,8 @@ def model_config(
     model_type = values.get("model_type", "bert")
     relative = relative_of(model_type, str(path))
     if not of_google:
-        values = relative.defaults | {name: value for name, value in values.items() if value is not None}
+        written = {name: value for name, value in values.items() if value is not None or name in relative.sizes}
+        values = relative.defaults | written
     for name, value in relative.fixed.items():
         if values.get(name, value) not in (value, None):
             raise UsageError(f"{path}: {name} is {quoted(values[name])}; bert_jax's {relative.classes} has {value!r}")

@@ -84,8 +84,8 @@ def built(file: dict[str, Any], name: str) -> Tokenizer:
     if isinstance(vocab, dict):
         check_numbers(vocab, name)
     for token in tokens if isinstance(tokens, list) else []:
-        if isinstance(token, dict):
-            check_numbers({str(token.get("content")): token.get("id")}, name)
+        if isinstance(token, dict) and isinstance(token.get("id"), int):
+            check_numbers({str(token.get("content")): token["id"]}, name)
     if fault := normalizer_fault(file.get("normalizer")):
         raise UsageError(f"{name}: its precompiled_charsmap is damaged ({fault}); fetch the file again")
     try:

@@ -82,8 +82,10 @@ def same(first, second) -> bool:
 def test_an_imported_model_is_loaded_exported_and_started_from_but_not_trained(folder, tmp_path, capsys):
     imported = tmp_path / "run"
     assert run(["import", str(folder), str(imported)]) == 0
-    printed = capsys.readouterr().out
-    assert "3 layers, width 32" in printed and "gelu_erf" in printed and "62 tensors taken" in printed
+    printed = " ".join(capsys.readouterr().err.split())
+    assert "3 layers of width 32" in printed and "GELU by erf" in printed and "62 taken" in printed
+    (kept,) = RunDirectory(imported).readings()
+    assert kept.subject == f"model {folder}" and ("activation", "GELU by erf (config.json)") in [*kept.rows()]
     first, second = bert_jax.load(folder), bert_jax.load(imported)
     text = "piece1 piece2 [MASK] piece3"
     assert first.config == second.config and first.fill_mask(text) == second.fill_mask(text)

@@ -33,6 +33,8 @@ def leaves(tree):
 @pytest.fixture(scope="module")
 def config(tiny_config) -> RunConfig:
     model = {"model_type": "electra", "num_heads": 4, "discriminator": True, "generator_divisor": 2}
+    model["activation"] = "gelu_erf"  # that of the generator's head in transformers
+
     model |= {"embedding_size": 20}
     return tiny_config.replace(
         model=tiny_config.model.replace(**model),
