@@ -3,7 +3,7 @@
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, get_args
 
@@ -19,6 +19,7 @@ from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings
 from bert_jax.config.task import FileFormat
+from bert_jax.config.training import TrainingConfig
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
 
@@ -138,21 +139,24 @@ class Arguments(Settings):
             if flag.of_command and flag.name in values
         }
         if config:
-            of_command[CONFIG] = config.set({name.replace("-", "_"): value for name, value in values.items()})
-            cls._check_recorded_places(config, words[0], values.keys())
+            typed = {name.replace("-", "_"): value for name, value in values.items()}
+            if not isinstance(config, FinetuneConfig) and is_run(run := place_of(words[0])):
+                typed = cls._of_run(config, run, typed)
+            of_command[CONFIG] = config.set(typed)
         return cls(**of_command)
 
     @classmethod
-    def _check_recorded_places(cls, config: AnyConfig, origin: str, typed: Collection[str]) -> None:
-        """Checks the places that a command with --workdir reads and that a run, given as CONFIG, names; not those of
-        flags."""
-        run = place_of(origin)
-        if "workdir" not in cls.model_fields or isinstance(config, FinetuneConfig) or not is_run(run):
-            return
-        from bert_jax.run.run_config import check_recorded_places  # needs Orbax; a config file doesn't
+    def _of_run(cls, config: TrainingConfig, run: Place, typed: Mapping[str, Any]) -> dict[str, Any]:
+        """The settings to change in `config`, which is that of a run: those `typed`. Checks the places that a command
+        with --workdir reads and that the run alone names."""
+        if "workdir" in cls.model_fields:
+            from bert_jax.run.run_config import check_recorded_places  # needs Orbax; a config file doesn't
 
-        recorded = (flag.name for flag in cls.used_flags(config) if flag.name not in typed)
-        check_recorded_places(config, run, (name.replace("-", "_") for name in recorded))
+            names = (flag.name.replace("-", "_") for flag in cls.used_flags(config))
+            check_recorded_places(config, run, (name for name in names if name not in typed))
+        if "vocabulary.file" in typed:  # the recorded size is that of the run's own vocabulary
+            return {"model.vocabulary_size": None, **typed}
+        return dict(typed)
 
     @classmethod
     def with_flags_for_settings(cls, message: str) -> str:

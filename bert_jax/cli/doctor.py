@@ -23,14 +23,17 @@ class Doctor(JsonArguments):
 def run(words: list[str]) -> None:
     """Parses the command line, looks at the text and prints tables, or one JSON object."""
     args = Doctor.parse(words)
-    from bert_jax.cli.config_files import load_config
+    from bert_jax.cli.config_files import is_run, load_config
     from bert_jax.cli.doctor_tables import print_diagnosis
     from bert_jax.cli.tables import as_json
     from bert_jax.config.run import RunConfig
     from bert_jax.planning.doctor import diagnose
     from bert_jax.planning.remedies import changes
+    from bert_jax.system.bucket import place_of
 
-    config = load_config(args.config, RunConfig)
+    config, place = load_config(args.config, RunConfig), place_of(args.config)
+    if is_run(place):  # whose vocabulary the text is for
+        config = config.replace(init=str(place), vocabulary=config.vocabulary.replace(file=None))
     config = config.of_source(args.source, args.language or config.data.languages[0])
     found = diagnose(config)
     advice = list(changes(found, config))

@@ -297,7 +297,7 @@ def _initial_parameters(config: TaskRunConfig, started: TrainedModel, mesh: Mesh
         missing = "layer that fits before the task's head" if transform else "pooler"
         lacks = f"has no {missing}: random values are put there"
     elif not transform and not started.pooler_trained:
-        lacks = "never trained its pooler, on which the head stands: it was pretrained without sentence pairs"
+        lacks = "was pretrained without sentence pairs, so the pooler, on which the head stands, was never trained"
     if lacks:
         say(f"the model to start from {lacks}{', which --probe leaves as they are' if config.probe else ''}")
     return {"bert": encoder}

@@ -91,6 +91,11 @@ def _of_fault(fault: Fault, found: Diagnosis, config: RunConfig) -> Iterator[Cha
 
 def _of_vocabulary(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
     used, best = found.pieces[0], found.pieces[-1]
+    if config.init:  # a model whose vocabulary stays
+        if used.unknown > _MOST_UNKNOWN:
+            reason = f"{used.unknown:.2%} of the pieces are unknown to the model's vocabulary"
+            yield Change(reason=reason, change="add words by bert-jax vocab --extend, or begin a new model")
+        return
     unknown, split = used.unknown > _MOST_UNKNOWN, used.pieces_a_word > _WORTH_PIECES * best.pieces_a_word
     if used is not best and (unknown or split):
         reason = f"{used.unknown:.2%} of the pieces are unknown to the given vocabulary, and it has "

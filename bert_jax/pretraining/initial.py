@@ -64,6 +64,11 @@ def initial_parameters(trained: TrainedModel, model: ModelConfig, tokenizer: Tok
     if absent := absent_parts(trained.shapes, model):
         missing = " and no ".join(PART_NAMES[part] for part in sorted(absent))
         say(f"the model to start from has no {missing}: random values are put there")
+    if {"masked_lm", "generator"} & absent:
+        say(
+            "a random head sends large gradients into the encoder at first: a short training can leave it worse than "
+            "it was; give it a warmup, a low peak rate (--optimizer.peak-learning-rate) and some thousand steps"
+        )
     params = trained.parameters(mesh)
     if len(rows) == len(trained.tokenizer.vocabulary):
         return params

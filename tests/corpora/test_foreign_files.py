@@ -66,6 +66,7 @@ def database():
         (database(), "a database or an array"),
         (b"{\\rtf1\\ansi text}", "an Office document"),
     ],
+    ids="pdf zip docx epub 7z bz2 xz tar parquet npy sqlite rtf".split(),
 )
 @pytest.mark.parametrize("prefix", ["text:", ""])
 def test_a_file_that_is_no_text_is_named(tmp_path, content, words, prefix):
