@@ -62,20 +62,6 @@ def test_spans_within_words_are_extended_and_counted():
 
 
 @pytest.mark.parametrize(
-    "span",
-    [
-        {"start": 4, "end": 8, "token_start": 1, "token_end": 1, "label": "X"},  # as Prodigy writes it
-        {"id": 1, "label": "X", "start_offset": 4, "end_offset": 8},  # doccano
-        {"start": 4, "end": 8, "text": "dogs", "labels": ["X"]},  # Label Studio
-    ],
-)
-def test_spans_may_be_objects_as_annotation_tools_write_them(span):
-    assert converted("the dogs run", [span]) == converted("the dogs run", [[4, 8, "X"]]) == (["O", "B-X", "O"], {})
-    with pytest.raises(UsageError, match="has .* or objects with start, end and label"):
-        converted("the dogs run", [span | {"label": ["X", "Y"], "labels": ["X", "Y"]}])
-
-
-@pytest.mark.parametrize(
     "spans, words",
     [
         ([[4, 12, "X"], [0, 8, "Y"]], r"f, line 1: the spans \[0, 8, 'Y'\] and \[4, 12, 'X'\] in 'spans' overlap"),
