@@ -86,8 +86,8 @@ def _checked(record: Record, name: str, length: int) -> list[tuple[int, int, str
         if not (whole and isinstance(span[2], str) and span[2].strip() and 0 <= span[0] < span[1] <= length):
             by_word = "; a file with one word on each line is --task.format conll" if isinstance(value, str) else ""
             raise UsageError(
-                f"{record.place}: {name!r} has {written!r:.60} and the text {length:,} characters; give the entities of "
-                "a text as [[begin, end (exclusive), type], ...] or objects with start, end and label, in "
+                f"{record.place}: {name!r} has {written!r:.60} and the text {length:,} characters; give the entities "
+                "of a text as [[begin, end (exclusive), type], ...] or objects with start, end and label, in "
                 f"characters from 0, or a list of words and their tags{by_word}"
             )
     found = sorted((begin, end, kind.strip()) for begin, end, kind in spans)

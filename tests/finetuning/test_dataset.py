@@ -189,7 +189,7 @@ def test_a_separator_is_given_or_that_of_the_training_rows():
         (
             ROWS + "cat\n" * 7,
             ROWS,
-            "7 of 10 rows have fewer fields than there are columns and no label (line 5; line 6; line 7; line 8; ",
+            "7 of 10 rows have no label, 'label' is empty (line 5; line 6; line 7; line 8; line 9",
         ),
         (
             ROWS,
