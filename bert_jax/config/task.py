@@ -87,7 +87,7 @@ class TaskConfig(VectorsConfig):
     answers. For kind `labels`: a list of labels, a list of 0 and 1 for each of task.labels, or a text with the labels
     between separators. Without such a column, task.labels are columns of 0 and 1. For kind `tags`: a list of tags, or
     of their numbers in task.labels; or the entities of a text, `[[0, 4, "PER"], ...]`: begin and end (exclusive), in
-    characters, and type."""
+    characters, and type; or objects with start, end and label, as Prodigy, doccano and Label Studio write them."""
     character_spans: bool = False
     """For kind `tags`: whether a row has a text and character spans rather than words and tags. It follows from the
     first training row, not from this setting."""
@@ -100,8 +100,8 @@ class TaskConfig(VectorsConfig):
     labels), or `balanced`: inversely proportional to their frequencies in the training rows, as in scikit-learn. None:
     equal weights."""
     label_smoothing: Annotated[float, Field(ge=0, lt=1)] = 0.0
-    """Share of each target in the loss that is spread evenly over all classes or tags, as in PyTorch (Szegedy et al.
-    2016, arXiv:1512.00567)."""
+    """Share of each target in the loss that is spread evenly over all classes, tags or choices (Szegedy et al. 2016,
+    arXiv:1512.00567). Kinds class, marked, tags and choice."""
     max_length: Annotated[int, Field(ge=8)] = 128
     """Maximum pieces of a sequence, special ones included. Longer input: a pair loses the end of its longer text, a
     single text its end, a tagged sentence is cut into several, and a text with an answer is read in windows."""

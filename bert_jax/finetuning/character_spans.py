@@ -79,16 +79,16 @@ def _plain(span: Any) -> Any:
 def _checked(record: Record, name: str, length: int) -> list[tuple[int, int, str]]:
     """The spans of a record in order."""
     value = record.value(name)
-    spans = [_plain(span) for span in (value if isinstance(value, list) else [value])]
-    for span in spans:
+    given = value if isinstance(value, list) else [value]
+    spans = [_plain(span) for span in given]
+    for span, written in zip(spans, given, strict=True):
         whole = isinstance(span, list) and len(span) == 3 and type(span[0]) is type(span[1]) is int
         if not (whole and isinstance(span[2], str) and span[2].strip() and 0 <= span[0] < span[1] <= length):
             by_word = "; a file with one word on each line is --task.format conll" if isinstance(value, str) else ""
             raise UsageError(
-                f"{record.place}: {name!r} has {span!r:.60} and the text {length:,} characters; give the entities of a "
-                "text as [[begin, end (exclusive), type], ...], or as objects of start, end and label, in characters "
-                "from 0, or a list of words and their tags"
-                f"{by_word}"
+                f"{record.place}: {name!r} has {written!r:.60} and the text {length:,} characters; give the entities "
+                "of a text as [[begin, end (exclusive), type], ...] or objects with start, end and label, in "
+                f"characters from 0, or a list of words and their tags{by_word}"
             )
     found = sorted((begin, end, kind.strip()) for begin, end, kind in spans)
     for one, other in pairwise(found):

@@ -218,15 +218,18 @@ def _labelled(config: TaskConfig, source: str | None, records: list[Record], rep
         name = "score" if config.facts.loss == "contrast" else "label"
         file = place_of(source) if source else ""
         first = "; ".join(record.place.removeprefix(f"{file}, ") for record in without[:_LISTED_ROWS])
-        if short := sum(config.label not in record.values and bool(record.columns) for record in without):
-            raise UsageError(
-                f"{source}: {short:,} of {len(records):,} rows have fewer fields than there are columns and no {name} "
-                f"({first}); mend them: a text with a line break or a tab in it needs quotes around it"
+        more = "; ..." if len(without) > _LISTED_ROWS else ""
+        short = sum(bool(record.columns) and config.label not in record.values for record in without)
+        cut = ""
+        if short:
+            cut = (
+                f"; {short:,} of them have fewer fields than there are columns, and a line break in a text without "
+                "quotes around it cuts a row in two: mend these first"
             )
         raise UsageError(
-            f"{source}: {len(without):,} of {len(records):,} rows have no {name}, {config.label!r} is empty ({first}"
-            f"{'; ...' if len(without) > _LISTED_ROWS else ''}); give each one, or leave these rows out by "
-            "--task.unlabelled skip (of evaluate --unlabelled skip)"
+            f"{source}: {len(without):,} of {len(records):,} rows have no {name}, {config.label!r} is empty "
+            f"({first}{more}){cut}; give each one, or leave these rows out by --task.unlabelled skip (of evaluate "
+            "--unlabelled skip)"
         )
     repairs["rows without a label left out"] += len(without)
     return [record for record in records if is_labelled(config, record)]

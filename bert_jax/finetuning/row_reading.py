@@ -30,11 +30,12 @@ _RIVAL = re.compile(r"neg|label|scor|simil|relat|rating|gold|match|dupl|class|ta
 _SAME = {"y": "yes", "true": "yes", "1": "yes", "n": "no", "false": "no", "0": "no"}
 _ODD_TEXTS = (
     (_NUMBER, 0.5, "are numbers: name the texts by --task.texts"),
-    (re.compile(r'".*"', re.DOTALL), 0.2, "are in quotes: take these off, if they aren't text"),
+    (re.compile(r'".*"', re.DOTALL), 0.5, "are in quotes: take these off, if they aren't text"),
     (re.compile(r"\s*(?:nan|none|null|n/a|#n/a|<na>)\s*", re.IGNORECASE), 0, "are nan, none or null: leave them out"),
     (re.compile(r".*(?:Ã[\x80-\xbf]|â€).*", re.DOTALL), 0.01, "hold Ã or â€, UTF-8 read as Latin-1: mend the file"),
     (re.compile(r".*(?:<br|</\w|&(?:amp|lt|gt|nbsp|quot);).*", re.DOTALL), 0.05, "hold HTML: take it out"),
     (re.compile(r"\s*\[\s*['\"].*\]\s*", re.DOTALL), 0.5, "are lists written as text: join them, or give JSON lines"),
+    (re.compile(r".*\S\\n\S.*", re.DOTALL), 0.05, "hold a backslash and n for a line break: put line breaks there"),
     (re.compile(r"\s*(?:https?://\S+|\S+\.[A-Za-z]\w{2,3})\s*"), 0.5, "are names of files or pages: give texts"),
 )
 """What a text may look like, the share of texts above which that is odd, and what they are, with a remedy."""
@@ -53,7 +54,8 @@ def reading_of(task: Task, sets: dict[str, RowSet]) -> Reading:
     config = task.config
     used, unused = _columns(config, [record for rows in sets.values() for record in rows.records[:_LOOKED_AT]])
     if config.makes_vectors and "train" in sets:
-        _check_unused(config, sets["train"], unused)
+        for rows in sets.values():
+            _check_unused(config, rows, unused)
     texts = {name: [_texts(config, record) for record in rows.records] for name, rows in sets.items()}
     formats = {config.format or format_of(rows.source) or "TFDS" for rows in sets.values()}
     counts = {name: f"{name} {len(rows.records):,}" for name, rows in sets.items()}
@@ -70,6 +72,7 @@ def reading_of(task: Task, sets: dict[str, RowSet]) -> Reading:
     remarks = [remark for name, rows in sets.items() for remark in _odd_texts(config, name, rows, texts[name])]
     if config.facts.words:
         remarks += [remark for name, rows in sets.items() for remark in _odd_entities(task, name, rows.records)]
+    remarks += [remark for name, rows in sets.items() for remark in _contradictions(config, name, rows, texts[name])]
     golds = {name: [*chain.from_iterable(_golds(task, one) for one in rows.records)] for name, rows in sets.items()}
     if config.facts.labelled or config.choices:
         kinds = {name: Counter(of_set) for name, of_set in golds.items()}
@@ -118,7 +121,8 @@ def _columns(config: TaskConfig, records: Sequence[Record]) -> tuple[list[str], 
 
 
 def _check_unused(config: TaskConfig, rows: RowSet, unused: Sequence[str]) -> None:
-    for name in unused:
+    there = {name for record in rows.records[:_LOOKED_AT] for name in record.columns or record.values}
+    for name in [one for one in unused if one in there]:
         flags = {str(record.values.get(name)) for record in rows.records[:_LOOKED_AT]} == {"0", "1"}
         if name not in config.ignore and (flags or _RIVAL.search(name)):
             raise UsageError(
@@ -148,9 +152,26 @@ def _odd_texts(config: TaskConfig, name: str, rows: RowSet, texts: Sequence[tupl
                 yield f"{where}: {found:,} of {len(of_column):,} texts {what}"
     if len(texts) >= 20 and 2 * len(set(texts)) < len(texts):
         yield f"{name}: only {len(set(texts)):,} of {len(texts):,} rows differ in their texts: take repeated ones out"
+    blanks = [value for one in rows.records if isinstance(value := one.values.get(config.label), str)]
+    if changed := sum(value != value.strip() for value in blanks):
+        yield f"{name}: {changed:,} labels have blanks around them, which are taken off"
+    heads = [
+        one.place for one in rows.records if str(one.values.get(config.label)).casefold() == config.label.casefold()
+    ]
+    if heads:
+        yield f"{name}: {heads[0].rpartition(', ')[2]} has the column's name {config.label!r} as its label: take it out"
     equal = sum(len(each) == 2 and each[0] == each[1] for each in texts)
     if equal > (0.01 if config.makes_vectors and not config.scored else 0.2) * len(texts):
         yield f"{name}: {equal:,} of {len(texts):,} pairs are two equal texts: take them out"
+
+
+def _contradictions(config: TaskConfig, name: str, rows: RowSet, texts: Sequence[tuple[Any, ...]]) -> Iterator[str]:
+    """Yields a remark if many equal texts have different classes."""
+    if config.kind == "class":
+        pairs = Counter(zip(texts, (str(one.value(config.label)) for one in rows.records), strict=True))
+        several = {one for one, count in Counter(one for one, _ in pairs).items() if count > 1}
+        if (found := sum(one in several for one in texts)) > 0.05 * len(texts):
+            yield f"{name}: {found:,} of {len(texts):,} rows have texts that have another label too: mend them"
 
 
 def _counts(config: TaskConfig, labels: Counter[str]) -> str:
@@ -174,6 +195,8 @@ def _odd_labels(config: TaskConfig, counts: dict[str, Counter[str]], rows: dict[
         yield f"{len(numbers):,} of {len(every):,} labels are numbers: for measurements set --task.kind number"
     elif not words and len(every) > max(10, total / 10):
         yield f"{len(every):,} labels for {total:,} rows: give more rows of each, or name another --task.label"
+    if 0 < every["-1"] < total / (2 * len(every)):
+        yield f"{every['-1']:,} rows have the label '-1': if they have none, name the others by --task.labels"
     if config.kind == "labels" and (joined := [one for one in every if re.search(r"\w\s*[;|,/]\s*\w", one)]):
         yield f"{listed(joined[:3])} may be several labels: name what separates them by --task.label-separator"
     for name, of_set in counts.items():

@@ -67,25 +67,35 @@ def tsv_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: 
 def has_csv_quotes(lines: Iterable[str], separator: str) -> bool:
     """Whether quotes are a CSV writer's: no field has any but around it, with inner ones doubled, each row has the
     fields of the first, and a quoted field needs its quotes or all fields but numbers have them."""
+    csv.field_size_limit(limits.RECORD_BYTES)  # the default limit is 131,072 characters
     mark = re.escape(separator)
     field = f'"(?:[^"]|"")*"|[^"{mark}]*'
     row = re.compile(f"(?:{field})(?:{mark}(?:{field}))*")
-    waiting, width, quotes, needed, bare = "", 0, False, False, False
-    for line in lines:
-        waiting += line
-        if waiting.count('"') % 2 and len(waiting) < limits.RECORD_BYTES:
-            continue
-        content, waiting = waiting.rstrip("\r\n"), ""
+    width, needed, bare = 0, False, False
+    for content in _closed(lines):
         if not row.fullmatch(content):
             return False
         fields = next(csv.reader([content], delimiter=separator), [])
         width = width or len(fields)
         if fields and len(fields) != width:
             return False
-        quotes = quotes or '"' in content
         needed = needed or any(re.search(f'[{mark}"\r\n]', value) for value in fields)
         bare = bare or content.count('"') < 2 * sum(not _NUMBER.fullmatch(value) for value in fields)
-    return not waiting and quotes and (needed or not bare)
+    return bool(width) and (needed or not bare)
+
+
+def _closed(lines: Iterable[str]) -> Iterator[str]:
+    """Yields the lines, joined until the number of quotes is even; a rest where it stays odd is cut."""
+    parts: list[str] = []
+    size, is_open = 0, False
+    for line in lines:
+        parts.append(line)
+        size, is_open = size + len(line), is_open ^ bool(line.count('"') % 2)
+        if not is_open or size > limits.RECORD_BYTES:
+            yield "".join(parts).rstrip("\r\n")
+            parts, size, is_open = [], 0, False
+    if parts:
+        yield "".join(parts)
 
 
 def text_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: RowFormat) -> Iterator[Record]:

@@ -36,6 +36,9 @@ SPAN = {"name": "x", "kind": "span", "texts": ("question", "context")}
             "class_weights.1=0.0: expected finite numbers above 0, or bal",
         ),
         ({"kind": "class", "class_weights": "equal"}, "class_weights=equal: expected finite numbers above 0, or bal"),
+        ({"kind": "labels", "label_smoothing": 0.1}, "task.label_smoothing is for kinds class, marked, choice, tags"),
+        ({"kind": "class", "label_smoothing": 1.0}, "label_smoothing=1.0"),
+        ({"kind": "class", "label_smoothing": -0.1}, "label_smoothing=-0.1"),
         ({"kind": "sentence"}, "TaskConfig.kind=sentence: expected one of class, labels, number"),
     ],
 )

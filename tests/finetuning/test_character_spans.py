@@ -71,7 +71,7 @@ def test_spans_within_words_are_extended_and_counted():
         ("B-PER", "a file with one word on each line is --task.format conll"),
         ([[0, 3, ""]], "as .* from 0, or a list of words and their tags"),
         ([[0, 3]], "has"),
-        ([{"start": 0, "end": 3}], r"has \[0, 3, None"),
+        ([{"start": 0, "end": 3}], r"has \{'start'"),
         ([[0.0, 3, "X"]], "has"),
         ("[[0, 3]]", "has"),
         (["O", "O", "B-X"], "has 'O' and the text 12 characters"),

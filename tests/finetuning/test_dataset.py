@@ -189,7 +189,7 @@ def test_a_separator_is_given_or_that_of_the_training_rows():
         (
             ROWS + "cat\n" * 7,
             ROWS,
-            "7 of 10 rows have fewer fields than there are columns and no label (line 5; line 6; line 7; line 8; ",
+            "7 of 10 rows have no label, 'label' is empty (line 5; line 6; line 7; line 8; line 9",
         ),
         (
             ROWS,
@@ -198,6 +198,7 @@ def test_a_separator_is_given_or_that_of_the_training_rows():
         ),
         (ROWS, "sentence\ncat\n", "dev.tsv has no 'label' in any row, and nothing can be measured"),
         (ROWS, ROWS + "cat\t \n", "dev.tsv: 1 of 4 rows have no label"),
+        (ROWS + "a cut\n" + "row\tgood\n", ROWS, "(line 5); 1 of them have fewer fields than there are columns, and a"),
         (ROWS.replace("sentence", "text"), ROWS, "line 2 has no column 'sentence': there is 'text', 'label'"),
         ("sentence\tlabel\ncat\tgood\n", ROWS, "no two different labels to tell apart, only 'good'"),
         ("sentence\tlabel\n", ROWS, "train.tsv has no rows; give another"),

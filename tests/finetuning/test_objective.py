@@ -143,11 +143,15 @@ def test_weights_of_the_classes_are_weights_of_the_mean(kind):
     assert float(found["accuracy"].value) == float(accuracy.value)
 
 
-def test_smoothed_targets_are_spread_over_all_classes():
-    smoothed = compiled(TaskObjective(TASKS["class"].replace(label_smoothing=0.3), MODEL, ExecutionConfig()))
-    batch, params = batch_of("class"), smoothed.init(jax.random.key(0))
-    logits, labels = np.asarray(smoothed.outputs(params, batch), np.float64), np.ravel(batch.target)
-    logs = logits - np.log(np.exp(logits).sum(axis=1, keepdims=True))
-    targets = 0.7 * np.eye(logits.shape[1])[labels] + 0.3 / logits.shape[1]
-    expected = np.average(-(targets * logs).sum(axis=1), weights=batch.weight)
-    assert float(smoothed.measure(params, batch, None)["task_loss"].value) == pytest.approx(expected, rel=1e-5)
+@pytest.mark.parametrize("kind", ["class", "choice", "tags"])
+def test_smoothed_labels_share_a_part_of_each_target_among_all_outputs(kind):
+    plain, batch = objective_of(kind), batch_of(kind)
+    smoothed = compiled(TaskObjective(TASKS[kind].replace(label_smoothing=0.3), MODEL, ExecutionConfig()))
+    params = plain.init(jax.random.key(0))
+    outputs = np.asarray(plain.outputs(params, batch), np.float64)
+    logits, labels = outputs.reshape(-1, outputs.shape[-1]), np.ravel(batch.target)
+    shares = 0.7 * np.eye(logits.shape[1])[labels] + 0.3 / logits.shape[1]
+    losses = np.log(np.exp(logits).sum(axis=1)) - np.sum(shares * logits, axis=1)
+    found = smoothed.measure(params, batch, None)
+    assert float(found["task_loss"].value) == pytest.approx(losses[labels != IGNORED].mean(), rel=1e-5)
+    assert float(found["accuracy"].value) == float(plain.measure(params, batch, None)["accuracy"].value)

@@ -6,7 +6,7 @@ import pytest
 from bert_jax.config.task import TaskConfig
 from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.character_spans import tags_of
-from bert_jax.finetuning.dataset import read_training
+from bert_jax.finetuning.dataset import make_task, read_training
 from bert_jax.finetuning.row_reading import RowSet, reading_of
 from bert_jax.rows.table_files import has_csv_quotes
 from bert_jax.system.errors import UsageError
@@ -28,12 +28,30 @@ def remarks(tmp_path, wordpiece, rows, **settings):
         (("yes", "true"), "differ in spelling alone"),
         (tuple(f"0.{number}" for number in range(24)), "labels are numbers: for measurements set"),
         (("-", "a", "b"), ""),
+        (("-1", "0", "1"), ""),  # a third each: a class like the others
+        (("-1", *("0", "1") * 8), "2 rows have the label '-1': if they have none, name the others by --task.labels"),
+        (("a ", "b"), "train: 12 labels have blanks around them, which are taken off"),
+        (("Label", *("a", "b") * 12), "train: line 1 has the column's name 'label' as its label: take it out"),
     ],
 )
 def test_odd_labels_are_remarked(tmp_path, wordpiece, labels, remark):
     rows = [{"sentence": f"the cat {'sees ' * n}", "label": labels[n % len(labels)]} for n in range(24)]
     found = remarks(tmp_path, wordpiece, rows)
     assert remark in found and bool(remark) == bool(found)
+
+
+def test_texts_that_have_several_labels_or_no_line_breaks_are_remarked(tmp_path, wordpiece):
+    rows = [{"sentence": f"the cat {'sees ' * (n % 20)}", "label": str(n // 20)} for n in range(22)]
+    assert "train: 4 of 22 rows have texts that have another label too" in remarks(tmp_path, wordpiece, rows)
+    rows = [{"sentence": f"the cat\\n{'sees ' * n}", "label": str(n % 2)} for n in range(22)]
+    assert "21 of 22 texts hold a backslash and n" in remarks(tmp_path, wordpiece, rows)
+
+
+def test_a_column_of_the_dev_rows_alone_is_named_with_their_file(tmp_path, wordpiece):
+    task = make_task(TaskConfig(name="x", kind="vectors", texts=("query", "positive"), label="score"), wordpiece)
+    train, dev = (Record("line 1", {"query": "a", "positive": "b"} | more) for more in ({}, {"similarity": 0.5}))
+    with pytest.raises(UsageError, match="^dev.jsonl has a column 'similarity' that isn't used"):
+        reading_of(task, {"train": RowSet("train.jsonl", [train]), "dev": RowSet("dev.jsonl", [dev])})
 
 
 def test_a_column_beside_pairs_is_an_error_until_it_is_ignored(tmp_path, wordpiece):

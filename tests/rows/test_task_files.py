@@ -1,6 +1,7 @@
 import gzip
 import os
 import threading
+import time
 from collections import Counter
 
 import pytest
@@ -9,6 +10,7 @@ import zstandard
 from bert_jax.corpora import limits
 from bert_jax.corpora.task_record import Record
 from bert_jax.rows.row_format import RowFormat
+from bert_jax.rows.table_files import has_csv_quotes
 from bert_jax.rows.task_files import held_records, task_records
 from bert_jax.system.errors import UsageError
 
@@ -54,6 +56,28 @@ def test_a_quoted_field_may_hold_line_feeds(tmp_path):
     found, _ = read(tmp_path, "a.csv", 'text,label\n"one\ntwo",1\nthree,0\n')
     assert found[0].values["text"] == "one\ntwo"
     assert [record.place.split(", ")[1] for record in found] == ["line 2", "line 4"]
+
+
+def test_a_quoted_field_of_a_tsv_file_may_be_long_and_hold_a_line_feed(tmp_path):
+    found = values(tmp_path, "a.tsv", f'text\tlabel\n"{"a" * 140_000}\nb"\t1\n')
+    assert found == [{"text": "a" * 140_000 + "\nb", "label": "1"}]
+
+
+def test_one_quote_in_a_long_file_costs_little():
+    lines = ["text\tlabel\n", '"a\t1\n', *["b\t0\n"] * 200_000]
+    begin = time.process_time()
+    assert not has_csv_quotes(lines, "\t")
+    assert time.process_time() - begin < 5  # and 20 where each line looks at all lines before it
+
+
+def test_rows_may_be_an_array_of_objects(tmp_path):
+    content = '[{"text": "Anna", "label": [{"start": 0, "end": 4, "labels": ["PER"]}]}, {"text": "x", "label": []}]'
+    found, _ = read(tmp_path, "a.json", content)
+    assert [record.values["text"] for record in found] == ["Anna", "x"] and found[1].place.endswith("a.json, row 2")
+
+
+def test_annotations_of_brat_are_named_for_what_they_are(tmp_path):
+    assert "BRAT's annotations" in refused(tmp_path, "a.ann", "T1\tPER 0 4\tAnna\n")
 
 
 @pytest.mark.parametrize("name", ["a.tsv", "a.csv"])
