@@ -26,6 +26,7 @@ from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import refuse_links
 from bert_jax.system.progress import say, stage
 from bert_jax.system.reading import Fact, Reading, show
+from bert_jax.text import identification
 from bert_jax.text.extension import replaced_pieces
 from bert_jax.text.lexicon import LexiconFile
 from bert_jax.text.segmenter import open_segmenter
@@ -50,7 +51,9 @@ def check_sources(config: RunConfig, run: RunDirectory, initial: TrainedModel | 
     corpus = open_corpus(config.data)
     if config.data.spans:  # without their marks, which are no text
         corpus = open_corpus(config.data.replace(spans=None))
-    return [*readings, read_corpus(corpus, config.data)]
+    readings.append(read_corpus(corpus, config.data))
+    identification.unload()  # filters identify in processes of their own
+    return readings
 
 
 def check_preparation(config: RunConfig, run: RunDirectory, initial: TrainedModel | None = None) -> list[Reading]:
