@@ -1,5 +1,6 @@
 """bert-jax predict RUN INPUT OUTPUT: applies a fine-tuned model to rows."""
 
+import itertools
 from collections import Counter
 from typing import Any
 
@@ -30,8 +31,10 @@ def run(words: list[str]) -> None:
     from bert_jax.finetuning.dataset import say_repairs, written_as
     from bert_jax.finetuning.output import check_output, write_predictions
     from bert_jax.finetuning.predicting import STANDARD_INPUT, has_plain_lines, of_lines
-    from bert_jax.rows.task_files import task_records
+    from bert_jax.finetuning.row_reading import reading_of_input
+    from bert_jax.rows.task_files import format_of, task_records
     from bert_jax.system.progress import say, stage
+    from bert_jax.system.reading import show
 
     predictor = args.loaded(args.run, args.dtype).predictor
     task = predictor.task
@@ -50,6 +53,9 @@ def run(words: list[str]) -> None:
     records = task_records(source, repairs, written)
     if written.format == "text":
         records = of_lines(records, task)
+    for first in itertools.islice(records, 1):
+        show([reading_of_input(task, args.input, written.format or format_of(source) or "TFDS", first)])
+        records = itertools.chain([first], records)
     with stage("Predicting", None, "rows") as bar:
         write_predictions(args.output, bar.counted(predictor.predictions(records, repairs)), task.kind)
     say_repairs(args.input, repairs)

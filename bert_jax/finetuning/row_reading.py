@@ -59,15 +59,10 @@ def reading_of(task: Task, sets: dict[str, RowSet]) -> Reading:
     texts = {name: [_texts(config, record) for record in rows.records] for name, rows in sets.items()}
     formats = {config.format or format_of(rows.source) or "TFDS" for rows in sets.values()}
     counts = {name: f"{name} {len(rows.records):,}" for name, rows in sets.items()}
-    beginning = " | ".join(
-        " ".join(each) if isinstance(each, tuple) else each for each in next(iter(texts.values()))[0]
-    )
     facts = [
         Fact(name="format", value=", ".join(sorted(formats)), known_by="--task.format" if config.format else "suffix"),
         Fact(name="rows", value=", ".join(counts.values())),
-        Fact(name="columns used", value=listed(used), known_by="--task.texts, --task.label"),
-        Fact(name="columns not used", value=listed(unused) if unused else "none"),
-        Fact(name="first text", value=quoted(beginning)),
+        *_column_facts(used, unused, next(iter(texts.values()))[0]),
     ]
     remarks = [remark for name, rows in sets.items() for remark in _odd_texts(config, name, rows, texts[name])]
     if config.facts.words:
@@ -90,6 +85,21 @@ def reading_of(task: Task, sets: dict[str, RowSet]) -> Reading:
         if share > 0.05:
             remarks.append(f"{share:.1%} of the dev rows are training rows, and scores too high: leave them out of one")
     return Reading(subject=f"rows {' '.join(rows.source for rows in sets.values())}", facts=facts, remarks=remarks)
+
+
+def reading_of_input(config: TaskConfig, source: str, file_format: str, first: Record) -> Reading:
+    """What rows without labels were taken for, by the first of them."""
+    facts = [Fact(name="format", value=file_format), *_column_facts(*_columns(config, [first]), _texts(config, first))]
+    return Reading(subject=f"rows {source}", facts=facts)
+
+
+def _column_facts(used: Sequence[str], unused: Sequence[str], texts: tuple[Any, ...]) -> list[Fact]:
+    beginning = " | ".join(" ".join(each) if isinstance(each, tuple) else each for each in texts)
+    return [
+        Fact(name="columns used", value=listed(used), known_by="--task.texts, --task.label"),
+        Fact(name="columns not used", value=listed(unused) if unused else "none"),
+        Fact(name="first text", value=quoted(beginning)),
+    ]
 
 
 def _texts(config: TaskConfig, record: Record) -> tuple[Any, ...]:

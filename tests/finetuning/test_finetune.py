@@ -317,7 +317,7 @@ def test_a_pooler_that_nothing_trained_is_told(tiny_run, config, tmp_path, capsy
     short = config.replace(init=str(pretrained), probe=True, task=config.task.replace(epochs=1.0))
     finetune(short, RunDirectory(tmp_path / "run"))
     said = " ".join(capsys.readouterr().err.split())
-    assert "never trained its pooler, on which the head stands: it was pretrained without sentence pairs" in said
+    assert "without sentence pairs, so the pooler, on which the head stands, was never trained" in said
     assert "which --probe leaves as they are" in said
 
 
