@@ -22,8 +22,8 @@ _MOST_SETTINGS = 300
 _WORDS = {"good": "Good", "note": "Note", "problem": "Problem"}
 
 
-def run_sections(facts: RunFacts, views: ModelViews | None) -> list[Section]:
-    """All sections that have something to show. `views`: None if the model isn't shown."""
+def run_sections(facts: RunFacts, views: ModelViews) -> list[Section]:
+    """All sections that have something to show."""
     built = [
         verdict_section(facts),
         learning(facts),
@@ -31,7 +31,7 @@ def run_sections(facts: RunFacts, views: ModelViews | None) -> list[Section]:
         languages(facts),
         reference(facts),
         speed(facts),
-        *(_model_sections(views) if views else []),
+        *_model_sections(views),
         _readings(facts),
         _data(facts),
         _parameters(facts),

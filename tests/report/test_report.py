@@ -135,8 +135,6 @@ def test_several_runs_are_compared_by_name_and_setting(tiny_run, packed_run, tmp
         (["{packed}", "{run}", "--output", "{run}/config.json"], "may replace a file of the run"),
         (["{run}/config.json"], "is a file"),
         (["{run}/checkpoints/00000012"], "is a checkpoint, a part of a run"),
-        (["{run}", "--port", "80"], "--port 80 works only with --serve"),
-        (["{run}", "--serve", "--output", "x.html"], "--serve writes no file"),
         ([], "report lacks RUN [RUN ...]"),
     ],
 )
