@@ -44,9 +44,9 @@ function theme(palette) {
 }
 
 function rows(series) {
-  return series.flatMap(({ name, x, y, text }) => {
+  return series.flatMap(({ name, x, y }) => {
     const every = Math.max(1, Math.ceil(x.length / HOVERED));
-    return x.map((value, i) => ({ s: name, x: value, y: y[i], h: i % every === 0 || i === x.length - 1, t: text?.[i] }));
+    return x.map((value, i) => ({ s: name, x: value, y: y[i], h: i % every === 0 || i === x.length - 1 }));
   });
 }
 

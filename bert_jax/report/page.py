@@ -109,7 +109,7 @@ def _figure(anchor: str, chart: Chart) -> Markup:
     figures = element(
         "details",
         element("summary", f"Figures of {chart.title}"),
-        table(chart.title, chart.headings, chart.rows, numbers=chart.headings[-1] != "text"),
+        table(chart.title, chart.headings, chart.rows),
     )
     return element("figure", element("figcaption", chart.title), drawing, figures)
 
