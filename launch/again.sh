@@ -55,13 +55,3 @@ again() {
   echo "$how (exit code $1); starting again in ${RETRY_SECONDS:-10} s" >&2
   sleep "${RETRY_SECONDS:-10}"
 }
-
-# refuse_overwrite ARGS...: ends where a run would be deleted again at every restart.
-refuse_overwrite() {
-  case " $* " in
-    *" --overwrite "*)
-      echo "--overwrite would delete the run again whenever it is started again; delete it first, or choose another --workdir" >&2
-      exit 2
-      ;;
-  esac
-}

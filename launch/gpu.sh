@@ -91,7 +91,6 @@ if [ $# = 0 ]; then
   echo "usage: launch/gpu.sh CONFIG --workdir RUN [ARGS...], for example launch/gpu.sh configs/base.py --workdir runs/base" >&2
   exit 2
 fi
-refuse_overwrite "$@"
 exec 9>>launch/setup.sh # the processes of a step start at the same time: one of them sets up
 flock 9
 install cuda

@@ -111,7 +111,6 @@ check() {
     echo "usage: launch/tpu.sh CONFIG --workdir gs://BUCKET/RUN [ARGS...], launch/tpu.sh stop or launch/tpu.sh delete" >&2
     exit 2
   fi
-  refuse_overwrite "$@"
   local table="${1#configs/}" # of experiments/modern: configs/experiments.py
   if [[ "$1" != gs://* ]] && ! [ -e "./$1" ] && ! [ -f "configs/${table%%/*}.py" ] || [[ "$1" == runs/* ]]; then
     echo "$1 isn't what the workers get: CONFIG is a file in $PWD, but not in runs/, a name of configs/, or a run at gs://..." >&2

@@ -161,8 +161,7 @@ def _import_all() -> None:
     import bert_jax.cli.pretrain
     import bert_jax.cli.summary
     import bert_jax.cli.supervision
-    import bert_jax.pretraining.pretrain
-    import bert_jax.run.overwriting  # noqa: F401
+    import bert_jax.pretraining.pretrain  # noqa: F401
 
     assert not xla_bridge.backends_are_initialized() and threading.active_count() == 1
 

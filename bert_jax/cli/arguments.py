@@ -201,9 +201,6 @@ class TrainingArguments(RunArguments):
     """Print what the command would do, the state of the run and the memory of a step, and do nothing."""
     print_config: bool = False
     """Print all settings as a config file and do nothing else: bert-jax ... --print-config > mine.py."""
-    overwrite: bool = False
-    """Start from the beginning and delete the run at --workdir once the next one is prepared. Refused if --workdir
-    holds files of anything else."""
 
     def only_prints(self, plan: Callable[[], Iterable[tuple[str, str]]]) -> bool:
         """Prints the settings, or the names and texts of `plan`, if a flag asks for that; returns whether one does."""

@@ -51,15 +51,11 @@ def run(words: list[str]) -> None:
     from bert_jax.cli.report import report_of_finished
     from bert_jax.cli.summary import print_next_steps, print_task_results
     from bert_jax.cli.supervision import on_all_hosts
-    from bert_jax.finetuning.finetune import read_by
-    from bert_jax.finetuning.seeds import finetune_seeds, prepare_seeds
+    from bert_jax.finetuning.seeds import finetune_seeds
     from bert_jax.run.hosts import is_first
-    from bert_jax.run.overwriting import overwrite
 
     config = args.config
     with on_all_hosts(config.hosts):
-        if args.overwrite:
-            overwrite(args.workdir, lambda path: prepare_seeds(config, path, args.seeds), read_by(config))
         results = finetune_seeds(config, args.workdir, args.seeds)
     if is_first():
         print_task_results(results)
@@ -74,4 +70,4 @@ def run(words: list[str]) -> None:
 def _plan(args: Finetune) -> Iterator[tuple[str, str]]:
     from bert_jax.planning.dry_run import planned_finetuning
 
-    return planned_finetuning(args.config, args.workdir, args.overwrite, args.seeds)
+    return planned_finetuning(args.config, args.workdir, args.seeds)

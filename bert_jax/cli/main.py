@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from bert_jax.system import disk, interruption
-from bert_jax.system.errors import BertJaxError, Interrupted, UsageError
+from bert_jax.system.errors import BertJaxError, UsageError
 from bert_jax.system.machine import prepare_to_compute
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def _failed(error: BaseException, name: str, words: list[str]) -> int:
     if interruption.interrupted(error) or not ours and interruption.raised():
         interruption.stop_raising()
         has_workdir = any(word.partition("=")[0] == "--workdir" for word in words)
-        again = "to go on" if has_workdir and "--overwrite" not in words else "to do it from its beginning"
+        again = "to go on" if has_workdir else "to do it from its beginning"
         say(f"bert-jax: interrupted; give the same command again {again}")
         return 143
     if isinstance(error, SettingsError):
@@ -168,8 +168,6 @@ def _failed(error: BaseException, name: str, words: list[str]) -> int:
     if not isinstance(error, BertJaxError):
         raise error
     text = arguments_of(name).with_flags_for_settings(str(error)) if name in COMMANDS else str(error)
-    if isinstance(error, Interrupted) and "--overwrite" in words:
-        text = text.replace("the same command again", "the same command without --overwrite")
     complain(text)
     return error.exit_code
 

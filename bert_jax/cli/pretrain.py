@@ -42,16 +42,13 @@ def run(words: list[str]) -> None:
     from bert_jax.cli.summary import print_examples, print_next_steps, print_results
     from bert_jax.cli.supervision import on_all_hosts
     from bert_jax.inference.examples import filled_examples
-    from bert_jax.pretraining.pretrain import Pretraining, pretrain, read_by
+    from bert_jax.pretraining.pretrain import pretrain
     from bert_jax.run.hosts import is_first
-    from bert_jax.run.overwriting import overwrite
     from bert_jax.run.run_directory import RunDirectory
 
     config, workdir = args.config, args.workdir
     directory = RunDirectory(workdir)
     with on_all_hosts(config.hosts):
-        if args.overwrite:
-            overwrite(workdir, lambda path: Pretraining(config, RunDirectory(path)).prepare_only(), read_by(config))
         results = pretrain(config, directory)
     if not is_first():
         return
@@ -79,4 +76,4 @@ def run(words: list[str]) -> None:
 def _plan(args: Pretrain) -> Iterator[tuple[str, str]]:
     from bert_jax.planning.dry_run import planned_pretraining
 
-    return planned_pretraining(args.config, args.workdir, args.overwrite)
+    return planned_pretraining(args.config, args.workdir)

@@ -22,37 +22,24 @@ class Report(Arguments):
     """A run, or several to compare. A folder of finetune --seeds stands for all of its runs."""
     output: PlaceArgument | None = None
     """File to write. Without it: report.html in the run; for several runs it must be given."""
-    serve: bool = False
-    """Write no file, and serve the page at an address of this machine alone, rebuilt as the run goes on, until Ctrl-C.
-    What needs the model is left out."""
-    port: Annotated[int, Field(ge=0, lt=1 << 16)] = 0
-    """Port of --serve. 0: a free one."""
 
 
 def run(words: list[str]) -> None:
-    """Parses the command line and writes or serves the page."""
+    """Parses the command line and writes the page."""
     args = Report.parse(words)
     import jax
 
     from bert_jax.finetuning.seeds import seed_runs
     from bert_jax.report.page import check_installed
     from bert_jax.report.report import FILE_NAME, MOST_RUNS, write_report
-    from bert_jax.report.server import serve
     from bert_jax.system.files import check_written
-    from bert_jax.system.progress import print_line, say
+    from bert_jax.system.progress import print_line
 
     runs = list(dict.fromkeys(each for path in args.run for each in seed_runs(path) or [path]))
     if len(runs) > MOST_RUNS:
         raise UsageError(f"{len(runs)} runs are too many for one page; give up to {MOST_RUNS}")
     check_installed()
     jax.config.update("jax_platforms", "cpu")  # an accelerator may be training
-    if args.serve:
-        if args.output:
-            raise UsageError(f"--serve writes no file; leave out --output {args.output}, or --serve")
-        serve(runs, args.port, lambda address: say(f"the report is at {address} until Ctrl-C"))
-        return
-    if args.port:
-        raise UsageError(f"--port {args.port} works only with --serve; add --serve, or leave out --port")
     if args.output is None and len(set(args.run)) > 1:
         raise UsageError("a comparison of several runs needs a file; add --output FILE")
     output = args.output or args.run[0] / FILE_NAME

@@ -52,7 +52,6 @@ _KINDS = {
     "tfds": _Kind(TfdsDataset, TFDS_PLACE, "tfds:imdb_reviews/plain_text:train"),
     "hf": _Kind(HfDataset, HF_PLACE, "hf:OWNER/SET:train#text"),
 }
-KINDS = _KINDS.keys()
 Document = list[str]
 """One document: its paragraphs, or its sentences if the source has one sentence per line."""
 
@@ -182,7 +181,7 @@ def source_of(text: str) -> str:
     The suffix of a file decides the kind: .jsonl and .parquet files hold records, and #FIELD may follow; all others
     hold plain text. Raises UsageError if no file matches.
     """
-    if text == "python-docs" or text.partition(":")[0] in KINDS:
+    if text == "python-docs" or text.partition(":")[0] in _KINDS:
         return text
     files, _, field = text.rpartition("#")
     if not files or matching_files(text):

@@ -164,11 +164,6 @@ def _batches(
     return TrainingBatches(learned.examples, task, seed, pad_id, local)
 
 
-def read_by(config: FinetuneConfig) -> list[str | None]:
-    """The files of rows and the model that fine-tuning reads."""
-    return [config.task.train, config.task.source, config.task.dev, *config.task.other_sets.values(), config.init]
-
-
 def planned_memory(config: TaskRunConfig, mesh: Mesh) -> Memory:
     """Memory of a step with the longest rows on one device, by formula."""
     packed = 2 if config.task.facts.loss == "contrast" else 1

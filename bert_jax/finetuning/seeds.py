@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bert_jax.config.finetune import FinetuneConfig
-from bert_jax.finetuning.finetune import FineTuning, finetune
+from bert_jax.finetuning.finetune import finetune
 from bert_jax.run.hosts import is_first
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
@@ -32,11 +32,6 @@ def finetune_seeds(config: FinetuneConfig, path: Place, count: int) -> dict[str,
     if is_first():
         write_json(path / "results.json", results)
     return results
-
-
-def prepare_seeds(config: FinetuneConfig, path: Place, count: int) -> None:
-    """Checks and prepares the first run of `finetune_seeds`, and trains nothing. Raises what that does."""
-    FineTuning(*_runs(config, path, count)[0]).prepare_only()
 
 
 def _runs(config: FinetuneConfig, path: Place, count: int) -> list[tuple[FinetuneConfig, RunDirectory]]:

@@ -21,7 +21,6 @@ from bert_jax.model.memory import Memory
 from bert_jax.model.sharding import make_mesh, parts
 from bert_jax.pretraining import pretrain
 from bert_jax.pretraining.dataset import is_outdated
-from bert_jax.run.overwriting import as_if_absent, runs_to_delete
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.reading import Reading
@@ -34,24 +33,22 @@ Facts = Iterator[tuple[str, str]]
 """Facts about a training in words, each with its name."""
 
 
-def planned_pretraining(config: RunConfig, workdir: Place, overwrite: bool) -> Facts:
-    """Yields what `bert-jax pretrain` would do in `workdir`; with `overwrite`, after deleting the run there.
+def planned_pretraining(config: RunConfig, workdir: Place) -> Facts:
+    """Yields what `bert-jax pretrain` would do in `workdir`.
 
     Writes nothing. Raises UsageError if the training would refuse to start.
     """
     run, mesh = RunDirectory(workdir), make_mesh(config.mesh)
-    trainer, _, readings = pretrain.check(config, as_if_absent(workdir) if overwrite else run, mesh)
-    if overwrite:
-        runs_to_delete(workdir, pretrain.read_by(config))
-    yield from _of_run(config, run, mesh, overwrite)
-    yield "vocabulary", _vocabulary(config, run, trainer.objective.model.vocabulary_size, overwrite)
+    trainer, _, readings = pretrain.check(config, run, mesh)
+    yield from _of_run(config, run, mesh)
+    yield "vocabulary", _vocabulary(config, run, trainer.objective.model.vocabulary_size)
     for length in dict.fromkeys(phase.length for phase in config.phases):
-        yield f"data, length {length}", _data(config, run, length, overwrite)
-    if overwrite or not all(PreparedData.open(run.data(phase.length)) for phase in config.phases):
+        yield f"data, length {length}", _data(config, run, length)
+    if not all(PreparedData.open(run.data(phase.length)) for phase in config.phases):
         yield from _sources(config)
     yield from read_as(readings)
     memories = [trainer.objective.memory(phase, mesh) for phase in config.phases]
-    done = 0 if overwrite else run.newest_step or 0
+    done = run.newest_step or 0
     for number, phase in enumerate(config.phases):
         flops = f", {trainer.flops(number) * phase.steps:.3e} FLOPs of matrix products"
         done_here = max(0, done - config.steps_of(number).start)
@@ -68,15 +65,13 @@ def read_as(readings: Iterable[Reading]) -> Facts:
         yield from (("odd", remark) for remark in reading.remarks)
 
 
-def planned_finetuning(config: FinetuneConfig, workdir: Place, overwrite: bool, seeds: int) -> Facts:
+def planned_finetuning(config: FinetuneConfig, workdir: Place, seeds: int) -> Facts:
     """Yields what `bert-jax finetune` would do in `workdir`, like `planned_pretraining`; reads the rows of the task."""
     mesh = make_mesh(config.mesh)
     run = RunDirectory(workdir if seeds == 1 else workdir / f"seed-{config.seed}")
-    plan = finetune.plan_finetuning(config, mesh, as_if_absent(workdir) if overwrite else run)
-    if overwrite:
-        runs_to_delete(workdir, finetune.read_by(config))
+    plan = finetune.plan_finetuning(config, mesh, run)
     task, model, phase = plan.config.task, plan.started.config, plan.config.phases[0]
-    yield from _of_run(plan.config, run, mesh, overwrite)
+    yield from _of_run(plan.config, run, mesh)
     if seeds > 1:
         yield "seeds", f"{seeds:,} runs like this, one after the other"
     yield "start from", f"{config.init}: {counted(model.num_layers, 'layers')} of width {model.hidden_size:,}"
@@ -88,7 +83,7 @@ def planned_finetuning(config: FinetuneConfig, workdir: Place, overwrite: bool, 
     dev = task.dev or "the same corpus"
     yield "dev rows", f"{len(plan.measured.records):,} of {dev}" if plan.measured else "none: no measurement"
     yield from read_as([plan.reading] if plan.reading else [])
-    steps = _steps(phase, 0 if overwrite else run.newest_step or 0, packed=False)
+    steps = _steps(phase, run.newest_step or 0, packed=False)
     if packed:
         steps = (
             f"{counted(phase.steps, 'steps')} of {task.batch_size:,} pairs, in at most {phase.batch_size:,} rows of "
@@ -100,13 +95,10 @@ def planned_finetuning(config: FinetuneConfig, workdir: Place, overwrite: bool, 
     yield "checkpoints", _checkpoints(plan.config, workdir, memory, mesh, seeds)
 
 
-def _of_run(config: TrainingConfig, run: RunDirectory, mesh: Mesh, overwrite: bool) -> Facts:
+def _of_run(config: TrainingConfig, run: RunDirectory, mesh: Mesh) -> Facts:
     """How the run would begin and on which devices. Raises UsageError if the run that is there has other settings."""
     newest = run.newest_step or 0
-    if overwrite:
-        there = f"the run there, at step {newest:,}, would be deleted; " if run.config_file.exists() else ""
-        beginning = f"{there}begin anew"
-    elif not run.under_way:
+    if not run.under_way:
         beginning = f"a new one of {counted(config.steps, 'steps')}"
     else:
         run.check(config)
@@ -118,8 +110,8 @@ def _of_run(config: TrainingConfig, run: RunDirectory, mesh: Mesh, overwrite: bo
     yield "devices", f"{devices}; processes: {jax.process_count()}; {compute_dtype(config.model).name}"
 
 
-def _vocabulary(config: RunConfig, run: RunDirectory, pieces: int | None, overwrite: bool) -> str:
-    if run.under_way and not overwrite:
+def _vocabulary(config: RunConfig, run: RunDirectory, pieces: int | None) -> str:
+    if run.under_way:
         source = f"there: {run.tokenizer}"
     elif origin := config.vocabulary.file or config.init:
         source = f"read from {origin}"
@@ -128,8 +120,8 @@ def _vocabulary(config: RunConfig, run: RunDirectory, pieces: int | None, overwr
     return f"{pieces:,} pieces, {source}"
 
 
-def _data(config: RunConfig, run: RunDirectory, length: int, overwrite: bool) -> str:
-    prepared = None if overwrite else PreparedData.open(run.data(length))
+def _data(config: RunConfig, run: RunDirectory, length: int) -> str:
+    prepared = PreparedData.open(run.data(length))
     outdated = False
     if prepared and not run.under_way and run.tokenizer.exists():
         # As far as it is known without reading text that was written since, or making a tokenizer that is gone.

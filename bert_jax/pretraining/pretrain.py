@@ -114,11 +114,6 @@ def check(
     return trainer, initial, readings
 
 
-def read_by(config: RunConfig) -> list[str | None]:
-    """The sources of text, vocabulary and model that a new run reads; None for those that aren't set."""
-    return [*config.data.source, config.vocabulary.file, config.init]
-
-
 def evaluate_run(
     run: RunDirectory,
     source: str | None = None,

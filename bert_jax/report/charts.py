@@ -1,7 +1,7 @@
 """Charts as Vega-Lite specifications, with their data and the same figures as a table."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -38,7 +38,7 @@ class Chart(NamedTuple):
     spec: dict[str, Any]
     """Vega-Lite; its data has the name `points` and fields x, y and s (the name of the curve)."""
     series: list[dict[str, Any]]
-    """For each curve its `name`, `x` and `y`, and for points their `text`; the last one is drawn over the others."""
+    """For each curve its `name`, `x` and `y`; the last one is drawn over the others."""
     headings: list[str]
     rows: list[list[str]]
     """The table: figures of some steps."""
@@ -115,30 +115,6 @@ def line_chart(
         [x, *names, *([baseline[0]] if baseline else [])],
         _rows(curves, x, form, baseline),
         "two" if two else "many",
-    )
-
-
-def scatter_chart(title: str, description: str, groups: Mapping[str, Sequence[tuple[float, float, str]]]) -> Chart:
-    """Points by group, each with its coordinates and a text that is shown at it."""
-    names = list(groups)
-    encoding = {
-        "x": {"field": "x", "type": "quantitative", "title": "first principal component", "scale": {"zero": False}},
-        "y": {"field": "y", "type": "quantitative", "title": "second", "scale": {"zero": False}},
-        "color": _color(names, names),
-        "shape": {"field": "s", "type": "nominal", "scale": {"domain": names}, "title": None},
-        "tooltip": [{"field": "t", "type": "nominal", "title": "text"}],
-    }
-    mark = {"type": "point", "filled": True, "size": 70, "opacity": 0.85}
-    return Chart(
-        title,
-        description,
-        {"width": "container", "height": 300, "data": {"name": "points"}, "mark": mark, "encoding": encoding},
-        [
-            {"name": name, "x": [x for x, _, _ in some], "y": [y for _, y, _ in some], "text": [t for _, _, t in some]}
-            for name, some in groups.items()
-        ],
-        ["group", "text"],
-        [[name, text] for name, some in groups.items() for _, _, text in some],
     )
 
 

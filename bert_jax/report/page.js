@@ -44,9 +44,9 @@ function theme(palette) {
 }
 
 function rows(series) {
-  return series.flatMap(({ name, x, y, text }) => {
+  return series.flatMap(({ name, x, y }) => {
     const every = Math.max(1, Math.ceil(x.length / HOVERED));
-    return x.map((value, i) => ({ s: name, x: value, y: y[i], h: i % every === 0 || i === x.length - 1, t: text?.[i] }));
+    return x.map((value, i) => ({ s: name, x: value, y: y[i], h: i % every === 0 || i === x.length - 1 }));
   });
 }
 
@@ -98,23 +98,5 @@ function attention() {
   show();
 }
 
-// ---- a page that is served while its run goes on
-
-function following() {
-  const box = document.getElementById("follow");
-  if (!box) return;
-  box.checked = sessionStorage.getItem("follow") !== "no"; // as it was before the page was loaded again
-  box.addEventListener("change", () => sessionStorage.setItem("follow", box.checked ? "yes" : "no"));
-  const tables = [...document.querySelectorAll("details")];
-  const open = new Set(JSON.parse(sessionStorage.getItem("open") || "[]"));
-  tables.forEach((each, number) => (each.open = open.has(number)));
-  setInterval(() => {
-    if (!box.checked) return;
-    sessionStorage.setItem("open", JSON.stringify(tables.flatMap((each, number) => (each.open ? [number] : []))));
-    location.reload();
-  }, 1000 * Number(box.value));
-}
-
-following();
 attention();
 drawAll();

@@ -109,16 +109,13 @@ def _figure(anchor: str, chart: Chart) -> Markup:
     figures = element(
         "details",
         element("summary", f"Figures of {chart.title}"),
-        table(chart.title, chart.headings, chart.rows, numbers=chart.headings[-1] != "text"),
+        table(chart.title, chart.headings, chart.rows),
     )
     return element("figure", element("figcaption", chart.title), drawing, figures)
 
 
-def page(title: str, header: Markup, sections: Sequence[Section], refresh_s: int | None = None) -> str:
-    """The whole page. `refresh_s`: seconds after which the browser loads it again, while its reader lets it.
-
-    Raises UsageError if vl-convert isn't installed.
-    """
+def page(title: str, header: Markup, sections: Sequence[Section]) -> str:
+    """The whole page. Raises UsageError if vl-convert isn't installed."""
     charts = {anchor: chart for section in sections for anchor, chart in section.charts.items()}
     scripts = [vega_bundle(), _file("page.js")] if charts else [_file("page.js")]
     links = [element("a", section.title, {"href": f"#{section.anchor}"}) for section in sections]
@@ -126,7 +123,6 @@ def page(title: str, header: Markup, sections: Sequence[Section], refresh_s: int
         anchor: {"spec": chart.spec, "series": chart.series, "palette": chart.palette, "label": chart.title}
         for anchor, chart in charts.items()
     }
-    follow = [_follow(refresh_s)] if refresh_s else []
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{_policy(scripts)}">\n'
@@ -135,23 +131,11 @@ def page(title: str, header: Markup, sections: Sequence[Section], refresh_s: int
         f"<title>{escaped(title)}</title>\n<style>{_file('page.css')}</style>\n</head>\n<body>\n"
         f'<a class="skip" href="#main">Skip to the report</a>\n{header}\n'
         f"{element('nav', *links, {'aria-label': 'Sections'})}\n"
-        f"{element('main', *follow, *(section.markup for section in sections), {'id': 'main'})}\n"
+        f"{element('main', *(section.markup for section in sections), {'id': 'main'})}\n"
         f"{element('footer', paragraph('Written by bert-jax report. This file needs no network and sends nothing.'))}\n"
         f"{data_block('charts', drawn)}\n"
         + "\n".join(f"<script>{script}</script>" for script in scripts)
         + "\n</body>\n</html>\n"
-    )
-
-
-def _follow(refresh_s: int) -> Markup:
-    """The switch by which a reader stops the page from being loaded again."""
-    box = Markup(f'<input type="checkbox" id="follow" value="{refresh_s}" checked>')
-    told = "Fills, attention and word vectors are not shown while the page is served; bert-jax report RUN shows them."
-    return element(
-        "div",
-        element("label", box, f" Load this page again every {refresh_s} seconds"),
-        paragraph(told),
-        {"class": "follow"},
     )
 
 

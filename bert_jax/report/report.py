@@ -29,21 +29,19 @@ def write_report(path: Place, runs: Sequence[Place]) -> None:
         temporary.write_text(text, encoding="utf-8", errors="replace")
 
 
-def run_page(path: Place, with_model: bool = True, refresh_s: int | None = None) -> str:
-    """The page about one run. `with_model`: open its model and show it. `refresh_s`: see `page`. Raises what
-    `write_report` does."""
+def run_page(path: Place) -> str:
+    """The page about one run. Raises what `write_report` does."""
     facts = RunFacts(path)
-    views = model_views(facts) if with_model else None
-    sections = run_sections(facts, views)
-    return page(f"{facts.name}: report of a run", _header(facts), sections, refresh_s)
+    sections = run_sections(facts, model_views(facts))
+    return page(f"{facts.name}: report of a run", _header(facts), sections)
 
 
-def comparison_page(paths: Sequence[Place], refresh_s: int | None = None) -> str:
+def comparison_page(paths: Sequence[Place]) -> str:
     """The page that compares several runs. Raises what `write_report` does."""
     facts = [RunFacts(path) for path in paths]
     runs = dict(zip(names_of(facts), facts, strict=True))
     header = element("header", element("h1", f"{len(runs)} runs compared"), paragraph(", ".join(runs)))
-    return page(f"{len(runs)} runs compared", header, compared_sections(runs), refresh_s)
+    return page(f"{len(runs)} runs compared", header, compared_sections(runs))
 
 
 def _header(facts: RunFacts) -> Markup:

@@ -8,7 +8,6 @@ from bert_jax.config.objective import num_predictions
 from bert_jax.config.run import RunConfig
 from bert_jax.config.vectors import HELD_OUT_PAIRS
 from bert_jax.pretraining.mixture import SourceShare
-from bert_jax.report.charts import scatter_chart
 from bert_jax.report.facts import RunFacts
 from bert_jax.report.measurements import languages, learning, reference, results, speed
 from bert_jax.report.model_views import Attention, ModelViews
@@ -22,8 +21,8 @@ _MOST_SETTINGS = 300
 _WORDS = {"good": "Good", "note": "Note", "problem": "Problem"}
 
 
-def run_sections(facts: RunFacts, views: ModelViews | None) -> list[Section]:
-    """All sections that have something to show. `views`: None if the model isn't shown."""
+def run_sections(facts: RunFacts, views: ModelViews) -> list[Section]:
+    """All sections that have something to show."""
     built = [
         verdict_section(facts),
         learning(facts),
@@ -31,7 +30,7 @@ def run_sections(facts: RunFacts, views: ModelViews | None) -> list[Section]:
         languages(facts),
         reference(facts),
         speed(facts),
-        *(_model_sections(views) if views else []),
+        *_model_sections(views),
         _readings(facts),
         _data(facts),
         _parameters(facts),
@@ -58,11 +57,11 @@ def sentences(said: Iterator[Sentence]) -> Markup:
 
 
 def _model_sections(views: ModelViews) -> list[Section]:
-    """Fills, attention and vectors. If the model couldn't be used, one sentence says so."""
-    fills, attention, words = _fills(views), _attention(views.attention), _senses(views)
+    """Fills and attention. If the model couldn't be used, one sentence says so."""
+    fills = _fills(views)
     if views.problem:
         fills.add(paragraph(views.problem))
-    return [fills, attention, words]
+    return [fills, _attention(views.attention)]
 
 
 def _fills(views: ModelViews) -> Section:
@@ -121,27 +120,6 @@ def _attention(found: Attention | None) -> Section:
 def _select(anchor: str, label: str, options: list[tuple[str, str]]) -> Markup:
     inside = (element("option", text, {"value": value}) for value, text in options)
     return element("label", label, Markup(" "), element("select", *inside, {"id": anchor}))
-
-
-def _senses(views: ModelViews) -> Section:
-    section = Section("senses", "Vectors of a word by its use")
-    if not views.uses:
-        return section
-    groups = {
-        f"group {number}": [(use.x, use.y, use.context) for use in views.uses if use.group == number]
-        for number in (1, 2)
-    }
-    title = f"the last layer's vectors of “{views.word}”"
-    sizes = " and ".join(str(len(some)) for some in groups.values())
-    about = f"{len(views.uses)} uses of “{views.word}” in held-out text, in two groups of {sizes}."
-    section.add(
-        paragraph(
-            "Among frequent held-out words, this one's vectors fall most clearly into two groups (2-means). If the "
-            "word has two meanings, each group should hold one; the table has the texts."
-        )
-    )
-    section.add_charts(scatter_chart(title, about, groups))
-    return section
 
 
 def _readings(facts: RunFacts) -> Section:

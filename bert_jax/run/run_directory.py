@@ -30,14 +30,6 @@ from bert_jax.system.progress import say, warn
 from bert_jax.system.reading import Reading
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 
-OF_A_RUN = re.compile(
-    r"config\.json|tokenizer|data|checkpoints|metrics\.jsonl.*|results\.json|reading\.json|manifest\.json"
-    r"|skipped_steps\.json|profile|\.lock|\.owner"
-    r"|events\.jsonl|events\.out\.tfevents\..*|tensorboard|(confusion|learning_curve)\.png|report\.html"
-    r"|stuck-.*\.txt|trackers\.json|wandb"
-    r"|\..*\.tmp|.*\.orbax-checkpoint-tmp.*"
-)
-"""Names of the files and directories in a run's directory."""
 _BEFORE_CONFIG = re.compile(r"manifest\.json|\.lock|\.owner|events\.jsonl|\..*\.tmp")
 """Names of the files and directories that a run may write before its config.json."""
 _PREPARED = re.compile(r"length-\d+|curation|\..*\.tmp")
@@ -244,9 +236,10 @@ class RunDirectory:
         may_change = "phases" if same_until(self.newest_step or 0, before.phases, config.phases) else None
         replanned = [change for change in changed if change[0].partition(".")[0] == may_change]
         if refused := [change for change in changed if change not in replanned]:
+            deletion = "" if in_bucket(self.path) else f": {command_line('rm', '-r', self.path)}"
             raise UsageError(
                 f"{self.path} is another run: {described(refused)}. Give the same settings to go on with it, or "
-                "another --workdir"
+                f"another --workdir, or delete it{deletion}"
             )
         if replanned:
             say(

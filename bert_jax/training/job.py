@@ -44,11 +44,6 @@ class Job(ABC, Generic[Config]):
     def results(self, trained: Trained) -> dict[str, Any]:
         """The content of results.json."""
 
-    def prepare_only(self) -> None:
-        """Checks the settings and prepares the run, as `carry_out` does, and trains nothing."""
-        self.run.open(self.check())
-        self.prepare()
-
     def carry_out(self) -> dict[str, Any]:
         """Runs or resumes the training to its end; returns the results, which are also written to results.json.
 

@@ -11,7 +11,6 @@ from warm_process import COMMAND
 
 from bert_jax.cli.main import COMMANDS, _failed, run
 from bert_jax.instances.prepared_data import PreparedData
-from bert_jax.system.errors import Interrupted
 
 SHELL = [sys.executable, "-m", "bert_jax.cli.main"]
 CONFIG = """
@@ -200,13 +199,3 @@ def test_an_interrupted_run_goes_on_however_its_flag_is_written(words, capsys, m
     monkeypatch.setattr("bert_jax.system.interruption._State.settled", False)
     assert _failed(KeyboardInterrupt(), "pretrain", words) == 143
     assert "give the same command again to go on" in capsys.readouterr().err
-
-
-def test_an_interrupted_run_is_not_advised_to_overwrite_itself(capsys, monkeypatch):
-    monkeypatch.setattr("bert_jax.system.interruption._State.settled", False)
-    words = ["--workdir", "runs/a", "--overwrite"]
-    stopped = Interrupted("stopped at step 5 of 12; give the same command again to go on")
-    assert _failed(stopped, "pretrain", words) == _failed(KeyboardInterrupt(), "pretrain", words) == 143
-    said = capsys.readouterr().err
-    assert "stopped at step 5 of 12; give the same command without --overwrite to go on" in said
-    assert "interrupted; give the same command again to do it from its beginning" in said

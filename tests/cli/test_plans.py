@@ -1,8 +1,6 @@
-"""--dry-run, --print-config and --overwrite."""
+"""--dry-run and --print-config."""
 
-import fcntl
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -10,7 +8,6 @@ import pytest
 from bert_jax.cli.main import run
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.progress import output
 
 
@@ -75,45 +72,6 @@ def test_a_printed_config_is_one_that_builds_the_same(command, kind, tmp_path, c
     assert isinstance(built["config"], kind) and built["config"].seed == 7
 
 
-def test_overwrite_begins_anew(config_file, tiny_run, tmp_path, capsys):
-    shutil.copytree(tiny_run.path, tmp_path / "run")
-    (tmp_path / "run" / "tensorboard").mkdir()  # as a run has by default
-    command = ["pretrain", str(config_file), "--workdir", str(tmp_path / "run"), "--data.dupe-factor", "2"]
-    assert run(command) == 2 and "is another run" in capsys.readouterr().err
-    assert run([*command, "--overwrite"]) == 0
-    assert "the run at" in (said := capsys.readouterr().err) and "at step 12, was deleted" in said
-    assert json.loads((tmp_path / "run" / "config.json").read_text())["config"]["data"]["dupe_factor"] == 2
-    assert not (tmp_path / "run" / "tensorboard").exists() and RunDirectory(tmp_path / "run").newest_step == 12
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        (["--data.source", "nothing.txt"], "nothing.txt"),
-        (["--data.source", "nothing.txt", "--dry-run"], "nothing.txt"),
-        (["--data.source", "empty.txt"], "empty.txt' holds no text"),
-        (["--vocabulary.file", "nothing"], "no vocabulary at "),
-        (["--init", "nothing"], "nothing"),
-        (["--data.source", "jsonl:run/metrics.jsonl#split"], "--overwrite would delete jsonl:run/metrics.jsonl#split"),
-        (["--init", "run"], "--overwrite would delete run, which is to be read"),
-        (["--init", "run", "--dry-run"], "--overwrite would delete run, which is to be read"),
-        (
-            ["--vocabulary.file", "run/tokenizer/vocab.txt"],
-            "--overwrite would delete run/tokenizer/vocab.txt, which is to be read",
-        ),
-    ],
-)
-def test_overwrite_deletes_nothing_where_the_coming_run_is_refused(
-    config_file, tiny_run, tmp_path, monkeypatch, capsys, flags, said
-):
-    monkeypatch.chdir(tmp_path)
-    shutil.copytree(tiny_run.path, "run")
-    Path("empty.txt").touch()
-    before = contents(tmp_path)
-    assert run(["pretrain", str(config_file), "--workdir", "run", "--overwrite", *flags]) == 2
-    assert said in capsys.readouterr().err and contents(tmp_path) == before
-
-
 def test_text_that_is_refused_leaves_nothing_of_a_run(config_file, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("empty.txt").touch()
@@ -122,27 +80,3 @@ def test_text_that_is_refused_leaves_nothing_of_a_run(config_file, tmp_path, mon
         command = ["pretrain", str(config_file), "--workdir", workdir, "--data.source", "empty.txt"]
         assert run(command) == 2 and said in capsys.readouterr().err
     assert {path.name for path in tmp_path.iterdir()} == {"empty.txt", "file"}
-
-
-@pytest.mark.parametrize("what", ["notes", "no run", "locked"])
-def test_overwrite_deletes_nothing_but_a_run_that_rests(config_file, tiny_run, tmp_path, capsys, what):
-    workdir = tmp_path / "run"
-    if what == "no run":
-        workdir.mkdir()
-        (workdir / "thesis.txt").write_text("everything")
-    else:
-        shutil.copytree(tiny_run.path, workdir)
-    if what == "notes":
-        (workdir / "notes.txt").write_text("mine")
-    before = contents(workdir)
-    with open(workdir / ".lock", "a") if what == "locked" else open(config_file) as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        assert run(["pretrain", str(config_file), "--workdir", str(workdir), "--overwrite"]) == 2
-    said = capsys.readouterr().err
-    words = {
-        "notes": "notes.txt is none of a run's files",
-        "no run": "is no run",
-        "locked": "another process is working",
-    }
-    assert words[what] in said and said.count("\n") == 1
-    assert set(contents(workdir)) == set(before)

@@ -60,7 +60,9 @@ def test_a_length_that_is_there_stays_and_the_others_are_prepared_together(prepa
 
 def test_what_the_text_is_taken_for_is_kept_and_not_shown_again_once_it_is_prepared(tiny_config, tmp_path, capsys):
     run, (source,) = RunDirectory(tmp_path / "run"), tiny_config.data.source
-    Pretraining(tiny_config, run).prepare_only()
+    job = Pretraining(tiny_config, run)
+    run.open(job.check())
+    job.prepare()
     readings = {reading.subject: dict(reading.rows()) for reading in run.readings()}
     assert list(readings) == [f"corpus {source}", "corpus in pieces of the vocabulary"]
     assert readings[f"corpus {source}"]["documents"] == "120"

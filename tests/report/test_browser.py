@@ -11,7 +11,7 @@ import pytest
 from bert_jax.report.facts import RunFacts
 from bert_jax.report.model_views import Attention, ModelViews
 from bert_jax.report.page import element, page
-from bert_jax.report.report import run_page, write_report
+from bert_jax.report.report import write_report
 from bert_jax.report.sections import run_sections
 
 NAMES = "chromium", "chromium-browser", "google-chrome"
@@ -100,22 +100,6 @@ def test_layer_and_head_choose_the_attention_that_is_shown(browser, tiny_run, tm
         found = [float(title.rpartition(": ")[2].rstrip("%")) / 100 for title in cells]
         assert np.abs(np.reshape(found, (3, 3)) - expected).max() < 0.005
     assert not faults
-    shown.close()
-
-
-def test_a_served_page_is_loaded_again_until_its_reader_stops_it(browser, tiny_run, tmp_path):
-    file = tmp_path / "page.html"
-    file.write_text(run_page(tiny_run.path, with_model=False, refresh_s=1))
-    shown, faults = opened(browser, file, "desktop", "light")
-    shown.evaluate("document.querySelectorAll('details')[1].open = true")
-    with shown.expect_navigation():
-        pass
-    shown.uncheck("#follow")
-    opened_tables = shown.evaluate("[...document.querySelectorAll('details')].map((each) => each.open)")
-    assert [number for number, is_open in enumerate(opened_tables) if is_open] == [1]
-    shown.evaluate("() => { window.unchanged = true; }")
-    shown.wait_for_timeout(1500)
-    assert shown.evaluate("window.unchanged") and not faults
     shown.close()
 
 

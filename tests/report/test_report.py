@@ -135,8 +135,6 @@ def test_several_runs_are_compared_by_name_and_setting(tiny_run, packed_run, tmp
         (["{packed}", "{run}", "--output", "{run}/config.json"], "may replace a file of the run"),
         (["{run}/config.json"], "is a file"),
         (["{run}/checkpoints/00000012"], "is a checkpoint, a part of a run"),
-        (["{run}", "--port", "80"], "--port 80 works only with --serve"),
-        (["{run}", "--serve", "--output", "x.html"], "--serve writes no file"),
         ([], "report lacks RUN [RUN ...]"),
     ],
 )
@@ -148,12 +146,12 @@ def test_wrong_use_is_a_line(words, said, tiny_run, packed_run, capsys):
 
 def test_a_model_whose_parts_fail_leaves_the_rest_of_the_page(tiny_copy, tmp_path, monkeypatch):
     def fails(*_):
-        raise ValueError("no vectors")
+        raise ValueError("no weights")
 
-    monkeypatch.setattr("bert_jax.report.model_views._senses", fails)
+    monkeypatch.setattr("bert_jax.report.model_views._attention", fails)
     write_report(tmp_path / "page.html", [tiny_copy.path])
     text = (tmp_path / "page.html").read_text()
-    assert "The model can&#x27;t be shown: no vectors" in text and "attention-data" in text
+    assert "The model can&#x27;t be shown: no weights" in text and "Fills of the same" in text
 
 
 def test_texts_without_tokens_and_names_and_logs_without_end_are_left_out(tiny_copy, tmp_path):

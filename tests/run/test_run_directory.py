@@ -7,7 +7,6 @@ import pytest
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.run.overwriting import runs_to_delete
 from bert_jax.run.run_config import differences, read_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import RunError, UsageError
@@ -36,7 +35,15 @@ def test_a_run_under_way_refuses_to_become_another_and_names_the_fields(tmp_path
     with pytest.raises(UsageError) as refusal:
         RunDirectory(tmp_path).open(RunConfig(model=ModelConfig(num_layers=6), seed=1))
     assert "model.num_layers is 12 there and 6 now; seed is 0 there and 1 now" in str(refusal.value)
+    assert str(refusal.value).endswith(f"or another --workdir, or delete it: rm -r {tmp_path}")
     assert (tmp_path / "config.json").read_bytes() == before
+
+
+def test_a_run_in_a_bucket_is_not_to_be_deleted_by_a_command_for_folders(bucket_server, bucket):
+    RunDirectory(f"{bucket}/run").open(RunConfig())
+    bucket_server.put(f"{bucket}/run/checkpoints/00000001/manifest.json".removeprefix("gs://"), b"{}")
+    with pytest.raises(UsageError, match="or another --workdir, or delete it$"):
+        RunDirectory(f"{bucket}/run").open(RunConfig(seed=1))
 
 
 def test_a_run_under_way_takes_other_settings_of_operation(tmp_path):
@@ -160,12 +167,3 @@ def test_names_that_checkpoints_cannot_be_kept_under_are_refused(tmp_path):
         with pytest.raises(UsageError, match=rf"can't be kept in a folder with \{sign} in its path"):
             RunDirectory(tmp_path / f"a{sign}b").open(RunConfig())
     assert not list(tmp_path.iterdir())
-
-
-def test_a_set_named_like_the_run_may_be_read(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    RunDirectory("train").open(RunConfig())
-    run = RunDirectory("train").path
-    assert runs_to_delete(run, ["tfds:x:train", "hf:owner/set:train#text"]) == [run]
-    with pytest.raises(UsageError, match="would delete text:train/"):
-        runs_to_delete(run, ["text:train/a.txt"])
