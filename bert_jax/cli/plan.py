@@ -29,8 +29,6 @@ class Plan(JsonArguments):
 
     topology: str
     """The TPU slice, like v5e:4x4, v6e:8x8, v4:2x2x1 or v5p:4x4x4, of 1 to 1,024 chips."""
-    sweep: bool = False
-    """Try other batch sizes and meshes too, with one compilation for each."""
     operations: bool = False
     """Also list what moves most bytes to and from main memory, in each phase."""
     exact: bool = False
@@ -47,7 +45,7 @@ def run(words: list[str]) -> None:
     from bert_jax.system.progress import output
 
     topology = parse_topology(args.topology)
-    result = planned(args.config, topology, args.sweep, args.exact)
+    result = planned(args.config, topology, args.exact)
     if args.json:
         print(as_json(result))
     else:

@@ -9,7 +9,6 @@ from bert_jax.model.size import num_parameters
 from bert_jax.planning.changes import change_that_fits
 from bert_jax.planning.plan import Planner, formulas
 from bert_jax.planning.plan_record import ESTIMATES, PhasePlan, PhaseTime
-from bert_jax.planning.sweep import most_compilations, sweep
 from bert_jax.planning.topology import FAMILIES, Topology, can_compile, parse_topology
 from bert_jax.planning.work import AnyRunConfig, shapes_of, vocabulary_size_of
 from bert_jax.system.errors import install_extra
@@ -24,13 +23,9 @@ _OF_FORMULAS = (
     "flops",
     *(f"at_best.{name}" for name in ("step_seconds", "hours", "chip_hours")),
 )
-_OF_SWEEP = (
-    *("length", "mesh", "batch_size", "needed_bytes"),
-    *(f"time.in_turn.{name}" for name in ("step_seconds", "sequences_per_second", "mfu")),
-)
 
 
-def planned(config: AnyRunConfig, topology: Topology, with_sweep: bool, exact: bool) -> dict[str, Any]:
+def planned(config: AnyRunConfig, topology: Topology, exact: bool) -> dict[str, Any]:
     """The facts of the plan, by the names that they have in JSON."""
     size = vocabulary_size_of(config)
     largest = parse_topology(f"{topology.family}:{FAMILIES[topology.family].slices[-1]}")
@@ -45,7 +40,7 @@ def planned(config: AnyRunConfig, topology: Topology, with_sweep: bool, exact: b
         return result | {"phases": formulas(config, topology, size)}
     planner = Planner(topology, size, exact)
     _ = planner.trainer(config)  # refuses a wrong mesh or batch before anything is compiled
-    plan = _sweep(planner, config) if with_sweep else _plan(planner, config)
+    plan = _plan(planner, config)
     return result | {"libtpu": version("libtpu"), "compilations": planner.compilations, "exact": exact} | plan
 
 
@@ -59,14 +54,6 @@ def _plan(planner: Planner, config: AnyRunConfig) -> dict[str, Any]:
     times = [each.time for each in (change.phases if change else phases) if each.time] if fits or change else []
     total = {name: PhaseTime.total(getattr(time, name) for time in times) for name in ESTIMATES} if times else None
     return {"fits": fits, "phases": phases, "change": change, "total": total}
-
-
-def _sweep(planner: Planner, config: AnyRunConfig) -> dict[str, Any]:
-    """The plans that fit, of all batch sizes and meshes that are tried."""
-    most = most_compilations(config, planner.topology.chips)
-    say(f"At most {most} compilations for {planner.topology}; after one that doesn't fit, larger ones are left out")
-    planner.on_compiled = lambda plan: say(f"{planner.compilations} of {most}: {_outcome(plan)}")
-    return {"sweep": sweep(planner, config)}
 
 
 def _outcome(plan: PhasePlan) -> str:
@@ -87,13 +74,10 @@ def plan_tables(topology: Topology, result: dict[str, Any], with_operations: boo
         title = f"By formula alone: {result['parameters']:,} parameters, {slice_} at their peak"
         yield rows_table(title, result["phases"], _OF_FORMULAS)
         return
-    if "sweep" in result:
-        yield rows_table(f"What fits {slice_}, best first; times one after the other", result["sweep"], _OF_SWEEP)
-    else:
-        yield from _phase_tables(topology, slice_, result)
+    yield from _phase_tables(topology, slice_, result)
     if not result["exact"]:
         yield "Compiled with the least effort: a real run moves fewer bytes; see --exact."
-    phases = result["change"].phases if result.get("change") else result.get("phases", ())
+    phases = result["change"].phases if result["change"] else result["phases"]
     for phase in phases if with_operations else ():
         if phase.movers:
             moved = f"{phase.traffic_bytes / 1e9:,.2f} GB of a step of {phase.length} tokens"

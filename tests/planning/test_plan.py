@@ -16,7 +16,6 @@ from bert_jax.planning.changes import ChangedPlan, change_that_fits, changes
 from bert_jax.planning.collectives import Collective
 from bert_jax.planning.plan import Planner, refusal
 from bert_jax.planning.plan_record import Memory, PhasePlan, StepTime, work_of
-from bert_jax.planning.sweep import most_compilations, splits, sweep
 from bert_jax.planning.topology import parse_topology
 from bert_jax.planning.traffic import Mover
 from bert_jax.system.errors import RunError, UsageError
@@ -45,7 +44,6 @@ class FakePlanner(Planner):
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr(plan_module, "topology_devices", lambda topology: [])
             super().__init__(topology, vocabulary_size, exact)
-        self.asked = []
 
     def trainer(self, config):
         if min(phase.batch_size for phase in config.phases) % (config.execution.accumulation * self.topology.chips):
@@ -61,7 +59,6 @@ class FakePlanner(Planner):
         state = 8 * GIB // max(config.mesh.fsdp, 1)
         memory = memory_of(state // 4, state - state // 4, 0, 0, int(rows * phase.length / 512 * kept * GIB), 0)
         fits = memory.total < self.topology.chip.memory
-        self.asked.append((phase.length, phase.batch_size, config.mesh.fsdp))
         chip, chips, links = self.topology.chip, self.topology.chips, max(self.topology.links, 1)
         work = {"computed": 0.5 * config.mesh.fsdp * chip.flops * chips, "moved": 0.3 * chip.memory_bandwidth}
         plan = PhasePlan(
@@ -173,26 +170,6 @@ def test_nothing_may_help():
     assert change_that_fits(planner, config, planner.phases(config)) is None
 
 
-def test_a_sweep_goes_up_while_it_fits_and_down_until_it_does():
-    assert splits(16) == [1, 4, 16] and splits(1) == [1] and splits(8) == [1, 4, 8]
-    planner = FakePlanner(SLICE)
-    found = sweep(planner, RUN)
-    # A chip has 7.75 GiB for sequences, 13.75 where the state is split: four of 128 tokens a GiB, one of 512.
-    assert sorted(planner.asked) == sorted(
-        [(128, 64, 1), (128, 128, 1), (128, 64, 4), (128, 128, 4), (128, 256, 4)]
-        + [(512, 64, 1), (512, 32, 1), (512, 16, 1), (512, 64, 4), (512, 32, 4)]
-    )
-    assert planner.compilations == 10 <= most_compilations(RUN, 4) == 12
-    assert [(plan.phase, plan.batch_size, plan.mesh["fsdp"]) for plan in found] == [
-        (0, 64, 1),
-        (0, 128, 4),
-        (0, 64, 4),
-        (1, 16, 1),
-        (1, 32, 4),
-    ]
-    assert {plan.steps for plan in found} == {3600, 360}
-
-
 def test_the_tables_show_what_was_found(fake, capsys):
     assert run(["plan", str(CONFIGS / "tiny.py"), "--topology", "v5e:16x16"]) == 0
     shown = capsys.readouterr()
@@ -239,24 +216,6 @@ def test_operations_are_listed_by_the_bytes_that_they_move(fake, capsys):
     shown = capsys.readouterr().out
     assert "What moves most of the 10.00 GB of a step of 128 tokens" in " ".join(shown.split())
     assert re.search(r"attention +. +backward +. +dot_general +. +24 x +. +4.00 GB +. +40.0%", shown)
-
-
-def test_a_sweep_is_a_table_of_what_fits(fake, capsys):
-    arguments = ["plan", str(CONFIGS / "tiny.py"), "--topology", "v5e:8x8", "--sweep"]
-    assert run(arguments) == 0
-    shown = capsys.readouterr()
-    assert "At most 24 compilations" in shown.err and "\n1 of 24: 128 tokens" in shown.err and "best first" in shown.out
-    assert run([*arguments, "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)["sweep"]
-    assert len(rows) > 4 and all(row["fits"] for row in rows)
-    meshes = [(row["mesh"]["data"], row["mesh"]["fsdp"]) for row in rows]
-    assert {(64, 1), (1, 64)} <= {*meshes}
-
-
-def test_a_sweep_of_what_can_not_be_says_why(fake, capsys):
-    wrong = ["--phases.0.batch-size", "99", "--phases.1.batch-size", "99"]
-    assert run(["plan", str(CONFIGS / "tiny.py"), "--topology", "v5e:2x2", "--sweep", *wrong]) == 2
-    assert "doesn't divide" in capsys.readouterr().err
 
 
 def test_without_the_compiler_there_are_formulas(monkeypatch, capsys):
