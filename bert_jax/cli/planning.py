@@ -6,7 +6,6 @@ from typing import Any
 
 from bert_jax.cli.tables import Table, facts_table, rows_table
 from bert_jax.model.size import num_parameters
-from bert_jax.planning.changes import change_that_fits
 from bert_jax.planning.plan import Planner, formulas
 from bert_jax.planning.plan_record import ESTIMATES, PhasePlan, PhaseTime
 from bert_jax.planning.topology import FAMILIES, Topology, can_compile, parse_topology
@@ -45,15 +44,14 @@ def planned(config: AnyRunConfig, topology: Topology, exact: bool) -> dict[str, 
 
 
 def _plan(planner: Planner, config: AnyRunConfig) -> dict[str, Any]:
-    """The plan of each phase, the change with which all fit if one doesn't, and the time of all phases that fit."""
-    say(f"Compiling {len(config.phases)} programs for {planner.topology}, more if one doesn't fit")
+    """The plan of each phase, and the time of all phases if all fit."""
+    say(f"Compiling {len(config.phases)} programs for {planner.topology}")
     planner.on_compiled = lambda plan: say(_outcome(plan))
     phases = planner.phases(config)
     fits = all(each.fits for each in phases)
-    change = None if fits else change_that_fits(planner, config, phases)
-    times = [each.time for each in (change.phases if change else phases) if each.time] if fits or change else []
+    times = [each.time for each in phases if each.time] if fits else []
     total = {name: PhaseTime.total(getattr(time, name) for time in times) for name in ESTIMATES} if times else None
-    return {"fits": fits, "phases": phases, "change": change, "total": total}
+    return {"fits": fits, "phases": phases, "total": total}
 
 
 def _outcome(plan: PhasePlan) -> str:
@@ -77,29 +75,21 @@ def plan_tables(topology: Topology, result: dict[str, Any], with_operations: boo
     yield from _phase_tables(topology, slice_, result)
     if not result["exact"]:
         yield "Compiled with the least effort: a real run moves fewer bytes; see --exact."
-    phases = result["change"].phases if result["change"] else result["phases"]
-    for phase in phases if with_operations else ():
+    for phase in result["phases"] if with_operations else ():
         if phase.movers:
             moved = f"{phase.traffic_bytes / 1e9:,.2f} GB of a step of {phase.length} tokens"
             yield rows_table(f"What moves most of the {moved}, on each chip", phase.movers[:_MOVERS_SHOWN])
 
 
 def _phase_tables(topology: Topology, slice_: str, result: dict[str, Any]) -> Iterator[Table | str]:
-    """Yields all figures of the phases; if they don't fit, also with the change that makes them fit."""
-    chip, change, total = topology.chip, result["change"], result["total"]
+    """Yields all figures of the phases, then their time or, if they don't fit, what to try."""
+    chip, total = topology.chip, result["total"]
     rates = f"{chip.flops / 1e12:,.0f} TFLOP/s, {chip.memory_bandwidth / 1e9:,.0f} GB/s"
     title = f"{slice_}: a chip has {rates}, {topology.links} links of {chip.link_bandwidth / 1e9:,.0f} GB/s"
-    yield _phases_table(title, result["phases"])
-    if change:
-        yield f"It doesn't fit. The smallest change that does: {change.flags}. The training's result stays the same."
-        yield _phases_table(title, change.phases)
+    headings = {f"{each.length} tokens, batch {each.batch_size:,}": each for each in result["phases"]}
+    yield facts_table(title, headings, _PHASE_ROWS)
     if total:
         best, turn = (f"{duration(3600 * each.hours)}, {each.chip_hours:,.1f} chip-hours" for each in total.values())
         yield f"All phases: {best} if all limits overlap; {turn} if nothing does. Real steps take longer."
     else:
-        yield "No change that was tried makes it fit: use more chips or a smaller batch."
-
-
-def _phases_table(title: str, phases: list[PhasePlan]) -> Table:
-    headings = {f"{each.length} tokens, batch {each.batch_size:,}": each for each in phases}
-    return facts_table(title, headings, _PHASE_ROWS)
+        yield "It doesn't fit. Try a larger --execution.accumulation, --execution.remat full, or a smaller batch."

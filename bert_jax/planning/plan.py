@@ -172,7 +172,7 @@ def refusal(message: str) -> int | None:
 def _memory(trainer: AnyTrainer, analysis: Any) -> Memory:
     """`analysis`: XLA's memory analysis of the compiled step on one device."""
     state = trainer.state_shapes
-    parameters, optimizer = device_bytes(state.params), device_bytes(state.optimizer)
+    parameters, optimizer = _device_bytes(state.params), _device_bytes(state.optimizer)
     return Memory(
         parameters=parameters,
         optimizer=optimizer,
@@ -183,7 +183,7 @@ def _memory(trainer: AnyTrainer, analysis: Any) -> Memory:
     )
 
 
-def device_bytes(shapes: Any) -> int:
+def _device_bytes(shapes: Any) -> int:
     """Bytes of sharded arrays on one device."""
     return sum(
         math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes)
