@@ -29,8 +29,6 @@ class Plan(JsonArguments):
 
     topology: str
     """The TPU slice, like v5e:4x4, v6e:8x8, v4:2x2x1 or v5p:4x4x4, of 1 to 1,024 chips."""
-    operations: bool = False
-    """Also list what moves most bytes to and from main memory, in each phase."""
     exact: bool = False
     """Compile with the effort of a real run, which takes twice as long. Without it: with the least effort; the program
     then moves more bytes, of BERT-base at 512 tokens 1.7 times as many."""
@@ -49,4 +47,4 @@ def run(words: list[str]) -> None:
     if args.json:
         print(as_json(result))
     else:
-        output.print(*plan_tables(topology, result, args.operations), sep="\n")
+        output.print(*plan_tables(topology, result), sep="\n")

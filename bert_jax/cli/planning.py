@@ -14,8 +14,7 @@ from bert_jax.system.errors import install_extra
 from bert_jax.system.facts import gib
 from bert_jax.system.progress import duration, say
 
-_MOVERS_SHOWN = 15
-_PHASE_ROWS = [name for name in PhasePlan.model_fields if name != "movers"]
+_PHASE_ROWS = list(PhasePlan.model_fields)
 _OF_FORMULAS = (
     "length",
     "batch_size",
@@ -65,7 +64,7 @@ def _outcome(plan: PhasePlan) -> str:
     )
 
 
-def plan_tables(topology: Topology, result: dict[str, Any], with_operations: bool) -> Iterator[Table | str]:
+def plan_tables(topology: Topology, result: dict[str, Any]) -> Iterator[Table | str]:
     """Yields the tables and lines of a plan in their order; `result` is what `planned` returns."""
     slice_ = f"{topology.chips:,} x TPU {topology.family}"
     if not result["compiled"]:
@@ -75,10 +74,6 @@ def plan_tables(topology: Topology, result: dict[str, Any], with_operations: boo
     yield from _phase_tables(topology, slice_, result)
     if not result["exact"]:
         yield "Compiled with the least effort: a real run moves fewer bytes; see --exact."
-    for phase in result["phases"] if with_operations else ():
-        if phase.movers:
-            moved = f"{phase.traffic_bytes / 1e9:,.2f} GB of a step of {phase.length} tokens"
-            yield rows_table(f"What moves most of the {moved}, on each chip", phase.movers[:_MOVERS_SHOWN])
 
 
 def _phase_tables(topology: Topology, slice_: str, result: dict[str, Any]) -> Iterator[Table | str]:

@@ -15,7 +15,7 @@ from bert_jax.model.size import FORWARD_SHARE
 from bert_jax.planning.bench_record import FORMAT, KIND, Bench, Part, Timing, settings
 from bert_jax.planning.program import Program
 from bert_jax.planning.rates import RateProbes, Rates
-from bert_jax.planning.traffic import movers
+from bert_jax.planning.traffic import traffic
 from bert_jax.planning.work import AnyTrainer, random_batch
 from bert_jax.run.environment import machine, versions
 from bert_jax.training.batch import AnyBatch
@@ -94,10 +94,7 @@ class _Programs:
         By the house's count: the compiler's own (`cost_analysis`) has a loop's body once, however often it runs.
         """
         programs = {"forward": self._forward, "gradients": self._gradients, "step": self._step}
-        return {
-            name: sum(mover.bytes for mover in movers(Program(compiled.as_text())))
-            for name, compiled in programs.items()
-        }
+        return {name: traffic(Program(compiled.as_text())) for name, compiled in programs.items()}
 
     def _run_step(self) -> Any:
         self._state, measured = self._step(self._state, self._on_device)

@@ -14,7 +14,7 @@ from bert_jax.planning.bench import bench
 from bert_jax.planning.bench_record import Part, Timing
 from bert_jax.planning.program import Program
 from bert_jax.planning.rates import Limit, RateProbes
-from bert_jax.planning.traffic import movers
+from bert_jax.planning.traffic import traffic
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.training.batch import synthetic_batch
 from bert_jax.training.devices import CHIPS, Chip
@@ -68,7 +68,7 @@ def test_the_bytes_of_a_loop_over_layers_count_every_turn(tiny_config, measured)
     looped = tiny_config.replace(execution=tiny_config.execution.replace(unroll=1))
     trainer = pretraining_trainer(looped, make_mesh(looped.mesh), 150, mask_id=4)
     step = trainer.train_step(0).lower(trainer.state_shapes, synthetic_batch(8, 32, 150)).compile()
-    moved = sum(mover.bytes for mover in movers(Program(step.as_text())))
+    moved = traffic(Program(step.as_text()))
     assert 0.9 < moved / measured.parts[-1].bytes < 3
 
 

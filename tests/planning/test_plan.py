@@ -1,5 +1,4 @@
 import json
-import re
 from pathlib import Path
 
 import jax
@@ -16,7 +15,6 @@ from bert_jax.planning.collectives import Collective
 from bert_jax.planning.plan import Planner, refusal
 from bert_jax.planning.plan_record import Memory, PhasePlan, StepTime, work_of
 from bert_jax.planning.topology import parse_topology
-from bert_jax.planning.traffic import Mover
 from bert_jax.system.errors import RunError, UsageError
 
 CONFIGS = Path(__file__).parents[2] / "configs"
@@ -29,7 +27,6 @@ RUN = RunConfig(
 
 SLICE = parse_topology("v5e:2x2")
 """Four chips of 197 TFLOP/s, 819 GB/s and two links of 50 GB/s each."""
-MOVER = Mover(part="attention", direction="backward", operation="dot_general", times=24, bytes=4 * 10**9, share=0.4)
 
 
 def memory_of(*sizes):
@@ -82,7 +79,6 @@ class FakePlanner(Planner):
             if fits
             else None,
             traffic_bytes=10**10 if fits else None,
-            movers=[MOVER] if fits else [],
         )
         with self._one_at_a_time:
             self.compilations += 1
@@ -168,15 +164,6 @@ def test_json_is_all_that_is_printed(fake, capsys):
     assert run(["plan", str(CONFIGS / "tiny.py"), "--topology", "v5e:16x16", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert found["fits"] and found["total"]["at_best"]["hours"] == pytest.approx(1_000_000 * 0.5 / 3600)
-
-
-def test_operations_are_listed_by_the_bytes_that_they_move(fake, capsys):
-    line = ["plan", str(CONFIGS / "tiny.py"), "--topology", "v5e:4x4"]
-    assert run(line) == 0 and "What moves most" not in capsys.readouterr().out
-    assert run([*line, "--operations"]) == 0
-    shown = capsys.readouterr().out
-    assert "What moves most of the 10.00 GB of a step of 128 tokens" in " ".join(shown.split())
-    assert re.search(r"attention +. +backward +. +dot_general +. +24 x +. +4.00 GB +. +40.0%", shown)
 
 
 def test_without_the_compiler_there_are_formulas(monkeypatch, capsys):
