@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from bert_jax.cli.arguments import Arguments, PlaceArgument, dotted
+from bert_jax.cli.arguments import Arguments, dotted
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.phase import BatchSize, Length
 from bert_jax.config.run import RunConfig
@@ -39,28 +39,21 @@ class Bench(Arguments):
     """Tokens of a sequence or packed row. Without it: the length of the config's first phase."""
     seconds: Annotated[float, Field(gt=0.0)] = 10.0
     """Seconds that each part is measured for; at least five times."""
-    operations: bool = False
-    """Also measure the main operations of a step one by one, and compare each with the limit of the hardware."""
-    compare: PlaceArgument | None = None
-    """File with the JSON (or all the output) of an earlier bench, here or on another machine: also show both side by
-    side, and what differs."""
 
 
 def run(words: list[str]) -> None:
     """Parses the command line, measures, prints tables and, last, one JSON object."""
     args = Bench.parse(words)
     is_run = place_of(words[0]).is_dir()
-    from bert_jax.cli.bench_tables import bench_tables, comparison_lines, comparison_tables
+    from bert_jax.cli.bench_tables import bench_tables
     from bert_jax.cli.tables import as_json
     from bert_jax.model.linear import compute_dtype
     from bert_jax.model.sharding import make_mesh
     from bert_jax.planning.bench import bench
-    from bert_jax.planning.bench_record import read_record
     from bert_jax.planning.work import fitted, sequences_of, trainer_of, vocabulary_size_of
-    from bert_jax.system.progress import output, print_line, say
+    from bert_jax.system.progress import output, say
     from bert_jax.training.devices import keep_compiled_programs
 
-    earlier = read_record(args.compare) if args.compare else None
     keep_compiled_programs()
     config = _of_first_phase(args)
     mesh = make_mesh(config.mesh)
@@ -76,12 +69,8 @@ def run(words: list[str]) -> None:
     dtype = compute_dtype(config.model).name
     rows = "rows" if held else "sequences"
     say(f"Measuring steps of {phase.batch_size:,} {rows} of {phase.length:,} tokens{held}, {dtype}")
-    measured = bench(trainer, args.seconds, batches, args.operations)
+    measured = bench(trainer, args.seconds, batches)
     output.print(*bench_tables(measured), sep="\n")
-    if earlier:
-        output.print(*comparison_tables(earlier, measured, str(args.compare)), sep="\n")
-        for line in comparison_lines(earlier, measured):
-            print_line(line)
     print(as_json(measured))
 
 

@@ -29,10 +29,6 @@ class Plan(JsonArguments):
 
     topology: str
     """The TPU slice, like v5e:4x4, v6e:8x8, v4:2x2x1 or v5p:4x4x4, of 1 to 1,024 chips."""
-    sweep: bool = False
-    """Try other batch sizes and meshes too, with one compilation for each."""
-    operations: bool = False
-    """Also list what moves most bytes to and from main memory, in each phase."""
     exact: bool = False
     """Compile with the effort of a real run, which takes twice as long. Without it: with the least effort; the program
     then moves more bytes, of BERT-base at 512 tokens 1.7 times as many."""
@@ -47,8 +43,8 @@ def run(words: list[str]) -> None:
     from bert_jax.system.progress import output
 
     topology = parse_topology(args.topology)
-    result = planned(args.config, topology, args.sweep, args.exact)
+    result = planned(args.config, topology, args.exact)
     if args.json:
         print(as_json(result))
     else:
-        output.print(*plan_tables(topology, result, args.operations), sep="\n")
+        output.print(*plan_tables(topology, result), sep="\n")

@@ -6,31 +6,24 @@ from typing import Any
 
 from bert_jax.cli.tables import Table, facts_table, rows_table
 from bert_jax.model.size import num_parameters
-from bert_jax.planning.changes import change_that_fits
 from bert_jax.planning.plan import Planner, formulas
 from bert_jax.planning.plan_record import ESTIMATES, PhasePlan, PhaseTime
-from bert_jax.planning.sweep import most_compilations, sweep
 from bert_jax.planning.topology import FAMILIES, Topology, can_compile, parse_topology
 from bert_jax.planning.work import AnyRunConfig, shapes_of, vocabulary_size_of
 from bert_jax.system.errors import install_extra
 from bert_jax.system.facts import gib
 from bert_jax.system.progress import duration, say
 
-_MOVERS_SHOWN = 15
-_PHASE_ROWS = [name for name in PhasePlan.model_fields if name != "movers"]
+_PHASE_ROWS = list(PhasePlan.model_fields)
 _OF_FORMULAS = (
     "length",
     "batch_size",
     "flops",
     *(f"at_best.{name}" for name in ("step_seconds", "hours", "chip_hours")),
 )
-_OF_SWEEP = (
-    *("length", "mesh", "batch_size", "needed_bytes"),
-    *(f"time.in_turn.{name}" for name in ("step_seconds", "sequences_per_second", "mfu")),
-)
 
 
-def planned(config: AnyRunConfig, topology: Topology, with_sweep: bool, exact: bool) -> dict[str, Any]:
+def planned(config: AnyRunConfig, topology: Topology, exact: bool) -> dict[str, Any]:
     """The facts of the plan, by the names that they have in JSON."""
     size = vocabulary_size_of(config)
     largest = parse_topology(f"{topology.family}:{FAMILIES[topology.family].slices[-1]}")
@@ -45,28 +38,19 @@ def planned(config: AnyRunConfig, topology: Topology, with_sweep: bool, exact: b
         return result | {"phases": formulas(config, topology, size)}
     planner = Planner(topology, size, exact)
     _ = planner.trainer(config)  # refuses a wrong mesh or batch before anything is compiled
-    plan = _sweep(planner, config) if with_sweep else _plan(planner, config)
+    plan = _plan(planner, config)
     return result | {"libtpu": version("libtpu"), "compilations": planner.compilations, "exact": exact} | plan
 
 
 def _plan(planner: Planner, config: AnyRunConfig) -> dict[str, Any]:
-    """The plan of each phase, the change with which all fit if one doesn't, and the time of all phases that fit."""
-    say(f"Compiling {len(config.phases)} programs for {planner.topology}, more if one doesn't fit")
+    """The plan of each phase, and the time of all phases if all fit."""
+    say(f"Compiling {len(config.phases)} programs for {planner.topology}")
     planner.on_compiled = lambda plan: say(_outcome(plan))
     phases = planner.phases(config)
     fits = all(each.fits for each in phases)
-    change = None if fits else change_that_fits(planner, config, phases)
-    times = [each.time for each in (change.phases if change else phases) if each.time] if fits or change else []
+    times = [each.time for each in phases if each.time] if fits else []
     total = {name: PhaseTime.total(getattr(time, name) for time in times) for name in ESTIMATES} if times else None
-    return {"fits": fits, "phases": phases, "change": change, "total": total}
-
-
-def _sweep(planner: Planner, config: AnyRunConfig) -> dict[str, Any]:
-    """The plans that fit, of all batch sizes and meshes that are tried."""
-    most = most_compilations(config, planner.topology.chips)
-    say(f"At most {most} compilations for {planner.topology}; after one that doesn't fit, larger ones are left out")
-    planner.on_compiled = lambda plan: say(f"{planner.compilations} of {most}: {_outcome(plan)}")
-    return {"sweep": sweep(planner, config)}
+    return {"fits": fits, "phases": phases, "total": total}
 
 
 def _outcome(plan: PhasePlan) -> str:
@@ -80,42 +64,27 @@ def _outcome(plan: PhasePlan) -> str:
     )
 
 
-def plan_tables(topology: Topology, result: dict[str, Any], with_operations: bool) -> Iterator[Table | str]:
+def plan_tables(topology: Topology, result: dict[str, Any]) -> Iterator[Table | str]:
     """Yields the tables and lines of a plan in their order; `result` is what `planned` returns."""
     slice_ = f"{topology.chips:,} x TPU {topology.family}"
     if not result["compiled"]:
         title = f"By formula alone: {result['parameters']:,} parameters, {slice_} at their peak"
         yield rows_table(title, result["phases"], _OF_FORMULAS)
         return
-    if "sweep" in result:
-        yield rows_table(f"What fits {slice_}, best first; times one after the other", result["sweep"], _OF_SWEEP)
-    else:
-        yield from _phase_tables(topology, slice_, result)
+    yield from _phase_tables(topology, slice_, result)
     if not result["exact"]:
         yield "Compiled with the least effort: a real run moves fewer bytes; see --exact."
-    phases = result["change"].phases if result.get("change") else result.get("phases", ())
-    for phase in phases if with_operations else ():
-        if phase.movers:
-            moved = f"{phase.traffic_bytes / 1e9:,.2f} GB of a step of {phase.length} tokens"
-            yield rows_table(f"What moves most of the {moved}, on each chip", phase.movers[:_MOVERS_SHOWN])
 
 
 def _phase_tables(topology: Topology, slice_: str, result: dict[str, Any]) -> Iterator[Table | str]:
-    """Yields all figures of the phases; if they don't fit, also with the change that makes them fit."""
-    chip, change, total = topology.chip, result["change"], result["total"]
+    """Yields all figures of the phases, then their time or, if they don't fit, what to try."""
+    chip, total = topology.chip, result["total"]
     rates = f"{chip.flops / 1e12:,.0f} TFLOP/s, {chip.memory_bandwidth / 1e9:,.0f} GB/s"
     title = f"{slice_}: a chip has {rates}, {topology.links} links of {chip.link_bandwidth / 1e9:,.0f} GB/s"
-    yield _phases_table(title, result["phases"])
-    if change:
-        yield f"It doesn't fit. The smallest change that does: {change.flags}. The training's result stays the same."
-        yield _phases_table(title, change.phases)
+    headings = {f"{each.length} tokens, batch {each.batch_size:,}": each for each in result["phases"]}
+    yield facts_table(title, headings, _PHASE_ROWS)
     if total:
         best, turn = (f"{duration(3600 * each.hours)}, {each.chip_hours:,.1f} chip-hours" for each in total.values())
         yield f"All phases: {best} if all limits overlap; {turn} if nothing does. Real steps take longer."
     else:
-        yield "No change that was tried makes it fit: use more chips or a smaller batch."
-
-
-def _phases_table(title: str, phases: list[PhasePlan]) -> Table:
-    headings = {f"{each.length} tokens, batch {each.batch_size:,}": each for each in phases}
-    return facts_table(title, headings, _PHASE_ROWS)
+        yield "It doesn't fit. Try a larger --execution.accumulation, --execution.remat full, or a smaller batch."

@@ -13,10 +13,9 @@ from bert_jax.model.linear import compute_dtype
 from bert_jax.model.sharding import batch_sharding
 from bert_jax.model.size import FORWARD_SHARE
 from bert_jax.planning.bench_record import FORMAT, KIND, Bench, Part, Timing, settings
-from bert_jax.planning.operations import operations
 from bert_jax.planning.program import Program
 from bert_jax.planning.rates import RateProbes, Rates
-from bert_jax.planning.traffic import movers
+from bert_jax.planning.traffic import traffic
 from bert_jax.planning.work import AnyTrainer, random_batch
 from bert_jax.run.environment import machine, versions
 from bert_jax.training.batch import AnyBatch
@@ -24,28 +23,18 @@ from bert_jax.training.devices import peak_flops
 
 _WARM_ROUNDS = 2
 _LEAST_ROUNDS = 5
-_OPERATIONS_SHARE = 0.2
-"""Seconds for which each operation is measured, over those for which the step is: there are more of them."""
 
 
-def bench(
-    trainer: AnyTrainer, seconds: float, batches: Iterator[AnyBatch] | None = None, with_operations: bool = False
-) -> Bench:
+def bench(trainer: AnyTrainer, seconds: float, batches: Iterator[AnyBatch] | None = None) -> Bench:
     """Measures the step of the trainer's first phase for about `seconds`, and its parts as many times.
 
-    `batches`: the training batches of a run; None for random sequences of full length. `with_operations`: also measure
-    the main operations one by one.
+    `batches`: the training batches of a run; None for random sequences of full length.
     """
     model, flops = trainer.objective.model, trainer.flops(0)
     input_rate = _input_rate(batches, seconds) if batches else None
     batch = next(batches) if batches else random_batch(trainer.config, 0, model.vocabulary_size or 1)
     probes, programs = RateProbes(compute_dtype(model)), _Programs(trainer, batch)
     times = _timed_in_turn(probes.work | programs.work, seconds)
-    works = operations(trainer) if with_operations else []
-    if works:
-        runs = {work.name: work.run for work in works}
-        in_turn = _timed_in_turn(probes.work | runs, seconds * _OPERATIONS_SHARE)
-        times = {name: times.get(name, []) + in_turn.get(name, []) for name in times | in_turn}
     rates = probes.rates(times)
     # How many times the rates of one device are there: the CPU devices of a process share its machine's cores.
     machines = jax.process_count() if jax.default_backend() == "cpu" else trainer.mesh.size
@@ -60,9 +49,6 @@ def bench(
         settings=settings(trainer) | {"sequences": "of a run" if batches else "random"},
         compile_seconds=programs.compile_seconds,
         parts=parts,
-        operations=[
-            _part(work.name, work.flops, work.bytes, times[work.name], rates, step, work.count) for work in works
-        ],
         rates=rates,
         transfer=Timing.of(times["transfer"]),
         sequences_per_second=float((batch.weight > 0).sum()) / step,
@@ -108,10 +94,7 @@ class _Programs:
         By the house's count: the compiler's own (`cost_analysis`) has a loop's body once, however often it runs.
         """
         programs = {"forward": self._forward, "gradients": self._gradients, "step": self._step}
-        return {
-            name: sum(mover.bytes for mover in movers(Program(compiled.as_text())))
-            for name, compiled in programs.items()
-        }
+        return {name: traffic(Program(compiled.as_text())) for name, compiled in programs.items()}
 
     def _run_step(self) -> Any:
         self._state, measured = self._step(self._state, self._on_device)
@@ -136,7 +119,7 @@ def _parts(
         ("optimizer", 0.0, of_optimizer, _differences(times["step"], times["gradients"])),
         ("step", flops, whole["step"], times["step"]),
     )
-    return [_part(*row, rates, step, machines=machines) for row in rows]
+    return [_part(*row, rates, step, machines) for row in rows]
 
 
 def _part(
@@ -146,13 +129,11 @@ def _part(
     seconds: list[float],
     rates: Rates,
     step: float,
-    count: int = 1,
-    machines: int = 1,
+    machines: int,
 ) -> Part:
-    """Work that a step of `step` seconds does `count` times on so many `machines`, each time in one of `seconds`."""
+    """Work that a step of `step` seconds does on so many `machines`, in each round in one of `seconds`."""
     time, limit = Timing.of(seconds), rates.limit(flops / machines, moved / machines)
-    share = count * time.median / step
-    return Part(name=name, count=count, flops=flops, bytes=moved, limit=limit, time=time, step_share=share)
+    return Part(name=name, flops=flops, bytes=moved, limit=limit, time=time, step_share=time.median / step)
 
 
 def _differences(longer: list[float], shorter: list[float]) -> list[float]:

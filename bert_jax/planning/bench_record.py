@@ -1,37 +1,22 @@
-"""The JSON of a bench: what was measured, where and with which settings, and how two of them differ."""
+"""The JSON of a bench: what was measured, where and with which settings."""
 
 import statistics
-from collections.abc import Iterator
-from typing import Annotated, Final, Literal, NamedTuple
+from typing import Annotated, Final, Literal
 
-from pydantic import computed_field, model_validator
-from pydantic_core import PydanticCustomError
+from pydantic import computed_field
 
 from bert_jax.config.run import RunConfig
 from bert_jax.model.attention import training_forms
 from bert_jax.model.encoder import blocks_at_once
 from bert_jax.model.linear import compute_dtype
-from bert_jax.planning.rates import Limit, Positive, Rates
+from bert_jax.planning.rates import Limit, Rates
 from bert_jax.planning.work import AnyRunConfig, AnyTrainer, rows_of
 from bert_jax.run.environment import Scalar
 from bert_jax.system import facts
-from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError
 from bert_jax.system.facts import Facts
-from bert_jax.system.json_file import MOST_BYTES, as_shape, check_format, parse_object, read_bytes
 
 KIND: Final = "bert-jax bench"
 FORMAT = 1
-
-_SAME_WORK = (
-    "model.dropout",
-    "model.attention_dropout",
-    "model.initializer_range",
-    "model.layer_norm_epsilon",
-    "model.activation",
-    "model.max_positions",
-)
-"""Settings of the model that leave its matrix products as they are."""
 
 
 class Timing(Facts):
@@ -55,29 +40,19 @@ class Timing(Facts):
         spread = f"80% in {self.low * 1e3:,.1f} to {facts.milliseconds(self.high, 1)}"
         return f"{facts.milliseconds(self.median, 1)}; median of {self.rounds}; {spread}"
 
-    @model_validator(mode="after")
-    def _median_is_not_below(self) -> "Timing":
-        # Not simply low <= median: of equal times the percentile may be a rounding error above them.
-        if self.low > 0 >= self.median:
-            raise PydanticCustomError("median", "the median isn't above 0 and the 10th percentile is")
-        return self
-
 
 class Part(Facts):
-    """The work, limit and time of a part of a step, or of one run of an operation."""
+    """The work, limit and time of a part of a step."""
 
     name: Annotated[str, "part"]
-    count: Annotated[int, "runs"]
-    """How often a step runs it."""
     flops: Annotated[facts.Gigaflops, "GFLOP"]
     """FLOPs of its matrix products by formula, without recomputation."""
     bytes: Annotated[facts.Megabytes, "MB"]
-    """Of a part: what its compiled program reads from and writes to memory (see `traffic`). Of an operation: its
-    arguments and results, each read or written once."""
+    """What its compiled program reads from and writes to memory (see `traffic`)."""
     limit: Limit
     time: Timing
     step_share: Annotated[float | None, facts.Unit(facts.percent), "of\nstep"] = None
-    """Share of the step's time, all runs together."""
+    """Share of the step's time."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
@@ -99,13 +74,11 @@ class Bench(Facts):
     parts: list[Part]
     """Forward, backward, optimizer and step. Forward and step are measured by themselves; backward and optimizer are
     the differences between forward, forward with backward, and step, round by round."""
-    operations: list[Part]
-    """The main operations, at one device's share of the batch; empty without `--operations`."""
     rates: Rates
     transfer: Timing
     """Time to copy a batch to the device; the step doesn't include it."""
     sequences_per_second: Annotated[float, facts.Unit("{:,.4g} /s".format), "sequences"]
-    tokens_per_second: Annotated[Positive, facts.Unit("{:,.0f} /s".format), "tokens"]
+    tokens_per_second: Annotated[float, facts.Unit("{:,.0f} /s".format), "tokens"]
     """Without padding."""
     fill: Annotated[facts.Share, "positions filled"]
     """Share of the batch's positions that hold tokens."""
@@ -131,91 +104,6 @@ class Bench(Facts):
     def matrix_rate(self) -> Annotated[facts.FlopRate, "matrix products"]:
         """Large square matrices, best of several."""
         return self.rates.matrix.measured
-
-    @property
-    def times(self) -> dict[str, Timing]:
-        """The time of each part and operation, by name."""
-        return {part.name: part.time for part in [*self.parts, *self.operations]}
-
-
-class Difference(NamedTuple):
-    """A difference between two records."""
-
-    name: str
-    there: Scalar
-    here: Scalar
-    work: bool
-    """Whether it changes the work of a step, so that the times aren't of the same work."""
-
-
-class Compared(Facts):
-    """A figure of two benches."""
-
-    part: str
-    there: str
-    here: str
-    ratio: Annotated[float | None, facts.Unit("{:.2f}".format, unknown="~")]
-    """Here over there; None for a difference of times that is lost in its noise."""
-
-
-def compared(there: Bench, here: Bench) -> Iterator[Compared]:
-    """Yields the times of the parts that both have, then the rates."""
-    for name, time in here.times.items():
-        if earlier := there.times.get(name):
-            ratio = time.median / earlier.median if time.low > 0 and earlier.low > 0 else None
-            before, now = facts.milliseconds(earlier.median), facts.milliseconds(time.median)
-            yield Compared(part=name, there=before, here=now, ratio=ratio)
-    for name, rate, text in (
-        ("tokens", lambda bench: bench.tokens_per_second, "{:,.0f} /s".format),
-        ("matrix rate", lambda bench: bench.rates.matrix.per_second, facts.flops_per_second),
-        ("memory bandwidth", lambda bench: bench.rates.memory.per_second, facts.bytes_per_second),
-    ):
-        before, now = rate(there), rate(here)
-        yield Compared(part=name, there=text(before), here=text(now), ratio=now / before)
-
-
-def read_record(path: Place) -> Bench:
-    """Reads a bench's JSON; the tables that the command prints may stand before it.
-
-    Raises UsageError if the file is missing, damaged, no bench's JSON, or of another format.
-    """
-    remedy = f"give the JSON that {KIND} prints last, or all of its output"
-    try:
-        lines = read_bytes(path, MOST_BYTES).strip().splitlines()
-        if not lines:
-            raise ValueError("it is empty")
-        # JSON of several lines is what somebody formatted: it then begins with a brace.
-        value = parse_object(b"\n".join(lines) if lines[0].startswith(b"{") else lines[-1])
-        if value.get("kind") != KIND:
-            raise ValueError(f"it is no JSON of {KIND}")
-        check_format(path, value.get("format"), FORMAT)
-        return as_shape(value, Bench)
-    except OSError as error:
-        raise UsageError(f"--compare {path} can't be read ({error.strerror}); {remedy}") from None
-    except ValueError as error:
-        raise UsageError(f"--compare {path} can't be compared with: {error}; {remedy}") from None
-
-
-def differences(there: Bench, here: Bench) -> list[Difference]:
-    """The differences between two records: the work first, then machine, versions and other settings."""
-    changed = []
-    for group in ("machine", "versions", "settings"):
-        of_there, of_here = getattr(there, group), getattr(here, group)
-        for name in dict.fromkeys([*of_here, *of_there]):
-            a, b = of_there.get(name), of_here.get(name)
-            if a != b:
-                changed.append(Difference(name, a, b, group == "settings" and _is_work(name)))
-    return sorted(changed, key=lambda each: not each.work)
-
-
-def _is_work(name: str) -> bool:
-    others = ("batch_size", "length", "predictions", "sequences", "layers_frozen", "probe")
-    return (
-        name in others
-        or name.startswith(("objective.", "task."))
-        or name.startswith("model.")
-        and name not in _SAME_WORK
-    )
 
 
 def settings(trainer: AnyTrainer) -> dict[str, Scalar]:

@@ -17,7 +17,7 @@ from bert_jax.planning.collectives import collectives
 from bert_jax.planning.plan_record import FormulaPlan, Memory, Pace, PhasePlan, StepTime, work_of
 from bert_jax.planning.program import Program
 from bert_jax.planning.topology import Topology, topology_devices
-from bert_jax.planning.traffic import movers
+from bert_jax.planning.traffic import traffic
 from bert_jax.planning.work import (
     AnyRunConfig,
     AnyTrainer,
@@ -39,9 +39,6 @@ LEAST_EFFORT = {"exec_time_optimization_effort": -1.0}
 """Options for libtpu's fastest compilation: half the time, for a program with more memory traffic. BERT-base on v5e:4x4
 moves 29 ms of bytes instead of 17 at 512 tokens, 14 instead of 10 at 128; its memory is within a tenth (libtpu
 0.0.42)."""
-
-_MOST_MOVERS = 40
-"""How many movers, the largest ones, a plan lists."""
 
 _REFUSALS = (
     r"\(([\d.]+[KMGT]?)\) exceeds available HBM \(([\d.]+[KMGT]?)\)",
@@ -80,7 +77,7 @@ class Planner:
         rows = batch_sharding(trainer.mesh)
         shapes = abstract(batch, jax.tree.map(lambda _: rows, batch))
         began = time.perf_counter()
-        needed, memory, sent, step_time, traffic, moved = None, None, [], None, None, []
+        needed, memory, sent, step_time, moved = None, None, [], None, None
         try:
             step: Any = trainer.train_step(number)
             compiled = step.lower(trainer.state_shapes, shapes).compile(None if self.exact else LEAST_EFFORT)
@@ -89,15 +86,14 @@ class Planner:
         else:
             memory = _memory(trainer, compiled.memory_analysis())
             program = program_of(compiled)
-            needed, sent, moved = memory.total, collectives(program), movers(program)
-            traffic = sum(each.bytes for each in moved)
+            needed, sent, moved = memory.total, collectives(program), traffic(program)
             step_time = StepTime.of(
                 phase,
                 self.topology,
                 sequences=sequences_of(trainer.config, number),
                 flops=flops,
                 computed=flops * _RECOMPUTED[config.execution.remat],
-                moved=traffic,
+                moved=moved,
                 sent=sum(each.sent for each in sent),
             )
         plan = PhasePlan(
@@ -112,9 +108,8 @@ class Planner:
             # The compiler may accept a program that needs more memory than a chip has.
             fits=memory is not None and memory.total <= self.topology.chip.memory,
             collectives=sent,
-            traffic_bytes=traffic,
+            traffic_bytes=moved,
             time=step_time,
-            movers=moved[:_MOST_MOVERS],
         )
         with self._one_at_a_time:
             self.compilations += 1
@@ -172,7 +167,7 @@ def refusal(message: str) -> int | None:
 def _memory(trainer: AnyTrainer, analysis: Any) -> Memory:
     """`analysis`: XLA's memory analysis of the compiled step on one device."""
     state = trainer.state_shapes
-    parameters, optimizer = device_bytes(state.params), device_bytes(state.optimizer)
+    parameters, optimizer = _device_bytes(state.params), _device_bytes(state.optimizer)
     return Memory(
         parameters=parameters,
         optimizer=optimizer,
@@ -183,7 +178,7 @@ def _memory(trainer: AnyTrainer, analysis: Any) -> Memory:
     )
 
 
-def device_bytes(shapes: Any) -> int:
+def _device_bytes(shapes: Any) -> int:
     """Bytes of sharded arrays on one device."""
     return sum(
         math.prod(leaf.sharding.shard_shape(leaf.shape)) * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes)

@@ -8,7 +8,6 @@ from pydantic import computed_field
 from bert_jax.config.phase import Phase
 from bert_jax.planning.collectives import Collective
 from bert_jax.planning.topology import Topology
-from bert_jax.planning.traffic import Mover
 from bert_jax.system import facts
 from bert_jax.system.facts import Facts
 
@@ -149,5 +148,3 @@ class PhasePlan(PhaseWork):
     traffic_bytes: Annotated[facts.Traffic | None, "moved to and from memory"]
     """Bytes that a chip moves to and from its main memory in a step."""
     time: Annotated[StepTime | None, "least time of a step, nothing measured"]
-    movers: list[Mover]
-    """What moves most bytes to and from main memory, largest first."""

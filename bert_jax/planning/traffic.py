@@ -1,76 +1,21 @@
 """Memory traffic of a compiled step: the bytes it moves to and from a device's main memory."""
 
-import re
-from collections import Counter
-from typing import Annotated
-
 from bert_jax.planning.collectives import kind_of
 from bert_jax.planning.program import Computation, Instruction, Program
-from bert_jax.system import facts
-from bert_jax.system.facts import Facts
 
 _MOVES_NOTHING = ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "while", "conditional", "call")
 _NAMES_ONLY = ('custom_call_target="AllocateBuffer"', 'custom_call_target="ConcatBitcast"')
 """Custom calls that only name a buffer."""
-_WRAPPERS = re.compile(r".*\(.*|while|body|closed_call|cond|branch_\d+_fun|checkpoint|rematted_computation|shard_map")
-"""Components of an operation's name that JAX' transformations added; the others are modules."""
-_MODULES_OF_ALL = ("bert", "encoder", "Block")
-"""Modules left out of the names of parts, since most operations are in them."""
 _SLICES = ("slice", "dynamic-slice", "gather")
 
 
-class Mover(Facts):
-    """Operations of a step that stand at the same place of the model, with their traffic."""
-
-    part: str
-    """The module, such as `attention/output`; `optimizer`, or `step` for what is neither."""
-    direction: Annotated[str, "pass"]
-    """`forward`, `backward` or, of the optimizer and the step, empty."""
-    operation: str
-    """JAX' name of the operation that ends the fusion, such as `dot_general`."""
-    times: Annotated[int, facts.Unit("{:,} x".format), "how often"]
-    """How often such operations run in a step, together."""
-    bytes: facts.Traffic
-    """Bytes that they move together."""
-    share: Annotated[facts.Share, "of all"]
-    """Share of all bytes that a step moves."""
-
-
-def movers(program: Program) -> list[Mover]:
-    """Bytes that a step reads from and writes to main memory, by part of the model and operation, largest first.
+def traffic(program: Program) -> int:
+    """Bytes that a step reads from and writes to main memory.
 
     Operands and results of every instruction count; of an array of which a slice is read or replaced, that slice.
     Collectives aren't counted.
     """
-    moved: Counter[tuple[str, str, str]] = Counter()
-    runs: Counter[tuple[str, str, str]] = Counter()
-    for computation, one, times in program.executed():
-        if size := _moved(program, computation, one):
-            match = re.search(r'op_name="([^"]*)"', one.attributes)
-            where = _where(match[1]) if match else ("step", "", one.kind)
-            moved[where] += times * size
-            runs[where] += times
-    return [
-        Mover(
-            part=part,
-            direction=way,
-            operation=name,
-            times=runs[part, way, name],
-            bytes=size,
-            share=size / moved.total(),
-        )
-        for (part, way, name), size in moved.most_common()
-    ]
-
-
-def _where(name: str) -> tuple[str, str, str]:
-    """Module, direction and operation of JAX' name of an operation."""
-    *path, operation = name.split("/")
-    if "cond" in path:
-        return "optimizer", "", operation
-    inside = [part for part in dict.fromkeys(path) if not _WRAPPERS.fullmatch(part) and part not in _MODULES_OF_ALL]
-    direction = "backward" if "transpose(" in name else "forward" if "jvp(" in name else ""
-    return "/".join(inside) or ("encoder" if "encoder" in path else "step"), direction, operation
+    return sum(times * _moved(program, computation, one) for computation, one, times in program.executed())
 
 
 def _moved(program: Program, computation: Computation, one: Instruction) -> int:

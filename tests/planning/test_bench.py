@@ -7,19 +7,14 @@ import numpy as np
 import pytest
 
 from bert_jax.cli.main import run
-from bert_jax.config.model import ModelConfig
-from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.config.phase import Phase
-from bert_jax.config.run import RunConfig
 from bert_jax.model.sharding import make_mesh
 from bert_jax.planning import bench as bench_module
 from bert_jax.planning import rates
 from bert_jax.planning.bench import bench
 from bert_jax.planning.bench_record import Part, Timing
-from bert_jax.planning.operations import operations
 from bert_jax.planning.program import Program
 from bert_jax.planning.rates import Limit, RateProbes
-from bert_jax.planning.traffic import movers
+from bert_jax.planning.traffic import traffic
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.training.batch import synthetic_batch
 from bert_jax.training.devices import CHIPS, Chip
@@ -43,7 +38,7 @@ def trainer(tiny_config):
 
 @pytest.fixture(scope="module")
 def measured(trainer, quick_rates):
-    return bench(trainer, seconds=0.1, with_operations=True)
+    return bench(trainer, seconds=0.1)
 
 
 def test_its_figures_belong_together(measured, trainer):
@@ -73,7 +68,7 @@ def test_the_bytes_of_a_loop_over_layers_count_every_turn(tiny_config, measured)
     looped = tiny_config.replace(execution=tiny_config.execution.replace(unroll=1))
     trainer = pretraining_trainer(looped, make_mesh(looped.mesh), 150, mask_id=4)
     step = trainer.train_step(0).lower(trainer.state_shapes, synthetic_batch(8, 32, 150)).compile()
-    moved = sum(mover.bytes for mover in movers(Program(step.as_text())))
+    moved = traffic(Program(step.as_text()))
     assert 0.9 < moved / measured.parts[-1].bytes < 3
 
 
@@ -130,36 +125,8 @@ def test_a_batch_that_does_not_fit_is_one_line(capsys):
     assert "--phases.0.length=1024 is more than --model.max-positions=512" in capsys.readouterr().err
 
 
-def test_operations_are_measured_beside_their_limits(measured, trainer):
-    """Their arguments and results are moved once each."""
-    found = {part.name: part for part in measured.operations}
-    assert set(found) >= {"softmax", "LayerNorm", "attention's products", "masked-language head"}
-    assert all(part.time.low > 0 and part.limit.seconds > 0 and part.bytes > 0 for part in found.values())
-    assert found["softmax"].flops == 0 and found["softmax"].limit.binds == "bytes"
-    of_tokens = 8 * 32 * trainer.objective.model.hidden_size * 4
-    assert found["LayerNorm"].bytes == 3 * of_tokens  # the argument, the result and the argument's gradient
-    assert found["attention's products"].bytes == 7 * of_tokens
-
-
-def test_electras_operations_are_those_of_both_models_and_the_drawing():
-    model = ModelConfig(num_layers=1, hidden_size=16, num_heads=2, discriminator=True, generator_divisor=2)
-    objective, phases = ObjectiveConfig(predict="replaced", pair="none"), (Phase(steps=1, length=16, batch_size=4),)
-    config = RunConfig(model=model, objective=objective, phases=phases)
-    found = operations(pretraining_trainer(config, make_mesh(config.mesh), 200, mask_id=4))
-    of_both = {"discriminator's head": 1, "generator: masked-language head": 1, "generator: drawing": 1, "LayerNorm": 3}
-    assert of_both.items() <= {operation.name: operation.count for operation in found}.items()
-    (drawing,) = (operation for operation in found if operation.name == "generator: drawing")
-    assert drawing.run().shape == (4, config.slots(16))
-
-
-def test_an_operation_that_a_step_lacks_is_not_measured(tiny_config):
-    config = tiny_config.replace(model=tiny_config.model.replace(dropout=0.0, attention_dropout=0.0))
-    found = operations(pretraining_trainer(config, make_mesh(config.mesh), 150, mask_id=4))
-    assert not [operation.name for operation in found if "dropout" in operation.name]
-
-
 def test_a_difference_that_is_lost_in_the_noise_has_no_share_of_its_limit():
     for low, share in ((0.5, 0.5), (-0.5, None)):
         time = Timing(median=1.0, low=low, high=2.0, rounds=5)
         limit = Limit(seconds=0.5, binds="bytes")
-        assert Part(name="any", count=1, flops=0, bytes=10, limit=limit, time=time).limit_share == share
+        assert Part(name="any", flops=0, bytes=10, limit=limit, time=time).limit_share == share

@@ -1,7 +1,7 @@
 import pytest
 
 from bert_jax.planning.program import Program
-from bert_jax.planning.traffic import movers
+from bert_jax.planning.traffic import traffic
 
 MODULE = """HloModule jit_step
 
@@ -31,10 +31,6 @@ ENTRY %main (x: f32[3,100], near: f32[3,100]) -> f32[3,100] {{
 ARRAY, SLICE = 1200, 400
 
 
-def traffic(program: Program) -> int:
-    return sum(each.bytes for each in movers(program))
-
-
 @pytest.mark.parametrize(
     "line, moved",
     [
@@ -56,34 +52,3 @@ def traffic(program: Program) -> int:
 )
 def test_what_is_moved_is_what_lies_in_memory_and_is_touched(line, moved):
     assert traffic(Program(MODULE.format(line=line))) == moved
-
-
-STEP = """HloModule jit_step
-
-ENTRY %main (x: f32[3,100]) -> f32[3,100] {
-  %x = f32[3,100]{1,0} parameter(0)
-NAMED  ROOT %last = f32[3,100]{1,0} add(%x, %x)
-}
-"""
-
-
-@pytest.mark.parametrize(
-    "name, where",
-    [
-        (
-            "jit(step)/jvp(Net)/bert/encoder/while/body/closed_call/Block/attention/output/mul",
-            "attention/output forward",
-        ),
-        ("jit(step)/transpose(jvp(Net))/bert/encoder/Block/attention/dot_general", "attention backward"),
-        ("jit(step)/transpose(jvp(Net))/bert/encoder/while/body/add_any", "encoder backward"),
-        ("jit(step)/cond/branch_1_fun/add", "optimizer "),
-        ("jit(step)/vmap()/jit(_threefry_split)/xor", "step "),
-    ],
-)
-def test_movers_are_named_by_their_place_in_the_model(name, where):
-    line = '  %NAME = f32[3,100]{1,0} add(%x, %x), metadata={op_name="OF"}\n'
-    text = "".join(line.replace("NAME", each).replace("OF", name) for each in ("a", "b"))
-    program = Program(STEP.replace("NAMED", text))
-    first, last = movers(program)
-    assert (f"{first.part} {first.direction}", first.operation) == (where, name.rpartition("/")[2])
-    assert (first.times, first.bytes) == (2, 6 * ARRAY) and (last.part, last.operation) == ("step", "add")

@@ -16,7 +16,6 @@ from bert_jax.config.task import SpanConfig, TaskConfig
 from bert_jax.model.sharding import make_mesh
 from bert_jax.model.size import encoder_flops
 from bert_jax.planning import rates
-from bert_jax.planning.operations import operations
 from bert_jax.planning.work import fitted, objective_of, random_batch, sequences_of, shapes_of, trainer_of
 from bert_jax.run.run_config import write_config
 from bert_jax.system.errors import UsageError
@@ -95,12 +94,6 @@ def test_flops_are_those_of_the_encoder_for_every_row():
     assert step == 3 * 12 * 3 * encoder_flops(MODEL, 32, 1)
     step = objective_of(config := settings("vectors"), 100).flops(config.ids_shape(0))
     assert step == 3 * 7 * encoder_flops(MODEL, 32, 32)
-
-
-def test_the_operations_of_a_task_are_those_of_its_encoder():
-    config = settings("vectors")
-    names = [operation.name for operation in operations(trainer_of(config, make_mesh(config.mesh), 100))]
-    assert "softmax" in names and not [name for name in names if "head" in name]
 
 
 def test_a_run_for_vectors_is_measured_on_random_texts(vectors_run, monkeypatch, capsys):
