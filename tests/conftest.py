@@ -38,7 +38,7 @@ jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 from object_stores import azure_server, bucket, bucket_server, s3, s3_server  # noqa: F401
-from shared_steps import share_steps
+from shared_steps import forget_steps, share_steps
 from vector_runs import write_vectors_run
 from warm_process import COMMAND, WarmProcess, can_be_warm
 
@@ -136,6 +136,7 @@ def bounded_memory():
     """Frees the compiled programs of a process of tests where its memory has grown by much since it was last freed."""
     yield
     if resident_bytes() > bounded_memory_from[-1]:
+        forget_steps()
         jax.clear_caches()
         gc.collect()
         if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):

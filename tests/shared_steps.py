@@ -27,6 +27,8 @@ _OF_ROWS = {"train": None, "dev": None, "other_dev": (), "source": None, "patien
 """Settings of a task that no traced function reads, as they are without rows."""
 _trainers: dict[tuple, Trainer] = {}
 _objectives: dict[tuple[str, ...], FineTuningObjective] = {}
+_outputs: dict[tuple, Callable] = {}
+_measuring: dict[tuple, Callable] = {}
 
 
 class _SharingTrainer(Trainer):
@@ -78,24 +80,30 @@ def _shared_objective(task: TaskConfig, *settings) -> FineTuningObjective:
 
 
 def _share_outputs() -> None:
-    runs, begin = {}, Outputs.__init__
+    begin = Outputs.__init__
 
     @functools.wraps(begin)
     def sharing(self, objective, mesh):
         begin(self, objective, mesh)
-        self._run = runs.setdefault((objective, mesh), self._run)
+        self._run = _outputs.setdefault((objective, mesh), self._run)
 
     Outputs.__init__ = sharing
 
 
+def forget_steps() -> None:
+    """Drops all steps that are shared so far, with the compiled programs that they hold."""
+    for shared in (_trainers, _objectives, _outputs, _measuring):
+        shared.clear()
+
+
 def share_steps() -> None:
     """From now on training and what measures a run trace and compile a step once for all runs that have it."""
-    steps, begin = {}, evaluation.HeldOut.__init__
+    begin = evaluation.HeldOut.__init__
 
     @functools.wraps(begin)
     def sharing(self, trainer, *arguments, **named):
         begin(self, trainer, *arguments, **named)
-        self._step = steps.setdefault((self._method, self._seed, trainer.mesh), self._step)
+        self._step = _measuring.setdefault((self._method, self._seed, trainer.mesh), self._step)
 
     evaluation.HeldOut.__init__ = sharing
     pretrain.pretraining_trainer = _shared_trainer
