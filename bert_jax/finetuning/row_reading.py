@@ -193,13 +193,13 @@ def _counts(config: TaskConfig, labels: Counter[str]) -> str:
 
 def _odd_labels(config: TaskConfig, counts: dict[str, Counter[str]], rows: dict[str, int]) -> Iterator[str]:
     every, total, words = sum(counts.values(), Counter[str]()), sum(rows.values()), config.facts.words
-    alike: dict[str, list[str]] = {}
+    by_spelling: dict[str, list[str]] = {}
     for label in in_order(every):
-        alike.setdefault(_folded(label, words), []).append(label)
-    for group in alike.values():
+        by_spelling.setdefault(_folded(label, words), []).append(label)
+    for group in by_spelling.values():
         if len(group) > 1:
             named = ", ".join(f"{quoted(label)} ({every[label]:,})" for label in group)
-            yield f"the labels {named} differ in spelling alone: write those alike that mean the same"
+            yield f"the labels {named} differ in spelling alone: spell labels of the same meaning in one way"
     numbers = [label for label in every if _NUMBER.fullmatch(label)]
     if 2 * len(numbers) > len(every) and (len(numbers) > 20 or any("." in label for label in numbers)):
         yield f"{len(numbers):,} of {len(every):,} labels are numbers: for measurements set --task.kind number"

@@ -146,7 +146,7 @@ class RunDirectory:
         if is_first() and readings:
             reading.show(readings)
             by_subject = {each.subject: each for each in (*self.readings(), *readings)}
-            self.manifest.write_json(self.reading_file, reading.as_json(by_subject.values()))
+            self.manifest.write_json(self.reading_file, reading.as_file(by_subject.values()))
 
     def open(self, config: TrainingConfig) -> None:
         """Creates or reopens the directory; locks it until this process ends; writes config.json.

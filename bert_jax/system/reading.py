@@ -57,7 +57,7 @@ def show(readings: Iterable[Reading]) -> None:
             warn(remark)
 
 
-def as_json(readings: Iterable[Reading]) -> dict[str, object]:
+def as_file(readings: Iterable[Reading]) -> dict[str, object]:
     """The content of a run's reading.json."""
     return {"format": _FORMAT, "readings": [reading.model_dump() for reading in readings]}
 
