@@ -75,7 +75,7 @@ def check_recorded_places(config: TrainingConfig, run: Place, names: Iterable[st
         recorded: Any = reduce(getattr, name.split("."), config)
         places = [recorded] if isinstance(recorded, str) else recorded or ()
         for place in places:
-            if _is_elsewhere(place, is_model=name == "init"):
+            if is_elsewhere(place, is_model=name == "init"):
                 raise UsageError(
                     f"{run / 'config.json'} names {place}, which isn't on this machine, and no place elsewhere is read "
                     f"because a file of a run names it; if you trust it, add {name}={command_line(*places)}"
@@ -84,7 +84,7 @@ def check_recorded_places(config: TrainingConfig, run: Place, names: Iterable[st
             say(f"{name} is {' '.join(places)}, as recorded in {run / 'config.json'}")
 
 
-def _is_elsewhere(place: str, is_model: bool) -> bool:
+def is_elsewhere(place: str, is_model: bool = False) -> bool:
     """Whether a source of text or rows, or a model, is read from a bucket or a hub."""
     kind, _, rest = place.partition(":")
     if kind == "hf" or scheme_of(place) or scheme_of(rest):

@@ -7,9 +7,11 @@ import pytest
 from bert_jax.cli.main import run as bert_jax
 from bert_jax.config.operation import HostsConfig, PreparationConfig
 from bert_jax.config.settings import SettingsError
+from bert_jax.inference.bert import load
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.system.errors import UsageError
 
 MODULE = """
 import pathlib
@@ -120,6 +122,14 @@ def test_a_place_elsewhere_that_a_run_alone_names_is_not_opened(made, tmp_path, 
     said = capsys.readouterr().err
     assert f"names {value}, which isn't on this machine" in said and f"add --{setting}=" in said
     assert not (tmp_path / "new").exists()
+
+
+def test_rows_elsewhere_that_a_run_alone_names_are_not_read(vectors_run, monkeypatch):
+    monkeypatch.setattr("bert_jax.system.bucket._check_answers", lambda scheme, bucket: pytest.fail("was asked"))
+    predictor = load(vectors_run.path).predictor
+    predictor.task = predictor.task.replace(dev="s3://bucket/dev.tsv")
+    with pytest.raises(UsageError, match="task.dev=s3://bucket/dev.tsv isn't on this machine"):
+        predictor.measure()
 
 
 def test_a_place_here_that_a_run_alone_names_is_said(made, tmp_path, capsys, corpus):
