@@ -5,12 +5,12 @@ from unittest.mock import Mock
 import pytest
 
 from bert_jax.config.operation import PreparationConfig
-from bert_jax.corpora.corpus import open_corpus
 from bert_jax.instances import preparation
 from bert_jax.instances.preparation import prepare
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.statistics import Statistics
 from bert_jax.instances.store_metadata import write_metadata
+from bert_jax.records.corpus import open_corpus
 
 
 def files(directory):

@@ -6,7 +6,7 @@ import tensorflow_datasets as tfds
 from array_record.python.array_record_module import ArrayRecordWriter
 
 from bert_jax.config.data import DataConfig
-from bert_jax.corpora.corpus import open_corpus
+from bert_jax.records.corpus import open_corpus
 
 LABELS = tfds.features.ClassLabel(names=["no", "yes"])
 TEXT = tfds.features.Text()

@@ -32,7 +32,7 @@ def run(words: list[str]) -> None:
     from bert_jax.finetuning.output import check_output, write_predictions
     from bert_jax.finetuning.predicting import STANDARD_INPUT, has_plain_lines, of_lines
     from bert_jax.finetuning.row_reading import reading_of_input
-    from bert_jax.rows.task_files import format_of, task_records
+    from bert_jax.records.task_files import format_of, task_records
     from bert_jax.system.progress import say, stage
     from bert_jax.system.reading import show
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from bert_jax.config.task import COLUMN_IN_BRACES, TaskConfig
 from bert_jax.config.wording import counted
-from bert_jax.corpora import limits
-from bert_jax.corpora.messages import kind_of, listed
-from bert_jax.corpora.task_record import Record
+from bert_jax.records import limits
+from bert_jax.records.messages import kind_of, listed
+from bert_jax.records.task_record import Record
 from bert_jax.system.errors import UsageError, quoted
 
 _MOST_DIGITS = 18

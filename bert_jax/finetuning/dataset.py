@@ -11,10 +11,6 @@ from bert_jax.batching.grouping import few_lengths, windows
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import FileFormat, TaskConfig
 from bert_jax.config.wording import counted
-from bert_jax.corpora.compressed_files import suffix
-from bert_jax.corpora.messages import listed
-from bert_jax.corpora.task_record import Record
-from bert_jax.corpora.text_source import short_hash
 from bert_jax.finetuning.marked_task import MarkedTask
 from bert_jax.finetuning.metrics import check_measurable
 from bert_jax.finetuning.sentence_task import ChoiceTask, ClassTask, LabelsTask, NumberTask
@@ -23,8 +19,12 @@ from bert_jax.finetuning.tag_task import TagTask
 from bert_jax.finetuning.task import EMPTY, IGNORED, UNKNOWN, Example, Task
 from bert_jax.finetuning.text_pairs import pair_records
 from bert_jax.finetuning.vectors_task import VectorsTask
-from bert_jax.rows.row_format import RowFormat
-from bert_jax.rows.task_files import format_of, held_records, takes_columns
+from bert_jax.records.compressed_files import suffix
+from bert_jax.records.messages import listed
+from bert_jax.records.row_format import RowFormat
+from bert_jax.records.task_files import format_of, held_records, takes_columns
+from bert_jax.records.task_record import Record
+from bert_jax.records.text_source import short_hash
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say

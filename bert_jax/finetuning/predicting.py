@@ -8,12 +8,12 @@ import numpy as np
 
 from bert_jax.batching.grouping import Group, ahead, grouped, usual_lengths
 from bert_jax.config.task import TaskConfig
-from bert_jax.corpora.compressed_files import suffix
-from bert_jax.corpora.decoded_lines import decoded_lines
-from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.batches import TaskBatch, assemble
 from bert_jax.finetuning.dataset import LabelledRows, encoded
 from bert_jax.finetuning.task import Example, Outcome, Prediction, Task
+from bert_jax.records.compressed_files import suffix
+from bert_jax.records.decoded_lines import decoded_lines
+from bert_jax.records.task_record import Record
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
 from bert_jax.training.devices import tokens_at_once

@@ -9,13 +9,13 @@ import numpy as np
 
 from bert_jax.batching.sequences import joined
 from bert_jax.config.task import TaskConfig
-from bert_jax.corpora.messages import kind_of
-from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.answer_metrics import answer_metrics, scored
 from bert_jax.finetuning.columns import text, whole_number
 from bert_jax.finetuning.pieces import pieces_of
 from bert_jax.finetuning.task import EMPTY, Example, Mistake, Outcome, Prediction, Task
 from bert_jax.finetuning.windows import BestSpans, TextWindow, windows, with_best_context
+from bert_jax.records.messages import kind_of
+from bert_jax.records.task_record import Record
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import PieceSpan

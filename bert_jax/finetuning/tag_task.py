@@ -10,7 +10,6 @@ import numpy as np
 from bert_jax.batching.sequences import joined
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.wording import counted
-from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.character_spans import Range, spans_of, tags_of, word_places
 from bert_jax.finetuning.columns import text, words
 from bert_jax.finetuning.metrics import OUTSIDE, check_entity_tags, tag_metrics
@@ -25,6 +24,7 @@ from bert_jax.finetuning.task import (
     commonest,
     probabilities,
 )
+from bert_jax.records.task_record import Record
 from bert_jax.system.errors import UsageError
 from bert_jax.text.scripts import sets_no_spaces
 from bert_jax.text.tokenizer import Tokenizer

@@ -11,8 +11,6 @@ from jaxtyping import Float
 from bert_jax.batching.sequences import joined, unpooled_tokens
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.vectors import PASSAGE_ROLES, Prompt
-from bert_jax.corpora.messages import listed
-from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.columns import number, text
 from bert_jax.finetuning.retrieval import (
     ranked,
@@ -25,6 +23,8 @@ from bert_jax.finetuning.retrieval import (
 from bert_jax.finetuning.task import CUT, EMPTY, Example, Outcome, Prediction, Task
 from bert_jax.finetuning.word_baselines import retrieval_baselines, similarity_baselines
 from bert_jax.layout import TokenSequence
+from bert_jax.records.messages import listed
+from bert_jax.records.task_record import Record
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.progress import warn
 from bert_jax.text.tokenizer import Tokenizer

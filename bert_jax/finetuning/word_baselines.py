@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Float
 
 from bert_jax.batching.grouping import windows
-from bert_jax.corpora.signatures import word_hashes
 from bert_jax.finetuning.retrieval import Retrieval, ranked, retrieval_metrics, similarity_metrics
+from bert_jax.records.signatures import word_hashes
 
 _SATURATION, _LENGTH_SHARE = 1.2, 0.75
 """k1 and b of BM25, as Lucene has them."""

@@ -10,7 +10,6 @@ import jax
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig, MeshConfig
 from bert_jax.config.task import TaskConfig
-from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.contrast import objective_of
 from bert_jax.finetuning.dataset import make_task, read_labelled, say_repairs, written_as
 from bert_jax.finetuning.objective import Outputs
@@ -19,7 +18,8 @@ from bert_jax.finetuning.row_reading import RowSet, reading_of
 from bert_jax.finetuning.task import Prediction
 from bert_jax.model.bert import Parameters
 from bert_jax.model.sharding import make_mesh
-from bert_jax.rows.row_format import RowFormat
+from bert_jax.records.row_format import RowFormat
+from bert_jax.records.task_record import Record
 from bert_jax.run.run_config import is_elsewhere
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import warn

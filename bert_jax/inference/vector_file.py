@@ -10,9 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 from jaxtyping import Float
 
-from bert_jax.corpora.compressed_files import opened
-from bert_jax.corpora.messages import listed, reason_of
 from bert_jax.inference.origin import Origin, origin_in
+from bert_jax.records.compressed_files import opened
+from bert_jax.records.messages import listed, reason_of
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 

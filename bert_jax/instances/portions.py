@@ -8,13 +8,13 @@ from typing import NamedTuple
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
-from bert_jax.corpora.corpus import Mixture, open_corpus
-from bert_jax.corpora.drops import Drops
-from bert_jax.corpora.engine import engine
-from bert_jax.corpora.file_source import FileSource
 from bert_jax.instances.chunk_files import RECORD, ChunkRecord, chunk_file
 from bert_jax.instances.chunk_worker import Target, prepare_unless_finished
 from bert_jax.instances.chunks import Chunk, cut_chunks
+from bert_jax.records.corpus import Mixture, open_corpus
+from bert_jax.records.drops import Drops
+from bert_jax.records.engine import engine
+from bert_jax.records.file_source import FileSource
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.progress import say
 from bert_jax.system.spark import check_installed

@@ -14,9 +14,6 @@ from bert_jax.config.data import DataConfig
 from bert_jax.config.language import language_name
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.config.wording import counted
-from bert_jax.corpora.corpus import Document, Mixture
-from bert_jax.corpora.engine import works_by_portions
-from bert_jax.corpora.sample import sample_documents
 from bert_jax.instances.checked_files import PARAGRAPHS, PIECE_COUNTS, write_numbers
 from bert_jax.instances.chunk_files import ChunkRecord
 from bert_jax.instances.chunk_text import Recipe, as_sentences, encode_text, paragraph_hashes
@@ -28,6 +25,9 @@ from bert_jax.instances.prepared_data import COUNTS_FILE, SMALL_FILES, PreparedD
 from bert_jax.instances.shards import HELD_OUT, TRAIN, ids_dtype
 from bert_jax.instances.statistics import Statistics
 from bert_jax.instances.store_metadata import write_metadata
+from bert_jax.records.corpus import Document, Mixture
+from bert_jax.records.engine import works_by_portions
+from bert_jax.records.sample import sample_documents
 from bert_jax.system.disk import disk_explained
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import FileSum, remove_temporary, sync

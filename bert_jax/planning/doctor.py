@@ -8,9 +8,6 @@ from typing import Annotated
 import jax
 
 from bert_jax.config.run import RunConfig
-from bert_jax.corpora.corpus import open_corpus
-from bert_jax.corpora.corpus_reading import reading_of
-from bert_jax.corpora.spread_sample import read_sample
 from bert_jax.model.linear import compute_dtype
 from bert_jax.model.size import num_parameters, train_flops
 from bert_jax.planning.preparation_time import PreparationTime, preparation_time
@@ -18,6 +15,9 @@ from bert_jax.planning.rates import square_product
 from bert_jax.planning.survey import Fault, Share, Survey
 from bert_jax.planning.topology import FAMILIES
 from bert_jax.planning.trial import Cut, Pieces, try_preparation
+from bert_jax.records.corpus import open_corpus
+from bert_jax.records.corpus_reading import reading_of
+from bert_jax.records.spread_sample import read_sample
 from bert_jax.system import facts
 from bert_jax.system.errors import UsageError
 from bert_jax.system.facts import Facts

@@ -13,7 +13,6 @@ from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.config.training import TrainingConfig
 from bert_jax.config.wording import counted
-from bert_jax.corpora.corpus import open_corpus
 from bert_jax.finetuning import finetune
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.model.linear import compute_dtype
@@ -21,6 +20,7 @@ from bert_jax.model.memory import Memory
 from bert_jax.model.sharding import make_mesh, parts
 from bert_jax.pretraining import pretrain
 from bert_jax.pretraining.dataset import is_outdated
+from bert_jax.records.corpus import open_corpus
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.reading import Reading

@@ -7,9 +7,9 @@ from pydantic import computed_field
 
 from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
-from bert_jax.corpora.corpus import open_corpus
-from bert_jax.corpora.spread_sample import SpreadSample, read_sample
 from bert_jax.planning.trial import Trial, try_preparation
+from bert_jax.records.corpus import open_corpus
+from bert_jax.records.spread_sample import SpreadSample, read_sample
 from bert_jax.system import facts
 from bert_jax.system.errors import UsageError
 from bert_jax.system.facts import Facts

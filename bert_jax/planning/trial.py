@@ -12,7 +12,6 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from bert_jax.config.run import RunConfig
-from bert_jax.corpora.corpus import Document
 from bert_jax.instances.chunk_text import (
     Recipe,
     divided,
@@ -27,6 +26,7 @@ from bert_jax.instances.preparation import check_enough, documents_needed
 from bert_jax.instances.shards import TRAIN
 from bert_jax.instances.statistics import Statistics
 from bert_jax.pretraining.vocabulary import existing_tokenizer, learned_tokenizer
+from bert_jax.records.corpus import Document
 from bert_jax.system import facts
 from bert_jax.system.facts import Facts
 from bert_jax.system.workers import available_cores, map_in_processes

@@ -7,10 +7,6 @@ from pathlib import Path
 from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.corpora.corpus import corpus_stamp, open_corpus
-from bert_jax.corpora.corpus_reading import read_corpus
-from bert_jax.corpora.filters import check_language_filter
-from bert_jax.corpora.signatures import check_minhash
 from bert_jax.instances.chunk_text import Recipe
 from bert_jax.instances.chunks import text_hash
 from bert_jax.instances.portions import check_engine
@@ -19,6 +15,10 @@ from bert_jax.instances.prepared_data import PreparedData, discard, fingerprint,
 from bert_jax.pretraining.initial import open_initial
 from bert_jax.pretraining.text import open_text
 from bert_jax.pretraining.vocabulary import existing_tokenizer
+from bert_jax.records.corpus import corpus_stamp, open_corpus
+from bert_jax.records.corpus_reading import read_corpus
+from bert_jax.records.filters import check_language_filter
+from bert_jax.records.signatures import check_minhash
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.copies import fetched, worked_on

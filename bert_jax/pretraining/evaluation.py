@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.corpora.text_source import short_hash
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.shards import HELD_OUT
 from bert_jax.instances.store import InstanceSource
@@ -16,6 +15,7 @@ from bert_jax.model.bert import Parameters
 from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.sharding import batch_sharding, local_rows, on_mesh, placed, row_shards
 from bert_jax.pretraining.objective import PretrainingTrainer
+from bert_jax.records.text_source import short_hash
 from bert_jax.run.measurement import Means
 from bert_jax.system.progress import warn
 from bert_jax.training.batch import Batch, read_ahead

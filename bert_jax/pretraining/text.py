@@ -1,8 +1,8 @@
 """The text of a run."""
 
 from bert_jax.config.run import RunConfig
-from bert_jax.corpora.corpus import Mixture, open_corpus
-from bert_jax.corpora.curation import curated
+from bert_jax.records.corpus import Mixture, open_corpus
+from bert_jax.records.curation import curated
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.files import refuse_links, remove_directory
 

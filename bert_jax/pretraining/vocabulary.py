@@ -8,12 +8,12 @@ from typing import Any
 from bert_jax.config.language import has_turkish_case
 from bert_jax.config.run import RunConfig
 from bert_jax.config.vocabulary import VocabularyConfig
-from bert_jax.corpora.corpus import corpus_stamp
-from bert_jax.corpora.sample import sample_documents, sample_mixture
 from bert_jax.instances.chunk_text import training_documents
 from bert_jax.interchange.hub import model_place
 from bert_jax.interchange.tokenizer_files import read_tokenizer, tokenizer_facts
 from bert_jax.pretraining.text import open_text
+from bert_jax.records.corpus import corpus_stamp
+from bert_jax.records.sample import sample_documents, sample_mixture
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel, tokenizer_of
 from bert_jax.system.bucket import Place, place_of

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from bert_jax.corpora.curation import curation_damage
 from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.records.curation import curation_damage
 from bert_jax.run.checkpoint_choice import no_run
 from bert_jax.run.manifest import complete, damaged_file, lost_checkpoints, noted_metrics
 from bert_jax.run.metrics import changed_lines, damaged_lines

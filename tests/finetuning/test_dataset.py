@@ -5,10 +5,10 @@ import pytest
 from bert_jax.batching.grouping import few_lengths
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
-from bert_jax.corpora import limits
 from bert_jax.finetuning.dataset import balanced_weights, make_task, read_labelled, read_training, written_as
 from bert_jax.finetuning.task import IGNORED, Example
 from bert_jax.model.task import HeadShape
+from bert_jax.records import limits
 from bert_jax.system.errors import UsageError
 
 CONFIG = TaskConfig(name="x", kind="class")

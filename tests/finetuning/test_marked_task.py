@@ -3,8 +3,8 @@ from collections import Counter
 import pytest
 
 from bert_jax.config.task import TaskConfig
-from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.marked_task import MarkedTask
+from bert_jax.records.task_record import Record
 from bert_jax.system.errors import UsageError
 
 CONFIG = TaskConfig(

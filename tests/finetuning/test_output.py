@@ -3,9 +3,9 @@ from collections import Counter
 
 import pytest
 
-from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.output import write_predictions
-from bert_jax.rows.task_files import task_records
+from bert_jax.records.task_files import task_records
+from bert_jax.records.task_record import Record
 from bert_jax.system.errors import UsageError
 
 ROWS = [

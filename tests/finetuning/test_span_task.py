@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from bert_jax.config.task import SpanConfig, TaskConfig
-from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.span_task import SpanTask
 from bert_jax.finetuning.task import Task
+from bert_jax.records.task_record import Record
 from bert_jax.system.errors import UsageError
 
 SPAN = SpanConfig(stride=5, question_length=4)

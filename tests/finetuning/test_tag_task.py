@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from bert_jax.config.task import TaskConfig
-from bert_jax.corpora.task_record import Record
 from bert_jax.finetuning.tag_task import TagTask, first_pieces, joined_words
 from bert_jax.finetuning.task import IGNORED, Task
+from bert_jax.records.task_record import Record
 from bert_jax.system.errors import UsageError
 
 CONFIG = TaskConfig(name="ner", kind="tags", texts=("words",), label="tags", labels=("B-X", "I-X", "O"), max_length=16)

@@ -7,7 +7,6 @@ import pytest
 from damages import attack
 from prepared_sets import build, files, prepare_chunks
 
-from bert_jax.corpora.corpus import open_corpus
 from bert_jax.instances import chunk_worker, preparation
 from bert_jax.instances.chunk_files import DOCUMENTS, ChunkRecord, chunk_file
 from bert_jax.instances.chunk_worker import Target
@@ -15,6 +14,7 @@ from bert_jax.instances.chunks import cut_chunks
 from bert_jax.instances.prepared_data import SMALL_FILES, PreparedData
 from bert_jax.instances.statistics import Statistics
 from bert_jax.instances.store import InstanceSource
+from bert_jax.records.corpus import open_corpus
 from bert_jax.system.errors import RunError
 from bert_jax.system.files import FileSum
 

@@ -11,7 +11,6 @@ from prepared_sets import build, files
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
-from bert_jax.corpora.corpus import open_corpus
 from bert_jax.instances import chunk_text, chunk_worker, preparation, prepared_data
 from bert_jax.instances.chunk_text import Recipe, is_held_out
 from bert_jax.instances.chunk_worker import Target
@@ -19,6 +18,7 @@ from bert_jax.instances.chunks import cut_chunks
 from bert_jax.instances.preparation import prepare
 from bert_jax.instances.prepared_data import PreparedData, fingerprint
 from bert_jax.instances.store import InstanceSource
+from bert_jax.records.corpus import open_corpus
 from bert_jax.system import progress
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.text.tokenizer import load_tokenizer

@@ -1,11 +1,11 @@
 import pytest
 from conftest import story
 
-from bert_jax.corpora.corpus import open_corpus
 from bert_jax.instances.chunk_text import is_held_out
 from bert_jax.planning.trial import try_preparation
 from bert_jax.pretraining.dataset import prepare_lengths
 from bert_jax.pretraining.vocabulary import learned_tokenizer, make_tokenizer
+from bert_jax.records.corpus import open_corpus
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
 

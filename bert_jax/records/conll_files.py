@@ -1,0 +1,171 @@
+"""Reads sentences with one word per line: CoNLL columns and CoNLL-U."""
+
+import itertools
+import re
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+
+from bert_jax.config.wording import counted
+from bert_jax.records import limits
+from bert_jax.records.decoded_lines import decoded_lines
+from bert_jax.records.messages import listed
+from bert_jax.records.row_format import RowFormat
+from bert_jax.records.task_record import Record, check_names
+from bert_jax.system.bucket import Place
+from bert_jax.system.errors import UsageError, quoted
+
+_CONLLU = ("id", "words", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+"""The ten columns of CoNLL-U. The second one, FORM, is named `words` as in the other formats."""
+_WORD_NUMBER = re.compile(r"[1-9]\d*")
+_SPACES = re.compile(" +")
+_TAB = re.compile(" *\t *")
+_Line = tuple[int, list[str]]
+"""The number of a line, and its columns."""
+_MOST_TAGS = 10_000
+"""Most different tags that are collected: a column may hold words."""
+_COMMENTS = "comment lines (with # first) skipped"
+
+
+def conll_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: RowFormat) -> Iterator[Record]:
+    """Yields a record per sentence, with a list for each column.
+
+    By default the columns are called `words`, `column 2`, `column 3`, ..., `tags`. Columns are separated by a tab and
+    any spaces, or by spaces if the line has no tab. A blank line or -DOCSTART- ends a sentence. A line that begins with
+    # is a comment if it has another number of columns than the other lines, or if there is a column `form.label` and no
+    other line of the file has its tag; `repairs` counts them. Raises UsageError if any other line has another number of
+    columns than the first, or if a name occurs twice.
+    """
+    again: Callable[[], Iterator[str]]
+    if path.is_file():
+        again = partial(decoded_lines, path, Counter())
+    else:  # a pipe, which is read once
+        kept = list(lines)
+        lines, again = iter(kept), lambda: iter(kept)
+    names = list(form.columns or _default_names(len(next(_word_lines(again()), ()))))
+    check_names(names, "task.columns")
+    tags: set[str] | None = None
+    for sentence in _sentences(path, map(_columns, lines), _ends):
+        words = []
+        for number, fields in sentence:
+            names = names or _default_names(len(fields))
+            fits = len(fields) == len(names)
+            comment = _is_comment(fields)
+            if comment and fits:
+                place = names.index(form.label) if form.label in names else None
+                if place is not None and tags is None:
+                    tags = _tags(again(), place, len(names))
+                comment = place is not None and fields[place] not in (tags or ())
+            if comment:
+                repairs[_COMMENTS] += 1
+            elif fits:
+                words.append((number, fields))
+            else:
+                raise UsageError(
+                    f"{path}, line {number} has {counted(len(fields), 'columns')} ({quoted(' '.join(fields[:20]))}) "
+                    f"and should have {len(names):,}: {listed(names)}; mend it, or name the columns by task.columns"
+                )
+        if words:
+            yield _record(path, words, names)
+
+
+def conllu_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: RowFormat) -> Iterator[Record]:
+    """Yields a record per sentence, with a list for each column of CoNLL-U: words, upos, xpos, ...
+
+    Comments are skipped, and so are multiword tokens (`3-4`) and empty nodes (`3.1`), which aren't tagged words of the
+    text. A line that begins with # is a comment if it has no tab or no line of its sentence is before it. Raises
+    UsageError for any other line that doesn't have ten columns.
+    """
+    split = ([] if not line.strip() else line.rstrip("\r\n").split("\t", limits.COLUMNS) for line in lines)
+    for sentence in _sentences(path, split, lambda columns: False):
+        words, begun = [], False
+        for number, fields in sentence:
+            if _is_comment(fields) and (len(fields) == 1 or not begun):
+                continue
+            begun = True
+            if len(fields) != len(_CONLLU):
+                raise UsageError(
+                    f"{path}, line {number} has {counted(len(fields), 'columns')} and CoNLL-U has {len(_CONLLU)}, with "
+                    "tabs between them; mend it, or say how it is written by task.format"
+                )
+            if _WORD_NUMBER.fullmatch(fields[0]):
+                words.append((number, fields))
+        if words:
+            yield _record(path, words, _CONLLU)
+
+
+def _word_lines(lines: Iterable[str]) -> Iterator[list[str]]:
+    """Yields the columns of the lines that are certainly words."""
+    split = map(_columns, lines)
+    return (fields for fields in split if fields and not (_is_comment(fields) or _ends(fields)))
+
+
+def _tags(lines: Iterable[str], place: int, count: int) -> set[str]:
+    """The different tags of the words that have `count` columns: those in column `place`."""
+    tags: set[str] = set()
+    for fields in _word_lines(lines):
+        if len(fields) == count and len(tags) < _MOST_TAGS:
+            tags.add(fields[place])
+    return tags
+
+
+def _is_comment(fields: list[str]) -> bool:
+    """Whether a line may be a comment by its beginning. In files of two columns or more it may also be a word."""
+    return fields[0].startswith("#")
+
+
+def _ends(fields: list[str]) -> bool:
+    return fields[0] == "-DOCSTART-"
+
+
+def _columns(line: str) -> list[str]:
+    """Splits a line into columns; a blank line has none. White space other than tabs and spaces may be a word.
+
+    After limits.COLUMNS separators the rest of the line is one column, so that no line takes more memory.
+    """
+    line = line.rstrip("\r\n")
+    if not line.strip("\t "):
+        return []
+    separator = _TAB if "\t" in line.strip("\t") else _SPACES
+    return separator.split(line.strip(" "), limits.COLUMNS)
+
+
+def _default_names(count: int) -> list[str]:
+    """The names of `count` columns: none for none."""
+    if not count:
+        return []
+    names = ["words", *(f"column {number}" for number in range(2, count))]
+    return [*names, "tags"] if count > 1 else names
+
+
+def _sentences(path: Place, lines: Iterable[list[str]], ends: Callable[[list[str]], bool]) -> Iterator[list[_Line]]:
+    """Yields the numbered lines of each sentence. Blank lines, and lines for which `ends` is true, separate sentences.
+
+    Raises UsageError for a sentence of more than limits.SENTENCE_WORDS lines, or a line of more than limits.COLUMNS.
+    """
+    for inside, group in itertools.groupby(_numbered(path, lines), lambda line: bool(line[1]) and not ends(line[1])):
+        if inside:
+            sentence = list(itertools.islice(group, limits.SENTENCE_WORDS + 1))
+            if len(sentence) > limits.SENTENCE_WORDS:
+                raise UsageError(
+                    f"{path}, line {sentence[0][0]}: a sentence begins here that has more than "
+                    f"{limits.SENTENCE_WORDS:,} words; put a blank line after each sentence"
+                )
+            yield sentence
+
+
+def _numbered(path: Place, lines: Iterable[list[str]]) -> Iterator[_Line]:
+    for number, fields in enumerate(lines, 1):
+        if len(fields) > limits.COLUMNS:
+            raise UsageError(
+                f"{path}, line {number} has more than {limits.COLUMNS:,} columns; leave out those that the task "
+                "doesn't need"
+            )
+        yield number, fields
+
+
+def _record(path: Place, sentence: list[_Line], names: Sequence[str]) -> Record:
+    columns = zip(*(fields for _, fields in sentence), strict=True)
+    return Record(
+        f"{path}, line {sentence[0][0]}", {name: list(column) for name, column in zip(names, columns, strict=True)}
+    )

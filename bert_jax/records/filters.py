@@ -1,0 +1,93 @@
+"""Filters of documents: by length, by symbols and by language."""
+
+import functools
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import UInt8
+
+from bert_jax.config.data import DataConfig
+from bert_jax.config.language import language_name
+from bert_jax.records.signatures import word_counts
+from bert_jax.system.errors import UsageError
+from bert_jax.text.identification import UNSURE, blocks, identified, known_languages
+
+NONE, TOO_SHORT, SYMBOLS, OTHER_LANGUAGE, COPY, ALL_BOILERPLATE, ALL_COPIED = range(7)
+"""Why a document is dropped. Copies, and documents all of whose lines are dropped, aren't found here."""
+SETTINGS = {
+    TOO_SHORT: "data.min_doc_words",
+    SYMBOLS: "data.max_symbol_word_ratio",
+    OTHER_LANGUAGE: "data.language_filter",
+    COPY: "data.deduplicate",
+    ALL_BOILERPLATE: "data.drop_boilerplate",
+    ALL_COPIED: "data.deduplicate",
+}
+"""The settings by which documents are dropped."""
+_BLOCKS = 5
+"""Blocks of a document whose language is identified, besides the one in its middle."""
+_SAME_LANGUAGE = 20
+"""Largest distance of languages that count as one, as nb and da do, by Unicode's table of related languages."""
+
+
+def refusals(texts: Sequence[str], data: DataConfig, source: int) -> UInt8[np.ndarray, " N"]:
+    """For each document of a source, as a text, the first filter that refuses it, or NONE."""
+    found = np.zeros(len(texts), np.uint8)
+    words = word_counts(texts) if data.min_doc_words or data.max_symbol_word_ratio is not None else None
+    for number, text in enumerate(texts):
+        if words is not None and words[number] < data.min_doc_words:
+            found[number] = TOO_SHORT
+        elif words is not None and _symbols(text) > _or_all(data.max_symbol_word_ratio) * words[number]:
+            found[number] = SYMBOLS
+        elif data.language_filter and is_of_other_language(text, data.languages[source]):
+            found[number] = OTHER_LANGUAGE
+    return found
+
+
+def check_language_filter(data: DataConfig) -> None:
+    """Raises UsageError if documents are to be filtered by a language that can't be identified."""
+    for language in data.languages if data.language_filter else ():
+        if not is_identifiable(language):
+            raise UsageError(
+                f"data.language_filter can't identify {language} ({language_name(language)}); leave it out, since text "
+                f"in that language may be taken for another. It can identify {' '.join(sorted(known_languages()))}"
+            )
+
+
+def is_identifiable(language: str) -> bool:
+    """Whether `identified` knows a language, or one that differs from it as little as nb and da."""
+    return any(are_same_language(known, language) for known in known_languages())
+
+
+def is_of_other_language(text: str, language: str) -> bool:
+    """Whether a document is in another language than `language`: the block in its middle, and most of some others.
+
+    Blocks whose language is unsure don't count.
+    """
+    parts = list(blocks(text.split("\n")))
+    middle = identified(parts[len(parts) // 2])
+    if middle == UNSURE or are_same_language(middle, language):
+        return False
+    spread = parts[:: max(len(parts) // _BLOCKS, 1)][:_BLOCKS]
+    found = Counter([middle, *map(identified, spread)])
+    del found[UNSURE]
+    others = sum(count for other, count in found.items() if not are_same_language(other, language))
+    return others > found.total() / 2
+
+
+def _symbols(text: str) -> int:
+    """Occurrences of # and of an ellipsis (Rae et al. 2021, Gopher, table A1)."""
+    return text.count("#") + text.count("…") + text.count("...")
+
+
+def _or_all(ratio: float | None) -> float:
+    return np.inf if ratio is None else ratio
+
+
+@functools.cache
+def are_same_language(tag: str, other: str) -> bool:
+    """Whether two codes are of one language, or of languages that differ as little as nb and da."""
+    import langcodes
+
+    ours, theirs = (langcodes.get(each).language or each for each in (tag, other))
+    return langcodes.tag_distance(ours, theirs) <= _SAME_LANGUAGE

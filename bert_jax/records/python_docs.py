@@ -1,0 +1,95 @@
+"""The source `python-docs`: the docstrings of the installed Python and its packages, which need no download."""
+
+import ast
+import os
+import re
+import sysconfig
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+from bert_jax.records.text_source import short_hash
+from bert_jax.system.workers import available_cores, map_in_processes
+
+_LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "testing", "_vendor", "__pycache__"}
+"""Directories that are skipped: packages listed elsewhere, copies, tests and caches."""
+_Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+class PythonDocs:
+    """A corpus of docstrings: each docstring of more than one line is a document; duplicates are left out."""
+
+    unit: str = "files"
+    portion = 0
+
+    def __init__(self):
+        self.paths = _module_paths()
+        self.total, self.position = float(len(self.paths)), 0.0
+        self.repairs = Counter[str]()
+
+    @cached_property
+    def stamp(self) -> str:
+        """Hash of the paths and sizes of the modules."""
+        modules = [(os.fspath(path), path.stat().st_size) for path in self.paths]
+        return short_hash(modules)
+
+    @cached_property
+    def revision(self) -> str:
+        """Hash of the paths and modification times of the modules."""
+        times = [(os.fspath(path), path.stat().st_mtime_ns) for path in self.paths]
+        return short_hash(times)
+
+    def documents(self) -> Iterator[list[str]]:
+        """Yields each docstring of several lines as a list of paragraphs, without duplicates."""
+        yielded: set[str] = set()
+        docstrings = map_in_processes(_docstrings, self.paths, available_cores(), items_at_once=64)
+        for self.position, module in enumerate(docstrings, 1):
+            for docstring in module:
+                document = [" ".join(block.split()) for block in re.split(r"\n\s*\n", docstring) if block.strip()]
+                if "\n" in docstring and docstring not in yielded:
+                    yielded.add(docstring)
+                    yield document
+
+
+def _module_paths() -> list[Path]:
+    """All Python files of the standard library and the installed packages, except tests."""
+    roots = [Path(sysconfig.get_path(name)) for name in ("stdlib", "purelib", "platlib")]
+    return [
+        path
+        for root in dict.fromkeys(roots)
+        for path in sorted(root.rglob("*.py"))
+        if not _LEFT_OUT.intersection(path.relative_to(root).parts[:-1])
+        and not path.name.startswith("test_")
+        and not path.name.endswith("_test.py")
+    ]
+
+
+def _docstrings(path: Path) -> list[str]:
+    """The docstrings of a module and its classes, methods and functions, in source order."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes in other people's code
+            module = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError, OSError):
+        return []  # packages contain templates and broken files, which can't be parsed
+    docstrings: list[str] = []
+    pending: list[_Documented] = [module]
+    while pending:
+        node = pending.pop()
+        if docstring := ast.get_docstring(node):
+            docstrings.append(docstring.encode(errors="replace").decode())  # some quote lone surrogates
+        pending += reversed([*_definitions(node)])
+    return docstrings
+
+
+def _definitions(node: ast.AST) -> Iterator[_Documented]:
+    """Yields the classes and functions in the body of a module or class, also in `if`, `try` and `with` blocks."""
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        return
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            yield child
+        elif isinstance(child, (ast.If, ast.Try, ast.With)):
+            yield from _definitions(child)

@@ -1,0 +1,73 @@
+"""One record of a source: named values with their location."""
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from bert_jax.records.messages import kind_of, listed
+from bert_jax.system.errors import UsageError, quoted
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_REMEDY = (
+    "give rows with this one, or name what is there: to finetune by --task.texts, --task.label and the like, to "
+    "features by --texts, to predict and evaluate, if that is no line of names, by --columns"
+)
+
+
+class Record(NamedTuple):
+    """One record of any source: a row of a table, a sentence with its tags, or a question with its context."""
+
+    place: str
+    """File and line of the record, for error messages."""
+    values: dict[str, Any]
+    columns: tuple[str, ...] = ()
+    """The names of all columns of a table; a row may lack the last ones. Empty for other formats."""
+
+    def value(self, name: str, remedy: str = _REMEDY) -> Any:
+        """The value of column `name`, or with dots of a nested field, `a.b`; null also if what contains it is null.
+
+        Raises UsageError if it is missing; `remedy` ends the message.
+        """
+        if name in self.values:
+            return self.values[name]
+        value: Any = self.values
+        for part in name.split("."):
+            if value is None:
+                return None
+            if not isinstance(value, dict) or part not in value:
+                there = f"there is {listed(value)}" if isinstance(value, dict) else f"it is {kind_of(value)}"
+                raise UsageError(f"{self.place} has no column {name!r}: {there}; {remedy}")
+            value = value[part]
+        return value
+
+    def has(self, name: str) -> bool:
+        """Whether the column or nested field `name` exists and isn't null."""
+        try:
+            return self.value(name) is not None
+        except UsageError:
+            return False
+
+    def mended(self, repairs: Counter[str]) -> "Record":
+        """The record with U+FFFD for lone surrogates, which UTF-8 can't encode; `repairs` counts the texts."""
+        return self._replace(values=_mended(self.values, repairs))
+
+
+def _mended(value: Any, repairs: Counter[str]) -> Any:
+    if isinstance(value, str):
+        if value.isascii() or not _SURROGATE.search(value):
+            return value
+        repairs["texts with half a surrogate pair, replaced"] += 1
+        return _SURROGATE.sub("\ufffd", value)
+    if isinstance(value, list):
+        return [_mended(element, repairs) for element in value]
+    if isinstance(value, dict):
+        return {_mended(name, repairs): _mended(field, repairs) for name, field in value.items()}
+    return value
+
+
+def check_names(names: Sequence[str], place: str) -> None:
+    """Raises UsageError if a column name occurs twice. `place`: where the names come from, for the message."""
+    if len(set(names)) < len(names):
+        twice = next(name for name, count in Counter(names).items() if count > 1)
+        raise UsageError(f"{place} names the column {quoted(twice)} twice; rename one")

@@ -1,0 +1,196 @@
+"""The source `tfds:NAME/CONFIG:SPLIT`: a TensorFlow Datasets set, read without TensorFlow."""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tensorflow_datasets as tfds
+from array_record.python.array_record_module import ArrayRecordReader
+from tensorflow_datasets.core import naming
+from tensorflow_datasets.core.file_adapters import FileFormat
+from tensorflow_datasets.proto import tf_example_pb2
+
+from bert_jax.records import limits
+from bert_jax.records.messages import listed, reason_of
+from bert_jax.records.task_record import Record
+from bert_jax.records.text_source import TextSettings, TextSource, short_hash
+from bert_jax.records.tfds_checks import check_groups, check_metadata
+from bert_jax.system.bucket import place_of
+from bert_jax.system.errors import UsageError, install_extra
+
+TFDS_PLACE = re.compile(r"([\w/.-]+(?::[\d*]+[.][\d*]+[.][\d*]+)?):([^#]+)(?:#(.+))?")
+"""NAME/CONFIG with an optional version (`:1.0.0`), SPLIT in TFDS' syntax (`train[:1%]`), and an optional FEATURE."""
+_READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
+"""No read-ahead: by default several groups of records are decompressed ahead, which takes memory."""
+_READER_BUFFER_BYTES = 1 << 15
+_TEXT = tfds.features.Text()
+
+
+class TfdsDataset(TextSource):
+    """One text feature of a prepared dataset in TFDS' data directory."""
+
+    unit = "records"
+
+    def __init__(self, name: str, split: str, feature: str | None, settings: TextSettings):
+        """Opens the split. `feature` may be nested, with dots: `a.b`; None means the dataset's only text feature.
+
+        Raises UsageError if the dataset, the split or the feature doesn't exist.
+        """
+        self._split = opened = _Split(name, split)
+        info = opened.builder.info
+        super().__init__(settings, _chosen(feature, sorted(_text_features(info.features)), name))
+        self.total = opened.records
+        revisions = [os.stat(file.filename).st_mtime_ns for file in opened.files if os.path.isfile(file.filename)]
+        self.revision = short_hash(revisions)
+
+    @property
+    def stamp(self) -> str:
+        """Hash of the names and numbers of records that are read."""
+        files = self._split.files
+        parts = [(os.path.basename(file.filename), file.skip, file.take, file.examples_in_shard) for file in files]
+        return short_hash((self._split.builder.info.full_name, self._field, parts))
+
+    def _records(self) -> Iterator[Record]:
+        key = self._field.replace(".", "/")
+        # Text needs no decoding by TFDS, and decoding the other features would only cost time.
+        for number, record in self._split.read(tf_example_pb2.Example.FromString):
+            self.position = number + 1
+            text = record.features.feature[key].bytes_list.value[:1]
+            yield Record(f"{self._split.name}, record {number}", {self._field: b"".join(text)})
+
+
+def tfds_records(name: str, split: str) -> Iterator[Record]:
+    """Yields the records of a split with all their features.
+
+    Texts become str, sequences lists, and translations an object by language. A class label becomes its name, or None
+    if it is unknown, as in test splits. Raises UsageError if the dataset or the split doesn't exist.
+    """
+    opened = _Split(name, split)
+    features = opened.builder.info.features
+    for number, record in opened.read(lambda record: _plain(features, features.deserialize_example_np(record))):
+        yield Record(f"{opened.name}, record {number}", record)
+
+
+def tfds_size(name: str, split: str) -> int:
+    """Total size in bytes of a split's files. Raises UsageError if the dataset or the split doesn't exist."""
+    return sum(os.path.getsize(file.filename) for file in _Split(name, split).files)
+
+
+class _Split:
+    """An opened split: the file instructions of TFDS in `files`, and the number of `records`, at least one."""
+
+    def __init__(self, name: str, split: str):
+        """Opens the split. Raises UsageError if the dataset or the split doesn't exist, or the split is empty."""
+        self.name, self.builder = f"tfds:{name}:{split}", _builder(name)
+        try:
+            self.files = self.builder.info.splits[split].file_instructions
+        except Exception as error:  # ValueError for unknown splits and bad syntax, and TFDS' own exceptions
+            raise UsageError(f"{self.name} can't be read ({reason_of(error)}); name a split that is there") from None
+        self.records = sum(file.take for file in self.files)
+        if not self.records:
+            raise UsageError(f"{self.name} holds no record; name another split")
+
+    def read(self, decode: Callable[[bytes], Any]) -> Iterator[tuple[int, Any]]:
+        """Yields each record's number, from 0, and its value by `decode`.
+
+        Raises UsageError if a file is damaged or a record is too large.
+        """
+        number = 0
+        try:
+            for file in self.files:
+                check_groups(Path(file.filename))
+                reader = ArrayRecordReader(
+                    os.fspath(file.filename), _READER_OPTIONS, file_reader_buffer_size=_READER_BUFFER_BYTES
+                )
+                reader.seek(file.skip)
+                for _ in range(file.take):
+                    record = reader.read()
+                    if len(record) > limits.RECORD_BYTES:
+                        raise UsageError(
+                            f"{self.name}, record {number:,} has {len(record):,} bytes, and at most "
+                            f"{limits.RECORD_BYTES:,} are read; leave it out, or cut it into several"
+                        )
+                    yield number, decode(record)
+                    number += 1
+        except UsageError:
+            raise
+        except Exception as error:  # the library's readers raise ValueError, RuntimeError, DecodeError
+            raise UsageError(
+                f"{self.name}: record {number:,} can't be read, a file is damaged ({reason_of(error)}); copy or "
+                "prepare the set again"
+            ) from None
+
+
+def _plain(feature: tfds.features.FeatureConnector, value: Any) -> Any:
+    """Converts a value that TFDS decoded to the types of JSON."""
+    if isinstance(feature, tfds.features.TranslationVariableLanguages):
+        pairs = zip(value["language"], value["translation"], strict=True)
+        return {_plain(_TEXT, code): _plain(_TEXT, text) for code, text in pairs}
+    if isinstance(feature, tfds.features.FeaturesDict):
+        return {name: _plain(part, value[name]) for name, part in feature.items()}
+    if isinstance(feature, tfds.features.Sequence) and isinstance(feature.feature, tfds.features.FeaturesDict):
+        return {
+            name: [_plain(part, one) for one in value[name]] for name, part in feature.feature.items()
+        }  # TFDS keeps a list of objects as an object of lists
+    if isinstance(feature, tfds.features.Sequence):
+        return [_plain(feature.feature, one) for one in value]
+    if isinstance(feature, tfds.features.ClassLabel):
+        return feature.int2str(int(value)) if value >= 0 else None
+    value = value.item() if isinstance(value, np.generic) else value
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return value.tolist() if isinstance(value, np.ndarray) else value
+
+
+def _builder(name: str) -> tfds.core.DatasetBuilder:
+    """The TFDS builder of the dataset, set to its ArrayRecord files.
+
+    Raises UsageError if the dataset isn't prepared as ArrayRecord, the one format that is read without TensorFlow, or
+    if `check_metadata` refuses its metadata.
+    """
+    directory = os.environ.get("TFDS_DATA_DIR")
+    data_dir = place_of(os.path.expanduser(directory or tfds.core.constants.DATA_DIR))
+    try:
+        parsed, settings = naming.parse_builder_name_kwargs(name)
+        check_metadata(data_dir / parsed.name / settings.get("config", ""))
+        builder = tfds.builder(name, data_dir=directory)
+        formats = builder.info.available_file_formats() if builder.info.splits else set()
+        if FileFormat.ARRAY_RECORD in formats:
+            if builder.info.file_format != FileFormat.ARRAY_RECORD:  # prepared in several formats
+                builder.info.set_file_format(FileFormat.ARRAY_RECORD, override=True, override_if_initialized=True)
+            return builder
+        found = f"its format is {formats.pop().value}" if formats else "it is not prepared"
+    except UsageError:
+        raise
+    except Exception as error:  # TFDS' own for an unknown name, and any of a builder that needs TensorFlow
+        found = reason_of(error).rstrip(".")
+    raise UsageError(
+        f"no set tfds:{name} in array_record format in {directory or tfds.core.constants.DATA_DIR} ({found}); prepare "
+        f"it, here or elsewhere, by {install_extra('tensorflow')} and tfds build {name} --file_format=array_record, "
+        "and name the folder in TFDS_DATA_DIR"
+    ) from None
+
+
+def _text_features(features: tfds.features.FeaturesDict, above: str = "") -> list[str]:
+    """The names of all features that are one string; dots separate nested names."""
+    found = []
+    for name, feature in features.items():
+        if isinstance(feature, tfds.features.FeaturesDict):
+            found += _text_features(feature, f"{above}{name}.")
+        elif isinstance(feature, tfds.features.Tensor) and feature.shape == () and np.dtype(feature.np_dtype).hasobject:
+            found.append(above + name)
+    return found
+
+
+def _chosen(feature: str | None, features: list[str], name: str) -> str:
+    """The text feature to read: `feature`, or the only one. Raises UsageError if it doesn't exist or is ambiguous."""
+    if feature is None and len(features) == 1:
+        return features[0]
+    if feature is None:
+        raise UsageError(f"tfds:{name} has {len(features)} text features: {listed(features)}; name one after #")
+    if feature not in features:
+        raise UsageError(f"tfds:{name} has no text feature {feature!r}; its text features: {listed(features)}")
+    return feature

@@ -1,0 +1,125 @@
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from conftest import stories
+
+from bert_jax.config.data import DataConfig
+from bert_jax.records import python_docs
+from bert_jax.records.corpus import Mixture, corpus_stamp, open_corpus, source_of
+from bert_jax.records.python_docs import PythonDocs
+from bert_jax.system.errors import UsageError
+
+
+@pytest.fixture
+def sources(tmp_path):
+    """Two sources of 5 and 7 documents; the second has a record without text."""
+    (tmp_path / "a.txt").write_bytes(stories(5).encode() + b"\xff\n")
+    records = [{"text": text} for text in [*stories(7, first=50).split("\n\n"), None]]
+    (tmp_path / "b.jsonl").write_text("\n".join(map(json.dumps, records)))
+    return (f"text:{tmp_path / 'a.txt'}", f"jsonl:{tmp_path / 'b.jsonl'}#text")
+
+
+def each_alone(sources):
+    return [open_corpus(DataConfig(source=source)) for source in sources]
+
+
+def test_sources_come_one_after_the_other(sources):
+    corpus, alone = open_corpus(DataConfig(source=sources)), each_alone(sources)
+    documents = [list(part.documents()) for part in alone]
+    assert list(corpus.documents()) == documents[0] + documents[1]
+    assert [source for source, _ in corpus.sourced_documents()] == [0] * 5 + [1] * 7
+    assert [list(own) for _, own in corpus.portions()] == documents
+
+
+def test_size_position_and_repairs_add_up_and_begin_anew_with_each_pass(sources):
+    corpus, alone = open_corpus(DataConfig(source=sources)), each_alone(sources)
+    assert corpus.unit == "MB" and corpus.total == pytest.approx(sum(part.total for part in alone))
+    for _ in range(2):
+        positions, repairs = [], []
+        for _ in corpus.documents():
+            positions.append(corpus.position)
+            repairs.append(corpus.repairs)
+        assert positions == sorted(positions) and positions[0] < 0.5 * corpus.total
+        assert repairs[0] == {} and repairs[5] == {"lines with undecodable bytes": 1}
+        assert corpus.position == corpus.total
+        assert corpus.repairs == Counter({"lines with undecodable bytes": 1, "records without text": 1})
+
+
+def test_sources_in_different_units_are_measured_in_percent(sources, monkeypatch):
+    monkeypatch.setattr(python_docs, "_module_paths", lambda: [Path(__file__)] * 4)
+    text, docs = each_alone(sources[:1])[0].parts[0], PythonDocs()
+    corpus = Mixture([text, docs])
+    assert (corpus.unit, corpus.total) == ("%", 100)
+    _, documents = next(corpus.portions())
+    list(documents)
+    assert corpus.position == 50
+    corpus.begin_elsewhere()
+    docs.position = 1.0
+    assert corpus.position == 62.5
+
+
+def test_the_stamp_is_that_of_the_only_source_or_of_all_in_their_order(sources):
+    stamps = [corpus_stamp(DataConfig(source=source)) for source in (*sources, sources, sources[::-1])]
+    assert stamps[0] == each_alone(sources)[0].parts[0].stamp
+    assert len(set(stamps)) == 4
+    assert corpus_stamp(DataConfig(source=(*sources, "text:absent"))) is None
+
+
+@pytest.mark.parametrize(
+    "name, field, source",
+    [
+        ("en.txt", "", "text:{}"),
+        ("en.txt.gz", "", "text:{}"),
+        ("en.zst", "", "text:{}"),
+        ("en", "", "text:{}"),
+        ("a#b.txt", "", "text:{}"),
+        ("en.jsonl", "", "jsonl:{}#text"),
+        ("en.jsonl.zst", "#page.body", "jsonl:{}#page.body"),
+        ("en.parquet", "#body", "parquet:{}#body"),
+    ],
+)
+def test_a_path_or_pattern_is_taken_by_its_name(tmp_path, name, field, source):
+    (tmp_path / name).write_bytes(b"")
+    for path in (tmp_path / name, tmp_path / f"*{name[1:]}"):
+        assert source_of(f"{path}{field}") == source.format(path)
+
+
+@pytest.mark.parametrize("source", ["text:a", "jsonl:a#b", "tfds:a:b", "hf:a/b:c#d", "python-docs"])
+def test_a_source_is_itself(source):
+    assert source_of(source) == source
+
+
+@pytest.mark.parametrize(
+    "name, words",
+    [
+        ("absent.txt", "no file matches '.*/absent.txt'; expected a path or pattern, or"),
+        ("a\0.txt", r"no file matches '.*/a\\x00.txt'"),
+        ("", "is a folder; name its files by a pattern like .*/[*].txt"),
+        ("rows.csv", "rows.csv' is a table and not read as text; write its column of text as plain text"),
+        ("array.json", "array.json' has no JSON object on each line; write it so: jq -c"),
+        ("wiki_00", "wiki_00' has JSON on its lines; name the field of the text: jsonl:.*/wiki_00#text"),
+    ],
+)
+def test_a_path_that_is_no_text_is_refused(tmp_path, name, words):
+    (tmp_path / "rows.csv").write_text("a,b")
+    (tmp_path / "array.json").write_text(json.dumps([{"text": "One."}], indent=1))
+    (tmp_path / "wiki_00").write_text(json.dumps({"id": 1, "text": "One."}))
+    with pytest.raises(UsageError, match=words):
+        source_of(f"{tmp_path}/{name}")
+
+
+def test_json_files_with_a_record_on_each_line_are_records(tmp_path):
+    (tmp_path / "c4.json.gz").write_bytes(gzip.compress(b'{"text": "One."}\n{"text": "Two."}\n'))
+    assert source_of(f"{tmp_path}/*.json.gz") == f"jsonl:{tmp_path}/*.json.gz#text"
+    documents = open_corpus(DataConfig(source=f"{tmp_path}/c4.json.gz")).documents()
+    assert list(documents) == [["One."], ["Two."]]
+
+
+def test_a_plain_path_is_opened(tmp_path):
+    (tmp_path / "a.txt").write_text("One.\n\nTwo.\n")
+    assert list(open_corpus(DataConfig(source=str(tmp_path / "a.txt"))).documents()) == [["One."], ["Two."]]
+    (tmp_path / "a.jsonl").write_text('{"body": "One."}\n')
+    assert len(list(open_corpus(DataConfig(source=f"{tmp_path / 'a.jsonl'}#body")).documents())) == 1

@@ -1,0 +1,129 @@
+"""Hostile files of a TFDS set: nothing that they name is imported, and each is refused in one line."""
+
+import json
+import os
+import sys
+from collections import Counter
+
+import numpy as np
+import pytest
+import tensorflow_datasets as tfds
+from array_record.python.array_record_module import ArrayRecordWriter
+from damages import attack
+from tfds_sets import LABELS, TEXT, read, write_set
+
+from bert_jax.records.task_files import task_records
+from bert_jax.records.tfds_checks import _unpacked_sizes
+from bert_jax.system.errors import UsageError
+
+
+@pytest.fixture
+def directory(tmp_path, monkeypatch):
+    """The folder of the set tfds:pages, beside a module `marker` that could be imported."""
+    folder = tmp_path / "pages" / "1.0.0"
+    features = {"text": TEXT, "label": LABELS, "tags": tfds.features.Sequence({"n": np.int32, "t": TEXT})}
+    write_set(folder, features, [[{"text": f"Page {n}.", "label": 0, "tags": []} for n in range(20)]])
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    (tmp_path / "here").mkdir()
+    (tmp_path / "here" / "marker.py").write_text("print('ran')")
+    monkeypatch.chdir(tmp_path / "here")
+    monkeypatch.syspath_prepend(str(tmp_path / "here"))
+    yield folder
+    assert "marker" not in sys.modules
+
+
+def with_class(feature, name):
+    return feature | {"pythonClassName": name}
+
+
+def changed(features, info, where, name):
+    """features.json and dataset_info.json with the class `name` in one of the places where TFDS looks for it."""
+    inside = features["featuresDict"]["features"]
+    if where == "top":
+        features = with_class(features, name)
+    elif where == "in a dictionary":
+        inside["text"] = with_class(inside["text"], name)
+    elif where == "in a sequence":
+        inside["tags"]["sequence"]["feature"] = with_class(inside["tags"]["sequence"]["feature"], name)
+    elif where == "spelled as protobuf does":
+        del inside["text"]["pythonClassName"]
+        inside["text"]["python_class_name"] = name
+    elif where == "as older sets name it":
+        features = {"type": name, "content": {}}
+    elif where == "by its protobuf message":
+        features = {"type": features["pythonClassName"], "content": "{}", "proto_cls": name}
+    elif where == "in JSON within JSON":
+        sequence = inside["tags"]["pythonClassName"]
+        content = json.dumps({"length": None, "feature": {"type": name, "content": {}}})
+        inside["text"] = {"pythonClassName": sequence, "jsonFeature": {"json": content}}
+    else:
+        info["features"] = with_class(inside["text"], name)
+    return features, info
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        *("top", "in a dictionary", "in a sequence", "spelled as protobuf does", "as older sets name it"),
+        *("by its protobuf message", "in JSON within JSON", "in dataset_info.json"),
+    ],
+)
+def test_a_class_that_is_none_of_tfds_own_is_refused_and_not_imported(directory, where):
+    files = [directory / "features.json", directory / "dataset_info.json"]
+    values = changed(*(json.loads(file.read_text()) for file in files), where, "marker.Feature")
+    for file, value in zip(files, values):
+        file.write_text(json.dumps(value))
+    for reading in (lambda: read("tfds:pages:train#text"), lambda: list(task_records("tfds:pages:train", Counter()))):
+        with pytest.raises(UsageError, match=r"(features|dataset_info).json is not read: .*source that you trust"):
+            reading()
+
+
+@pytest.mark.parametrize(
+    "name, value, words",
+    [
+        ("filepathTemplate", "../../{SPLIT}", "no plain file name"),
+        ("filepathTemplate", "{SPLIT:9999999999}", "no plain file name"),
+        ("filepathTemplate", "/etc/{SPLIT}", "no plain file name"),
+        ("shardLengths", ["1"] * 100_001, "100,001 shards"),
+        ("shardLengths", ["-1"], "impossible lengths"),
+        ("shardLengths", ["9223372036854775807"], "impossible lengths"),
+        ("name", "../x", "the name '../x'"),
+    ],
+)
+def test_names_and_lengths_that_no_set_needs_are_refused(directory, name, value, words):
+    path = directory / "dataset_info.json"
+    info = json.loads(path.read_text())
+    info["splits"][0][name] = value
+    path.write_text(json.dumps(info))
+    with pytest.raises(UsageError, match=words):
+        read("tfds:pages:train#text")
+
+
+@pytest.mark.parametrize("dimension", ["4611686018427387904", "-7"])
+def test_shapes_that_no_machine_holds_are_refused(directory, dimension):
+    path = directory / "features.json"
+    features = json.loads(path.read_text())
+    tensor = f"{tfds.features.Tensor.__module__}.Tensor"
+    content = {"dtype": "int32", "shape": {"dimensions": [dimension]}}
+    features["featuresDict"]["features"]["n"] = {"pythonClassName": tensor, "tensor": content}
+    path.write_text(json.dumps(features))
+    with pytest.raises(UsageError, match="has the shape"):
+        read("tfds:pages:train#text")
+
+
+@pytest.mark.parametrize("name", ["features.json", "dataset_info.json", "pages-train.array_record-00000-of-00001"])
+def test_a_damaged_set_is_one_line_whatever_the_damage(directory, name, slow):
+    attack(lambda: read("tfds:pages:train#text"), directory / name, count=2_000 if slow else 40)
+
+
+def test_every_record_is_found_wherever_its_header_lies(tmp_path):
+    """Headers of blocks, every 65,536 bytes, interrupt records and their headers."""
+    sizes = np.random.default_rng(0).integers(0, 300, 3000).tolist() + [65_408, 65_500, 200_000, 0, 1]
+    for options in ("group_size:1,uncompressed", "group_size:1"):
+        file = tmp_path / "records"
+        writer = ArrayRecordWriter(os.fspath(file), options)
+        for size in sizes:
+            writer.write(os.urandom(size))
+        writer.close()
+        # Before them is the file's signature, after them the table of their places.
+        assert list(_unpacked_sizes(file.read_bytes()))[1 : len(sizes) + 1] == sizes
