@@ -49,7 +49,6 @@ from pydantic import Field
 from bert_jax.cli.arguments import Arguments
 from bert_jax.cli.config_files import load_config
 from bert_jax.cli.scripts import in_own_process, results_before, run_script, write_results
-from bert_jax.cli.tables import markdown
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.units import UnitKind
@@ -58,6 +57,7 @@ from bert_jax.run.metrics import read_metrics
 from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import say
+from bert_jax.system.tables import markdown
 
 BEGUN_BY = {"left_to_right_then_masked": "left_to_right"}
 """A recipe that starts from another's parameters -> that other. Each has half of the time."""

@@ -46,12 +46,12 @@ def run(words: list[str]) -> None:
     args = Bench.parse(words)
     is_run = place_of(words[0]).is_dir()
     from bert_jax.cli.bench_tables import bench_tables
-    from bert_jax.cli.tables import as_json
     from bert_jax.model.linear import compute_dtype
     from bert_jax.model.sharding import make_mesh
     from bert_jax.planning.bench import bench
     from bert_jax.planning.work import fitted, sequences_of, trainer_of, vocabulary_size_of
     from bert_jax.system.progress import output, say
+    from bert_jax.system.tables import as_json
     from bert_jax.training.devices import keep_compiled_programs
 
     keep_compiled_programs()

@@ -25,11 +25,11 @@ def run(words: list[str]) -> None:
     args = Doctor.parse(words)
     from bert_jax.cli.config_files import is_run, load_config
     from bert_jax.cli.doctor_tables import print_diagnosis
-    from bert_jax.cli.tables import as_json
     from bert_jax.config.run import RunConfig
     from bert_jax.planning.doctor import diagnose
     from bert_jax.planning.remedies import changes
     from bert_jax.system.bucket import place_of
+    from bert_jax.system.tables import as_json
 
     config, place = load_config(args.config, RunConfig), place_of(args.config)
     if is_run(place):  # whose vocabulary the text is for

@@ -49,8 +49,8 @@ def run(words: list[str]) -> None:
     if args.words and not args.data:
         raise UsageError(f"--words {args.words} finds the words of the --data text; add --data, or leave --words out")
     from bert_jax.cli.summary import print_results, print_task_results
-    from bert_jax.cli.tables import as_json
     from bert_jax.run.run_config import read_config
+    from bert_jax.system.tables import as_json
 
     config = read_config(args.run)
     is_finetuned = isinstance(config, TaskRunConfig)

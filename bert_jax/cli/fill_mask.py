@@ -25,7 +25,7 @@ class FillMask(InferenceArguments):
 def run(words: list[str]) -> None:
     """Parses the command line, loads the model and prints one table for each [MASK]."""
     args = FillMask.parse(words)
-    from bert_jax.cli.tables import print_rows
+    from bert_jax.system.tables import print_rows
 
     if args.candidates and args.together:
         raise UsageError("--candidates stand in place of one [MASK], and --together fills several; leave one out")

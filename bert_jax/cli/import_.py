@@ -26,9 +26,9 @@ class Import(Arguments):
 def run(words: list[str]) -> None:
     """Parses the command line, imports the model, and prints the tensors that weren't used."""
     args = Import.parse(words)
-    from bert_jax.cli.tables import print_rows
     from bert_jax.run.importing import import_model
     from bert_jax.system.progress import say
+    from bert_jax.system.tables import print_rows
 
     model = import_model(args.source, args.run, args.activation, args.lowercase)
     if model.unused:

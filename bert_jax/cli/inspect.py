@@ -27,10 +27,10 @@ def run(words: list[str]) -> None:
     """Parses the command line and prints sequences."""
     args = Inspect.parse(words)
     from bert_jax.cli.summary import print_sequences
-    from bert_jax.cli.tables import as_json
     from bert_jax.pretraining.inspection import seen_sequences
     from bert_jax.run.run_directory import RunDirectory
     from bert_jax.system.reading import show
+    from bert_jax.system.tables import as_json
 
     directory = RunDirectory(args.run)
     sequences = seen_sequences(directory, args.step, args.rows)

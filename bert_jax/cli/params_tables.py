@@ -5,13 +5,13 @@ from typing import Any
 
 import jax
 
-from bert_jax.cli.tables import Table
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.model.bert import Parameters
 from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.size import FORWARD_SHARE, HEADS, Part, num_parameters, parts
 from bert_jax.planning.work import AnyRunConfig
+from bert_jax.system.tables import Table
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.step import Objective
 

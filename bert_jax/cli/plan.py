@@ -38,9 +38,9 @@ def run(words: list[str]) -> None:
     """Parses the command line, compiles the step of each phase for the slice and prints tables or JSON."""
     args = Plan.parse(words)
     from bert_jax.cli.planning import plan_tables, planned
-    from bert_jax.cli.tables import as_json
     from bert_jax.planning.topology import parse_topology
     from bert_jax.system.progress import output
+    from bert_jax.system.tables import as_json
 
     topology = parse_topology(args.topology)
     result = planned(args.config, topology, args.exact)

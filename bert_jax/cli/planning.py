@@ -4,7 +4,6 @@ from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any
 
-from bert_jax.cli.tables import Table, facts_table, rows_table
 from bert_jax.model.size import num_parameters
 from bert_jax.planning.plan import Planner, formulas
 from bert_jax.planning.plan_record import ESTIMATES, PhasePlan, PhaseTime
@@ -13,6 +12,7 @@ from bert_jax.planning.work import AnyRunConfig, shapes_of, vocabulary_size_of
 from bert_jax.system.errors import install_extra
 from bert_jax.system.facts import gib
 from bert_jax.system.progress import duration, say
+from bert_jax.system.tables import Table, facts_table, rows_table
 
 _PHASE_ROWS = list(PhasePlan.model_fields)
 _OF_FORMULAS = (

@@ -33,13 +33,13 @@ def run(words: list[str]) -> None:
 
     load_ahead()  # beside the imports, which take as long
     from bert_jax.cli.summary import print_preparation
-    from bert_jax.cli.tables import as_json, print_rows, rows_table
     from bert_jax.config.objective import num_predictions
     from bert_jax.pretraining.dataset import check_preparation, prepare_lengths
     from bert_jax.pretraining.mixture import check_epochs, source_shares
     from bert_jax.pretraining.vocabulary import make_tokenizer
     from bert_jax.run.run_directory import RunDirectory
     from bert_jax.system.progress import output
+    from bert_jax.system.tables import as_json, print_rows, rows_table
 
     config, directory = args.config, RunDirectory(args.workdir)
     readings = check_preparation(config, directory)

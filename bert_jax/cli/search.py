@@ -41,10 +41,10 @@ class Search(InferenceArguments, JsonArguments):
 def run(words: list[str]) -> None:
     """Parses the command line, reads the corpus and prints a table, or with --json a line, for each query."""
     args = Search.parse(words)
-    from bert_jax.cli.tables import as_json, print_rows
     from bert_jax.inference.search import search
     from bert_jax.inference.search_corpus import SearchCorpus
     from bert_jax.system.progress import stage
+    from bert_jax.system.tables import as_json, print_rows
 
     corpus = SearchCorpus(args.corpus, args.texts, args.lines)
     bert = args.loaded(args.run, args.dtype)

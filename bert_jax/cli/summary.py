@@ -8,7 +8,6 @@ from typing import Any
 from rich.markup import escape
 from rich.text import Text
 
-from bert_jax.cli.tables import Table, print_rows
 from bert_jax.finetuning.classes import HEADINGS, class_table
 from bert_jax.inference.examples import FilledExample, MaskedText, around_mask
 from bert_jax.instances.preparation import MOST_UNKNOWN
@@ -20,6 +19,7 @@ from bert_jax.report.verdict import behind_words, nothing_learned, nothing_learn
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import command_line
 from bert_jax.system.progress import output, print_line
+from bert_jax.system.tables import Table, print_rows
 
 _MOST_CELLS = 160
 """Maximum characters of a sentence in a table; a terminal of 80 columns shows them on five lines."""

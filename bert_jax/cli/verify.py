@@ -15,11 +15,11 @@ class Verify(Arguments):
 def run(words: list[str]) -> None:
     """Parses the command line, reads all files and prints a verdict on each. Raises RunError if one is damaged."""
     args = Verify.parse(words)
-    from bert_jax.cli.tables import print_rows
     from bert_jax.run.run_directory import RunDirectory
     from bert_jax.run.verification import NEVER_COVERED, verify
     from bert_jax.system.errors import RunError
     from bert_jax.system.progress import output
+    from bert_jax.system.tables import print_rows
 
     verdicts = verify(RunDirectory(args.run))
     rows = [(each.path.relative_to(args.run).as_posix(), each.damage or each.remark) for each in verdicts]

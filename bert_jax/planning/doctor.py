@@ -11,9 +11,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.model.linear import compute_dtype
 from bert_jax.model.size import num_parameters, train_flops
 from bert_jax.planning.preparation_time import PreparationTime, preparation_time
-from bert_jax.planning.rates import square_product
 from bert_jax.planning.survey import Fault, Share, Survey
-from bert_jax.planning.topology import FAMILIES
 from bert_jax.planning.trial import Cut, Pieces, try_preparation
 from bert_jax.records.corpus import open_corpus
 from bert_jax.records.corpus_reading import reading_of
@@ -23,7 +21,7 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.facts import Facts
 from bert_jax.system.progress import say
 from bert_jax.system.reading import show
-from bert_jax.training.devices import CHIPS, chip_of
+from bert_jax.training.devices import CHIPS, TPU_FAMILIES, SquareProduct, chip_of
 
 _PRODUCT_SIZE, _ROUNDS = 2048, 4
 _MFU = 0.4
@@ -179,7 +177,7 @@ def _hours(config: RunConfig, flops: float) -> Iterator[Hours]:
         rate, basis = _CPU_SHARE * measured, f"{_CPU_SHARE:.0%} of {facts.flops_per_second(measured)}, measured now"
     name = f"this machine, {count} x {device.device_kind}"
     yield Hours(machine=name, hours=flops / rate / 3600, basis=basis)
-    for family in FAMILIES:
+    for family in TPU_FAMILIES:
         peak = CHIPS[f"TPU {family}"].flops
         hours = flops / (_MFU * peak) / 3600
         yield Hours(machine=f"one TPU {family}", hours=hours, basis=f"{_MFU:.0%} of the peak, assumed")
@@ -187,10 +185,10 @@ def _hours(config: RunConfig, flops: float) -> Iterator[Hours]:
 
 def _matrix_rate(config: RunConfig) -> float:
     """FLOPs a second of a large matrix product in the config's compute dtype here."""
-    probe = square_product(_PRODUCT_SIZE, compute_dtype(config.model))
+    probe = SquareProduct.of(_PRODUCT_SIZE, compute_dtype(config.model))
     seconds = []
     for _ in range(_ROUNDS):  # the first compiles
         began = time.perf_counter()
         jax.block_until_ready(probe.run())
         seconds.append(time.perf_counter() - began)
-    return probe.amount / min(seconds)
+    return probe.flops / min(seconds)

@@ -8,11 +8,10 @@ import jax.numpy as jnp
 from jaxtyping import Array, DTypeLike
 from pydantic import Field
 
-from bert_jax.model.products import product
 from bert_jax.system import facts
 from bert_jax.system.facts import Facts
 from bert_jax.system.json_file import Shape
-from bert_jax.training.devices import chip_of
+from bert_jax.training.devices import SquareProduct, chip_of
 
 _CPU_SIZES = (1024, 2048)
 """Sizes of square products on CPUs: which of them is faster depends on the caches."""
@@ -64,13 +63,6 @@ class Probe(NamedTuple):
     """FLOPs, or bytes moved, of one run."""
 
 
-def square_product(size: int, dtype: DTypeLike) -> Probe:
-    """The product of two square matrices of `dtype` on one device, with a float32 result."""
-    factors = [jax.random.normal(jax.random.key(number), (size, size), dtype) for number in range(2)]
-    multiply = jax.jit(lambda a, b: product(a, b, jnp.float32))
-    return Probe(lambda: multiply(*factors), 2 * size**3)
-
-
 def copy(elements: int = _COPIED) -> Probe:
     """An addition to a float32 array that is larger than any cache: it reads and writes each element.
 
@@ -94,7 +86,9 @@ class RateProbes:
         """`dtype`: the compute dtype."""
         self._dtype = jnp.dtype(dtype)
         sizes = _CPU_SIZES if jax.default_backend() == "cpu" else _ACCELERATOR_SIZES
-        self._probes = {f"product of {size}": square_product(size, dtype) for size in sizes} | {"copy": copy()}
+        self._probes = {f"product of {size}": Probe(*SquareProduct.of(size, dtype)) for size in sizes} | {
+            "copy": copy()
+        }
 
     @property
     def work(self) -> dict[str, Callable[[], Any]]:

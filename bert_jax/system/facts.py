@@ -1,4 +1,4 @@
-"""Facts: records of figures with units, which `cli/tables.py` prints as tables or JSON."""
+"""Facts: records of figures with units, which `system/tables.py` prints as tables or JSON."""
 
 import inspect
 from collections.abc import Callable, Iterator

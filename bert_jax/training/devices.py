@@ -1,15 +1,19 @@
 """Devices: peak rates and memory, whether a training fits, and the cache of compiled programs."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
 import jax
+import jax.numpy as jnp
 from jax.sharding import Mesh
+from jaxtyping import Array, DTypeLike
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.phase import Phase
 from bert_jax.model.memory import Memory
+from bert_jax.model.products import product
 from bert_jax.model.size import encoder_flops
 from bert_jax.system.copies import cache_directory
 from bert_jax.system.errors import UsageError
@@ -83,6 +87,25 @@ CHIPS = {
 """Chips by the beginning of a device's name, from the makers' data sheets. For TPUs these are
 https://cloud.google.com/tpu/docs/v4 to v6e. They give 32, 16, 95 and 32 GB of memory; the table has the part that
 libtpu 0.0.52 lets a program use. Links have 2,400, 1,600, 4,800 and 3,200 Gbit/s each way over 6, 4, 6 and 4 links."""
+
+
+TPU_FAMILIES = ("v4", "v5e", "v5p", "v6e")
+"""TPU generations whose chips `plan` knows."""
+
+
+class SquareProduct(NamedTuple):
+    """A product of two square matrices, whose time gives a device's matrix rate."""
+
+    run: Callable[[], Array]
+    flops: int
+    """FLOPs of one run."""
+
+    @classmethod
+    def of(cls, size: int, dtype: DTypeLike) -> "SquareProduct":
+        """The product of two random `size` x `size` matrices of `dtype` on one device, with a float32 result."""
+        factors = [jax.random.normal(jax.random.key(number), (size, size), dtype) for number in range(2)]
+        multiply = jax.jit(lambda a, b: product(a, b, jnp.float32))
+        return cls(lambda: multiply(*factors), 2 * size**3)
 
 
 def compiler_options(platform: str) -> dict[str, bool | int]:

@@ -1,9 +1,6 @@
 """The rates that bound a computation."""
 
-import jax.numpy as jnp
-import pytest
-
-from bert_jax.planning.rates import Limit, Rate, RateProbes, Rates, copy, square_product
+from bert_jax.planning.rates import Limit, Rate, RateProbes, Rates, copy
 
 
 def test_the_limit_is_that_of_products_or_of_memory():
@@ -11,12 +8,6 @@ def test_the_limit_is_that_of_products_or_of_memory():
     rates = Rates(matrix=matrix, memory=memory)
     assert rates.limit(6, 10) == Limit(seconds=3.0, binds="FLOPs")
     assert rates.limit(6, 50) == Limit(seconds=5.0, binds="bytes")
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_square_products_are_of_the_compute_dtype_with_float32_results(dtype):
-    probe = square_product(16, dtype)
-    assert probe.run().dtype == jnp.float32 and probe.amount == 2 * 16**3
 
 
 def test_a_copy_is_in_place_and_counts_what_is_read_and_written():

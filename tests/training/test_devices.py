@@ -1,4 +1,7 @@
-from bert_jax.training.devices import compiler_options
+import jax.numpy as jnp
+import pytest
+
+from bert_jax.training.devices import SquareProduct, compiler_options
 
 
 def test_options_of_the_compiler_are_those_of_the_device_and_not_what_the_user_has_set(monkeypatch):
@@ -7,3 +10,9 @@ def test_options_of_the_compiler_are_those_of_the_device_and_not_what_the_user_h
     monkeypatch.delenv("XLA_FLAGS")
     assert compiler_options("gpu")["xla_gpu_enable_triton_gemm"] is False
     assert compiler_options("cpu") == compiler_options("tpu") == {}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_square_products_are_of_the_compute_dtype_with_float32_results(dtype):
+    product = SquareProduct.of(16, dtype)
+    assert product.run().dtype == jnp.float32 and product.flops == 2 * 16**3

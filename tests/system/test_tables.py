@@ -7,9 +7,9 @@ from typing import Annotated
 from pydantic import computed_field
 from rich.console import Console
 
-from bert_jax.cli.tables import as_json, facts_table, meanings_table, rows_table
 from bert_jax.system import facts
 from bert_jax.system.facts import Facts
+from bert_jax.system.tables import as_json, facts_table, meanings_table, rows_table
 
 
 class Part(Facts):
