@@ -9,6 +9,7 @@ from bert_jax.config.model import ComputeType, ModelConfig, Rate
 from bert_jax.config.operation import CheckpointConfig, EvaluationConfig
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.phase import Phase
+from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.training import OperationConfig, Seed, TrainingConfig
@@ -32,6 +33,13 @@ class TaskRunConfig(TransferConfig, TrainingConfig):
 
     IDENTITY: ClassVar[tuple[str, ...]] = (*TrainingConfig.IDENTITY, *TransferConfig.model_fields, "task", "rows_hash")
 
+    TRAINED: ClassVar[str] = "fine-tuned"
+    BASELINE: ClassVar[str] = "commonest answer"
+    data: ClassVar[None] = None
+    """None: a fine-tuned run learns from the rows of its task. Only the settings of a pretraining have `data`."""
+    objective: ClassVar[None] = None
+    """None: the objective follows from the task. Only the settings of a pretraining have `objective`."""
+
     task: TaskConfig
     """The task, with labels and padded lengths filled in."""
     rows_hash: str
@@ -42,22 +50,43 @@ class TaskRunConfig(TransferConfig, TrainingConfig):
         """The settings that accumulation has to divide, by name. Rows of packed texts are filled up to a multiple."""
         return {"task.batch_size": self.task.batch_size}
 
-    @property
-    def is_packed(self) -> bool:
-        """Whether a row holds several texts of the task, so that a step has fewer rows than texts."""
-        return self.task.makes_vectors
-
     def ids_shape(self, phase: int) -> tuple[int, ...]:
         """The shape of the token ids in a step of the longest rows: [B, C, T] or, of packed texts, [R, T]."""
         rows, length = super().ids_shape(phase)
-        return (rows, length) if self.is_packed else (rows, max(len(self.task.choices), 1), length)
+        return (rows, length) if self.task.makes_vectors else (rows, max(len(self.task.choices), 1), length)
+
+    @property
+    def rows(self) -> list[tuple[int, int]]:
+        """For the one phase: the number of tokens in a row, and the largest number of texts in a row, spread evenly."""
+        return [(phase.length, -(-self.sequences(0) // phase.batch_size)) for phase in self.phases]
+
+    def sequences(self, phase: int) -> int:
+        """Sequences of a step; of vectors the texts of groups that have all of their negatives."""
+        if not self.task.makes_vectors:
+            return super().sequences(phase)
+        return self.task.batch_size * self.task.texts_a_group
+
+    def batch_in_words(self, phase: int) -> str:
+        """The rows of a step and their length. Of vectors: the pairs, whose texts share rows, and their loss."""
+        if not self.task.makes_vectors:
+            return super().batch_in_words(phase)
+        pairs = "pairs with scores" if self.task.scored else "pairs"
+        return (
+            f"{self.task.batch_size:,} {pairs}, whose texts are cut to {self.task.max_length} tokens; temperature "
+            f"{self.task.temperature:g}, pooling {self.task.pooling}"
+        )
 
     def set(self, values: Mapping[str, Any]) -> Self:
-        """As in `Settings`. The rows of a step change in proportion to task.batch_size, unless `values` has them."""
+        """A validated copy with other values, by dotted name. The rows of a step change in proportion to
+        task.batch_size, unless `values` has them."""
         size, rows = values.get("task.batch_size"), "phases.0.batch_size"
         if isinstance(size, int) and size > 0 and rows not in values:
             values = {rows: -(-self.phases[0].batch_size * size // self.task.batch_size), **values}
         return super().set(values)
+
+
+AnyRunConfig = RunConfig | TaskRunConfig
+"""The settings of a run, as in its config.json: of a pretraining or of a fine-tuning."""
 
 
 class FinetuneConfig(TransferConfig, OperationConfig):

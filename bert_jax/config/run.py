@@ -18,6 +18,10 @@ class RunConfig(TrainingConfig):
     """All settings of a pretraining run."""
 
     IDENTITY: ClassVar[tuple[str, ...]] = (*TrainingConfig.IDENTITY, "vocabulary", "data", "objective")
+    TRAINED: ClassVar[str] = "pretrained"
+    BASELINE: ClassVar[str] = "by frequency alone"
+    task: ClassVar[None] = None
+    """None: pretraining has no task. Only the settings of a fine-tuned run have one."""
 
     vocabulary: VocabularyConfig = VocabularyConfig()
     data: DataConfig = DataConfig()
@@ -55,6 +59,10 @@ class RunConfig(TrainingConfig):
     def slots(self, length: int) -> int:
         """Prediction slots P of a row of `length` tokens."""
         return self.objective.slots(length, self.data.sequences_a_row(length))
+
+    def batch_in_words(self, phase: int) -> str:
+        """The rows of a step of phase number `phase` and their length, and whether they are packed."""
+        return self.phases[phase].batch(self.data.packed)
 
     def conflicts(self) -> Iterator[str]:
         """Yields a message for settings that don't fit each other."""

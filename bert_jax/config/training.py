@@ -62,6 +62,10 @@ class TrainingConfig(OperationConfig):
     """
 
     IDENTITY: ClassVar[tuple[str, ...]] = ("model", "optimizer", "phases", "init", "seed")
+    TRAINED: ClassVar[str]
+    """What was done to the model of such a run: "pretrained" or "fine-tuned"."""
+    BASELINE: ClassVar[str]
+    """The prediction without a model that the results are compared with, in words."""
 
     model: ModelConfig = ModelConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
@@ -116,6 +120,23 @@ class TrainingConfig(OperationConfig):
         end."""
         ends = itertools.accumulate(phase.steps for phase in self.phases)
         return next((phase for phase, end in enumerate(ends) if step <= end), len(self.phases) - 1)
+
+    @property
+    def rows(self) -> list[tuple[int, int]]:
+        """For each phase: the number of tokens in a row, and the largest number of sequences in a row."""
+        return [(phase.length, 1) for phase in self.phases]
+
+    def sequences(self, phase: int) -> int:
+        """Sequences of a step of phase number `phase`; in pretraining its rows, which may be packed."""
+        return self.phases[phase].batch_size
+
+    def batch_in_words(self, phase: int) -> str:
+        """The rows of a step of phase number `phase` and their length: "256 sequences of up to 128 tokens"."""
+        return self.phases[phase].batch()
+
+    def slots(self, length: int) -> int:
+        """Prediction slots P of a row of `length` tokens; 0 where no tokens are predicted."""
+        return 0
 
     @property
     def log_every(self) -> int:

@@ -73,6 +73,11 @@ class VectorsConfig(Settings):
     """Lowest and highest score of a scored pair; others are refused. None: any number."""
 
     @property
+    def texts_a_group(self) -> int:
+        """Texts that a group may have: two, and the most negatives of a row."""
+        return 2 + (self.most_negatives or 0)
+
+    @property
     def pooling(self) -> Pooling:
         """The pooling of a task whose model to start from is known."""
         return self.pool or "mean"

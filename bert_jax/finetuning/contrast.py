@@ -21,7 +21,7 @@ from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.batches import TaskBatch
 from bert_jax.finetuning.objective import FineTuningObjective, TaskObjective
-from bert_jax.finetuning.text_batches import TextBatch, slots
+from bert_jax.finetuning.text_batches import TextBatch
 from bert_jax.model.bert import Parameters
 from bert_jax.model.placement import split_by_rows
 from bert_jax.model.size import encoder_flops
@@ -121,7 +121,7 @@ class ContrastObjective(FineTuningObjective):
 
     def _by_slot(self, batch: TextBatch, values: Num[Array, "R N *D"], empty: float = 0) -> Num[Array, "P S *D"]:
         """`values` of the texts in their slots; `empty` where a slot has no text."""
-        groups, each = self._task.batch_size, slots(self._task)
+        groups, each = self._task.batch_size, self._task.texts_a_group
         rest = values.shape[2:]
         # Places of a row without a text have a slot past the end, which the scatter drops.
         by_slot = jnp.full((groups * each, *rest), empty, values.dtype)

@@ -63,7 +63,7 @@ class TextBatches:
         needs, from their number. Batches have a multiple of `multiple` rows. `compiling`: the number of padding tokens
         that take as long as compiling one more shape."""
         self._examples, self._pad_id = examples, pad_id
-        self._batch_size, self._slots = config.batch_size, slots(config)
+        self._batch_size, self._slots = config.batch_size, config.texts_a_group
         self._an_epoch = max(len(examples) // config.batch_size, 1)
         self._count = max(1, round(config.epochs * self._an_epoch))
         self._order = PermutedOrder(len(examples), seed, ROW_ORDER)
@@ -141,8 +141,3 @@ class TextBatches:
         )
         here = self._local(count)
         return jax.tree.map(lambda leaf: leaf[here], batch)
-
-
-def slots(config: TaskConfig) -> int:
-    """Texts that a group may have: two, and the most negatives of a row."""
-    return 2 + (config.most_negatives or 0)

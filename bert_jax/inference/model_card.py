@@ -4,8 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from bert_jax.config.finetune import TaskRunConfig
-from bert_jax.config.run import RunConfig
+from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.task_kind import TASK_KINDS
 from bert_jax.config.vectors import HELD_OUT_PAIRS
@@ -42,7 +41,7 @@ _NAMES[REPLACED_SHARE] = "share of tokens that are replaced"
 class _Training(NamedTuple):
     """How an exported model was trained, as far as its run records it."""
 
-    config: RunConfig | TaskRunConfig | None
+    config: AnyRunConfig | None
     """Settings of the run; None if another program trained the model."""
     steps: tuple[int, ...]
     """Saved steps that the exported parameters are of, oldest first; several if they are a mean."""
@@ -92,10 +91,10 @@ def model_card(path: Place, model: Bert, architecture: str, name: str, step: int
     return "\n\n".join(sections) + "\n"
 
 
-def _front_matter(config: RunConfig | TaskRunConfig | None, model: Bert, architecture: str) -> Iterator[str]:
+def _front_matter(config: AnyRunConfig | None, model: Bert, architecture: str) -> Iterator[str]:
     """Yields the lines of the hub's metadata, in YAML."""
     yield "---\n# license: add the one under which you publish the model, such as apache-2.0"
-    if isinstance(config, RunConfig):
+    if config and config.data:
         yield "language:"
         yield from (f"- {json.dumps(language)}" for language in dict.fromkeys(config.data.language))
     model_type = model.config.model_type
@@ -160,7 +159,7 @@ def _training_facts(training: _Training) -> Iterator[str]:
         yield f"converted from {_code(training.origin)}, whose files don't say how it was trained"
         return
     yield f"began with {_code(config.init)}" if config.init else "began with random parameters"
-    if isinstance(config, RunConfig):
+    if config.task is None:
         yield f"text: {', '.join(map(_code, config.data.source))}"
         predicted = {
             "masked": "masked pieces",
@@ -174,14 +173,11 @@ def _training_facts(training: _Training) -> Iterator[str]:
         source = _code(config.task.train or config.task.source)
         kind = "" if config.task.name == config.task.kind else f" ({config.task.kind})"
         yield f"task: {_code(config.task.name)}{kind}, learned from {source}{rows}"
-    done, packed = training.steps[-1], isinstance(config, RunConfig) and config.data.packed
+    done = training.steps[-1]
     for number, phase in enumerate(config.phases):
         steps = min(phase.steps, done - config.steps_of(number).start)
         if steps > 0:
-            batch = phase.batch(packed)
-            if isinstance(config, TaskRunConfig) and config.task.makes_vectors:
-                batch = _batch_of_vectors(config.task)
-            yield f"{counted(steps, 'steps')} of {batch}"
+            yield f"{counted(steps, 'steps')} of {config.batch_in_words(number)}"
     if len(training.steps) > 1:
         averaged = ", ".join(map(str, training.steps))
         yield f"the parameters are the mean of those at steps {averaged} of {config.steps}"
@@ -191,20 +187,12 @@ def _training_facts(training: _Training) -> Iterator[str]:
     yield f"optimizer: {optimizer.name}, highest learning rate {optimizer.peak_learning_rate:g}; seed {config.seed}"
 
 
-def _batch_of_vectors(task: TaskConfig) -> str:
-    """The rows of a step of training for vectors of texts, which share padded rows of tokens, and their loss."""
-    pairs = "pairs with scores" if task.scored else "pairs"
-    return (
-        f"{task.batch_size:,} {pairs}, whose texts are cut to {task.max_length} tokens; temperature "
-        f"{task.temperature:g}, pooling {task.pooling}"
-    )
-
-
 def _results_table(training: _Training) -> Iterator[str]:
     """Yields the lines of a table with every metric of results.json, after a line about the text that was measured."""
     results, config = training.results, training.config
-    of_baseline = "by frequency alone" if isinstance(config, RunConfig) else "commonest answer"
-    recorded = results.get("baselines") or {of_baseline: results.get("baseline")}
+    if config is None:
+        return
+    recorded = results.get("baselines") or {config.BASELINE: results.get("baseline")}
     recorded = recorded if isinstance(recorded, dict) else {}
     baselines = {name: known for name, known in recorded.items() if known and isinstance(known, dict)}
     numbers = {
@@ -212,16 +200,16 @@ def _results_table(training: _Training) -> Iterator[str]:
         for name, value in results.items()
         if isinstance(value, float) and name not in ("score", "loss", "best_score")
     }
-    if not numbers or config is None:
+    if not numbers:
         return
-    if isinstance(config, RunConfig):
+    if config.task is None:
         yield f"Measured on {results.get('held_out_sequences', 0):,} sequences held out from training.\n"
     else:
         of_rows = HELD_OUT_PAIRS if config.task.dev is None else f"rows of {_code(config.task.dev)}"
         rows = f"{results.get('dev_rows', 0):,} {of_rows}"
         others = [f"{name}/... on {_code(source)}" for name, source in config.task.other_sets.items()]
         yield f"Measured on {rows}, by which the checkpoint was chosen{'; '.join(['', *others])}.\n"
-    is_replaced = isinstance(config, RunConfig) and config.objective.predict == "replaced"
+    is_replaced = config.objective is not None and config.objective.predict == "replaced"
     yield "| | model |" + "".join(f" {name} |" for name in baselines)
     yield "|---|---|" + "---|" * len(baselines)
     for name, value in numbers.items():

@@ -9,7 +9,7 @@ from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.batches import TaskBatch, assemble
 from bert_jax.finetuning.task import Example
-from bert_jax.finetuning.text_batches import TextBatch, slots
+from bert_jax.finetuning.text_batches import TextBatch
 from bert_jax.layout import TokenSequence, lay_out
 from bert_jax.model.task import HeadShape
 from bert_jax.system.errors import UsageError
@@ -20,7 +20,7 @@ _SHORTEST = 3
 
 def texts_of(config: TaskRunConfig) -> int:
     """The texts of a step whose pairs have all of their negatives."""
-    return config.task.batch_size * slots(config.task)
+    return config.sequences(0)
 
 
 def texts_a_row(config: TaskRunConfig) -> int:
@@ -28,7 +28,7 @@ def texts_a_row(config: TaskRunConfig) -> int:
 
     Raises UsageError if the rows are too short for so many.
     """
-    if not config.is_packed:
+    if not config.task.makes_vectors:
         return 1
     [phase], texts = config.phases, texts_of(config)
     most = -(-texts // phase.batch_size)
@@ -42,7 +42,7 @@ def texts_a_row(config: TaskRunConfig) -> int:
 
 def random_rows(config: TaskRunConfig) -> TaskBatch | TextBatch:
     """A batch of full rows of the run's length. Raises UsageError as `texts_a_row`."""
-    return _texts(config) if config.is_packed else _examples(config)
+    return _texts(config) if config.task.makes_vectors else _examples(config)
 
 
 def _texts(config: TaskRunConfig) -> TextBatch:
@@ -67,7 +67,7 @@ def _texts(config: TaskRunConfig) -> TextBatch:
         tokens,
         slot=placed(slot, count),
         text=placed(slot, -1),
-        score=placed(rng.random(count // slots(task))[slot // slots(task)], 0, np.float32),
+        score=placed(rng.random(count // task.texts_a_group)[slot // task.texts_a_group], 0, np.float32),
         weight=placed(np.ones(count), 0, np.float32),
         ordinal=placed(slot, 0, np.uint32),
     )

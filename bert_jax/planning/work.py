@@ -55,7 +55,7 @@ def fitted(config: AnyRunConfig, mesh: Mesh) -> AnyRunConfig:
     """
     for size in config.batch_sizes.values():
         check_batch_size(size, config.execution.accumulation, mesh)
-    if isinstance(config, TaskRunConfig) and config.is_packed:
+    if isinstance(config, TaskRunConfig) and config.task.makes_vectors:
         [phase], multiple = config.phases, config.execution.accumulation * row_shards(mesh)
         rows = -(-phase.batch_size // multiple) * multiple
         config = config.replace(phases=(phase.replace(batch_size=rows),))
@@ -95,7 +95,7 @@ def random_batch(config: AnyRunConfig, number: int, vocabulary_size: int) -> Any
 
 def sequences_of(config: AnyRunConfig, number: int) -> int:
     """Sequences in a step of phase `number`: rows, but of vectors the texts."""
-    if isinstance(config, TaskRunConfig) and config.is_packed:
+    if isinstance(config, TaskRunConfig) and config.task.makes_vectors:
         from bert_jax.planning import task_rows
 
         return task_rows.texts_of(config)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.config.finetune import TaskRunConfig
+from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.finetuning.metrics import metric_of
 from bert_jax.instances.prepared_data import PreparedData
@@ -52,7 +52,7 @@ class RunFacts:
         """Raises UsageError if `path` is no run, RunError if its settings are damaged."""
         if is_checkpoint(path):
             raise no_run(path, "is a checkpoint")
-        self.config: RunConfig | TaskRunConfig = read_config(path)
+        self.config: AnyRunConfig = read_config(path)
         self.run, self.name = RunDirectory(path), path.name
         self.origin = origin_of(path)
         """The source of an imported model; None for a run that was trained here."""
@@ -71,7 +71,7 @@ class RunFacts:
     @property
     def is_task(self) -> bool:
         """Whether the run was fine-tuned."""
-        return isinstance(self.config, TaskRunConfig)
+        return self.config.task is not None
 
     @property
     def steps(self) -> int:
@@ -87,7 +87,7 @@ class RunFacts:
     @cached_property
     def questions(self) -> list[Question]:
         """The questions of pretraining that the run asks, the one that it is judged by first."""
-        if not isinstance(self.config, RunConfig) or self.origin:
+        if self.config.objective is None or self.origin:
             return []
         asked = {"masked": [MASKED_TOKENS], "next": [NEXT_TOKENS], "replaced": [REPLACED_TOKENS, MASKED_TOKENS]}
         pair = OF_PAIRS[self.config.objective.pair]
@@ -96,7 +96,7 @@ class RunFacts:
     @property
     def metric(self) -> str:
         """Name of the held-out measurement that the run is judged by."""
-        if isinstance(self.config, TaskRunConfig):
+        if self.config.task:
             names = [metric_of(self.config.task), *self.config.task.facts.metrics]  # of vectors, dev rows tell which
             return next((name for name in names if self.curves.of("eval", name)), names[0])
         return self.questions[0].accuracy if self.questions else "loss"
@@ -172,7 +172,7 @@ class RunFacts:
     def prepared(self) -> dict[int, PreparedData]:
         """The prepared data sets by length; none for a fine-tuned run or an imported model."""
         found = {}
-        if isinstance(self.config, RunConfig) and not self.origin:
+        if not self.is_task and not self.origin:
             for length in dict.fromkeys(phase.length for phase in self.config.phases):
                 try:
                     if data := PreparedData.record(self.run.data(length)):
@@ -184,7 +184,7 @@ class RunFacts:
     @cached_property
     def shares(self) -> list[SourceShare]:
         """The sources of the training text with their shares; none without prepared data."""
-        if not isinstance(self.config, RunConfig) or not self.prepared:
+        if self.config.data is None or not self.prepared:
             return []
         try:
             return list(source_shares(self.config, self.prepared))
@@ -235,9 +235,8 @@ class RunFacts:
 
     def changed_settings(self) -> Iterator[tuple[str, Any, Any]]:
         """Yields dotted name, value and default of each setting that differs from its default."""
-        config = self.config
-        before = RunConfig().flat() if isinstance(config, RunConfig) else {}
-        changed = _flat(config.model_dump(mode="json", exclude_defaults=True))
+        before = {} if self.is_task else RunConfig().flat()
+        changed = _flat(self.config.model_dump(mode="json", exclude_defaults=True))
         for name, value in changed:
             yield name, value, before.get(name)
 

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.report.charts import number_text
 from bert_jax.report.comparison import compared_sections, names_of
 from bert_jax.report.facts import RunFacts, score_text
@@ -53,8 +52,7 @@ def _description(facts: RunFacts) -> str:
     size = f"{model.model_type}, {model.num_layers} layers of width {model.hidden_size:,}"
     if facts.origin:
         return f"Imported model: {size}."
-    if isinstance(facts.config, TaskRunConfig):
-        task = facts.config.task
+    if task := facts.config.task:
         return f"Fine-tuning for {task.name} ({task.kind}): {size}."
     phases = "; ".join(f"{phase.steps:,} steps of {phase.batch()}" for phase in facts.config.phases)
     return f"Pretraining: {size}. {phases}."

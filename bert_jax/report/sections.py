@@ -3,9 +3,7 @@
 import json
 from collections.abc import Iterator, Mapping
 
-from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.objective import num_predictions
-from bert_jax.config.run import RunConfig
 from bert_jax.config.vectors import HELD_OUT_PAIRS
 from bert_jax.pretraining.mixture import SourceShare
 from bert_jax.report.facts import RunFacts
@@ -134,8 +132,7 @@ def _readings(facts: RunFacts) -> Section:
 
 def _data(facts: RunFacts) -> Section:
     section = Section("data", "Data")
-    if isinstance(facts.config, TaskRunConfig):
-        task = facts.config.task
+    if task := facts.config.task:
         learned = task.train or task.source
         if not learned:  # an imported model
             return section
@@ -150,7 +147,7 @@ def _data(facts: RunFacts) -> Section:
         rows = [[Fact(SourceShare, name).text(getattr(share, name)) for name in names] for share in facts.shares]
         section.add(table("Sources of the training text", headings, rows))
     for length, data in facts.prepared.items():
-        assert isinstance(facts.config, RunConfig)  # only pretraining has prepared data
+        assert facts.config.objective, "only a pretraining has prepared data"
         budget = num_predictions(facts.config.objective.masked_share, length)
         try:
             counts = data.table(budget)

@@ -4,7 +4,6 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, NamedTuple
 
-from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
 from bert_jax.instances.preparation import MOST_UNKNOWN
 from bert_jax.report.curves import Curve
@@ -232,12 +231,10 @@ def _trend(facts: RunFacts) -> Iterator[Sentence]:
 
 def _of_last_phase(facts: RunFacts, curve: Curve) -> Curve:
     """The evaluations in the newest phase that has begun: other phases may have other held-out data."""
-    if isinstance(facts.config, RunConfig):
-        starts = [facts.config.steps_of(number).start for number in range(len(facts.config.phases))]
-        begun = max((start for start in starts if start < facts.step), default=0)
-        inside = curve.steps > begun
-        return Curve(curve.steps[inside], curve.values[inside])
-    return curve
+    starts = [facts.config.steps_of(number).start for number in range(len(facts.config.phases))]
+    begun = max((start for start in starts if start < facts.step), default=0)
+    inside = curve.steps > begun
+    return Curve(curve.steps[inside], curve.values[inside])
 
 
 def _loss_trend(curve: Curve, training: Curve) -> Sentence:

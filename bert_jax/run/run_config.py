@@ -6,7 +6,7 @@ from functools import reduce
 from typing import Any
 
 from bert_jax.config.data import DataConfig, RecordedCode
-from bert_jax.config.finetune import TaskRunConfig
+from bert_jax.config.finetune import AnyRunConfig, TaskRunConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings, SettingsError
 from bert_jax.config.training import TrainingConfig
@@ -49,7 +49,7 @@ def write_config(path: Place, config: TrainingConfig, imported_from: str | None 
     RunManifest(path.parent).write_json(path, value)
 
 
-def read_config(path: Place) -> RunConfig | TaskRunConfig:
+def read_config(path: Place) -> AnyRunConfig:
     """The settings with which the run (or checkpoint) at `path` was pretrained or fine-tuned.
 
     They are data: a function that they name is a RecordedCode, which isn't imported. Raises UsageError if config.json
@@ -61,7 +61,7 @@ def read_config(path: Place) -> RunConfig | TaskRunConfig:
         config = TaskRunConfig(**settings) if "task" in settings else RunConfig(**settings)
     except SettingsError as error:
         raise UsageError(f"{path / 'config.json'}: {error}") from None
-    words = config.data.words if isinstance(config, RunConfig) else None
+    words = config.data.words if config.data else None
     if words and ":" in words:
         return config.change(data={"words": RecordedCode(words)})
     return config

@@ -10,7 +10,6 @@ import uuid
 from typing import Any
 
 from bert_jax.config.phase import same_until
-from bert_jax.config.run import RunConfig
 from bert_jax.config.training import TrainingConfig
 from bert_jax.run.hosts import is_first
 from bert_jax.run.manifest import complete, damaged_file, path_of
@@ -230,8 +229,7 @@ class RunDirectory:
         """Refuses settings that differ from the run's, but for phases without a step done."""
         before = read_config(self.path)
         if type(before) is not type(config):
-            other = "pretrained" if isinstance(before, RunConfig) else "fine-tuned"
-            raise UsageError(f"{self.path} is a run that was {other}; choose another --workdir")
+            raise UsageError(f"{self.path} is a run that was {before.TRAINED}; choose another --workdir")
         changed = [change for change in differences(before, config) if change[0].partition(".")[0] in config.IDENTITY]
         may_change = "phases" if same_until(self.newest_step or 0, before.phases, config.phases) else None
         replanned = [change for change in changed if change[0].partition(".")[0] == may_change]

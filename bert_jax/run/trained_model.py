@@ -7,9 +7,7 @@ from typing import Any, NamedTuple
 import jax
 from jax.sharding import Mesh
 
-from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.run import RunConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.wording import counted
 from bert_jax.interchange.model_directory import holds_published_model, open_model_directory
@@ -168,7 +166,7 @@ def _trained_here(path: Place, step: int | None, average: int | None) -> Trained
         warn(f"{path}: {damage}; the copy in {checkpoint.name} is used (bert-jax verify looks at all files)")
     elif checkpoint != path:
         _refuse_stranger(path, checkpoint)
-    saved_model, task = settings.model, settings.task if isinstance(settings, TaskRunConfig) else None
+    saved_model, task = settings.model, settings.task
     if saved_model.vocabulary_size not in (None, len(tokenizer.vocabulary)):
         raise UsageError(
             f"{checkpoint}: its tokenizer has {len(tokenizer.vocabulary):,} pieces and its config.json says "
@@ -196,7 +194,7 @@ def _trained_here(path: Place, step: int | None, average: int | None) -> Trained
         return mean_of(reads, abstract(shapes, shardings))
 
     steps = (*(int(one.name) for one in reversed(earlier)), manifest.step)
-    pair = settings.objective.pair if isinstance(settings, RunConfig) and not settings.init else None
+    pair = settings.objective.pair if settings.objective and not settings.init else None
     return TrainedModel(path, config, tokenizer, shapes, read, steps, task, pooler_trained=pair != "none")
 
 
