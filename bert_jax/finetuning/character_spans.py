@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from bert_jax.finetuning.metrics import OUTSIDE
-from bert_jax.records.task_record import Record
+from bert_jax.records.record import Record
 from bert_jax.system.errors import UsageError
 from bert_jax.text.scripts import is_punctuation, sets_no_spaces
 

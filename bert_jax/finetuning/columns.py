@@ -10,9 +10,8 @@ from typing import Any
 from bert_jax.config.task import COLUMN_IN_BRACES, TaskConfig
 from bert_jax.config.wording import counted
 from bert_jax.records import limits
-from bert_jax.records.messages import kind_of, listed
-from bert_jax.records.task_record import Record
-from bert_jax.system.errors import UsageError, quoted
+from bert_jax.records.record import Record
+from bert_jax.system.errors import UsageError, json_kind, listed, quoted
 
 _MOST_DIGITS = 18
 """Most digits of a whole number that is read from text."""
@@ -135,7 +134,7 @@ def _holds(record: Record, name: str) -> bool:
 def _text(record: Record, name: str) -> str:
     value = record.value(name)
     if not isinstance(value, str | None):
-        raise UsageError(f"{record.place}: {name!r} is {kind_of(value)} and not a text")
+        raise UsageError(f"{record.place}: {name!r} is {json_kind(value)} and not a text")
     if value and len(value) > limits.TEXT_CHARACTERS:
         raise UsageError(
             f"{record.place}: {name!r} has {len(value):,} characters and a text of a row has at most "
@@ -145,7 +144,7 @@ def _text(record: Record, name: str) -> str:
 
 
 def _described(value: Any) -> str:
-    return f"{value!r:.60}" if isinstance(value, str | int | float) else kind_of(value)
+    return f"{value!r:.60}" if isinstance(value, str | int | float) else json_kind(value)
 
 
 class Labels:

@@ -20,13 +20,12 @@ from bert_jax.finetuning.task import EMPTY, IGNORED, UNKNOWN, Example, Task
 from bert_jax.finetuning.text_pairs import pair_records
 from bert_jax.finetuning.vectors_task import VectorsTask
 from bert_jax.records.compressed_files import suffix
-from bert_jax.records.messages import listed
+from bert_jax.records.record import Record
 from bert_jax.records.row_format import RowFormat
 from bert_jax.records.task_files import format_of, held_records, takes_columns
-from bert_jax.records.task_record import Record
 from bert_jax.records.text_source import short_hash
 from bert_jax.system.bucket import place_of
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, listed
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
 

@@ -7,7 +7,7 @@ from bert_jax.finetuning.columns import text, whole_number
 from bert_jax.finetuning.pieces import pieces_of
 from bert_jax.finetuning.sentence_task import ClassTask
 from bert_jax.finetuning.task import CUT, Example, Task
-from bert_jax.records.task_record import Record
+from bert_jax.records.record import Record
 from bert_jax.system.errors import UsageError
 
 _DROPPED = "rows whose marked word has no piece"

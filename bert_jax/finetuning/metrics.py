@@ -12,8 +12,7 @@ import numpy as np
 
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.classes import class_results, confusion_of
-from bert_jax.records.messages import listed
-from bert_jax.system.errors import UsageError, install_extra, quoted
+from bert_jax.system.errors import UsageError, install_extra, listed, quoted
 from bert_jax.system.progress import warn
 
 _SHOWN = 5

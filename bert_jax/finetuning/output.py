@@ -8,7 +8,7 @@ from typing import Any, TextIO
 
 from bert_jax.config.task_kind import TASK_KINDS
 from bert_jax.finetuning.task import Prediction
-from bert_jax.records.task_record import Record
+from bert_jax.records.record import Record
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import check_written, replacing, write_json

@@ -13,7 +13,7 @@ from bert_jax.finetuning.dataset import LabelledRows, encoded
 from bert_jax.finetuning.task import Example, Outcome, Prediction, Task
 from bert_jax.records.compressed_files import suffix
 from bert_jax.records.decoded_lines import decoded_lines
-from bert_jax.records.task_record import Record
+from bert_jax.records.record import Record
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError
 from bert_jax.training.devices import tokens_at_once

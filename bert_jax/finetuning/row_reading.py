@@ -14,10 +14,9 @@ from bert_jax.finetuning.columns import in_order, number, text
 from bert_jax.finetuning.metrics import tag_scheme
 from bert_jax.finetuning.task import Task
 from bert_jax.finetuning.vectors_task import pair_columns
-from bert_jax.records.messages import listed
+from bert_jax.records.record import Record
 from bert_jax.records.task_files import format_of
-from bert_jax.records.task_record import Record
-from bert_jax.system.errors import UsageError, quoted
+from bert_jax.system.errors import UsageError, listed, quoted
 from bert_jax.system.reading import Fact, Reading
 
 _NUMBER = re.compile(r"\s*[-+]?\d[\d.,]*(?:[eE][-+]?\d+)?\s*")

@@ -12,7 +12,7 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.columns import class_name, label_names, number, text
 from bert_jax.finetuning.metrics import class_metrics, label_metrics, number_metrics
 from bert_jax.finetuning.task import CUT, EMPTY, Example, Mistake, Outcome, Prediction, Task, commonest, probabilities
-from bert_jax.records.task_record import Record
+from bert_jax.records.record import Record
 from bert_jax.system.errors import UsageError, quoted
 
 

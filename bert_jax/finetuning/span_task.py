@@ -14,9 +14,8 @@ from bert_jax.finetuning.columns import text, whole_number
 from bert_jax.finetuning.pieces import pieces_of
 from bert_jax.finetuning.task import EMPTY, Example, Mistake, Outcome, Prediction, Task
 from bert_jax.finetuning.windows import BestSpans, TextWindow, windows, with_best_context
-from bert_jax.records.messages import kind_of
-from bert_jax.records.task_record import Record
-from bert_jax.system.errors import UsageError
+from bert_jax.records.record import Record
+from bert_jax.system.errors import UsageError, json_kind
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import PieceSpan
 
@@ -98,7 +97,7 @@ class SpanTask(Task):
             isinstance(answer, dict) and isinstance(answer.get("text"), str) for answer in answers
         ):
             raise UsageError(
-                f"{record.place}: {self.config.label!r} is {kind_of(answers)}; expected [{{text, answer_start}}, ...]"
+                f"{record.place}: {self.config.label!r} is {json_kind(answers)}; expected [{{text, answer_start}}, ...]"
             )
         if not answers and not self.config.span.null_answers:
             raise UsageError(f"{record.place} has no answer; leave it out, or finetune with --task.span.null-answers")

@@ -24,7 +24,7 @@ from bert_jax.finetuning.task import (
     commonest,
     probabilities,
 )
-from bert_jax.records.task_record import Record
+from bert_jax.records.record import Record
 from bert_jax.system.errors import UsageError
 from bert_jax.text.scripts import sets_no_spaces
 from bert_jax.text.tokenizer import Tokenizer

@@ -11,7 +11,7 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.columns import Labels, in_order, text
 from bert_jax.finetuning.metrics import metric_of
 from bert_jax.layout import TokenSequence
-from bert_jax.records.task_record import Record
+from bert_jax.records.record import Record
 from bert_jax.text.tokenizer import Tokenizer
 
 MOST_ERRORS = 10

@@ -13,8 +13,8 @@ from bert_jax.config.wording import counted
 from bert_jax.instances.chunk_text import document_hash
 from bert_jax.records.corpus import Document, Mixture, open_corpus
 from bert_jax.records.corpus_reading import read_corpus
+from bert_jax.records.record import Record
 from bert_jax.records.signatures import word_counts
-from bert_jax.records.task_record import Record
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 from bert_jax.system.reading import show

@@ -23,9 +23,8 @@ from bert_jax.finetuning.retrieval import (
 from bert_jax.finetuning.task import CUT, EMPTY, Example, Outcome, Prediction, Task
 from bert_jax.finetuning.word_baselines import retrieval_baselines, similarity_baselines
 from bert_jax.layout import TokenSequence
-from bert_jax.records.messages import listed
-from bert_jax.records.task_record import Record
-from bert_jax.system.errors import UsageError, quoted
+from bert_jax.records.record import Record
+from bert_jax.system.errors import UsageError, listed, quoted
 from bert_jax.system.progress import warn
 from bert_jax.text.tokenizer import Tokenizer
 

@@ -12,9 +12,8 @@ from jaxtyping import Float
 
 from bert_jax.inference.origin import Origin, origin_in
 from bert_jax.records.compressed_files import opened
-from bert_jax.records.messages import listed, reason_of
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, first_line, listed
 
 _MEMBER = "vectors.npy"
 _OF_TOKENS = {"pieces.npy", "offsets.npy"}
@@ -63,7 +62,7 @@ class VectorFile:
                     yield file, *self._header(file, archive.getinfo(_MEMBER).file_size)
         except _DAMAGE as error:
             raise UsageError(
-                f"{self._path} is no .npz file, or damaged ({reason_of(error)}); write it again by bert-jax features"
+                f"{self._path} is no .npz file, or damaged ({first_line(error)}); write it again by bert-jax features"
             ) from None
 
     def _check(self, archive: zipfile.ZipFile) -> None:

@@ -14,7 +14,7 @@ from bert_jax.planning.preparation_time import PreparationTime, preparation_time
 from bert_jax.planning.survey import Fault, Share, Survey
 from bert_jax.planning.trial import Cut, Pieces, try_preparation
 from bert_jax.records.corpus import open_corpus
-from bert_jax.records.corpus_reading import reading_of
+from bert_jax.records.corpus_reading import reading_of_samples
 from bert_jax.records.spread_sample import read_sample
 from bert_jax.system import facts
 from bert_jax.system.errors import UsageError
@@ -111,7 +111,7 @@ def diagnose(config: RunConfig) -> Diagnosis:
     sample = read_sample(source, each=survey.add)
     if not sample.documents:
         raise UsageError(f"data.source={config.data.source[0]!r} holds no text; give another")
-    show([reading_of(corpus, config.data, {config.data.source[0]: sample})])
+    show([reading_of_samples(corpus, config.data, {config.data.source[0]: sample})])
     say("Identifying languages")
     languages, scripts = survey.languages()
     say("Preparing the sample")

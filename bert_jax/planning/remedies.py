@@ -7,7 +7,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
 from bert_jax.planning.doctor import MOST_EPOCHS, Change, Diagnosis, times
 from bert_jax.planning.survey import BOILERPLATE, DUPLICATES, LONG_LINES, UNDECODED, Fault
-from bert_jax.records.corpus import source_of
+from bert_jax.records.corpus import resolved_source
 from bert_jax.records.filters import are_same_language, is_identifiable
 from bert_jax.records.line_kinds import KINDS
 from bert_jax.text.identification import UNKNOWN, UNSURE
@@ -66,7 +66,7 @@ def _of_fault(fault: Fault, found: Diagnosis, config: RunConfig) -> Iterator[Cha
     if fault.fault == UNDECODED:
         encoding = usual_encoding(found.text.language)
         change = "mend the program that writes the records: they may hold halves of surrogate pairs"
-        if source_of(config.data.source[0]).startswith("text:"):
+        if resolved_source(config.data.source[0]).startswith("text:"):
             change = f"convert them, for example by iconv -f {encoding} -t UTF-8 OLD > NEW"
         yield Change(reason=f"the sample has {counted(fault.count, 'lines')} not in UTF-8", change=change)
     elif fault.fault == BOILERPLATE:

@@ -9,9 +9,8 @@ from pathlib import PurePath
 import zstandard
 
 from bert_jax.records import limits
-from bert_jax.records.messages import reason_of
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, first_line
 from bert_jax.system.files import open_binary
 
 DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
@@ -59,10 +58,10 @@ def decompressed(path: Place, raw: io.BufferedReader) -> io.BufferedReader:
     return io.BufferedReader(_WholeFrames(raw)) if kind else raw
 
 
-def damage_error(path: Place, error: Exception, line: int = 0) -> UsageError:
+def damage_of(path: Place, error: Exception, line: int = 0) -> UsageError:
     """The error for a file of which reading after `line` raised one of DAMAGE."""
     return UsageError(
-        f"{path} is damaged or cut short after line {line:,} ({reason_of(error)}); copy it again from its source"
+        f"{path} is damaged or cut short after line {line:,} ({first_line(error)}); copy it again from its source"
     )
 
 

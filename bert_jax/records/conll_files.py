@@ -9,11 +9,10 @@ from functools import partial
 from bert_jax.config.wording import counted
 from bert_jax.records import limits
 from bert_jax.records.decoded_lines import decoded_lines
-from bert_jax.records.messages import listed
+from bert_jax.records.record import Record, check_names
 from bert_jax.records.row_format import RowFormat
-from bert_jax.records.task_record import Record, check_names
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError, quoted
+from bert_jax.system.errors import UsageError, listed, quoted
 
 _CONLLU = ("id", "words", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 """The ten columns of CoNLL-U. The second one, FORM, is named `words` as in the other formats."""

@@ -14,11 +14,10 @@ from bert_jax.config.data import DataConfig
 from bert_jax.records.compressed_files import opened, suffix
 from bert_jax.records.decoded_lines import file_parts
 from bert_jax.records.drops import Drops
-from bert_jax.records.file_source import FileSource, RecordFiles, TextFiles
+from bert_jax.records.file_source import LINE_END, FileSource, RecordFiles, TextFiles
 from bert_jax.records.hf_dataset import HF_PLACE, HfDataset
 from bert_jax.records.jsonl_files import read_jsonl
 from bert_jax.records.parquet_files import read_parquet
-from bert_jax.records.pieces import LINE_END
 from bert_jax.records.python_docs import PythonDocs
 from bert_jax.records.text_source import TextSettings, TextSource, short_hash
 from bert_jax.records.tfds_dataset import TFDS_PLACE, TfdsDataset
@@ -161,7 +160,7 @@ def open_corpus(config: DataConfig) -> Mixture:
     if `config.spans` is set and no source is of the kind jsonl.
     """
     parts: list[Corpus] = []
-    sources = [*map(source_of, config.source)]
+    sources = [*map(resolved_source, config.source)]
     has_spans = False
     for source, resolved, language in zip(config.source, sources, config.languages, strict=True):
         spans = config.spans if resolved.startswith("jsonl:") else None
@@ -175,7 +174,7 @@ def open_corpus(config: DataConfig) -> Mixture:
     return Mixture(parts, sources)
 
 
-def source_of(text: str) -> str:
+def resolved_source(text: str) -> str:
     """Resolves `text`, as a user typed it: a source is returned as it is, a path or pattern of files as KIND:PLACE.
 
     The suffix of a file decides the kind: .jsonl and .parquet files hold records, and #FIELD may follow; all others

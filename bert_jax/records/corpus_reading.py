@@ -44,10 +44,10 @@ def read_corpus(corpus: Mixture, data: DataConfig) -> Reading:
             samples[source] = read_sample(part, most_bytes=size)
             if not samples[source].documents:
                 raise UsageError(f"data.source={source!r} holds no text; give another")
-    return reading_of(corpus, data, samples)
+    return reading_of_samples(corpus, data, samples)
 
 
-def reading_of(corpus: Mixture, data: DataConfig, samples: Mapping[str, SpreadSample]) -> Reading:
+def reading_of_samples(corpus: Mixture, data: DataConfig, samples: Mapping[str, SpreadSample]) -> Reading:
     """The reading of the sources of `data`, by the samples of those that were read."""
     facts = [_format(corpus, data)]
     if files := sum(len(part.sizes) for part in corpus.parts if isinstance(part, FileSource)):

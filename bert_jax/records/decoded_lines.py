@@ -3,6 +3,7 @@
 import codecs
 import io
 import itertools
+import re
 from collections import Counter
 from collections.abc import Iterator
 from operator import itemgetter
@@ -10,8 +11,7 @@ from unicodedata import category
 
 from bert_jax.config.language import usual_encoding
 from bert_jax.records import limits
-from bert_jax.records.compressed_files import DAMAGE, check_expansion, damage_error, decompressed, opened
-from bert_jax.records.foreign_files import foreign_kind
+from bert_jax.records.compressed_files import DAMAGE, check_expansion, damage_of, decompressed, opened
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError, command_line
 
@@ -21,6 +21,21 @@ _OTHER_MARKS = {
     codecs.BOM_UTF16_LE: "UTF-16",
     codecs.BOM_UTF16_BE: "UTF-16",
 }
+_UNPACK = "unpack it, and give the files of text that it holds"
+_SAVE = "save its text as UTF-8 from a program that opens it"
+_FOREIGN = {
+    rb"%PDF-": "a PDF document; take its text out, as by pdftotext",
+    rb"PK\x03\x04.{26}(?:mimetype|\[Content_Types\]|_rels/|docProps/|word/)": f"a document (docx, odt, epub); {_SAVE}",
+    rb"PK(?:\x03\x04|\x05\x06)": f"a zip archive; {_UNPACK}",
+    rb"7z\xbc\xaf\x27\x1c|Rar!\x1a": f"a 7z or RAR archive; {_UNPACK}",
+    rb".{257}ustar": f"a tar archive; {_UNPACK}",
+    rb"BZh[1-9][1\x17]": "compressed by bzip2; unpack it: bzip2 -d FILE",
+    rb"\xfd7zXZ\0|LZIP|\x04\x22\x4d\x18|\x1f[\x9d\xa0]": "compressed by xz, lzip, lz4 or compress; unpack it",
+    rb"PAR1": "a Parquet file; name it parquet:FILE#COLUMN, or FILE.parquet where rows are read",
+    rb"SQLite format 3\0|ARROW1|\x93NUMPY|\x89HDF": "a database or an array; write its texts as JSON lines",
+    rb"\xd0\xcf\x11\xe0\xa1\xb1|\{\\rtf": f"an Office document (doc, rtf); {_SAVE}",
+}
+"""What a file is that holds no lines of text, and what to do, by a pattern of its first bytes."""
 _NO_TEXT = {"Cc", "Cn", "Co", "Cs"}
 """Categories of code points that other bytes have if they are taken for UTF-16: control, unassigned, private."""
 _REPLACED = "lines with undecodable bytes"
@@ -113,7 +128,7 @@ def file_parts(path: Place, raw: io.BufferedReader, repairs: Counter[str]) -> It
                 part = part.removeprefix(codecs.BOM_UTF8)
             yield number, part
     except DAMAGE as error:
-        raise damage_error(path, error, number) from None
+        raise damage_of(path, error, number) from None
 
 
 def numbered_parts(file: io.BufferedIOBase) -> Iterator[tuple[int, bytes]]:
@@ -140,8 +155,9 @@ def _cut(line: bytes) -> tuple[bytes, bytes]:
 def _check_text(path: Place, number: int, part: bytes) -> None:
     """Raises UsageError if `part` of line `number` has a NUL byte, or if the file's start shows another format."""
     if number == 1:
-        if kind := foreign_kind(part):
-            raise UsageError(f"{path} is no text but {kind}")
+        for pattern, kind in _FOREIGN.items():
+            if re.match(pattern, part, re.DOTALL):
+                raise UsageError(f"{path} is no text but {kind}")
         encoding = next((name for mark, name in _OTHER_MARKS.items() if part.startswith(mark)), None)
         if encoding:
             convert = command_line("iconv", "-f", encoding, "-t", "UTF-8", path)

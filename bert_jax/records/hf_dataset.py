@@ -8,11 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 
-from bert_jax.records.file_source import described
-from bert_jax.records.messages import reason_of
-from bert_jax.records.task_record import Record
+from bert_jax.records.file_source import content_ends
+from bert_jax.records.record import Record
 from bert_jax.records.text_source import TextSettings, TextSource, short_hash
-from bert_jax.system.errors import UsageError, install_extra
+from bert_jax.system.errors import UsageError, first_line, install_extra
 
 HF_PLACE = re.compile(r"([^:#]+):([^:#\[\]]+)#(.+)")
 """NAME/CONFIG:SPLIT#FIELD. NAME is a folder or OWNER/SET of the hub, with an optional /CONFIG; SPLIT has no slice."""
@@ -41,7 +40,7 @@ class HfDataset(TextSource):
             builder = library.load_dataset_builder(path, config)
             self._rows = builder.as_streaming_dataset(split=split)
         except Exception as error:  # the library's and the hub's own, ValueError, OSError, ...
-            raise UsageError(f"{self._name} can't be opened ({reason_of(error)}); {_REMEDY}") from None
+            raise UsageError(f"{self._name} can't be opened ({first_line(error)}); {_REMEDY}") from None
         self._files = list(map(str, (builder.config.data_files or {}).get(split, [])))
         """Paths and URLs of the split's files."""
         sizes = {file: os.stat(file) for file in self._files if os.path.isfile(file)}
@@ -56,7 +55,7 @@ class HfDataset(TextSource):
     def stamp(self) -> str:
         """Hash of the name, size and both ends of local files, and of the URLs of others, which contain the commit."""
         files = [
-            described(Path(file), os.path.getsize(file)) if os.path.isfile(file) else (file,) for file in self._files
+            content_ends(Path(file), os.path.getsize(file)) if os.path.isfile(file) else (file,) for file in self._files
         ]
         return short_hash((self._split, self._field, files))
 
@@ -69,7 +68,7 @@ class HfDataset(TextSource):
                 number += 1
         except Exception as error:  # raised by the readers below `datasets`: Arrow, JSON, the network
             raise UsageError(
-                f"{self._name}: record {number:,} can't be read ({reason_of(error)}); a file is damaged, or the "
+                f"{self._name}: record {number:,} can't be read ({first_line(error)}); a file is damaged, or the "
                 "network is gone"
             ) from None
 

@@ -8,10 +8,9 @@ from typing import Any
 
 from bert_jax.records import limits
 from bert_jax.records.decoded_lines import Decoder, whole_lines
-from bert_jax.records.messages import kind_of
-from bert_jax.records.task_record import Record
+from bert_jax.records.record import Record
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, json_kind
 from bert_jax.system.json_file import parse_json
 
 EMPTY_LINES = "empty lines left out"
@@ -40,7 +39,7 @@ def jsonl_records(path: Place, lines: Iterable[str], repairs: Counter[str], mend
         place = f"{path}, line {number}"
         value = parsed(line, place)
         if not isinstance(value, dict):
-            raise UsageError(f"{place} is {kind_of(value)}; a record is an object with named values")
+            raise UsageError(f"{place} is {json_kind(value)}; a record is an object with named values")
         record = Record(place, value)
         yield record.mended(repairs) if mend and _SURROGATE_ESCAPE.search(line) else record
 

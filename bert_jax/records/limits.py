@@ -15,8 +15,6 @@ RECORD_BYTES = 1 << 25
 """Longest record of any format, since a record is in memory as a whole."""
 RECORD_VALUES = 2_000_000
 """Most commas and brackets of a JSON record: each may stand for a value that takes up to 100 bytes of memory."""
-GROUP_BYTES = 1 << 27
-"""Largest decompressed group of ArrayRecord records. TFDS writes one record per group."""
 COLUMNS = 100_000
 """Most separators of a table's line, since each field takes about a hundred bytes of memory."""
 SENTENCE_WORDS = 100_000
@@ -31,7 +29,3 @@ UNDECODABLE, FEWEST_UNDECODABLE = 0.1, 10
 """Highest share of a corpus's lines that aren't UTF-8, and the number of such lines from which on it applies.
 
 Beyond it the text has another encoding, and a model would learn U+FFFD."""
-FEATURES, SHARDS, SPLIT_RECORDS = 1_000, 100_000, 1 << 53
-"""Features of a TFDS dataset, shards of its splits, and records of a split."""
-ELEMENTS, CLASSES = 1 << 26, 10_000_000
-"""Elements of a TFDS tensor of known shape, and classes of a TFDS label."""

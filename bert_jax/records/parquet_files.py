@@ -7,10 +7,9 @@ from typing import Any
 
 from bert_jax.records.compressed_files import check_expansion
 from bert_jax.records.decoded_lines import Decoder
-from bert_jax.records.messages import listed, reason_of
-from bert_jax.records.task_record import Record
+from bert_jax.records.record import Record
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import BertJaxError, UsageError, install_extra
+from bert_jax.system.errors import BertJaxError, UsageError, first_line, install_extra, listed
 
 _READ_BYTES = 1 << 20
 
@@ -52,7 +51,7 @@ def read_parquet(path: Place, raw: io.BufferedReader, field: str, _: Decoder) ->
         raise
     except Exception as error:  # Arrow's own exceptions, OSError, OverflowError, UnicodeDecodeError, ...
         raise UsageError(
-            f"{path} is damaged after row {number:,}, or is no Parquet file ({reason_of(error)}); copy it again"
+            f"{path} is damaged after row {number:,}, or is no Parquet file ({first_line(error)}); copy it again"
         ) from None
 
 

@@ -11,7 +11,7 @@ from bert_jax.records.sample import sample_documents
 from bert_jax.system.progress import stage
 
 _PIECES_BYTES, _SECONDS = 64_000_000, 15.0
-"""Most text that is read of files in which pieces can be read, and the time after which reading ends."""
+"""Most text that is read of files of which ranges can be read, and the time after which reading ends."""
 SAMPLE_BYTES = 16e6
 """Most text that is kept, to be prepared for a trial."""
 
@@ -55,14 +55,14 @@ def read_sample(
     if not isinstance(source, FileSource):
         return _read(source, source, each, most_bytes)
     sample = _read(source, source.sampled(most_bytes or _PIECES_BYTES), each, most_bytes)
-    # No document of a few long ones may begin in a piece.
+    # No document of a few long ones may begin in a range.
     return sample if sample.documents else _read(source, source, each, most_bytes)
 
 
 def _read(source: Corpus, sample: Corpus, each: Callable[[Document], None], most_bytes: int | None) -> SpreadSample:
-    """Reads `sample`, which is `source` or pieces of it."""
+    """Reads `sample`, which is `source` or ranges of it."""
     count, size, seconds, ended = 0, 0, 0.0, True
-    in_pieces = isinstance(sample, FileSource) and sample.in_pieces
+    in_ranges = isinstance(sample, FileSource) and sample.in_ranges
 
     def read() -> Iterator[tuple[int, Document]]:
         nonlocal count, size, seconds, ended
@@ -78,13 +78,13 @@ def _read(source: Corpus, sample: Corpus, each: Callable[[Document], None], most
             size += sum(len(line.encode()) + 1 for line in document) + 1
             bar.advance(1)
             yield 0, document
-            if time.perf_counter() > began + _SECONDS or most_bytes and size >= most_bytes and not in_pieces:
+            if time.perf_counter() > began + _SECONDS or most_bytes and size >= most_bytes and not in_ranges:
                 ended = False
                 return
 
     with stage("Reading a sample", None, "documents") as bar:
         documents = [document for _, document in sample_documents(read(), SAMPLE_BYTES)]
-    if in_pieces:
+    if in_ranges:
         share, described = sample.position / source.total, "pieces spread over the files"
     elif ended:
         share, described = 1.0, "the whole"

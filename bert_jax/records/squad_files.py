@@ -6,11 +6,10 @@ from typing import Any
 
 from bert_jax.records import limits
 from bert_jax.records.jsonl_files import parsed
-from bert_jax.records.messages import kind_of
+from bert_jax.records.record import Record
 from bert_jax.records.row_format import RowFormat
-from bert_jax.records.task_record import Record
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError, quoted
+from bert_jax.system.errors import UsageError, json_kind, quoted
 
 
 def squad_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: RowFormat) -> Iterator[Record]:
@@ -46,7 +45,7 @@ def _list(value: Any, name: str, place: str) -> list:
     """The array in field `name` of the object `value`. Raises UsageError if it is missing or not an array."""
     found = _value(value, name, place)
     if not isinstance(found, list):
-        raise UsageError(f"{place}: {name!r} is {kind_of(found)} and in SQuAD's JSON it is an array")
+        raise UsageError(f"{place}: {name!r} is {json_kind(found)} and in SQuAD's JSON it is an array")
     return found
 
 
@@ -54,7 +53,7 @@ def _value(value: Any, name: str, place: str) -> Any:
     """Field `name` of the object `value`. Raises UsageError, naming `place`, if it is missing."""
     if not isinstance(value, dict) or name not in value:
         raise UsageError(
-            f"{place} has no {name!r}: it is {kind_of(value)}; expected SQuAD's JSON, data: [{{paragraphs: [{{context, "
-            "qas: [{id, question, answers: [{text, answer_start}]}]}]}], or set task.format"
+            f"{place} has no {name!r}: it is {json_kind(value)}; expected SQuAD's JSON, data: [{{paragraphs: [{{"
+            "context, qas: [{id, question, answers: [{text, answer_start}]}]}]}], or set task.format"
         )
     return value[name]

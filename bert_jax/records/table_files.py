@@ -10,11 +10,10 @@ from bert_jax.config.wording import counted
 from bert_jax.records import limits
 from bert_jax.records.decoded_lines import decoded_lines
 from bert_jax.records.jsonl_files import EMPTY_LINES
-from bert_jax.records.messages import listed
+from bert_jax.records.record import Record, check_names
 from bert_jax.records.row_format import RowFormat
-from bert_jax.records.task_record import Record, check_names
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, listed
 from bert_jax.system.progress import say
 
 _SEPARATORS = ",;\t|"

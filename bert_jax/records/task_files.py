@@ -12,11 +12,11 @@ from bert_jax.records.compressed_files import check_expansion, opened, suffix
 from bert_jax.records.conll_files import conll_records, conllu_records
 from bert_jax.records.decoded_lines import decoded_lines
 from bert_jax.records.jsonl_files import jsonl_records
+from bert_jax.records.record import Record
 from bert_jax.records.row_format import BY_SUFFIX, RowFormat
 from bert_jax.records.squad_files import squad_records
 from bert_jax.records.table_files import csv_records, text_records, tsv_records
-from bert_jax.records.task_record import Record
-from bert_jax.records.tfds_dataset import TFDS_PLACE, tfds_records, tfds_size
+from bert_jax.records.tfds_dataset import TFDS_PLACE, tfds_records
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
 
@@ -108,11 +108,9 @@ def _memory(value: Any) -> int:
 
 
 def _compressed_bytes(source: str) -> int:
-    """Size in bytes of the files that contain the rows of `source`; unlimited for a pipe, as it isn't compressed."""
-    if source.startswith("tfds:") and (split := TFDS_PLACE.fullmatch(source.removeprefix("tfds:"))):
-        return tfds_size(split[1], split[2])
+    """Size in bytes of the file `source`; unlimited for a pipe and for a TFDS dataset, which is trusted."""
     path = place_of(source)
-    if not path.is_file():
+    if source.startswith("tfds:") or not path.is_file():
         return sys.maxsize
     with opened(path) as raw:
         return raw.seek(0, os.SEEK_END)

@@ -7,9 +7,8 @@ from hashlib import blake2b
 from typing import NamedTuple
 
 from bert_jax.records.decoded_lines import Decoder, numbered_parts
-from bert_jax.records.messages import kind_of
-from bert_jax.records.task_record import Record
-from bert_jax.system.errors import UsageError
+from bert_jax.records.record import Record
+from bert_jax.system.errors import UsageError, json_kind
 from bert_jax.text.text_spans import with_spans
 
 _DOCUMENTS_A_CHUNK = 8
@@ -139,7 +138,7 @@ class TextSource:
             return text.encode(errors="surrogatepass")
         if not isinstance(text, bytes):
             raise UsageError(
-                f"{record.place}: {self._field!r} is {kind_of(text)} and not a string; name another field after #"
+                f"{record.place}: {self._field!r} is {json_kind(text)} and not a string; name another field after #"
             )
         return text
 

@@ -1,25 +1,28 @@
-"""The source `tfds:NAME/CONFIG:SPLIT`: a TensorFlow Datasets set, read without TensorFlow."""
+"""The source `tfds:NAME/CONFIG:SPLIT`: a TensorFlow Datasets set, read without TensorFlow.
+
+TFDS imports the module of every feature class that features.json names, whatever module that is. Only the classes of
+TFDS itself are allowed.
+"""
 
 import os
 import re
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import tensorflow_datasets as tfds
 from array_record.python.array_record_module import ArrayRecordReader
+from google.protobuf import json_format
 from tensorflow_datasets.core import naming
 from tensorflow_datasets.core.file_adapters import FileFormat
+from tensorflow_datasets.core.proto import dataset_info_pb2, feature_pb2
 from tensorflow_datasets.proto import tf_example_pb2
 
-from bert_jax.records import limits
-from bert_jax.records.messages import listed, reason_of
-from bert_jax.records.task_record import Record
+from bert_jax.records.record import Record
 from bert_jax.records.text_source import TextSettings, TextSource, short_hash
-from bert_jax.records.tfds_checks import check_groups, check_metadata
-from bert_jax.system.bucket import place_of
-from bert_jax.system.errors import UsageError, install_extra
+from bert_jax.system.bucket import Place, place_of
+from bert_jax.system.errors import UsageError, first_line, install_extra, listed
+from bert_jax.system.json_file import MOST_BYTES, parse_object, read_bytes
 
 TFDS_PLACE = re.compile(r"([\w/.-]+(?::[\d*]+[.][\d*]+[.][\d*]+)?):([^#]+)(?:#(.+))?")
 """NAME/CONFIG with an optional version (`:1.0.0`), SPLIT in TFDS' syntax (`train[:1%]`), and an optional FEATURE."""
@@ -27,6 +30,16 @@ _READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 """No read-ahead: by default several groups of records are decompressed ahead, which takes memory."""
 _READER_BUFFER_BYTES = 1 << 15
 _TEXT = tfds.features.Text()
+_KNOWN = {
+    f"{feature.__module__}.{feature.__name__}"
+    for feature in vars(tfds.features).values()
+    if isinstance(feature, type) and issubclass(feature, tfds.features.FeatureConnector)
+}
+"""Feature classes that features.json may name."""
+_METADATA = {"features.json": feature_pb2.Feature, "dataset_info.json": dataset_info_pb2.DatasetInfo}
+"""The files that name feature classes, with their protobuf messages."""
+_FOLDERS = ("", "*/", "*/*/")
+"""Directories that may contain metadata: the dataset's, that of a version, and that of a config's version."""
 
 
 class TfdsDataset(TextSource):
@@ -74,11 +87,6 @@ def tfds_records(name: str, split: str) -> Iterator[Record]:
         yield Record(f"{opened.name}, record {number}", record)
 
 
-def tfds_size(name: str, split: str) -> int:
-    """Total size in bytes of a split's files. Raises UsageError if the dataset or the split doesn't exist."""
-    return sum(os.path.getsize(file.filename) for file in _Split(name, split).files)
-
-
 class _Split:
     """An opened split: the file instructions of TFDS in `files`, and the number of `records`, at least one."""
 
@@ -88,7 +96,7 @@ class _Split:
         try:
             self.files = self.builder.info.splits[split].file_instructions
         except Exception as error:  # ValueError for unknown splits and bad syntax, and TFDS' own exceptions
-            raise UsageError(f"{self.name} can't be read ({reason_of(error)}); name a split that is there") from None
+            raise UsageError(f"{self.name} can't be read ({first_line(error)}); name a split that is there") from None
         self.records = sum(file.take for file in self.files)
         if not self.records:
             raise UsageError(f"{self.name} holds no record; name another split")
@@ -96,30 +104,23 @@ class _Split:
     def read(self, decode: Callable[[bytes], Any]) -> Iterator[tuple[int, Any]]:
         """Yields each record's number, from 0, and its value by `decode`.
 
-        Raises UsageError if a file is damaged or a record is too large.
+        Raises UsageError if a file is damaged.
         """
         number = 0
         try:
             for file in self.files:
-                check_groups(Path(file.filename))
                 reader = ArrayRecordReader(
                     os.fspath(file.filename), _READER_OPTIONS, file_reader_buffer_size=_READER_BUFFER_BYTES
                 )
                 reader.seek(file.skip)
                 for _ in range(file.take):
-                    record = reader.read()
-                    if len(record) > limits.RECORD_BYTES:
-                        raise UsageError(
-                            f"{self.name}, record {number:,} has {len(record):,} bytes, and at most "
-                            f"{limits.RECORD_BYTES:,} are read; leave it out, or cut it into several"
-                        )
-                    yield number, decode(record)
+                    yield number, decode(reader.read())
                     number += 1
         except UsageError:
             raise
         except Exception as error:  # the library's readers raise ValueError, RuntimeError, DecodeError
             raise UsageError(
-                f"{self.name}: record {number:,} can't be read, a file is damaged ({reason_of(error)}); copy or "
+                f"{self.name}: record {number:,} can't be read, a file is damaged ({first_line(error)}); copy or "
                 "prepare the set again"
             ) from None
 
@@ -149,13 +150,13 @@ def _builder(name: str) -> tfds.core.DatasetBuilder:
     """The TFDS builder of the dataset, set to its ArrayRecord files.
 
     Raises UsageError if the dataset isn't prepared as ArrayRecord, the one format that is read without TensorFlow, or
-    if `check_metadata` refuses its metadata.
+    its metadata names a feature class that isn't TFDS' own.
     """
     directory = os.environ.get("TFDS_DATA_DIR")
     data_dir = place_of(os.path.expanduser(directory or tfds.core.constants.DATA_DIR))
     try:
         parsed, settings = naming.parse_builder_name_kwargs(name)
-        check_metadata(data_dir / parsed.name / settings.get("config", ""))
+        _check_feature_classes(data_dir / parsed.name / settings.get("config", ""))
         builder = tfds.builder(name, data_dir=directory)
         formats = builder.info.available_file_formats() if builder.info.splits else set()
         if FileFormat.ARRAY_RECORD in formats:
@@ -166,12 +167,47 @@ def _builder(name: str) -> tfds.core.DatasetBuilder:
     except UsageError:
         raise
     except Exception as error:  # TFDS' own for an unknown name, and any of a builder that needs TensorFlow
-        found = reason_of(error).rstrip(".")
+        found = first_line(error).rstrip(".")
     raise UsageError(
         f"no set tfds:{name} in array_record format in {directory or tfds.core.constants.DATA_DIR} ({found}); prepare "
         f"it, here or elsewhere, by {install_extra('tensorflow')} and tfds build {name} --file_format=array_record, "
         "and name the folder in TFDS_DATA_DIR"
     ) from None
+
+
+def _check_feature_classes(directory: Place) -> None:
+    """Checks the metadata of all configs and versions of the dataset in `directory`, before TFDS reads them.
+
+    Raises UsageError if a file is damaged, or names a class that isn't TFDS' own. Other formats of the metadata than
+    TFDS writes now name classes in other fields, and are refused.
+    """
+    for name, message in _METADATA.items():
+        for path in [path for folder in _FOLDERS for path in directory.glob(folder + name)]:
+            try:
+                parsed = json_format.ParseDict(parse_object(read_bytes(path, MOST_BYTES)), message())
+                for feature in _features(parsed):
+                    if feature.python_class_name not in _KNOWN or feature.HasField("json_feature"):
+                        raise ValueError(
+                            f"it names the class {feature.python_class_name[:60]!r}, which is none of TFDS' features "
+                            "or has unknown content, and would be imported"
+                        )
+            except Exception as error:  # OSError, ValueError, and protobuf's own for malformed values
+                raise UsageError(
+                    f"{path} is not read: {first_line(error)}; prepare the set again, from a source that you trust"
+                ) from None
+
+
+def _features(message: feature_pb2.Feature | dataset_info_pb2.DatasetInfo) -> Iterator[feature_pb2.Feature]:
+    """Yields a feature and all features inside it, or those of a dataset."""
+    waiting = [message]
+    if isinstance(message, dataset_info_pb2.DatasetInfo):
+        waiting = [message.features] if message.HasField("features") else []
+    while waiting:
+        feature = waiting.pop()
+        yield feature
+        waiting += feature.features_dict.features.values()
+        if feature.HasField("sequence"):
+            waiting.append(feature.sequence.feature)
 
 
 def _text_features(features: tfds.features.FeaturesDict, above: str = "") -> list[str]:

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+from collections.abc import Iterable
+from itertools import islice
 
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)|(?<=http://)[^/@\s]+(?=@)|(?<=https://)[^/@\s]+(?=@)")
 """USER:PASSWORD of a URL, or the token in that place of a web address."""
@@ -9,6 +11,8 @@ _TOKEN = re.compile(r"(?<=[?&])((?:sig|signature|token|access_token|password|X-A
 """A secret in the query of a URL, such as the signature of Azure's links."""
 _MOST_CHARACTERS = 60
 """Maximum characters of a value in an error message."""
+_MOST_NAMES, _LONGEST_REASON = 10, 200
+"""Maximum names in a list, and maximum characters of another library's message."""
 
 
 def quoted(value: object) -> str:
@@ -17,6 +21,20 @@ def quoted(value: object) -> str:
         return f"{value[:_MOST_CHARACTERS]!r}..."
     text = repr(value)
     return text if len(text) <= _MOST_CHARACTERS + len("''") else f"{text[:_MOST_CHARACTERS]}..."
+
+
+def listed(names: Iterable[object]) -> str:
+    """The first ten of `names`, quoted, followed by the number of the others."""
+    names = list(names)
+    first = ", ".join(map(quoted, islice(names, _MOST_NAMES))) or "nothing"
+    return first + (f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else "")
+
+
+def json_kind(value: object) -> str:
+    """The type of a JSON value, in JSON's terms; of an object also its names."""
+    if isinstance(value, dict):
+        return f"an object of {listed(value)}"
+    return {list: "an array", str: "a string", bool: "a truth value", type(None): "null"}.get(type(value), "a number")
 
 
 def command_line(*words: object) -> str:
@@ -65,8 +83,9 @@ class Interrupted(BertJaxError):
 
 
 def first_line(error: BaseException | str) -> str:
-    """The first line of a library's message, or the name of its exception if there is no message."""
-    return str(error).partition("\n")[0] or type(error).__name__
+    """The first line of a library's message, cut after 200 characters; the name of its exception if it has none."""
+    line = next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)
+    return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]}..."
 
 
 def install_extra(name: str) -> str:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.character_spans import spans_of, tags_of, word_places
 from bert_jax.finetuning.dataset import read_labelled, read_training
-from bert_jax.records.task_record import Record
+from bert_jax.records.record import Record
 from bert_jax.system.errors import UsageError
 
 CONFIG = TaskConfig(name="ner", kind="tags", texts=("text",), label="spans", max_length=48)

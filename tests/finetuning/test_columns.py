@@ -3,7 +3,7 @@ from collections import Counter
 import pytest
 
 from bert_jax.finetuning.columns import Labels, class_name, in_order, number, text, whole_number, words
-from bert_jax.records.task_record import Record
+from bert_jax.records.record import Record
 from bert_jax.system.errors import UsageError
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.marked_task import MarkedTask
-from bert_jax.records.task_record import Record
+from bert_jax.records.record import Record
 from bert_jax.system.errors import UsageError
 
 CONFIG = TaskConfig(

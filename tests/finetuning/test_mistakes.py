@@ -7,7 +7,7 @@ from bert_jax.config.task import SpanConfig, TaskConfig
 from bert_jax.finetuning.dataset import LabelledRows, make_task
 from bert_jax.finetuning.predicting import measure
 from bert_jax.finetuning.task import Example, Outcome
-from bert_jax.records.task_record import Record
+from bert_jax.records.record import Record
 
 PAIR = {"texts": ("a", "b"), "labels": ("no", "yes")}
 CASES = {

@@ -4,8 +4,8 @@ from collections import Counter
 import pytest
 
 from bert_jax.finetuning.output import write_predictions
+from bert_jax.records.record import Record
 from bert_jax.records.task_files import task_records
-from bert_jax.records.task_record import Record
 from bert_jax.system.errors import UsageError
 
 ROWS = [

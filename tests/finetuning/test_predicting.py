@@ -9,9 +9,9 @@ from bert_jax.finetuning.dataset import LabelledRows, make_task
 from bert_jax.finetuning.metrics import metric_of
 from bert_jax.finetuning.predicting import given_records, has_plain_lines, measure, of_lines, predictions
 from bert_jax.model.task import HeadShape
+from bert_jax.records.record import Record
 from bert_jax.records.row_format import RowFormat
 from bert_jax.records.task_files import task_records
-from bert_jax.records.task_record import Record
 from bert_jax.system.errors import UsageError
 
 LENGTHS = (8, 16, 32)

@@ -7,8 +7,8 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.character_spans import tags_of
 from bert_jax.finetuning.dataset import make_task, read_training
 from bert_jax.finetuning.row_reading import RowSet, reading_of
+from bert_jax.records.record import Record
 from bert_jax.records.table_files import has_csv_quotes
-from bert_jax.records.task_record import Record
 from bert_jax.system.errors import UsageError
 
 

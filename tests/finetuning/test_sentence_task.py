@@ -7,7 +7,7 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.sentence_task import ChoiceTask, ClassTask, LabelsTask, NumberTask
 from bert_jax.finetuning.task import Task
 from bert_jax.model.task import HeadShape
-from bert_jax.records.task_record import Record
+from bert_jax.records.record import Record
 from bert_jax.system.errors import UsageError
 
 PAIR = TaskConfig(name="x", kind="class", texts=("a", "b"), labels=("no", "yes"), max_length=10)

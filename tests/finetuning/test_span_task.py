@@ -6,7 +6,7 @@ import pytest
 from bert_jax.config.task import SpanConfig, TaskConfig
 from bert_jax.finetuning.span_task import SpanTask
 from bert_jax.finetuning.task import Task
-from bert_jax.records.task_record import Record
+from bert_jax.records.record import Record
 from bert_jax.system.errors import UsageError
 
 SPAN = SpanConfig(stride=5, question_length=4)

@@ -6,7 +6,7 @@ import pytest
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.tag_task import TagTask, first_pieces, joined_words
 from bert_jax.finetuning.task import IGNORED, Task
-from bert_jax.records.task_record import Record
+from bert_jax.records.record import Record
 from bert_jax.system.errors import UsageError
 
 CONFIG = TaskConfig(name="ner", kind="tags", texts=("words",), label="tags", labels=("B-X", "I-X", "O"), max_length=16)

@@ -10,7 +10,7 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.dataset import LabelledRows, make_task, read_labelled, read_training
 from bert_jax.finetuning.predicting import measure
 from bert_jax.finetuning.vectors_task import pair_of
-from bert_jax.records.task_record import Record
+from bert_jax.records.record import Record
 from bert_jax.system.errors import UsageError
 
 CONFIG = TaskConfig(name="x", kind="vectors", texts=("query", "positive"), label="score", max_length=16)

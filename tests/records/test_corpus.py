@@ -8,7 +8,7 @@ from conftest import stories
 
 from bert_jax.config.data import DataConfig
 from bert_jax.records import python_docs
-from bert_jax.records.corpus import Mixture, corpus_stamp, open_corpus, source_of
+from bert_jax.records.corpus import Mixture, corpus_stamp, open_corpus, resolved_source
 from bert_jax.records.python_docs import PythonDocs
 from bert_jax.system.errors import UsageError
 
@@ -84,12 +84,12 @@ def test_the_stamp_is_that_of_the_only_source_or_of_all_in_their_order(sources):
 def test_a_path_or_pattern_is_taken_by_its_name(tmp_path, name, field, source):
     (tmp_path / name).write_bytes(b"")
     for path in (tmp_path / name, tmp_path / f"*{name[1:]}"):
-        assert source_of(f"{path}{field}") == source.format(path)
+        assert resolved_source(f"{path}{field}") == source.format(path)
 
 
 @pytest.mark.parametrize("source", ["text:a", "jsonl:a#b", "tfds:a:b", "hf:a/b:c#d", "python-docs"])
 def test_a_source_is_itself(source):
-    assert source_of(source) == source
+    assert resolved_source(source) == source
 
 
 @pytest.mark.parametrize(
@@ -108,12 +108,12 @@ def test_a_path_that_is_no_text_is_refused(tmp_path, name, words):
     (tmp_path / "array.json").write_text(json.dumps([{"text": "One."}], indent=1))
     (tmp_path / "wiki_00").write_text(json.dumps({"id": 1, "text": "One."}))
     with pytest.raises(UsageError, match=words):
-        source_of(f"{tmp_path}/{name}")
+        resolved_source(f"{tmp_path}/{name}")
 
 
 def test_json_files_with_a_record_on_each_line_are_records(tmp_path):
     (tmp_path / "c4.json.gz").write_bytes(gzip.compress(b'{"text": "One."}\n{"text": "Two."}\n'))
-    assert source_of(f"{tmp_path}/*.json.gz") == f"jsonl:{tmp_path}/*.json.gz#text"
+    assert resolved_source(f"{tmp_path}/*.json.gz") == f"jsonl:{tmp_path}/*.json.gz#text"
     documents = open_corpus(DataConfig(source=f"{tmp_path}/c4.json.gz")).documents()
     assert list(documents) == [["One."], ["Two."]]
 

@@ -119,22 +119,6 @@ def test_a_damaged_file_is_named(data_dir):
         read("tfds:pages/plain:train")
 
 
-@pytest.mark.parametrize(
-    "texts, options, words",
-    [
-        (["a" * 40_000_000] * 4, "group_size:4", "a group of records takes 160,0.* and at most 134,217,728 are read"),
-        (["a" * 25_000_000] * 3, "group_size:1", "it unpacks to 75,0.*, and text takes at most 200 times its packed"),
-        (["a" * 40_000_000], "group_size:1,uncompressed", "record 0 has 40,000,.* and at most 33,554,432 are read"),
-    ],
-)
-def test_a_small_file_of_much_text_and_too_long_a_record_are_refused(tmp_path, monkeypatch, texts, options, words):
-    write_set(tmp_path / "bomb" / "1.0.0", {"text": TEXT}, [[{"text": text} for text in texts]], options=options)
-    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
-    for read_all in (read, lambda source: list(task_records(source, Counter()))):
-        with pytest.raises(UsageError, match=words):
-            read_all("tfds:bomb:train")
-
-
 def test_a_set_with_records_in_groups_is_read_in_silence(tmp_path, monkeypatch, caplog):
     texts = [f"text {number}" for number in range(10)]
     write_set(tmp_path / "few" / "1.0.0", {"text": TEXT}, [[{"text": text} for text in texts]], options="group_size:4")

@@ -5,8 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from bert_jax.records.messages import kind_of, listed
-from bert_jax.system.errors import UsageError, quoted
+from bert_jax.system.errors import UsageError, json_kind, listed, quoted
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _REMEDY = (
@@ -36,7 +35,7 @@ class Record(NamedTuple):
             if value is None:
                 return None
             if not isinstance(value, dict) or part not in value:
-                there = f"there is {listed(value)}" if isinstance(value, dict) else f"it is {kind_of(value)}"
+                there = f"there is {listed(value)}" if isinstance(value, dict) else f"it is {json_kind(value)}"
                 raise UsageError(f"{self.place} has no column {name!r}: {there}; {remedy}")
             value = value[part]
         return value
