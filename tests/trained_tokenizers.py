@@ -2,11 +2,9 @@
 
 from functools import cache
 
-from bert_jax.text.byte_level_bpe import train_byte_level_bpe
 from bert_jax.text.cleaning import Accents, Cleaning, UnicodeForm
-from bert_jax.text.sentencepiece_training import train_sentencepiece
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.text.wordpiece import WordPieceTokenizer, train_wordpiece
+from bert_jax.text.vocabulary_training import train_tokenizer
 
 WORDS = "the quick brown fox foxes jumped jumping over lazy dogs dog again Zwölf größere Übungen neue Größen".split()
 TEXTS = tuple(
@@ -34,8 +32,4 @@ def trained(
     """A tokenizer of this kind whose vocabulary is trained on `texts`."""
     size = size or SIZES[kind]
     cleaning = Cleaning.of_training(lowercase, strip_accents, form)._replace(turkish=turkish)
-    if kind == "byte_bpe":
-        return train_byte_level_bpe(texts, size, cleaning)
-    if kind == "wordpiece":
-        return WordPieceTokenizer(train_wordpiece(texts, size, cleaning, character_coverage), cleaning)
-    return train_sentencepiece(texts, size, cleaning, character_coverage, kind)
+    return train_tokenizer(texts, kind, size, cleaning, character_coverage)

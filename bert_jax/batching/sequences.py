@@ -5,9 +5,8 @@ from collections.abc import Sequence
 from bert_jax.config.vectors import Prompt
 from bert_jax.layout import TokenSequence
 from bert_jax.system.errors import UsageError
-from bert_jax.text.frame import Frame
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.text.vocabulary import Vocabulary
+from bert_jax.text.vocabulary import Frame, Vocabulary
 
 
 def joined(segments: Sequence[list[int]], vocabulary: Vocabulary, longest: int) -> TokenSequence:

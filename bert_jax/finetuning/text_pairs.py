@@ -18,7 +18,7 @@ from bert_jax.records.signatures import word_counts
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 from bert_jax.system.reading import show
-from bert_jax.text.sentences import split_sentences
+from bert_jax.text.segmentation import split_sentences
 from bert_jax.text.tokenizer import Tokenizer
 
 _MOST_PAIRS, _MOST_CHARACTERS = 1_000_000, 1 << 29

@@ -16,7 +16,7 @@ from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.instances.chunks import Chunk
 from bert_jax.instances.marks import Marker, Marks
 from bert_jax.instances.sentences import Sentences, encode_documents
-from bert_jax.text.sentences import split_sentences
+from bert_jax.text.segmentation import split_sentences
 from bert_jax.text.text_spans import SpannedSentence, plain, spanned, split_marked
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 

@@ -13,9 +13,8 @@ from bert_jax.config.data import DataConfig
 from bert_jax.instances.sentences import Sentences
 from bert_jax.layout import ENTITY_START, MASKABLE, PHRASE_START, WORD_START
 from bert_jax.system.progress import say
-from bert_jax.text.lexicon import Lexicon, LexiconFile
-from bert_jax.text.segmenter import Segmenter, open_segmenter
-from bert_jax.text.spelling import Speller
+from bert_jax.text.lexicon import Lexicon, LexiconFile, Speller
+from bert_jax.text.segmentation import Segmenter, open_segmenter
 from bert_jax.text.text_spans import SpannedSentence, tokens_of
 from bert_jax.text.tokenizer import Tokenizer
 

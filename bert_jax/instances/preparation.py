@@ -33,7 +33,7 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.files import FileSum, remove_temporary, sync
 from bert_jax.system.progress import say, stage, warn
 from bert_jax.system.workers import available_cores, map_in_processes
-from bert_jax.text.sentences import has_rules
+from bert_jax.text.segmentation import has_rules
 from bert_jax.text.text_spans import plain
 from bert_jax.text.tokenizer import load_tokenizer
 

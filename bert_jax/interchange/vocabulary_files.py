@@ -7,13 +7,11 @@ from typing import Any
 from bert_jax.interchange.json_file import read_object
 from bert_jax.interchange.tokenizer_classes import LONGEST_WORD
 from bert_jax.system.errors import UsageError, quoted
-from bert_jax.text.byte_level_bpe import pipeline_of_merges
 from bert_jax.text.cleaning import Cleaning
-from bert_jax.text.frame import Frame
 from bert_jax.text.sentencepiece import SentencePieceTokenizer, read_model
 from bert_jax.text.tokenizer import Tokenizer, read_vocabulary_file
-from bert_jax.text.tokenizer_json import added_token, built, check, kind_of
-from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary, check_spelling, special_names
+from bert_jax.text.tokenizer_json import added_token, built, check_keys, pipeline_kind, pipeline_of_merges
+from bert_jax.text.vocabulary import SPECIAL_PIECES, Frame, Vocabulary, check_spelling, special_names
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
 TOKENIZER, SETTINGS = Tokenizer.file_name, "tokenizer_config.json"
@@ -97,8 +95,8 @@ def read_vocabulary(path: Path, class_name: str) -> dict[str, Any]:
     cleaning = value.get("normalizer")
     if isinstance(cleaning, dict) and cleaning.get("type") == "BertNormalizer":
         value["normalizer"] = _CLEANING | cleaning
-    kind_of(value, str(path))
-    check(value, built(value, str(path)), str(path))
+    pipeline_kind(value, str(path))
+    check_keys(value, built(value, str(path)), str(path))
     return value
 
 

@@ -29,7 +29,7 @@ from bert_jax.system.reading import Fact, Reading, show
 from bert_jax.text import identification
 from bert_jax.text.extension import replaced_pieces
 from bert_jax.text.lexicon import LexiconFile
-from bert_jax.text.segmenter import open_segmenter
+from bert_jax.text.segmentation import open_segmenter
 
 
 def check_sources(config: RunConfig, run: RunDirectory, initial: TrainedModel | None = None) -> list[Reading]:

@@ -22,13 +22,12 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import say, stage, warn
 from bert_jax.system.reading import Reading
-from bert_jax.text.byte_level_bpe import train_byte_level_bpe
 from bert_jax.text.cleaning import Cleaning
-from bert_jax.text.sentencepiece_training import train_sentencepiece
+from bert_jax.text.pipeline import TOKENIZER_CONFIG
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer, read_vocabulary_file, tokenizer_directory
-from bert_jax.text.tokenizer_settings import FILE_NAME
 from bert_jax.text.vocabulary import MOST_PIECES
-from bert_jax.text.wordpiece import WordPieceTokenizer, share_of_long_words, train_wordpiece
+from bert_jax.text.vocabulary_training import share_of_long_words, train_tokenizer
+from bert_jax.text.wordpiece import WordPieceTokenizer
 
 _MOST_CUT = 0.01
 """Largest share of the characters in words that a WordPiece cuts for their length without a remark."""
@@ -99,7 +98,7 @@ def _foreign_folder(settings: VocabularyConfig) -> Path | None:
     if path is None or not path.is_dir():
         return None
     own = tokenizer_directory(path)
-    return None if own and "kind" in read_object(own / FILE_NAME) else fetched(path)
+    return None if own and "kind" in read_object(own / TOKENIZER_CONFIG) else fetched(path)
 
 
 def _is_current(origin: dict[str, Any], marker: Place) -> bool:
@@ -165,9 +164,4 @@ def learned_tokenizer(texts: list[str], settings: VocabularyConfig, languages: C
     cleaning = Cleaning.of_training(settings.lowercase, settings.strip_accents, settings.unicode_form)
     turkish = settings.lowercase and bool(languages) and all(map(has_turkish_case, languages))
     cleaning = cleaning._replace(turkish=turkish)
-    if settings.kind == "byte_bpe":
-        return train_byte_level_bpe(texts, settings.size, cleaning)
-    coverage = settings.character_coverage
-    if settings.kind == "wordpiece":
-        return WordPieceTokenizer(train_wordpiece(texts, settings.size, cleaning, coverage), cleaning)
-    return train_sentencepiece(texts, settings.size, cleaning, coverage, settings.kind)
+    return train_tokenizer(texts, settings.kind, settings.size, cleaning, settings.character_coverage)

@@ -17,7 +17,7 @@ from bert_jax.records.spread_sample import SpreadSample, read_sample
 from bert_jax.system.errors import UsageError
 from bert_jax.system.reading import Fact, Reading
 from bert_jax.text.identification import UNKNOWN, UNSURE, blocks, identified
-from bert_jax.text.sentences import split_sentences
+from bert_jax.text.segmentation import split_sentences
 
 _BYTES, _LEAST_BYTES = 1 << 20, 1 << 16
 """Bytes of text that are read of all sources together, and of each at least."""

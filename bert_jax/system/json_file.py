@@ -13,6 +13,8 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.files import open_regular
 
+JsonObject = dict[str, Any]
+"""An object as it is parsed; whoever reads a value checks its type."""
 MOST_BYTES = 16_000_000
 """Default limit on the size of a file. Our own have kilobytes."""
 _MOST_DEPTH = 64

@@ -1,4 +1,8 @@
-"""Phrases or entities listed in a file, one a line, and where they are in encoded text."""
+"""Phrases or entities listed in a file, one a line, and where they are in encoded text.
+
+They are searched in the characters of the pieces. The tokenizer has cleaned the text already, so texts that it treats
+as equal have the same spelling.
+"""
 
 import hashlib
 from collections.abc import Sequence
@@ -6,14 +10,94 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Int
+from jaxtyping import Bool, Int
 
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError, install_extra
 from bert_jax.system.files import open_regular
-from bert_jax.text.spelling import UNKNOWN, Marked, Speller
+from bert_jax.text.scripts import sets_no_spaces
+from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.vocabulary import BOUNDARY
 
 _MOST_BYTES = 1 << 30
+_BEGIN, _END = "\x02", "\x01"
+"""Marks around each word. No piece contains them, since tokenizers remove control characters."""
+_UNKNOWN = "\x03"
+"""Stands for the unknown piece."""
+
+
+class Marked(NamedTuple):
+    """N tokens spelled with marks around each word."""
+
+    text: str
+    begins: Int[np.ndarray, " N"]
+    """Place in `text` of the mark before the word that starts at each token; -1 for a token that starts none."""
+    ends: Int[np.ndarray, " m"]
+    """Place in `text` after the end mark that precedes each token, and after the one at the text's end (m = N + 1)."""
+
+    def tokens(self, places: Int[np.ndarray, "k 2"]) -> Int[np.ndarray, "j 2"]:
+        """First token, and token after the last, of those ranges of `text` that are whole words and whole pieces."""
+        first = np.searchsorted(self.ends, places[:, 0], side="right") - 1
+        after = np.searchsorted(self.ends, places[:, 1])
+        begins = np.append(self.begins, self.ends[-1])  # the end of the text is the end of a word
+        whole = (begins[first] == places[:, 0]) & (self.ends[after] == places[:, 1]) & (begins[after] >= 0)
+        return np.stack([first, after], axis=1)[whole]
+
+
+class Plain(NamedTuple):
+    """N tokens spelled as text is written."""
+
+    text: str
+    places: Int[np.ndarray, " N"]
+    """Place in `text` of each token's first character."""
+    after_space: Bool[np.ndarray, " N"]
+    """Whether a space precedes it."""
+
+
+class Speller:
+    """Spells what a tokenizer has encoded."""
+
+    def __init__(self, tokenizer: Tokenizer):
+        unknown, pieces = tokenizer.vocabulary.unknown_id, range(len(tokenizer.vocabulary.pieces))
+        texts = [_UNKNOWN if number == unknown else tokenizer.piece_text(number).strip(BOUNDARY) for number in pieces]
+        self._tokenizer, self._starts, self._texts = tokenizer, tokenizer.starts_word, texts
+        self._opens = np.array([sets_no_spaces(text[:1] or " ") for text in texts])
+        self._closes = np.array([sets_no_spaces(text[-1:] or " ") for text in texts])
+        # In scripts without spaces each character is marked: where pieces end there depends on the text around them.
+        self._marked = [
+            "".join(f"{_END}{_BEGIN}{one}" for one in (text if apart else [text])) if apart or start else text
+            for text, apart, start in zip(texts, self._opens.tolist(), self._starts.tolist(), strict=True)
+        ]
+
+    def marked(self, tokens: Int[np.ndarray, " N"], begins: Bool[np.ndarray, " N"]) -> Marked:
+        """Spells `tokens` with marks. `begins`: whether a token begins a sentence, and so also a word."""
+        starts = self._starts[tokens] | begins
+        parts = [self._marked[token] for token in tokens.tolist()]
+        for at in np.flatnonzero(begins).tolist():
+            parts[at] = f"{_END}\n{_BEGIN}{parts[at].removeprefix(_END + _BEGIN)}"
+        sizes = np.array([*map(len, parts)], int)
+        before = np.cumsum(sizes) - sizes
+        text = "".join(parts) + _END
+        return Marked(text, np.where(starts, before + 1 + begins, -1), np.append(before + 1, len(text)))
+
+    def plain(self, tokens: Int[np.ndarray, " N"], begins: Bool[np.ndarray, " N"]) -> Plain:
+        """Spells `tokens` with a space before each word, but not between two characters of scripts without spaces."""
+        joined = self._opens[tokens] & np.roll(self._closes[tokens], 1)
+        space = self._starts[tokens] & ~begins & ~joined
+        parts = [self._texts[token] for token in tokens.tolist()]
+        sizes = np.array([*map(len, parts)], int) + space
+        places = np.cumsum(sizes) - sizes + space
+        spaced = (f" {part}" if wide else part for part, wide in zip(parts, space.tolist(), strict=True))
+        return Plain("".join(spaced), places, space)
+
+    def phrases(self, texts: list[str]) -> list[str]:
+        """Spells each of `texts` with marks and without empty words."""
+        phrases = []
+        for ids in self._tokenizer.encode_batch(texts):
+            spelled = "".join(self._marked[number] for number in ids)
+            spelled = spelled.removeprefix(_END) + _END if ids else ""
+            phrases.append(spelled.replace(_BEGIN + _END, ""))
+        return phrases
 
 
 class LexiconFile(NamedTuple):
@@ -56,8 +140,8 @@ class Lexicon:
 
     def __init__(self, entries: Sequence[str], speller: Speller):
         spelled = speller.phrases(list(entries))
-        self._spelled = list(dict.fromkeys(each for each in spelled if each and UNKNOWN not in each))
-        self.unknown = sum(not each or UNKNOWN in each for each in spelled)
+        self._spelled = list(dict.fromkeys(each for each in spelled if each and _UNKNOWN not in each))
+        self.unknown = sum(not each or _UNKNOWN in each for each in spelled)
         """Number of entries with an unknown piece, which can't be found."""
         self.duplicates = len(spelled) - self.unknown - len(self._spelled)
         """Number of entries that are encoded as an earlier one."""

@@ -4,25 +4,46 @@ import copy
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Annotated
 
 import numpy as np
 import tokenizers
 from jaxtyping import Bool
+from pydantic import Field
 
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json, write_text
+from bert_jax.system.json_file import JsonObject, Shape
 from bert_jax.text.scripts import is_punctuation, sets_no_spaces, starts_word, visible
-from bert_jax.text.tokenizer_json import added_token, built, check, finished, kind_of, ordinary
-from bert_jax.text.tokenizer_settings import FILE_NAME, Kind, TokenizerSettings
+from bert_jax.text.tokenizer_json import (
+    Kind,
+    added_token,
+    built,
+    check_keys,
+    finished,
+    frame_of,
+    ordinary,
+    pipeline_kind,
+)
 from bert_jax.text.vocabulary import BOUNDARY, CONTINUATION, MASK, PieceSpan, Vocabulary, special_names
 
+TOKENIZER_CONFIG = "tokenizer_config.json"
+"""Name of the settings' file in a tokenizer directory, ours and other programs'."""
+FORMAT = 1
+"""Version of the format of our tokenizer directories."""
 _PRINTABLE = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
 _OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
 BYTES = {chr(byte): byte for byte in sorted(_PRINTABLE)} | {chr(0x100 + at): byte for at, byte in enumerate(_OTHERS)}
 """Bytes by the character that stands for them in byte-level BPE (Radford et al. 2019, section 2.2): a printable one of
 Latin-1 stands for itself, the others are written as the characters from U+0100 on, so the space is \\u0120."""
+
+
+class TokenizerSettings(Shape):
+    """The contents of tokenizer_config.json in our tokenizer directories; other programs' files have no `kind`."""
+
+    format: Annotated[int, Field(ge=1)] = FORMAT
+    kind: Kind
 
 
 class Tokenizer:
@@ -40,24 +61,24 @@ class Tokenizer:
     added: frozenset[int] = frozenset()
     """Ids of the added tokens, which are found in a text before it is split, without the special pieces."""
 
-    def __init__(self, file: dict[str, Any], name: str = "tokenizer.json"):
+    def __init__(self, file: JsonObject, name: str = "tokenizer.json"):
         """`file`: the contents of a tokenizer.json, read from `name`.
 
         Raises UsageError if it isn't of a kind that is read here, if the library refuses it, or if a special piece is
         missing.
         """
         self._contents, self.name = file, name
-        self.kind: Kind = kind_of(file, name)
+        self.kind: Kind = pipeline_kind(file, name)
         """Kind in tokenizer_config.json: wordpiece, unigram, bpe (both sentencepiece's), byte_bpe or metaspace."""
         pipeline = built(file, name)
-        check(file, pipeline, name)
+        check_keys(file, pipeline, name)
         ids = pipeline.get_vocab(with_added_tokens=True)
         pieces = sorted(ids, key=ids.__getitem__)
         if [ids[piece] for piece in pieces] != list(range(len(pieces))):
             raise UsageError(f"{name}: its pieces aren't numbered from 0 to {len(pieces) - 1:,}, each number once")
         special = special_names(ids)
-        steps = file.get("post_processor") or {"type": "Sequence", "processors": []}  # which sets none
-        self.vocabulary = Vocabulary(pieces, name, special, blanks="", post_processor=steps)
+        frame = frame_of(file.get("post_processor"), ids, name)
+        self.vocabulary = Vocabulary(pieces, name, special, blanks="", frame=frame)
         self._encoder = ordinary(file, name, special)
         self.added = frozenset(
             {token["id"] for token in file.get("added_tokens") or []} - {*self.vocabulary.special_ids}
@@ -69,7 +90,7 @@ class Tokenizer:
         return None
 
     @property
-    def contents(self) -> dict[str, Any]:
+    def contents(self) -> JsonObject:
         """The contents of a tokenizer.json."""
         return self._contents
 
@@ -232,7 +253,7 @@ class Tokenizer:
             file["model"]["ignore_merges"] = True
         return Tokenizer(file, self.name)
 
-    def with_added(self, tokens: Iterable[dict[str, Any]]) -> "Tokenizer":
+    def with_added(self, tokens: Iterable[JsonObject]) -> "Tokenizer":
         """A tokenizer.json with `tokens` (from `tokenizer_json.added_token`), numbered on from its last piece.
 
         They replace added tokens with the same text.
@@ -250,7 +271,7 @@ class Tokenizer:
         if self.file_name == Tokenizer.file_name:
             return self
         special = self.vocabulary.special
-        return Tokenizer(finished(self.as_huggingface(), special, self.name, mask_takes_space=False), self.file_name)
+        return Tokenizer(finished(self.as_huggingface(), special, self.name), self.file_name)
 
     def as_huggingface(self) -> tokenizers.Tokenizer:
         """A Tokenizer of Hugging Face's library that gives the same ids."""
@@ -264,9 +285,9 @@ class Tokenizer:
         """Writes the vocabulary's file and then tokenizer_config.json: a directory that has it is complete."""
         directory.mkdir(parents=True, exist_ok=True)
         self.write_vocabulary(directory / self.file_name)
-        write_json(directory / FILE_NAME, self._settings.model_dump())
+        write_json(directory / TOKENIZER_CONFIG, self.settings.model_dump())
 
     @property
-    def _settings(self) -> TokenizerSettings:
+    def settings(self) -> TokenizerSettings:
         """The contents of tokenizer_config.json."""
         return TokenizerSettings(kind=self.kind)

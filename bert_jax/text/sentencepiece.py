@@ -20,7 +20,7 @@ from bert_jax.system.files import replacing
 from bert_jax.text.charsmap import charsmap_fault
 from bert_jax.text.pipeline import Tokenizer
 from bert_jax.text.scripts import is_punctuation, sets_no_spaces
-from bert_jax.text.tokenizer_settings import Kind
+from bert_jax.text.tokenizer_json import Kind
 from bert_jax.text.vocabulary import BOUNDARY, MASK, Vocabulary, read_file, special_names
 
 _KINDS: dict[int, Kind] = {1: "unigram", 2: "bpe"}

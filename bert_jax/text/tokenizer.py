@@ -5,13 +5,13 @@ import os
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
-from bert_jax.text.byte_level_bpe import read_pipeline
+from bert_jax.system.json_file import ShapeKind, as_shape, check_format, read_object
 from bert_jax.text.cleaning import ORIGINAL, Accents, Cleaning
-from bert_jax.text.pipeline import Tokenizer
+from bert_jax.text.pipeline import FORMAT, TOKENIZER_CONFIG, Tokenizer, TokenizerSettings
 from bert_jax.text.sentencepiece import SentencePieceTokenizer, read_model
-from bert_jax.text.tokenizer_settings import FILE_NAME, TokenizerSettings, WordPieceSettings, read_settings
+from bert_jax.text.tokenizer_json import pipeline_of_merges, read_json
 from bert_jax.text.vocabulary import Vocabulary
-from bert_jax.text.wordpiece import WordPieceTokenizer
+from bert_jax.text.wordpiece import WordPieceSettings, WordPieceTokenizer
 
 __all__ = ["Tokenizer", "load_tokenizer", "read_vocabulary_file", "tokenizer_directory"]
 
@@ -33,21 +33,35 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool = True, strip_accent
 
 def _saved(directory: Place) -> Tokenizer:
     """Reads the files of `Tokenizer.save`. Raises UsageError if they are damaged or contradict each other."""
-    settings = read_settings(directory, TokenizerSettings)
+    settings = _read_settings(directory, TokenizerSettings)
     names = (Tokenizer.file_name, SentencePieceTokenizer.file_name)
     file = next((directory / name for name in names if (directory / name).is_file()), None)
     if file is None:
-        saved = read_settings(directory, WordPieceSettings)
+        saved = _read_settings(directory, WordPieceSettings)
         vocabulary = Vocabulary.read(fetched(directory / WordPieceTokenizer.file_name))
         cleaning = Cleaning(**saved.model_dump(exclude={"format", "kind", "longest_word"}))
         return WordPieceTokenizer(vocabulary, cleaning, saved.longest_word)
     tokenizer = read_vocabulary_file(file)
     if settings.kind != tokenizer.kind:
         raise UsageError(
-            f"{file} is a {tokenizer.kind} model and {FILE_NAME} beside it says {settings.kind}; put the files back "
-            "that were made together"
+            f"{file} is a {tokenizer.kind} model and {TOKENIZER_CONFIG} beside it says {settings.kind}; put the "
+            "files back that were made together"
         )
     return tokenizer
+
+
+def _read_settings(directory: Place, shape: type[ShapeKind]) -> ShapeKind:
+    """Raises UsageError if the settings are missing, damaged, or were written by another program or release."""
+    path = directory / TOKENIZER_CONFIG
+    remedy = "give the vocabulary's own file, such as a vocab.txt or a .model, or make a run of it with bert-jax import"
+    try:
+        value = read_object(path)
+        check_format(path, value.get("format"), FORMAT)
+        return as_shape(value, shape)
+    except OSError as error:
+        raise UsageError(f"{path} can't be read ({error.strerror}); {remedy}") from None
+    except ValueError as error:
+        raise UsageError(f"{path} is damaged or another program's ({error}); {remedy}") from None
 
 
 def read_vocabulary_file(path: Place, cleaning: Cleaning = ORIGINAL) -> Tokenizer:
@@ -59,7 +73,9 @@ def read_vocabulary_file(path: Place, cleaning: Cleaning = ORIGINAL) -> Tokenize
         beside = path.with_name("merges.txt")
         if beside.is_file():
             fetched(beside)
-        return read_pipeline(fetched(path))
+        path = fetched(path)
+        file = read_json(path)
+        return Tokenizer(file if isinstance(file.get("model"), dict) else pipeline_of_merges(file, path), str(path))
     path = fetched(path)
     if path.suffix == ".model":
         return SentencePieceTokenizer(read_model(path), str(path))
@@ -68,4 +84,4 @@ def read_vocabulary_file(path: Place, cleaning: Cleaning = ORIGINAL) -> Tokenize
 
 def tokenizer_directory(path: Place) -> Place | None:
     """The tokenizer directory: `path` itself or `path`/tokenizer; None if neither is one."""
-    return next((folder for folder in (path, path / "tokenizer") if (folder / FILE_NAME).is_file()), None)
+    return next((folder for folder in (path, path / "tokenizer") if (folder / TOKENIZER_CONFIG).is_file()), None)

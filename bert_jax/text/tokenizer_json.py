@@ -1,22 +1,31 @@
-"""The contents of a tokenizer.json: reading and checking them, and the tokens that it adds to its model's pieces.
+"""The contents of a tokenizer.json: reading, checking and making them, and the frame of special tokens.
 
-Added tokens are found in a text before anything else splits it, as transformers finds them.
+Its added tokens are found in a text before anything else splits it, as transformers finds them.
 """
 
 import json
 from collections.abc import Container, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from tokenizers import AddedToken, Tokenizer, processors
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from bert_jax.system.errors import UsageError, quoted
-from bert_jax.system.json_file import parse_object
+from bert_jax.system.json_file import JsonObject, parse_object
 from bert_jax.text.charsmap import normalizer_fault
-from bert_jax.text.tokenizer_settings import Kind
-from bert_jax.text.vocabulary import CONTINUATION, UNKNOWN, check_numbers, read_file
+from bert_jax.text.vocabulary import (
+    CONTINUATION,
+    UNKNOWN,
+    Frame,
+    check_numbers,
+    check_spelling,
+    read_file,
+    read_lines,
+    special_names,
+)
 
-_KINDS: dict[Any, Kind] = {"ByteLevel": "byte_bpe", "Metaspace": "metaspace", "BertPreTokenizer": "wordpiece"}
+Kind = Literal["wordpiece", "unigram", "bpe", "byte_bpe", "metaspace"]
+_KINDS: dict[str, Kind] = {"ByteLevel": "byte_bpe", "Metaspace": "metaspace", "BertPreTokenizer": "wordpiece"}
 """Kinds by the type of the pre-tokenizer that splits words."""
 _MODELS: dict[Kind, tuple[str, ...]] = {
     "byte_bpe": ("BPE",),
@@ -29,7 +38,7 @@ _OLD_KEYS = {"str_rep", "add_prefix_space"}
 """Keys of a Metaspace that the library reads and no longer writes."""
 
 
-def read_json(path: Path) -> dict[str, Any]:
+def read_json(path: Path) -> JsonObject:
     """The JSON object in a vocabulary's file. Raises UsageError if it can't be read or is damaged."""
     try:
         return parse_object(read_file(path, "a tokenizer.json"))
@@ -37,7 +46,42 @@ def read_json(path: Path) -> dict[str, Any]:
         raise UsageError(f"{path} is no tokenizer.json ({error}); give one, a vocab.txt or a .model") from None
 
 
-def kind_of(file: dict[str, Any], name: str) -> Kind:
+def pipeline_of_merges(numbers: JsonObject, path: Path) -> JsonObject:
+    """RoBERTa's tokenizer.json with the pieces of the vocab.json at `path`, `numbers`, and the merges.txt beside it.
+
+    Raises UsageError if either file is damaged or they contradict each other.
+    """
+    check_numbers(numbers, path)
+    check_spelling(numbers, str(path))
+    merges_path = path.with_name("merges.txt")
+    lines = read_lines(merges_path, "merges.txt beside the vocab.json", "a merges.txt, one merge of two pieces a line")
+    merges = []
+    for number, line in enumerate(lines, 1):
+        if not line or (number == 1 and line.startswith("#version")):
+            continue
+        first, _, second = line.partition(" ")
+        if not {first, second, first + second} <= numbers.keys():
+            raise UsageError(
+                f"{merges_path}, line {number:,}: {quoted(line)} isn't two pieces of {path.name} that make a third; "
+                "put the files there that were made together"
+            )
+        merges.append((first, second))
+    return finished(byte_level(models.BPE(numbers, merges)), special_names(numbers), str(path))
+
+
+def byte_level(
+    model: models.BPE, leading_space: bool = False, normalizer: normalizers.Normalizer | None = None
+) -> Tokenizer:
+    """The pipeline of a byte-level BPE. `leading_space`: the first word is encoded as after a space."""
+    pipeline = Tokenizer(model)
+    if normalizer:
+        pipeline.normalizer = normalizer
+    pipeline.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=leading_space)
+    pipeline.decoder = decoders.ByteLevel()
+    return pipeline
+
+
+def pipeline_kind(file: JsonObject, name: str) -> Kind:
     """The kind of the pipeline in `file`. Raises UsageError for one that isn't read here."""
     if unknown := [key for key in file if key not in _KEYS]:
         raise UsageError(
@@ -74,7 +118,7 @@ def kind_of(file: dict[str, Any], name: str) -> Kind:
     return kind
 
 
-def built(file: dict[str, Any], name: str) -> Tokenizer:
+def built(file: JsonObject, name: str) -> Tokenizer:
     """The library's tokenizer for `file`, read from `name`.
 
     Raises UsageError if the library refuses it, and for numbers of pieces so large that it would take all memory.
@@ -99,7 +143,7 @@ def built(file: dict[str, Any], name: str) -> Tokenizer:
     return tokenizer
 
 
-def check(file: dict[str, Any], tokenizer: Tokenizer, name: str) -> None:
+def check_keys(file: JsonObject, tokenizer: Tokenizer, name: str) -> None:
     """Raises UsageError for keys of `file` that `tokenizer`, built from it, doesn't know, and for wrong numbers."""
     written = json.loads(tokenizer.to_str())
     unknown = [key for part in _PARTS for key in _unknown(file.get(part), written[part], part)]
@@ -128,13 +172,13 @@ def _unknown(part: Any, written: Any, path: str) -> list[str]:
     ]
 
 
-def added_token(content: str, number: int, **flags: bool) -> dict[str, Any]:
+def added_token(content: str, number: int, **flags: bool) -> JsonObject:
     """An entry of `added_tokens`: found exactly as it is written, anywhere, unless `flags` say otherwise."""
     default = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
     return {"id": number, "content": content, **default, **flags}
 
 
-def ordinary(file: dict[str, Any], name: str, hidden: Container[str], found: str | None = None) -> Tokenizer:
+def ordinary(file: JsonObject, name: str, hidden: Container[str], found: str | None = None) -> Tokenizer:
     """The library's pipeline for `file`, in which the special pieces `hidden`, except `found`, are ordinary characters.
 
     All other added tokens are recognized. The library's flag `special` here marks those that aren't.
@@ -160,26 +204,83 @@ def ordinary(file: dict[str, Any], name: str, hidden: Container[str], found: str
     return tokenizer
 
 
-def finished(
-    pipeline: Tokenizer, special: Sequence[str], name: str, separators: int = 1, mask_takes_space: bool = True
-) -> dict[str, Any]:
-    """The tokenizer.json of a pipeline, with its special pieces, which it sets round one text or two.
+def finished(pipeline: Tokenizer, special: Sequence[str], name: str) -> JsonObject:
+    """The tokenizer.json of a pipeline, with its special pieces (from `special_names`) round one text or two.
 
-    With one of `separators` between two texts, the second is in segment 1, with two in segment 0. `mask_takes_space`:
-    the mask includes the spaces before it. A step of the pipeline that sets special pieces stays. Raises UsageError,
-    with `name`, if a special piece isn't in the model.
+    A byte-level BPE sets them as RoBERTa's does, with two separators between two texts, and its mask includes the
+    spaces before it; the others set them as BERT's. Raises UsageError, with `name`, if a special piece isn't in the
+    model.
     """
-    if missing := [piece for piece in special if pipeline.token_to_id(piece) is None]:
+    ids = pipeline.get_vocab()
+    if missing := [piece for piece in special if piece not in ids]:
         raise UsageError(f"{name} lacks {', '.join(missing)}, which such a model has")
     *others, mask = special
+    of_bytes = isinstance(pipeline.pre_tokenizer, pre_tokenizers.ByteLevel)
     pipeline.add_special_tokens([AddedToken(piece, normalized=False) for piece in others])
-    pipeline.add_special_tokens([AddedToken(mask, lstrip=mask_takes_space, normalized=False)])
-    if pipeline.post_processor is None:
-        _, _, cls, sep, _ = special
-        second = ":1" if separators == 1 else ":0"
+    pipeline.add_special_tokens([AddedToken(mask, lstrip=of_bytes, normalized=False)])
+    cls, sep = ((piece, ids[piece]) for piece in special[2:4])
+    if of_bytes:
+        leading_space = pipeline.pre_tokenizer.add_prefix_space
+        pipeline.post_processor = processors.RobertaProcessing(sep, cls, True, leading_space)
+    else:
         pipeline.post_processor = processors.TemplateProcessing(
-            single=f"{cls} $A {sep}",
-            pair=" ".join([cls, "$A", *[sep] * separators, f"$B{second}", f"{sep}{second}"]),
-            special_tokens=[(piece, pipeline.token_to_id(piece)) for piece in (cls, sep)],
+            single=f"{cls[0]} $A {sep[0]}", pair=f"{cls[0]} $A {sep[0]} $B:1 {sep[0]}:1", special_tokens=[cls, sep]
         )
     return json.loads(pipeline.to_str())
+
+
+def frame_of(step: object, ids: dict[str, int], name: str) -> Frame:
+    """The frame that `step`, the post-processor of the tokenizer.json `name`, sets; `ids` are those of its pieces.
+
+    Raises UsageError for one that sequences can't have here, such as one with the second text first.
+    """
+    parts = step.get("processors") or [] if isinstance(step, dict) and step.get("type") == "Sequence" else [step]
+    setting = [part for part in parts if isinstance(part, dict) and part.get("type") != "ByteLevel"]
+    if len(setting) > 1:
+        raise UsageError(f"{name}: two steps of its post_processor set special tokens; one is read here")
+    if not setting:
+        return Frame(((), ()), ((), (), ()), 0)
+    [only] = setting
+    if only["type"] == "TemplateProcessing":
+        tokens = {key: tuple(token["ids"]) for key, token in only["special_tokens"].items()}
+        single, _ = _parts(only["single"], tokens, "A", name)
+        pair, of_first = _parts(only["pair"], tokens, "AB", name)
+        between = len(pair[1])
+        return Frame((single[0], single[1]), (pair[0], pair[1], pair[2]), min(of_first, between), of_first <= between)
+    (cls, cls_id), (sep, sep_id) = only["cls"], only["sep"]
+    if (ids.get(cls), ids.get(sep)) != (cls_id, sep_id):
+        raise UsageError(
+            f"{name}: its post_processor numbers {quoted(cls)} and {quoted(sep)} otherwise than its pieces"
+        )
+    return Frame.of_separators(cls_id, sep_id, 2 if only["type"] == "RobertaProcessing" else 1)
+
+
+def _parts(
+    template: list[dict[str, Any]], tokens: dict[str, tuple[int, ...]], texts: str, name: str
+) -> tuple[list[tuple[int, ...]], int]:
+    """The ids before, between and after the `texts` of a template, and how many tokens after the first text are in
+    segment 0.
+
+    Raises UsageError for other texts, another order, or segments that don't rise from 0 to 1 after the first text.
+    """
+    runs: list[tuple[int, ...]] = [()]
+    segments: list[int] = []
+    found, last = "", 0
+    for part in template:
+        [(kind, value)] = part.items()
+        ids = tokens[value["id"]] if kind == "SpecialToken" else (0,)
+        segments += [value["type_id"]] * len(ids)
+        if kind == "SpecialToken":
+            runs[-1] += ids
+        else:
+            found, last = found + value["id"], len(segments)
+            runs.append(())
+    in_order = segments == sorted(segments) and {*segments} <= {0, len(texts) - 1}
+    of_first = segments.count(0) - len(runs[0]) - 1
+    # The first text is in segment 0, and what follows the second one in the same segment as that.
+    if found != texts or not in_order or of_first < 0 or (texts == "AB" and {*segments[last - 1 :]} == {0, 1}):
+        raise UsageError(
+            f"{name}: its post_processor sets {quoted(' '.join(found))} with the segments {segments}; a frame that is "
+            "read here has the first text in segment 0, and after it the second one in segment 0 or 1"
+        )
+    return runs, of_first

@@ -1,15 +1,14 @@
-"""The list of pieces: reading, checking and writing vocab.txt."""
+"""The list of pieces, of which five are special: reading, checking and writing vocab.txt."""
 
-from collections.abc import Callable, Collection, Container, Sequence
+from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.files import write_text
 from bert_jax.system.json_file import read_bytes
-from bert_jax.text.frame import Frame, frame_of
 
 PAD, UNKNOWN, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_PIECES = (PAD, UNKNOWN, CLS, SEP, MASK)
@@ -70,6 +69,39 @@ class PieceSpan(NamedTuple):
     end: int
 
 
+class Frame(NamedTuple):
+    """Ids of the special tokens round one text and round a pair, and where the second segment begins."""
+
+    single: tuple[tuple[int, ...], tuple[int, ...]]
+    """The ids before and after a text by itself."""
+    pair: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+    """The ids before, between and after two texts."""
+    of_first: int
+    """How many of the ids between belong to the first text."""
+    segments: bool = True
+    """Whether what follows is in segment 1. False, as in RoBERTa: both texts are in segment 0."""
+
+    @classmethod
+    def of_separators(cls, cls_id: int, sep_id: int, separators: int = 1) -> "Frame":
+        """[CLS] text [SEP], and with `separators` between the texts of a pair, which belong to the first: one in BERT,
+        two in RoBERTa, which has no segments."""
+        pair = ((cls_id,), (sep_id,) * separators, (sep_id,))
+        return cls(((cls_id,), (sep_id,)), pair, separators, separators == 1)
+
+    def around(self, texts: int) -> tuple[tuple[int, ...], ...]:
+        """The ids before, between and after so many texts: one or two."""
+        return self.single if texts == 1 else self.pair
+
+    def size(self, texts: int) -> int:
+        """Number of special tokens round so many texts."""
+        return sum(map(len, self.around(texts)))
+
+    def separators(self, cls_id: int, sep_id: int) -> int | None:
+        """The number of separators between two texts; None if the frame isn't one of `of_separators`."""
+        count = len(self.pair[1])
+        return count if count and self[:3] == Frame.of_separators(cls_id, sep_id, count)[:3] else None
+
+
 class Vocabulary:
     """Pieces and their ids. `pieces[i]` has id i."""
 
@@ -79,11 +111,10 @@ class Vocabulary:
         name: str = "vocabulary",
         special: Sequence[str] = SPECIAL_PIECES,
         blanks: str = BLANKS,
-        post_processor: Any = None,
+        frame: Frame | None = None,
     ):
         """`special`: this vocabulary's names of the five special pieces, in the order of SPECIAL_PIECES. `blanks`:
-        characters that no piece may contain. `post_processor`: the step of a tokenizer.json that sets special tokens
-        round texts; without one they are set as in BERT.
+        characters that no piece may contain. `frame`: the special tokens round texts, if they aren't those of BERT.
 
         Raises UsageError, with `name`, if a special piece is missing, or if a piece is empty, occurs twice, or contains
         U+0000 or one of `blanks`.
@@ -111,8 +142,7 @@ class Vocabulary:
             )
         self.special_ids = tuple(self.ids[piece] for piece in special)
         self.pad_id, self.unknown_id, self.cls_id, self.sep_id, self.mask_id = self.special_ids
-        of_bert = Frame.of_separators(self.cls_id, self.sep_id)
-        self.frame = frame_of(post_processor, self.ids, name) if post_processor else of_bert
+        self.frame = frame or Frame.of_separators(self.cls_id, self.sep_id)
         """The special tokens that are set round one text or two."""
 
     @property
@@ -170,7 +200,7 @@ def special_names(pieces: Container[str]) -> tuple[str, ...]:
     return tuple(next((name for name in names if name in pieces), names[0]) for names in _NAMES)
 
 
-def check_numbers(numbers: dict[str, Any], name: Path | str) -> None:
+def check_numbers(numbers: Mapping[str, object], name: Path | str) -> None:
     """Raises UsageError, with `name`, if the number of a piece isn't an integer from 0 to MOST_PIECES."""
     for piece, number in numbers.items():
         if type(number) is not int or not 0 <= number < MOST_PIECES:

@@ -1,45 +1,41 @@
-"""WordPiece: the original's tokenizer (tokenization.py), and its training."""
+"""WordPiece: the original's tokenizer (tokenization.py)."""
 
 import itertools
 import json
 import re
-import sys
-import unicodedata
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from typing import Any
+from typing import Annotated, Literal
 
 import numpy as np
-from tokenizers import Regex, models, pre_tokenizers, trainers
+from pydantic import Field
+from tokenizers import Regex, models, pre_tokenizers
 from tokenizers import Tokenizer as Pipeline
 
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
-from bert_jax.text.cleaning import ORIGINAL, ZERO_WIDTH_SPACE, Cleaning
-from bert_jax.text.pipeline import Tokenizer
-from bert_jax.text.scripts import combines, sets_no_spaces
-from bert_jax.text.tokenizer_settings import WordPieceSettings
-from bert_jax.text.vocabulary import CONTINUATION, SPECIAL_PIECES, UNKNOWN, Vocabulary, VocabularySizeError
+from bert_jax.system.json_file import JsonObject
+from bert_jax.text.cleaning import ORIGINAL, Accents, Cleaning, UnicodeForm
+from bert_jax.text.pipeline import Tokenizer, TokenizerSettings
+from bert_jax.text.scripts import combines
+from bert_jax.text.vocabulary import CONTINUATION, UNKNOWN, Vocabulary
 
 MAX_WORD_CHARACTERS = 200
 """Maximum characters of a word in the original and in vocabularies made here; a longer word is cut, or becomes a single
 [UNK]."""
 _STRETCH = Regex(rf".{{1,{MAX_WORD_CHARACTERS}}}(?!\p{{M}})|.{{{MAX_WORD_CHARACTERS}}}")
 """What a word is cut into: as many characters as are allowed, without parting one from its marks."""
-_UNSPACED = re.compile(rf"[^\s{ZERO_WIDTH_SPACE}]{{{MAX_WORD_CHARACTERS + 1},}}")
-_ALONE = r"!-/:-@\[-`{-~\u4e00-\u9fff"
-_LONG_WORD = re.compile(rf"[^\s{ZERO_WIDTH_SPACE}{_ALONE}]{{{MAX_WORD_CHARACTERS + 1},}}")
+ALONE = r"!-/:-@\[-`{-~\u4e00-\u9fff"
+"""ASCII punctuation and ideographs, which are always words by themselves, as the inside of a character class."""
 _SLASH = "\u0338"
 """The one mark that composes with punctuation: < and it become a single character."""
-_CUT = re.compile(rf"\n|[{_ALONE}](?!{_SLASH})|(?:[^\n{_ALONE}]|[{_ALONE}](?={_SLASH}))+")
-"""Cuts text at line breaks, and at ASCII punctuation and ideographs, which are always words by themselves. Not at other
-white space: the tokenizer removes some of it as control characters, and joins what it separates."""
+_CUT = re.compile(rf"\n|[{ALONE}](?!{_SLASH})|(?:[^\n{ALONE}]|[{ALONE}](?={_SLASH}))+")
+"""Cuts text at line breaks and at the characters of ALONE. Not at other white
+space: the tokenizer removes some of it as control characters, and joins what it separates."""
 _BAR = "|"
 """Joins texts that are encoded together. It is always a word by itself, and no other character is cleaned to it."""
 _JOINED = 100
 """Number of texts that are encoded as one: a text by itself takes as long as one of some 20 characters more."""
-_HISTOGRAM_TEXTS = 10_000
-"""Number of texts whose characters are counted at once."""
 MANY_CAPITALS = 0.02
 """A vocabulary with a larger share of pieces with capitals is a cased one. Published cased vocabularies have 0.16 and
 0.29; the uncased and the Chinese ones have capitals in special pieces only."""
@@ -47,6 +43,19 @@ _SHARE_IMPOSSIBLE, _EXAMPLES = 0.001, 3
 """Share of impossible pieces from which on they are remarked, and how many are named."""
 _FEW_PIECES = 1000
 """Smallest vocabulary whose casing is judged by its letters."""
+
+
+class WordPieceSettings(TokenizerSettings):
+    """The contents of tokenizer_config.json in the directory of a WordPiece tokenizer."""
+
+    kind: Literal["wordpiece"]
+    lowercase: bool
+    strip_accents: Accents
+    form: UnicodeForm | None = None
+    divides_words: bool = False
+    turkish: bool = False
+    longest_word: Annotated[int, Field(ge=1)] = MAX_WORD_CHARACTERS
+    """Most characters of a word that has pieces."""
 
 
 class WordPieceTokenizer(Tokenizer):
@@ -68,10 +77,10 @@ class WordPieceTokenizer(Tokenizer):
             raise UsageError(contradiction)
         self.vocabulary, self.cleaning, self.name = vocabulary, cleaning, self.file_name
         self.longest_word = longest_word
-        self._encoder = _pipeline(vocabulary.ids, cleaning, longest_word, cuts=cleaning.divides_words)
+        self._encoder = wordpiece_pipeline(vocabulary.ids, cleaning, longest_word, cuts=cleaning.divides_words)
 
     @property
-    def contents(self) -> dict[str, Any]:
+    def contents(self) -> JsonObject:
         return json.loads(self._encoder.to_str())
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -102,7 +111,7 @@ class WordPieceTokenizer(Tokenizer):
     def _bar_encoder(self) -> Pipeline:
         """The pipeline without cuts, with an id beyond the vocabulary for _BAR, which parts the ids of joined texts."""
         ids = {**self.vocabulary.ids, _BAR: len(self.vocabulary)}
-        return _pipeline(ids, self.cleaning, self.longest_word)
+        return wordpiece_pipeline(ids, self.cleaning, self.longest_word)
 
     def with_pieces(self, pieces: Sequence[str]) -> "WordPieceTokenizer":
         """A tokenizer with `pieces` after its own, which greedy longest match then finds."""
@@ -126,59 +135,9 @@ class WordPieceTokenizer(Tokenizer):
         self.vocabulary.write(path)
 
     @property
-    def _settings(self) -> WordPieceSettings:
+    def settings(self) -> WordPieceSettings:
+        """The contents of tokenizer_config.json."""
         return WordPieceSettings(kind="wordpiece", longest_word=self.longest_word, **self.cleaning._asdict())
-
-
-def train_wordpiece(
-    texts: Sequence[str],
-    size: int,
-    cleaning: Cleaning,
-    character_coverage: float,
-) -> Vocabulary:
-    """Trains a vocabulary of `size` pieces on `texts`, in parallel over them; deterministic.
-
-    Raises UsageError if `size` is less than the alphabet or more than the text can give.
-    """
-    tokenizer = _pipeline({}, cleaning)
-    alphabet = _alphabet(texts, tokenizer, cleaning, character_coverage)
-    # The trainer numbers ##characters in the order of a hash map and breaks ties by number, so two trainings on one
-    # text differ. Given as special pieces they are numbered first, in this order.
-    fixed = [
-        *SPECIAL_PIECES,
-        *alphabet,
-        *(CONTINUATION + character for character in alphabet if _joins(character, tokenizer)),
-    ]
-    if len(fixed) > size:
-        raise VocabularySizeError.too_small(size, len(fixed))
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=size,
-        min_frequency=2,
-        special_tokens=fixed,
-        initial_alphabet=alphabet,
-        limit_alphabet=len(alphabet),
-        continuing_subword_prefix=CONTINUATION,
-        show_progress=False,
-    )
-    without_long_words = (_UNSPACED.sub(_stretches, text) for text in texts)
-    tokenizer.train_from_iterator(without_long_words, trainer, length=len(texts))
-    ids = tokenizer.get_vocab(with_added_tokens=False)
-    if len(ids) < size:
-        raise VocabularySizeError.too_large(size, len(ids))
-    return Vocabulary(sorted(ids, key=ids.__getitem__))
-
-
-def share_of_long_words(texts: Sequence[str]) -> float:
-    """Share of the characters of a sample of `texts` that is in words over MAX_WORD_CHARACTERS."""
-    sample = "\n".join(texts[:: len(texts) // _HISTOGRAM_TEXTS + 1])
-    return sum(map(len, _LONG_WORD.findall(sample))) / max(len(sample), 1)
-
-
-def _stretches(unspaced: re.Match[str]) -> str:
-    """A long stretch for training, which takes time quadratic in a word's length: cut, or " " for an address, data."""
-    text, most = unspaced[0], MAX_WORD_CHARACTERS
-    parts = (text[at : at + most] for at in range(0, len(text), most))
-    return " ".join(parts) if any(map(sets_no_spaces, text)) else " "
 
 
 def _lines(texts: Iterable[str]) -> str:
@@ -200,37 +159,12 @@ def _contradiction(vocabulary: Vocabulary, lowercase: bool) -> str | None:
     return None
 
 
-def _pipeline(
+def wordpiece_pipeline(
     ids: dict[str, int], cleaning: Cleaning, longest_word: int = MAX_WORD_CHARACTERS, cuts: bool = False
 ) -> Pipeline:
     """The steps of BERT's tokenizer, which `cuts` long words, or makes them unknown."""
-    tokenizer = Pipeline(models.WordPiece(ids, unk_token=UNKNOWN, max_input_chars_per_word=longest_word))
-    tokenizer.normalizer = cleaning.normalizer()
+    pipeline = Pipeline(models.WordPiece(ids, unk_token=UNKNOWN, max_input_chars_per_word=longest_word))
+    pipeline.normalizer = cleaning.normalizer()
     words, stretches = pre_tokenizers.BertPreTokenizer(), pre_tokenizers.Split(_STRETCH, "isolated")
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([words, stretches]) if cuts else words
-    return tokenizer
-
-
-def _alphabet(texts: Sequence[str], tokenizer: Pipeline, cleaning: Cleaning, coverage: float) -> list[str]:
-    """The most frequent characters that make up a share `coverage` of the normalised text, in code point order."""
-    written = np.zeros(sys.maxunicode + 1, np.int64)
-    for begin in range(0, len(texts), _HISTOGRAM_TEXTS):
-        block = "\n".join(texts[begin : begin + _HISTOGRAM_TEXTS])
-        if cleaning.form:
-            block = unicodedata.normalize(cleaning.form, block)
-        points = np.frombuffer(block.encode("utf-32-le"), np.uint32)
-        written[: points.max(initial=0) + 1] += np.bincount(points)
-    counts = np.zeros_like(written)
-    for point in np.flatnonzero(written):  # of composed text, each character is cleaned by itself
-        for character in tokenizer.normalizer.normalize_str(chr(point)):
-            counts[ord(character)] += written[point]
-    ordered = [point for point in np.flatnonzero(counts) if not chr(point).isspace()]
-    ordered.sort(key=lambda point: -counts[point])
-    covered = np.cumsum(counts[ordered])
-    enough = np.searchsorted(covered, coverage * covered[-1]) + 1 if ordered else 0
-    return [chr(point) for point in sorted(ordered[:enough])]
-
-
-def _joins(character: str, tokenizer: Pipeline) -> bool:
-    """Whether `character` can continue a word: punctuation and ideographs always stand alone."""
-    return len(tokenizer.pre_tokenizer.pre_tokenize_str(tokenizer.normalizer.normalize_str("a" + character))) == 1
+    pipeline.pre_tokenizer = pre_tokenizers.Sequence([words, stretches]) if cuts else words
+    return pipeline

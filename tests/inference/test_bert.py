@@ -12,8 +12,8 @@ from bert_jax.inference.bert import Bert
 from bert_jax.interchange.export import write_model_directory
 from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.system.errors import UsageError
-from bert_jax.text.byte_level_bpe import train_byte_level_bpe
 from bert_jax.text.cleaning import Cleaning
+from bert_jax.text.vocabulary_training import train_tokenizer
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +35,7 @@ def test_masks_are_filled_in_order_with_probabilities(bert):
 
 def test_python_and_the_command_spell_pieces_of_bytes_alike(tmp_path, capsys):
     texts = ["Straßen und Häuser, naïve cafés"] * 9
-    tokenizer = train_byte_level_bpe(texts, 275, Cleaning(False, False))
+    tokenizer = train_tokenizer(texts, "byte_bpe", 275, Cleaning(False, False))
     config = ModelConfig(num_layers=1, hidden_size=16, num_heads=2, max_positions=16, vocabulary_size=275)
     write_model_directory(tmp_path / "model", config, init(config, jax.random.key(0)), tokenizer)
     fills = bert_jax.load(tmp_path / "model").fill_mask("und [MASK]", top=275)[0]

@@ -10,14 +10,13 @@ from prepared_sets import build, prepare_chunks
 from bert_jax.config.data import DataConfig
 from bert_jax.instances.chunk_text import Recipe
 from bert_jax.text.cleaning import Cleaning
-from bert_jax.text.wordpiece import WordPieceTokenizer, train_wordpiece
+from bert_jax.text.vocabulary_training import train_tokenizer
 
 
 @pytest.fixture(scope="session")
 def tokenizer_directory(tmp_path_factory):
     directory = tmp_path_factory.mktemp("tokenizer")
-    vocabulary = train_wordpiece([stories(120)], 150, Cleaning(), 1.0)
-    WordPieceTokenizer(vocabulary).save(directory)
+    train_tokenizer([stories(120)], "wordpiece", 150, Cleaning()).save(directory)
     return directory
 
 

@@ -20,9 +20,8 @@ from bert_jax.instances.statistics import Statistics
 from bert_jax.instances.store import InstanceSource
 from bert_jax.layout import ENTITY_START, MASKABLE, PHRASE_START, WORD_START
 from bert_jax.system.errors import UsageError
-from bert_jax.text.lexicon import Lexicon
-from bert_jax.text.segmenter import open_segmenter
-from bert_jax.text.spelling import Speller
+from bert_jax.text.lexicon import Lexicon, Speller
+from bert_jax.text.segmentation import open_segmenter
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 

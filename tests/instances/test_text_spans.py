@@ -15,7 +15,7 @@ from bert_jax.instances.store import InstanceSource
 from bert_jax.layout import ENTITY_START, PHRASE_START, WORD_START
 from bert_jax.records.corpus import open_corpus
 from bert_jax.system.errors import UsageError
-from bert_jax.text.sentences import split_sentences
+from bert_jax.text.segmentation import split_sentences
 from bert_jax.text.text_spans import TextSpan, plain, spanned, split_marked, tokens_of, with_spans
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer

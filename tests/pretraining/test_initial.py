@@ -16,8 +16,8 @@ from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
 from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.extension import extend
-from bert_jax.text.sentencepiece_training import train_sentencepiece
 from bert_jax.text.tokenizer import load_tokenizer
+from bert_jax.text.vocabulary_training import train_tokenizer
 
 WORDS = ["gardenhouse", "stonebridge"]
 
@@ -104,7 +104,7 @@ def test_the_size_of_a_vocabulary_that_is_given_is_known_beforehand(continued, l
     assert planned_vocabulary_size(continued) == 150
     assert planned_vocabulary_size(continued.replace(vocabulary=VocabularyConfig(file=str(longer)))) == 152
     texts = [line for seed in range(40) for line in story(seed)]
-    train_sentencepiece(texts, 60, Cleaning(), 1.0, "unigram").write_vocabulary(tmp_path / "a.model")
+    train_tokenizer(texts, "unigram", 60, Cleaning()).write_vocabulary(tmp_path / "a.model")
     config = continued.replace(init=None, vocabulary=VocabularyConfig(file=str(tmp_path / "a.model")))
     assert planned_vocabulary_size(config) == 60
 

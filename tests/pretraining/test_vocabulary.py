@@ -18,6 +18,7 @@ from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
+from bert_jax.text.wordpiece import WordPieceTokenizer
 
 
 def test_another_kind_leaves_nothing_of_the_one_before(tiny_config, tmp_path):
@@ -29,7 +30,7 @@ def test_another_kind_leaves_nothing_of_the_one_before(tiny_config, tmp_path):
 
 
 def test_a_given_vocabulary_is_used_as_it_is(tiny_run, tiny_config, tmp_path, monkeypatch):
-    monkeypatch.setattr(vocabulary_step, "train_wordpiece", None)
+    monkeypatch.setattr(vocabulary_step, "train_tokenizer", None)
     given = VocabularyConfig(file=str(tiny_run.tokenizer / "vocab.txt"), lowercase=False)
     run = RunDirectory(tmp_path)
     made = vocabulary_step.make_tokenizer(tiny_config.replace(vocabulary=given), run)
@@ -65,9 +66,9 @@ def test_changed_text_makes_vocabulary_and_data_anew_until_training_begins(tiny_
 
     def prepare():
         with monkeypatch.context() as counting:
-            train_wordpiece, prepare_data = vocabulary_step.train_wordpiece, dataset.prepare
-            trained = lambda *given, **named: made.append("v") or train_wordpiece(*given, **named)
-            counting.setattr(vocabulary_step, "train_wordpiece", trained)
+            train_tokenizer, prepare_data = vocabulary_step.train_tokenizer, dataset.prepare
+            trained = lambda *given, **named: made.append("v") or train_tokenizer(*given, **named)
+            counting.setattr(vocabulary_step, "train_tokenizer", trained)
             counting.setattr(dataset, "prepare", lambda *a: made.append("d") or prepare_data(*a))
             vocabulary_step.make_tokenizer(config, run)
             return dataset.prepare_lengths(config, run)[32]
@@ -94,8 +95,8 @@ def test_a_vocabulary_is_trained_on_the_sources_at_their_weights(tiny_config, tm
     (tmp_path / "b.txt").write_text("\n\n".join(f"zzzz {number}" for number in range(100)))
     sources = tuple(f"text:{tmp_path / name}.txt" for name in "ab")
     seen = []
-    noted = lambda texts, *_, **__: seen.append(texts) or Vocabulary(SPECIAL_PIECES)
-    monkeypatch.setattr(vocabulary_step, "train_wordpiece", noted)
+    noted = lambda texts, *_, **__: seen.append(texts) or WordPieceTokenizer(Vocabulary(SPECIAL_PIECES))
+    monkeypatch.setattr(vocabulary_step, "train_tokenizer", noted)
     for weights in (None, (1, 1)):
         config = tiny_config.replace(data=tiny_config.data.replace(source=sources, weights=weights))
         vocabulary_step._train(config, RunDirectory(tmp_path / "run"))

@@ -4,20 +4,23 @@ import subprocess
 import sys
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from trained_tokenizers import KINDS, SIZES, TEXTS, trained
 
 from bert_jax.system.errors import UsageError
-from bert_jax.text.byte_level_bpe import SPECIAL_PIECES as OF_BYTES
+from bert_jax.text.extension import extend, replaced_pieces
 from bert_jax.text.pipeline import BYTES
-from bert_jax.text.sentencepiece_training import count_words
+from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES
+from bert_jax.text.vocabulary_training import FAIRSEQ_PIECES, count_words
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_vocabulary_has_its_size_and_begins_with_the_special_pieces(kind):
     tokenizer = trained(kind)
     pieces = tokenizer.vocabulary.pieces
-    assert len(pieces) == SIZES[kind] and pieces[:5] == (OF_BYTES if kind == "byte_bpe" else SPECIAL_PIECES)
+    assert len(pieces) == SIZES[kind] and pieces[:5] == (FAIRSEQ_PIECES if kind == "byte_bpe" else SPECIAL_PIECES)
     assert tokenizer.kind == kind and tokenizer.vocabulary.separators == (2 if kind == "byte_bpe" else 1)
     unknown = tokenizer.vocabulary.unknown_id
     assert not any(unknown in ids for ids in tokenizer.encode_batch(TEXTS))
@@ -91,3 +94,42 @@ def test_long_stretches_of_a_script_without_spaces_take_part_in_training_of_a_wo
 def test_long_words_are_cut_and_all_are_counted_for_sentencepiece():
     counts = count_words(["a b a", "中" * 2500])
     assert counts["a"] == 2 and counts["中" * 1000] == 2 and counts["中" * 500] == 1 and len(counts) == 4
+
+
+@pytest.fixture(scope="module")
+def of_bytes():
+    return trained("byte_bpe", lowercase=False)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_no_text_is_unknown_or_lost(of_bytes, text):
+    ids = of_bytes.encode(text)
+    assert not {*ids} & {*of_bytes.vocabulary.special_ids}
+    assert of_bytes.decode(ids) == text.removeprefix(" ")
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_spans_cover_the_text(of_bytes, text):
+    spans = of_bytes.encode_spans(text)
+    assert [span.id for span in spans] == of_bytes.encode(text)
+    assert all(0 <= span.begin <= span.end <= len(text) for span in spans)
+    seen = {place for span in spans for place in range(span.begin, span.end)}
+    assert all(place in seen for place, one in enumerate(text) if one.isalnum())
+
+
+def test_a_word_is_the_same_wherever_it_stands(of_bytes):
+    assert of_bytes.encode("dog") == of_bytes.encode("a dog")[-1:]
+    assert of_bytes.piece_text(of_bytes.encode("dog")[0]) == "dog"
+    assert of_bytes.spelled(of_bytes.encode("dog")[0]) == "▁dog"
+
+
+def test_words_are_added_after_the_old_pieces(of_bytes, tmp_path):
+    extension = extend(of_bytes, ["dog", "zebra", "two words", "zebra", "semi;colon"])
+    assert (extension.added, extension.known, extension.split) == (1, 2, 2)
+    longer = extension.tokenizer
+    assert longer.vocabulary.pieces[:320] == of_bytes.vocabulary.pieces
+    assert longer.encode("a zebra") == [*of_bytes.encode("a"), 320]
+    assert longer.encode("the zebras' dog")[-2:] == of_bytes.encode("the zebras' dog")[-2:]
+    assert replaced_pieces(of_bytes, longer)[320] == of_bytes.encode("zebra")
+    longer.save(tmp_path)
+    assert load_tokenizer(tmp_path).encode("zebra") == [320]

@@ -1,4 +1,4 @@
-from bert_jax.text.sentences import has_rules, split_sentences
+from bert_jax.text.segmentation import has_rules, split_sentences
 
 
 def test_sentences_are_split_and_stripped():
