@@ -303,8 +303,8 @@ def _accuracy(run: Path, measured: Path, units: Sequence[UnitKind]) -> dict[str,
     from bert_jax.config.operation import MeshConfig
     from bert_jax.model.sharding import make_mesh, tree_shardings
     from bert_jax.pretraining.dataset import prepared_for
+    from bert_jax.pretraining.evaluation import held_out_sequences
     from bert_jax.pretraining.objective import pretraining_trainer
-    from bert_jax.pretraining.pretrain import held_out_sequences
     from bert_jax.run.run_config import read_pretraining_config
     from bert_jax.run.run_directory import RunDirectory
     from bert_jax.run.trained_model import TrainedModel

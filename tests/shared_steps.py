@@ -106,6 +106,6 @@ def share_steps() -> None:
         self._step = _measuring.setdefault((self._method, self._seed, trainer.mesh), self._step)
 
     evaluation.HeldOut.__init__ = sharing
-    pretrain.pretraining_trainer = _shared_trainer
+    pretrain.pretraining_trainer = evaluation.pretraining_trainer = _shared_trainer
     finetune.Trainer, finetune.objective_of = _shared_task_trainer, _shared_objective
     _share_outputs()

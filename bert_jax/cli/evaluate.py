@@ -104,7 +104,7 @@ def _evaluate_on_rows(args: Evaluate, config: TaskRunConfig) -> dict[str, Any]:
 
 def _evaluate_on_text(args: Evaluate) -> dict[str, Any]:
     """Loss and accuracy of a pretrained run on the text of --data, or on its held-out documents."""
-    from bert_jax.pretraining.pretrain import evaluate_run
+    from bert_jax.pretraining.evaluation import evaluate_run
     from bert_jax.run.run_directory import RunDirectory
 
     run, saved = RunDirectory(args.run), (args.step, args.average)

@@ -34,37 +34,33 @@ def run(words: list[str]) -> None:
     load_ahead()  # beside the imports, which take as long
     from bert_jax.cli.summary import print_preparation
     from bert_jax.config.objective import num_predictions
-    from bert_jax.pretraining.dataset import check_preparation, prepare_lengths
+    from bert_jax.pretraining.dataset import check_preparation, prepare_data
     from bert_jax.pretraining.mixture import check_epochs, source_shares
-    from bert_jax.pretraining.vocabulary import make_tokenizer
     from bert_jax.run.run_directory import RunDirectory
     from bert_jax.system.progress import output
     from bert_jax.system.tables import as_json, print_rows, rows_table
 
     config, directory = args.config, RunDirectory(args.workdir)
-    readings = check_preparation(config, directory)
+    inputs = check_preparation(config, directory)
     if args.dry_run:
         from bert_jax.planning.dry_run import read_as
         from bert_jax.planning.preparation_time import planned_preparation
 
-        rows = itertools.chain(read_as(readings), planned_preparation(config))
+        rows = itertools.chain(read_as(inputs.readings), planned_preparation(config))
         print_rows(f"{args.LINE} would prepare", (), rows)
         return
     directory.open(config)
-    directory.keep(*readings)
-    make_tokenizer(config, directory)
-    by_length = prepare_lengths(config, directory)
-    budgets = {length: num_predictions(config.objective.masked_share, length) for length in by_length}
-    shares = list(source_shares(config, by_length))
+    data = prepare_data(config, directory, inputs)
+    budgets = {length: num_predictions(config.objective.masked_share, length) for length in data.by_length}
     if args.json:
         found = {
             str(length): prepared.as_json(budgets[length]) | {"sources": [*source_shares(config, {length: prepared})]}
-            for length, prepared in by_length.items()
+            for length, prepared in data.by_length.items()
         }
         print(as_json(found))
     else:
-        for length, prepared in by_length.items():
+        for length, prepared in data.by_length.items():
             print_preparation(prepared, budgets[length])
-        if len(shares) > 1:
-            output.print(rows_table("What the training draws", shares))
-    check_epochs(config, shares)
+        if len(data.shares) > 1:
+            output.print(rows_table("What the training draws", data.shares))
+    check_epochs(config, data.shares)

@@ -38,8 +38,8 @@ def run(words: list[str]) -> None:
     from bert_jax.system.progress import print_line
 
     config, directory = args.config, RunDirectory(args.workdir)
-    readings = check_sources(config, directory)
+    inputs = check_sources(config, directory)
     directory.open(config)
-    directory.keep(*readings)
-    tokenizer = make_tokenizer(config, directory)
+    directory.keep(*inputs.readings)
+    tokenizer = make_tokenizer(config, directory, inputs.initial)
     print_line(f"{len(tokenizer.vocabulary):,} pieces: {directory.tokenizer / tokenizer.file_name}")

@@ -1,7 +1,8 @@
 """Fine-tuning: trains a model with the one loop on a task's rows and measures it on its dev rows."""
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jax.sharding import Mesh
@@ -17,113 +18,81 @@ from bert_jax.finetuning.dataset import LabelledRows, TrainingRows, make_task, r
 from bert_jax.finetuning.objective import Outputs
 from bert_jax.finetuning.predicting import measure
 from bert_jax.finetuning.row_reading import RowSet, reading_of
-from bert_jax.finetuning.task import Task
 from bert_jax.finetuning.text_batches import TextBatches
 from bert_jax.interchange.hub import model_place
 from bert_jax.model.attention import check_attention
 from bert_jax.model.bert import Parameters
 from bert_jax.model.memory import Memory, step_memory
-from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows, row_shards
+from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows, make_mesh, row_shards
 from bert_jax.model.task import HeadShape, pools_tokens
+from bert_jax.run.hosts import first_alone
 from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 from bert_jax.system.reading import Reading
-from bert_jax.training.devices import check_room, compiling_tokens
-from bert_jax.training.job import Job
-from bert_jax.training.loop import Trained
+from bert_jax.training.devices import check_room, compiling_tokens, keep_compiled_programs
+from bert_jax.training.loop import Trained, train
 from bert_jax.training.trainer import PhaseWork, Trainer
 
 _FEWEST_POSITIONS = 8
 """Least value of task.max_length."""
 
 
-class Planned(NamedTuple):
-    """Everything that a fine-tuning needs, read and checked."""
+@dataclass(frozen=True)
+class FineTuningPlan:
+    """A fine-tuning whose settings, model and rows are read and checked. Nothing is written yet."""
 
+    config: TaskRunConfig
+    """The settings with the one phase that the rows give."""
+    mesh: Mesh
     started: TrainedModel
+    """The model to start from."""
     learned: TrainingRows
     measured: LabelledRows | None
+    """The dev rows."""
     others: dict[str, LabelledRows]
     """The rows of task.other_dev by name."""
     batches: TrainingBatches | TextBatches
-    config: TaskRunConfig
-    reading: Reading | None
-    """What the rows were taken for; None of pairs from a corpus."""
-
-
-class FineTuning(Job[FinetuneConfig]):
-    """The fine-tuning of one run: from a model and rows to the measurements of its best checkpoint."""
-
-    def check(self) -> TaskRunConfig:
-        self._plan = plan_finetuning(self.config, self.mesh, self.run)
-        return self._plan.config
-
-    def prepare(self) -> None:
-        if not self.run.under_way:
-            self.run.save_tokenizer(self._plan.started.tokenizer)
-            self.run.keep(*self._plan.started.readings)
-        if self._plan.reading:
-            self.run.keep(self._plan.reading)
-
-    def work(self) -> tuple[Trainer, list[PhaseWork]]:
-        started, learned, measured, others, batches, config, _ = self._plan
-        objective = objective_of(config.task, config.model, config.execution, config.layers_frozen, config.probe)
-        trainer = Trainer(config, self.mesh, objective)
-        outputs = Outputs(objective, self.mesh)
-        compiling = compiling_tokens(started.config)
-        self._dev = measured and DevRows(learned.task, measured, outputs, compiling)
-        self._others = {name: DevRows(learned.task, rows, outputs, compiling) for name, rows in others.items()}
-        score = learned.task.metric(measured.golds if measured else ())
-        return trainer, [TaskPhase(trainer, batches, self._dev, score)]
-
-    def initial(self) -> Parameters | None:
-        return _initial_parameters(self._plan.config, self._plan.started, self.mesh)
-
-    def results(self, trained: Trained) -> dict[str, Any]:
-        config, steps = self._plan.config, int(trained.state.step)
-        results: dict[str, Any] = {"task": config.task.name, "steps": steps, "seeds": [config.seed]}
-        results |= {"planned_steps": config.steps, "stopped_early": steps < config.steps}
-        if self._dev:
-            best = TrainedModel.open(self.run.path)
-            found = trained.evaluations.get(best.step) or self._dev.evaluate(best.parameters(self.mesh))
-            results |= found | {"best_step": best.step, "dev_rows": self._dev.count}
-            results = self._with_others(results, best)
-        return results | {"training_rows": self._plan.learned.rows, "skipped_steps": int(trained.state.skipped)}
-
-    def _with_others(self, results: dict[str, Any], best: TrainedModel) -> dict[str, Any]:
-        """`results` with the metrics of task.other_dev, as in zh/accuracy, and their baselines."""
-        for name, rows in self._others.items():
-            found = rows.evaluate(best.parameters(self.mesh))
-            numbers = {metric: value for metric, value in found.items() if isinstance(value, float)}
-            results |= {f"{name}/{metric}": value for metric, value in numbers.items() if metric != "score"}
-            results["baseline"] = results["baseline"] | _prefixed(name, found["baseline"])
-            results["measured_on"] = results["measured_on"] | _prefixed(name, found["measured_on"])
-            for search, values in found.get("baselines", {}).items():
-                before = results.get("baselines", {}).get(search, {})
-                results["baselines"] = results.get("baselines", {}) | {search: before | _prefixed(name, values)}
-        return results
-
-
-def _prefixed(name: str, values: dict[str, Any]) -> dict[str, Any]:
-    return {f"{name}/{metric}": value for metric, value in values.items()}
+    readings: tuple[Reading, ...]
+    """What the rows were taken for; () for pairs from a corpus."""
 
 
 def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
-    """Trains the run to its end and returns the measurements of its best checkpoint. See `Job.carry_out`."""
-    return FineTuning(config, run).carry_out()
+    """Runs or resumes fine-tuning to its end; returns the measurements of the best checkpoint, which are also written
+    to results.json.
+
+    Raises UsageError, RunError or Interrupted; the same call then continues where it stopped.
+    """
+    keep_compiled_programs()
+    plan = plan_finetuning(config, run)
+    with first_alone("prepare"):
+        run.open(plan.config)
+        if finished := run.results(plan.config.steps):
+            say(f"{run.path} is finished: {finished['steps']:,} steps")
+            return finished
+        _prepare(plan, run)
+    objective = objective_of(plan.config.task, plan.config.model, config.execution, config.layers_frozen, config.probe)
+    trainer, outputs = Trainer(plan.config, plan.mesh, objective), Outputs(objective, plan.mesh)
+    dev = plan.measured and DevRows(plan, plan.measured, outputs)
+    others = {name: DevRows(plan, rows, outputs) for name, rows in plan.others.items()}
+    trained = train(trainer, run, [_phase(plan, trainer, dev)], lambda: _initial_parameters(plan))
+    results = _results(plan, run, dev, others, trained)
+    run.write_results(results)
+    return results
 
 
-def plan_finetuning(config: FinetuneConfig, mesh: Mesh, run: RunDirectory) -> Planned:
+def plan_finetuning(config: FinetuneConfig, run: RunDirectory) -> FineTuningPlan:
     """Reads model and rows and writes nothing. Raises UsageError; warns if the memory may not suffice."""
+    mesh = make_mesh(config.mesh)
     check_batch_size(config.task.batch_size, config.execution.accumulation, mesh)
-    started = open_initial(config)
+    started = _open_model(config)
     if config.from_random and config.task.source and config.task.pairs == "dropout":
         say("two dropout masks of a text teach nothing from random parameters (task.pairs=dropout, from_random=True)")
     task = _as_begun(_fitted(_with_pooling(config.task, started.task), started.config.max_positions), run)
-    learned = read_training(task, started.tokenizer, compiling_tokens(started.config))
+    compiling = compiling_tokens(started.config)
+    learned = read_training(task, started.tokenizer, compiling)
     measured = read_labelled(learned.task, learned.held_out) if config.task.dev or learned.held_out else None
     if measured:
         learned.task.metric(measured.golds)  # refuses one that these rows don't have
@@ -134,10 +103,10 @@ def plan_finetuning(config: FinetuneConfig, mesh: Mesh, run: RunDirectory) -> Pl
     sets = {"train": RowSet(str(task.train), learned.records)} if learned.records else {}
     if measured and task.dev:
         sets["dev"] = RowSet(task.dev, measured.records)
-    reading = reading_of(learned.task, sets) if sets else None
+    readings = (reading_of(learned.task, sets),) if sets else ()
     learned = learned._replace(records=())  # which aren't needed in the training
     stamp = f"{learned.stamp}{measured.stamp if measured else ''}"
-    batches = _batches(learned, config, mesh, compiling_tokens(started.config))
+    batches = _batches(learned, config, mesh, compiling)
     # A published model's files give no type to train in, and it is read as float32.
     model = started.config if any(started.steps) else started.config.replace(compute_dtype="auto")
     phase = Phase(steps=len(batches), length=batches.shape.length, batch_size=batches.shape.rows)
@@ -145,7 +114,65 @@ def plan_finetuning(config: FinetuneConfig, mesh: Mesh, run: RunDirectory) -> Pl
     lengths = planned.task.padded_lengths or (phase.length,)
     check_attention(config.execution, planned.model, [(length, batches.shape.texts) for length in lengths], mesh)
     check_room(planned_memory(planned, mesh), phase, mesh, "--task.batch-size")
-    return Planned(started, learned, measured, others, batches, planned, reading)
+    return FineTuningPlan(planned, mesh, started, learned, measured, others, batches, readings)
+
+
+def _prepare(plan: FineTuningPlan, run: RunDirectory) -> None:
+    """Writes the tokenizer into the open run, unless it is there, and what the inputs were taken for."""
+    if not run.under_way:
+        run.save_tokenizer(plan.started.tokenizer)
+        run.keep(*plan.started.readings)
+    run.keep(*plan.readings)
+
+
+def _phase(plan: FineTuningPlan, trainer: Trainer, dev: "DevRows | None") -> PhaseWork:
+    """The one phase of a fine-tuning."""
+    task, batches = plan.config.task, plan.batches
+    rows = f"rows of {task.train or task.source} as they are learned from, numbered from 0"
+    return PhaseWork(
+        trainer,
+        0,
+        batches,
+        dev,
+        lambda step: rows,
+        sequences=batches.texts,
+        name=f"Fine-tuning, {task.name}",
+        packed=batches.texts / batches.shape.rows if batches.shape.texts > 1 else None,
+        score=plan.learned.task.metric(plan.measured.golds if plan.measured else ()),
+        patience=task.patience,
+    )
+
+
+def _results(
+    plan: FineTuningPlan, run: RunDirectory, dev: "DevRows | None", others: dict[str, "DevRows"], trained: Trained
+) -> dict[str, Any]:
+    """The content of results.json."""
+    config, steps = plan.config, int(trained.state.step)
+    results: dict[str, Any] = {"task": config.task.name, "steps": steps, "seeds": [config.seed]}
+    results |= {"planned_steps": config.steps, "stopped_early": steps < config.steps}
+    if dev:
+        best = TrainedModel.open(run.path)
+        found = trained.evaluations.get(best.step) or dev.evaluate(best.parameters(plan.mesh))
+        results |= found | {"best_step": best.step, "dev_rows": dev.count}
+        for name, rows in others.items():
+            results = _with_other(results, name, rows.evaluate(best.parameters(plan.mesh)))
+    return results | {"training_rows": plan.learned.rows, "skipped_steps": int(trained.state.skipped)}
+
+
+def _with_other(results: dict[str, Any], name: str, found: dict[str, Any]) -> dict[str, Any]:
+    """`results` with the metrics of the rows `name` of task.other_dev, as in zh/accuracy, and their baselines."""
+
+    def prefixed(values: dict[str, Any]) -> dict[str, Any]:
+        return {f"{name}/{metric}": value for metric, value in values.items()}
+
+    numbers = {metric: value for metric, value in found.items() if isinstance(value, float) and metric != "score"}
+    results = results | prefixed(numbers)
+    for part in ("baseline", "measured_on"):
+        results[part] = results[part] | prefixed(found[part])
+    for search, values in found.get("baselines", {}).items():
+        before = results.get("baselines", {}).get(search, {})
+        results["baselines"] = results.get("baselines", {}) | {search: before | prefixed(values)}
+    return results
 
 
 def _batches(
@@ -170,7 +197,7 @@ def planned_memory(config: TaskRunConfig, mesh: Mesh) -> Memory:
     return step_memory(config.execution, config.model, mesh, config.phases[0], predictions=0, packed=packed)
 
 
-def open_initial(config: FinetuneConfig) -> TrainedModel:
+def _open_model(config: FinetuneConfig) -> TrainedModel:
     """The model that `config.init` names. Raises UsageError where there is none, or where it can't read the task."""
     if config.task.patience and not config.task.dev and not config.task.source:
         raise UsageError(
@@ -234,11 +261,12 @@ def _as_begun(task: TaskConfig, run: RunDirectory) -> TaskConfig:
 
 
 class DevRows:
-    """Measures a task on its dev rows."""
+    """Measures the model on labelled rows."""
 
-    def __init__(self, task: Task, rows: LabelledRows, outputs: Outputs, compiling: float):
+    def __init__(self, plan: FineTuningPlan, rows: LabelledRows, outputs: Outputs):
         self.count = len(rows.records)
-        self._task, self._rows, self._outputs, self._compiling = task, rows, outputs, compiling
+        self._task, self._rows, self._outputs = plan.learned.task, rows, outputs
+        self._compiling = compiling_tokens(plan.started.config)
 
     def evaluate(self, params: Parameters, between: Callable[[], None] = lambda: None) -> dict[str, Any]:
         """Every metric, `metric` and `score`. `between` is called before each batch, and may raise to end it."""
@@ -250,35 +278,15 @@ class DevRows:
         return measure(self._task, self._rows, run, self._compiling)
 
 
-class TaskPhase(PhaseWork):
-    """The one phase of fine-tuning on a task."""
+def _initial_parameters(plan: FineTuningPlan) -> Parameters | None:
+    """The encoder of the model to start from, with its pooler where the task's head takes that.
 
-    def __init__(self, trainer: Trainer, batches: TrainingBatches | TextBatches, dev: DevRows | None, score: str):
-        """`score`: the name of the metric that is the score."""
-        super().__init__(trainer, 0, batches, dev)
-        self.task = trainer.config.task
-        self.name = f"Fine-tuning, {self.task.name}"
-        self.score, self.patience, self._texts = score, self.task.patience, batches.texts
-        if batches.shape.texts > 1:
-            self.packed = batches.texts / batches.shape.rows
-
-    @property
-    def sequences(self) -> float:
-        return self._texts
-
-    def records_hint(self, step: int) -> str:
-        """Explains to a user which rows the numbers refer to."""
-        return f"rows of {self.task.train or self.task.source} as they are learned from, numbered from 0"
-
-
-def _initial_parameters(config: TaskRunConfig, started: TrainedModel, mesh: Mesh) -> Parameters | None:
-    """The encoder of `started`, with its pooler where the task's head takes that; None for random parameters.
-
-    With model.pooler=transform that is the layer before the vocabulary, as in transformers' classes of ModernBERT.
+    None for random parameters. With model.pooler=transform that is the layer before the vocabulary, as in transformers' classes of ModernBERT.
     """
+    config, started = plan.config, plan.started
     if config.from_random:
         return None
-    found = started.parameters(mesh)
+    found = started.parameters(plan.mesh)
     encoder, transform, lacks = found["bert"], pools_tokens(config.model), ""
     fits = config.model.table_size == config.model.hidden_size
     if not HeadShape.of(config.task).has_pooler(config.model):

@@ -39,7 +39,8 @@ def planned_pretraining(config: RunConfig, workdir: Place) -> Facts:
     Writes nothing. Raises UsageError if the training would refuse to start.
     """
     run, mesh = RunDirectory(workdir), make_mesh(config.mesh)
-    trainer, _, readings = pretrain.check(config, run, mesh)
+    plan = pretrain.plan_pretraining(config, run)
+    trainer, readings = plan.trainer, plan.inputs.readings
     yield from _of_run(config, run, mesh)
     yield "vocabulary", _vocabulary(config, run, trainer.objective.model.vocabulary_size)
     for length in dict.fromkeys(phase.length for phase in config.phases):
@@ -69,7 +70,7 @@ def planned_finetuning(config: FinetuneConfig, workdir: Place, seeds: int) -> Fa
     """Yields what `bert-jax finetune` would do in `workdir`, like `planned_pretraining`; reads the rows of the task."""
     mesh = make_mesh(config.mesh)
     run = RunDirectory(workdir if seeds == 1 else workdir / f"seed-{config.seed}")
-    plan = finetune.plan_finetuning(config, mesh, run)
+    plan = finetune.plan_finetuning(config, run)
     task, model, phase = plan.config.task, plan.started.config, plan.config.phases[0]
     yield from _of_run(plan.config, run, mesh)
     if seeds > 1:
@@ -82,7 +83,7 @@ def planned_finetuning(config: FinetuneConfig, workdir: Place, seeds: int) -> Fa
     yield "training rows", f"{plan.learned.rows:,} of {task.train or task.source}, {padded}"
     dev = task.dev or "the same corpus"
     yield "dev rows", f"{len(plan.measured.records):,} of {dev}" if plan.measured else "none: no measurement"
-    yield from read_as([plan.reading] if plan.reading else [])
+    yield from read_as(plan.readings)
     steps = _steps(phase, run.newest_step or 0, packed=False)
     if packed:
         steps = (

@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from bert_jax.config.data import DataConfig
@@ -13,8 +14,9 @@ from bert_jax.instances.portions import check_engine
 from bert_jax.instances.preparation import cut_corpus, prepare
 from bert_jax.instances.prepared_data import PreparedData, discard, fingerprint, publish_prepared
 from bert_jax.pretraining.initial import open_initial
+from bert_jax.pretraining.mixture import SourceShare, source_shares
 from bert_jax.pretraining.text import open_text
-from bert_jax.pretraining.vocabulary import existing_tokenizer
+from bert_jax.pretraining.vocabulary import existing_tokenizer, make_tokenizer
 from bert_jax.records.corpus import corpus_stamp, open_corpus
 from bert_jax.records.corpus_reading import read_corpus
 from bert_jax.records.filters import check_language_filter
@@ -30,39 +32,70 @@ from bert_jax.text import identification
 from bert_jax.text.extension import replaced_pieces
 from bert_jax.text.lexicon import LexiconFile
 from bert_jax.text.segmentation import open_segmenter
+from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 
 
-def check_sources(config: RunConfig, run: RunDirectory, initial: TrainedModel | None = None) -> list[Reading]:
-    """What the initial model and the text are taken for, as far as they have to be read. Writes nothing.
+@dataclass(frozen=True)
+class Inputs:
+    """What a pretraining starts from, opened and checked. Nothing is written yet."""
 
-    `initial`: the model of `config.init`, if it is open already. Raises UsageError if a corpus, vocabulary or model
-    that the run needs is missing.
+    initial: TrainedModel | None
+    """The model of `config.init`; None if there is none or the run has a checkpoint of its own."""
+    tokenizer: Tokenizer | None
+    """None if one is to be trained on the text."""
+    readings: tuple[Reading, ...]
+    """What the initial model and the text are taken for, as far as they have to be read."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """The tokenizer and the sequences of a run."""
+
+    tokenizer: Tokenizer
+    by_length: dict[int, PreparedData]
+    """The prepared sequences by the length of the phases."""
+    shares: tuple[SourceShare, ...]
+    """How often the phases see each source."""
+
+
+def check_sources(config: RunConfig, run: RunDirectory) -> Inputs:
+    """Opens what the run starts from. Writes nothing.
+
+    Raises UsageError if a corpus, vocabulary or model that the run needs is missing.
     """
     readings: list[Reading] = []
-    if not run.under_way:
-        initial = initial or open_initial(config)
-        tokenizer = existing_tokenizer(config, initial)
-        if initial:
-            assert tokenizer is not None  # it comes with the model
-            replaced_pieces(initial.tokenizer, tokenizer)
-            readings += initial.readings
-    if _is_prepared(config, run):
-        return readings  # possibly on another machine, so the text may be missing here
-    corpus = open_corpus(config.data)
-    if config.data.spans:  # without their marks, which are no text
-        corpus = open_corpus(config.data.replace(spans=None))
-    readings.append(read_corpus(corpus, config.data))
-    identification.unload()  # filters identify in processes of their own
-    return readings
+    initial = None if run.under_way else open_initial(config)
+    tokenizer = load_tokenizer(run.tokenizer) if run.under_way else existing_tokenizer(config, initial)
+    if initial:
+        assert tokenizer is not None  # it comes with the model
+        replaced_pieces(initial.tokenizer, tokenizer)
+        readings += initial.readings
+    if not _is_prepared(config, run):  # otherwise possibly on another machine, and the text may be missing here
+        corpus = open_corpus(config.data)
+        if config.data.spans:  # without their marks, which are no text
+            corpus = open_corpus(config.data.replace(spans=None))
+        readings.append(read_corpus(corpus, config.data))
+        identification.unload()  # filters identify in processes of their own
+    return Inputs(initial, tokenizer, tuple(readings))
 
 
-def check_preparation(config: RunConfig, run: RunDirectory, initial: TrainedModel | None = None) -> list[Reading]:
-    """The readings of `check_sources`. Raises UsageError as it does, and if preparation is needed and its segmenter or
-    a lexicon can't be used. Writes nothing."""
-    readings = check_sources(config, run, initial)
+def check_preparation(config: RunConfig, run: RunDirectory) -> Inputs:
+    """Opens what the run starts from, as `check_sources` does, and checks the means of a preparation that is needed.
+
+    Raises UsageError also if the segmenter or a lexicon can't be used. Writes nothing.
+    """
+    inputs = check_sources(config, run)
     if not _is_prepared(config, run):
         _check_means(config.data, config.preparation)
-    return readings
+    return inputs
+
+
+def prepare_data(config: RunConfig, run: RunDirectory, inputs: Inputs) -> Data:
+    """Writes tokenizer and sequences into the open run, unless they are there. Raises UsageError."""
+    run.keep(*inputs.readings)
+    tokenizer = make_tokenizer(config, run, inputs.initial)
+    by_length = prepare_lengths(config, run)
+    return Data(tokenizer, by_length, tuple(source_shares(config, by_length)))
 
 
 def _is_prepared(config: RunConfig, run: RunDirectory) -> bool:

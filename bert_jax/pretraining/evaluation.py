@@ -1,24 +1,45 @@
 """Evaluation on held-out documents: of the model, and of a baseline that knows only frequencies."""
 
+import contextlib
 import itertools
+import tempfile
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.config.operation import MeshConfig
+from bert_jax.config.units import Units
 from bert_jax.instances.prepared_data import PreparedData
-from bert_jax.instances.shards import HELD_OUT
+from bert_jax.instances.shards import HELD_OUT, TRAIN
 from bert_jax.instances.store import InstanceSource
 from bert_jax.model.bert import Parameters
 from bert_jax.model.embeddings import vocabulary_size
-from bert_jax.model.sharding import batch_sharding, local_rows, on_mesh, placed, row_shards
-from bert_jax.pretraining.objective import PretrainingTrainer
+from bert_jax.model.linear import for_inference
+from bert_jax.model.sharding import (
+    batch_sharding,
+    local_rows,
+    make_mesh,
+    on_mesh,
+    placed,
+    row_shards,
+    tree_shardings,
+)
+from bert_jax.pretraining.dataset import prepare_other, prepared_for
+from bert_jax.pretraining.objective import PretrainingTrainer, pretraining_trainer
 from bert_jax.records.text_source import short_hash
 from bert_jax.run.measurement import Means
-from bert_jax.system.progress import warn
+from bert_jax.run.run_config import read_pretraining_config
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.trained_model import TrainedModel
+from bert_jax.system.errors import UsageError
+from bert_jax.system.progress import say, warn
+from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.training.batch import Batch, read_ahead
+from bert_jax.training.devices import keep_compiled_programs
 from bert_jax.training.input import BatchSource, InOrder
 from bert_jax.training.step import example_keys, make_evaluation_step
 
@@ -142,6 +163,99 @@ class HeldOut:
                 weighted = (self._shares[language] * means[name] for language, means in by_language.items())
                 whole[name] = sum(weighted) / drawn
         return whole, parts
+
+
+def held_out_sequences(trainer: PretrainingTrainer, phase: int, data: PreparedData) -> HeldOut | None:
+    """The held-out sequences of one prepared set, for evaluation in phase number `phase`; None if there are none."""
+    held_out = HeldOut(trainer, phase, data, HELD_OUT, trainer.config.evaluation.max_sequences)
+    if not held_out.sequences:
+        say("no held-out documents: nothing will be evaluated; raise --data.held-out or give more text")
+        return None
+    return held_out
+
+
+def evaluate_run(
+    run: RunDirectory,
+    source: str | None = None,
+    language: str | None = None,
+    step: int | None = None,
+    average: int | None = None,
+    words: str | None = None,
+    dtype: str | None = None,
+    units: Units | None = None,
+) -> dict[str, Any]:
+    """Evaluates the newest checkpoint of `run`; returns the same measurements as pretraining. Changes nothing in the
+    run.
+
+    It is evaluated on the held-out documents or, with `source` (a source as in `data.source`), on all documents of
+    that, which are prepared in a temporary directory with the run's settings at the length of its last phase.
+
+    `language`: the language of `source`; None: the run's first. `step` and `average`: other parameters (see
+    `TrainedModel.load`); the result names the steps of an average as `averaged_steps`. `words`: the function of the
+    run's `data.words`, which `source` needs: a function that only the run's config.json names isn't imported. `dtype`:
+    the type of the matrix products (see `for_inference`). `units`: units of masking; None: the run's.
+
+    Raises UsageError if the run has no checkpoint, no such step or no data, if `source` has too little text, or for
+    `units` that its data lack.
+    """
+    keep_compiled_programs()
+    config = read_pretraining_config(run.path)
+    if words is not None and words != config.data.words:
+        raise UsageError(f"data.words={words}, and {run.path} was prepared with {config.data.words}; give that")
+    if units and config.objective.predict == "next":
+        raise UsageError(f"units={' '.join(units)}: {run.path} predicts next tokens and masks none; leave it out")
+    data = config.data.replace(words=words or config.data.words)
+    objective = config.objective.replace(units=units or config.objective.units)
+    config = config.replace(data=data, objective=objective, model=for_inference(config.model, dtype))
+    tokenizer = load_tokenizer(run.tokenizer)
+    # On this machine's devices: the run may come from another machine.
+    trainer = pretraining_trainer(
+        config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id
+    )
+    trained, params = TrainedModel.load(run.path, lambda shapes: tree_shardings(shapes, trainer.mesh), step, average)
+    if trained.tokenizer.vocabulary.pieces != tokenizer.vocabulary.pieces:
+        raise UsageError(f"{run.tokenizer} is another tokenizer than its model was trained with; put that back")
+    if "masked_lm" not in trained.shapes and "generator" not in trained.shapes:
+        raise UsageError(f"{run.path} is an encoder without masked-language head; there is nothing to measure")
+    length = config.phases[-1].length
+    phase = config.phase_of(trained.step)  # for its base of rotary positions
+    sequences: HeldOut | None
+    with contextlib.ExitStack() as stack:
+        if source:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            prepared = prepare_other(config, run, length, source, language, folder)
+            sequences = HeldOut(trainer, phase, prepared, TRAIN, max_sequences=None)
+        else:
+            prepared = prepared_for(config, run, length)
+            sequences = held_out_sequences(trainer, phase, prepared)
+        results = measurements(trainer, trained.step, params, prepared, sequences)
+        results |= {"averaged_steps": list(trained.steps)} if average else {}
+        # The vocabulary was made for the run's own text and may lack the pieces of another.
+        return results | ({"unknown_share": prepared.train.unknown_share} if source else {})
+
+
+def measurements(
+    trainer: PretrainingTrainer,
+    step: int,
+    params: Parameters,
+    prepared: PreparedData,
+    sequences: HeldOut | None,
+    measured: dict[str, float] | None = None,
+) -> dict[str, Any]:
+    """The measurements of the model and of the baseline on `sequences` of `prepared`, as in results.json.
+
+    `measured`: the model's measurements, if an evaluation has returned them already.
+    """
+    results: dict[str, Any] = {"task": "pretraining", "steps": step, "seeds": [trainer.config.seed]}
+    if sequences:
+        measured = measured or sequences.evaluate(params)
+        judged, (baseline, counts) = trainer.objective.main_question, sequences.baseline(prepared, measured)
+        results |= {"metric": judged.accuracy, "score": measured[judged.accuracy], **measured, "baseline": baseline}
+        results |= counts
+        results["beats_baseline"] = measured[judged.loss] < baseline[judged.loss]
+        results["held_out_sequences"] = sequences.sequences
+        results["measured_on"] = sequences.measured_on
+    return results
 
 
 def _mean(parts: Sequence[Means]) -> dict[str, float]:

@@ -1,6 +1,6 @@
 """How often a training sees the text of each of its sources."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 from bert_jax.config.run import RunConfig
@@ -58,7 +58,7 @@ def source_shares(config: RunConfig, prepared: Mapping[int, PreparedData]) -> It
         )
 
 
-def check_epochs(config: RunConfig, shares: list[SourceShare]) -> None:
+def check_epochs(config: RunConfig, shares: Sequence[SourceShare]) -> None:
     """Raises UsageError if a source is seen more often than `data.most_epochs` allows."""
     most = config.data.most_epochs
     often = max(shares, key=lambda share: share.epochs)

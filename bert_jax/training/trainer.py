@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -113,47 +114,58 @@ class Evaluator(Protocol):
         raise."""
 
 
+@dataclass(frozen=True)
 class PhaseWork:
     """One phase of a training, ready to run: its batches, its step and its evaluation."""
 
-    score = "score"
+    trainer: Trainer
+    number: int
+    """Number of the phase in the settings, from 0."""
+    source: NumberedBatches
+    """The batches of the phase, each with the rows of this process' devices."""
+    evaluator: Evaluator | None
+    """None if nothing is held out."""
+    records_hint: Callable[[int], str]
+    """Returns a message with the command that shows the training records of a step of the run."""
+    sequences: float
+    """Sequences a step; of packed rows the average."""
+    name: str
+    """Title of the phase in the progress."""
+    packed: float | None = None
+    """Sequences a row on average, where rows hold several."""
+    skips_records: bool = False
+    """Whether a batch leaves out damaged records, as rows of weight 0."""
+    score: str = "score"
     """The name of an evaluation's score."""
     patience: int | None = None
     """The phase ends after this many evaluations in a row without a better score; None: with its last step."""
-    skips_records = False
-    """Whether a batch leaves out damaged records, as rows of weight 0."""
-    packed: float | None = None
-    """Sequences a row on average, where rows hold several."""
 
-    def __init__(self, trainer: Trainer, number: int, source: NumberedBatches, evaluator: Evaluator | None):
-        """`source`: the batches of phase `number`, each with the rows of this process' devices. `evaluator`: None if
-        nothing is held out."""
-        phases = trainer.config.phases
-        self.trainer, self.source, self.evaluator = trainer, source, evaluator
-        self.name = "Training" if len(phases) == 1 else f"Training, phase {number + 1} of {len(phases)}"
-        self.steps, self.batch_size = phases[number].steps, phases[number].batch_size
-        self.first = sum(phase.steps for phase in phases[:number])
+    @property
+    def steps(self) -> int:
+        """Steps of the phase."""
+        return self.trainer.config.phases[self.number].steps
+
+    @property
+    def first(self) -> int:
         """Steps of the phases before it."""
-        self.last = self.first + self.steps
+        return self.trainer.config.steps_of(self.number).start
+
+    @property
+    def last(self) -> int:
         """The last step of the phase, counted from the beginning of the run."""
-        self.train_step = trainer.train_step(number)
+        return self.first + self.steps
+
+    @cached_property
+    def train_step(self) -> jax.stages.Wrapped:
         """The jitted step; the state is donated."""
+        return self.trainer.train_step(self.number)
 
     def batches(self, first: int) -> Iterator[AnyBatch]:
         """Batches from step `first` of the phase on, on the devices."""
-        rows = batch_sharding(self.trainer.mesh)
-        shares = self.batch_size // len(local_rows(rows, self.batch_size))
+        rows, batch_size = batch_sharding(self.trainer.mesh), self.trainer.config.phases[self.number].batch_size
+        shares = batch_size // len(local_rows(rows, batch_size))
         for batch in read_ahead(self.source, first):
             yield placed(batch, rows, len(batch.weight) * shares)  # batches may have fewer rows than batch_size
-
-    def records_hint(self, step: int) -> str:
-        """A message with the command that shows the training records of a step of the run."""
-        raise NotImplementedError
-
-    @property
-    def sequences(self) -> float:
-        """Sequences a step; of packed rows the average."""
-        return self.batch_size
 
     def flops(self, shape: tuple[int, ...]) -> float:
         """FLOPs of one step on a batch whose ids have this shape, by formula, over all devices."""

@@ -27,7 +27,7 @@ from bert_jax.finetuning.contrast import objective_of
 from bert_jax.finetuning.dataset import read_records
 from bert_jax.finetuning.finetune import plan_finetuning
 from bert_jax.interchange.export import write_model_directory
-from bert_jax.model.sharding import batch_sharding, make_mesh, on_first_device, placed
+from bert_jax.model.sharding import batch_sharding, on_first_device, placed
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.bucket import place_of
@@ -79,14 +79,13 @@ class Ours:
         keep_freed_memory()  # as the command bert-jax does for itself
         self._steps = options.steps
         config = FinetuneConfig(task=options.task, init=options.init, compute_dtype=options.dtype)
-        mesh = make_mesh(config.mesh)
-        plan = plan_finetuning(config, mesh, RunDirectory(place_of(options.init) / "run"))
+        plan = plan_finetuning(config, RunDirectory(place_of(options.init) / "run"))
         objective = objective_of(plan.config.task, plan.config.model, plan.config.execution)
-        trainer = Trainer(plan.config, mesh, objective)
+        trainer = Trainer(plan.config, plan.mesh, objective)
         params = plan.started.read(on_first_device(plan.started.shapes))
         params["bert"].pop("pooler", None)
         self._state = trainer.initial_state({"bert": params["bert"]})
-        self._train_step, self._rows, self._source = trainer.train_step(0), batch_sharding(mesh), plan.batches
+        self._train_step, self._rows, self._source = trainer.train_step(0), batch_sharding(plan.mesh), plan.batches
 
     def warm_up(self) -> dict[str, Any]:
         """Compiles every number of rows; returns how many there are and the share of padding in an epoch."""

@@ -20,7 +20,6 @@ from bert_jax.finetuning import finetune as finetune_module
 from bert_jax.finetuning.finetune import DevRows, finetune, plan_finetuning
 from bert_jax.finetuning.seeds import finetune_seeds
 from bert_jax.model import attention_form
-from bert_jax.model.sharding import make_mesh
 from bert_jax.run.checkpoint import write_model
 from bert_jax.run.checkpoint_choice import best_of, checkpoint_of
 from bert_jax.run.manifest import Manifest, complete, path_of
@@ -143,11 +142,11 @@ def test_the_compute_type_is_that_of_the_run_or_auto_for_an_imported_model(confi
     """An imported model is one checkpoint at step 0."""
     model = TrainedModel.open(init)
     half = model._replace(config=model.config.replace(compute_dtype="bfloat16"), steps=steps)
-    monkeypatch.setattr(finetune_module, "open_initial", lambda config: half)
-    mesh, run = make_mesh(config.mesh), RunDirectory(init / "run")
-    assert plan_finetuning(config, mesh, run).config.model.compute_dtype == planned
+    monkeypatch.setattr(finetune_module, "_open_model", lambda config: half)
+    run = RunDirectory(init / "run")
+    assert plan_finetuning(config, run).config.model.compute_dtype == planned
     asked = config.replace(compute_dtype="float32")
-    assert plan_finetuning(asked, mesh, run).config.model.compute_dtype == "float32"
+    assert plan_finetuning(asked, run).config.model.compute_dtype == "float32"
 
 
 def test_the_checkpoint_with_the_best_score_is_the_one_that_is_used(finished):
@@ -432,10 +431,10 @@ def test_attention_is_checked_for_the_settings_of_the_task(config, tmp_path, mon
     monkeypatch.setattr(attention_form, "platform", lambda: "gpu")
     by_kernel = config.execution.replace(attention="gpu")
     asked = config.replace(execution=by_kernel, compute_dtype="bfloat16")
-    mesh, run = make_mesh(config.mesh), RunDirectory(tmp_path / "run")
-    plan_finetuning(asked, mesh, run)
+    run = RunDirectory(tmp_path / "run")
+    plan_finetuning(asked, run)
     with pytest.raises(UsageError, match="attention=gpu can't be used: activations are float32"):
-        plan_finetuning(asked.replace(compute_dtype="float32"), mesh, run)
+        plan_finetuning(asked.replace(compute_dtype="float32"), run)
 
 
 def test_without_dev_rows_nothing_is_measured(config, tmp_path, capsys):

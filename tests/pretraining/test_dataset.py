@@ -10,8 +10,8 @@ from bert_jax.config.phase import Phase
 from bert_jax.instances.preparation import prepare
 from bert_jax.instances.prepared_data import PreparedData, discard
 from bert_jax.pretraining import dataset
-from bert_jax.pretraining.dataset import prepare_lengths
-from bert_jax.pretraining.pretrain import Pretraining, pretrain
+from bert_jax.pretraining.dataset import check_sources, prepare_data, prepare_lengths
+from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.pretraining.vocabulary import make_tokenizer
 from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
@@ -60,15 +60,15 @@ def test_a_length_that_is_there_stays_and_the_others_are_prepared_together(prepa
 
 def test_what_the_text_is_taken_for_is_kept_and_not_shown_again_once_it_is_prepared(tiny_config, tmp_path, capsys):
     run, (source,) = RunDirectory(tmp_path / "run"), tiny_config.data.source
-    job = Pretraining(tiny_config, run)
-    run.open(job.check())
-    job.prepare()
+    inputs = check_sources(tiny_config, run)
+    run.open(tiny_config)
+    prepare_data(tiny_config, run, inputs)
     readings = {reading.subject: dict(reading.rows()) for reading in run.readings()}
     assert list(readings) == [f"corpus {source}", "corpus in pieces of the vocabulary"]
     assert readings[f"corpus {source}"]["documents"] == "120"
     assert readings["corpus in pieces of the vocabulary"]["unknown"] == "0.00% of the characters, 0.00% of the pieces"
     assert f"Read corpus {source}:" in " ".join(capsys.readouterr().err.split())
-    assert not dataset.check_sources(tiny_config, run) and "Read corpus" not in capsys.readouterr().err
+    assert not check_sources(tiny_config, run).readings and "Read corpus" not in capsys.readouterr().err
 
 
 def test_vocabulary_and_sequences_are_those_of_the_text_without_copies(prepared, tmp_path):

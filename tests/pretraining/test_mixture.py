@@ -11,9 +11,10 @@ from bert_jax.config.settings import SettingsError
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining import pretrain as pretrain_module
+from bert_jax.pretraining.evaluation import evaluate_run
 from bert_jax.pretraining.mixture import check_epochs, source_shares
 from bert_jax.pretraining.objective import pretraining_trainer
-from bert_jax.pretraining.pretrain import evaluate_run, pretrain
+from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.report.languages import by_language
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_config import read_config

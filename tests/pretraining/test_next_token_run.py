@@ -15,10 +15,10 @@ from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.model.sharding import make_mesh
-from bert_jax.pretraining import pretrain as pretrain_module
+from bert_jax.pretraining.evaluation import evaluate_run, held_out_sequences
 from bert_jax.pretraining.inspection import training_step
 from bert_jax.pretraining.objective import pretraining_trainer
-from bert_jax.pretraining.pretrain import evaluate_run, pretrain
+from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
@@ -62,7 +62,7 @@ def test_the_baseline_knows_how_often_a_sequence_ends(run, config):
     results, data = json.loads(run.results_file.read_text()), PreparedData.open(run.data(32))
     trainer = pretraining_trainer(config, make_mesh(MeshConfig()), 150, 4)
     tokenizer = bert_jax.load_tokenizer(run.tokenizer)
-    held_out = pretrain_module.held_out_sequences(trainer, 0, data)
+    held_out = held_out_sequences(trainer, 0, data)
     labels = []
     ((_, source),) = held_out._parts
     for batch in read_ahead(source):

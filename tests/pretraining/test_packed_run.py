@@ -7,8 +7,9 @@ import pytest
 from stages import parameters, stopped_at
 
 from bert_jax.cli.main import run as command
+from bert_jax.pretraining.evaluation import evaluate_run
 from bert_jax.pretraining.inspection import seen_sequences
-from bert_jax.pretraining.pretrain import evaluate_run, pretrain
+from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run import trained_model
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_config import read_config, write_config

@@ -18,9 +18,9 @@ from bert_jax.config.phase import Phase
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.instances.store import InstanceSource
 from bert_jax.pretraining import pretrain as pretrain_module
-from bert_jax.pretraining.evaluation import HeldOut
+from bert_jax.pretraining.evaluation import HeldOut, evaluate_run
 from bert_jax.pretraining.inspection import training_step
-from bert_jax.pretraining.pretrain import evaluate_run, pretrain
+from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.manifest import Manifest, complete, delete, path_of
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
@@ -67,7 +67,7 @@ def test_the_last_evaluation_gives_the_results(tiny_config, untrained, monkeypat
 
 def test_a_finished_run_says_so_and_does_nothing(tiny_run, tiny_config, tmp_path, monkeypatch, capsys):
     shutil.copytree(tiny_run.path, tmp_path / "run")
-    monkeypatch.setattr(pretrain_module, "make_tokenizer", None)
+    monkeypatch.setattr(pretrain_module, "prepare_data", None)
     assert pretrain(tiny_config, RunDirectory(tmp_path / "run")) == json.loads(tiny_run.results_file.read_text())
     assert "is finished: 12 steps" in capsys.readouterr().err.replace("\n", "")
 

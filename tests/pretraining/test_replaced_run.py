@@ -17,7 +17,8 @@ from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.model.parameters import path_of
-from bert_jax.pretraining.pretrain import evaluate_run, pretrain
+from bert_jax.pretraining.evaluation import evaluate_run
+from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError

@@ -12,8 +12,9 @@ from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.layout import WORD_START
 from bert_jax.pretraining import dataset
 from bert_jax.pretraining import vocabulary as vocabulary_step
+from bert_jax.pretraining.evaluation import evaluate_run
 from bert_jax.pretraining.inspection import training_step
-from bert_jax.pretraining.pretrain import evaluate_run, pretrain
+from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.text.tokenizer import load_tokenizer
