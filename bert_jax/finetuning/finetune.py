@@ -279,9 +279,9 @@ class DevRows:
 
 
 def _initial_parameters(plan: FineTuningPlan) -> Parameters | None:
-    """The encoder of the model to start from, with its pooler where the task's head takes that.
+    """The encoder of the model to start from, with its pooler where the task's head takes that; None for random ones.
 
-    None for random parameters. With model.pooler=transform that is the layer before the vocabulary, as in transformers' classes of ModernBERT.
+    With model.pooler=transform that is the layer before the vocabulary, as in transformers' classes of ModernBERT.
     """
     config, started = plan.config, plan.started
     if config.from_random:
