@@ -12,7 +12,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.training import TrainingConfig
 from bert_jax.finetuning import finetune
-from bert_jax.finetuning.contrast import objective_of
+from bert_jax.finetuning.contrast import make_objective
 from bert_jax.finetuning.objective import FineTuningObjective, Outputs
 from bert_jax.pretraining import evaluation, pretrain
 from bert_jax.pretraining.objective import pretraining_trainer
@@ -75,7 +75,7 @@ def _shared_objective(task: TaskConfig, *settings) -> FineTuningObjective:
     """The one objective of these settings, so that what is traced of it can be shared."""
     key = tuple(map(repr, (task.replace(**_OF_ROWS), *settings)))
     if key not in _objectives:
-        _objectives[key] = objective_of(task, *settings)
+        _objectives[key] = make_objective(task, *settings)
     return _objectives[key]
 
 
@@ -107,5 +107,5 @@ def share_steps() -> None:
 
     evaluation.HeldOut.__init__ = sharing
     pretrain.pretraining_trainer = evaluation.pretraining_trainer = _shared_trainer
-    finetune.Trainer, finetune.objective_of = _shared_task_trainer, _shared_objective
+    finetune.Trainer, finetune.make_objective = _shared_task_trainer, _shared_objective
     _share_outputs()

@@ -29,8 +29,13 @@ def run(words: list[str]) -> None:
     args = Predict.parse(words)
     from bert_jax.config.wording import counted
     from bert_jax.finetuning.dataset import say_repairs, written_as
-    from bert_jax.finetuning.output import check_output, write_predictions
-    from bert_jax.finetuning.predicting import STANDARD_INPUT, has_plain_lines, of_lines
+    from bert_jax.finetuning.predicting import (
+        STANDARD_INPUT,
+        check_predictions_file,
+        has_plain_lines,
+        of_lines,
+        write_predictions,
+    )
     from bert_jax.finetuning.row_reading import reading_of_input
     from bert_jax.records.task_files import format_of, task_records
     from bert_jax.system.progress import say, stage
@@ -38,7 +43,7 @@ def run(words: list[str]) -> None:
 
     predictor = args.loaded(args.run, args.dtype).predictor
     task = predictor.task
-    check_output(args.output, task.kind, args.input)
+    check_predictions_file(args.output, task.kind, args.input)
     repairs: Counter[Any] = Counter()
     source, format = args.input, args.format
     if source == "-":

@@ -8,7 +8,7 @@ from typing import Any
 from rich.markup import escape
 from rich.text import Text
 
-from bert_jax.finetuning.classes import HEADINGS, class_table
+from bert_jax.finetuning.metrics import HEADINGS, class_table
 from bert_jax.inference.examples import FilledExample, MaskedText, around_mask
 from bert_jax.instances.preparation import MOST_UNKNOWN
 from bert_jax.instances.prepared_data import PreparedData

@@ -1,4 +1,4 @@
-"""Batches of a task's examples, and their order in training."""
+"""Batches of a task's examples, and their order in training: one example a row, or groups of texts packed into rows."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -7,17 +7,25 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from jaxtyping import Float, Int, UInt32
+from numpy.typing import ArrayLike, DTypeLike
 
-from bert_jax.batching.grouping import padded_length
+from bert_jax.batching.grouping import few_lengths, padded_length
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.task import IGNORED, Example
-from bert_jax.layout import Tokens, lay_out_sequences
-from bert_jax.training.input import ShuffledOrder
+from bert_jax.instances.packing import best_fit
+from bert_jax.layout import Tokens, lay_out, lay_out_sequences
+from bert_jax.training.input import PermutedOrder, ShuffledOrder
 
+AnyArray = np.ndarray | jax.Array
+"""An array on the host or on the devices."""
 ROW_ORDER, _BATCH_ORDER = 0, 1
 """Random streams."""
 _WINDOW_BATCHES = 256
 """Examples are sorted by length within windows of at least so many batches."""
+_SHORTEST_ROW = 64
+"""Fewest tokens of a row of packed texts, so that several short texts share one."""
+_MULTIPLE = 8
+"""The lengths of rows of packed texts are multiples of this."""
 
 
 class TaskBatch(NamedTuple):
@@ -25,33 +33,33 @@ class TaskBatch(NamedTuple):
 
     tokens: Tokens
     """[B, C, T]."""
-    marks: Int[Any, "B M 2"]
+    marks: Int[AnyArray, "B M 2"]
     """Begin and end (exclusive) of the M marked words, as places in the row."""
-    target: Float[Any, " B"] | Int[Any, " B"] | Int[Any, "B 2"] | Int[Any, "B L"] | Int[Any, "B T"]
-    """A number; a class or choice; an answer's first and last token; 1 for each label that holds, else 0; a tag or
-    IGNORED for each token. 0 where none are given."""
-    weight: Float[Any, " B"]
+    target: Float[AnyArray, " B"] | Int[AnyArray, "B *_"]
+    """A number, a class or a choice [B]; an answer's first and last token [B, 2]; 1 for each label that holds, else 0
+    [B, L]; a tag or IGNORED for each token [B, T]. 0 where none are given."""
+    weight: Float[AnyArray, " B"]
     """1 for an example that counts, 0 for a filler."""
-    ordinal: UInt32[Any, " B"]
+    ordinal: UInt32[AnyArray, " B"]
     """Number of the example in the order of training: the source of its random keys."""
 
 
 class BatchShape(NamedTuple):
-    """The largest shape of a training's batches."""
+    """The largest shape of the batches of a training."""
 
     rows: int
     length: int
     """Tokens of a row."""
     texts: int = 1
-    """Most sequences of a row; those of several choices have rows of their own."""
+    """Most sequences of a row. Each choice has a row of its own."""
 
 
 class TrainingBatches:
     """A random-access source whose element i is batch i.
 
-    Each epoch has every example once, in an order of its own; among those that make some 256 batches the ones of
-    similar length go together, and these batches again come in random order. Batch i is a function of the examples, the
-    seed and i alone. An epoch's shortest examples may leave a batch that is filled up, by weight 0.
+    Each epoch has every example once, in an order of its own. Examples are sorted by length within windows of 256
+    batches; the batches of a window are shuffled. Batch i is a function of the examples, the seed and i alone. The
+    batch of an epoch's shortest examples may be filled up with rows of weight 0.
     """
 
     def __init__(
@@ -71,10 +79,10 @@ class TrainingBatches:
         """Rows of the task in a batch."""
         self._batch_size, self._lengths = config.batch_size, config.padded_lengths or (config.max_length,)
         self._sizes = [example.size for example in examples]
-        self._an_epoch = -(-len(examples) // config.batch_size)
-        self._windows = max(1, self._an_epoch // _WINDOW_BATCHES)
-        self._in_window = -(-self._an_epoch // self._windows)
-        self._count = max(1, round(config.epochs * self._an_epoch))
+        self._batches_per_epoch = -(-len(examples) // config.batch_size)
+        self._windows = max(1, self._batches_per_epoch // _WINDOW_BATCHES)
+        self._batches_per_window = -(-self._batches_per_epoch // self._windows)
+        self._count = max(1, round(config.epochs * self._batches_per_epoch))
         self._window = functools.lru_cache(maxsize=2)(self._sorted_window)
 
     def __len__(self) -> int:
@@ -83,8 +91,8 @@ class TrainingBatches:
 
     def records(self, number: int) -> list[int]:
         """The numbers of the examples in batch `number`."""
-        epoch, index = divmod(number, self._an_epoch)
-        window, place = divmod(index, self._in_window)
+        epoch, index = divmod(number, self._batches_per_epoch)
+        window, place = divmod(index, self._batches_per_window)
         return self._window(epoch, window)[place]
 
     def __getitem__(self, number: int) -> TaskBatch:
@@ -92,12 +100,12 @@ class TrainingBatches:
         chosen = self.records(number)
         length = padded_length(max(self._sizes[example] for example in chosen), self._lengths)
         examples = [self._examples[example] for example in chosen]
-        batch = assemble(examples, (self._batch_size, length), self._pad_id, number * self._batch_size)
+        batch = task_batch(examples, (self._batch_size, length), self._pad_id, number * self._batch_size)
         return jax.tree.map(lambda leaf: leaf[self._rows], batch)
 
     def _sorted_window(self, epoch: int, window: int) -> list[list[int]]:
         """The batches of one window of an epoch, as the numbers of their examples."""
-        count, rows = len(self._examples), self._in_window * self._batch_size
+        count, rows = len(self._examples), self._batches_per_window * self._batch_size
         order = ShuffledOrder(count, self._seed, ROW_ORDER)
         ordinals = range(window * rows, min((window + 1) * rows, count))
         chosen = [order.record(epoch * count + ordinal) for ordinal in ordinals]
@@ -108,7 +116,7 @@ class TrainingBatches:
         return [batches[mixed.record(begin + place)] for place in range(len(batches))]
 
 
-def assemble(examples: Sequence[Example], shape: tuple[int, int], pad_id: int, first_ordinal: int = 0) -> TaskBatch:
+def task_batch(examples: Sequence[Example], shape: tuple[int, int], pad_id: int, first_ordinal: int = 0) -> TaskBatch:
     """Puts `examples` of one task into a batch of `shape` (examples, length), filled up with padding and fillers."""
     count, length = shape
     choices, of_marks = len(examples[0].sequences), len(examples[0].marks)
@@ -138,3 +146,126 @@ def _targets(targets: Sequence[Any], count: int, length: int) -> np.ndarray:
     if first is not None:
         found[: len(targets)] = targets
     return found
+
+
+class TextBatch(NamedTuple):
+    """R rows of T tokens that hold up to N texts each. Numpy arrays or JAX arrays.
+
+    A batch has P groups, each with S slots for texts: slot 0 has the first text of the group, slot 1 the second text,
+    and the other slots have negatives.
+    """
+
+    tokens: Tokens
+    """[R, T]."""
+    slot: Int[AnyArray, "R N"]
+    """The group of the text times S, plus its slot in the group; P S where there is no text."""
+    text: Int[AnyArray, "R N"]
+    """A number for each different text of the training rows."""
+    score: Float[AnyArray, "R N"]
+    """The score of the group; 0 where it has none."""
+    weight: Float[AnyArray, "R N"]
+    """1 where there is a text, else 0."""
+    ordinal: UInt32[AnyArray, "R N"]
+    """Number of the text in training order, with S numbers for each group: the source of its random keys."""
+
+
+class TextBatches:
+    """A random-access source whose element i is batch i, for kind `vectors`.
+
+    Each epoch has an order of its own; the rows that don't fill its last batch are left out of it. The texts of a batch
+    are packed into as few rows as possible, since those of a pair may differ much in length. The numbers of rows are
+    rounded up to a few values, since the step is compiled for each.
+    """
+
+    def __init__(
+        self,
+        examples: Sequence[Example],
+        config: TaskConfig,
+        seed: int,
+        pad_id: int,
+        local: Callable[[int], Int[np.ndarray, " b"]] = np.arange,
+        multiple: int = 1,
+        compiling: float = 0.0,
+    ):
+        """`config` has the batch size, epochs and most negatives. `local` gives the rows of a batch that this process
+        needs, from their number. Batches have a multiple of `multiple` rows. `compiling`: the number of padding tokens
+        that take as long as compiling one more shape."""
+        self._examples, self._pad_id = examples, pad_id
+        self._batch_size, self._slots = config.batch_size, config.texts_a_group
+        self._batches_per_epoch = max(len(examples) // config.batch_size, 1)
+        self._count = max(1, round(config.epochs * self._batches_per_epoch))
+        self._order = PermutedOrder(len(examples), seed, ROW_ORDER)
+        numbers: dict[bytes, int] = {}
+        self._lengths, self._texts = [], []
+        for example in examples:
+            ids = [np.asarray(sequence.ids, np.int32) for sequence in example.sequences]
+            self._lengths.append([len(one) for one in ids])
+            self._texts.append([numbers.setdefault(one.tobytes(), len(numbers)) for one in ids])
+        longest = max(max(of_example) for of_example in self._lengths)
+        length = max(-(-longest // _MULTIPLE) * _MULTIPLE, min(_SHORTEST_ROW, config.max_length))
+        self._length = min(length, config.max_length)
+        counts = [np.bincount(self._packed(self.records(number))) for number in range(self._count)]
+        rows = sorted((-(-len(of_rows) // multiple) * multiple for of_rows in counts), reverse=True)
+        self._row_counts = few_lengths(rows, rows[0], compiling / self._length)
+        self.shape = BatchShape(rows[0], self._length, max(int(of_rows.max()) for of_rows in counts))
+        self.texts = sum(int(of_rows.sum()) for of_rows in counts) / self._count
+        """Texts of a batch, on average."""
+        self._local = local
+
+    def __len__(self) -> int:
+        """Steps of all epochs."""
+        return self._count
+
+    def records(self, number: int) -> list[int]:
+        """The numbers of the examples in batch `number`."""
+        epoch, index = divmod(number, self._batches_per_epoch)
+        first = epoch * len(self._examples) + index * self._batch_size
+        count = min(self._batch_size, len(self._examples))
+        return [self._order.record(ordinal) for ordinal in range(first, first + count)]
+
+    def _packed(self, chosen: Sequence[int]) -> Int[np.ndarray, " n"]:
+        """The row of each text of the examples `chosen`."""
+        lengths = np.array([length for example in chosen for length in self._lengths[example]])
+        return best_fit(lengths, self._length, most=self._length)
+
+    def __getitem__(self, number: int) -> TextBatch:
+        """Batch `number`."""
+        chosen = self.records(number)
+        of_row = self._packed(chosen)
+        order = np.argsort(of_row, kind="stable")
+        rows, count = of_row[order], padded_length(int(of_row.max()) + 1, self._row_counts)
+        sequences = [sequence for one in chosen for sequence in self._examples[one].sequences]
+        ids = [np.asarray(sequence.ids, np.int32) for sequence in sequences]
+        units = [sequence.units for sequence in sequences]
+        lengths = np.array([len(one) for one in ids])[order]
+        tokens = lay_out(
+            np.concatenate([ids[place] for place in order]),
+            lengths,
+            lengths,
+            (count, self._length),
+            units=np.concatenate([units[place] for place in order]),
+            rows=rows,
+            most=self.shape.texts,
+            pad_id=self._pad_id,
+        )
+        slot = np.concatenate(
+            [group * self._slots + np.arange(len(self._lengths[one])) for group, one in enumerate(chosen)]
+        )
+        place = (rows, np.arange(len(rows)) - np.searchsorted(rows, rows))
+
+        def placed(values: ArrayLike, empty: float, dtype: DTypeLike) -> np.ndarray:
+            array = np.full((count, self.shape.texts), empty, dtype)
+            array[place] = np.asarray(values)[order]
+            return array
+
+        scores = [self._examples[one].target or 0.0 for one in chosen for _ in self._lengths[one]]
+        batch = TextBatch(
+            tokens,
+            placed(slot, self._batch_size * self._slots, np.int32),
+            placed([text for one in chosen for text in self._texts[one]], -1, np.int32),
+            placed(scores, 0.0, np.float32),
+            placed(np.ones(len(rows)), 0.0, np.float32),
+            placed(number * self._batch_size * self._slots + slot, 0, np.uint64).astype(np.uint32),
+        )
+        here = self._local(count)
+        return jax.tree.map(lambda leaf: leaf[here], batch)

@@ -1,16 +1,25 @@
-"""Entities of a text as spans of its characters, and as tags of its words."""
+"""Spans of characters in a text: of words, of pieces, and of entities, which are also written as tags of words."""
 
+import re
+import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any
 
-from bert_jax.finetuning.metrics import OUTSIDE
 from bert_jax.records.record import Record
 from bert_jax.system.errors import UsageError
 from bert_jax.text.scripts import is_punctuation, sets_no_spaces
+from bert_jax.text.vocabulary import PieceSpan
 
+OUTSIDE = "O"
+"""The tag of a word outside of every entity."""
+_PREFIXED = re.compile(r"([BIMESLU])(?:[-_](.+))?")
+"""A tag like B-PER, B_PER, or B where all entities are of one type."""
+_BARE_TYPE = re.compile(r"(?!.*[-_][BIMESLU]$)[^\W\d_]{2}.*")
+"""A type alone, as in PER; not PER-B, nor single characters, which are mistyped more often than meant."""
+_INSIDE = {"M": "I", "L": "E", "U": "S"}
+"""Maps the letters of BMES and BILOU tags to those of IOBES."""
 Range = tuple[int, int]
 """Begin and end (exclusive) in characters."""
 _EXTENDED = "spans with an end within a word, extended to whole words"
@@ -53,9 +62,9 @@ def tags_of(record: Record, name: str, text: str, repairs: Counter[str]) -> list
     return tags
 
 
-def spans_of(tags: Sequence[str], places: Sequence[Range]) -> list[list[Any]]:
+def spans_of(tags: Sequence[str], places: Sequence[Range]) -> list[list[int | str]]:
     """The entities of tags like B-TYPE and I-TYPE, as [begin, end, type]. An I- without its B- begins an entity."""
-    spans: list[list[Any]] = []
+    spans: list[list[int | str]] = []
     before = OUTSIDE
     for tag, (begin, end) in zip(tags, places, strict=True):
         kind = tag[2:]
@@ -67,34 +76,93 @@ def spans_of(tags: Sequence[str], places: Sequence[Range]) -> list[list[Any]]:
     return spans
 
 
-def _plain(span: Any) -> Any:
-    """[begin, end, type] of a span that Prodigy, doccano or Label Studio wrote as an object; others unchanged."""
-    if not isinstance(span, dict):
-        return span
-    names = span.get("labels")
-    kind = names[0] if isinstance(names, list) and len(names) == 1 else span.get("label")
-    return [span.get("start", span.get("start_offset")), span.get("end", span.get("end_offset")), kind]
-
-
 def _checked(record: Record, name: str, length: int) -> list[tuple[int, int, str]]:
     """The spans of a record in order."""
-    value = record.value(name)
-    given = value if isinstance(value, list) else [value]
-    spans = [_plain(span) for span in given]
-    for span, written in zip(spans, given, strict=True):
-        whole = isinstance(span, list) and len(span) == 3 and type(span[0]) is type(span[1]) is int
-        if not (whole and isinstance(span[2], str) and span[2].strip() and 0 <= span[0] < span[1] <= length):
+    value, spans = record.value(name), []
+    for written in value if isinstance(value, list) else [value]:
+        span = _span(written, length)
+        if span is None:
             by_word = "; a file with one word on each line is --task.format conll" if isinstance(value, str) else ""
             raise UsageError(
                 f"{record.place}: {name!r} has {written!r:.60} and the text {length:,} characters; give the entities "
                 "of a text as [[begin, end (exclusive), type], ...] or objects with start, end and label, in "
                 f"characters from 0, or a list of words and their tags{by_word}"
             )
-    found = sorted((begin, end, kind.strip()) for begin, end, kind in spans)
-    for one, other in pairwise(found):
+        spans.append(span)
+    spans.sort()
+    for one, other in pairwise(spans):
         if other[0] < one[1]:
             raise UsageError(
                 f"{record.place}: the spans {list(one)} and {list(other)} in {name!r} overlap, and a word has one tag; "
                 "leave one of them out"
             )
-    return found
+    return spans
+
+
+def _span(written: object, length: int) -> tuple[int, int, str] | None:
+    """Begin, end and type of [begin, end, type], or of an object as Prodigy, doccano and Label Studio write it; None of
+    another form, or of a span that leaves the text."""
+    if isinstance(written, dict):
+        names = written.get("labels")
+        kind = names[0] if isinstance(names, list) and len(names) == 1 else written.get("label")
+        begin, end = (written.get(key, written.get(f"{key}_offset")) for key in ("start", "end"))
+        written = [begin, end, kind]
+    if not isinstance(written, list) or [type(each) for each in written] != [int, int, str]:
+        return None
+    begin, end, kind = written
+    return (begin, end, kind.strip()) if kind.strip() and 0 <= begin < end <= length else None
+
+
+def entity_forms(tags: Sequence[str]) -> dict[str, str]:
+    """Maps each tag to the form in which entities are counted (IOB2 or IOBES); empty where `tags` name no entities.
+
+    They name entities if O is among them and most of the others are read as B-PER, B_PER, B, or PER alone (which is
+    I-PER). The rest, such as a mistyped `0`, count as O.
+    """
+    forms = {tag: entity_form(tag) for tag in tags if tag != OUTSIDE}
+    odd = sum(form is None for form in forms.values())
+    if OUTSIDE not in tags or 2 * odd >= len(forms):
+        return {}
+    return {OUTSIDE: OUTSIDE} | {tag: form or OUTSIDE for tag, form in forms.items()}
+
+
+def entity_form(tag: str) -> str | None:
+    """The form in which a tag's entity is counted: I-PER of PER, or of B_PER B-PER; None of a tag that names none."""
+    if prefixed := _PREFIXED.fullmatch(tag):
+        return f"{_INSIDE.get(prefixed[1], prefixed[1])}-{prefixed[2] or '_'}"
+    return f"I-{tag}" if _BARE_TYPE.fullmatch(tag) else None
+
+
+def tag_scheme(tags: Iterable[str]) -> str | None:
+    """How `tags` name entities by their letters, as "IOB" or "BIOES"; None where they name none."""
+    forms = entity_forms([*tags])
+    letters = {form[0] for form in forms.values()} - {OUTSIDE}
+    if not letters:
+        return None
+    return "BIOES" if letters & {"E", "S"} else "IOB" if "B" in letters else "IO: neighbouring entities are one"
+
+
+def pieces_of(spans: Sequence[PieceSpan], begin: int, end: int) -> range:
+    """The numbers of the pieces that stand for any of the characters begin to end - 1; none where they were dropped.
+
+    `spans` are those of all the text, in order.
+    """
+    inside = [number for number, piece in enumerate(spans) if piece.begin < end and piece.end > begin]
+    return range(inside[0], inside[-1] + 1) if inside else range(0)
+
+
+def characters_of(text: str, spans: Sequence[PieceSpan], first: int, last: int) -> tuple[int, int]:
+    """Begin and end (exclusive) of the characters that the pieces `first` to `last` stand for.
+
+    No letter is parted from its combining marks, which a tokenizer may have dropped.
+    """
+    begin, end = spans[first].begin, spans[last].end
+    while 0 < begin < len(text) and _is_mark(text[begin]):
+        begin -= 1
+    while end < len(text) and _is_mark(text[end]):
+        end += 1
+    return begin, end
+
+
+def _is_mark(character: str) -> bool:
+    return unicodedata.category(character).startswith("M")

@@ -32,7 +32,7 @@ def text(record: Record, template: str) -> str:
     return COLUMN_IN_BRACES.sub(lambda name: _text(record, name[1]), template)
 
 
-def words(record: Record, name: str) -> list[str]:
+def word_list(record: Record, name: str) -> list[str]:
     """A column of words, or of their tags. Raises UsageError for anything else."""
     value = record.value(name)
     if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
@@ -171,7 +171,7 @@ class Labels:
         return self._numbers[name]
 
 
-def in_order(names: Iterable[str]) -> tuple[str, ...]:
+def sorted_labels(names: Iterable[str]) -> tuple[str, ...]:
     """Different `names`, sorted; by value if all are whole numbers of at most 18 digits, equal ones as text."""
     different = set(names)
     numbers = all(len(name) <= 18 and name.removeprefix("-").isdecimal() for name in different)

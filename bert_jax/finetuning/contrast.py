@@ -19,9 +19,8 @@ from jaxtyping import Array, Bool, Float, Int, Key, Num
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.task import TaskConfig
-from bert_jax.finetuning.batches import TaskBatch
+from bert_jax.finetuning.batches import AnyArray, TaskBatch, TextBatch
 from bert_jax.finetuning.objective import FineTuningObjective, TaskObjective
-from bert_jax.finetuning.text_batches import TextBatch
 from bert_jax.model.bert import Parameters
 from bert_jax.model.placement import split_by_rows
 from bert_jax.model.size import encoder_flops
@@ -119,7 +118,7 @@ class ContrastObjective(FineTuningObjective):
         parts = jax.tree.map(lambda leaf: every_nth(leaf, self._parts), (batch.tokens, keys))
         return undo_every_nth(jax.lax.map(jax.checkpoint(encode), parts))
 
-    def _by_slot(self, batch: TextBatch, values: Num[Array, "R N *D"], empty: float = 0) -> Num[Array, "P S *D"]:
+    def _by_slot(self, batch: TextBatch, values: Num[AnyArray, "R N *D"], empty: float = 0) -> Num[Array, "P S *D"]:
         """`values` of the texts in their slots; `empty` where a slot has no text."""
         groups, each = self._task.batch_size, self._task.texts_a_group
         rest = values.shape[2:]
@@ -198,7 +197,7 @@ def _matches(
     return table, row, column
 
 
-def objective_of(
+def make_objective(
     task: TaskConfig,
     model: ModelConfig,
     execution: ExecutionConfig,

@@ -11,9 +11,8 @@ from bert_jax.batching.grouping import few_lengths, windows
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import FileFormat, TaskConfig
 from bert_jax.config.wording import counted
-from bert_jax.finetuning.marked_task import MarkedTask
 from bert_jax.finetuning.metrics import check_measurable
-from bert_jax.finetuning.sentence_task import ChoiceTask, ClassTask, LabelsTask, NumberTask
+from bert_jax.finetuning.sentence_task import ChoiceTask, ClassTask, LabelsTask, MarkedTask, NumberTask
 from bert_jax.finetuning.span_task import SpanTask
 from bert_jax.finetuning.tag_task import TagTask
 from bert_jax.finetuning.task import EMPTY, IGNORED, UNKNOWN, Example, Task

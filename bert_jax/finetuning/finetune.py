@@ -12,13 +12,12 @@ from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.wording import counted
-from bert_jax.finetuning.batches import TaskBatch, TrainingBatches
-from bert_jax.finetuning.contrast import objective_of
+from bert_jax.finetuning.batches import TaskBatch, TextBatches, TrainingBatches
+from bert_jax.finetuning.contrast import make_objective
 from bert_jax.finetuning.dataset import LabelledRows, TrainingRows, make_task, read_labelled, read_training
 from bert_jax.finetuning.objective import Outputs
 from bert_jax.finetuning.predicting import measure
-from bert_jax.finetuning.row_reading import RowSet, reading_of
-from bert_jax.finetuning.text_batches import TextBatches
+from bert_jax.finetuning.row_reading import RowSet, reading_of_rows
 from bert_jax.interchange.hub import model_place
 from bert_jax.model.attention import check_attention
 from bert_jax.model.bert import Parameters
@@ -73,7 +72,9 @@ def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
             say(f"{run.path} is finished: {finished['steps']:,} steps")
             return finished
         _prepare(plan, run)
-    objective = objective_of(plan.config.task, plan.config.model, config.execution, config.layers_frozen, config.probe)
+    objective = make_objective(
+        plan.config.task, plan.config.model, config.execution, config.layers_frozen, config.probe
+    )
     trainer, outputs = Trainer(plan.config, plan.mesh, objective), Outputs(objective, plan.mesh)
     dev = plan.measured and DevRows(plan, plan.measured, outputs)
     others = {name: DevRows(plan, rows, outputs) for name, rows in plan.others.items()}
@@ -103,7 +104,7 @@ def plan_finetuning(config: FinetuneConfig, run: RunDirectory) -> FineTuningPlan
     sets = {"train": RowSet(str(task.train), learned.records)} if learned.records else {}
     if measured and task.dev:
         sets["dev"] = RowSet(task.dev, measured.records)
-    readings = (reading_of(learned.task, sets),) if sets else ()
+    readings = (reading_of_rows(learned.task, sets),) if sets else ()
     learned = learned._replace(records=())  # which aren't needed in the training
     stamp = f"{learned.stamp}{measured.stamp if measured else ''}"
     batches = _batches(learned, config, mesh, compiling)

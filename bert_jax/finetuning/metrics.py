@@ -1,31 +1,33 @@
 """Metrics of predictions. Scores are shares of 1; undefined ones, such as correlations of constants, are 0."""
 
 import importlib
+import itertools
 import math
 import re
+import string
+import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
 import numpy as np
 
 from bert_jax.config.task import TaskConfig
-from bert_jax.finetuning.classes import class_results, confusion_of
-from bert_jax.system.errors import UsageError, install_extra, listed, quoted
-from bert_jax.system.progress import warn
+from bert_jax.finetuning.character_spans import OUTSIDE, entity_forms
+from bert_jax.system.errors import UsageError, install_extra, quoted
+from bert_jax.system.files import as_json
+from bert_jax.text.scripts import sets_no_spaces
 
-_SHOWN = 5
-"""Most tags that a message lists."""
-OUTSIDE = "O"
-"""The tag of a word outside of every entity."""
-_PREFIXED = re.compile(r"([BIMESLU])(?:[-_](.+))?")
-"""A tag like B-PER, B_PER, or B where all entities are of one type."""
-_BARE_TYPE = re.compile(r"(?!.*[-_][BIMESLU]$)[^\W\d_]{2}.*")
-"""A type alone, as in PER; not PER-B, nor single characters, which are mistyped more often than meant."""
-_BEGIN_OR_INSIDE = re.compile(r"[BI][-_].", re.IGNORECASE)
-_INSIDE = {"M": "I", "L": "E", "U": "S"}
-"""Maps the letters of BMES and BILOU tags to those of IOBES."""
+_MOST_BYTES = 3_000_000
+"""Limit on the text of all figures, and on that of the confusion: readers of results.json refuse 16 MB."""
+SHOWN, _NAMED = 30, 5
+"""Most classes in a table, and in a sentence."""
+HEADINGS = ("class", ">rows", ">predicted", ">precision", ">recall", ">F1", "taken for")
+Confusion = dict[str, dict[str, int]]
+"""For each true class how often each class is predicted, without the pairs that don't occur."""
+_ARTICLES = re.compile(r"\b(a|an|the)\b")
+_ASCII_PUNCTUATION = frozenset(string.punctuation)
 
 
 def class_metrics(golds: Sequence[int], predicted: Sequence[int], names: Sequence[str]) -> dict[str, Any]:
@@ -86,61 +88,6 @@ def number_metrics(golds: Sequence[float], predicted: Sequence[float]) -> dict[s
     }
 
 
-def entity_forms(tags: Sequence[str]) -> dict[str, str]:
-    """Maps each tag to the form in which entities are counted (IOB2 or IOBES); empty where `tags` name no entities.
-
-    They name entities if O is among them and most of the others are read as B-PER, B_PER, B, or PER alone (which is
-    I-PER). The rest, such as a mistyped `0`, count as O.
-    """
-    forms = {tag: _entity_form(tag) for tag in tags if tag != OUTSIDE}
-    odd = sum(form is None for form in forms.values())
-    if OUTSIDE not in tags or 2 * odd >= len(forms):
-        return {}
-    return {OUTSIDE: OUTSIDE} | {tag: form or OUTSIDE for tag, form in forms.items()}
-
-
-def _entity_form(tag: str) -> str | None:
-    if prefixed := _PREFIXED.fullmatch(tag):
-        return f"{_INSIDE.get(prefixed[1], prefixed[1])}-{prefixed[2] or '_'}"
-    return f"I-{tag}" if _BARE_TYPE.fullmatch(tag) else None
-
-
-def tag_scheme(tags: Iterable[str]) -> str | None:
-    """How `tags` name entities by their letters, as "IOB" or "BIOES"; None where they name none."""
-    forms = entity_forms([*tags])
-    letters = {form[0] for form in forms.values()} - {OUTSIDE}
-    if not letters:
-        return None
-    return "BIOES" if letters & {"E", "S"} else "IOB" if "B" in letters else "IO: neighbouring entities are one"
-
-
-def check_entity_tags(config: TaskConfig, counts: Counter[str]) -> None:
-    """Warns of tags that name no entity if the other tags seem to; `counts` are those of the training rows.
-
-    The other tags seem to name entities if O is among them, or one like B-PER in any case. Raises UsageError if
-    task.metric is entity_f1 and the tags name no entities.
-    """
-    labels = config.labels or ()
-    if "entity_f1" not in config.facts.metrics:
-        return
-    odd = [tag for tag in labels if tag != OUTSIDE and _entity_form(tag) is None]
-    named = ", ".join(f"{quoted(tag)} ({counts[tag]:,} of {counts.total():,} words)" for tag in odd[:_SHOWN])
-    named += ", ..." if len(odd) > _SHOWN else ""
-    if odd and entity_forms(labels):
-        warn(f"{config.train}: entity F1 counts these tags as {OUTSIDE}, since they name no entity: {named}")
-    elif config.metric == "entity_f1" and not entity_forms(labels):
-        lacks = f"these don't name any: {named}" if OUTSIDE in labels else f"there is no {OUTSIDE}: {listed(labels)}"
-        raise UsageError(
-            f"task.metric=entity_f1 measures tags like O, B-PER and I-PER, and {lacks}; correct them, or leave "
-            "task.metric out to measure accuracy"
-        )
-    elif odd and OUTSIDE in labels:
-        warn(f"{config.train}: accuracy alone is measured and no entity F1, since these tags name no entity: {named}")
-    elif OUTSIDE not in labels and any(map(_BEGIN_OR_INSIDE.match, labels)):
-        which = f"these tags name no entity: {named}" if odd else f"there are only {listed(labels)}"
-        warn(f"{config.train}: accuracy alone is measured and no entity F1, since no tag is {OUTSIDE} and {which}")
-
-
 def tag_metrics(golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], names: Sequence[str]) -> dict:
     """`accuracy` by words; of tags that name entities also `entity_f1`, `entity_precision` and `entity_recall`: whole
     entities, as CoNLL's evaluation counts them; and what `class_results` has, by type of entity or else by tag."""
@@ -180,3 +127,156 @@ def _library(name: str) -> ModuleType:
         raise UsageError(
             f"measuring a task needs {name.partition('.')[0]}, which isn't installed; {install_extra('tasks')}"
         ) from None
+
+
+def class_results(
+    names: Sequence[str], golds: Counter[str], predicted: Counter[str], right: Counter[str]
+) -> dict[str, Any]:
+    """`classes`: the figures of each of `names`; `unlearned`: those never predicted or never right, in words, or "".
+
+    The counters say how often each class is right, is predicted, and both. Ratios of 0 to 0 are 0.
+    """
+    figures: list[dict[str, Any]] = [
+        {
+            "label": name,
+            "rows": golds[name],
+            "predicted": predicted[name],
+            "precision": right[name] / max(predicted[name], 1),
+            "recall": right[name] / max(golds[name], 1),
+            "f1": 2 * right[name] / max(golds[name] + predicted[name], 1),
+        }
+        for name in names
+    ]
+    figures.sort(key=lambda each: (not each["rows"], each["f1"], -each["rows"]))
+    unlearned = _unlearned([each for each in figures if each["rows"]])
+    return {"classes": _fitting(figures), "unlearned": "; ".join(unlearned)}
+
+
+def _unlearned(figures: Sequence[dict[str, Any]]) -> Iterator[str]:
+    never = [each for each in figures if not each["predicted"]]
+    wrong = [each for each in figures if each["predicted"] and not each["recall"]]
+    for what, some in (("never predicted", never), ("predicted but never right", wrong)):
+        named = [f"{quoted(each['label'])} ({each['rows']:,})" for each in some[:_NAMED]] + ["..."]
+        if some:
+            listed = ", ".join(named[: len(some)])
+            yield f"{what}: {len(some):,} of {len(figures):,} classes, by rows {listed}"
+
+
+def confusion_of(golds: Sequence[str], predicted: Sequence[str]) -> Confusion:
+    """The class with the most errors comes first, and in it the commonest prediction."""
+    rows: Confusion = {}
+    for (true, guess), count in Counter(zip(golds, predicted, strict=True)).most_common():
+        rows.setdefault(true, {})[guess] = count
+    return dict(_fitting(sorted(rows.items(), key=_errors, reverse=True)))
+
+
+def _errors(row: tuple[str, dict[str, int]]) -> int:
+    return sum(row[1].values()) - row[1].get(row[0], 0)
+
+
+def _fitting(items: Sequence[Any]) -> list[Any]:
+    """The first items whose JSON has together at most _MOST_BYTES."""
+    sizes = itertools.accumulate(len(as_json([item]).encode()) for item in items)
+    return [item for item, size in zip(items, sizes, strict=True) if size <= _MOST_BYTES]
+
+
+def read_confusion(results: dict[str, Any]) -> Confusion:
+    """The confusion of results.json, or of the table of all pairs that earlier releases wrote; {} if it has none."""
+    try:
+        found = results["confusion"]
+        if isinstance(found.get("counts"), list):
+            labels, lines = found["labels"], found["counts"]
+            found = {true: dict(zip(labels, line, strict=True)) for true, line in zip(labels, lines, strict=True)}
+        rows = {str(true): {str(guess): int(n) for guess, n in row.items() if n} for true, row in found.items()}
+        return dict(sorted(rows.items(), key=_errors, reverse=True))
+    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
+        return {}
+
+
+def class_table(results: dict[str, Any]) -> tuple[str, list[list[str]]]:
+    """A title, and a row for each of the worst classes under HEADINGS, of which ">" aligns numbers; no row if there are
+    no classes."""
+    confusion, rows, title = read_confusion(results), [], "Classes, the worst first"
+    try:
+        for each in itertools.islice(results["classes"], SHOWN):
+            wrong = [one for one in confusion.get(each["label"], {}).items() if one[0] != each["label"]]
+            counts = (f"{each[name]:,}" for name in ("rows", "predicted"))
+            shares = (f"{each[name]:.4f}" for name in ("precision", "recall", "f1"))
+            rows.append([str(each["label"]), *counts, *shares, ", ".join(f"{name} {n:,}" for name, n in wrong[:2])])
+        more = len(results["classes"]) - len(rows)
+    except (KeyError, TypeError, ValueError):  # another program's
+        return "", []
+    return title + f" ({more:,} more in results.json)" * (more > 0), rows
+
+
+def answer_metrics(
+    golds: Sequence[Sequence[str]], predictions: Sequence[dict[str, Any]], by_character: bool
+) -> dict[str, float]:
+    """`exact_match` and `f1`, each by the best of a question's `golds`; a question without an answer has none.
+
+    `predictions` are those of BestSpans. With null odds also both metrics of the questions with (`answerable_`) and
+    without an answer (`unanswerable_`), if there are any, and `best_f1` with its threshold of the odds,
+    `best_f1_threshold`.
+    """
+    pairs = list(zip(golds, predictions, strict=True))
+    scores = np.array([scored(gold, one["predicted_answer"], by_character) for gold, one in pairs]).reshape(-1, 2)
+    found = {"exact_match": _mean(scores[:, 0]), "f1": _mean(scores[:, 1])}
+    if not pairs or predictions[0]["null_odds"] is None:
+        return found
+    answerable = np.array([any(gold) for gold in golds])
+    for name, chosen in (("answerable", answerable), ("unanswerable", ~answerable)):
+        if chosen.any():
+            found[f"{name}_exact_match"], found[f"{name}_f1"] = (_mean(scores[chosen, place]) for place in (0, 1))
+    texts = [next((answer["text"] for answer in one["best"] if answer["text"]), "") for one in predictions]
+    f1_of_texts = np.array([scored(gold, text, by_character)[1] for gold, text in zip(golds, texts, strict=True)])
+    odds = np.array([one["null_odds"] for one in predictions])
+    found["best_f1"], found["best_f1_threshold"] = _best(f1_of_texts, ~answerable, odds)
+    return found
+
+
+def scored(golds: Sequence[str], answer: str, by_character: bool) -> tuple[float, float]:
+    """Exact match and F1 of an answer, each with the gold answer that is best for it."""
+    golds = [gold for gold in golds if _normalised(gold, by_character)] or [""]
+    exact = max(float(_normalised(gold, by_character) == _normalised(answer, by_character)) for gold in golds)
+    return exact, max(_f1(_words(gold, by_character), _words(answer, by_character)) for gold in golds)
+
+
+def _normalised(text: str, by_character: bool) -> str:
+    """In lower case, without punctuation (of any script where `by_character`) and articles, single-spaced."""
+    letters = (character for character in text.lower() if not _is_punctuation(character, by_character))
+    return " ".join(_ARTICLES.sub(" ", "".join(letters)).split())
+
+
+def _words(text: str, by_character: bool) -> list[str]:
+    """What F1 counts: words, or where `by_character` each character of a script that sets no spaces."""
+    plain = _normalised(text, by_character)
+    if by_character:
+        plain = "".join(f" {character} " if sets_no_spaces(character) else character for character in plain)
+    return plain.split()
+
+
+def _f1(gold: list[str], answer: list[str]) -> float:
+    if not gold or not answer:
+        return float(gold == answer)
+    common = sum((Counter(gold) & Counter(answer)).values())
+    return 2 * common / (len(gold) + len(answer))
+
+
+def _is_punctuation(character: str, by_character: bool) -> bool:
+    every = by_character and unicodedata.category(character).startswith("P")
+    return every or character in _ASCII_PUNCTUATION
+
+
+def _best(f1: np.ndarray, unanswerable: np.ndarray, odds: np.ndarray) -> tuple[float, float]:
+    """The best mean F1 and its threshold: questions with larger null odds get no answer."""
+    order = np.argsort(odds, kind="stable")
+    gains = np.concatenate([[0.0], np.cumsum(f1[order] - unanswerable[order])])
+    last = np.append(odds[order][1:] != odds[order][:-1], True)  # a threshold takes all of the same odds
+    gains[1:][~last] = -np.inf
+    best = int(gains.argmax())
+    total = float(unanswerable.sum() + gains[best]) / len(f1)
+    return total, float(odds[order][best - 1]) if best else float(odds.min() - 1.0)
+
+
+def _mean(values: np.ndarray) -> float:
+    return float(values.mean()) if len(values) else 0.0

@@ -149,6 +149,7 @@ class TaskObjective(FineTuningObjective):
 
     def _counted(self, batch: TaskBatch) -> Float[Array, "B ..."]:
         """1 for every target, 0 for ignored ones and in fillers; half for each end of an answer."""
+        weight = jnp.asarray(batch.weight)
         if self._loss == "tags":
-            return jnp.where(batch.target == IGNORED, 0.0, batch.weight[:, None])
-        return jnp.stack([batch.weight / 2] * 2, axis=1) if self._loss == "ends" else batch.weight
+            return jnp.where(batch.target == IGNORED, 0.0, weight[:, None])
+        return jnp.stack([weight / 2] * 2, axis=1) if self._loss == "ends" else weight

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_jax.config.task import COLUMN_IN_BRACES, TaskConfig
-from bert_jax.finetuning.columns import in_order, number, text
-from bert_jax.finetuning.metrics import tag_scheme
+from bert_jax.finetuning.character_spans import tag_scheme
+from bert_jax.finetuning.columns import number, sorted_labels, text
 from bert_jax.finetuning.task import Task
 from bert_jax.finetuning.vectors_task import pair_columns
 from bert_jax.records.record import Record
@@ -47,7 +47,7 @@ class RowSet(NamedTuple):
     records: Sequence[Record]
 
 
-def reading_of(task: Task, sets: dict[str, RowSet]) -> Reading:
+def reading_of_rows(task: Task, sets: dict[str, RowSet]) -> Reading:
     """What `sets`, "train" and "dev", were taken for. Raises UsageError for training rows with a column that says how
     the texts of a pair are related and isn't used."""
     config = task.config
@@ -184,7 +184,7 @@ def _contradictions(config: TaskConfig, name: str, rows: RowSet, texts: Sequence
 
 
 def _counts(config: TaskConfig, labels: Counter[str]) -> str:
-    shown = ", ".join(f"{label} {labels[label]:,}" for label in in_order(labels)[:_SHOWN])
+    shown = ", ".join(f"{label} {labels[label]:,}" for label in sorted_labels(labels)[:_SHOWN])
     more = f", and {len(labels) - _SHOWN:,} more" if len(labels) > _SHOWN else ""
     scheme = tag_scheme(labels) if config.facts.words else None
     return shown + more + (f"; entities as {scheme}" if scheme else "")
@@ -193,7 +193,7 @@ def _counts(config: TaskConfig, labels: Counter[str]) -> str:
 def _odd_labels(config: TaskConfig, counts: dict[str, Counter[str]], rows: dict[str, int]) -> Iterator[str]:
     every, total, words = sum(counts.values(), Counter[str]()), sum(rows.values()), config.facts.words
     by_spelling: dict[str, list[str]] = {}
-    for label in in_order(every):
+    for label in sorted_labels(every):
         by_spelling.setdefault(_folded(label, words), []).append(label)
     for group in by_spelling.values():
         if len(group) > 1:

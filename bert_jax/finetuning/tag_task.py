@@ -1,5 +1,6 @@
 """A tag for every word."""
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -10,9 +11,17 @@ import numpy as np
 from bert_jax.batching.sequences import joined
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.wording import counted
-from bert_jax.finetuning.character_spans import Range, spans_of, tags_of, word_places
-from bert_jax.finetuning.columns import text, words
-from bert_jax.finetuning.metrics import OUTSIDE, check_entity_tags, tag_metrics
+from bert_jax.finetuning.character_spans import (
+    OUTSIDE,
+    Range,
+    entity_form,
+    entity_forms,
+    spans_of,
+    tags_of,
+    word_places,
+)
+from bert_jax.finetuning.columns import text, word_list
+from bert_jax.finetuning.metrics import tag_metrics
 from bert_jax.finetuning.task import (
     EMPTY,
     IGNORED,
@@ -25,11 +34,15 @@ from bert_jax.finetuning.task import (
     probabilities,
 )
 from bert_jax.records.record import Record
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, listed, quoted
+from bert_jax.system.progress import warn
 from bert_jax.text.scripts import sets_no_spaces
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import PieceSpan
 
+_SHOWN = 5
+"""Most tags that a message lists."""
+_BEGIN_OR_INSIDE = re.compile(r"[BI][-_].", re.IGNORECASE)
 _PARTS = "sentences longer than {} pieces, cut in parts"
 _LONG = "words longer than {} pieces, cut"
 _DROPPED = "words without a piece of their own, not learned from"
@@ -62,7 +75,7 @@ class TagTask(Task):
     @classmethod
     def names(cls, config: TaskConfig, record: Record) -> list[str]:
         """Returns the tags of the record's words."""
-        return words(record, config.label)
+        return word_list(record, config.label)
 
     @classmethod
     def settled(cls, config: TaskConfig, records: Sequence[Record]) -> TaskConfig:
@@ -87,7 +100,7 @@ class TagTask(Task):
         if self.config.character_spans and isinstance(record.value(column), str):
             whole = text(record, column)
             return whole, word_places(whole)
-        return joined_words(words(record, column))
+        return joined_words(word_list(record, column))
 
     def examples(self, record: Record, repairs: Counter[str], train: bool) -> list[Example]:
         """An example for each part of a sentence, cut between words if too long. `origin` maps words to tokens."""
@@ -179,6 +192,31 @@ class TagTask(Task):
         """Predicts the commonest tag for every word."""
         tag = commonest(tag for tags in golds for tag in tags)
         return [{"predicted_tags": [tag] * len(tags)} for tags in golds]
+
+
+def check_entity_tags(config: TaskConfig, counts: Counter[str]) -> None:
+    """Warns of tags that name no entity if the other tags seem to; `counts` are those of the training rows.
+
+    The other tags seem to name entities if O is among them, or one like B-PER in any case. Raises UsageError if
+    task.metric is entity_f1 and the tags name no entities.
+    """
+    labels = config.labels or ()
+    odd = [tag for tag in labels if tag != OUTSIDE and entity_form(tag) is None]
+    named = ", ".join(f"{quoted(tag)} ({counts[tag]:,} of {counts.total():,} words)" for tag in odd[:_SHOWN])
+    named += ", ..." if len(odd) > _SHOWN else ""
+    if odd and entity_forms(labels):
+        warn(f"{config.train}: entity F1 counts these tags as {OUTSIDE}, since they name no entity: {named}")
+    elif config.metric == "entity_f1" and not entity_forms(labels):
+        lacks = f"these don't name any: {named}" if OUTSIDE in labels else f"there is no {OUTSIDE}: {listed(labels)}"
+        raise UsageError(
+            f"task.metric=entity_f1 measures tags like O, B-PER and I-PER, and {lacks}; correct them, or leave "
+            "task.metric out to measure accuracy"
+        )
+    elif odd and OUTSIDE in labels:
+        warn(f"{config.train}: accuracy alone is measured and no entity F1, since these tags name no entity: {named}")
+    elif OUTSIDE not in labels and any(map(_BEGIN_OR_INSIDE.match, labels)):
+        which = f"these tags name no entity: {named}" if odd else f"there are only {listed(labels)}"
+        warn(f"{config.train}: accuracy alone is measured and no entity F1, since no tag is {OUTSIDE} and {which}")
 
 
 def joined_words(sentence: Sequence[str]) -> tuple[str, list[Range]]:

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float
 
 from bert_jax.config.task import TaskConfig
-from bert_jax.finetuning.columns import Labels, in_order, text
+from bert_jax.finetuning.columns import Labels, sorted_labels, text
 from bert_jax.finetuning.metrics import metric_of
 from bert_jax.layout import TokenSequence
 from bert_jax.records.record import Record
@@ -20,6 +20,9 @@ _MOST_CHARACTERS = 400
 """Most characters of each of their texts."""
 IGNORED = -1
 """Target of a piece that has no tag."""
+Target = int | float | Sequence[int] | None
+"""The right output for an example: a class, a number, a tag for each token, or an answer's first and last token. None
+in prediction."""
 Prediction = dict[str, Any]
 """Named JSON values. Names that a column might have begin with `predicted_`."""
 
@@ -46,9 +49,7 @@ class Example(NamedTuple):
 
     sequences: tuple[TokenSequence, ...]
     """One sequence, or one for each choice."""
-    target: int | float | Sequence[int] | None = None
-    """The right output: a class, a number, a tag for each token, or an answer's first and last token. None in
-    prediction."""
+    target: Target = None
     marks: tuple[tuple[int, int], ...] = ()
     """Begin and end (exclusive) of the marked words, in tokens; empty where none are marked."""
     origin: Any = None
@@ -116,7 +117,7 @@ class Task:
     @classmethod
     def all_labels(cls, config: TaskConfig, names: Iterable[str]) -> tuple[str, ...]:
         """All labels in the order of the model's outputs: as set, or else the `names` in the training rows, sorted."""
-        return config.labels or in_order(names)
+        return config.labels or sorted_labels(names)
 
     @classmethod
     def is_labelled(cls, config: TaskConfig, record: Record) -> bool:

@@ -14,14 +14,15 @@ from bert_jax.config.vectors import PASSAGE_ROLES, Prompt
 from bert_jax.finetuning.columns import number, text
 from bert_jax.finetuning.retrieval import (
     ranked,
+    retrieval_baselines,
     retrieval_errors,
     retrieval_metrics,
     retrieval_of,
+    similarity_baselines,
     similarity_errors,
     similarity_metrics,
 )
 from bert_jax.finetuning.task import CUT, EMPTY, Example, Outcome, Prediction, Task
-from bert_jax.finetuning.word_baselines import retrieval_baselines, similarity_baselines
 from bert_jax.layout import TokenSequence
 from bert_jax.records.record import Record
 from bert_jax.system.errors import UsageError, listed, quoted

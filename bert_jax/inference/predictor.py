@@ -10,11 +10,11 @@ import jax
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig, MeshConfig
 from bert_jax.config.task import TaskConfig
-from bert_jax.finetuning.contrast import objective_of
+from bert_jax.finetuning.contrast import make_objective
 from bert_jax.finetuning.dataset import make_task, read_labelled, say_repairs, written_as
 from bert_jax.finetuning.objective import Outputs
 from bert_jax.finetuning.predicting import measure, predictions
-from bert_jax.finetuning.row_reading import RowSet, reading_of
+from bert_jax.finetuning.row_reading import RowSet, reading_of_rows
 from bert_jax.finetuning.task import Prediction
 from bert_jax.model.bert import Parameters
 from bert_jax.model.sharding import make_mesh
@@ -36,7 +36,7 @@ class Predictor:
         self._compiling = compiling_tokens(config)
         self._task = make_task(task, tokenizer)
         mesh = make_mesh(MeshConfig(), jax.local_devices()[:1])
-        self._run = partial(Outputs(objective_of(task, config, ExecutionConfig()), mesh), params)
+        self._run = partial(Outputs(make_objective(task, config, ExecutionConfig()), mesh), params)
 
     def predictions(self, records: Iterable[Record], repairs: Counter[str]) -> Iterator[tuple[Record, Prediction]]:
         """Yields each record with its prediction, in input order and bounded memory.
@@ -80,7 +80,7 @@ class Predictor:
         task = make_task(config, self._tokenizer)
         rows = read_labelled(task)
         if source:
-            show([reading_of(task, {"dev": RowSet(source, rows.records)})])
+            show([reading_of_rows(task, {"dev": RowSet(source, rows.records)})])
         if not source and stamp and not stamp.endswith(rows.stamp):
             warn(f"{config.dev} has other rows now than when the model was trained")
         metrics = measure(task, rows, self._run, self._compiling)

@@ -7,9 +7,8 @@ from jaxtyping import Int
 
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.task import TaskConfig
-from bert_jax.finetuning.batches import TaskBatch, assemble
+from bert_jax.finetuning.batches import TaskBatch, TextBatch, task_batch
 from bert_jax.finetuning.task import Example
-from bert_jax.finetuning.text_batches import TextBatch
 from bert_jax.layout import TokenSequence, lay_out
 from bert_jax.model.task import HeadShape
 from bert_jax.system.errors import UsageError
@@ -86,7 +85,7 @@ def _examples(config: TaskRunConfig) -> TaskBatch:
         Example(tuple(sequence() for _ in task.choices or ("",)), _target(task, phase.length, rng), marks)
         for _ in range(phase.batch_size)
     ]
-    return assemble(examples, (phase.batch_size, phase.length), pad_id=0)
+    return task_batch(examples, (phase.batch_size, phase.length), pad_id=0)
 
 
 def _target(task: TaskConfig, length: int, rng: np.random.Generator) -> Any:

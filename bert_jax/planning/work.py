@@ -45,7 +45,7 @@ def objective_of(config: AnyRunConfig, vocabulary_size: int) -> Objective:
         return METHODS[config.objective.predict](sized, _MASK_ID)
     from bert_jax.finetuning import contrast  # imports libraries that a machine for pretraining may lack
 
-    return contrast.objective_of(config.task, config.model, config.execution, config.layers_frozen, config.probe)
+    return contrast.make_objective(config.task, config.model, config.execution, config.layers_frozen, config.probe)
 
 
 def fitted(config: AnyRunConfig, mesh: Mesh) -> AnyRunConfig:

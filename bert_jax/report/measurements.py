@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax.finetuning.classes import HEADINGS, SHOWN, class_table, read_confusion
-from bert_jax.finetuning.columns import in_order
+from bert_jax.finetuning.columns import sorted_labels
+from bert_jax.finetuning.metrics import HEADINGS, SHOWN, class_table, read_confusion
 from bert_jax.report.charts import HELD_OUT, TRAINING, Chart, Format, line_chart, points_for
 from bert_jax.report.curves import Curve
 from bert_jax.report.facts import ERROR_FIELDS, RunFacts, name_in_words, score_text
@@ -176,7 +176,7 @@ def results(facts: RunFacts) -> Section:
 def _confusion(counts: dict[str, dict[str, int]]) -> Markup:
     """The confusion as a table, each cell tinted by its share of the true class; of many classes the worst."""
     worst = dict(itertools.islice(counts.items(), SHOWN))
-    columns = in_order([*worst, *itertools.chain(*worst.values())])[:_MOST_COLUMNS]
+    columns = sorted_labels([*worst, *itertools.chain(*worst.values())])[:_MOST_COLUMNS]
 
     def cell(row: str, column: str) -> Markup:
         count = counts[row].get(column, 0)
@@ -184,7 +184,7 @@ def _confusion(counts: dict[str, dict[str, int]]) -> Markup:
         style = {"style": f"--weight: {min(max(share, 0), 1):.3f}", "class": "right" if row == column else "wrong"}
         return element("td", f"{count:,}", style)
 
-    rows = [[row, *(cell(row, column) for column in columns)] for row in in_order(worst)]
+    rows = [[row, *(cell(row, column) for column in columns)] for row in sorted_labels(worst)]
     some = f", {len(worst)} of {len(counts):,}, those with the most errors" if len(worst) < len(counts) else ""
     caption = f"Confusion: true classes (rows) and predicted ones (columns){some}"
     return element("div", {"class": "confusion"}, table(caption, ["", *columns], rows))

@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from bert_jax.finetuning.columns import Labels, class_name, in_order, number, text, whole_number, words
+from bert_jax.finetuning.columns import Labels, class_name, number, sorted_labels, text, whole_number, word_list
 from bert_jax.records.record import Record
 from bert_jax.system.errors import UsageError
 
@@ -21,8 +21,8 @@ def test_a_text_is_a_column_or_made_of_several():
     "read, value, words_of_it",
     [
         (text, 3, "'x' is a number and not a text"),
-        (words, "a b", "'x' is 'a b' and not a list of words"),
-        (words, ["a", 1], "'x' is an array and not a list of words"),
+        (word_list, "a b", "'x' is 'a b' and not a list of words"),
+        (word_list, ["a", 1], "'x' is an array and not a list of words"),
         (number, "one", "'x' is 'one' and not a number"),
         (number, "nan", "'x' is 'nan' and not a number"),
         (number, None, "'x' is null and not a number"),
@@ -57,10 +57,10 @@ def test_offsets_given_as_texts_are_read_and_counted():
 
 
 def test_labels_have_an_order_and_numbers():
-    assert in_order(["b", "a", "b"]) == ("a", "b") and in_order(["10", "9", "-1"]) == ("-1", "9", "10")
+    assert sorted_labels(["b", "a", "b"]) == ("a", "b") and sorted_labels(["10", "9", "-1"]) == ("-1", "9", "10")
     zeros = ["0" * count + "1" for count in range(10)]
-    assert in_order(zeros) == tuple(reversed(zeros))  # and not in the order of their hashes
-    assert in_order(["9", "8" * 5000]) == ("8" * 5000, "9")  # names: too long for numbers
+    assert sorted_labels(zeros) == tuple(reversed(zeros))  # and not in the order of their hashes
+    assert sorted_labels(["9", "8" * 5000]) == ("8" * 5000, "9")  # names: too long for numbers
     labels = Labels(("no", "yes"))
     assert labels.number("yes", "f") == 1 and len(labels) == 2
     with pytest.raises(UsageError, match="f, line 7: the label 'maybe' is none of the 2 that are known, 'no', 'yes'"):

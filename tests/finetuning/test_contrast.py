@@ -14,9 +14,9 @@ from conftest import faked_devices, program
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig, MeshConfig
 from bert_jax.config.task import TaskConfig
+from bert_jax.finetuning.batches import TextBatch, TextBatches
 from bert_jax.finetuning.contrast import ContrastObjective
 from bert_jax.finetuning.task import Example
-from bert_jax.finetuning.text_batches import TextBatch, TextBatches
 from bert_jax.layout import TokenSequence, lay_out_sequences
 from bert_jax.model.sharding import batch_sharding, make_mesh, on_mesh, placed
 

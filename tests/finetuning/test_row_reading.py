@@ -6,7 +6,7 @@ import pytest
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.character_spans import tags_of
 from bert_jax.finetuning.dataset import make_task, read_training
-from bert_jax.finetuning.row_reading import RowSet, reading_of
+from bert_jax.finetuning.row_reading import RowSet, reading_of_rows
 from bert_jax.records.record import Record
 from bert_jax.records.table_files import has_csv_quotes
 from bert_jax.system.errors import UsageError
@@ -17,7 +17,7 @@ def remarks(tmp_path, wordpiece, rows, **settings):
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     config = TaskConfig(name="x", train=str(file), **{"kind": "class"} | settings)
     learned = read_training(config, wordpiece, 0)
-    return " ".join(reading_of(learned.task, {"train": RowSet(str(file), learned.records)}).remarks)
+    return " ".join(reading_of_rows(learned.task, {"train": RowSet(str(file), learned.records)}).remarks)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_a_column_of_the_dev_rows_alone_is_named_with_their_file(tmp_path, wordp
     task = make_task(TaskConfig(name="x", kind="vectors", texts=("query", "positive"), label="score"), wordpiece)
     train, dev = (Record("line 1", {"query": "a", "positive": "b"} | more) for more in ({}, {"similarity": 0.5}))
     with pytest.raises(UsageError, match="^dev.jsonl has a column 'similarity' that isn't used"):
-        reading_of(task, {"train": RowSet("train.jsonl", [train]), "dev": RowSet("dev.jsonl", [dev])})
+        reading_of_rows(task, {"train": RowSet("train.jsonl", [train]), "dev": RowSet("dev.jsonl", [dev])})
 
 
 def test_a_column_beside_pairs_is_an_error_until_it_is_ignored(tmp_path, wordpiece):

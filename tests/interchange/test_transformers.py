@@ -10,7 +10,7 @@ from trained_tokenizers import trained
 import bert_jax
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
-from bert_jax.finetuning.batches import assemble
+from bert_jax.finetuning.batches import task_batch
 from bert_jax.finetuning.objective import TaskObjective
 from bert_jax.finetuning.task import Example
 from bert_jax.inference.bert import Bert
@@ -195,7 +195,7 @@ def test_a_fine_tuned_model_gives_our_outputs(fine_tuned, model_type, kind, tmp_
         )
         for row in lengths
     ]
-    batch = assemble(examples, (len(examples), 12), pad_id=0)
+    batch = task_batch(examples, (len(examples), 12), pad_id=0)
     mask = batch.tokens.sequence > 0
     read = {"input_ids": batch.tokens.ids, "attention_mask": mask}
     read |= {"token_type_ids": batch.tokens.segment} if pairs else {}
