@@ -9,8 +9,8 @@ import traceback
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from bert_jax.system import disk, interruption
-from bert_jax.system.errors import BertJaxError, UsageError
+from bert_jax.system import interruption
+from bert_jax.system.errors import BertJaxError, UsageError, disk_error_number, disk_failure
 from bert_jax.system.machine import prepare_to_compute
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _failed(error: BaseException, name: str, words: list[str]) -> int:
     if isinstance(error, SettingsError):
         error = UsageError(error.by_path)
     elif not isinstance(error, (BertJaxError, BrokenPipeError)):
-        error = disk.failure(error) or error
+        error = disk_failure(error) or error
     if not isinstance(error, BertJaxError):
         raise error
     text = arguments_of(name).with_flags_for_settings(str(error)) if name in COMMANDS else str(error)
@@ -185,7 +185,7 @@ def _print_unraisable(unraisable) -> None:
     An interruption is raised again, and the code that waits for a write reports the failure of a disk.
     """
     error = unraisable.exc_value
-    known = interruption.interrupted(error) or str(error) == _LATE or (error and disk.number_of(error))
+    known = interruption.interrupted(error) or str(error) == _LATE or (error and disk_error_number(error))
     if not known:
         sys.__unraisablehook__(unraisable)
 

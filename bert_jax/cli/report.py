@@ -30,7 +30,7 @@ def run(words: list[str]) -> None:
     import jax
 
     from bert_jax.finetuning.seeds import seed_runs
-    from bert_jax.report.page import check_installed
+    from bert_jax.report.page import check_can_draw
     from bert_jax.report.report import FILE_NAME, MOST_RUNS, write_report
     from bert_jax.system.files import check_written
     from bert_jax.system.progress import print_line
@@ -38,7 +38,7 @@ def run(words: list[str]) -> None:
     runs = list(dict.fromkeys(each for path in args.run for each in seed_runs(path) or [path]))
     if len(runs) > MOST_RUNS:
         raise UsageError(f"{len(runs)} runs are too many for one page; give up to {MOST_RUNS}")
-    check_installed()
+    check_can_draw()
     jax.config.update("jax_platforms", "cpu")  # an accelerator may be training
     if args.output is None and len(set(args.run)) > 1:
         raise UsageError("a comparison of several runs needs a file; add --output FILE")
@@ -57,13 +57,13 @@ def report_of_finished(path: Place) -> None:
     """Writes report.html into the run at `path`, or into the folder of several seeds, which have just been trained. No
     failure ends the command."""
     from bert_jax.finetuning.seeds import seed_runs
-    from bert_jax.report.page import check_installed
+    from bert_jax.report.page import check_can_draw
     from bert_jax.report.report import FILE_NAME, write_report
     from bert_jax.system.errors import first_line
     from bert_jax.system.progress import say, warn
 
     try:
-        check_installed()
+        check_can_draw()
     except UsageError as error:
         say(f"{FILE_NAME} isn't written: {error}")
         return

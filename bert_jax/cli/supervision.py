@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from bert_jax.config.operation import HostsConfig
 from bert_jax.run.hosts import connect, ending_together, several
 from bert_jax.system.errors import HostLost
+from bert_jax.system.journal import here, read_whereabouts
 from bert_jax.system.progress import complain
-from bert_jax.system.whereabouts import here, read_whereabouts
 from bert_jax.system.workers import die_with_parent
 
 _SUPERVISED = "BERT_JAX_SUPERVISED"

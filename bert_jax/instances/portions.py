@@ -17,7 +17,7 @@ from bert_jax.records.engine import engine
 from bert_jax.records.file_source import FileSource
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.progress import say
-from bert_jax.system.spark import check_installed
+from bert_jax.system.spark import check_spark
 
 
 class Portion(NamedTuple):
@@ -86,7 +86,7 @@ def prepared_by_portions(
 def check_engine(data: DataConfig, settings: PreparationConfig) -> None:
     """Raises UsageError if Spark is to prepare the data, and it isn't installed or can't read a source."""
     if settings.engine == "spark":
-        check_installed()
+        check_spark()
         for source, part in zip(data.source, open_corpus(data).parts, strict=True):
             if not isinstance(part, FileSource):
                 raise UsageError(

@@ -28,8 +28,7 @@ from bert_jax.instances.store_metadata import write_metadata
 from bert_jax.records.corpus import Document, Mixture
 from bert_jax.records.engine import works_by_portions
 from bert_jax.records.sample import sample_documents
-from bert_jax.system.disk import disk_explained
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, disk_explained
 from bert_jax.system.files import FileSum, remove_temporary, sync
 from bert_jax.system.progress import say, stage, warn
 from bert_jax.system.workers import available_cores, map_in_processes

@@ -7,10 +7,9 @@ import json
 from collections.abc import Iterable, Sequence
 from functools import cache
 from importlib.resources import files
-from importlib.util import find_spec
 
 from bert_jax.report.charts import Chart
-from bert_jax.system.errors import UsageError, install_extra
+from bert_jax.system.errors import check_installed
 from bert_jax.system.progress import printable
 
 _MOST_CELL = 1000
@@ -145,16 +144,15 @@ def data_block(anchor: str, value: object) -> Markup:
     return Markup(f'<script type="application/json" id="{anchor}">{text.replace("<", chr(92) + "u003c")}</script>')
 
 
-def check_installed() -> None:
+def check_can_draw() -> None:
     """Raises UsageError if vl-convert, which has the program that draws the charts, isn't installed."""
-    if find_spec("vl_convert") is None:
-        raise UsageError(f"a report needs vl-convert-python, which isn't installed; {install_extra('report')}")
+    check_installed("a report needs vl-convert-python", "vl_convert", "report")
 
 
 @cache
 def vega_bundle() -> str:
     """Vega, Vega-Lite and vega-embed as one script. Raises UsageError if vl-convert isn't installed."""
-    check_installed()
+    check_can_draw()
     import vl_convert
 
     bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # the stub lacks its default

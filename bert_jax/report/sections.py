@@ -11,7 +11,7 @@ from bert_jax.report.measurements import languages, learning, reference, results
 from bert_jax.report.model_views import Attention, ModelViews
 from bert_jax.report.page import Markup, Section, data_block, element, escaped, paragraph, table
 from bert_jax.report.verdict import Sentence, verdict
-from bert_jax.system.facts import Fact
+from bert_jax.system.facts import Figure
 
 _MOST_EVENTS, _MOST_MESSAGE = 200, 300
 """Events in the table, and characters of each."""
@@ -143,8 +143,8 @@ def _data(facts: RunFacts) -> Section:
         return section
     if facts.shares:
         names = list(SourceShare.model_fields)
-        headings = [Fact(SourceShare, name).heading for name in names]
-        rows = [[Fact(SourceShare, name).text(getattr(share, name)) for name in names] for share in facts.shares]
+        headings = [Figure(SourceShare, name).heading for name in names]
+        rows = [[Figure(SourceShare, name).text(getattr(share, name)) for name in names] for share in facts.shares]
         section.add(table("Sources of the training text", headings, rows))
     for length, data in facts.prepared.items():
         assert facts.config.objective, "only a pretraining has prepared data"

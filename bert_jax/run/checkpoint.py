@@ -16,25 +16,23 @@ from bert_jax.run.hosts import agreed, fails_together, is_first, wait_for_all
 from bert_jax.run.manifest import (
     Manifest,
     agree_with_list,
+    checkpoint_path,
     complete,
     damaged_file,
-    delete,
+    delete_checkpoint,
     incomplete,
     is_kept_for_good,
     is_sound,
     keep_for_good,
     make_complete,
-    path_of,
     set_aside,
     write_evaluation,
 )
 from bert_jax.run.measurement import with_sums
 from bert_jax.run.saved_state import bits_on_disk, restored_state
-from bert_jax.run.state import TrainState, saved_item
-from bert_jax.run.state_check import StateCheck, check_state
+from bert_jax.run.state import StateCheck, TrainState, check_state, saved_item
 from bert_jax.system.bucket import Place
-from bert_jax.system.disk import reason
-from bert_jax.system.errors import RunError
+from bert_jax.system.errors import RunError, failure_reason
 from bert_jax.system.files import FileSum, absolute, remove_directory
 from bert_jax.system.progress import warn
 
@@ -98,12 +96,12 @@ class Checkpoints:
         """
         self.wait()
         self._check_owner()
-        path, check = path_of(self._directory, step), check_state(state)
+        path, check = checkpoint_path(self._directory, step), check_state(state)
         try:
             if self.failure:
                 self._delete_unfinished()
             if is_first():
-                delete(path)  # complete or not, this state replaces it
+                delete_checkpoint(path)  # complete or not, this state replaces it
                 path.parent.mkdir(parents=True, exist_ok=True)
             self._checkpointer.save(absolute(path), args=ocp.args.StandardSave(saved_item(state)))
         except Exception as error:  # the writer underneath raises OSError, ValueError and others
@@ -117,7 +115,7 @@ class Checkpoints:
     def add_evaluation(self, step: int, evaluation: dict[str, float]) -> None:
         """Adds measurements to the checkpoint of `step`, which was written without them."""
         self.wait()
-        path = path_of(self._directory, step)
+        path = checkpoint_path(self._directory, step)
         if is_first() and path in complete(self._directory):
             write_evaluation(path, evaluation)
 
@@ -158,7 +156,7 @@ class Checkpoints:
             wait_for_all("checkpoints looked through")
             if (step := agreed(found)) < 0:
                 return None
-            path = path_of(self._directory, step)
+            path = checkpoint_path(self._directory, step)
             manifest = Manifest.at(path)
             state = restored_state(path, shapes)._replace(window=with_sums(shapes.window, manifest.window))
             if manifest.bits in (None, int(check_state(state).bits)):
@@ -196,7 +194,7 @@ class Checkpoints:
                 self._delete_unfinished()
             self.failure, self.newest = None, step
             if is_first():
-                self._delete_old(path_of(self._directory, step))
+                self._delete_old(checkpoint_path(self._directory, step))
 
     def _complete(
         self,
@@ -224,9 +222,9 @@ class Checkpoints:
             self.newest = None
         if is_first():
             with contextlib.suppress(Exception):  # a disk that is read-only or out of reach
-                delete(path_of(self._directory, step))
+                delete_checkpoint(checkpoint_path(self._directory, step))
         self._delete_unfinished()
-        self.failure = f"checkpoint {step} could not be written to {self._directory}: {reason(error)}"
+        self.failure = f"checkpoint {step} could not be written to {self._directory}: {failure_reason(error)}"
         warn(f"{self.failure}; training goes on, and the next one is tried")
 
     def _delete_unfinished(self) -> None:
@@ -249,18 +247,18 @@ class Checkpoints:
             for path in reversed(paths if len(paths) > self._keep else []):
                 if good >= self._keep and (sound or not is_sound(path)):
                     if path != best and not is_kept_for_good(path):
-                        delete(path)
+                        delete_checkpoint(path)
                 elif path != verified and (damage := damaged_file(path)):
                     set_aside(path, f"{damage} is not as it was written")
                 else:
                     good, sound = good + 1, sound or is_sound(path)
         except Exception as error:  # OSError, and a bucket's library has errors of its own
-            warn(f"an old checkpoint in {self._directory} could not be deleted: {reason(error)}")
+            warn(f"an old checkpoint in {self._directory} could not be deleted: {failure_reason(error)}")
 
 
 def write_model(directory: Place, params: Parameters, carried: tuple[Place, ...]) -> None:
     """Writes the one checkpoint of a model that was not trained here: parameters without training state, at step 0."""
-    path = path_of(directory, 0)
+    path = checkpoint_path(directory, 0)
     with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
         checkpointer.save(absolute(path), args=ocp.args.StandardSave({"params": params}))
     make_complete(path, carried, 0, None, None)

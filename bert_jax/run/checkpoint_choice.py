@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, TypeVar
 
-from bert_jax.run.manifest import Manifest, complete, damaged_file, has_manifest, lost_checkpoints, path_of
+from bert_jax.run.manifest import Manifest, checkpoint_path, complete, damaged_file, has_manifest, lost_checkpoints
 from bert_jax.run.run_manifest import MANIFEST
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError
@@ -131,10 +131,10 @@ def _checkpoint_at(path: Place, step: int) -> Place:
     saved = complete(directory)
     if not saved:
         return _checkpoint_of_run(path)  # raises the error that explains why there are none
-    if path_of(directory, step) not in saved:
+    if checkpoint_path(directory, step) not in saved:
         steps = ", ".join(str(int(one.name)) for one in saved)
         raise UsageError(f"{path} has no saved step {step}; its saved steps are {steps}: give one of them")
-    return _checked(path_of(directory, step))
+    return _checked(checkpoint_path(directory, step))
 
 
 def _checkpoint_of_run(path: Place, newest: bool = False) -> Place:
@@ -204,6 +204,6 @@ def judged(paths: list[Place], by: Literal["score", "any"] = "any") -> Judged:
         loss = evaluation.get("loss") if by == "any" else None
         score = evaluation.get("score")
         value = score if score is not None else loss and -loss
-        if value is not None and path.name == path_of(path.parent, manifest.step).name:
+        if value is not None and path.name == checkpoint_path(path.parent, manifest.step).name:
             values[path] = value
     return Judged(sorted(values, key=lambda path: -values[path]), unknown)

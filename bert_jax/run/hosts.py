@@ -14,9 +14,9 @@ from orbax.checkpoint import multihost
 from bert_jax.config.operation import HostsConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.system.errors import BertJaxError, HostLost, RunError, UsageError
+from bert_jax.system.journal import here
 from bert_jax.system.machine import has_tpu
 from bert_jax.system.progress import keep_quiet, say
-from bert_jax.system.whereabouts import here
 
 _HEARTBEAT_S = 30
 """Seconds without a heartbeat after which JAX takes a process for dead and ends the others. JAX' default is 100."""

@@ -1,5 +1,7 @@
 """Writes a published model as a run, to be used or to start from."""
 
+from bert_jax.run.orbax_reading import check_name
+
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.phase import Phase
@@ -12,7 +14,6 @@ from bert_jax.interchange.model_settings import Activation
 from bert_jax.interchange.pooling_files import vectors_task
 from bert_jax.interchange.relatives import relative_of
 from bert_jax.run.checkpoint import write_model
-from bert_jax.run.orbax_reading import check_name
 from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place

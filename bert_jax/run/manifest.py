@@ -9,7 +9,7 @@ from pydantic import Field
 
 from bert_jax.run.measurement import as_sums
 from bert_jax.run.run_manifest import MANIFEST, RunManifest
-from bert_jax.run.state_check import StateCheck
+from bert_jax.run.state import StateCheck
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import copy_into
 from bert_jax.system.files import FileSum, absolute, files_below, remove_directory, sync, sync_below, write_text
@@ -74,7 +74,7 @@ def _finite(evaluation: dict[str, float] | None) -> dict[str, float | None] | No
     return {name: value if math.isfinite(value) else None for name, value in evaluation.items()}
 
 
-def path_of(directory: Place, step: int) -> Place:
+def checkpoint_path(directory: Place, step: int) -> Place:
     """The directory of the checkpoint of `step`."""
     return directory / f"{step:0{_DIGITS}d}"
 
@@ -131,7 +131,7 @@ def damaged_file(path: Place) -> str | None:
     """
     try:
         manifest = Manifest.at(path)
-        if path.match(_NAMES) and path != path_of(path.parent, manifest.step):
+        if path.match(_NAMES) and path != checkpoint_path(path.parent, manifest.step):
             return f"{MANIFEST}, which is of step {manifest.step:,},"
         if _manifest_of(path.parent).damage(absolute(path) / MANIFEST):
             return MANIFEST
@@ -188,7 +188,7 @@ def noted_metrics(directory: Place, last: int | None = None) -> dict[int, FileSu
     return noted
 
 
-def delete(path: Place) -> None:
+def delete_checkpoint(path: Place) -> None:
     """Deletes a checkpoint, its manifest first: after half a deletion there is no checkpoint."""
     with _unlisted(path):
         (path / MANIFEST).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""The measurements of a run: metrics.jsonl and TensorBoard."""
+"""The measurements of a run: metrics.jsonl, and the trackers that get the same lines."""
 
 import contextlib
 import io
@@ -6,22 +6,18 @@ import json
 import math
 import os
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
 from bert_jax.run.hosts import is_first
-from bert_jax.run.tracking import Background
+from bert_jax.run.tracking import GuardedTracker
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import Publisher, worked_on
-from bert_jax.system.disk import disk_explained
 from bert_jax.system.files import FileSum, open_regular, write_text
 from bert_jax.system.journal import FILE_NAME
 from bert_jax.system.json_file import Shape, as_shape, parse_object
 from bert_jax.system.progress import warn
-
-if TYPE_CHECKING:
-    from bert_jax.run.tensorboard import EventFiles
 
 _MOST_LISTED = 3
 """Maximum number of damaged lines that a warning lists."""
@@ -37,7 +33,7 @@ class MetricsLog:
     and with each checkpoint.
     """
 
-    def __init__(self, directory: Place, step: int, tensorboard: bool, trackers: Sequence[Background] = ()):
+    def __init__(self, directory: Place, step: int, trackers: Sequence[GuardedTracker] = ()):
         """Removes the lines after `step`, from which training goes on. Lines go to `trackers` too; the caller closes
         them."""
         self._trackers = trackers
@@ -48,7 +44,6 @@ class MetricsLog:
         self.scores = {values["step"]: _score(values) for values in evaluations if "score" in values}
         """The score of a task at the steps at which it was evaluated."""
         self._file: io.FileIO | None = None
-        self._tensorboard: EventFiles | None = None
         text = "".join(line.text + "\n" for line in kept)
         self.sum = FileSum.of_bytes(text.encode())
         """Size and checksum of all lines so far, including those that couldn't be written yet."""
@@ -59,11 +54,6 @@ class MetricsLog:
         self._file = io.FileIO(file, "ab")  # unbuffered: the number of written bytes is known
         self._unwritten, self._failing = b"", False
         self._publisher = Publisher(self.path, directory / "tensorboard", directory / FILE_NAME)
-        if tensorboard:
-            from bert_jax.run import tensorboard as events  # takes a second where PyTorch is installed
-
-            with disk_explained(directory):
-                self._tensorboard = events.EventFiles(worked_on(directory / "tensorboard"), step)
 
     def last_step(self, split: str) -> int:
         """Step of the newest line of `split`; -1 if there is none."""
@@ -84,8 +74,6 @@ class MetricsLog:
             tracker.log(step, named)
         with self._warning_of_failures():
             self._write_lines()
-            if self._tensorboard:
-                self._tensorboard.write(step, named)
         self._publisher.publish_if_due()
 
     def close(self) -> None:
@@ -98,9 +86,6 @@ class MetricsLog:
             warn(f"the last lines of {self.path} are lost ({error.strerror})")
         with contextlib.suppress(OSError):
             self._file.close()
-        if self._tensorboard:
-            with contextlib.suppress(OSError):
-                self._tensorboard.close()
         self._publisher.publish()
 
     def publish(self) -> None:

@@ -12,16 +12,15 @@ from typing import Any
 from bert_jax.config.phase import same_until
 from bert_jax.config.training import TrainingConfig
 from bert_jax.run.hosts import is_first
-from bert_jax.run.manifest import complete, damaged_file, path_of
-from bert_jax.run.orbax_reading import check_name
+from bert_jax.run.manifest import checkpoint_path, complete, damaged_file
 from bert_jax.run.run_config import described, differences, origin_of, read_config, refuse_passwords, write_config
 from bert_jax.run.run_manifest import RunManifest
+from bert_jax.run.saved_state import check_name
 from bert_jax.run.tracking import check_trackers
 from bert_jax.system import reading
 from bert_jax.system.bucket import Place, in_bucket, is_trained_in, place_of
 from bert_jax.system.copies import appended_to
-from bert_jax.system.disk import FULL_DISK, disk_explained
-from bert_jax.system.errors import RunError, UsageError, command_line, quoted
+from bert_jax.system.errors import FULL_DISK, RunError, UsageError, command_line, disk_explained, quoted
 from bert_jax.system.files import open_lock, refuse_links, remove_directory, remove_temporary, write_json, write_text
 from bert_jax.system.journal import FILE_NAME, open_journal
 from bert_jax.system.json_file import read_object
@@ -109,7 +108,7 @@ class RunDirectory:
         return results if newest == steps or results.get("stopped_early") else None  # or steps were added
 
     def _damage_of_checkpoint(self, step: int) -> str | None:
-        path = path_of(self.checkpoints, step)
+        path = checkpoint_path(self.checkpoints, step)
         if path not in complete(self.checkpoints):
             return "is gone"
         damaged = damaged_file(path)

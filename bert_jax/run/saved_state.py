@@ -1,18 +1,39 @@
-"""Reading a training state or parameters from a checkpoint by Orbax."""
+"""Reading a training state, or the parameters of one or several checkpoints, by Orbax."""
 
+import contextlib
+import logging
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import orbax.checkpoint as ocp
+import tensorstore
+from flax.traverse_util import flatten_dict, unflatten_dict
+from jaxtyping import Array, Float
 
 from bert_jax.model.bert import Parameters
 from bert_jax.run.checkpoint_choice import being_read
-from bert_jax.run.orbax_reading import by_orbax
-from bert_jax.run.state import TrainState, saved_item
-from bert_jax.run.state_check import sum_of_bits_on_host
-from bert_jax.system.bucket import Place
+from bert_jax.run.state import TrainState, saved_item, sum_of_bits_on_host
+from bert_jax.system.bucket import Place, in_bucket, is_trained_in, object_name
+from bert_jax.system.copies import fetched
+from bert_jax.system.errors import BertJaxError, RunError, UsageError, failure_reason
 from bert_jax.system.files import absolute
+from bert_jax.system.json_file import Shape, as_shape, parse_object, read_object
+
+_METADATA = ("_METADATA", "_CHECKPOINT_METADATA", "_sharding")
+"""Orbax' JSON files. They name no classes that would be imported, and nothing is pickled."""
+_LATE = ("Event loop is closed", "reading array index", "tensorstore_spec")
+"""Parts of asyncio's messages about arrays that are no longer wanted."""
+_PARTS = 4
+"""A checkpoint is read and added in so many parts, each at least one array. Orbax holds most of the arrays that it
+reads twice: reading all at once would take memory for a third copy of the parameters."""
+
+Leaves = dict[tuple[str, ...], Any]
+"""The leaves of a tree of parameters, by their paths."""
 
 
 def restored_state(path: Place, shapes: TrainState) -> TrainState:
@@ -61,3 +82,136 @@ def _restored(path: Place, item: dict[str, Any]) -> dict[str, Any]:
             place,
             args=ocp.args.PyTreeRestore(item, restore_args=restore_args, partial_restore=True),
         )
+
+
+def mean_of(reads: Sequence[Callable[[Parameters], Parameters]], shapes: Parameters) -> Parameters:
+    """The arithmetic mean of the parameters that `reads` return, as in Vaswani et al. (2017), section 6.1.
+
+    They are summed up and divided in their type, float32; a single one is returned unchanged. Each of `reads` takes a
+    tree of shapes with shardings, a part of `shapes`, and returns its arrays. Memory holds two copies of the parameters
+    at most: the sum and the one being read. Raises ValueError if `reads` is empty.
+    """
+    if not reads:
+        raise ValueError("no parameters were given, and a mean is of one or more")
+    total = reads[0](shapes)
+    if len(reads) == 1:
+        return total
+    leaves, wanted = flatten_dict(total), flatten_dict(shapes)
+    del total  # `leaves` holds its arrays, which are donated one after the other
+    for read in reads[1:]:
+        for part in _parts(wanted):
+            more = unflatten_dict({path: wanted[path] for path in part})
+            # A sum in progress would keep its arrays in memory while the next part is read.
+            leaves |= jax.block_until_ready(_sum({path: leaves[path] for path in part}, flatten_dict(read(more))))
+    return unflatten_dict(_quotient(leaves, np.float32(len(reads))))
+
+
+def _parts(shapes: Leaves) -> Iterator[list[tuple[str, ...]]]:
+    """Yields the paths of `shapes` in groups that are read together."""
+    sizes = {path: leaf.size * leaf.dtype.itemsize for path, leaf in shapes.items()}
+    most = sum(sizes.values()) / _PARTS
+    part: list[tuple[str, ...]] = []
+    held = 0
+    for path, size in sizes.items():
+        if part and held + size > most:
+            yield part
+            part, held = [], 0
+        part, held = [*part, path], held + size
+    yield part
+
+
+def _added(total: Mapping, more: Mapping) -> Mapping:
+    return jax.tree.map(jnp.add, total, more)
+
+
+def _divided(total: Mapping, count: Float[Array, ""]) -> Mapping:
+    return jax.tree.map(lambda leaf: leaf / count, total)
+
+
+# `total` is donated: its arrays become those of the result.
+_sum = jax.jit(_added, donate_argnums=0)
+_quotient = jax.jit(_divided, donate_argnums=0)
+
+
+class _Array(Shape):
+    """The fields of an array's .zarray that determine the memory needed to read it."""
+
+    shape: list[int]
+    chunks: list[int]
+    filters: None = None
+
+
+@contextlib.contextmanager
+def by_orbax(path: Place) -> Iterator[Place]:
+    """Yields the absolute place from which Orbax reads the checkpoint at `path`: a local copy if it can't read there.
+
+    Turns every error in the block into a RunError of one line.
+    """
+    logging.getLogger("asyncio").addFilter(_is_of_others)
+    if not isinstance(sys.unraisablehook, _Others):
+        sys.unraisablehook = _Others(sys.unraisablehook)
+    try:
+        readable = absolute(path) if is_trained_in(path) else fetched(path)
+        for file in (readable / name for name in _METADATA):
+            if file.exists():  # Orbax reports those that it misses
+                read_object(file)  # its own parser has no bounds
+        _check_chunks(readable)
+        yield readable
+    except (BertJaxError, MemoryError):
+        raise
+    except Exception as error:  # ValueError, KeyError, OSError, and errors of C++ libraries
+        if "RESOURCE_EXHAUSTED" in str(error):  # the devices' memory
+            raise
+        reason = failure_reason(error)
+        raise RunError(
+            f"{path} can't be read, though its files have their checksums ({reason}); give the same command again, "
+            "with the releases of JAX and Orbax that wrote it, or move it away to use the checkpoint before it"
+        ) from error
+
+
+def check_name(path: Place, written: bool = False) -> None:
+    """Raises UsageError if the name of `path` keeps checkpoints from being read there or, if `written`, from being
+    written.
+
+    TensorStore takes a backslash for a slash. Orbax takes *, ? and [ for a pattern when it writes.
+    """
+    if sign := next((sign for sign in ("\\*?[" if written else "\\") if sign in os.fspath(path)), None):
+        raise UsageError(f"{path}: checkpoints can't be kept in a folder with {sign} in its path; choose or rename it")
+
+
+def _check_chunks(path: Place) -> None:
+    """Raises ValueError if an array's chunks are larger than the array: TensorStore fills whole chunks in memory."""
+    if in_bucket(path):
+        bucket, _, folder = object_name(path).partition("/")
+        base = {"driver": "gcs", "bucket": bucket, "path": f"{folder}/"}
+    else:
+        check_name(path)
+        base = {"driver": "file", "path": f"{absolute(path)}/"}
+    store = tensorstore.KvStore.open({"driver": "ocdbt", "base": base}).result()
+    names = [name for name in store.list().result() if name.endswith(b"/.zarray")]
+    if not names:
+        raise ValueError("it has no arrays")
+    for name, read in [(name, store.read(name)) for name in names]:
+        array = as_shape(parse_object(read.result().value), _Array)
+        if len(array.chunks) != len(array.shape) or any(map(int.__gt__, array.chunks, array.shape)):
+            raise ValueError(f"{name.decode()!r} says chunks of {array.chunks} for a shape of {array.shape}")
+
+
+def _is_of_others(record: logging.LogRecord) -> bool:
+    """Whether a message of asyncio's log is not about an array that is no longer wanted."""
+    return not any(words in record.getMessage() for words in _LATE)
+
+
+class _Others:
+    """A `sys.unraisablehook` that drops the errors of arrays that are no longer wanted.
+
+    When one array can't be read, Orbax closes its event loop. TensorStore's threads still report the other arrays to
+    it, at any time afterwards, and Python would print a traceback for each.
+    """
+
+    def __init__(self, hook: Callable[[Any], None]):
+        self._hook = hook
+
+    def __call__(self, unraisable: Any) -> None:
+        if not any(words in str(unraisable.exc_value) for words in _LATE):
+            self._hook(unraisable)

@@ -1,11 +1,19 @@
-"""The state of a training, and the part of it that a checkpoint holds."""
+"""The state of a training, the part of it that a checkpoint holds, and whether a disk returned it unchanged."""
 
+import math
 from typing import Any, NamedTuple
 
-from jaxtyping import Array, Int, UInt32
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Int, UInt32
 
 from bert_jax.model.bert import Parameters
 from bert_jax.run.measurement import Means
+
+_SPREAD = np.uint32(0x9E3779B1)
+"""An odd number whose multiples lie all over 32 bits (2^32 by the golden ratio)."""
+_BLOCK = 1 << 16
 
 
 class TrainState(NamedTuple):
@@ -34,3 +42,61 @@ def saved_item(state: TrainState) -> dict[str, Any]:
     training = state._asdict()
     del training["params"], training["window"]
     return {"params": state.params, "training": training}
+
+
+class StateCheck(NamedTuple):
+    """The check of one training state: scalars on the device until they are fetched."""
+
+    bits: UInt32[Array, ""]
+    """`sum_of_bits` of what a checkpoint holds of the state."""
+    finite: Bool[Array, ""]
+    """Whether every number of the parameters and of the optimizer is finite."""
+    skipped_in_a_row: Int[Array, ""]
+    """Steps skipped up to this state."""
+    window: Means
+    """Measurements since the last line of the log."""
+
+
+@jax.jit
+def check_state(state: TrainState) -> StateCheck:
+    """Computed where the state lies, the same on any mesh; the state may be donated once this is dispatched."""
+    numbers = [
+        leaf for leaf in jax.tree.leaves((state.params, state.optimizer)) if jnp.issubdtype(leaf.dtype, jnp.floating)
+    ]
+    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in numbers]))
+    window = jax.tree.map(jnp.copy, state.window)  # the state itself may be donated before this is fetched
+    return StateCheck(sum_of_bits(saved_item(state)), finite, state.skipped_in_a_row, window)
+
+
+def sum_of_bits(tree: Any) -> UInt32[Array, ""]:
+    """Every element's bits times an odd number that its place gives, added up modulo 2^32.
+
+    One changed bit always changes it; elements that changed places, or several bits, in all but one case of 2^32.
+    """
+    total = jnp.zeros((), jnp.uint32)
+    for number, leaf in enumerate(jax.tree.leaves(tree)):
+        place = jnp.asarray(_first_place(number))
+        for size in leaf.shape:  # by the axes, so that of a split array each device computes its own
+            place = place[..., None] * np.uint32(size) + jnp.arange(size, dtype=jnp.uint32)
+        bits = jax.lax.bitcast_convert_type(leaf, f"uint{8 * leaf.dtype.itemsize}").astype(jnp.uint32)
+        total += jnp.sum(bits * (place * _SPREAD | 1), dtype=jnp.uint32)
+    return total
+
+
+def sum_of_bits_on_host(tree: Any) -> int:
+    """`sum_of_bits` of a tree of numpy arrays, computed on the host."""
+    total = 0
+    spread = np.arange(_BLOCK, dtype=np.uint32) * _SPREAD
+    for number, leaf in enumerate(jax.tree.leaves(tree)):
+        bits = np.ascontiguousarray(leaf).reshape(-1).view(f"uint{8 * leaf.dtype.itemsize}")
+        first = int(_first_place(number)) * math.prod(leaf.shape)
+        for begin in range(0, bits.size, _BLOCK):  # blocks that stay in the processor's cache
+            block = bits[begin : begin + _BLOCK]
+            weight = spread[: block.size] + np.uint32((first + begin) * int(_SPREAD) % 2**32) | np.uint32(1)
+            total += int(np.sum(block * weight, dtype=np.uint32))
+    return total % 2**32
+
+
+def _first_place(number: int) -> np.uint32:
+    """Where counting begins in leaf `number` of a tree (times the leaf's size)."""
+    return np.uint32(number * 0x85EBCA6B % 2**32)

@@ -1,44 +1,52 @@
-"""Experiment trackers that get the measurements besides metrics.jsonl: Weights & Biases and MLflow."""
+"""Where the measurements go besides metrics.jsonl: TensorBoard, Weights & Biases and MLflow."""
 
 import contextlib
 import os
-import queue
 import re
-import threading
 import time
 import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
-from importlib.util import find_spec
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 from bert_jax.config.operation import LoggingConfig
 from bert_jax.config.training import TrainingConfig
 from bert_jax.run.hosts import is_first
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import worked_on
-from bert_jax.system.disk import reason
-from bert_jax.system.errors import RunError, UsageError, install_extra
+from bert_jax.system.errors import RunError, check_installed, failure_reason
 from bert_jax.system.files import write_json
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import warn
 
-_MOST_WAITING = 10_000
-"""Maximum number of lines that wait for a tracker slower than training; later ones are dropped."""
-_CLOSE_S = 60.0
-"""Seconds that the end of training waits for a tracker to send its lines."""
+_PAUSE = 10
+"""After a failed call a tracker is left alone for this many times as long as the call took: a server that doesn't
+answer costs a tenth of the training's time at most."""
 _ID = re.compile(r"[\w-]{1,128}", re.ASCII)
 """Pattern of a tracker's id of a run."""
 _PARAMETERS_AT_ONCE = 100
 """Maximum number of parameters that MLflow's server accepts in one request."""
 
 
-@runtime_checkable
-class Tracker(Protocol):
-    """A run in an experiment tracker. Any method may raise any error or take long; `Background` guards against both."""
+class TrackedRun(NamedTuple):
+    """The facts of a run that a tracker starts with."""
 
-    id: str
-    """The tracker's id of the run; a resumed run is opened with the same id."""
+    path: Place
+    where: str
+    """The project, the server's URI, or the folder."""
+    settings: TrainingConfig
+    step: int
+    """The last step done before this process."""
+    id: str | None
+    """The tracker's id of a resumed run; None for a new one."""
+
+
+class Tracker(Protocol):
+    """A run in a tracker. Any method may raise any error."""
+
+    @property
+    def id(self) -> str | None:
+        """The tracker's id of the run, by which a resumed run is opened; None if it needs none."""
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
         """Adds measurements of a step, such as `train/loss`. After a restart some steps come a second time, with the
@@ -48,21 +56,55 @@ class Tracker(Protocol):
         """Sends the remaining values, and whether the run is finished or was stopped."""
 
 
-class Tracked(NamedTuple):
-    """The facts of a run that a tracker starts with."""
+class TensorBoard:
+    """TensorBoard's event files in a folder. After a failed write the next event goes to a new file."""
 
-    path: Place
-    where: str
-    """The project, or the server's URI."""
-    settings: TrainingConfig
-    id: str | None
-    """The tracker's id of a resumed run; None for a new one."""
+    # tensorboardX is imported on use, since it imports PyTorch wherever that is installed. Its SummaryWriter isn't
+    # used: the writer's thread ends when the disk is full, and the next write waits for it for ever.
+    id = None
+
+    def __init__(self, run: TrackedRun):
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import SessionLog
+
+        folder = worked_on(run.path / "tensorboard")
+        folder.mkdir(exist_ok=True)
+        self._prefix = os.fspath(folder / "events")
+        self._writer: EventsWriter | None = None
+        # TensorBoard hides older events of steps after the restored one.
+        self._add(step=run.step + 1, session_log=SessionLog(status=SessionLog.START))
+
+    def log(self, step: int, values: Mapping[str, float]) -> None:
+        """Adds measurements of a step."""
+        from tensorboardX.proto.summary_pb2 import Summary
+
+        summary = Summary(value=[Summary.Value(tag=name, simple_value=value) for name, value in values.items()])
+        self._add(wall_time=time.time(), step=step, summary=summary)
+
+    def close(self, finished: bool) -> None:
+        """Closes the file."""
+        if self._writer:
+            self._writer.close()
+
+    def _add(self, **fields: object) -> None:
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import Event
+
+        writer, self._writer = self._writer or EventsWriter(self._prefix), None
+        try:
+            writer.write_event(Event(**fields))
+            writer.flush()
+        except OSError:
+            with contextlib.suppress(OSError):
+                writer.close()  # the file may end within an event
+            raise
+        self._writer = writer
 
 
 class WeightsAndBiases:
     """A run of Weights & Biases. Offline (WANDB_MODE=offline) its files lie in the run's wandb/."""
 
-    def __init__(self, run: Tracked):
+    def __init__(self, run: TrackedRun):
         import wandb
 
         self.id = run.id or uuid.uuid4().hex[:8]
@@ -90,7 +132,7 @@ class WeightsAndBiases:
 class MLflow:
     """A run of MLflow, on a server or in a folder."""
 
-    def __init__(self, run: Tracked):
+    def __init__(self, run: TrackedRun):
         # By default it waits minutes for a server that doesn't answer.
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
         os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
@@ -121,98 +163,83 @@ class MLflow:
         self._client.set_terminated(self.id, "FINISHED" if finished else "KILLED")
 
 
-class Background:
-    """Runs a tracker in a thread, so that one that fails or hangs neither ends nor delays training.
-
-    Prints a warning of the first failure, in one line.
-    """
+class GuardedTracker:
+    """A tracker whose failures end no training: the first one is a warning of one line. Closed at the block's end."""
 
     def __init__(self, name: str, tracker: Tracker):
-        self._name, self._tracker, self._failed = name, tracker, False
-        self._waiting: queue.Queue[Callable[[], None] | None] = queue.Queue(_MOST_WAITING)
-        self._thread = threading.Thread(target=self._work, daemon=True)
-        self._thread.start()
+        self._name, self._tracker, self._failed, self._paused_until = name, tracker, False, 0.0
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Queues measurements of a step for the thread; returns at once."""
-        try:
-            self._waiting.put_nowait(partial(self._tracker.log, step, values))
-        except queue.Full:
-            self._warn(f"it is {_MOST_WAITING:,} lines behind")
+        """Adds measurements of a step, unless a call failed just before."""
+        if time.monotonic() >= self._paused_until:
+            self._call(partial(self._tracker.log, step, values))
 
-    def close(self, finished: bool, wait_s: float = _CLOSE_S) -> None:
-        """Has the thread send the queued lines and end the run; waits `wait_s` seconds at most."""
-        began = time.monotonic()
-        with contextlib.suppress(queue.Full):
-            self._waiting.put(partial(self._tracker.close, finished), timeout=wait_s)
-            self._waiting.put(None, timeout=wait_s)
-        self._thread.join(max(0.0, wait_s - (time.monotonic() - began)))
-        if self._thread.is_alive():
-            self._warn(f"it took more than {wait_s:.0f} s, and its last lines may be missing there")
-
-    def __enter__(self) -> "Background":
+    def __enter__(self) -> "GuardedTracker":
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        """Ends as `close` does; the run is finished if nothing was raised."""
-        self.close(finished=kind is None)
+        """Ends the run in the tracker; it is finished if nothing was raised."""
+        self._call(partial(self._tracker.close, kind is None))
 
-    def _work(self) -> None:
-        while send := self._waiting.get():
-            try:
-                send()
-            except Exception as error:  # of whatever library
-                self._warn(_first_line(error))
+    def _call(self, send: Callable[[], None]) -> None:
+        began = time.monotonic()
+        try:
+            send()
+        except Exception as error:  # of whatever library
+            now = time.monotonic()
+            self._paused_until = now + _PAUSE * (now - began)
+            if not self._failed:
+                warn(
+                    f"{self._name} failed ({failure_reason(error)}); training goes on, and metrics.jsonl has every line"
+                )
+            self._failed = True
 
-    def _warn(self, reason: str) -> None:
-        if not self._failed:
-            warn(f"{self._name} failed ({reason}); training goes on, and metrics.jsonl has every line")
-        self._failed = True
 
-
-_TRACKERS: dict[str, Callable[[Tracked], Tracker]] = {"wandb": WeightsAndBiases, "mlflow": MLflow}
+_TRACKERS: dict[str, Callable[[TrackedRun], Tracker]] = {
+    "tensorboard": TensorBoard,
+    "wandb": WeightsAndBiases,
+    "mlflow": MLflow,
+}
 """By the setting of LoggingConfig that asks for each."""
 
 
 def check_trackers(logging: LoggingConfig) -> None:
     """Raises UsageError if a tracker in the settings isn't installed."""
     for name, where in logging.trackers.items():
-        spec = find_spec(name)
-        if spec is None or spec.origin is None:  # a folder of that name, as wandb makes, has no origin
-            raise UsageError(f"logging.{name}={where} needs {name}, which isn't installed; {install_extra(name)}")
+        check_installed(f"logging.{name}={where} needs {name}", name, name)
 
 
-def open_trackers(config: TrainingConfig, path: Place) -> list[Background]:
-    """Starts the trackers in `config.logging` for the run at `path`; [] on processes other than the first.
+def open_trackers(config: TrainingConfig, path: Place, step: int) -> list[GuardedTracker]:
+    """Starts the trackers in `config.logging` for the run at `path`, which goes on after `step`; [] on processes other
+    than the first.
 
     Warns of one that doesn't start, and leaves it out. The run's trackers.json keeps each tracker's id of the run.
     """
-    if not config.logging.trackers or not is_first():
+    if not is_first():
         return []
-    known, trackers = _read_ids(path / "trackers.json"), []
-    for name, where in config.logging.trackers.items():
-        before = known.get(name)
-        run_id = before.get("id") if isinstance(before, dict) and before.get("where") == where else None
-        if run_id is not None and not (isinstance(run_id, str) and _ID.fullmatch(run_id)):
-            warn(f"{path / 'trackers.json'} has no valid id for {name}; the run is tracked as a new one")
-            run_id = None
+    file, wanted = path / "trackers.json", config.logging.trackers
+    ids = _read_ids(file) if wanted else {}
+    if config.logging.tensorboard:
+        wanted = {"tensorboard": os.fspath(path / "tensorboard")} | wanted
+    trackers = []
+    for name, where in wanted.items():
         try:
-            tracker = _TRACKERS[name](Tracked(path, where, config, run_id))
+            tracker = _TRACKERS[name](TrackedRun(path, where, config, step, _known_id(ids, name, where, file)))
         except Exception as error:  # of whatever library
-            warn(f"{name} didn't start ({_first_line(error)}); training goes on without it")
+            warn(f"{name} didn't start ({failure_reason(error)}); training goes on without it")
             continue
-        trackers.append(Background(name, tracker))
-        known[name] = {"where": where, "id": tracker.id}
-    file = path / "trackers.json"
+        trackers.append(GuardedTracker(name, tracker))
+        if tracker.id:
+            ids[name] = {"where": where, "id": tracker.id}
     try:
-        if trackers:
-            write_json(file, known)
+        if ids:
+            write_json(file, ids)
     except (OSError, RunError) as error:
-        warn(f"{file} can't be written ({reason(error)}); the run is tracked as another one when it goes on")
+        warn(f"{file} can't be written ({failure_reason(error)}); the run is tracked as another one when it goes on")
     return trackers
 
 
-def _read_ids(file: Place) -> dict[str, Any]:
+def _read_ids(file: Place) -> dict[str, object]:
     try:
         return read_object(file)
     except FileNotFoundError:
@@ -222,5 +249,12 @@ def _read_ids(file: Place) -> dict[str, Any]:
         return {}
 
 
-def _first_line(error: Exception) -> str:
-    return str(error).partition("\n")[0][:300] or type(error).__name__
+def _known_id(ids: dict[str, object], name: str, where: str, file: Place) -> str | None:
+    """The id in `ids` of the run in this tracker, if it is the same project or server; None for a new run."""
+    entry = ids.get(name)
+    if not isinstance(entry, dict) or entry.get("where") != where or entry.get("id") is None:
+        return None
+    if isinstance(entry["id"], str) and _ID.fullmatch(entry["id"]):
+        return entry["id"]
+    warn(f"{file} has no valid id for {name}; the run is tracked as a new one")
+    return None

@@ -15,7 +15,6 @@ from bert_jax.interchange.pooling_files import vectors_task
 from bert_jax.model.bert import Parameters, absent_parts, parameter_shapes
 from bert_jax.model.sharding import abstract, tree_shardings
 from bert_jax.model.task import HeadShape, task_parameter_shapes
-from bert_jax.run.averaging import mean_of
 from bert_jax.run.checkpoint_choice import (
     CheckpointGone,
     being_read,
@@ -28,7 +27,7 @@ from bert_jax.run.manifest import Manifest
 from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_manifest import RunManifest
-from bert_jax.run.saved_state import load_parameters, saved_shapes
+from bert_jax.run.saved_state import load_parameters, mean_of, saved_shapes
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.progress import say, warn

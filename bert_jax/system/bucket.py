@@ -2,6 +2,7 @@
 
 import base64
 import importlib
+import io
 import logging
 import os
 import re
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 import fsspec
 from etils import epath
+from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
 from bert_jax.system.errors import RunError, UsageError, command_line, first_line, install_extra
 
@@ -65,15 +67,16 @@ _SERVICES = {
 _OTHER_NAMES = {"abfs": "az", "s3a": "s3"}
 
 
-class Stored(NamedTuple):
-    """The metadata of an object in a bucket."""
+class FileState(NamedTuple):
+    """Size and revision of a file or an object, by which a later change is noticed."""
 
     size: int
     """Size in bytes."""
-    generation: str
-    """Changes whenever the object is written: a generation (Cloud Storage), a version or an ETag."""
-    crc32c: str | None
-    """Checksum, in the form of `crc32c_of`; None from services that store none."""
+    revision: str
+    """Changes whenever it is written: the modification time of a file in nanoseconds; of an object a generation (Cloud
+    Storage), a version or an ETag."""
+    crc32c: str | None = None
+    """Checksum of an object, in the form of `crc32c_of`; None for files and from services that store none."""
 
 
 def place_of(path: str | os.PathLike) -> Place:
@@ -136,37 +139,37 @@ def object_name(path: epath.Path) -> str:
     return "/".join(path.parts[2:])
 
 
-def objects(folder: epath.Path) -> dict[str, Stored]:
+def objects(folder: epath.Path) -> dict[str, FileState]:
     """All objects below `folder`, by their path relative to it; "" for an object with the name of `folder`."""
     top = object_name(folder)
-    store = store_of(folder)
+    store = _store_of(folder)
     found = store.find(os.fspath(folder), detail=True)
     if isinstance(found, list):  # adlfs, if `folder` is an object
         found = {name: store.info(name) for name in found}
     return {
-        name.removeprefix(top).lstrip("/"): _stored(about)
+        name.removeprefix(top).lstrip("/"): _state_of(about)
         for name, about in found.items()
         if name == top or (name.startswith(f"{top}/") and not name.endswith("/"))
     }
 
 
-def matching(pattern: str) -> dict[epath.Path, Stored]:
+def matching(pattern: str) -> dict[epath.Path, FileState]:
     """The objects whose names match `pattern`, sorted by name. * doesn't match a slash, ** does."""
     root = place_of(pattern.partition("*")[0])
     scheme = root.parts[1]
-    found = store_of(root).glob(f"{scheme}:{pattern.partition(':')[2]}", detail=True)
+    found = _store_of(root).glob(f"{scheme}:{pattern.partition(':')[2]}", detail=True)
     return {
-        epath.Path(f"{scheme}://{name}"): _stored(about)
+        epath.Path(f"{scheme}://{name}"): _state_of(about)
         for name, about in sorted(found.items())
         if about["type"] == "file"
     }
 
 
-def download(path: epath.Path, stored: Stored, file: Path) -> None:
+def download(path: epath.Path, stored: FileState, file: Path) -> None:
     """Writes the object at `path` to `file`. Raises RunError if its size or checksum isn't that of `stored`."""
     # Of a download gcsfs itself could compare MD5 alone, which objects composed of others don't have.
     options = {"consistency": "none"} if path.parts[1] == "gs" else {}
-    store_of(path).get_file(os.fspath(path), os.fspath(file), **options)
+    _store_of(path).get_file(os.fspath(path), os.fspath(file), **options)
     if file.stat().st_size != stored.size or (stored.crc32c and crc32c_of(file) != stored.crc32c):
         raise RunError(f"{path} did not arrive as it is stored (size or CRC32C differs); give the same command again")
 
@@ -174,9 +177,9 @@ def download(path: epath.Path, stored: Stored, file: Path) -> None:
 def upload(file: Path, path: epath.Path) -> None:
     """Uploads `file` to `path`, atomically: readers see the old or the new object. gcsfs compares the MD5."""
     if file.stat().st_size < _BLOCK_BYTES:
-        store_of(path).pipe_file(os.fspath(path), file.read_bytes())  # read at once, because the file may be growing
+        _store_of(path).pipe_file(os.fspath(path), file.read_bytes())  # read at once, because the file may be growing
     else:
-        store_of(path).put_file(os.fspath(file), os.fspath(path))
+        _store_of(path).put_file(os.fspath(file), os.fspath(path))
 
 
 def upload_folder(folder: Path, target: epath.Path, last: str | None = None) -> None:
@@ -204,9 +207,9 @@ def in_parallel(transfer: Callable[[str], None], names: Iterable[str]) -> None:
         list(pool.map(transfer, names))
 
 
-def delete(path: epath.Path) -> None:
+def delete_objects(path: epath.Path) -> None:
     """Deletes the object at `path` and all objects below it. Raises FileNotFoundError if there are none."""
-    store_of(path).rm(os.fspath(path), recursive=True)
+    _store_of(path).rm(os.fspath(path), recursive=True)
 
 
 def crc32c_of(file: Path) -> str:
@@ -220,19 +223,42 @@ def crc32c_of(file: Path) -> str:
     return base64.b64encode(total.digest()).decode()
 
 
-def _stored(about: dict[str, Any]) -> Stored:
+def _state_of(about: dict[str, Any]) -> FileState:
     """`about`: an object's description by gcsfs, s3fs or adlfs, which name its revision differently."""
     revision = next(about[name] for name in ("generation", "VersionId", "ETag", "etag") if about.get(name))
-    return Stored(int(about["size"]), str(revision).strip('"'), about.get("crc32c"))
+    return FileState(int(about["size"]), str(revision).strip('"'), about.get("crc32c"))
 
 
-def store_of(path: epath.Path) -> Any:
+class _ObjectFile(AbstractBufferedFile):
+    """Reads an object by ranges, and checks their lengths: gcsfs' own file waits for ever after a short answer."""
+
+    def _fetch_range(self, start: int, end: int) -> bytes:
+        end = min(end, self.size)
+        data = super()._fetch_range(start, end)
+        if len(data) != end - start:
+            raise RunError(
+                f"{self.path}: {len(data):,} bytes came from byte {start:,} on where {end - start:,} were asked for; "
+                "give the same command again"
+            )
+        return data
+
+
+def open_object(path: epath.Path) -> io.BufferedReader:
+    """Opens the object at `path` for reading, with seek. Raises FileNotFoundError.
+
+    Reading raises RunError if fewer bytes arrive than were requested.
+    """
+    raw: Any = _ObjectFile(_store_of(path), os.fspath(path), cache_type="none")
+    return io.BufferedReader(raw, _BLOCK_BYTES)
+
+
+def _store_of(path: epath.Path) -> AbstractFileSystem:
     """fsspec's file system of the service in which `path` is."""
     return _store(path.parts[1])
 
 
 @cache
-def _store(scheme: str) -> fsspec.AbstractFileSystem:
+def _store(scheme: str) -> AbstractFileSystem:
     service = _SERVICES[scheme]
     try:
         importlib.import_module(service.library)

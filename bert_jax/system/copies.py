@@ -11,9 +11,8 @@ from pathlib import Path
 
 from etils import epath
 
-from bert_jax.system.bucket import Place, Stored, download, in_bucket, in_parallel, objects, upload, upload_folder
-from bert_jax.system.disk import disk_explained
-from bert_jax.system.errors import UsageError
+from bert_jax.system.bucket import FileState, Place, download, in_bucket, in_parallel, objects, upload, upload_folder
+from bert_jax.system.errors import UsageError, disk_explained
 from bert_jax.system.files import files_below, open_lock, replacing, write_json
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import warn
@@ -130,7 +129,7 @@ def copy_into(source: Place, directory: Place) -> None:
         shutil.copy(source, target)
 
 
-def _copy(path: epath.Path, stored: Stored, file: Path) -> None:
+def _copy(path: epath.Path, stored: FileState, file: Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     with replacing(file) as temporary:
         download(path, stored, temporary)
@@ -149,9 +148,9 @@ def _list_of_objects(copy: Path) -> Path:
     return copy.with_name(f".{copy.name}.objects.json")
 
 
-def _copied_objects(copy: Path) -> dict[str, Stored]:
+def _copied_objects(copy: Path) -> dict[str, FileState]:
     try:
-        return {name: Stored(*stored) for name, stored in read_object(_list_of_objects(copy)).items()}
+        return {name: FileState(*stored) for name, stored in read_object(_list_of_objects(copy)).items()}
     except (OSError, ValueError, TypeError):
         return {}
 

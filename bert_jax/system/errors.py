@@ -1,8 +1,12 @@
-"""The errors that a user sees, each as one line."""
+"""The errors that a user sees, each as one line with a remedy; errors of disks among them."""
 
+import contextlib
+import errno
+import os
 import re
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from importlib.util import find_spec
 from itertools import islice
 
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)|(?<=http://)[^/@\s]+(?=@)|(?<=https://)[^/@\s]+(?=@)")
@@ -91,3 +95,87 @@ def first_line(error: BaseException | str) -> str:
 def install_extra(name: str) -> str:
     """The command that installs an extra, from a checkout: the project isn't on a package index."""
     return f'pip install -c launch/constraints.txt -e ".[{name}]"'
+
+
+def check_installed(need: str, module: str, extra: str) -> None:
+    """Raises UsageError if `module`, which the extra installs, is missing. `need` begins the message, as "a report
+    needs vl-convert"."""
+    spec = find_spec(module)
+    if spec is None or spec.origin is None:  # a folder of that name, as wandb makes, has no origin
+        raise UsageError(f"{need}, which isn't installed; {install_extra(extra)}")
+
+
+FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+"""Error numbers for a full disk, an exceeded quota and an exceeded limit on file sizes."""
+
+_REMOUNT = "make its disk or server available again"
+_REMEDIES = {
+    errno.ENOSPC: "free some space or choose another place",
+    errno.EDQUOT: "free some of your quota or choose another place",
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
+    errno.EROFS: "mount that file system for writing or choose another place",
+    errno.EPERM: "lift what forbids it (lsattr shows what is immutable) or choose another place",
+    errno.EACCES: "give yourself the permission (ls -ld shows who has it) or choose another place",
+    errno.EIO: "look for messages about that disk (dmesg) or choose another place",
+    errno.ENOENT: "put back what was deleted or moved meanwhile",
+    errno.ENAMETOOLONG: "choose a shorter path",
+    errno.ELOOP: "mend the symbolic links in this path",
+    errno.ENOTDIR: "a file stands where a folder is needed: move it or choose another place",
+    errno.EISDIR: "a folder stands where a file is needed: move it or choose another place",
+    errno.EMFILE: "raise the limit on open files (ulimit -n)",
+    errno.ENFILE: "have the system allow more open files (sysctl fs.file-max)",
+    errno.ENOLCK: "choose a place whose file system has locks",
+    errno.ENODEV: _REMOUNT,
+    errno.ENXIO: _REMOUNT,
+    errno.ESTALE: _REMOUNT,
+    errno.ENOTCONN: _REMOUNT,
+    errno.ETIMEDOUT: _REMOUNT,
+    errno.EHOSTDOWN: _REMOUNT,
+    errno.EHOSTUNREACH: _REMOUNT,
+    errno.EREMOTEIO: _REMOUNT,
+}
+"""What the user can do, by error number. Errors with other numbers aren't caused by a disk."""
+
+
+def disk_error_number(error: BaseException) -> int | None:
+    """The error number of a disk error, one of `_REMEDIES`; None for any other error.
+
+    Libraries in other languages raise exceptions of their own that contain the system's error message.
+    """
+    if isinstance(error, OSError):
+        return error.errno if error.errno in _REMEDIES else None
+    words = "" if isinstance(error, BertJaxError) else str(error)
+    return next((number for number in _REMEDIES if os.strerror(number) in words), None)
+
+
+def failure_reason(error: BaseException) -> str:
+    """Why a read or write failed: the system's words for a disk error, or the first line of a library's message."""
+    number = disk_error_number(error)
+    return os.strerror(number) if number else first_line(error)
+
+
+def disk_failure(error: BaseException, path: os.PathLike | None = None) -> RunError | None:
+    """A disk error as a one-line RunError with file and remedy; None for any other error.
+
+    `path`: the file that was being written, if known.
+    """
+    if not (number := disk_error_number(error)):
+        return None
+    named = getattr(error, "filename", None)
+    named = os.fsdecode(named) if isinstance(named, (str, bytes)) else None
+    where = f"{path} can't be written" if path else f"{named or 'a file'} can't be read or written"
+    return RunError(
+        f"{where} ({os.strerror(number)}); {_REMEDIES[number]}, and give the same command again: what was "
+        "finished is kept"
+    )
+
+
+@contextlib.contextmanager
+def disk_explained(path: os.PathLike) -> Iterator[None]:
+    """Turns disk errors within the block, which writes `path`, into RunError with a remedy."""
+    try:
+        yield
+    except Exception as error:
+        if explained := disk_failure(error, path):
+            raise explained from error
+        raise

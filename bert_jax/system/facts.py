@@ -77,7 +77,7 @@ class Facts(Shape):
     model_config = ConfigDict(use_attribute_docstrings=True)
 
 
-class Fact:
+class Figure:
     """A field or property of a Facts: its heading, what it means, and its value as text."""
 
     def __init__(self, kind: type[Facts], name: str):

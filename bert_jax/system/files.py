@@ -18,18 +18,18 @@ from typing import Annotated, Any, NamedTuple
 from pydantic import Field
 
 from bert_jax.system.bucket import (
+    FileState,
     Place,
-    delete,
+    delete_objects,
     in_bucket,
     matching,
     objects,
+    open_object,
     scheme_of,
     upload,
     upload_folder,
 )
-from bert_jax.system.disk import FULL_DISK, disk_explained
-from bert_jax.system.errors import UsageError
-from bert_jax.system.object_reader import open_object
+from bert_jax.system.errors import FULL_DISK, UsageError, disk_explained
 
 _BLOCK_BYTES = 1 << 22
 
@@ -227,26 +227,17 @@ def sync_below(directory: Place) -> None:
             sync(path)
 
 
-class Found(NamedTuple):
-    """Size and revision of a file."""
-
-    size: int
-    """Size in bytes."""
-    revision: str
-    """Changes whenever the file is written: the modification time in nanoseconds, or the generation of an object."""
-
-
-def matching_files(pattern: str) -> dict[Place, Found]:
+def matching_files(pattern: str) -> dict[Place, FileState]:
     """The files whose paths match `pattern`, sorted by path."""
     if scheme_of(pattern):
-        return {path: Found(stored.size, stored.generation) for path, stored in matching(pattern).items()}
+        return {**matching(pattern)}
     if "\0" in pattern:  # no file has such a name, and glob raises ValueError
         return {}
-    found = {}
+    found: dict[Place, FileState] = {}
     for path in map(Path, sorted(glob.glob(os.path.expanduser(pattern), recursive=True))):
         if path.is_file():
             status = path.stat()
-            found[path] = Found(status.st_size, str(status.st_mtime_ns))
+            found[path] = FileState(status.st_size, str(status.st_mtime_ns))
     return found
 
 
@@ -259,7 +250,7 @@ def remove_directory(path: Place) -> None:
     """Deletes `path` and everything below it, and ignores errors."""
     if in_bucket(path):
         with contextlib.suppress(Exception):
-            delete(path)
+            delete_objects(path)
     else:
         shutil.rmtree(path, ignore_errors=True)
 

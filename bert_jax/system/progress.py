@@ -25,7 +25,7 @@ from rich.text import Text
 
 from bert_jax.system import journal
 from bert_jax.system.errors import without_passwords
-from bert_jax.system.whereabouts import here
+from bert_jax.system.journal import here
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
 """Control characters but tab and line feed, since a terminal takes what follows them for a command; also Unicode's line

@@ -3,7 +3,6 @@
 import contextlib
 import difflib
 import functools
-import importlib.util
 import os
 import shutil
 import signal
@@ -17,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bert_jax.system.errors import BertJaxError, RunError, UsageError, first_line, install_extra
+from bert_jax.system.errors import BertJaxError, RunError, UsageError, check_installed, first_line
 from bert_jax.system.progress import warn
 from bert_jax.system.workers import safe_path
 
@@ -80,7 +79,7 @@ def connected(options: Sequence[str], processes: int | None) -> Iterator[Spark]:
     configuration decides, and by default there is one process for each core of this machine. Raises UsageError if
     PySpark or Java is missing, or if Spark refuses an option.
     """
-    check_installed()
+    check_spark()
     settings = _DEFAULTS | ({"spark.master": f"local[{processes}]"} if processes else {})
     settings |= dict(option.split("=", 1) for option in options)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -109,10 +108,9 @@ def connected(options: Sequence[str], processes: int | None) -> Iterator[Spark]:
         _stop(context)
 
 
-def check_installed() -> None:
+def check_spark() -> None:
     """Raises UsageError if PySpark or Java is missing."""
-    if not importlib.util.find_spec("pyspark"):
-        raise UsageError(f"preparation.engine=spark needs PySpark, which is not installed; {install_extra('spark')}")
+    check_installed("preparation.engine=spark needs PySpark", "pyspark", "spark")
     if not shutil.which("java") and not os.environ.get("JAVA_HOME"):
         raise UsageError(
             "preparation.engine=spark needs Java 17 or newer, and there is no java; install it (on Debian and Ubuntu "

@@ -9,7 +9,7 @@ from pydantic import BaseModel
 from rich.table import Table as RichTable
 from rich.text import Text
 
-from bert_jax.system.facts import Fact, Facts, facts_of
+from bert_jax.system.facts import Facts, Figure, facts_of
 from bert_jax.system.progress import output, printable
 
 
@@ -63,7 +63,7 @@ def meanings_table(title: str, record: Facts, names: Iterable[str]) -> Table:
     """The facts of one record that are known, each with its value and what it means."""
     table = Table(title, "", ">", "", show_header=False)
     for name in names:
-        fact, value = Fact(type(record), name), getattr(record, name)
+        fact, value = Figure(type(record), name), getattr(record, name)
         if value is not None:
             table.add_row(fact.heading, fact.text(value), fact.meaning.partition(". ")[0].rstrip("."))
     return table
@@ -98,7 +98,7 @@ def as_json(facts: Any) -> str:
 def _add_rows(table: Table, records: Sequence[Facts | None], names: Iterable[str], indent: str) -> None:
     kind = next((type(record) for record in records if record is not None), Facts)
     for name in names or facts_of(kind):
-        fact, values = Fact(kind, name), [record and getattr(record, name) for record in records]
+        fact, values = Figure(kind, name), [record and getattr(record, name) for record in records]
         if any(isinstance(value, Facts) for value in values):
             table.add_row(f"{indent}{fact.heading}", style="bold")
             _add_rows(table, values, (), f"{indent}  ")
@@ -118,6 +118,6 @@ def _value(record: Any, name: str) -> Any:
     return reduce(getattr, name.split("."), record)
 
 
-def _fact(record: Any, name: str) -> Fact:
+def _fact(record: Any, name: str) -> Figure:
     before, _, last = name.rpartition(".")
-    return Fact(type(_value(record, before) if before else record), last)
+    return Figure(type(_value(record, before) if before else record), last)

@@ -20,9 +20,8 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.copies import publish, worked_on
 from bert_jax.system.errors import RunError
 from bert_jax.system.files import replacing, write_json
-from bert_jax.system.journal import note
+from bert_jax.system.journal import Whereabouts, here, note
 from bert_jax.system.progress import say, warn
-from bert_jax.system.whereabouts import Whereabouts, here
 from bert_jax.training.trainer import PhaseWork
 
 _SKIPPED = "skipped_steps.json"

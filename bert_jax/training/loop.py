@@ -20,9 +20,8 @@ from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.state import TrainState
 from bert_jax.run.tracking import open_trackers
 from bert_jax.system.errors import BertJaxError, Interrupted, RunError
-from bert_jax.system.journal import note, open_journal
+from bert_jax.system.journal import here, note, open_journal
 from bert_jax.system.progress import say, stage, tell, warn
-from bert_jax.system.whereabouts import here
 from bert_jax.training.devices import LESS_MEMORY, peak_flops
 from bert_jax.training.ending import Patience, Skips, StopSignals, Watchdog, no_finite_gradient
 from bert_jax.training.timing import Cadence, Speed, StepTrace
@@ -125,8 +124,8 @@ class Loop:
         """`step`: the last step done before this process. `stack` closes the files."""
         config = trainer.config
         self._config, self._run, self._checkpoints = config, run, checkpoints
-        trackers = [stack.enter_context(tracker) for tracker in open_trackers(config, run.path)]
-        self._log = MetricsLog(run.path, step, config.logging.tensorboard, trackers)
+        trackers = [stack.enter_context(tracker) for tracker in open_trackers(config, run.path, step)]
+        self._log = MetricsLog(run.path, step, trackers)
         stack.enter_context(contextlib.closing(self._log))
         self._trace = stack.enter_context(StepTrace(config.profiled if is_first() else range(0), run.profile))
         self._cadence = Cadence(config.checkpoints, step)

@@ -22,7 +22,7 @@ from bert_jax.finetuning.seeds import finetune_seeds
 from bert_jax.model import attention_form
 from bert_jax.run.checkpoint import write_model
 from bert_jax.run.checkpoint_choice import best_of, checkpoint_of
-from bert_jax.run.manifest import Manifest, complete, path_of
+from bert_jax.run.manifest import Manifest, checkpoint_path, complete
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_config import read_config, write_config
 from bert_jax.run.run_directory import RunDirectory
@@ -159,7 +159,7 @@ def test_the_checkpoint_with_the_best_score_is_the_one_that_is_used(finished):
 
 def test_another_saved_step_and_an_average_are_measured_and_named(finished, capsys):
     saved = [int(path.name) for path in complete(finished.checkpoints)]
-    first = Manifest.at(path_of(finished.checkpoints, saved[0])).evaluation
+    first = Manifest.at(checkpoint_path(finished.checkpoints, saved[0])).evaluation
     assert bert_jax_command(["evaluate", str(finished.path), "--step", str(saved[0]), "--json"]) == 0
     results = json.loads(capsys.readouterr().out)
     assert results["steps"] == saved[0] and "averaged_steps" not in results
@@ -210,7 +210,7 @@ def test_going_on_gives_what_was_not_interrupted(config, finished, tmp_path, mon
         finetune(config, run)
     assert run.newest_step == 16
     results = finetune(config, run)
-    assert same(*(parameters_of(path_of(each.checkpoints, 64)) for each in (finished, run)))
+    assert same(*(parameters_of(checkpoint_path(each.checkpoints, 64)) for each in (finished, run)))
     assert len(calls) == 5 and results == json.loads(finished.results_file.read_text())
     run.results_file.unlink()  # the best checkpoint is measured again
     assert finetune(config, run) == results and len(calls) == 6
@@ -407,7 +407,7 @@ def test_training_ends_where_no_score_has_become_better(config, tmp_path, monkey
         with monkeypatch.context() as patched, contextlib.suppress(StopIteration, RuntimeError):
             patched.setattr(finetune_module, "DevRows", scored(scores))
             finetune(patient, parts)
-    assert same(*(parameters_of(path_of(run.checkpoints, 16)) for run in (whole, parts)))
+    assert same(*(parameters_of(checkpoint_path(run.checkpoints, 16)) for run in (whole, parts)))
 
 
 def test_settings_that_do_not_fit_are_refused_before_anything_is_written(config, tmp_path):

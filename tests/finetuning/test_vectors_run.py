@@ -14,7 +14,7 @@ from bert_jax.config.operation import LoggingConfig
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.finetune import DevRows, finetune
-from bert_jax.run.manifest import path_of
+from bert_jax.run.manifest import checkpoint_path
 from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
@@ -95,7 +95,7 @@ def test_going_on_gives_what_was_not_interrupted(config, finished, tmp_path, mon
         finetune(config, run)
     assert run.newest_step == 20
     assert finetune(config, run) == json.loads(finished.results_file.read_text())
-    ends = [parameters_of(path_of(each.checkpoints, 60)) for each in (finished, run)]
+    ends = [parameters_of(checkpoint_path(each.checkpoints, 60)) for each in (finished, run)]
     assert all(map(np.array_equal, *ends))
 
 

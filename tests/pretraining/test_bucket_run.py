@@ -7,11 +7,13 @@ import pytest
 
 import bert_jax
 from bert_jax.cli.main import run as command
+from bert_jax.config.operation import LoggingConfig
 from bert_jax.config.phase import Phase
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run import metrics
 from bert_jax.run.manifest import complete
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.tracking import open_trackers
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import RunError
 
@@ -134,9 +136,10 @@ def test_an_outage_in_a_save_costs_that_checkpoint_only(run, tiny_config, bucket
     bucket_server.faults.clear()
 
 
-def test_metrics_are_there_while_it_trains(bucket, monkeypatch):
+def test_metrics_are_there_while_it_trains(bucket, tiny_config, monkeypatch):
     monkeypatch.setattr("bert_jax.system.copies.PUBLISH_EVERY_S", 0.0)
-    log = metrics.MetricsLog(place_of(bucket), 0, tensorboard=True)
+    trackers = open_trackers(tiny_config.replace(logging=LoggingConfig()), place_of(bucket), 0)
+    log = metrics.MetricsLog(place_of(bucket), 0, trackers)
     log.write(1, "train", {"loss": 2.0})
     log._publisher._thread.join()
     assert [line["loss"] for line in metrics.read_metrics(log.path)] == [2.0]
@@ -144,6 +147,6 @@ def test_metrics_are_there_while_it_trains(bucket, monkeypatch):
     log.close()
     assert [line["loss"] for line in metrics.read_metrics(log.path)] == [2.0, 1.0]
     assert len(list((place_of(bucket) / "tensorboard").iterdir())) == 1
-    log = metrics.MetricsLog(place_of(bucket), 1, tensorboard=True)
+    log = metrics.MetricsLog(place_of(bucket), 1)
     log.close()
     assert [line["loss"] for line in metrics.read_metrics(log.path)] == [2.0]

@@ -21,7 +21,7 @@ from bert_jax.pretraining import pretrain as pretrain_module
 from bert_jax.pretraining.evaluation import HeldOut, evaluate_run
 from bert_jax.pretraining.inspection import training_step
 from bert_jax.pretraining.pretrain import pretrain
-from bert_jax.run.manifest import Manifest, complete, delete, path_of
+from bert_jax.run.manifest import Manifest, checkpoint_path, complete, delete_checkpoint
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import Interrupted, RunError, UsageError
@@ -190,7 +190,10 @@ def test_a_stop_while_the_last_step_is_evaluated_late_leaves_the_run_unfinished(
             pretrain(config, untrained)
     pretrain(config, untrained)
     late = read_metrics(untrained.metrics_file)[-1]
-    assert late["split"] == "eval" and Manifest.at(path_of(untrained.checkpoints, 2)).evaluation["loss"] == late["loss"]
+    assert (
+        late["split"] == "eval"
+        and Manifest.at(checkpoint_path(untrained.checkpoints, 2)).evaluation["loss"] == late["loss"]
+    )
 
 
 def test_a_finished_run_takes_more_steps_and_another_phase(tiny_run, tiny_config, tiny_copy, capsys):
@@ -222,7 +225,7 @@ def test_a_trace_of_some_steps_is_written(tiny_config, untrained, capsys):
     pretrain(traced, untrained)
     assert list(untrained.profile.rglob("*.xplane.pb"))
     assert "trace of steps 2 to 3" in capsys.readouterr().err
-    delete(path_of(untrained.checkpoints, 12))
+    delete_checkpoint(checkpoint_path(untrained.checkpoints, 12))
     pretrain(traced, untrained)
     assert "profile_steps=2:3 are done already: no trace is written" in capsys.readouterr().err
 

@@ -168,7 +168,7 @@ def test_texts_without_tokens_and_names_and_logs_without_end_are_left_out(tiny_c
 
 
 def test_without_vl_convert_a_line_names_the_extra(tiny_copy, monkeypatch, capsys):
-    monkeypatch.setattr("bert_jax.report.page.find_spec", lambda name: None)
+    monkeypatch.setattr("bert_jax.system.errors.find_spec", lambda name: None)
     assert command(["report", str(tiny_copy.path)]) == 2
     assert '".[report]"' in capsys.readouterr().err.replace("\n", "")
     assert not (tiny_copy.path / "report.html").exists()

@@ -28,7 +28,7 @@ def small(tmp_path_factory) -> RunDirectory:
     run.open(RunConfig())
     run.tokenizer.mkdir()
     run.manifest.write_json(run.tokenizer / "origin.json", {"vocabulary": {"size": 8}, "read": "0123"})
-    log = MetricsLog(run.path, 0, tensorboard=False)
+    log = MetricsLog(run.path, 0)
     for step in (2, 4):
         log.write(step, "train", {"loss": 1.5, "mfu": None})
     checkpoints = Checkpoints(run.checkpoints, (run.config_file, run.tokenizer), keep=2)
@@ -91,7 +91,7 @@ def test_metrics(small, count):
 
 
 def test_metrics_that_training_goes_on_with(small, count):
-    attack(lambda: MetricsLog(small.path, 4, tensorboard=False).close(), small.metrics_file, count)
+    attack(lambda: MetricsLog(small.path, 4).close(), small.metrics_file, count)
 
 
 def test_origin_of_a_tokenizer(small, count):

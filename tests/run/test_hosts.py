@@ -22,7 +22,7 @@ from bert_jax.instances.store import InstanceSource
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run import hosts as hosts_module
 from bert_jax.run.hosts import connect, several
-from bert_jax.run.manifest import delete, path_of
+from bert_jax.run.manifest import checkpoint_path, delete_checkpoint
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
@@ -132,7 +132,7 @@ def test_two_hosts_that_share_a_bucket_do_the_run_of_one_and_one_goes_on(
     assert len(found) == len(expected) and same_lines(found, expected)
     assert json.loads(there.results_file.read_text())["steps"] == 12
     assert bert_jax.load(bucket).fill_mask("The [MASK].")
-    delete(path_of(there.checkpoints, 12))
+    delete_checkpoint(checkpoint_path(there.checkpoints, 12))
     capsys.readouterr()
     pretrain(tiny_config, there)
     assert "going on from step 8" in capsys.readouterr().err

@@ -1,6 +1,5 @@
 import json
 import re
-import time
 
 import pytest
 
@@ -10,23 +9,22 @@ from bert_jax.system.files import FileSum
 
 
 def test_lines_are_json_and_only_json(tmp_path):
-    log = MetricsLog(tmp_path, 0, tensorboard=True)
+    log = MetricsLog(tmp_path, 0)
     log.write(1, "train", {"loss": 1.5, "mfu": None, "grad_norm": float("nan")})
     log.close()
     assert (
         tmp_path / "metrics.jsonl"
     ).read_text() == '{"step": 1, "split": "train", "loss": 1.5, "mfu": null, "grad_norm": null}\n'
-    assert list((tmp_path / "tensorboard").glob("events*"))
 
 
 def test_going_on_cuts_back_to_the_restored_step(tmp_path):
-    log = MetricsLog(tmp_path, 0, tensorboard=False)
+    log = MetricsLog(tmp_path, 0)
     for step in (10, 20, 30):
         log.write(step, "train", {"loss": float(step)})
     log.close()
     with open(tmp_path / "metrics.jsonl", "a") as file:
         file.write('{"step": 40, "spl')  # killed in the middle of a line
-    log = MetricsLog(tmp_path, 20, tensorboard=False)
+    log = MetricsLog(tmp_path, 20)
     log.write(30, "train", {"loss": 3.0})
     log.close()
     assert [(line["step"], line["loss"]) for line in read_metrics(tmp_path / "metrics.jsonl")] == [
@@ -43,7 +41,7 @@ def test_no_file_is_no_lines(tmp_path):
 
 
 def test_a_full_disk_is_said_once_and_what_it_did_not_take_is_written_later(tmp_path, capsys):
-    log = MetricsLog(tmp_path, 0, tensorboard=True)
+    log = MetricsLog(tmp_path, 0)
     log.write(1, "train", {"loss": 1.0})
     real, log._file = log._file, open("/dev/full", "ab", buffering=0)
     for step in (2, 3):
@@ -58,35 +56,20 @@ def test_a_full_disk_is_said_once_and_what_it_did_not_take_is_written_later(tmp_
 
 
 def test_lines_that_were_never_taken_are_said_to_be_lost(tmp_path, capsys):
-    log = MetricsLog(tmp_path, 0, tensorboard=False)
+    log = MetricsLog(tmp_path, 0)
     log._file = open("/dev/full", "ab", buffering=0)
     log.write(1, "train", {"loss": 1.0})
     log.close()
     assert "the last lines of" in capsys.readouterr().err
 
 
-def test_events_go_to_a_new_file_after_a_write_that_failed(tmp_path, monkeypatch):
-    log, now = MetricsLog(tmp_path, 0, tensorboard=True), time.time()
-    monkeypatch.setattr(time, "time", lambda: now + 10)  # a file is named by the second
-
-    def full(_):
-        raise OSError(28, "No space left on device")
-
-    log._tensorboard._writer.write_event = full
-    for step in (1, 2):
-        log.write(step, "train", {"loss": 1.0})
-    log.close()
-    assert len(list((tmp_path / "tensorboard").glob("events*"))) == 2
-    assert [line["step"] for line in read_metrics(log.path)] == [1, 2]
-
-
 def test_the_newest_line_of_a_split_is_known_after_a_restart(tmp_path):
-    log = MetricsLog(tmp_path, 0, tensorboard=False)
+    log = MetricsLog(tmp_path, 0)
     assert log.last_step("eval") == -1
     for step in (10, 20, 30):
         log.write(step, "eval", {"loss": 1.0})
     log.close()
-    assert log.last_step("eval") == 30 and MetricsLog(tmp_path, 20, tensorboard=False).last_step("eval") == 20
+    assert log.last_step("eval") == 30 and MetricsLog(tmp_path, 20).last_step("eval") == 20
 
 
 def test_a_damaged_line_is_left_out(tmp_path):
@@ -101,13 +84,13 @@ def test_a_damaged_line_is_left_out(tmp_path):
     lines = ['{"step": 1, "split": "train"}', *damaged, '{"step": 3, "split": "eval"}', ""]
     (tmp_path / "metrics.jsonl").write_text("\n".join(lines))
     assert [line["step"] for line in read_metrics(tmp_path / "metrics.jsonl")] == [1, 3]
-    assert MetricsLog(tmp_path, 3, tensorboard=False).last_step("eval") == 3
+    assert MetricsLog(tmp_path, 3).last_step("eval") == 3
 
 
 @pytest.fixture
 def noted(tmp_path):
     """What checkpoints of steps 10 to 50 note of a file whose lines are all of the same length."""
-    log, sums = MetricsLog(tmp_path, 0, tensorboard=False), {}
+    log, sums = MetricsLog(tmp_path, 0), {}
     for step in (10, 20, 30, 40, 50):
         log.write(step, "train", {"loss": 1.5})
         log.publish()
@@ -127,7 +110,7 @@ def test_what_checkpoints_note_is_what_is_in_the_file(noted, tmp_path):
     with open(file, "a") as more:
         more.write('{"step": 60, "spl')  # since the newest checkpoint
     assert changed_lines(file, noted) is None and changed_lines(file, {}) is None
-    log = MetricsLog(tmp_path, 30, tensorboard=False)
+    log = MetricsLog(tmp_path, 30)
     assert log.sum == noted[30] == FileSum.of(file)
 
 
@@ -150,7 +133,7 @@ def test_a_line_that_was_changed_or_lost_is_named(noted, tmp_path, change, words
 
 
 def test_lines_that_a_disk_did_not_take_before_the_process_died_are_missed(tmp_path, capsys):
-    log = MetricsLog(tmp_path, 0, tensorboard=False)
+    log = MetricsLog(tmp_path, 0)
     log.write(10, "train", {"loss": 1.5})
     real, log._file = log._file, open("/dev/full", "ab", buffering=0)
     log.write(20, "train", {"loss": 1.5})
@@ -158,7 +141,7 @@ def test_lines_that_a_disk_did_not_take_before_the_process_died_are_missed(tmp_p
     noted = {20: log.sum}  # of a checkpoint in another place, and the process is killed
     real.close()
     assert "bytes short" in changed_lines(log.path, noted)
-    log = MetricsLog(tmp_path, 20, tensorboard=False)  # goes on without
+    log = MetricsLog(tmp_path, 20)  # goes on without
     log.write(30, "train", {"loss": 1.5})
     log.publish()
     assert changed_lines(log.path, {**noted, 30: log.sum}) is None

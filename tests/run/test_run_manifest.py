@@ -13,7 +13,7 @@ from bert_jax.run.manifest import (
     agree_with_list,
     complete,
     damaged_file,
-    delete,
+    delete_checkpoint,
     lost_checkpoints,
     make_complete,
     set_aside,
@@ -52,12 +52,12 @@ def life(path: Path):
     twenty = checkpoint(run, 20)
     run.open(RunConfig(model=ModelConfig.tiny(), logging={"every": 7}))
     write_evaluation(twenty, {"loss": 2.0})
-    delete(ten)
+    delete_checkpoint(ten)
     thirty = checkpoint(run, 30)
     set_aside(twenty, "tried")
     agree_with_list(run.checkpoints)
     run.write_results({"steps": 30})
-    delete(thirty)
+    delete_checkpoint(thirty)
     checkpoint(run, 30)
     run.write_results({"steps": 30, "score": 0.5})
 
@@ -163,7 +163,7 @@ def test_a_full_disk_still_lets_an_old_checkpoint_go(run, monkeypatch):
 
     written = files.write_text
     monkeypatch.setattr(files, "write_text", full)
-    delete(thirty)
+    delete_checkpoint(thirty)
     assert not thirty.exists() and lost_checkpoints(run.checkpoints) == []
 
 

@@ -17,9 +17,9 @@ from bert_jax.config.phase import Phase
 from bert_jax.config.training import TrainingConfig
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run import checkpoint_choice, trained_model
-from bert_jax.run.averaging import mean_of
-from bert_jax.run.manifest import Manifest, complete, delete, path_of
+from bert_jax.run.manifest import Manifest, checkpoint_path, complete, delete_checkpoint
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.saved_state import mean_of
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import RunError, UsageError
 
@@ -40,7 +40,7 @@ def run(kept_run, tmp_path):
 
 
 def params_at(run, step):
-    return jax.device_get(bert_jax.load(path_of(run.checkpoints, step)).params)
+    return jax.device_get(bert_jax.load(checkpoint_path(run.checkpoints, step)).params)
 
 
 def mean_at(run, *steps):
@@ -110,7 +110,7 @@ def test_a_step_that_is_not_saved_is_refused_in_one_line_that_lists_those_that_a
 
 def test_a_step_and_an_average_are_of_a_run(kept_run, tmp_path, capsys):
     assert command(["export", str(kept_run.path), str(tmp_path / "exported"), "--average", "2"]) == 0
-    for one in (path_of(kept_run.checkpoints, 8), tmp_path / "exported"):
+    for one in (checkpoint_path(kept_run.checkpoints, 8), tmp_path / "exported"):
         for asked in ({"step": 8}, {"average": 2}):
             with pytest.raises(UsageError, match=f"{one} is one model, .* give the run, or leave both out"):
                 bert_jax.load(one, **asked)
@@ -154,7 +154,7 @@ def test_a_mean_of_one_is_that_one_and_of_none_is_refused(kept_run):
 
 
 def test_a_damaged_checkpoint_is_left_out_of_an_average_and_named(run, capsys):
-    (path_of(run.checkpoints, 10) / "config.json").write_text("{}")
+    (checkpoint_path(run.checkpoints, 10) / "config.json").write_text("{}")
     assert bert_jax.load(run.path, average=2).steps == (8, 12)
     assert "00000010 is damaged (config.json is not as it was written)" in said(capsys)
     with pytest.raises(RunError, match="00000010 is damaged: config.json is not as it was written"):
@@ -163,11 +163,11 @@ def test_a_damaged_checkpoint_is_left_out_of_an_average_and_named(run, capsys):
 
 @pytest.mark.parametrize("name", ["saved_shapes", "load_parameters"])
 def test_where_a_training_deletes_one_of_an_average_the_others_are_averaged(run, name, monkeypatch):
-    function, oldest = getattr(trained_model, name), path_of(run.checkpoints, 8)
+    function, oldest = getattr(trained_model, name), checkpoint_path(run.checkpoints, 8)
 
     def deleting(path, *given):
         if path == oldest:
-            delete(path)
+            delete_checkpoint(path)
         return function(path, *given)
 
     monkeypatch.setattr(trained_model, name, deleting)
@@ -187,7 +187,7 @@ def test_one_of_other_shapes_is_refused(run, monkeypatch):
 
 
 def test_of_a_task_an_average_ends_with_the_newest_and_not_with_the_best(run, monkeypatch):
-    best = path_of(run.checkpoints, 8)
+    best = checkpoint_path(run.checkpoints, 8)
     monkeypatch.setattr(checkpoint_choice, "judged", lambda paths, by: checkpoint_choice.Judged([best], []))
     assert bert_jax.load(run.path).steps == (8,)
     assert bert_jax.load(run.path, average=1).steps == (12,)
@@ -197,10 +197,10 @@ def test_of_a_task_an_average_ends_with_the_newest_and_not_with_the_best(run, mo
 def test_an_evaluated_step_has_the_measurements_of_its_checkpoint(kept_run, capsys):
     assert command(["evaluate", str(kept_run.path), "--step", "6", "--json"]) == 0
     results = json.loads(capsys.readouterr().out)
-    then = Manifest.at(path_of(kept_run.checkpoints, 6)).evaluation
+    then = Manifest.at(checkpoint_path(kept_run.checkpoints, 6)).evaluation
     assert results["steps"] == 6 and "averaged_steps" not in results
     assert results["mlm_loss"] == pytest.approx(then["mlm_loss"], rel=1e-6)
-    last = Manifest.at(path_of(kept_run.checkpoints, 12)).evaluation
+    last = Manifest.at(checkpoint_path(kept_run.checkpoints, 12)).evaluation
     assert then["mlm_loss"] != pytest.approx(last["mlm_loss"], rel=1e-3)
 
 
@@ -208,7 +208,7 @@ def test_an_evaluated_average_is_that_of_the_steps_it_names(kept_run, capsys):
     assert command(["evaluate", str(kept_run.path), "--average", "2", "--json"]) == 0
     results = json.loads(capsys.readouterr().out)
     assert results["averaged_steps"] == [10, 12] and results["steps"] == 12
-    last = Manifest.at(path_of(kept_run.checkpoints, 12)).evaluation
+    last = Manifest.at(checkpoint_path(kept_run.checkpoints, 12)).evaluation
     assert results["mlm_loss"] != pytest.approx(last["mlm_loss"], rel=1e-6)
     assert command(["evaluate", str(kept_run.path), "--average", "2"]) == 0
     assert "Mean of steps 10, 12, " in " ".join(capsys.readouterr().out.split())

@@ -15,7 +15,7 @@ from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run import checkpoint_choice, manifest, trained_model
 from bert_jax.run.checkpoint_choice import CheckpointGone
-from bert_jax.run.manifest import Manifest, complete, delete, write_evaluation
+from bert_jax.run.manifest import Manifest, complete, delete_checkpoint, write_evaluation
 from bert_jax.run.run_config import write_config
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import RunError, UsageError
@@ -42,10 +42,10 @@ def deleting(run, function, when):
 
     def called(*given, **named):
         if newest and when == "before":
-            delete(newest.pop())
+            delete_checkpoint(newest.pop())
         found = function(*given, **named)
         if newest:
-            delete(newest.pop())
+            delete_checkpoint(newest.pop())
         return found
 
     return called
@@ -81,7 +81,7 @@ def test_commands_beside_a_training_end_well(run, tmp_path, name, monkeypatch, c
 def test_a_model_to_start_from_may_be_deleted_between_looking_and_reading(run):
     mesh = make_mesh(RunConfig().mesh)
     started = TrainedModel.open(run.path)
-    delete(complete(run.checkpoints)[-1])
+    delete_checkpoint(complete(run.checkpoints)[-1])
     with pytest.raises(CheckpointGone, match="was deleted while it was read"):
         started.read(jax.tree.map(lambda _: None, started.shapes))
     assert started.parameters(mesh)["bert"]

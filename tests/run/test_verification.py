@@ -8,7 +8,7 @@ from damages import flip_a_bit
 from bert_jax.cli.main import run as command
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.run import verification
-from bert_jax.run.manifest import complete, delete, make_complete
+from bert_jax.run.manifest import complete, delete_checkpoint, make_complete
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.verification import Verdict, verify
 from bert_jax.system.errors import UsageError
@@ -114,7 +114,7 @@ def test_what_the_run_deletes_meanwhile_is_no_damage(tmp_path, monkeypatch):
 
     def deleted_while_it_is_read(path):
         if path.name == "00000010":
-            delete(path)
+            delete_checkpoint(path)
         return damaged_file(path)
 
     monkeypatch.setattr(verification, "damaged_file", deleted_while_it_is_read)

@@ -6,8 +6,7 @@ import pytest
 from conftest import command
 
 from bert_jax.cli.main import run
-from bert_jax.system.disk import disk_explained, failure, reason
-from bert_jax.system.errors import RunError
+from bert_jax.system.errors import RunError, disk_explained, disk_failure, failure_reason
 from bert_jax.system.files import write_text
 
 REMEDIES = {
@@ -41,12 +40,12 @@ def test_other_errors_stay_what_they_are(tmp_path, error):
     with pytest.raises(type(error)) as raised:
         with disk_explained(tmp_path):
             raise error
-    assert raised.value is error and failure(error) is None
+    assert raised.value is error and disk_failure(error) is None
 
 
 def test_a_reason_is_the_systems_words_or_the_first_line():
-    assert reason(RuntimeError("a long story: No space left on device [in a.cc:12]")) == "No space left on device"
-    assert reason(ValueError("one\ntwo")) == "one" and reason(ValueError()) == "ValueError"
+    assert failure_reason(RuntimeError("a story: No space left on device [in a.cc:12]")) == "No space left on device"
+    assert failure_reason(ValueError("one\ntwo")) == "one" and failure_reason(ValueError()) == "ValueError"
 
 
 def test_a_disk_is_no_traceback_wherever_it_fails(monkeypatch, capsys):

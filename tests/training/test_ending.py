@@ -12,7 +12,7 @@ STUCK = """
 import sys, threading, time
 from pathlib import Path
 
-from bert_jax.system.whereabouts import here
+from bert_jax.system.journal import here
 from bert_jax.training.ending import Watchdog
 
 def a_step_that_sleeps():

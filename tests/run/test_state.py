@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from bert_jax.run.state import TrainState
-from bert_jax.run.state_check import check_state, sum_of_bits, sum_of_bits_on_host
+from bert_jax.run.state import TrainState, check_state, sum_of_bits, sum_of_bits_on_host
 
 RNG = np.random.default_rng(0)
 
