@@ -26,7 +26,7 @@ class Import(Arguments):
 def run(words: list[str]) -> None:
     """Parses the command line, imports the model, and prints the tensors that weren't used."""
     args = Import.parse(words)
-    from bert_jax.run.importing import import_model
+    from bert_jax.run.trained_model import import_model
     from bert_jax.system.progress import say
     from bert_jax.system.tables import print_rows
 
