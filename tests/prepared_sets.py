@@ -7,9 +7,8 @@ import pytest
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.instances import preparation
 from bert_jax.instances.preparation import prepare
-from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.instances.prepared_data import PreparedData, write_metadata
 from bert_jax.instances.statistics import Statistics
-from bert_jax.instances.store_metadata import write_metadata
 from bert_jax.records.corpus import open_corpus
 
 
@@ -29,7 +28,7 @@ def build(recipe, directory, processes=1):
 def prepare_chunks(recipe, directory):
     """Prepares all chunks and stops there, as at Ctrl-C."""
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(preparation, "_separate_held_out", Mock(side_effect=KeyboardInterrupt))
+        patch.setattr(preparation, "separate_held_out", Mock(side_effect=KeyboardInterrupt))
         build(recipe, directory)
 
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, DTypeLike
 from bert_jax.batching.grouping import few_lengths, padded_length
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.task import IGNORED, Example
-from bert_jax.instances.packing import best_fit
+from bert_jax.instances.instances import best_fit
 from bert_jax.layout import Tokens, lay_out, lay_out_sequences
 from bert_jax.training.input import PermutedOrder, ShuffledOrder
 

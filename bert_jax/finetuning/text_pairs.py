@@ -10,7 +10,7 @@ from bert_jax.config.data import DataConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.wording import counted
-from bert_jax.instances.chunk_text import document_hash
+from bert_jax.instances.held_out import document_hash
 from bert_jax.records.corpus import Document, Mixture, open_corpus
 from bert_jax.records.corpus_reading import read_corpus
 from bert_jax.records.record import Record

@@ -1,30 +1,46 @@
 """Turns one chunk of text into one shard, in a worker process."""
 
+import functools
+import itertools
 import json
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.instances.checked_files import PARAGRAPHS, PIECE_COUNTS, write_numbers
-from bert_jax.instances.chunk_files import DOCUMENTS, NUMBERS, RECORD, ChunkRecord, chunk_file
-from bert_jax.instances.chunk_text import Recipe, divided, encode_text, paragraph_hashes, tokenizer_in
-from bert_jax.instances.chunks import Chunk
-from bert_jax.instances.full_sentences import pack_sentences
-from bert_jax.instances.instances import Instances, Segments, build_instances
-from bert_jax.instances.marks import Marks
-from bert_jax.instances.packing import best_fit
-from bert_jax.instances.pairing import pair_segments
-from bert_jax.instances.sentences import Sentences
-from bert_jax.instances.shards import HELD_OUT, TRAIN, ids_dtype, shard_path, write_shard
+from bert_jax.config.data import DataConfig
+from bert_jax.instances.chunks import (
+    DOCUMENTS,
+    NUMBERS,
+    PARAGRAPHS,
+    PIECE_COUNTS,
+    RECORD,
+    Chunk,
+    ChunkRecord,
+    chunk_file,
+    write_numbers,
+)
+from bert_jax.instances.held_out import divided, paragraph_hashes
+from bert_jax.instances.instances import Instances, best_fit, build_instances
+from bert_jax.instances.marks import Marker, Marks
+from bert_jax.instances.prepared_data import HELD_OUT, TRAIN, Recipe
+from bert_jax.instances.segments import pack_sentences, pair_segments
+from bert_jax.instances.sentences import Sentences, as_sentences, encode_documents
+from bert_jax.instances.shards import ids_dtype, shard_path, write_shard
 from bert_jax.instances.statistics import Statistics
 from bert_jax.system.files import FileSum, write_text
 from bert_jax.system.sealed import first_damaged
+from bert_jax.text.text_spans import SpannedSentence, spanned
+from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
+from bert_jax.text.vocabulary import Vocabulary
 
 
 class Target(NamedTuple):
-    """A data set that is being prepared. The recipes of all targets of one preparation differ in their length alone."""
+    """A data set that is being prepared.
+
+    The recipes of all targets of one preparation encode the text alike: they differ in how it is cut into sequences.
+    """
 
     recipe: Recipe
     directory: Path
@@ -105,60 +121,93 @@ def write_instances(
     text: Sentences, marks: Marks, target: Target, split: str, index: int
 ) -> tuple[Statistics, dict[str, FileSum]]:
     """Writes shard `index` of `split` of `target` from a text; returns the statistics, and the shard's sum by name."""
-    recipe, statistics = target.recipe, Statistics()
+    recipe, vocabulary = target.recipe, tokenizer_in(target.recipe.tokenizer_directory).vocabulary
+    statistics = Statistics(
+        documents=len(text.documents) - 1,
+        sentences=len(text.ends) - 1,
+        tokens=len(text.tokens),
+        unknown_tokens=int((text.tokens == vocabulary.unknown_id).sum()),
+        characters=text.characters,
+        unknown_characters=text.unknown_characters,
+        units=marks.counts,
+        unit_sizes=marks.sizes,
+    )
+    passes = range(recipe.data.dupe_factor if split == TRAIN else 1)
+    # The seed depends on the chunk alone, so the result is the same in any process and any order.
+    seeds = (np.random.SeedSequence([recipe.seed, split == HELD_OUT, index, one_pass]) for one_pass in passes)
+    instances = (_cut(text, marks, recipe, vocabulary, split, seed, statistics) for seed in seeds)
     path = shard_path(target.directory, split, index)
-    vocabulary = tokenizer_in(recipe.tokenizer_directory).vocabulary
-    instances = cut_instances(text, marks, recipe, split, index, statistics)
-    return statistics, {path.name: write_shard(path, instances, ids_dtype(len(vocabulary)))}
+    shard = write_shard(path, instances, ids_dtype(len(vocabulary)))
+    return statistics, {path.name: shard}
 
 
-def cut_instances(
-    text: Sentences, marks: Marks, recipe: Recipe, split: str, index: int, statistics: Statistics
-) -> Iterator[Instances]:
-    """Yields the instances of shard `index` of `split`, pass by pass; adds what they hold to `statistics`."""
-    vocabulary = tokenizer_in(recipe.tokenizer_directory).vocabulary
-    statistics.documents += len(text.documents) - 1
-    statistics.sentences += len(text.ends) - 1
-    statistics.tokens += len(text.tokens)
-    statistics.units.update(marks.counts)
-    statistics.unit_sizes.update(marks.sizes)
-    statistics.unknown_tokens += int((text.tokens == vocabulary.unknown_id).sum())
-    statistics.characters += text.characters
-    statistics.unknown_characters += text.unknown_characters
-    for one_pass in range(recipe.data.dupe_factor if split == TRAIN else 1):
-        # The seed depends on the chunk alone, so the result is the same in any process and any order.
-        seed = np.random.SeedSequence([recipe.seed, split == HELD_OUT, index, one_pass])
-        rng = np.random.Generator(np.random.Philox(seed))
-        segments = _segments(text, recipe, vocabulary.separators, rng)
-        built = build_instances(
-            segments,
-            text.tokens,
-            marks.units,
-            vocabulary.cls_id,
-            vocabulary.sep_id,
-            paired=recipe.pair != "none",
-            separators=vocabulary.separators,
-        )
-        if recipe.data.packed:
-            # Held-out sequences keep rows of their own: an evaluation is the same with and without packing.
-            most = recipe.data.sequences_a_row(recipe.length)
-            lengths = np.diff(built.ends)
-            rows = best_fit(lengths, recipe.length, most) if split == TRAIN else np.arange(built.sequences)
-            built = built.in_rows(rows)
-        statistics.instances += built.sequences
-        statistics.rows += len(built.row_ends) - 1
-        statistics.instance_tokens += len(built.ids)
-        count = int(built.pair_label.sum())
-        statistics.random_pairs += count if recipe.pair == "next_sentence" else 0
-        statistics.swapped_pairs += count if recipe.pair == "sentence_order" else 0
-        statistics.tokens_cut += segments.tokens_cut
-        yield built
-
-
-def _segments(text: Sentences, recipe: Recipe, separators: int, rng: np.random.Generator) -> Segments:
-    data = recipe.data
+def _cut(
+    text: Sentences,
+    marks: Marks,
+    recipe: Recipe,
+    vocabulary: Vocabulary,
+    split: str,
+    seed: np.random.SeedSequence,
+    statistics: Statistics,
+) -> Instances:
+    """The instances of one pass over a text; adds what they hold to `statistics`."""
+    data, rng = recipe.data, np.random.Generator(np.random.Philox(seed))
     if recipe.pair == "none":
         whole, across = data.whole_sentences, data.across_documents
-        return pack_sentences(text, recipe.length, data.short_sequence_probability, rng, across, whole)
-    ordered = recipe.pair == "sentence_order"
-    return pair_segments(text, recipe.length, data.short_sequence_probability, rng, separators, ordered)
+        segments = pack_sentences(text, recipe.length, data.short_sequence_probability, rng, across, whole)
+    else:
+        ordered, separators = recipe.pair == "sentence_order", vocabulary.separators
+        segments = pair_segments(text, recipe.length, data.short_sequence_probability, rng, separators, ordered)
+    built = build_instances(
+        segments,
+        text.tokens,
+        marks.units,
+        vocabulary.cls_id,
+        vocabulary.sep_id,
+        paired=recipe.pair != "none",
+        separators=vocabulary.separators,
+    )
+    if data.packed:
+        # Held-out sequences keep rows of their own: an evaluation is the same with and without packing.
+        most = data.sequences_a_row(recipe.length)
+        lengths = np.diff(built.ends)
+        rows = best_fit(lengths, recipe.length, most) if split == TRAIN else np.arange(built.sequences)
+        built = built.in_rows(rows)
+    statistics.instances += built.sequences
+    statistics.rows += len(built.row_ends) - 1
+    statistics.instance_tokens += len(built.ids)
+    pairs = int(built.pair_label.sum())
+    statistics.random_pairs += pairs if recipe.pair == "next_sentence" else 0
+    statistics.swapped_pairs += pairs if recipe.pair == "sentence_order" else 0
+    statistics.tokens_cut += segments.tokens_cut
+    return built
+
+
+def encode_text(documents: Iterable[Sequence[str]], recipe: Recipe, source: int) -> tuple[Sentences, Marks]:
+    """The sentences of documents from `source` as piece ids, with their units, whatever their sequences' length."""
+    marker = _marker(recipe.tokenizer_directory, recipe.data)
+    with_spans: dict[int, SpannedSentence] = {}
+    numbers = itertools.count()
+
+    def unmarked(sentence: str) -> str:
+        number, whole = next(numbers), spanned(sentence)
+        if whole.spans or whole.cut:
+            with_spans[number] = whole
+        return whole.text
+
+    sentences = (as_sentences(document, recipe.data, source) for document in documents)
+    if recipe.data.spans:
+        sentences = ([*map(unmarked, of_document)] for of_document in sentences)
+    text = encode_documents(sentences, tokenizer_in(recipe.tokenizer_directory))
+    return text, marker.mark(text, with_spans)
+
+
+@functools.lru_cache(maxsize=1)
+def _marker(tokenizer_directory: Path, data: DataConfig) -> Marker:
+    return Marker(tokenizer_in(tokenizer_directory), data)
+
+
+@functools.lru_cache(maxsize=1)
+def tokenizer_in(directory: Path) -> Tokenizer:
+    """The tokenizer in `directory`; it is kept for the next chunk."""
+    return load_tokenizer(directory)

@@ -1,10 +1,37 @@
-"""Cuts the corpus into chunks, the units of work of preparation."""
+"""Chunks of the corpus, the units of work of preparation, and the files of a finished chunk.
+
+The files of a chunk exist until the whole data set is finished.
+"""
 
 import itertools
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
+from pathlib import Path
+from typing import Annotated
+
+import numpy as np
+from jaxtyping import Integer
+from pydantic import Field, TypeAdapter
+from safetensors import SafetensorError
+from safetensors import numpy as safetensors
+
+from bert_jax.instances.statistics import Count, Statistics
+from bert_jax.system.bucket import Place
+from bert_jax.system.errors import RunError, first_line
+from bert_jax.system.files import FileSum, replacing
+from bert_jax.system.json_file import read_bytes
+from bert_jax.system.sealed import Sealed
+
+RECORD, DOCUMENTS, NUMBERS = ".json", ".held_out.jsonl", ".safetensors"
+"""Suffixes of a chunk's files: the ChunkRecord, written last; held-out documents, each a JSON list of its lines in one
+line; distinct hashes of the training paragraphs (PARAGRAPHS) and occurrences of each piece in them (PIECE_COUNTS)."""
+PARAGRAPHS, PIECE_COUNTS = "paragraphs", "piece_counts"
+"""Names of the arrays in files of numbers."""
+MOST_BYTES = 1 << 30
+"""Largest file that is read whole. The paragraph hashes of a chunk take at most 32 MB."""
+_DOCUMENT = TypeAdapter(list[str])
 
 
 @dataclass(frozen=True)
@@ -42,11 +69,6 @@ def cut_chunks(
             yield Chunk(next(indices), source, group, size, crc32)
 
 
-def text_hash(chunks: Iterable[tuple[int, int]]) -> str:
-    """Hash of the whole corpus, computed from the source and the checksum of each chunk."""
-    return blake2b(repr([(source, crc32) for source, crc32 in chunks]).encode(), digest_size=8).hexdigest()
-
-
 def _cut(documents: Iterable[list[str]], chunk_bytes: int) -> Iterator[list[list[str]]]:
     waiting: list[list[str]] = []
     chunk: list[list[str]] = []
@@ -61,3 +83,79 @@ def _cut(documents: Iterable[list[str]], chunk_bytes: int) -> Iterator[list[list
     if waiting and size < chunk_bytes / 2:
         waiting, chunk = waiting + chunk, []
     yield from filter(None, (waiting, chunk))
+
+
+def text_hash(chunks: Iterable[tuple[int, int]]) -> str:
+    """Hash of the whole corpus, computed from the source and the checksum of each chunk."""
+    return blake2b(repr([(source, crc32) for source, crc32 in chunks]).encode(), digest_size=8).hexdigest()
+
+
+def chunk_file(directory: Path, index: int, suffix: str) -> Path:
+    """The path of a file of chunk `index` of the data set in `directory`."""
+    return directory / "chunks" / f"{index:05d}{suffix}"
+
+
+class ChunkRecord(Sealed):
+    """The record of a finished chunk, which seals its shard and the files beside the record."""
+
+    directory: Annotated[Path, Field(exclude=True)]
+    """The data set's directory."""
+    index: Annotated[int, Field(exclude=True)]
+    """Position of the chunk in the corpus, from 0."""
+    fingerprint: str
+    """Fingerprint of the settings."""
+    text_crc32: Annotated[int, Field(ge=0, lt=1 << 32)]
+    source: Count
+    """Index of the chunk's source."""
+    statistics: Statistics
+    """Statistics of the training documents."""
+    held_out: Count
+    """Number of held-out documents."""
+
+    def held_out_documents(self) -> Iterator[list[str]]:
+        """Yields the held-out documents. Raises RunError if their file isn't as it was written."""
+        for line in self._content(DOCUMENTS).splitlines():
+            try:
+                yield _DOCUMENT.validate_json(line)
+            except ValueError as error:
+                raise damaged_set(chunk_file(self.directory, self.index, DOCUMENTS), error) from None
+
+    def numbers(self, name: str, kind: type[np.integer]) -> Integer[np.ndarray, " n"]:
+        """The array `name` in the chunk's numbers. Raises RunError if their file isn't as it was written."""
+        return read_numbers(self._content(NUMBERS), name, kind)
+
+    def _content(self, suffix: str) -> bytes:
+        path = chunk_file(self.directory, self.index, suffix)
+        try:
+            content = read_bytes(path, MOST_BYTES)
+            if FileSum.of_bytes(content) == self.files.get(path.relative_to(self.directory).as_posix()):
+                return content
+            reason = "another program changed it"
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+        raise RunError(f"{path} can't be used ({reason}); give the same command again: it is made anew")
+
+
+def write_numbers(path: Path, arrays: Mapping[str, Integer[np.ndarray, " _"]]) -> None:
+    """Writes named arrays atomically as a safetensors file."""
+    with replacing(path) as temporary:
+        safetensors.save_file(dict(arrays), temporary)
+
+
+def read_numbers(content: bytes, name: str, kind: type[np.integer]) -> Integer[np.ndarray, " n"]:
+    """The array `name` of type `kind` in a safetensors file with this content. Raises ValueError for anything else."""
+    try:
+        numbers = safetensors.load(content)[name]
+    except (SafetensorError, KeyError, AttributeError, TypeError) as error:
+        raise ValueError(f"it holds no {name} ({first_line(error)})") from None
+    if numbers.dtype != kind or numbers.ndim != 1:
+        raise ValueError(f"{name} has type {numbers.dtype} and shape {numbers.shape}, not a row of {kind.__name__}")
+    return numbers
+
+
+def damaged_set(path: Place, error: Exception | str) -> RunError:
+    """The error for a file of a prepared data set that can't be used, with `error` as the reason."""
+    return RunError(
+        f"{path} is damaged ({first_line(error)}); delete {path.parent} and give the same command again to prepare it "
+        "anew"
+    )

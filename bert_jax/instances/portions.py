@@ -8,9 +8,8 @@ from typing import NamedTuple
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
-from bert_jax.instances.chunk_files import RECORD, ChunkRecord, chunk_file
 from bert_jax.instances.chunk_worker import Target, prepare_unless_finished
-from bert_jax.instances.chunks import Chunk, cut_chunks
+from bert_jax.instances.chunks import RECORD, Chunk, ChunkRecord, chunk_file, cut_chunks
 from bert_jax.records.corpus import Mixture, open_corpus
 from bert_jax.records.drops import Drops
 from bert_jax.records.engine import engine

@@ -14,20 +14,25 @@ from bert_jax.config.data import DataConfig
 from bert_jax.config.language import language_name
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.config.wording import counted
-from bert_jax.instances.checked_files import PARAGRAPHS, PIECE_COUNTS, write_numbers
-from bert_jax.instances.chunk_files import ChunkRecord
-from bert_jax.instances.chunk_text import Recipe, as_sentences, encode_text, paragraph_hashes
-from bert_jax.instances.chunk_worker import Target, prepare_unless_finished, write_instances
-from bert_jax.instances.chunks import Chunk, cut_chunks, text_hash
+from bert_jax.instances.chunk_worker import Target, encode_text, prepare_unless_finished, write_instances
+from bert_jax.instances.chunks import PIECE_COUNTS, Chunk, ChunkRecord, cut_chunks, text_hash, write_numbers
+from bert_jax.instances.held_out import separate_held_out
 from bert_jax.instances.marks import Marker
 from bert_jax.instances.portions import prepared_by_portions
-from bert_jax.instances.prepared_data import COUNTS_FILE, SMALL_FILES, PreparedData, fingerprint, lexicon_hashes
-from bert_jax.instances.shards import HELD_OUT, TRAIN, ids_dtype
+from bert_jax.instances.prepared_data import (
+    COUNTS_FILE,
+    HELD_OUT,
+    SMALL_FILES,
+    TRAIN,
+    PreparedData,
+    Recipe,
+    write_metadata,
+)
+from bert_jax.instances.sentences import as_sentences
+from bert_jax.instances.shards import ids_dtype
 from bert_jax.instances.statistics import Statistics
-from bert_jax.instances.store_metadata import write_metadata
 from bert_jax.records.corpus import Document, Mixture
 from bert_jax.records.engine import works_by_portions
-from bert_jax.records.sample import sample_documents
 from bert_jax.system.errors import UsageError, disk_explained
 from bert_jax.system.files import FileSum, remove_temporary, sync
 from bert_jax.system.progress import say, stage, warn
@@ -41,8 +46,6 @@ _EXAMPLES = 16
 MOST_UNKNOWN = 0.05
 """Share of unknown pieces, or of characters behind them, above which a warning is given; with a vocabulary that fits it
 is about 0.001."""
-HELD_OUT_BYTES = 16_000_000
-"""Most held-out text that is used, in bytes: for a large corpus a sample measures as well as all of it."""
 _HeldOut = list[tuple[Statistics, dict[str, FileSum]]]
 """Statistics and checksum by name of each held-out shard of a data set."""
 
@@ -54,7 +57,7 @@ def prepare(corpus: Mixture, recipes: dict[Path, Recipe], settings: PreparationC
     Chunks that an interrupted attempt finished are used again. Raises UsageError if a source has too little text, and
     RunError if the disk is full or a worker process dies. The settings make no difference to what is written.
     """
-    targets = [Target(recipe, directory, fingerprint(recipe)) for directory, recipe in recipes.items()]
+    targets = [Target(recipe, directory, recipe.fingerprint()) for directory, recipe in recipes.items()]
     recipe = targets[0].recipe
     _say_missing_rules(recipe.data)
     Marker(load_tokenizer(recipe.tokenizer_directory), recipe.data).report_unused_entries()
@@ -64,7 +67,7 @@ def prepare(corpus: Mixture, recipes: dict[Path, Recipe], settings: PreparationC
             remove_temporary(directory)
     chunks = _chunks(corpus, targets, settings)
     # Held-out documents and their text don't depend on the length.
-    by_source, dropped = _separate_held_out(chunks[0], len(corpus.parts), least=documents_needed(recipe.pair))
+    by_source, dropped = separate_held_out(chunks[0], len(corpus.parts), least=documents_needed(recipe.pair))
     examples = _example_sentences(by_source, recipe)
     for target, records, held_out in zip(targets, chunks, _write_held_out(by_source, targets), strict=True):
         yield _finish(corpus, target, records, held_out, dropped, examples)
@@ -114,7 +117,7 @@ def _finish(
         files=files | {name: FileSum.of(directory / name) for name in SMALL_FILES},
         ids_type="uint16" if dtype is np.uint16 else "int32",
         packed=target.recipe.data.packed,
-        lexicons=lexicon_hashes(target.recipe.data),
+        lexicons=target.recipe.lexicon_hashes(),
         records=lengths,
         example_sentences=examples,
     )
@@ -236,26 +239,6 @@ def cut_corpus(corpus: Mixture, data: DataConfig, show: Callable[[], None]) -> I
 
     portions = ((source, shown_while_read(documents)) for source, documents in corpus.portions())
     return cut_chunks(portions, data.chunk_bytes)
-
-
-def _separate_held_out(chunks: Sequence[ChunkRecord], sources: int, least: int) -> tuple[list[list[Document]], int]:
-    """The held-out documents of each source that share no long paragraph with training, and how many were dropped.
-
-    A source with fewer than `least` documents left gets none. Only one chunk's hashes of paragraphs are in memory.
-    """
-    held_out = ((chunk.source, document) for chunk in chunks for document in chunk.held_out_documents())
-    documents = sample_documents(held_out, HELD_OUT_BYTES)
-    hashes = [paragraph_hashes([document]) for _, document in documents]
-    nothing = np.zeros(0, np.uint64)
-    every = np.unique(np.concatenate([*hashes, nothing]))
-    in_training = [np.intersect1d(every, chunk.numbers(PARAGRAPHS, np.uint64)) for chunk in chunks]
-    shared = np.concatenate([*in_training, nothing])
-    by_source: list[list[Document]] = [[] for _ in range(sources)]
-    for (source, document), own in zip(documents, hashes, strict=True):
-        if not np.isin(own, shared).any():
-            by_source[source].append(document)
-    dropped = len(documents) - sum(map(len, by_source))
-    return [group if len(group) >= least else [] for group in by_source], dropped
 
 
 def _example_sentences(by_source: Sequence[Sequence[Document]], recipe: Recipe) -> list[str]:

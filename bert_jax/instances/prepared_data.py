@@ -1,26 +1,30 @@
-"""A prepared data set on disk: its record, its checksums, and the fingerprint of its settings."""
+"""A prepared data set on disk: the recipe that it is made with, its record and its checksums."""
 
 import hashlib
 import json
 import operator
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from pathlib import Path
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
+import tensorflow_datasets as tfds
 from jaxtyping import Int
 from pydantic import ConfigDict, Field
 
 from bert_jax.config.data import DataConfig
-from bert_jax.instances.checked_files import PIECE_COUNTS, damage_error, read_bytes, read_numbers
-from bert_jax.instances.chunk_text import Recipe
-from bert_jax.instances.shards import HELD_OUT, TRAIN
+from bert_jax.config.objective import ObjectiveConfig
+from bert_jax.instances.chunks import MOST_BYTES, PIECE_COUNTS, damaged_set, read_numbers
 from bert_jax.instances.statistics import Count, Statistics
-from bert_jax.instances.store_metadata import FEATURES_FILE, INFO_FILE
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.copies import fetched, publish
 from bert_jax.system.files import FileSum, remove_directory
+from bert_jax.system.json_file import read_bytes
 from bert_jax.system.sealed import Sealed, file_damage, first_damaged
 from bert_jax.text.lexicon import LexiconFile
+
+TRAIN, HELD_OUT = "train", "held_out"
+"""The splits of a data set."""
 
 _FORMAT = 1
 """Version of the format of the record, the shards and the fingerprint.
@@ -29,11 +33,49 @@ It is increased when the same settings give other records, and when the default 
 fingerprints leave out defaults."""
 _RECORD = "prepared.json"
 COUNTS_FILE = "piece_counts.safetensors"
-SMALL_FILES = (COUNTS_FILE, FEATURES_FILE, INFO_FILE)
-"""The other files of a data set besides the shards and the record."""
+SMALL_FILES = (COUNTS_FILE, "features.json", "dataset_info.json")
+"""The other files of a data set besides the shards and the record: TFDS' metadata are two of them."""
+_SHARD_TEMPLATE = "{SPLIT}-{SHARD_INDEX}.{FILEFORMAT}"
+"""TFDS' template of a shard's name, without a total: shards are written before their number is known."""
 _OF_ORDER = ("weights", "smoothing", "most_epochs")
 """Settings of the data that determine in what order sequences are drawn, and not the sequences."""
 _Hash = Annotated[str, Field(max_length=128)]
+
+
+class Recipe(NamedTuple):
+    """All settings that determine how text becomes instances."""
+
+    data: DataConfig
+    length: int
+    seed: int
+    tokenizer_directory: Path
+    pair: str = ObjectiveConfig().pair
+    """The value of objective.pair."""
+
+    def fingerprint(self, lexicons: Mapping[str, str] | None = None) -> str:
+        """Hash of everything that determines the records, except the text.
+
+        The settings that only determine the order are left out. Settings with their default value are left out, too: a
+        new setting whose default keeps the earlier behaviour doesn't change any fingerprint. `lexicons`: hashes of
+        lexicons whose files may be missing, such as those that a data set was made with.
+        """
+        there = (path for path in self.tokenizer_directory.iterdir() if path.is_file())
+        files = sorted(path for path in there if path.name != "origin.json")
+        # A sentencepiece model is binary, so undecodable bytes are kept as surrogates.
+        tokenizer = [path.read_bytes().decode("utf-8", "surrogateescape") for path in files]
+        settings = self.data.model_dump(exclude={*_OF_ORDER, *self.data.lexicons}, exclude_defaults=True)
+        shape = [_FORMAT, settings, self.length, self.seed, tokenizer, self.pair]
+        # Of a lexicon what it holds counts, not where it lies.
+        shape += [[name, sha256] for name, sha256 in self.lexicon_hashes(lexicons).items()]
+        return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()
+
+    def lexicon_hashes(self, recorded: Mapping[str, str] | None = None) -> dict[str, str]:
+        """The hash of each lexicon's file, by the name of its setting; for a missing file, the hash in `recorded`."""
+        hashes = {}
+        for name, path in self.data.lexicons.items():
+            known = None if place_of(path).exists() else (recorded or {}).get(name)
+            hashes[name] = known or LexiconFile.read(path, f"data.{name}").sha256
+        return hashes
 
 
 class PreparedData(Sealed):
@@ -90,9 +132,9 @@ class PreparedData(Sealed):
         """Number of occurrences of each piece in the training documents. Raises RunError if the file is damaged."""
         path = self.directory / COUNTS_FILE
         try:
-            return read_numbers(read_bytes(path), PIECE_COUNTS, np.int64)
+            return read_numbers(read_bytes(path, MOST_BYTES), PIECE_COUNTS, np.int64)
         except (OSError, ValueError) as error:
-            raise damage_error(path, error) from None
+            raise damaged_set(path, error) from None
 
     def save(self) -> None:
         """Writes prepared.json, which marks the data set as finished."""
@@ -111,7 +153,7 @@ class PreparedData(Sealed):
         found = found.model_copy(update={"directory": fetched(directory)})
         for name, written in found.files.items():
             if damage := file_damage(found.directory / name, written, contents=name in SMALL_FILES):
-                raise damage_error(directory / name, damage)
+                raise damaged_set(directory / name, damage)
         return found
 
     @classmethod
@@ -132,7 +174,7 @@ class PreparedData(Sealed):
         except (FileNotFoundError, NotADirectoryError):
             return None
         except (OSError, ValueError) as error:
-            raise damage_error(path, error) from None
+            raise damaged_set(path, error) from None
 
     def sequences_a_row(self, shares: Sequence[float] | None) -> float:
         """The mean number of sequences in the rows that a training draws, with these shares of the sources."""
@@ -169,7 +211,7 @@ class PreparedData(Sealed):
     def is_of(self, recipe: Recipe) -> bool:
         """Whether the data set was made with `recipe`. A lexicon whose file is missing is taken for the one of then, so
         this is for the settings of a run under way, which can't name another."""
-        return self.fingerprint == fingerprint(recipe, self.lexicons)
+        return self.fingerprint == recipe.fingerprint(self.lexicons)
 
     def damaged_file(self) -> str | None:
         """The name of the first file whose checksum differs, or None. Reads all files completely."""
@@ -187,28 +229,36 @@ def publish_prepared(directory: Place) -> None:
     publish(directory, last=_RECORD)
 
 
-def lexicon_hashes(data: DataConfig, recorded: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The hash of each lexicon's file, by the name of its setting; for a missing file, the hash in `recorded`."""
-    hashes = {}
-    for name, path in data.lexicons.items():
-        known = None if place_of(path).exists() else (recorded or {}).get(name)
-        hashes[name] = known or LexiconFile.read(path, f"data.{name}").sha256
-    return hashes
+def write_metadata(
+    directory: Path, shard_lengths: Mapping[str, Sequence[int]], dtype: type[np.integer], packed: bool = False
+) -> None:
+    """Writes the metadata with which other programs read the data set by `tfds.builder_from_directory`.
 
-
-def fingerprint(recipe: Recipe, lexicons: Mapping[str, str] | None = None) -> str:
-    """Hash of everything that determines the records, except the text.
-
-    The settings that only determine the order are left out. Settings with their default value are left out, too: a new
-    setting whose default keeps the earlier behaviour doesn't change any fingerprint. `lexicons`: hashes of lexicons
-    whose files may be missing, such as those that a data set was made with.
+    This program doesn't read them: TFDS imports whatever classes features.json names. `shard_lengths`: number of
+    records of each shard, by split. `packed`: whether a record may hold several sequences.
     """
-    there = (path for path in recipe.tokenizer_directory.iterdir() if path.is_file())
-    files = sorted(path for path in there if path.name != "origin.json")
-    # A sentencepiece model is binary, so undecodable bytes are kept as surrogates.
-    tokenizer = [path.read_bytes().decode("utf-8", "surrogateescape") for path in files]
-    settings = recipe.data.model_dump(exclude={*_OF_ORDER, *recipe.data.lexicons}, exclude_defaults=True)
-    shape = [_FORMAT, settings, recipe.length, recipe.seed, tokenizer, recipe.pair]
-    # Of a lexicon what it holds counts, not where it lies.
-    shape += [[name, sha256] for name, sha256 in lexicon_hashes(recipe.data, lexicons).items()]
-    return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()
+    number = tfds.features.Scalar(np.int32)
+    numbers = tfds.features.Tensor(shape=(None,), dtype=np.int32, encoding="bytes")
+    of_sequences = ("first_length", "pair_label", *(("length",) if packed else ()))
+    features = tfds.features.FeaturesDict(
+        {
+            "ids": tfds.features.Tensor(shape=(None,), dtype=dtype, encoding="bytes"),
+            "units": tfds.features.Tensor(shape=(None,), dtype=np.uint8, encoding="bytes"),
+            **{name: numbers if packed else number for name in of_sequences},
+        }
+    )
+    template = tfds.core.ShardedFileTemplate(
+        directory, template=_SHARD_TEMPLATE, dataset_name="bert_instances", filetype_suffix="array_record"
+    )
+    splits = [
+        tfds.core.SplitInfo(name=split, shard_lengths=list(lengths), num_bytes=0, filename_template=template)
+        for split, lengths in shard_lengths.items()
+    ]
+    tfds.folder_dataset.write_metadata(
+        data_dir=directory,
+        features=features,
+        split_infos=splits,
+        filename_template=template,
+        check_data=False,
+        description="Unmasked instances for BERT pretraining",
+    )

@@ -1,11 +1,16 @@
-"""Encodes documents as piece ids in flat arrays, instead of lists of lists."""
+"""Sentences of documents, as text and as piece ids in flat arrays."""
 
+import functools
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int
+
+from bert_jax.config.data import DataConfig
+from bert_jax.text.segmentation import split_sentences
+from bert_jax.text.text_spans import split_marked
 
 
 class Sentences(NamedTuple):
@@ -40,6 +45,18 @@ class TextEncoder(Protocol):
 
     def unknown_characters(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> list[int]:
         """Returns the number of characters behind unknown pieces in each text, given its piece ids."""
+
+
+def as_sentences(document: Sequence[str], data: DataConfig, source: int) -> Sequence[str]:
+    """The sentences of a document from `source`: its lines, if the layout is "sentences", or else split paragraphs.
+
+    With `data.spans` they hold the marks of their spans."""
+    if data.layout == "sentences":
+        return document
+    split = functools.partial(split_sentences, language=data.languages[source])
+    if data.spans:
+        split = functools.partial(split_marked, split=split)
+    return [sentence for paragraph in document for sentence in split(paragraph)]
 
 
 def encode_documents(documents: Iterable[Sequence[str]], tokenizer: TextEncoder) -> Sentences:

@@ -12,18 +12,11 @@ from typing import Annotated, NamedTuple
 import numpy as np
 
 from bert_jax.config.run import RunConfig
-from bert_jax.instances.chunk_text import (
-    Recipe,
-    divided,
-    encode_text,
-    is_held_out,
-    paragraph_hashes,
-    training_documents,
-)
-from bert_jax.instances.chunk_worker import Target, cut_instances, write_instances
+from bert_jax.instances.chunk_worker import Target, encode_text, write_instances
 from bert_jax.instances.chunks import Chunk, cut_chunks
+from bert_jax.instances.held_out import divided, is_held_out, paragraph_hashes, training_documents
 from bert_jax.instances.preparation import check_enough, documents_needed
-from bert_jax.instances.shards import TRAIN
+from bert_jax.instances.prepared_data import TRAIN, Recipe
 from bert_jax.instances.statistics import Statistics
 from bert_jax.pretraining.vocabulary import existing_tokenizer, learned_tokenizer
 from bert_jax.records.corpus import Document
@@ -218,10 +211,9 @@ def _prepare(chunk: Chunk, work: _Work) -> _Seen:
     seconds = time.perf_counter() - began
     statistics = {}
     for key in itertools.product({*LENGTHS, *dict(work.own)}, (False, True)):
-        statistics[key] = Statistics()
         passes = 1 if key[1] else work.passes  # packing takes long and fills rows to nearly the same share in each
-        for _ in cut_instances(text, marks, work.recipe(key, passes), TRAIN, chunk.index, statistics[key]):
-            pass  # only its statistics are wanted
+        target = Target(work.recipe(key, passes), work.tokenizer, fingerprint="")
+        statistics[key], _ = write_instances(text, marks, target, TRAIN, chunk.index)
     return _Seen(statistics, size, seconds)
 
 

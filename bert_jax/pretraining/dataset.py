@@ -8,11 +8,10 @@ from pathlib import Path
 from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.instances.chunk_text import Recipe
 from bert_jax.instances.chunks import text_hash
 from bert_jax.instances.portions import check_engine
 from bert_jax.instances.preparation import cut_corpus, prepare
-from bert_jax.instances.prepared_data import PreparedData, discard, fingerprint, publish_prepared
+from bert_jax.instances.prepared_data import PreparedData, Recipe, discard, publish_prepared
 from bert_jax.pretraining.initial import open_initial
 from bert_jax.pretraining.mixture import SourceShare, source_shares
 from bert_jax.pretraining.text import open_text
@@ -195,7 +194,7 @@ def is_outdated(found: PreparedData, config: RunConfig, run: RunDirectory, text:
     If the text is missing, only settings are compared. `text` returns the hash of the whole text; it is called only if
     the files were written since the preparation.
     """
-    if found.fingerprint != fingerprint(_recipe(config, run, found.length)):
+    if found.fingerprint != _recipe(config, run, found.length).fingerprint():
         return True
     try:
         corpus = open_corpus(config.data)

@@ -13,9 +13,8 @@ import numpy as np
 
 from bert_jax.config.operation import MeshConfig
 from bert_jax.config.units import Units
-from bert_jax.instances.prepared_data import PreparedData
-from bert_jax.instances.shards import HELD_OUT, TRAIN
-from bert_jax.instances.store import InstanceSource
+from bert_jax.instances.prepared_data import HELD_OUT, TRAIN, PreparedData
+from bert_jax.instances.shards import InstanceSource
 from bert_jax.model.bert import Parameters
 from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.linear import for_inference

@@ -6,9 +6,8 @@ from typing import Any
 from jax.sharding import Mesh
 
 from bert_jax.config.run import RunConfig
-from bert_jax.instances.prepared_data import PreparedData
-from bert_jax.instances.shards import TRAIN
-from bert_jax.instances.store import InstanceSource
+from bert_jax.instances.prepared_data import TRAIN, PreparedData
+from bert_jax.instances.shards import InstanceSource
 from bert_jax.interchange.export import obstacle
 from bert_jax.model.attention import check_attention
 from bert_jax.model.bert import Parameters

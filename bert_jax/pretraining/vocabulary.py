@@ -8,7 +8,7 @@ from typing import Any
 from bert_jax.config.language import has_turkish_case
 from bert_jax.config.run import RunConfig
 from bert_jax.config.vocabulary import VocabularyConfig
-from bert_jax.instances.chunk_text import training_documents
+from bert_jax.instances.held_out import training_documents
 from bert_jax.interchange.hub import model_place
 from bert_jax.interchange.tokenizer_files import read_tokenizer, tokenizer_facts
 from bert_jax.pretraining.text import open_text

@@ -10,7 +10,7 @@ import numpy as np
 from grain.experimental import index_shuffle
 from jaxtyping import Int
 
-from bert_jax.instances.store import InstanceSource
+from bert_jax.instances.shards import InstanceSource
 from bert_jax.system.errors import RunError
 from bert_jax.training.batch import Batch, assemble
 

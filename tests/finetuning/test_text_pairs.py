@@ -6,7 +6,7 @@ import pytest
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning import text_pairs
 from bert_jax.finetuning.text_pairs import pair_records
-from bert_jax.instances.chunk_text import document_hash
+from bert_jax.instances.held_out import document_hash
 from bert_jax.system.errors import UsageError
 
 

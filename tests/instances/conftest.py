@@ -8,7 +8,7 @@ from conftest import stories
 from prepared_sets import build, prepare_chunks
 
 from bert_jax.config.data import DataConfig
-from bert_jax.instances.chunk_text import Recipe
+from bert_jax.instances.prepared_data import Recipe
 from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.vocabulary_training import train_tokenizer
 

@@ -1,7 +1,12 @@
+import numpy as np
+import pytest
+from damages import attack
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.numpy import save
 
-from bert_jax.instances.chunks import cut_chunks
+from bert_jax.instances.chunks import cut_chunks, read_numbers, write_numbers
+from bert_jax.system.errors import RunError
 
 DOCUMENTS = st.lists(st.lists(st.text("ab é", min_size=1, max_size=30), min_size=1, max_size=6), max_size=30)
 
@@ -29,3 +34,42 @@ def test_no_chunk_spans_two_portions_and_each_is_cut_as_if_it_were_alone(portion
     for number, documents in enumerate(portions):
         own = [chunk for chunk in chunks if chunk.source == number]
         assert [chunk.documents for chunk in own] == [chunk.documents for chunk in cut_chunks([(0, documents)], limit)]
+
+
+NUMBERS = np.arange(300)
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint64])
+def test_numbers_come_back(tmp_path, kind):
+    for numbers in (NUMBERS.astype(kind), np.zeros(0, kind)):
+        write_numbers(tmp_path / "a", {"piece_counts": numbers, "other": NUMBERS})
+        assert np.array_equal(read_numbers((tmp_path / "a").read_bytes(), "piece_counts", kind), numbers)
+
+
+@pytest.mark.parametrize(
+    "content, words",
+    [
+        (b"", "holds no piece_counts"),
+        (b"\x93NUMPY\x01\x00", "holds no piece_counts"),
+        (save({"other": NUMBERS}), "holds no piece_counts"),
+        (save({"piece_counts": NUMBERS})[:-1], "holds no piece_counts"),
+        (save({"piece_counts": NUMBERS.astype(float)}), "has type float64"),
+        (save({"piece_counts": NUMBERS.reshape(3, 100)}), "not a row of int64"),
+    ],
+)
+def test_whatever_else_a_file_holds_is_refused(content, words):
+    with pytest.raises(ValueError, match=words):
+        read_numbers(content, "piece_counts", np.int64)
+
+
+def test_any_damage_is_a_value_error(tmp_path, slow):
+    path = tmp_path / "a"
+    write_numbers(path, {"piece_counts": NUMBERS})
+
+    def read():
+        try:
+            assert read_numbers(path.read_bytes(), "piece_counts", np.int64).dtype == np.int64
+        except ValueError as error:
+            raise RunError(str(error)) from None
+
+    attack(read, path, count=10_000 if slow else 200)

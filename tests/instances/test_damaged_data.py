@@ -8,12 +8,11 @@ from damages import attack
 from prepared_sets import build, files, prepare_chunks
 
 from bert_jax.instances import chunk_worker, preparation
-from bert_jax.instances.chunk_files import DOCUMENTS, ChunkRecord, chunk_file
 from bert_jax.instances.chunk_worker import Target
-from bert_jax.instances.chunks import cut_chunks
+from bert_jax.instances.chunks import DOCUMENTS, ChunkRecord, chunk_file, cut_chunks
 from bert_jax.instances.prepared_data import SMALL_FILES, PreparedData
+from bert_jax.instances.shards import InstanceSource
 from bert_jax.instances.statistics import Statistics
-from bert_jax.instances.store import InstanceSource
 from bert_jax.records.corpus import open_corpus
 from bert_jax.system.errors import RunError
 from bert_jax.system.files import FileSum
@@ -76,7 +75,7 @@ def test_a_chunk_of_which_a_file_was_changed_between_two_starts_is_made_anew(
 def test_a_file_that_is_changed_under_way_stops_the_preparation_and_the_next_makes_it_anew(
     stopped, recipe, whole, kind, monkeypatch
 ):
-    real = preparation._separate_held_out
+    real = preparation.separate_held_out
 
     def after_a_change(*arguments, **named):
         path = stopped / "chunks" / f"00000.{kind}"
@@ -84,7 +83,7 @@ def test_a_file_that_is_changed_under_way_stops_the_preparation_and_the_next_mak
         return real(*arguments, **named)
 
     with monkeypatch.context() as context:
-        context.setattr(preparation, "_separate_held_out", after_a_change)
+        context.setattr(preparation, "separate_held_out", after_a_change)
         with pytest.raises(RunError, match=f"00000.{kind} can't be used .* same command again: it is made anew"):
             build(recipe, stopped)
     build(recipe, stopped)

@@ -14,10 +14,9 @@ from bert_jax.config.data import DataConfig
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.instances.marks import Marker
-from bert_jax.instances.prepared_data import fingerprint
 from bert_jax.instances.sentences import encode_documents
+from bert_jax.instances.shards import InstanceSource
 from bert_jax.instances.statistics import Statistics
-from bert_jax.instances.store import InstanceSource
 from bert_jax.layout import ENTITY_START, MASKABLE, PHRASE_START, WORD_START
 from bert_jax.system.errors import UsageError
 from bert_jax.text.lexicon import Lexicon, Speller
@@ -196,10 +195,10 @@ def test_units_that_the_data_do_not_mark_are_refused(tiny_config):
 
 def test_marked_data_differ_by_what_a_lexicon_holds_not_by_its_place(recipe, tmp_path):
     first, second = (lexicon(tmp_path / name, ["the old", "a small"]) for name in ("first.txt", "second.txt"))
-    of = lambda path: fingerprint(recipe._replace(data=recipe.data.replace(phrases=path)))
+    of = lambda path: recipe._replace(data=recipe.data.replace(phrases=path)).fingerprint()
     same = of(first) == of(second)
     lexicon(tmp_path / "second.txt", ["the old"])
-    assert same and of(first) != of(second) and of(first) != fingerprint(recipe)
+    assert same and of(first) != of(second) and of(first) != recipe.fingerprint()
     made = build(recipe._replace(data=recipe.data.replace(phrases=first)), tmp_path / "data")
     found = InstanceSource(tmp_path / "data", "train")
     units = found.read(range(len(found))).units

@@ -16,9 +16,8 @@ from prepared_sets import files
 from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.instances import portions, preparation
-from bert_jax.instances.chunk_text import Recipe
 from bert_jax.instances.preparation import prepare
-from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.instances.prepared_data import PreparedData, Recipe
 from bert_jax.records import engine
 from bert_jax.records.corpus import open_corpus
 from bert_jax.records.curation import curated

@@ -11,13 +11,13 @@ from prepared_sets import build, files
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
-from bert_jax.instances import chunk_text, chunk_worker, preparation, prepared_data
-from bert_jax.instances.chunk_text import Recipe, is_held_out
+from bert_jax.instances import chunk_worker, held_out, preparation, prepared_data
 from bert_jax.instances.chunk_worker import Target
 from bert_jax.instances.chunks import cut_chunks
+from bert_jax.instances.held_out import is_held_out
 from bert_jax.instances.preparation import prepare
-from bert_jax.instances.prepared_data import PreparedData, fingerprint
-from bert_jax.instances.store import InstanceSource
+from bert_jax.instances.prepared_data import PreparedData, Recipe
+from bert_jax.instances.shards import InstanceSource
 from bert_jax.records.corpus import open_corpus
 from bert_jax.system import progress
 from bert_jax.system.errors import RunError, UsageError
@@ -52,14 +52,14 @@ def test_a_preparation_that_stops_goes_on_at_the_next_chunk(recipe, whole, tmp_p
 @pytest.fixture
 def encoded(monkeypatch):
     """Notes how many documents are in each text that is encoded."""
-    real, counts = chunk_text.encode_documents, []
+    real, counts = chunk_worker.encode_documents, []
 
     def noted(documents, tokenizer):
         documents = list(documents)
         counts.append(len(documents))
         return real(documents, tokenizer)
 
-    monkeypatch.setattr(chunk_text, "encode_documents", noted)
+    monkeypatch.setattr(chunk_worker, "encode_documents", noted)
     return counts
 
 
@@ -154,7 +154,7 @@ def test_held_out_documents_that_share_a_long_paragraph_with_training_are_droppe
 
 def test_held_out_text_is_bounded(stopped, recipe, whole, monkeypatch):
     all_of_it = PreparedData.open(whole)
-    monkeypatch.setattr(preparation, "HELD_OUT_BYTES", 4000)
+    monkeypatch.setattr(held_out, "HELD_OUT_BYTES", 4000)
     bounded = build(recipe, stopped)
     assert 1 < bounded.held_out.documents < all_of_it.held_out.documents
     assert bounded.train == all_of_it.train
@@ -295,10 +295,10 @@ def test_a_source_with_too_little_text_is_named(mixed, tmp_path):
 
 
 def test_where_the_tokenizer_came_from_does_not_shape_the_records(mixed):
-    before = fingerprint(mixed)
+    before = mixed.fingerprint()
     origin = mixed.tokenizer_directory / "origin.json"
     origin.write_text('{"weights": [1, 2]}')
-    assert before == fingerprint(mixed)
+    assert before == mixed.fingerprint()
     origin.unlink()
 
 

@@ -1,11 +1,27 @@
+"""Records of instances, the shards that hold them, and reading by number."""
+
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
+import tensorflow_datasets as tfds
+from array_record.python.array_record_module import ArrayRecordWriter
 from hypothesis import given
 from hypothesis import strategies as st
+from prepared_sets import seal
 from tensorflow_datasets.proto import tf_example_pb2
 
 from bert_jax.instances.instances import Instances
-from bert_jax.instances.shards import decode_instances, encode_instances
+from bert_jax.instances.shards import (
+    InstanceSource,
+    ShardReader,
+    decode_instances,
+    encode_instances,
+    ids_dtype,
+    shard_path,
+    write_shard,
+)
+from bert_jax.system.errors import RunError
 
 RECORD = bytes.fromhex(
     "0a5a0a150a0c66697273745f6c656e67746812051a030a01040a170a0369647312100a0e0a0c0200e8035fea0300460003000a130a0a7061"
@@ -101,3 +117,154 @@ def check_well_formed(record):
 def test_a_record_that_is_no_instance_is_refused(features, reason):
     with pytest.raises(ValueError, match=reason):
         decode_instances([encode_example(features)], np.uint16)
+
+
+def instances(count, first=0, largest=60_000):
+    """Sequences `first` to `first` + `count` - 1 of a fixed row."""
+    rows = [np.random.default_rng(number) for number in range(first, first + count)]
+    sizes = [int(rng.integers(5, 40)) for rng in rows]
+    return Instances(
+        np.concatenate([np.zeros(0, int), *(rng.integers(0, largest, size) for rng, size in zip(rows, sizes))]),
+        np.concatenate(
+            [np.zeros(0, np.uint8), *(rng.integers(0, 16, size, np.uint8) for rng, size in zip(rows, sizes))]
+        ),
+        np.cumsum([0, *sizes]),
+        np.array([rng.integers(2, size) for rng, size in zip(rows, sizes)], int),
+        np.array([rng.integers(2) for rng in rows], int),
+    )
+
+
+@pytest.fixture
+def store(tmp_path):
+    write_shard(shard_path(tmp_path, "train", 0), [instances(150), instances(50, first=150)], np.uint16)
+    write_shard(shard_path(tmp_path, "train", 1), [], np.uint16)
+    write_shard(shard_path(tmp_path, "train", 2), [instances(100, first=200)], np.uint16)
+    write_shard(shard_path(tmp_path, "held_out", 0), [], np.uint16)
+    seal(tmp_path, {"train": [200, 0, 100], "held_out": [0]}, np.uint16)
+    return tmp_path
+
+
+def test_instances_come_back_by_number(store):
+    source = InstanceSource(store, "train")
+    assert len(source) == 300 and len(InstanceSource(store, "held_out")) == 0
+    for numbers in ([299], [0], [200, 7]):
+        found = source.read(numbers)
+        assert found.sequences == len(numbers)
+        for at, number in enumerate(numbers):
+            begin, end = found.ends[at : at + 2]
+            one = Instances(
+                found.ids[begin:end],
+                found.units[begin:end],
+                found.ends[:1],
+                *(values[at : at + 1] for values in found[3:5]),
+            )
+            expected = instances(1, first=number)
+            assert equal(one, expected._replace(ends=expected.ends[:1]))
+
+
+def test_a_missing_split_is_damage(store):
+    with pytest.raises(RunError, match="holds no prepared records of the split test"):
+        InstanceSource(store, "test")
+
+
+def test_threads_may_share_a_source(store):
+    source = InstanceSource(store, "train")
+    whole = source.read(range(300))
+    with ThreadPoolExecutor(8) as threads:
+        assert all(equal(found, whole) for found in threads.map(source.read, [range(300)] * 40))
+
+
+def test_tfds_reads_it_without_knowing_us(store):
+    source = tfds.builder_from_directory(store).as_data_source("train")
+    first = instances(1)
+    assert np.array_equal(source[0]["ids"], first.ids)
+    assert np.array_equal(source[0]["units"], first.units)
+    assert (source[0]["first_length"], source[0]["pair_label"]) == (first.first_length[0], first.pair_label[0])
+
+
+def test_large_vocabularies_take_wider_ids(tmp_path):
+    assert (ids_dtype(65_536), ids_dtype(65_537)) == (np.uint16, np.int32)
+    write_shard(shard_path(tmp_path, "train", 0), [instances(3, largest=100_000)], np.int32)
+    seal(tmp_path, {"train": [3]}, np.int32)
+    assert equal(InstanceSource(tmp_path, "train").read([0, 1, 2]), instances(3, largest=100_000))
+
+
+@pytest.mark.parametrize("damage", ["flip", "cut"])
+def test_a_damaged_shard_is_an_error_never_other_data(store, damage):
+    path = shard_path(store, "train", 0)
+    data = path.read_bytes()
+    expected = instances(200)
+    rng = np.random.default_rng(1)
+    refused = 0
+    for _ in range(60):
+        if damage == "flip":
+            changed = bytearray(data)
+            changed[rng.integers(len(data))] ^= 1 << int(rng.integers(8))
+        else:
+            changed = data[: rng.integers(len(data))]
+        path.write_bytes(changed)
+        try:
+            found = InstanceSource(store, "train").read(range(200))
+        except RunError as error:
+            assert "damaged" in str(error) and str(store) in str(error) and "same command again" in str(error)
+            refused += 1
+        else:  # only what doesn't matter was hit: padding between records
+            assert equal(found, expected)
+    assert refused > 5
+
+
+def broken(path, records, number):
+    """Flips a bit in the middle of record `number`."""
+    data, record = bytearray(path.read_bytes()), ShardReader(path, records).read(number)
+    data[data.find(record) + len(record) // 2] ^= 4
+    path.write_bytes(data)
+
+
+def test_a_damaged_record_is_named_and_costs_no_other(store):
+    broken(shard_path(store, "train", 2), 100, 17)
+    source = InstanceSource(store, "train")
+    for _ in range(2):
+        with pytest.raises(RunError, match=r"train-00002.array_record: record 17 \(record 217 of train\) is damaged"):
+            source.read([4, 217, 218])
+        assert equal(source.read(range(218, 300)), instances(82, first=218))
+
+
+def test_what_is_skipped_has_no_tokens_and_is_said_once(store, capsys):
+    broken(shard_path(store, "train", 2), 100, 17)
+    source = InstanceSource(store, "train", "skip")
+    for _ in range(3):
+        found = source.read([216, 217, 218])
+        assert np.diff(found.ends).tolist()[1] == 0
+        around = [instances(1, first=number).ids for number in (216, 218)]
+        assert found.ids.tolist() == np.concatenate(around).tolist()
+    said = capsys.readouterr().err.replace("\n", "")
+    assert said.count("WARNING") == 1 and "record 17" in said
+
+
+def test_all_records_of_a_file_that_is_gone_are_skipped(store, capsys):
+    shard_path(store, "train", 2).unlink()
+    with pytest.raises(RunError, match="train-00002.array_record is damaged or gone"):
+        InstanceSource(store, "train").read([205])
+    found = InstanceSource(store, "train", "skip").read(range(195, 300))
+    assert equal(found, instances(5, first=195)._replace(ends=found.ends, **{
+        name: np.concatenate([getattr(instances(5, first=195), name), np.zeros(100, int)])
+        for name in ("first_length", "pair_label")
+    }))  # fmt: skip
+    assert capsys.readouterr().err.count("WARNING") == 1
+
+
+@pytest.mark.parametrize(
+    "options, record, words",
+    [
+        ("group_size:1", bytes(100), "is compressed"),
+        ("group_size:1,uncompressed", bytes(17_000_000), "17,000,000 bytes"),
+    ],
+)
+def test_a_shard_that_could_fill_the_memory_is_refused(store, options, record, words):
+    path = shard_path(store, "train", 0)
+    writer = ArrayRecordWriter(str(path), options)
+    for number in range(200):
+        writer.write(record if number == 7 else b"")
+    writer.close()
+    with pytest.raises(RunError, match=words):
+        InstanceSource(store, "train").read([7])

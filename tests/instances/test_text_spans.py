@@ -11,7 +11,7 @@ from prepared_sets import build
 from trained_tokenizers import trained
 
 from bert_jax.config.data import DataConfig
-from bert_jax.instances.store import InstanceSource
+from bert_jax.instances.shards import InstanceSource
 from bert_jax.layout import ENTITY_START, PHRASE_START, WORD_START
 from bert_jax.records.corpus import open_corpus
 from bert_jax.system.errors import UsageError

@@ -1,7 +1,7 @@
 import pytest
 from conftest import story
 
-from bert_jax.instances.chunk_text import is_held_out
+from bert_jax.instances.held_out import is_held_out
 from bert_jax.planning.trial import try_preparation
 from bert_jax.pretraining.dataset import prepare_lengths
 from bert_jax.pretraining.vocabulary import learned_tokenizer, make_tokenizer

@@ -14,7 +14,7 @@ from bert_jax.config.data import DataConfig
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.instances.instances import Instances, build_instances
 from bert_jax.instances.marks import Marker
-from bert_jax.instances.pairing import pair_segments
+from bert_jax.instances.segments import pair_segments
 from bert_jax.instances.sentences import Sentences, encode_documents
 from bert_jax.layout import lay_out
 from bert_jax.pretraining.masking import mask_sequences

@@ -16,7 +16,7 @@ from bert_jax.cli.summary import print_results
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.vocabulary import VocabularyConfig
-from bert_jax.instances.store import InstanceSource
+from bert_jax.instances.shards import InstanceSource
 from bert_jax.pretraining import pretrain as pretrain_module
 from bert_jax.pretraining.evaluation import HeldOut, evaluate_run
 from bert_jax.pretraining.inspection import training_step

@@ -10,8 +10,7 @@ from conftest import prepared_copy
 import bert_jax
 from bert_jax.config.operation import ExecutionConfig, InputConfig, MeshConfig
 from bert_jax.instances.prepared_data import PreparedData
-from bert_jax.instances.shards import ShardReader, shard_path
-from bert_jax.instances.store import InstanceSource
+from bert_jax.instances.shards import InstanceSource, ShardReader, shard_path
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining import pretrain as pretrain_module
 from bert_jax.pretraining.objective import pretraining_trainer

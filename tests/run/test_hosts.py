@@ -17,8 +17,7 @@ import bert_jax
 from bert_jax.config.operation import HostsConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
-from bert_jax.instances.shards import shard_path
-from bert_jax.instances.store import InstanceSource
+from bert_jax.instances.shards import InstanceSource, shard_path
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run import hosts as hosts_module
 from bert_jax.run.hosts import connect, several
@@ -38,7 +37,7 @@ ALONE = {"BERT_JAX_SUPERVISED": "1"}
 
 RECORDING = """
 import sys
-from bert_jax.instances.store import InstanceSource
+from bert_jax.instances.shards import InstanceSource
 
 read, rows = InstanceSource.read, set()
 InstanceSource.read = lambda self, numbers: rows.add(len(numbers)) or read(self, numbers)

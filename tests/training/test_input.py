@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from bert_jax.instances.instances import Instances
-from bert_jax.instances.store import InstanceSource
+from bert_jax.instances.shards import InstanceSource
 from bert_jax.system.errors import RunError
 from bert_jax.training.batch import assemble, read_ahead
 from bert_jax.training.input import BatchSource, InOrder, MixedOrder, ShuffledOrder, apportion

@@ -1,22 +1,36 @@
-"""Builds pairs of segments: for next sentence prediction, as create_pretraining_data.py of the original BERT does, and
-for sentence order prediction."""
+"""Cuts a text into the segments of its sequences: pairs of segments, or sequences without pairs."""
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Int
 
-from bert_jax.instances.instances import Segments
 from bert_jax.instances.sentences import Sentences
 
 _ENDS = 2
-"""Special tokens of a pair besides its separators: [CLS] first, and [SEP] last."""
+"""Special tokens of a sequence besides the separators of a pair: [CLS] first, and [SEP] last."""
 OTHER_DOCUMENT_TRIES = 10
 """Most attempts to draw a random document other than the first segment's."""
 _DRAWS_AT_ONCE = 1 << 12
 _Pair = tuple[int, int, int, int, int]
 """Begin and end of both segments in tokens, and the label."""
+
+
+class Segments(NamedTuple):
+    """Plan of n sequences with m segments in all; a segment is a non-empty range of a text's tokens."""
+
+    begin: Int[np.ndarray, " m"]
+    """Index of the first token of each segment, sequence after sequence."""
+    end: Int[np.ndarray, " m"]
+    """Index after the last token of each segment."""
+    counts: Int[np.ndarray, " n"]
+    """Number of segments of each sequence."""
+    pair_label: Int[np.ndarray, " n"]
+    """Label of a pair of segments: 0 if the second follows the first in the text, 1 if it was drawn at random."""
+    tokens_cut: int
+    """Number of tokens that were removed to fit the length."""
 
 
 def pair_segments(
@@ -128,3 +142,55 @@ def _truncate(
     tokens = np.stack([from_first, excess - from_first], axis=1)
     front = rng.binomial(tokens, 0.5)
     return begin + front, end - (tokens - front), int(excess.sum())
+
+
+def pack_sentences(
+    text: Sentences,
+    length: int,
+    short_sequence_probability: float,
+    rng: np.random.Generator,
+    across_documents: bool = True,
+    whole_sentences: bool = True,
+) -> Segments:
+    """Packs sentences into sequences of at most `length` tokens, each token of `text` exactly once.
+
+    A sequence takes consecutive sentences while they fit, and continues in the next document after a [SEP]; the part
+    of each document is a segment. Unless `across_documents`, it ends with its document (DOC-SENTENCES of the same
+    section). Documents are in random order. A sentence longer than a sequence is cut into parts, which count as
+    sentences. Unless `whole_sentences`, each token counts as one, so that sequences are full (but for one token where
+    the next document would need two: a [SEP] and its first). With probability `short_sequence_probability` a sequence
+    has a random shorter target length, but takes at least one sentence.
+    """
+    most = length - _ENDS
+    order = rng.permutation(len(text.documents) - 1)
+    begin, end, document = _pieces(text, order, most if whole_sentences else 1)
+    # End offset of each sentence if all were concatenated with a [SEP] between documents.
+    ends = np.cumsum(end - begin) + document
+    starts = ends - (end - begin)
+    targets = np.where(
+        rng.random(len(ends)) < short_sequence_probability, rng.integers(1, most, len(ends), endpoint=True), most
+    )
+    stops = np.full(len(ends), len(ends)) if across_documents else np.searchsorted(document, document, side="right")
+    firsts, first = [], 0
+    while first < len(ends):
+        firsts.append(first)
+        first = bisect_right(ends, starts[first] + targets[len(firsts) - 1], first + 1, stops[first])
+    # A segment begins at the start of each sequence and of each document.
+    heads = np.union1d(firsts, np.flatnonzero(np.diff(document, prepend=-1))).astype(np.int64)
+    tails = np.append(heads[1:], len(ends))[: len(heads)] - 1
+    counts = np.bincount(np.searchsorted(firsts, heads, side="right") - 1, minlength=len(firsts))
+    return Segments(begin[heads], end[tails], counts, np.zeros(len(firsts), np.int64), 0)
+
+
+def _pieces(
+    text: Sentences, order: Int[np.ndarray, " D"], most: int
+) -> tuple[Int[np.ndarray, " n"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
+    """Begin token, end token and document (its position in `order`) of each sentence, cut to parts of `most` tokens."""
+    counts = np.diff(text.documents)[order]
+    document = np.repeat(np.arange(len(order)), counts)
+    sentence = np.repeat(text.documents[order] - (np.cumsum(counts) - counts), counts) + np.arange(len(document))
+    begin, end = text.ends[sentence], text.ends[sentence + 1]
+    parts = -(-(end - begin) // most)
+    part = np.arange(int(parts.sum())) - np.repeat(np.cumsum(parts) - parts, parts)
+    begin, end = np.repeat(begin, parts) + part * most, np.repeat(end, parts)
+    return begin, np.minimum(begin + most, end), np.repeat(document, parts)

@@ -1,24 +1,19 @@
-"""The text of a chunk: what is held out of it, its sentences, and their pieces and units."""
+"""What is held out of the text for evaluation: whole documents, chosen by their hashes, or the ends of documents."""
 
-import functools
 import itertools
 import operator
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import blake2b
-from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import UInt64
 
 from bert_jax.config.data import DataConfig
-from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.instances.chunks import Chunk
-from bert_jax.instances.marks import Marker, Marks
-from bert_jax.instances.sentences import Sentences, encode_documents
-from bert_jax.text.segmentation import split_sentences
-from bert_jax.text.text_spans import SpannedSentence, plain, spanned, split_marked
-from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
+from bert_jax.instances.chunks import PARAGRAPHS, Chunk, ChunkRecord
+from bert_jax.instances.sentences import as_sentences
+from bert_jax.records.corpus import Document
+from bert_jax.records.sample import sample_documents
+from bert_jax.text.text_spans import plain
 
 SHARED_PARAGRAPH_CHARACTERS = 64
 """Shortest paragraph that is compared between held-out and training documents; headings recur in many documents."""
@@ -26,36 +21,27 @@ LEAST_END_BYTES = 10_000
 """Least size of a held-out end of a document, unless this is more than a tenth of the document.
 
 Ends are held out if there are too few documents to hold out whole ones."""
+HELD_OUT_BYTES = 16_000_000
+"""Most held-out text that is used, in bytes: for a large corpus a sample measures as well as all of it."""
 
 
-class Recipe(NamedTuple):
-    """All settings that determine how text becomes instances."""
-
-    data: DataConfig
-    length: int
-    seed: int
-    tokenizer_directory: Path
-    pair: str = ObjectiveConfig().pair
-    """The value of objective.pair."""
-
-
-def divided(chunk: Chunk, data: DataConfig, ends: bool) -> tuple[list[list[str]], list[list[str]]]:
+def divided(chunk: Chunk, data: DataConfig, ends: bool) -> tuple[list[Document], list[Document]]:
     """The training documents of a chunk and the held-out ones; with `ends`, the end of each document is held out."""
     if ends:
         parts = [split_end(document, data, chunk.source) for document in chunk.documents]
         return [begin for begin, _ in parts], [end for _, end in parts if end]
-    train: list[list[str]] = []
-    held_out: list[list[str]] = []
+    train: list[Document] = []
+    held_out: list[Document] = []
     for document in chunk.documents:
         (held_out if is_held_out(document, data.held_out) else train).append(document)
     return train, held_out
 
 
-def training_documents(documents: Iterable[tuple[int, list[str]]], data: DataConfig) -> Iterator[tuple[int, list[str]]]:
+def training_documents(documents: Iterable[tuple[int, Document]], data: DataConfig) -> Iterator[tuple[int, Document]]:
     """Yields the documents that aren't held out, with the index of their source. Of a source that has no others, the
     beginnings of the held-out ones."""
     for source, of_source in itertools.groupby(documents, key=operator.itemgetter(0)):
-        only: list[list[str]] | None = []
+        only: list[Document] | None = []
         for _, document in of_source:
             if not is_held_out(document, data.held_out):
                 only = None
@@ -66,7 +52,7 @@ def training_documents(documents: Iterable[tuple[int, list[str]]], data: DataCon
             yield source, split_end(document, data, source)[0]
 
 
-def split_end(document: list[str], data: DataConfig, source: int) -> tuple[list[str], list[str]]:
+def split_end(document: Document, data: DataConfig, source: int) -> tuple[Document, Document]:
     """Splits a document from `source` into a training part and a held-out end. Depends on its text alone.
 
     The end is the share `data.held_out` of the bytes, but at least LEAST_END_BYTES or a tenth of the document,
@@ -83,49 +69,6 @@ def split_end(document: list[str], data: DataConfig, source: int) -> tuple[list[
         if cut < len(lines):
             return list(lines[:cut]), list(lines[cut:])
     return document, []
-
-
-def as_sentences(document: Sequence[str], data: DataConfig, source: int) -> Sequence[str]:
-    """The sentences of a document from `source`: its lines, if the layout is "sentences", or else split paragraphs.
-
-    With `data.spans` they hold the marks of their spans."""
-    if data.layout == "sentences":
-        return document
-    split = functools.partial(split_sentences, language=data.languages[source])
-    if data.spans:
-        split = functools.partial(split_marked, split=split)
-    return [sentence for paragraph in document for sentence in split(paragraph)]
-
-
-def encode_text(documents: Iterable[Sequence[str]], recipe: Recipe, source: int) -> tuple[Sentences, Marks]:
-    """The sentences of documents from `source` as piece ids, with their units; they don't depend on the recipe's
-    length."""
-    marker = _marker(recipe.tokenizer_directory, recipe.data)
-    with_spans: dict[int, SpannedSentence] = {}
-    numbers = itertools.count()
-
-    def unmarked(sentence: str) -> str:
-        number, whole = next(numbers), spanned(sentence)
-        if whole.spans or whole.cut:
-            with_spans[number] = whole
-        return whole.text
-
-    sentences = (as_sentences(document, recipe.data, source) for document in documents)
-    if recipe.data.spans:
-        sentences = ([*map(unmarked, of_document)] for of_document in sentences)
-    text = encode_documents(sentences, tokenizer_in(recipe.tokenizer_directory))
-    return text, marker.mark(text, with_spans)
-
-
-@functools.lru_cache(maxsize=1)
-def _marker(tokenizer_directory: Path, data: DataConfig) -> Marker:
-    return Marker(tokenizer_in(tokenizer_directory), data)
-
-
-@functools.lru_cache(maxsize=1)
-def tokenizer_in(directory: Path) -> Tokenizer:
-    """The tokenizer in `directory`; it is kept for the next chunk."""
-    return load_tokenizer(directory)
 
 
 def is_held_out(document: Iterable[str], share: float) -> bool:
@@ -147,3 +90,23 @@ def paragraph_hashes(documents: Iterable[Iterable[str]]) -> UInt64[np.ndarray, "
         if len(line) >= SHARED_PARAGRAPH_CHARACTERS
     )
     return np.frombuffer(b"".join(digests), np.uint64)
+
+
+def separate_held_out(chunks: Sequence[ChunkRecord], sources: int, least: int) -> tuple[list[list[Document]], int]:
+    """The held-out documents of each source that share no long paragraph with training, and how many were dropped.
+
+    A source with fewer than `least` documents left gets none. Only one chunk's hashes of paragraphs are in memory.
+    """
+    held_out = ((chunk.source, document) for chunk in chunks for document in chunk.held_out_documents())
+    documents = sample_documents(held_out, HELD_OUT_BYTES)
+    hashes = [paragraph_hashes([document]) for _, document in documents]
+    nothing = np.zeros(0, np.uint64)
+    every = np.unique(np.concatenate([*hashes, nothing]))
+    in_training = [np.intersect1d(every, chunk.numbers(PARAGRAPHS, np.uint64)) for chunk in chunks]
+    shared = np.concatenate([*in_training, nothing])
+    by_source: list[list[Document]] = [[] for _ in range(sources)]
+    for (source, document), own in zip(documents, hashes, strict=True):
+        if not np.isin(own, shared).any():
+            by_source[source].append(document)
+    dropped = len(documents) - sum(map(len, by_source))
+    return [group if len(group) >= least else [] for group in by_source], dropped
