@@ -9,9 +9,9 @@ import bert_jax
 
 ROOT = Path(bert_jax.__file__).parent
 FLOORS = {
+    "system": -1,
+    "layout": -1,
     "config": 0,
-    "system": 0,
-    "layout": 0,
     "text": 1,
     "model": 1,
     "batching": 2,

@@ -159,23 +159,17 @@ class Arguments(Settings):
         return dict(typed)
 
     @classmethod
-    def with_flags_for_settings(cls, message: str) -> str:
-        """`message` with each setting as the flag that sets it: "--model.num-heads" instead of "model.num_heads", and
-        "--data.no-packed" of "data.packed=False". A name without a group, such as "seed", is a setting only before "=".
-        """
-        flags = cls.flags() if cls.defaults() else []
-        switches = {flag.name.replace("-", "_"): flag for flag in flags if flag.is_switch}
-        settings = {flag.name.replace("-", "_") for flag in flags if not flag.positional} | cls.FLAG_OF_SETTING.keys()
-        names = [re.escape(name) + ("" if "." in name else "(?==)") for name in sorted(settings, reverse=True)]
-        known = re.sub(r"\\.\d+\\.", r"\.\\d+\.", "|".join(names)) or "(?!)"  # a number stands for any phase
-
-        def typed(found: re.Match[str]) -> str:
-            name, value = found.groups()
-            if value and name in switches:
-                return switches[name].typed if value == "True" else f"--{switches[name].negative}"
-            return cls.FLAG_OF_SETTING.get(name, f"--{name.replace('_', '-')}") + (f"={value}" if value else "")
-
-        return re.sub(rf"(?<![\w./-])(?:--)?({known})(?![\w/-]|\.\w)(?:=(True|False)\b)?", typed, message)
+    def flag_for(cls, setting: str, value: str | None) -> str:
+        """The flag that sets a setting, for messages: `--model.num-heads=3`, and `--data.no-packed` for False. A
+        setting that the command has no flag for keeps its name."""
+        any_phase = re.compile(r"\.\d+\.")
+        name = setting.replace("_", "-")
+        flags = {any_phase.sub(".0.", flag.name): flag for flag in cls.flags() if not flag.positional}
+        flag = flags.get(any_phase.sub(".0.", name))
+        if flag and flag.is_switch and value in ("True", "False"):
+            return flag.typed if value == "True" else f"--{flag.negative}"
+        shown = cls.FLAG_OF_SETTING.get(setting, f"--{name}" if flag else setting)
+        return shown if value is None else f"{shown}={value}"
 
 
 class RunArguments(Arguments):

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from bert_jax.system import interruption
-from bert_jax.system.errors import BertJaxError, UsageError, disk_error_number, disk_failure
+from bert_jax.system.errors import BertJaxError, UsageError, disk_error_number, disk_failure, with_settings
 from bert_jax.system.machine import prepare_to_compute
 
 if TYPE_CHECKING:
@@ -151,7 +151,6 @@ def _overview() -> str:
 def _failed(error: BaseException, name: str, words: list[str]) -> int:
     """Prints in one line why a command failed, and returns its exit code. Raises errors that only a bug can cause."""
     # Imported here because rich and pydantic load slowly: `bert-jax` alone and --version don't need them.
-    from bert_jax.config.settings import SettingsError
     from bert_jax.system.progress import complain, say
 
     ours = isinstance(error, BertJaxError)
@@ -161,14 +160,11 @@ def _failed(error: BaseException, name: str, words: list[str]) -> int:
         again = "to go on" if has_workdir else "to do it from its beginning"
         say(f"bert-jax: interrupted; give the same command again {again}")
         return 143
-    if isinstance(error, SettingsError):
-        error = UsageError(error.by_path)
-    elif not isinstance(error, (BertJaxError, BrokenPipeError)):
+    if not isinstance(error, (BertJaxError, BrokenPipeError)):
         error = disk_failure(error) or error
     if not isinstance(error, BertJaxError):
         raise error
-    text = arguments_of(name).with_flags_for_settings(str(error)) if name in COMMANDS else str(error)
-    complain(text)
+    complain(with_settings(error.message, arguments_of(name).flag_for) if name in COMMANDS else str(error))
     return error.exit_code
 
 

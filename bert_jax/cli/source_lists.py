@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from bert_jax.config.settings import Settings, SettingsError
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, with_names
 from bert_jax.system.json_file import MOST_BYTES, read_bytes
 
 _FLAG = "--data.source"
@@ -48,7 +48,7 @@ def _listed(number: int, table: dict[str, Any]) -> ListedSource:
     try:
         return ListedSource(**table)
     except SettingsError as error:
-        raise ValueError(f"table {number}: {error.by_path}") from None
+        raise ValueError(f"table {number}: {with_names(error.message)}") from None
 
 
 def _flags(path: Path) -> list[str]:

@@ -9,6 +9,7 @@ from pydantic import Field, WrapValidator
 from bert_jax.config.language import Languages
 from bert_jax.config.settings import OneOrSeveral, Settings
 from bert_jax.config.wording import counted
+from bert_jax.system.errors import Setting
 
 SMALLEST_SHARE = 0.0001
 """Smallest share of the training sequences that a source may be given."""
@@ -26,8 +27,9 @@ class RecordedCode(str):
     def refusal(self) -> str:
         """The message of the error for whatever needs the function."""
         return (
-            f"the words of the text are found by the function {self}, which only the run's config.json names, and no "
-            f"code is run because a file of a run names it; if you trust it, add data.words={shlex.quote(self)}"
+            f"the words of the text are found by the function {self}, which only the run's config.json names, and "
+            "no code is run because a file of a run names it; if you trust it, add "
+            f"{Setting('data.words', shlex.quote(self))}"
         )
 
 
@@ -121,13 +123,25 @@ class DataConfig(Settings):
         """Yields a message for settings that don't fit each other."""
         count, sources = len(self.source), counted(len(self.source), "sources")
         if len(set(self.source)) < count:
-            yield f"data.source={' '.join(self.source)} names a source twice; use data.weights to see it more"
+            yield (
+                f"{Setting('data.source', ' '.join(self.source))} names a source twice; use "
+                f"{Setting('data.weights')} to see it more"
+            )
         if self.weights is not None and len(self.weights) != count:
-            yield f"data.weights has {counted(len(self.weights), 'numbers')} for {sources}; give one for each"
+            yield (
+                f"{Setting('data.weights')} has {counted(len(self.weights), 'numbers')} for {sources}; give one "
+                "for each"
+            )
         if len(self.language) not in (1, count):
-            yield f"data.language has {len(self.language)} codes for {sources}; give one for all or one for each"
+            yield (
+                f"{Setting('data.language')} has {len(self.language)} codes for {sources}; give one for all or "
+                "one for each"
+            )
         if self.weights and (least := min(self.weights) / sum(self.weights)) < SMALLEST_SHARE:
-            yield f"data.weights gives a source {least:.2g} of the sequences; give each {SMALLEST_SHARE} or more"
+            yield (
+                f"{Setting('data.weights')} gives a source {least:.2g} of the sequences; give each "
+                f"{SMALLEST_SHARE} or more"
+            )
 
     @property
     def chunk_bytes(self) -> int:
@@ -188,4 +202,4 @@ class DataConfig(Settings):
     @property
     def described(self) -> str:
         """The sources as the setting `data.source`, for messages."""
-        return f"data.source={' '.join(map(repr, self.source))}"
+        return str(Setting("data.source", " ".join(map(repr, self.source))))

@@ -13,6 +13,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.training import OperationConfig, Seed, TrainingConfig
+from bert_jax.system.errors import Setting
 
 
 class TransferConfig(Settings):
@@ -116,11 +117,14 @@ class FinetuneConfig(TransferConfig, OperationConfig):
         """Yields a message for settings that don't fit each other."""
         if self.probe and self.layers_frozen is not None:
             yield (
-                f"probe=True trains the head alone, and layers_frozen={self.layers_frozen} says what else stays as it "
-                "is; leave out one"
+                f"{Setting('probe', True)} trains the head alone, and "
+                f"{Setting('layers_frozen', self.layers_frozen)} says what else stays as it is; leave out one"
             )
         if self.probe and self.task.makes_vectors:
-            yield "probe=True trains a task's head alone, and task.kind=vectors has none; leave it out"
+            yield (
+                f"{Setting('probe', True)} trains a task's head alone, and {Setting('task.kind', 'vectors')} has "
+                "none; leave it out"
+            )
         yield from super().conflicts()
 
     def planned(self, model: ModelConfig, task: TaskConfig, rows_hash: str, phase: Phase) -> TaskRunConfig:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from bert_jax.config.settings import Settings
+from bert_jax.system.errors import Setting
 
 Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
 # Bounds far above any BERT, so that no product of sizes overflows and a damaged config.json is refused by name.
@@ -114,54 +115,59 @@ class ModelConfig(Settings):
         """Yields a message for settings that don't fit each other."""
         if self.hidden_size % self.num_heads:
             yield (
-                f"model.hidden_size={self.hidden_size} is not a multiple of model.num_heads={self.num_heads}; "
-                "change one of them (BERT's heads are 64 wide)"
+                f"{Setting('model.hidden_size', self.hidden_size)} is not a multiple of "
+                f"{Setting('model.num_heads', self.num_heads)}; change one of them (BERT's heads are 64 wide)"
             )
         if self.positions == "sinusoidal" and self.table_size % 2:
             width = "embedding_size" if self.embedding_size else "hidden_size"
             yield (
-                f"model.{width}={self.table_size} is odd and model.positions=sinusoidal pairs each sine with a "
-                "cosine; choose an even width"
+                f"{Setting(f'model.{width}', self.table_size)} is odd and "
+                f"{Setting('model.positions', 'sinusoidal')} pairs each sine with a cosine; choose an even width"
             )
         if self.positions == "rotary" and self.head_size % 2:
             yield (
-                f"model.hidden_size={self.hidden_size} with model.num_heads={self.num_heads} makes heads "
-                f"{self.head_size} wide and model.positions=rotary turns pairs of features; choose an even width"
+                f"{Setting('model.hidden_size', self.hidden_size)} with "
+                f"{Setting('model.num_heads', self.num_heads)} makes heads {self.head_size} wide and "
+                f"{Setting('model.positions', 'rotary')} turns pairs of features; choose an even width"
             )
         if self.local_window is not None and self.global_every == 1:
             yield (
-                f"model.local_window={self.local_window} with model.global_every=1 leaves no block with local "
-                "attention; raise model.global_every (ModernBERT's is 3), or leave model.local_window out"
+                f"{Setting('model.local_window', self.local_window)} with {Setting('model.global_every', 1)} leaves "
+                f"no block with local attention; raise {Setting('model.global_every')} (ModernBERT's is 3), or "
+                f"leave {Setting('model.local_window')} out"
             )
         if self.global_every > 1 and self.local_window is None:
             yield (
-                f"model.global_every={self.global_every} leaves blocks with local attention and model.local_window is "
-                "not set; give the tokens on each side, or leave model.global_every out"
+                f"{Setting('model.global_every', self.global_every)} leaves blocks with local attention and "
+                f"{Setting('model.local_window')} is not set; give the tokens on each side, or leave "
+                f"{Setting('model.global_every')} out"
             )
         if self.norm == "pre" and self.shared_layers:
             yield (
-                "model.norm=pre leaves out a norm of the first block and model.shared_layers=True makes all blocks "
-                "the same; set model.norm=post"
+                f"{Setting('model.norm', 'pre')} leaves out a norm of the first block and "
+                f"{Setting('model.shared_layers', True)} makes all blocks the same; set "
+                f"{Setting('model.norm', 'post')}"
             )
         divisor = self.generator_divisor
         if divisor is None:
             return
         if not self.discriminator:
             yield (
-                f"model.generator_divisor={divisor} needs a discriminator; set model.discriminator=True, or leave "
-                "model.generator_divisor out"
+                f"{Setting('model.generator_divisor', divisor)} needs a discriminator; set "
+                f"{Setting('model.discriminator', True)}, or leave {Setting('model.generator_divisor')} out"
             )
         if self.causal:
             yield (
-                f"model.causal={self.causal} with model.generator_divisor={divisor}: a generator sees both sides "
-                "of what it fills; leave one of the two out"
+                f"{Setting('model.causal', self.causal)} with {Setting('model.generator_divisor', divisor)}: a "
+                "generator sees both sides of what it fills; leave one of the two out"
             )
         sizes = {"hidden_size": self.hidden_size, "num_heads": self.num_heads, "feedforward_size": self.inner_size}
         for name, size in sizes.items():
             if size % divisor:
                 yield (
-                    f"model.{name}={size} is not a multiple of model.generator_divisor={divisor}, which divides "
-                    "it for the generator; change one of them"
+                    f"{Setting(f'model.{name}', size)} is not a multiple of "
+                    f"{Setting('model.generator_divisor', divisor)}, which divides it for the generator; change one "
+                    "of them"
                 )
 
     @property

@@ -9,6 +9,7 @@ from pydantic import Field
 
 from bert_jax.config.settings import Settings
 from bert_jax.config.units import Units
+from bert_jax.system.errors import Setting
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 MaskedShare = Annotated[float, Field(gt=0.0, lt=1.0)]
@@ -57,13 +58,14 @@ class ObjectiveConfig(Settings):
         """Yields a message for settings that don't fit each other."""
         if self.predict != "masked" and self.pair != "none":
             yield (
-                f"objective.predict={self.predict} asks nothing about segments and objective.pair={self.pair} does; "
-                "set objective.pair=none"
+                f"{Setting('objective.predict', self.predict)} asks nothing about segments and "
+                f"{Setting('objective.pair', self.pair)} does; set {Setting('objective.pair', 'none')}"
             )
         if self.mask_probability + self.random_probability > 1.0:
             yield (
-                f"objective.mask_probability={self.mask_probability} and objective.random_probability="
-                f"{self.random_probability} add up to more than 1; lower one of them"
+                f"{Setting('objective.mask_probability', self.mask_probability)} and "
+                f"{Setting('objective.random_probability', self.random_probability)} add up to more than 1; lower "
+                "one of them"
             )
 
     def slots(self, length: int, sequences: int = 1, *, evaluated: bool = False) -> int:

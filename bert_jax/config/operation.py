@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from bert_jax.config.settings import Settings
+from bert_jax.system.errors import Setting
 
 PositiveInt = Annotated[int, Field(gt=0)]
 
@@ -44,11 +45,14 @@ class HostsConfig(Settings):
         """Yields a message for settings that don't fit each other."""
         if 0 < (self.coordinator, self.count, self.index).count(None) < 3:
             yield (
-                f"hosts.coordinator={self.coordinator}, hosts.count={self.count} and hosts.index={self.index} go "
-                "together; give all three or none"
+                f"{Setting('hosts.coordinator', self.coordinator)}, {Setting('hosts.count', self.count)} and "
+                f"{Setting('hosts.index', self.index)} go together; give all three or none"
             )
         if self.index is not None and self.count is not None and self.index >= self.count:
-            yield f"hosts.index={self.index} must be less than hosts.count={self.count}; processes are numbered from 0"
+            yield (
+                f"{Setting('hosts.index', self.index)} must be less than {Setting('hosts.count', self.count)}; "
+                "processes are numbered from 0"
+            )
 
 
 class ExecutionConfig(Settings):
@@ -144,8 +148,11 @@ class PreparationConfig(Settings):
         for name in (option.partition("=")[0] for option in self.spark):
             if re.search("secret|password|token|access.?key", name, re.IGNORECASE):
                 yield (
-                    f"preparation.spark has {name}, which would be written to the run's files; leave it out and set it "
-                    "in Spark's own configuration (spark-defaults.conf)"
+                    f"{Setting('preparation.spark')} has {name}, which would be written to the run's files; leave "
+                    "it out and set it in Spark's own configuration (spark-defaults.conf)"
                 )
         if self.spark and self.engine != "spark":
-            yield f"preparation.spark={' '.join(self.spark)} has no effect without preparation.engine=spark"
+            yield (
+                f"{Setting('preparation.spark', ' '.join(self.spark))} has no effect without "
+                f"{Setting('preparation.engine', 'spark')}"
+            )

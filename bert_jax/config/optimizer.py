@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from bert_jax.config.settings import Settings
+from bert_jax.system.errors import Setting
 
 Positive = Annotated[float, Field(gt=0.0)]
 Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -48,6 +49,7 @@ class OptimizerConfig(Settings):
         """Yields a message for settings that don't fit each other."""
         if self.schedule == "warmup_stable_decay" and self.warmup + self.decay_share > 1.0:
             yield (
-                f"optimizer.warmup={self.warmup} and optimizer.decay_share={self.decay_share} add up to more than 1, "
-                "the whole run; lower one of them"
+                f"{Setting('optimizer.warmup', self.warmup)} and "
+                f"{Setting('optimizer.decay_share', self.decay_share)} add up to more than 1, the whole run; lower "
+                "one of them"
             )

@@ -12,6 +12,7 @@ from bert_jax.config.phase import Phase
 from bert_jax.config.training import TrainingConfig
 from bert_jax.config.units import unit_shares
 from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.system.errors import Setting
 
 
 class RunConfig(TrainingConfig):
@@ -69,41 +70,47 @@ class RunConfig(TrainingConfig):
         yield from super().conflicts()
         if self.objective.pair != "none" and self.model.num_segments < 2:
             yield (
-                f"objective.pair={self.objective.pair} asks about two segments and model.num_segments="
-                f"{self.model.num_segments}; raise it, or set objective.pair=none"
+                f"{Setting('objective.pair', self.objective.pair)} asks about two segments and "
+                f"{Setting('model.num_segments', self.model.num_segments)}; raise it, or set "
+                f"{Setting('objective.pair', 'none')}"
             )
         for name in ("across_documents", "whole_sentences"):
             if self.objective.pair != "none" and not getattr(self.data, name):
                 yield (
-                    f"data.{name}=False needs sequences without pairs, but objective.pair={self.objective.pair} makes "
-                    f"pairs of segments; set objective.pair=none or data.{name}=True"
+                    f"{Setting(f'data.{name}', False)} needs sequences without pairs, but "
+                    f"{Setting('objective.pair', self.objective.pair)} makes pairs of segments; set "
+                    f"{Setting('objective.pair', 'none')} or {Setting(f'data.{name}', True)}"
                 )
         asked = {"objective": self.objective} | {f"phases.{number}": phase for number, phase in enumerate(self.phases)}
         for name, kind in ((name, kind) for name, group in asked.items() for kind in unit_shares(group.units or ())):
             setting = {"phrase": "phrases", "entity": "entities"}.get(kind)
             if setting and setting not in self.data.lexicons and not self.data.spans:
                 yield (
-                    f"{name}.units={kind}: no {setting} are marked in the data; set data.{setting} to a file of them, "
-                    "or data.spans to the field of the records that marks them"
+                    f"{Setting(f'{name}.units', kind)}: no {setting} are marked in the data; set "
+                    f"{Setting(f'data.{setting}')} to a file of them, or {Setting('data.spans')} to the field of the "
+                    "records that marks them"
                 )
         for number, phase in enumerate(self.phases):
             if unknown := sorted({*(phase.languages or ())} - {*self.data.languages}):
                 yield (
-                    f"phases.{number}.languages={' '.join(unknown)}: no source is in it; data.language names "
-                    f"{' '.join(dict.fromkeys(self.data.languages))}"
+                    f"{Setting(f'phases.{number}.languages', ' '.join(unknown))}: no source is in it; "
+                    f"{Setting('data.language')} names {' '.join(dict.fromkeys(self.data.languages))}"
                 )
             if phase.rotary_base and self.model.positions != "rotary":
                 yield (
-                    f"phases.{number}.rotary_base={phase.rotary_base:g} with model.positions={self.model.positions}, "
-                    "which rotates nothing; leave it out, or set model.positions=rotary"
+                    f"{Setting(f'phases.{number}.rotary_base')}={phase.rotary_base:g} with "
+                    f"{Setting('model.positions', self.model.positions)}, which rotates nothing; leave it out, or "
+                    f"set {Setting('model.positions', 'rotary')}"
                 )
         if self.model.causal != (self.objective.predict == "next"):
             yield (
-                f"objective.predict={self.objective.predict} with model.causal={self.model.causal}: next tokens are "
-                "predicted by a causal model, masked ones by one that sees both sides; change one of the two"
+                f"{Setting('objective.predict', self.objective.predict)} with "
+                f"{Setting('model.causal', self.model.causal)}: next tokens are predicted by a causal model, masked "
+                "ones by one that sees both sides; change one of the two"
             )
         if self.model.discriminator != (self.objective.predict == "replaced"):
             yield (
-                f"objective.predict={self.objective.predict} with model.discriminator={self.model.discriminator}: "
-                "replaced tokens are what a discriminator tells from true ones; change one of the two"
+                f"{Setting('objective.predict', self.objective.predict)} with "
+                f"{Setting('model.discriminator', self.model.discriminator)}: replaced tokens are what a "
+                "discriminator tells from true ones; change one of the two"
             )

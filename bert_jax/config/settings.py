@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from bert_jax.config.wording import Kind, value_text
+from bert_jax.system.errors import Setting, UsageError, with_names
 
 Group = TypeVar("Group", bound="Settings")
 
@@ -20,17 +21,19 @@ OneOrSeveral = Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(o
 """Names, of which a single one may be given as a string."""
 
 
-class SettingsError(ValueError):
+class SettingsError(UsageError, ValueError):
     """Invalid settings. The message is one line with each wrong field, its value and what was expected."""
 
     def __init__(self, owner: str, conflicts: Sequence[str], problems: Mapping[str, str]):
         """`owner`: the name of the settings class. `conflicts`: messages about fields that don't fit each other.
         `problems` maps the dotted path of each invalid field to a text to append to it: "=0: expected 1 or more"."""
-        by_path = [f"{path}{text}" for path, text in problems.items()]
-        super().__init__("; ".join([*conflicts, *(f"{owner}.{problem}" for problem in by_path)]))
-        self.by_path = "; ".join([*conflicts, *by_path])
-        """The message without `owner`."""
-        self.conflicts, self.problems = conflicts, problems
+        super().__init__("; ".join([*conflicts, *(f"{Setting(path)}{text}" for path, text in problems.items())]))
+        self.owner, self.conflicts, self.problems = owner, conflicts, problems
+
+    def __str__(self) -> str:
+        """The text with the names of invalid fields after that of the settings class: `ModelConfig.num_heads=0`."""
+        owned = (f"{self.owner}.{path}{text}" for path, text in self.problems.items())
+        return with_names("; ".join([*self.conflicts, *owned]))
 
 
 class Settings(BaseModel):

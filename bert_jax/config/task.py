@@ -10,6 +10,7 @@ from bert_jax.config.settings import Settings
 from bert_jax.config.task_kind import TASK_KINDS, TaskKind
 from bert_jax.config.vectors import VectorsConfig
 from bert_jax.config.wording import counted, value_text
+from bert_jax.system.errors import Setting
 
 Count = Annotated[int, Field(gt=0)]
 Names = Annotated[tuple[str, ...], Field(min_length=1)]
@@ -182,66 +183,98 @@ class TaskConfig(VectorsConfig):
         if self.facts.loss == "contrast":
             yield from self._vectors_conflicts()
         elif self.source:
-            yield f"task.source is a corpus for task.kind=vectors, and task.kind={self.kind}; give rows by --task.train"
+            yield (
+                f"{Setting('task.source')} is a corpus for {Setting('task.kind', 'vectors')}, and "
+                f"{Setting('task.kind', self.kind)}; give rows by {Setting('task.train')}"
+            )
         if self.other_dev and not self.dev and not self.source:
-            yield "task.other_dev is measured beside task.dev, which names no rows; give some by --task.dev"
+            yield (
+                f"{Setting('task.other_dev')} is measured beside {Setting('task.dev')}, which names no rows; give "
+                f"some by {Setting('task.dev')}"
+            )
         (fewest, most), marked = self.facts.texts, self.facts.head == "marked"
         if not fewest <= len(self.texts) <= most:
             wanted = str(fewest) if fewest == most else f"{fewest} or {most}"
             given = value_text(" ".join(self.texts))
-            yield f"task.kind={self.kind} takes {wanted} task.texts and has {len(self.texts)}: {given}"
+            yield (
+                f"{Setting('task.kind', self.kind)} takes {wanted} {Setting('task.texts')} and has "
+                f"{len(self.texts)}: {given}"
+            )
         if (self.facts.head == "choices") != (len(self.choices) > 1):
             yield (
-                f"task.kind={self.kind} has {len(self.choices)} task.choices; a choice needs two columns or more, and "
-                "nothing else takes any"
+                f"{Setting('task.kind', self.kind)} has {len(self.choices)} {Setting('task.choices')}; a choice "
+                "needs two columns or more, and nothing else takes any"
             )
         if len(self.marks) != 2 * len(self.texts) * marked:
             yield (
-                f"task.kind={self.kind} with {counted(len(self.texts), 'texts')} takes {2 * len(self.texts) * marked} "
-                f"task.marks and has {len(self.marks)}: where each text's word begins and ends"
+                f"{Setting('task.kind', self.kind)} with {counted(len(self.texts), 'texts')} takes "
+                f"{2 * len(self.texts) * marked} {Setting('task.marks')} and has {len(self.marks)}: where each "
+                "text's word begins and ends"
             )
         for setting in ("texts", "choices"):
             for name in getattr(self, setting):
                 if set("{}") & set(COLUMN_IN_BRACES.sub("", name)):
-                    yield f"task.{setting} has {name!r}, a brace without the other; write it as {{title}}. {{body}}"
+                    yield (
+                        f"{Setting(f'task.{setting}')} has {name!r}, a brace without the other; write it as "
+                        "{title}. {body}"
+                    )
         for setting in ("choices", "marks", "labels"):
             names = getattr(self, setting) or ()
             if twice := next((name for name in names if names.count(name) > 1), None):
-                yield f"task.{setting}={value_text(' '.join(names))} has {twice!r} twice; name each once"
+                yield (f"{Setting(f'task.{setting}', value_text(' '.join(names)))} has {twice!r} twice; name each once")
         if self.metric not in (None, *self.facts.metrics):
             yield (
-                f"task.metric={self.metric} doesn't measure task.kind={self.kind}; choose from "
-                f"{', '.join(self.facts.metrics)}"
+                f"{Setting('task.metric', self.metric)} doesn't measure {Setting('task.kind', self.kind)}; choose "
+                f"from {', '.join(self.facts.metrics)}"
             )
         weights = self.class_weights
         if weights is not None and not self.facts.weighted:
             weighted = ", ".join(kind for kind, facts in TASK_KINDS.items() if facts.weighted)
-            yield f"task.class_weights is for kinds {weighted}, and task.kind={self.kind}; leave it out"
+            yield (
+                f"{Setting('task.class_weights')} is for kinds {weighted}, and {Setting('task.kind', self.kind)}; "
+                "leave it out"
+            )
         if self.label_smoothing and not self.facts.smoothed:
             smoothed = ", ".join(kind for kind, facts in TASK_KINDS.items() if facts.smoothed)
-            yield f"task.label_smoothing is for kinds {smoothed}, and task.kind={self.kind}; leave it out"
+            yield (
+                f"{Setting('task.label_smoothing')} is for kinds {smoothed}, and "
+                f"{Setting('task.kind', self.kind)}; leave it out"
+            )
         if isinstance(weights, tuple) and self.labels is not None and len(weights) != len(self.labels):
             yield (
-                f"task.class_weights={' '.join(f'{weight:g}' for weight in weights)} has {len(weights)} of them for "
-                f"{counted(len(self.labels), 'labels')}; give one for each, in the order of "
-                f"{value_text(', '.join(self.labels))}"
+                f"{Setting('task.class_weights')}={' '.join(f'{weight:g}' for weight in weights)} has "
+                f"{len(weights)} of them for {counted(len(self.labels), 'labels')}; give one for each, in the order "
+                f"of {value_text(', '.join(self.labels))}"
             )
         if self.facts.loss == "ends" and self.span.question_length + self.span.stride + 3 > self.max_length:
             yield (
-                f"task.max_length={self.max_length} leaves no window of task.span.stride={self.span.stride} pieces "
-                f"beside a question of task.span.question_length={self.span.question_length}; raise the first or "
-                "lower the others"
+                f"{Setting('task.max_length', self.max_length)} leaves no window of "
+                f"{Setting('task.span.stride', self.span.stride)} pieces beside a question of "
+                f"{Setting('task.span.question_length', self.span.question_length)}; raise the first or lower the "
+                "others"
             )
         lengths = self.padded_lengths
         if lengths is not None and (lengths[-1:] != (self.max_length,) or list(lengths) != sorted(set(lengths))):
             listed = " ".join(map(str, lengths))
-            yield f"task.padded_lengths={listed} must rise and end with task.max_length={self.max_length}"
+            yield (
+                f"{Setting('task.padded_lengths', listed)} must rise and end with "
+                f"{Setting('task.max_length', self.max_length)}"
+            )
 
     def _vectors_conflicts(self) -> Iterator[str]:
         """Yields a message for settings that don't fit kind `vectors`."""
         if self.train and self.source:
-            yield (f"task.train={self.train} and task.source={self.source} both name what to learn from; leave out one")
+            yield (
+                f"{Setting('task.train', self.train)} and {Setting('task.source', self.source)} both name what "
+                "to learn from; leave out one"
+            )
         if self.batch_size < 2:
-            yield f"task.batch_size={self.batch_size} leaves a pair nothing to be compared with; give 2 or more"
+            yield (
+                f"{Setting('task.batch_size', self.batch_size)} leaves a pair nothing to be compared with; give 2 "
+                "or more"
+            )
         if self.padded_lengths:
-            yield "task.padded_lengths is for rows of one text, and vectors pack several into a row; leave it out"
+            yield (
+                f"{Setting('task.padded_lengths')} is for rows of one text, and vectors pack several into a row; "
+                "leave it out"
+            )

@@ -18,6 +18,7 @@ from bert_jax.config.operation import (
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.settings import Settings
+from bert_jax.system.errors import Setting
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 _LOG_EVERY, _LINES = 100, 20
@@ -44,8 +45,8 @@ class OperationConfig(Settings):
         for name, size in self.batch_sizes.items():
             if size % self.execution.accumulation:
                 yield (
-                    f"{name}={size} is not a multiple of execution.accumulation={self.execution.accumulation}; change "
-                    "one of them"
+                    f"{Setting(name, size)} is not a multiple of "
+                    f"{Setting('execution.accumulation', self.execution.accumulation)}; change one of them"
                 )
 
     @property
@@ -93,17 +94,22 @@ class TrainingConfig(OperationConfig):
         for number, phase in enumerate(self.phases):
             if phase.length > self.model.max_positions:
                 yield (
-                    f"phases.{number}.length={phase.length} is more than model.max_positions="
-                    f"{self.model.max_positions}; lower the first or raise the second"
+                    f"{Setting(f'phases.{number}.length', phase.length)} is more than "
+                    f"{Setting('model.max_positions', self.model.max_positions)}; lower the first or raise the "
+                    "second"
                 )
             if phase.steps * phase.batch_size > 2**32:
                 yield (
-                    f"phases.{number}.batch_size={phase.batch_size} in phases.{number}.steps={phase.steps} makes "
-                    f"{phase.steps * phase.batch_size:,} sequences, and a phase may have {2**32:,}; choose a smaller "
-                    "batch or fewer steps, or split the phase in two"
+                    f"{Setting(f'phases.{number}.batch_size', phase.batch_size)} in "
+                    f"{Setting(f'phases.{number}.steps', phase.steps)} makes {phase.steps * phase.batch_size:,} "
+                    f"sequences, and a phase may have {2**32:,}; choose a smaller batch or fewer steps, or split "
+                    "the phase in two"
                 )
         if self.profile_steps and not (self.profiled and self.profiled[-1] <= self.steps):
-            yield f"profile_steps={self.profile_steps} are none of the run's {self.steps:,} steps; give FIRST:LAST"
+            yield (
+                f"{Setting('profile_steps', self.profile_steps)} are none of the run's {self.steps:,} steps; give "
+                "FIRST:LAST"
+            )
 
     @property
     def steps(self) -> int:

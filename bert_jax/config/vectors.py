@@ -8,6 +8,7 @@ from pydantic import Field, field_validator
 from bert_jax.config.language import Languages
 from bert_jax.config.settings import Settings
 from bert_jax.config.wording import value_text
+from bert_jax.system.errors import Setting
 
 Pooling = Literal["mean", "cls", "max"]
 """How a text's vector is made of those of its tokens, [CLS] and [SEP] included: their mean; the vector of [CLS], or of
@@ -108,13 +109,24 @@ class VectorsConfig(Settings):
         """Yields a message for settings that don't fit each other."""
         if self.default_prompt is not None and self.default_prompt not in self.prompt_texts:
             names = ", ".join(self.prompt_texts) or "none"
-            yield f"task.default_prompt={self.default_prompt} names no prompt of task.prompts, which has {names}"
+            yield (
+                f"{Setting('task.default_prompt', self.default_prompt)} names no prompt of "
+                f"{Setting('task.prompts')}, which has {names}"
+            )
         if (self.source_language, self.source_layout) != (("en",), "paragraphs") and not self.source:
-            yield "task.source_language and task.source_layout are those of task.source, which names no corpus"
+            yield (
+                f"{Setting('task.source_language')} and {Setting('task.source_layout')} are those of "
+                f"{Setting('task.source')}, which names no corpus"
+            )
         if self.score_range and self.score_range[0] >= self.score_range[1]:
             low, high = self.score_range
-            yield f"task.score_range={low:g} {high:g} is empty; give the lowest and then the highest score"
+            yield (
+                f"{Setting('task.score_range')}={low:g} {high:g} is empty; give the lowest and then the highest score"
+            )
         if len(set(self.widths)) < len(self.widths):
-            yield f"task.widths={' '.join(map(str, self.widths))} has a width twice; give each once"
+            yield f"{Setting('task.widths', ' '.join(map(str, self.widths)))} has a width twice; give each once"
         if self.pairs != "neighbours" and not self.source:
-            yield f"task.pairs={self.pairs} makes pairs of task.source, which names no corpus; leave it out"
+            yield (
+                f"{Setting('task.pairs', self.pairs)} makes pairs of {Setting('task.source')}, which names no "
+                "corpus; leave it out"
+            )

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from bert_jax.config.settings import Settings
+from bert_jax.system.errors import Setting
 
 MIN_BYTE_BPE_SIZE = 5 + 256
 """Smallest vocabulary of a byte-level BPE, which merges no pairs: the five special pieces and the 256 bytes."""
@@ -44,11 +45,12 @@ class VocabularyConfig(Settings):
         """Yields a message for settings that don't fit each other."""
         if self.kind in ("unigram", "bpe") and self.character_coverage < 0.98:
             yield (
-                f"vocabulary.character_coverage={self.character_coverage} is less than the 0.98 that sentencepiece "
-                f"wants for vocabulary.kind={self.kind}; raise it, or choose vocabulary.kind=wordpiece"
+                f"{Setting('vocabulary.character_coverage', self.character_coverage)} is less than the 0.98 that "
+                f"sentencepiece wants for {Setting('vocabulary.kind', self.kind)}; raise it, or choose "
+                f"{Setting('vocabulary.kind', 'wordpiece')}"
             )
         if self.kind == "byte_bpe" and not self.file and self.size < MIN_BYTE_BPE_SIZE:
             yield (
-                f"vocabulary.size={self.size} is less than the {MIN_BYTE_BPE_SIZE} special pieces and bytes of "
-                "vocabulary.kind=byte_bpe; raise it"
+                f"{Setting('vocabulary.size', self.size)} is less than the {MIN_BYTE_BPE_SIZE} special pieces and "
+                f"bytes of {Setting('vocabulary.kind', 'byte_bpe')}; raise it"
             )

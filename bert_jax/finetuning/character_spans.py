@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from bert_jax.records.record import Record
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
 from bert_jax.text.scripts import is_punctuation, sets_no_spaces
 from bert_jax.text.vocabulary import PieceSpan
 
@@ -82,7 +82,11 @@ def _checked(record: Record, name: str, length: int) -> list[tuple[int, int, str
     for written in value if isinstance(value, list) else [value]:
         span = _span(written, length)
         if span is None:
-            by_word = "; a file with one word on each line is --task.format conll" if isinstance(value, str) else ""
+            by_word = (
+                f"; a file with one word on each line is {Setting('task.format')} conll"
+                if isinstance(value, str)
+                else ""
+            )
             raise UsageError(
                 f"{record.place}: {name!r} has {written!r:.60} and the text {length:,} characters; give the entities "
                 "of a text as [[begin, end (exclusive), type], ...] or objects with start, end and label, in "

@@ -11,7 +11,7 @@ from bert_jax.config.task import COLUMN_IN_BRACES, TaskConfig
 from bert_jax.config.wording import counted
 from bert_jax.records import limits
 from bert_jax.records.record import Record
-from bert_jax.system.errors import UsageError, json_kind, listed, quoted
+from bert_jax.system.errors import Setting, UsageError, json_kind, listed, quoted
 
 _MOST_DIGITS = 18
 """Most digits of a whole number that is read from text."""
@@ -102,8 +102,8 @@ def label_names(record: Record, config: TaskConfig) -> list[str]:
     if not isinstance(value, list) or not (flags or all(type(one) in (str, int) for one in value)):
         raise UsageError(
             f"{record.place}: {config.label!r} is {_described(value)}; several labels a row are a list, a text with "
-            f"{config.label_separator!r} between labels (--task.label-separator), or a column of 0 and 1 for each of "
-            "--task.labels"
+            f"{config.label_separator!r} between labels ({Setting('task.label_separator')}), or a column of 0 "
+            f"and 1 for each of {Setting('task.labels')}"
         )
     names = [str(one).strip() for one in value]
     if not flags:
@@ -116,8 +116,8 @@ def label_names(record: Record, config: TaskConfig) -> list[str]:
         )
     if not named and len(value) != len(labels):
         raise UsageError(
-            f"{record.place}: {config.label!r} has {counted(len(value), 'values')} of 0 and 1, and task.labels "
-            f"names {counted(len(labels), 'labels')}; name one for each value"
+            f"{record.place}: {config.label!r} has {counted(len(value), 'values')} of 0 and 1, and "
+            f"{Setting('task.labels')} names {counted(len(labels), 'labels')}; name one for each value"
         )
     return names if named else [name for name, one in zip(labels, value, strict=True) if one]
 
@@ -165,8 +165,9 @@ class Labels:
         """The number of `name`. Raises UsageError with the `place` of an unknown one."""
         if name not in self._numbers:
             raise UsageError(
-                f"{place}: the label {quoted(name)} is none of the {len(self)} that are known, {listed(self.names)}; "
-                "correct it, or name all labels by task.labels (those of the training rows are taken)"
+                f"{place}: the label {quoted(name)} is none of the {len(self)} that are known, "
+                f"{listed(self.names)}; correct it, or name all labels by {Setting('task.labels')} (those of the "
+                "training rows are taken)"
             )
         return self._numbers[name]
 

@@ -24,7 +24,7 @@ from bert_jax.records.row_format import RowFormat
 from bert_jax.records.task_files import format_of, held_records, takes_columns
 from bert_jax.records.text_source import short_hash
 from bert_jax.system.bucket import place_of
-from bert_jax.system.errors import UsageError, listed
+from bert_jax.system.errors import Setting, UsageError, listed, renamed
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
 
@@ -106,7 +106,7 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) ->
         repairs[f"{EMPTY}, not learned from"] = empty
     say_repairs(source, repairs)
     if not examples:
-        raise UsageError(f"{source} has no row to learn from; give another by --task.train")
+        raise UsageError(f"{source} has no row to learn from; give another by {Setting('task.train')}")
     config = task.fitted_to(examples)
     if config.class_weights and config.labels:
         balanced = config.class_weights == "balanced"
@@ -148,7 +148,7 @@ def read_labelled(task: Task, held_out: Sequence[Record] = ()) -> LabelledRows:
 def read_records(config: TaskConfig, source: str | None, setting: str, repairs: Counter[str]) -> list[Record]:
     """All rows of `source`, at least one. Raises UsageError if there is none; `setting` names the source."""
     if source is None:
-        raise UsageError(f"task.{setting} names no rows; give a file or a set like tfds:glue/cola:train")
+        raise UsageError(f"{Setting(f'task.{setting}')} names no rows; give a file or a set like tfds:glue/cola:train")
     form = RowFormat(config.format, config.columns, config.separator, config.label)
     records = held_records(source, repairs, form)
     if not records:
@@ -179,7 +179,7 @@ def written_as(
     try:
         return RowFormat(format, columns or None, task.replace(separator=separator).separator, task.label)
     except SettingsError as error:
-        raise UsageError(f"task.{error.by_path}") from None
+        raise UsageError(renamed(error.message, {"separator": "task.separator"})) from None
 
 
 def encoded(
@@ -261,7 +261,9 @@ def _some(records: list[Record], count: int | None) -> list[Record]:
     if count is None:
         return records
     if count > len(records):
-        raise UsageError(f"task.train_rows={count:,} and there are {len(records):,}; lower it or leave it out")
+        raise UsageError(
+            f"{Setting('task.train_rows')}={count:,} and there are {len(records):,}; lower it or leave it out"
+        )
     words = np.random.Philox(key=0).random_raw(len(records))
     return [records[place] for place in sorted(np.argsort(words, kind="stable")[:count].tolist())]
 

@@ -28,7 +28,7 @@ from bert_jax.run.hosts import first_alone
 from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import say
 from bert_jax.system.reading import Reading
 from bert_jax.training.devices import check_room, compiling_tokens, keep_compiled_programs
@@ -202,25 +202,27 @@ def _open_model(config: FinetuneConfig) -> TrainedModel:
     """The model that `config.init` names. Raises UsageError where there is none, or where it can't read the task."""
     if config.task.patience and not config.task.dev and not config.task.source:
         raise UsageError(
-            f"task.patience={config.task.patience} compares scores, and task.dev names no rows to measure on; give "
-            "some by --task.dev"
+            f"{Setting('task.patience', config.task.patience)} compares scores, and {Setting('task.dev')} names no "
+            f"rows to measure on; give some by {Setting('task.dev')}"
         )
     if config.init is None:
-        raise UsageError("init=None names no model; give a run, a checkpoint or a Hugging Face directory")
+        raise UsageError(
+            f"{Setting('init', None)} names no model; give a run, a checkpoint or a Hugging Face directory"
+        )
     started = TrainedModel.open(model_place(config.init))
     if started.config.max_positions < _FEWEST_POSITIONS:
         raise UsageError(
-            f"the model of init={config.init} has {started.config.max_positions} positions and a task needs "
-            f"{_FEWEST_POSITIONS}; give another model"
+            f"the model of {Setting('init', config.init)} has {started.config.max_positions} positions and a task "
+            f"needs {_FEWEST_POSITIONS}; give another model"
         )
     if too_wide := [width for width in config.task.widths if width > started.config.hidden_size]:
         raise UsageError(
-            f"task.widths has {too_wide[0]}, and the vectors of init={config.init} have {started.config.hidden_size} "
-            "numbers; give smaller widths"
+            f"{Setting('task.widths')} has {too_wide[0]}, and the vectors of {Setting('init', config.init)} have "
+            f"{started.config.hidden_size} numbers; give smaller widths"
         )
     if (config.layers_frozen or 0) > started.config.num_layers:
         raise UsageError(
-            f"layers_frozen={config.layers_frozen} and the model of init={config.init} has "
+            f"{Setting('layers_frozen', config.layers_frozen)} and the model of {Setting('init', config.init)} has "
             f"{counted(started.config.num_layers, 'layers')}; lower the first"
         )
     return started

@@ -16,7 +16,7 @@ from bert_jax.finetuning.task import Task
 from bert_jax.finetuning.vectors_task import pair_columns
 from bert_jax.records.record import Record
 from bert_jax.records.task_files import format_of
-from bert_jax.system.errors import UsageError, listed, quoted
+from bert_jax.system.errors import Setting, UsageError, listed, quoted
 from bert_jax.system.reading import Fact, Reading
 
 _NUMBER = re.compile(r"\s*[-+]?\d[\d.,]*(?:[eE][-+]?\d+)?\s*")
@@ -136,8 +136,8 @@ def _check_unused(config: TaskConfig, rows: RowSet, unused: Sequence[str]) -> No
         if name not in config.ignore and (flags or _RIVAL.search(name)):
             raise UsageError(
                 f"{rows.source} has a column {quoted(name)} that isn't used, and each pair would be learned as one "
-                f"that {'has its score' if config.scored else 'matches'}; name it by --task.negatives or, a score, by "
-                f"--task.label, or leave it out by --task.ignore {name}"
+                f"that {'has its score' if config.scored else 'matches'}; name it by {Setting('task.negatives')} "
+                f"or, a score, by {Setting('task.label')}, or leave it out by {Setting('task.ignore')} {name}"
             )
 
 

@@ -9,7 +9,7 @@ from bert_jax.finetuning.finetune import finetune
 from bert_jax.run.hosts import is_first
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.files import write_json
 
 _SEED = "seed-"
@@ -46,7 +46,10 @@ def _runs(config: FinetuneConfig, path: Place, count: int) -> list[tuple[Finetun
     if RunDirectory(path).config_file.exists():
         raise UsageError(f"{path} is a run of one seed; choose another --workdir, or leave out --seeds {count}")
     if not config.task.dev and not config.task.source:
-        raise UsageError("--seeds compares scores, and task.dev names no rows to measure on; give some by --task.dev")
+        raise UsageError(
+            f"--seeds compares scores, and {Setting('task.dev')} names no rows to measure on; give "
+            f"some by {Setting('task.dev')}"
+        )
     seeds = range(config.seed, config.seed + count)
     return [(config.replace(seed=seed), RunDirectory(path / f"{_SEED}{seed}")) for seed in seeds]
 

@@ -34,7 +34,7 @@ from bert_jax.finetuning.task import (
     probabilities,
 )
 from bert_jax.records.record import Record
-from bert_jax.system.errors import UsageError, listed, quoted
+from bert_jax.system.errors import Setting, UsageError, listed, quoted
 from bert_jax.system.progress import warn
 from bert_jax.text.scripts import sets_no_spaces
 from bert_jax.text.tokenizer import Tokenizer
@@ -66,8 +66,9 @@ class TagTask(Task):
         elif isinstance(value, list) and value and all(type(number) is int for number in value):
             if (wrong := next((number for number in value if not 0 <= number < len(labels)), None)) is not None:
                 raise UsageError(
-                    f"{record.place}: {config.label!r} has the number {wrong} for a tag, and task.labels names "
-                    f"{len(labels)} tags; name all in the order of their numbers, from 0: --task.labels O B-PER I-PER"
+                    f"{record.place}: {config.label!r} has the number {wrong} for a tag, and "
+                    f"{Setting('task.labels')} names {len(labels)} tags; name all in the order of their numbers, "
+                    f"from 0: {Setting('task.labels')} O B-PER I-PER"
                 )
             value = [labels[number] for number in value]
         return record._replace(values=record.values | {config.label: value})
@@ -209,8 +210,8 @@ def check_entity_tags(config: TaskConfig, counts: Counter[str]) -> None:
     elif config.metric == "entity_f1" and not entity_forms(labels):
         lacks = f"these don't name any: {named}" if OUTSIDE in labels else f"there is no {OUTSIDE}: {listed(labels)}"
         raise UsageError(
-            f"task.metric=entity_f1 measures tags like O, B-PER and I-PER, and {lacks}; correct them, or leave "
-            "task.metric out to measure accuracy"
+            f"{Setting('task.metric', 'entity_f1')} measures tags like O, B-PER and I-PER, and {lacks}; correct "
+            f"them, or leave {Setting('task.metric')} out to measure accuracy"
         )
     elif odd and OUTSIDE in labels:
         warn(f"{config.train}: accuracy alone is measured and no entity F1, since these tags name no entity: {named}")

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from bert_jax.config.data import DataConfig
-from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.wording import counted
 from bert_jax.instances.held_out import document_hash
@@ -15,7 +14,7 @@ from bert_jax.records.corpus import Document, Mixture, open_corpus
 from bert_jax.records.corpus_reading import read_corpus
 from bert_jax.records.record import Record
 from bert_jax.records.signatures import word_counts
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError, renamed
 from bert_jax.system.progress import say
 from bert_jax.system.reading import show
 from bert_jax.text.segmentation import split_sentences
@@ -34,9 +33,9 @@ _SAMPLE_CHARACTERS = 200_000
 _FILL = 0.75
 """Size of the usual passage as a share of task.max_length, so that four of five are not cut."""
 _NO_PAIRS = {
-    "neighbours": "no document has two passages; give longer documents or --task.pairs dropout",
-    "title": "no document begins with a title of its own, a line of at most 20 words; give others or --task.pairs "
-    "neighbours",
+    "neighbours": f"no document has two passages; give longer documents or {Setting('task.pairs')} dropout",
+    "title": "no document begins with a title of its own, a line of at most 20 words; give others or "
+    f"{Setting('task.pairs')} neighbours",
     "dropout": "there is no text; give another corpus",
 }
 """What is wrong with a corpus without pairs, and the remedy."""
@@ -125,9 +124,9 @@ def _opened(config: TaskConfig) -> Mixture:
         corpus = open_corpus(data)
         show([read_corpus(corpus, data)])
         return corpus
-    except (UsageError, SettingsError) as error:
-        message = str(error).replace("data.source", "task.source")
-        raise UsageError(message.replace("data.language", "task.source_language")) from None
+    except UsageError as error:
+        names = {"data.source": "task.source", "data.language": "task.source_language"}
+        raise UsageError(renamed(error.message, names)) from None
 
 
 def _until(documents: Iterator[Document], characters: int) -> Iterator[Document]:

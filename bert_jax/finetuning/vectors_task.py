@@ -25,7 +25,7 @@ from bert_jax.finetuning.retrieval import (
 from bert_jax.finetuning.task import CUT, EMPTY, Example, Outcome, Prediction, Task
 from bert_jax.layout import TokenSequence
 from bert_jax.records.record import Record
-from bert_jax.system.errors import UsageError, listed, quoted
+from bert_jax.system.errors import Setting, UsageError, listed, quoted
 from bert_jax.system.progress import warn
 from bert_jax.text.tokenizer import Tokenizer
 
@@ -161,8 +161,8 @@ class VectorsTask(Task):
         if self.config.metric not in (None, *possible):
             kind = "have scores" if _are_scored(golds) else "have no scores"
             raise UsageError(
-                f"task.metric={self.config.metric} can't be measured, as the dev pairs {kind}; choose from "
-                f"{', '.join(possible)}"
+                f"{Setting('task.metric', self.config.metric)} can't be measured, as the dev pairs {kind}; choose "
+                f"from {', '.join(possible)}"
             )
         return self.config.metric or possible[0]
 
@@ -274,8 +274,8 @@ def pair_of(config: TaskConfig, record: Record, repairs: Counter[str]) -> TextPa
         if config.score_range and not config.score_range[0] <= score <= config.score_range[1]:
             low, high = config.score_range
             raise UsageError(
-                f"{record.place}: the score is {score:g}, and task.score_range is {low:g} to {high:g}; correct the row "
-                "or the range"
+                f"{record.place}: the score is {score:g}, and {Setting('task.score_range')} is {low:g} to {high:g}; "
+                "correct the row or the range"
             )
     return TextPair(first, second, _negatives(config, record), score)
 

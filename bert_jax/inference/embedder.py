@@ -12,7 +12,7 @@ from bert_jax.config.vectors import PASSAGE_ROLES, Prompt
 from bert_jax.inference.batches import Text
 from bert_jax.inference.features import Choice, Feature
 from bert_jax.inference.origin import Origin
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import say
 
 _UNTRAINED = (
@@ -58,7 +58,8 @@ class Embedder:
         """
         if width is not None and not 1 <= width <= self.width:
             raise UsageError(
-                f"width={width} is not possible: this model's vectors have {self.width} numbers; give 1 to {self.width}"
+                f"{Setting('width', width)} is not possible: this model's vectors have {self.width} numbers; give 1 "
+                f"to {self.width}"
             )
         chosen = Choice.of(
             (-1,), "concat", self._task.pooling if self._task else "mean", dtype, self._config.num_layers
@@ -82,7 +83,7 @@ class Embedder:
             named, prompt = self._task.prompt_texts, self._task.prompt(role)
         if role not in (None, "query", *PASSAGE_ROLES, *named):
             names = ", ".join(dict.fromkeys(("query", "passage", *named)))
-            raise UsageError(f"role={role!r} is no role of texts; choose from {names}")
+            raise UsageError(f"{Setting('role')}={role!r} is no role of texts; choose from {names}")
         if role is None and any(named.values()):
             before = f"{prompt.text!r} is put before texts" if prompt.text else "nothing is put before texts"
             names = ", ".join(f"{name} {text!r}" for name, text in named.items() if text)

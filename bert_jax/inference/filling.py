@@ -15,7 +15,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.inference.batches import Batch
 from bert_jax.layout import TokenSequence
 from bert_jax.model.bert import BertForPretraining, Encoded, Parameters
-from bert_jax.system.errors import UsageError, quoted
+from bert_jax.system.errors import Setting, UsageError, quoted
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import MASK
 
@@ -43,8 +43,8 @@ class Filler:
         masks."""
         if config.causal:
             raise UsageError(
-                "the model is causal (model.causal): it doesn't see what stands after a [MASK] and never saw one; "
-                "fill masks with a model that was trained with objective.predict=masked"
+                f"the model is causal ({Setting('model.causal')}): it doesn't see what stands after a [MASK] and "
+                f"never saw one; fill masks with a model that was trained with {Setting('objective.predict', 'masked')}"
             )
         if config.discriminator:
             raise UsageError(
@@ -135,7 +135,7 @@ class Filler:
     def _masked_sequence(self, text: object, top: int = 1) -> TokenSequence:
         """The token ids of a text with masks. Raises UsageError if it has none, is too long, or `top` is below 1."""
         if top < 1:
-            raise UsageError(f"top={top} asks for no pieces; give how many, from 1")
+            raise UsageError(f"{Setting('top', top)} asks for no pieces; give how many, from 1")
         ids = self._tokenizer.encode_masked(text) if isinstance(text, str) else []
         if self._tokenizer.vocabulary.mask_id not in ids:
             raise UsageError(f"there is no {MASK} in {quoted(text)}; put one where a piece is to be filled in")

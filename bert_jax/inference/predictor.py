@@ -21,7 +21,7 @@ from bert_jax.model.sharding import make_mesh
 from bert_jax.records.record import Record
 from bert_jax.records.row_format import RowFormat
 from bert_jax.run.run_config import is_elsewhere
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import warn
 from bert_jax.system.reading import show
 from bert_jax.text.tokenizer import Tokenizer
@@ -69,8 +69,8 @@ class Predictor:
         config = self.task
         if not source and config.dev and is_elsewhere(config.dev):
             raise UsageError(
-                f"task.dev={config.dev} isn't on this machine, and no place elsewhere is read because a file of a run "
-                "names it; give it as source if you trust it"
+                f"{Setting('task.dev', config.dev)} isn't on this machine, and no place elsewhere is read because a "
+                "file of a run names it; give it as source if you trust it"
             )
         if source:
             written = written or written_as(config, source)

@@ -14,7 +14,7 @@ from bert_jax.inference.batches import Text
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.search_corpus import ROWS_IN_BLOCK, Block, SearchCorpus
 from bert_jax.model.vectors import normalised
-from bert_jax.system.errors import UsageError, quoted
+from bert_jax.system.errors import Setting, UsageError, quoted
 
 _QUERIES_AT_ONCE = 256
 """Number of queries whose scores of a block are in memory at once."""
@@ -69,7 +69,7 @@ def search(
 def _check(queries: Sequence[Any], top: int) -> None:
     """Raises UsageError for an empty query, or none, and for a `top` below 1."""
     if top < 1:
-        raise UsageError(f"top={top} was given; it must be 1 or more")
+        raise UsageError(f"{Setting('top', top)} was given; it must be 1 or more")
     if not queries:
         raise UsageError("there is no query; give a text to search for")
     for query in queries:

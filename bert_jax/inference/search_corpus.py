@@ -15,7 +15,7 @@ from bert_jax.inference.feature_files import name_of, texts_of
 from bert_jax.inference.origin import check_origin
 from bert_jax.inference.vector_file import VectorFile
 from bert_jax.system.bucket import place_of
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
 
 ROWS_IN_BLOCK = 2048
 """Maximum rows in a block, chosen so that its vectors fit a CPU's cache."""
@@ -61,9 +61,13 @@ class SearchCorpus:
             if lines is not None:
                 self._texts = texts_of(os.fspath(lines), tuple(columns), self.repairs)
             elif columns:
-                raise UsageError(f"{self.name} has no columns of texts; add lines=FILE, the file that has them")
+                raise UsageError(
+                    f"{self.name} has no columns of texts; add {Setting('lines', 'FILE')}, the file that has them"
+                )
         elif lines is not None:
-            raise UsageError(f"{self.name} has texts itself, and lines={lines} is for a .npz file; leave it out")
+            raise UsageError(
+                f"{self.name} has texts itself, and {Setting('lines', lines)} is for a .npz file; leave it out"
+            )
         elif file is not None:
             self._texts = texts_of(file, tuple(columns), self.repairs)
         elif not isinstance(source, str | os.PathLike):
@@ -90,7 +94,7 @@ class SearchCorpus:
         check_origin(self.name, self._vectors.origin, embedder.origin(embedder.choice(width), embedder.prompt(_ROLE)))
         has = self._vectors.width
         if has not in (width, embedder.width):
-            remedy = f"search with width={has}, or " if has < embedder.width and width is None else ""
+            remedy = f"search with {Setting('width', has)}, or " if has < embedder.width and width is None else ""
             raise UsageError(
                 f"{self.name} has vectors of {has} numbers, and those of this search have {width or embedder.width}; "
                 f"{remedy}give a file that bert-jax features wrote with this run"

@@ -14,7 +14,7 @@ from bert_jax.records.corpus import Mixture, open_corpus
 from bert_jax.records.drops import Drops
 from bert_jax.records.engine import engine
 from bert_jax.records.file_source import FileSource
-from bert_jax.system.errors import RunError, UsageError
+from bert_jax.system.errors import RunError, Setting, UsageError
 from bert_jax.system.progress import say
 from bert_jax.system.spark import check_spark
 
@@ -89,8 +89,9 @@ def check_engine(data: DataConfig, settings: PreparationConfig) -> None:
         for source, part in zip(data.source, open_corpus(data).parts, strict=True):
             if not isinstance(part, FileSource):
                 raise UsageError(
-                    f"preparation.engine=spark reads files, and data.source={source!r} doesn't consist of files; give "
-                    "text:, jsonl: or parquet: sources, or leave preparation.engine out"
+                    f"{Setting('preparation.engine', 'spark')} reads files, and {Setting('data.source')}={source!r} "
+                    "doesn't consist of files; give text:, jsonl: or parquet: sources, or leave "
+                    f"{Setting('preparation.engine')} out"
                 )
 
 

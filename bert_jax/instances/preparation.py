@@ -33,7 +33,7 @@ from bert_jax.instances.shards import ids_dtype
 from bert_jax.instances.statistics import Statistics
 from bert_jax.records.corpus import Document, Mixture
 from bert_jax.records.engine import works_by_portions
-from bert_jax.system.errors import UsageError, disk_explained
+from bert_jax.system.errors import Setting, UsageError, disk_explained
 from bert_jax.system.files import FileSum, remove_temporary, sync
 from bert_jax.system.progress import say, stage, warn
 from bert_jax.system.workers import available_cores, map_in_processes
@@ -193,11 +193,11 @@ def check_enough(source: str, documents: int, recipe: Recipe) -> None:
     """Raises UsageError if a source gives too few training documents."""
     if documents < documents_needed(recipe.pair):
         wanting = "next sentence prediction needs two" if documents else "one is needed"
-        remedy = ", or set --objective.pair none, which needs no pairs" if documents else ""
+        remedy = f", or set {Setting('objective.pair')} none, which needs no pairs" if documents else ""
         purpose = " for training" if recipe.data.held_out else ""  # without a held-out share, evaluate reads it, too
         raise UsageError(
-            f"data.source={source!r} holds {counted(documents, 'documents')}{purpose} and {wanting}; give more text, "
-            f"with a blank line between documents{remedy}"
+            f"{Setting('data.source')}={source!r} holds {counted(documents, 'documents')}{purpose} and {wanting}; "
+            f"give more text, with a blank line between documents{remedy}"
         )
 
 

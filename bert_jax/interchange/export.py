@@ -19,7 +19,7 @@ from bert_jax.interchange.tensors import WEIGHTS
 from bert_jax.interchange.tokenizer_files import write_tokenizer
 from bert_jax.model.bert import Parameters, absent_parts, generator_parameters, without
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.files import new_directory, write_json, write_text
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import Vocabulary
@@ -43,8 +43,8 @@ def _form(config: ModelConfig, params: Parameters, vocabulary: Vocabulary, task:
     """The form of a model whose parameters, or their shapes, are `params`. Raises UsageError where it has none."""
     if config.causal:
         raise UsageError(
-            "the model is causal (model.causal), and BERT's classes in transformers attend to both sides; only "
-            "models without model.causal can be exported"
+            f"the model is causal ({Setting('model.causal')}), and BERT's classes in transformers attend to both "
+            f"sides; only models without {Setting('model.causal')} can be exported"
         )
     relative = relative_of(config.model_type, "model.model_type")
     if not task:
@@ -126,8 +126,8 @@ def _class_for(task: TaskConfig) -> str:
     """BERT's class that has the head of `task`. Raises UsageError if there is none."""
     if task.facts.exported_as is None:
         raise UsageError(
-            f"transformers has no class with the head of task {task.name} (task.kind={task.kind}); use the run itself, "
-            "by bert-jax predict"
+            f"transformers has no class with the head of task {task.name} ({Setting('task.kind', task.kind)}); use the "
+            "run itself, by bert-jax predict"
         )
     return task.facts.exported_as
 

@@ -7,7 +7,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
 from bert_jax.interchange.relatives import relative_of
-from bert_jax.system.errors import UsageError, quoted
+from bert_jax.system.errors import Setting, UsageError, quoted
 from bert_jax.system.reading import Fact
 from bert_jax.text.vocabulary import Vocabulary
 
@@ -119,9 +119,9 @@ def config_values(
     values |= {name: value for name, value in relative.fixed.items() if name not in _LEFT_OUT}
     values |= {"pad_token_id": vocabulary.pad_id, "dtype": "float32", **relative.conversion.write(model, vocabulary)}
     remedy = "use the run itself, or begin one with another --model.model-type"
-    kind = f"to transformers a model of model.model_type={model.model_type}"
+    kind = f"to transformers a model of {Setting('model.model_type', model.model_type)}"
     if missing := next((ours for ours in relative.sizes.values() if getattr(model, ours) == 0), None):
-        raise UsageError(f"model.{missing}=0 can't be exported: {kind} has 1 or more; {remedy}")
+        raise UsageError(f"{Setting(f'model.{missing}', 0)} can't be exported: {kind} has 1 or more; {remedy}")
     read_again = model_config(values, Path("config.json"))
     has_head = class_name.endswith(("ForMaskedLM", "ForPreTraining")) and not model.discriminator
     expected = model.replace(
@@ -135,8 +135,8 @@ def config_values(
     for name in ModelConfig.model_fields:
         if getattr(read_again, name) != getattr(expected, name):
             raise UsageError(
-                f"model.{name}={getattr(model, name)} can't be exported: {kind} has {getattr(read_again, name)}; "
-                f"{remedy}"
+                f"{Setting(f'model.{name}', getattr(model, name))} can't be exported: {kind} has "
+                f"{getattr(read_again, name)}; {remedy}"
             )
     return values
 

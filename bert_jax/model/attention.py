@@ -17,7 +17,7 @@ from bert_jax.model.gpu_form import GPU
 from bert_jax.model.linear import Linear, compute_dtype, initial_weights, project
 from bert_jax.model.rotary import rotated
 from bert_jax.model.tpu_form import TPU
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
 
 FORMS: dict[AttentionForm, tuple[Form, ...]] = {
     "auto": (TPU, GPU),
@@ -52,7 +52,7 @@ def check_attention(
     (form,) = FORMS[name]
     for length, sequences in rows:
         if reason := form.obstacle(_training_case(config, length, sequences, mesh)):
-            raise UsageError(f"execution.attention={name} can't be used: {reason}; set it to auto or exact")
+            raise UsageError(f"{Setting('execution.attention', name)} can't be used: {reason}; set it to auto or exact")
 
 
 def _training_case(

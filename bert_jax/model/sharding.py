@@ -15,7 +15,7 @@ from jaxtyping import Int
 from bert_jax.config.operation import MeshConfig
 from bert_jax.model.parameters import parameter_at, path_of
 from bert_jax.model.placement import BATCH_AXES
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
 
 Rows = TypeVar("Rows")
 MESH_AXES = (*BATCH_AXES, "tensor")
@@ -52,7 +52,7 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
 
 def _wrong_count(config: MeshConfig, count: int, all_of_jax: bool) -> str:
     """The error for mesh sizes that don't multiply to `count` devices. `all_of_jax`: these are all that JAX finds."""
-    sizes = " x ".join(f"mesh.{axis}={getattr(config, axis)}" for axis in MESH_AXES)
+    sizes = " x ".join(f"{Setting(f'mesh.{axis}', getattr(config, axis))}" for axis in MESH_AXES)
     here = "this machine has" if jax.process_count() == 1 else "this run has"
     owner = here if all_of_jax else "there are"
     devices = f"{owner} {count} device{'' if count == 1 else 's'}"
@@ -107,7 +107,11 @@ def check_batch_size(batch_size: int, accumulation: int, mesh: Mesh | AbstractMe
     shards = row_shards(mesh)
     if batch_size % (accumulation * shards):
         microbatches = f" in {accumulation} microbatches" if accumulation > 1 else ""
-        over = f"{shards} devices" if shards == mesh.size else f"mesh.data x mesh.fsdp = {shards} parts"
+        over = (
+            f"{shards} devices"
+            if shards == mesh.size
+            else (f"{Setting('mesh.data')} x {Setting('mesh.fsdp')} = {shards} parts")
+        )
         raise UsageError(
             f"a batch of {batch_size}{microbatches} doesn't divide over {over}; "
             f"choose a multiple of {accumulation * shards}"
@@ -132,7 +136,9 @@ def _sharding(name: str, shape: tuple[int, ...], mesh: Mesh | AbstractMesh) -> N
     for axis, (size, split) in enumerate(zip(shape, spec, strict=True)):
         if size % parts(mesh, split):
             axes = (split,) if isinstance(split, str) else split
-            devices = " x ".join(f"mesh.{each}={mesh.shape[each]}" for each in axes if mesh.shape[each] > 1)
+            devices = " x ".join(
+                f"{Setting(f'mesh.{each}', mesh.shape[each])}" for each in axes if mesh.shape[each] > 1
+            )
             raise UsageError(f"{name} has {size} rows on axis {axis}, which {devices} doesn't divide; choose another")
     return NamedSharding(mesh, spec)
 

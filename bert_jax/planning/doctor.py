@@ -17,7 +17,7 @@ from bert_jax.records.corpus import open_corpus
 from bert_jax.records.corpus_reading import reading_of_samples
 from bert_jax.records.spread_sample import read_sample
 from bert_jax.system import facts
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.facts import Facts
 from bert_jax.system.progress import say
 from bert_jax.system.reading import show
@@ -110,7 +110,7 @@ def diagnose(config: RunConfig) -> Diagnosis:
     (source,) = corpus.parts
     sample = read_sample(source, each=survey.add)
     if not sample.documents:
-        raise UsageError(f"data.source={config.data.source[0]!r} holds no text; give another")
+        raise UsageError(f"{Setting('data.source')}={config.data.source[0]!r} holds no text; give another")
     show([reading_of_samples(corpus, config.data, {config.data.source[0]: sample})])
     say("Identifying languages")
     languages, scripts = survey.languages()

@@ -11,7 +11,7 @@ from bert_jax.planning.trial import Trial, try_preparation
 from bert_jax.records.corpus import open_corpus
 from bert_jax.records.spread_sample import SpreadSample, read_sample
 from bert_jax.system import facts
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.facts import Facts
 from bert_jax.system.progress import duration, say
 from bert_jax.system.workers import available_cores
@@ -77,7 +77,7 @@ def planned_preparation(config: RunConfig) -> Iterator[tuple[str, str]]:
         of_source = config.of_source(name, language)
         sample = read_sample(source)
         if not sample.documents:
-            raise UsageError(f"data.source={name!r} holds no text; give another")
+            raise UsageError(f"{Setting('data.source')}={name!r} holds no text; give another")
         say(f"Preparing a sample of {name}")
         times.append(preparation_time(sample, try_preparation(sample.documents, of_source, sample.has_all), of_source))
         shares.append(f"{sample.text_bytes / 1e6:,.4g} MB, {sample.described} looked at ({sample.share:.0%})")

@@ -11,7 +11,7 @@ from bert_jax.finetuning.batches import TaskBatch, TextBatch, task_batch
 from bert_jax.finetuning.task import Example
 from bert_jax.layout import TokenSequence, lay_out
 from bert_jax.model.task import HeadShape
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
 
 _SHORTEST = 3
 """Tokens of the shortest text: [CLS], a piece, [SEP]."""
@@ -33,8 +33,8 @@ def texts_a_row(config: TaskRunConfig) -> int:
     most = -(-texts // phase.batch_size)
     if most * _SHORTEST > phase.length:
         raise UsageError(
-            f"phases.0.batch_size={phase.batch_size} rows of phases.0.length={phase.length} tokens are too few for "
-            f"{texts:,} texts; raise one of the two"
+            f"{Setting('phases.0.batch_size', phase.batch_size)} rows of {Setting('phases.0.length', phase.length)} "
+            f"tokens are too few for {texts:,} texts; raise one of the two"
         )
     return most
 

@@ -34,7 +34,7 @@ from bert_jax.run.measurement import Means
 from bert_jax.run.run_config import read_pretraining_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import say, warn
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.training.batch import Batch, read_ahead
@@ -200,7 +200,9 @@ def evaluate_run(
     keep_compiled_programs()
     config = read_pretraining_config(run.path)
     if words is not None and words != config.data.words:
-        raise UsageError(f"data.words={words}, and {run.path} was prepared with {config.data.words}; give that")
+        raise UsageError(
+            f"{Setting('data.words', words)}, and {run.path} was prepared with {config.data.words}; give that"
+        )
     if units and config.objective.predict == "next":
         raise UsageError(f"units={' '.join(units)}: {run.path} predicts next tokens and masks none; leave it out")
     data = config.data.replace(words=words or config.data.words)

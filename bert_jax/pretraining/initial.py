@@ -16,7 +16,7 @@ from bert_jax.model.embeddings import padded_vocabulary_size, vocabulary_size
 from bert_jax.model.parameters import parameter_at, path_of
 from bert_jax.model.sharding import tree_shardings
 from bert_jax.run.trained_model import TrainedModel
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import say
 from bert_jax.text.extension import replaced_pieces
 from bert_jax.text.tokenizer import Tokenizer
@@ -47,10 +47,12 @@ def open_initial(config: RunConfig) -> TrainedModel | None:
         theirs["head_activation"] = ours["head_activation"]
     if theirs != ours:
         differing = [name for name in ours if theirs[name] != ours[name]]
-        differences = "; ".join(f"model.{name} is {theirs[name]} there and {ours[name]} here" for name in differing)
+        differences = "; ".join(
+            f"{Setting(f'model.{name}')} is {theirs[name]} there and {ours[name]} here" for name in differing
+        )
         raise UsageError(
-            f"the model of init={config.init} is another one: {differences}. Give its settings, or the run "
-            "itself in place of a config file"
+            f"the model of {Setting('init', config.init)} is another one: {differences}. Give its settings, or the "
+            "run itself in place of a config file"
         )
     return trained
 

@@ -7,7 +7,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.system import facts
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.facts import Facts
 
 
@@ -64,6 +64,6 @@ def check_epochs(config: RunConfig, shares: Sequence[SourceShare]) -> None:
     often = max(shares, key=lambda share: share.epochs)
     if most is not None and often.epochs > most:
         raise UsageError(
-            f"data.most_epochs={most:g}: the text of {often.source} would be seen {often.epochs:,.3g} times; raise it "
-            "or data.smoothing, lower the source's weight, or train for fewer steps"
+            f"{Setting('data.most_epochs')}={most:g}: the text of {often.source} would be seen {often.epochs:,.3g} "
+            f"times; raise it or {Setting('data.smoothing')}, lower the source's weight, or train for fewer steps"
         )

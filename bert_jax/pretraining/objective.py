@@ -30,7 +30,7 @@ from bert_jax.pretraining.questions import (
 )
 from bert_jax.pretraining.replaced import draw_tokens, replace_tokens
 from bert_jax.run.measurement import Mean, Means
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
 from bert_jax.training.batch import Batch
 from bert_jax.training.cross_entropy import cross_entropy
 from bert_jax.training.step import Moment, Objective
@@ -203,9 +203,9 @@ class ReplacedTokens(MaskedTokens):
         """Raises UsageError for a model that has no generator."""
         if config.model.generator is None:
             raise UsageError(
-                "the model is a discriminator without a generator (model.generator_divisor=None), which would replace "
-                "tokens for it: it can't be trained or measured on text; --model.generator-divisor 4 adds a generator "
-                "to a pretraining run"
+                f"the model is a discriminator without a generator ({Setting('model.generator_divisor', None)}), which "
+                "would replace tokens for it: it can't be trained or measured on text; --model.generator-divisor 4 "
+                "adds a generator to a pretraining run"
             )
         super().__init__(config, mask_id)
         self.measurements = (*self.measurements, REPLACED_SHARE)
@@ -279,8 +279,8 @@ def pretraining_trainer(config: RunConfig, mesh: Mesh, vocabulary_size: int, mas
     """
     if config.model.vocabulary_size not in (None, vocabulary_size):
         raise UsageError(
-            f"model.vocabulary_size={config.model.vocabulary_size} and the vocabulary has {vocabulary_size} "
-            "pieces; leave the setting out: it is taken from the vocabulary"
+            f"{Setting('model.vocabulary_size', config.model.vocabulary_size)} and the vocabulary has "
+            f"{vocabulary_size} pieces; leave the setting out: it is taken from the vocabulary"
         )
     sized = config.replace(model=config.model.replace(vocabulary_size=vocabulary_size))
     return Trainer(config, mesh, METHODS[config.objective.predict](sized, mask_id))

@@ -12,7 +12,7 @@ from bert_jax.records.decoded_lines import decoded_lines
 from bert_jax.records.record import Record, check_names
 from bert_jax.records.row_format import RowFormat
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError, listed, quoted
+from bert_jax.system.errors import Setting, UsageError, listed, quoted
 
 _CONLLU = ("id", "words", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 """The ten columns of CoNLL-U. The second one, FORM, is named `words` as in the other formats."""
@@ -62,7 +62,8 @@ def conll_records(path: Place, lines: Iterator[str], repairs: Counter[str], form
             else:
                 raise UsageError(
                     f"{path}, line {number} has {counted(len(fields), 'columns')} ({quoted(' '.join(fields[:20]))}) "
-                    f"and should have {len(names):,}: {listed(names)}; mend it, or name the columns by task.columns"
+                    f"and should have {len(names):,}: {listed(names)}; mend it, or name the columns by "
+                    f"{Setting('task.columns')}"
                 )
         if words:
             yield _record(path, words, names)
@@ -84,8 +85,8 @@ def conllu_records(path: Place, lines: Iterator[str], repairs: Counter[str], for
             begun = True
             if len(fields) != len(_CONLLU):
                 raise UsageError(
-                    f"{path}, line {number} has {counted(len(fields), 'columns')} and CoNLL-U has {len(_CONLLU)}, with "
-                    "tabs between them; mend it, or say how it is written by task.format"
+                    f"{path}, line {number} has {counted(len(fields), 'columns')} and CoNLL-U has {len(_CONLLU)}, "
+                    f"with tabs between them; mend it, or say how it is written by {Setting('task.format')}"
                 )
             if _WORD_NUMBER.fullmatch(fields[0]):
                 words.append((number, fields))

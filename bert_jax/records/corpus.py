@@ -22,7 +22,7 @@ from bert_jax.records.python_docs import PythonDocs
 from bert_jax.records.text_source import TextSettings, TextSource, short_hash
 from bert_jax.records.tfds_dataset import TFDS_PLACE, TfdsDataset
 from bert_jax.system.bucket import Place, place_of, scheme_of
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.files import matching_files
 
 _FIELD = "text"
@@ -168,8 +168,9 @@ def open_corpus(config: DataConfig) -> Mixture:
         parts.append(_open(source, resolved, TextSettings(config.undecodable, config.chunk_bytes, language, spans)))
     if config.spans and not has_spans:
         raise UsageError(
-            f"data.spans={config.spans} names a field of JSON lines, but {config.described} has no source of JSON "
-            f"lines; give text and spans as records, like {_KINDS['jsonl'].example}, or leave data.spans out"
+            f"{Setting('data.spans', config.spans)} names a field of JSON lines, but {config.described} has no "
+            f"source of JSON lines; give text and spans as records, like {_KINDS['jsonl'].example}, or leave "
+            f"{Setting('data.spans')} out"
         )
     return Mixture(parts, sources)
 
@@ -228,6 +229,7 @@ def _open(source: str, resolved: str, settings: TextSettings) -> Corpus:
         return corpus
     if kind.place is _FILES_AND_FIELD and (path := place.rstrip("#")) and path[0] != "#":
         raise UsageError(
-            f"data.source={source!r} lacks #FIELD, the field that holds the text; write it like {name}:{path}#{_FIELD}"
+            f"{Setting('data.source')}={source!r} lacks #FIELD, the field that holds the text; write it like "
+            f"{name}:{path}#{_FIELD}"
         )
-    raise UsageError(f"data.source={source!r} names no corpus; expected one like {kind.example}")
+    raise UsageError(f"{Setting('data.source')}={source!r} names no corpus; expected one like {kind.example}")

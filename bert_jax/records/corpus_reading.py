@@ -14,7 +14,7 @@ from bert_jax.records.filters import are_same_language, is_identifiable
 from bert_jax.records.line_kinds import Oddity, oddities
 from bert_jax.records.python_docs import PythonDocs
 from bert_jax.records.spread_sample import SpreadSample, read_sample
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.reading import Fact, Reading
 from bert_jax.text.identification import UNKNOWN, UNSURE, blocks, identified
 from bert_jax.text.segmentation import split_sentences
@@ -43,7 +43,7 @@ def read_corpus(corpus: Mixture, data: DataConfig) -> Reading:
         if not isinstance(part, PythonDocs):  # it always has text, and would start processes to read it
             samples[source] = read_sample(part, most_bytes=size)
             if not samples[source].documents:
-                raise UsageError(f"data.source={source!r} holds no text; give another")
+                raise UsageError(f"{Setting('data.source')}={source!r} holds no text; give another")
     return reading_of_samples(corpus, data, samples)
 
 

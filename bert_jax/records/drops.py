@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from jaxtyping import UInt64
 
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
 from bert_jax.text.text_spans import plain
 
 _DOCUMENTS, _LINES = "documents.npy", "lines.npy"
@@ -23,7 +23,9 @@ def first_place(source: int, portion: int) -> int:
     number of 20 bits.
     """
     if portion >= _PORTIONS:
-        raise UsageError(f"a source has more than {_PORTIONS:,} portions of text; raise data.chunk_megabytes")
+        raise UsageError(
+            f"a source has more than {_PORTIONS:,} portions of text; raise {Setting('data.chunk_megabytes')}"
+        )
     return (source << _PORTION_BITS | portion) << _LINE_BITS
 
 

@@ -10,7 +10,7 @@ from jaxtyping import UInt8
 from bert_jax.config.data import DataConfig
 from bert_jax.config.language import language_name
 from bert_jax.records.signatures import word_counts
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
 from bert_jax.text.identification import UNSURE, blocks, identified, known_languages
 
 NONE, TOO_SHORT, SYMBOLS, OTHER_LANGUAGE, COPY, ALL_BOILERPLATE, ALL_COPIED = range(7)
@@ -49,8 +49,9 @@ def check_language_filter(data: DataConfig) -> None:
     for language in data.languages if data.language_filter else ():
         if not is_identifiable(language):
             raise UsageError(
-                f"data.language_filter can't identify {language} ({language_name(language)}); leave it out, since text "
-                f"in that language may be taken for another. It can identify {' '.join(sorted(known_languages()))}"
+                f"{Setting('data.language_filter')} can't identify {language} ({language_name(language)}); leave it "
+                "out, since text in that language may be taken for another. It can identify "
+                f"{' '.join(sorted(known_languages()))}"
             )
 
 

@@ -9,7 +9,7 @@ from importlib.util import find_spec
 import numpy as np
 from jaxtyping import Bool, Float, Int, UInt8, UInt32, UInt64
 
-from bert_jax.system.errors import UsageError, install_extra
+from bert_jax.system.errors import Setting, UsageError, install_extra
 from bert_jax.text.scripts import sets_no_spaces
 
 BANDS = 32
@@ -55,7 +55,9 @@ def minhashes(texts: Sequence[str]) -> UInt32[np.ndarray, "32 N 4"]:
 def check_minhash() -> None:
     """Raises UsageError if rensa isn't installed."""
     if find_spec("rensa") is None:
-        raise UsageError(f"data.deduplicate=near needs rensa, which isn't installed; {install_extra('deduplicate')}")
+        raise UsageError(
+            f"{Setting('data.deduplicate', 'near')} needs rensa, which isn't installed; {install_extra('deduplicate')}"
+        )
 
 
 def similarity(ours: Signatures, theirs: Signatures) -> Float[np.ndarray, " N"]:

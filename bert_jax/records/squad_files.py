@@ -9,7 +9,7 @@ from bert_jax.records.jsonl_files import parsed
 from bert_jax.records.record import Record
 from bert_jax.records.row_format import RowFormat
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError, json_kind, quoted
+from bert_jax.system.errors import Setting, UsageError, json_kind, quoted
 
 
 def squad_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: RowFormat) -> Iterator[Record]:
@@ -53,7 +53,8 @@ def _value(value: Any, name: str, place: str) -> Any:
     """Field `name` of the object `value`. Raises UsageError, naming `place`, if it is missing."""
     if not isinstance(value, dict) or name not in value:
         raise UsageError(
-            f"{place} has no {name!r}: it is {json_kind(value)}; expected SQuAD's JSON, data: [{{paragraphs: [{{"
-            "context, qas: [{id, question, answers: [{text, answer_start}]}]}]}], or set task.format"
+            f"{place} has no {name!r}: it is {json_kind(value)}; expected SQuAD's JSON, data: "
+            "[{paragraphs: [{context, qas: [{id, question, answers: [{text, answer_start}]}]}]}], or set "
+            f"{Setting('task.format')}"
         )
     return value[name]

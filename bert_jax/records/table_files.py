@@ -13,7 +13,7 @@ from bert_jax.records.jsonl_files import EMPTY_LINES
 from bert_jax.records.record import Record, check_names
 from bert_jax.records.row_format import RowFormat
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError, listed
+from bert_jax.system.errors import Setting, UsageError, listed
 from bert_jax.system.progress import say
 
 _SEPARATORS = ",;\t|"
@@ -148,7 +148,8 @@ def _csv_rows(path: Place, lines: Iterable[str], separator: str) -> Iterator[_Ro
             begin, size = reader.line_num + 1, 0
     except csv.Error as error:
         raise UsageError(
-            f"{path}, line {begin}: a row begins here that is not CSV ({error}); mend its quotes, or set task.format"
+            f"{path}, line {begin}: a row begins here that is not CSV ({error}); mend its quotes, or set "
+            f"{Setting('task.format')}"
         ) from None
 
 
@@ -181,14 +182,15 @@ def _named(path: Place, rows: Iterator[_Row], columns: Sequence[str] | None, rep
             begin = []
         elif len(set(first) & set(names)) > 1:
             raise UsageError(
-                f"{path}, line {begin[0][0]} names columns, {listed(first)}, and they are named {listed(names)} "
-                "by task.columns; leave that out, or this line"
+                f"{path}, line {begin[0][0]} names columns, {listed(first)}, and they are named {listed(names)} by "
+                f"{Setting('task.columns')}; leave that out, or this line"
             )
     for number, fields in itertools.chain(begin, rows):
         if len(fields) > len(names):
             raise UsageError(
                 f"{path}, line {number} has {counted(len(fields), 'columns')} and {counted(len(names), 'names')} "
-                "for them; mend it, name all by task.columns, or say by task.separator what is between them"
+                f"for them; mend it, name all by {Setting('task.columns')}, or say by {Setting('task.separator')} "
+                "what is between them"
             )
         yield Record(f"{path}, line {number}", dict(zip(names, fields, strict=False)), all_names)
 

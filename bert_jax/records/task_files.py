@@ -18,7 +18,7 @@ from bert_jax.records.squad_files import squad_records
 from bert_jax.records.table_files import csv_records, text_records, tsv_records
 from bert_jax.records.tfds_dataset import TFDS_PLACE, tfds_records
 from bert_jax.system.bucket import Place, place_of
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
 
 
 class _Reader(NamedTuple):
@@ -69,18 +69,19 @@ def task_records(source: str, repairs: Counter[str], form: RowFormat = BY_SUFFIX
                 '{"text": ..., "spans": [{"start": 0, "end": 4, "label": "PER"}]}'
             )
         raise UsageError(
-            f"{path}: its name doesn't tell how it is written; name it .csv, .tsv or .jsonl, or set task.format to one "
-            f"of {', '.join(_READERS)}"
+            f"{path}: its name doesn't tell how it is written; name it .csv, .tsv or .jsonl, or set "
+            f"{Setting('task.format')} to one of {', '.join(_READERS)}"
         )
     reader = _READERS[format]
     if form.columns and "columns" not in reader.settings:
         raise UsageError(
-            f"task.columns names the columns of {path}, and a file of format {format} names its own; leave it out"
+            f"{Setting('task.columns')} names the columns of {path}, and a file of format {format} names its own; "
+            "leave it out"
         )
     if form.separator and "separator" not in reader.settings:
         raise UsageError(
-            f"task.separator={form.separator!r} is what separates the columns of a csv or tsv file, and {path} is of "
-            f"format {format}; leave it out"
+            f"{Setting('task.separator')}={form.separator!r} is what separates the columns of a csv or tsv file, "
+            f"and {path} is of format {format}; leave it out"
         )
     return reader.read(path, decoded_lines(path, repairs, reader.line_bytes), repairs, form)
 

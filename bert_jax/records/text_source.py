@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from bert_jax.records.decoded_lines import Decoder, numbered_parts
 from bert_jax.records.record import Record
-from bert_jax.system.errors import UsageError, json_kind
+from bert_jax.system.errors import Setting, UsageError, json_kind
 from bert_jax.text.text_spans import with_spans
 
 _DOCUMENTS_A_CHUNK = 8
@@ -83,7 +83,7 @@ class TextSource:
     def _begin_pass(self) -> None:
         self.position, self.repairs, self._text_bytes = 0.0, Counter[str](), 0
         replace, language = self._settings.undecodable == "replace", self._settings.language
-        self._decoder = Decoder(self.repairs, replace, "set --data.undecodable replace", language)
+        self._decoder = Decoder(self.repairs, replace, f"set {Setting('data.undecodable')} replace", language)
         self._decoder.reads_all = self._is_whole
 
     def documents(self) -> Iterator[list[str]]:
@@ -131,7 +131,7 @@ class TextSource:
         if text is None:
             text = ""
         if self._settings.spans and isinstance(text, str):
-            spans = record.value(self._settings.spans, "name another by data.spans")
+            spans = record.value(self._settings.spans, f"name another by {Setting('data.spans')}")
             text = with_spans(text, spans, f"{record.place}: {self._settings.spans!r}", self.repairs)
         if isinstance(text, str):
             # A lone surrogate isn't valid UTF-8: pass it on, to be handled like other undecodable bytes.

@@ -12,8 +12,7 @@ from jax.experimental import multihost_utils
 from orbax.checkpoint import multihost
 
 from bert_jax.config.operation import HostsConfig
-from bert_jax.config.settings import SettingsError
-from bert_jax.system.errors import BertJaxError, HostLost, RunError, UsageError
+from bert_jax.system.errors import BertJaxError, HostLost, RunError, Setting, UsageError
 from bert_jax.system.journal import here
 from bert_jax.system.machine import has_tpu
 from bert_jax.system.progress import keep_quiet, say
@@ -65,7 +64,8 @@ def connect(config: HostsConfig) -> None:
         reason = str(error).partition("\n")[0]
         raise UsageError(
             f"the hosts of this run can't be joined ({reason}); start the same command on all of them, with "
-            "--hosts.coordinator, --hosts.count and --hosts.index where they aren't found by themselves"
+            f"{Setting('hosts.coordinator')}, {Setting('hosts.count')} and {Setting('hosts.index')} where they "
+            "aren't found by themselves"
         ) from None
     if not is_first():
         keep_quiet()
@@ -88,7 +88,7 @@ def first_alone(name: str) -> Iterator[None]:
         _refuse_failure(agreed(0))
     try:
         yield
-    except (BertJaxError, SettingsError):
+    except BertJaxError:
         if is_first():
             wait_for_all(f"{name} done")
             agreed(1)
@@ -141,7 +141,7 @@ def ending_together() -> Iterator[None]:
         if jax.process_count() == 1 or "RESOURCE_EXHAUSTED" in str(error):
             raise
         raise HostLost(str(error).partition("\n")[0], here.text) from None
-    except (BertJaxError, SettingsError):
+    except BertJaxError:
         if jax.process_count() > 1:
             _part()
         raise

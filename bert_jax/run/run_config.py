@@ -13,7 +13,7 @@ from bert_jax.config.training import TrainingConfig
 from bert_jax.run.checkpoint_choice import no_run
 from bert_jax.run.run_manifest import RunManifest
 from bert_jax.system.bucket import Place, place_of, scheme_of
-from bert_jax.system.errors import RunError, UsageError, command_line, without_passwords
+from bert_jax.system.errors import RunError, Setting, UsageError, command_line, without_passwords
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import say
 
@@ -37,7 +37,7 @@ def refuse_passwords(config: TrainingConfig) -> None:
             others = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD or MLFLOW_TRACKING_TOKEN"
             where = others if name == "logging.mlflow" else "the variables of its service"
             raise UsageError(
-                f"{name}={cleaned} holds a user, password or token, which would be written to the run's files; "
+                f"{Setting(name, cleaned)} holds a user, password or token, which would be written to the run's files; "
                 f"leave it out and set the environment variables instead: {where}"
             )
 
@@ -78,7 +78,7 @@ def check_recorded_places(config: TrainingConfig, run: Place, names: Iterable[st
             if is_elsewhere(place, is_model=name == "init"):
                 raise UsageError(
                     f"{run / 'config.json'} names {place}, which isn't on this machine, and no place elsewhere is read "
-                    f"because a file of a run names it; if you trust it, add {name}={command_line(*places)}"
+                    f"because a file of a run names it; if you trust it, add {Setting(name, command_line(*places))}"
                 )
         if places and places != DataConfig().source:
             say(f"{name} is {' '.join(places)}, as recorded in {run / 'config.json'}")
@@ -147,7 +147,7 @@ def described(changes: list[tuple[str, Any, Any]]) -> str:
     lines = [
         "the rows of its files or sets have changed"  # the config has their hash
         if name == "rows_hash"
-        else f"{name} is {json.dumps(old)} there and {json.dumps(new)} now"
+        else f"{Setting(name)} is {json.dumps(old)} there and {json.dumps(new)} now"
         for name, old, new in sorted(changes, key=lambda change: change[0] != "rows_hash")
     ]
     more = [f"and {len(lines) - _MOST_CHANGES} more"] if len(lines) > _MOST_CHANGES else []

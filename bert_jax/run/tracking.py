@@ -14,7 +14,7 @@ from bert_jax.config.training import TrainingConfig
 from bert_jax.run.hosts import is_first
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import worked_on
-from bert_jax.system.errors import RunError, check_installed, failure_reason
+from bert_jax.system.errors import RunError, Setting, check_installed, failure_reason
 from bert_jax.system.files import write_json
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import warn
@@ -206,7 +206,7 @@ _TRACKERS: dict[str, Callable[[TrackedRun], Tracker]] = {
 def check_trackers(logging: LoggingConfig) -> None:
     """Raises UsageError if a tracker in the settings isn't installed."""
     for name, where in logging.trackers.items():
-        check_installed(f"logging.{name}={where} needs {name}", name, name)
+        check_installed(f"{Setting(f'logging.{name}', where)} needs {name}", name, name)
 
 
 def open_trackers(config: TrainingConfig, path: Place, step: int) -> list[GuardedTracker]:

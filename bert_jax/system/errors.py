@@ -5,9 +5,10 @@ import errno
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from importlib.util import find_spec
 from itertools import islice
+from typing import NamedTuple
 
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)|(?<=http://)[^/@\s]+(?=@)|(?<=https://)[^/@\s]+(?=@)")
 """USER:PASSWORD of a URL, or the token in that place of a web address."""
@@ -17,6 +18,35 @@ _MOST_CHARACTERS = 60
 """Maximum characters of a value in an error message."""
 _MOST_NAMES, _LONGEST_REASON = 10, 200
 """Maximum names in a list, and maximum characters of another library's message."""
+_SETTING = re.compile("\0([^\0=]+)(?:=([^\0]*))?\0")
+"""A `Setting` in a message."""
+
+
+class Setting(NamedTuple):
+    """A setting in the message of an error: `data.source`, or with its value `data.source=text:a`.
+
+    In the text it stands between NULs, which neither a path nor an argument can contain: so a value that looks like a
+    setting is never taken for one. The error's `str` has the name, and the command line puts its flag there.
+    """
+
+    name: str
+    """Its dotted name."""
+    value: object = ...
+    """Its value; an ellipsis: none is shown."""
+
+    def __str__(self) -> str:
+        value = "" if self.value is ... else f"={self.value}"
+        return f"\0{self.name}{value}\0"
+
+
+def with_settings(message: str, shown: Callable[[str, str | None], str]) -> str:
+    """`message` with each `Setting` in it as `shown` gives it for its name and, where the message has it, its value."""
+    return _SETTING.sub(lambda found: shown(found[1], found[2]), message)
+
+
+def with_names(message: str) -> str:
+    """`message` with the name, and the value, of each `Setting` in it."""
+    return with_settings(message, lambda name, value: name if value is None else f"{name}={value}")
 
 
 def quoted(value: object) -> str:
@@ -51,10 +81,26 @@ def without_passwords(text: str) -> str:
     return _TOKEN.sub(r"\1***", _PASSWORD.sub("***", text))
 
 
+def renamed(message: str, names: Mapping[str, str]) -> str:
+    """`message` with other names for some settings."""
+    return with_settings(
+        message, lambda name, value: str(Setting(names.get(name, name), ... if value is None else value))
+    )
+
+
 class BertJaxError(Exception):
     """Base of these errors. The message names the value, what was expected, and the remedy."""
 
     exit_code = 1
+
+    @property
+    def message(self) -> str:
+        """The text in which each `Setting` is still marked."""
+        return super().__str__()
+
+    def __str__(self) -> str:
+        """The text with the names of settings."""
+        return with_names(self.message)
 
 
 class UsageError(BertJaxError):

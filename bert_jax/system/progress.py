@@ -24,7 +24,7 @@ from rich.table import Column
 from rich.text import Text
 
 from bert_jax.system import journal
-from bert_jax.system.errors import without_passwords
+from bert_jax.system.errors import with_names, without_passwords
 from bert_jax.system.journal import here
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
@@ -81,7 +81,7 @@ PLAIN_EVERY_S = 15.0
 
 def say(message: str) -> None:
     """Prints one line, above the progress bar if there is one. Passwords in URLs are left out."""
-    console.print(without_passwords(message), markup=False, soft_wrap=True)
+    console.print(without_passwords(with_names(message)), markup=False, soft_wrap=True)
 
 
 def print_line(text: str) -> None:
@@ -92,13 +92,13 @@ def print_line(text: str) -> None:
 def warn(message: str) -> None:
     """Prints a line about a fault that ends nothing, and notes it in the run's journal."""
     say(f"WARNING: {message}")
-    journal.note("fault", message)
+    journal.note("fault", with_names(message))
 
 
 def tell(event: journal.Event, message: str) -> None:
     """Prints one line about a turn that the run takes, and notes it in the run's journal."""
     say(message)
-    journal.note(event, message)
+    journal.note(event, with_names(message))
 
 
 def keep_quiet() -> None:

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bert_jax.system.errors import BertJaxError, RunError, UsageError, check_installed, first_line
+from bert_jax.system.errors import BertJaxError, RunError, Setting, UsageError, check_installed, first_line
 from bert_jax.system.progress import warn
 from bert_jax.system.workers import safe_path
 
@@ -94,7 +94,7 @@ def connected(options: Sequence[str], processes: int | None) -> Iterator[Spark]:
             with safe_path():
                 context = SparkContext(conf=SparkConf().setAll(list(settings.items())), environment=of_workers)
     except Exception as error:  # Py4J's, with the exception of Spark, and PySpark's own
-        given = f"preparation.spark={' '.join(options)}, " if options else ""
+        given = f"{Setting('preparation.spark', ' '.join(options))}, " if options else ""
         raise UsageError(
             f"Spark can't be started ({_reason(error)}); what it printed above says more: mend {given}Spark's own "
             "configuration or the installation of Java"
@@ -110,11 +110,11 @@ def connected(options: Sequence[str], processes: int | None) -> Iterator[Spark]:
 
 def check_spark() -> None:
     """Raises UsageError if PySpark or Java is missing."""
-    check_installed("preparation.engine=spark needs PySpark", "pyspark", "spark")
+    check_installed(f"{Setting('preparation.engine', 'spark')} needs PySpark", "pyspark", "spark")
     if not shutil.which("java") and not os.environ.get("JAVA_HOME"):
         raise UsageError(
-            "preparation.engine=spark needs Java 17 or newer, and there is no java; install it (on Debian and Ubuntu "
-            "the package openjdk-17-jre-headless) or set JAVA_HOME"
+            f"{Setting('preparation.engine', 'spark')} needs Java 17 or newer, and there is no java; install it (on "
+            "Debian and Ubuntu the package openjdk-17-jre-headless) or set JAVA_HOME"
         )
 
 

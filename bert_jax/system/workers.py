@@ -16,7 +16,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any, TypeVar
 
-from bert_jax.system.errors import RunError
+from bert_jax.system.errors import RunError, Setting
 from bert_jax.system.interruption import deferred
 
 Item = TypeVar("Item")
@@ -84,7 +84,7 @@ def map_in_processes(
     except BrokenProcessPool:
         raise RunError(
             "a worker process died, as happens when memory runs out; give the same command again with fewer "
-            "--preparation.processes: finished chunks are kept"
+            f"{Setting('preparation.processes')}: finished chunks are kept"
         ) from None
     finally:
         _end(pool)

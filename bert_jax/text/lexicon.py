@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Bool, Int
 
 from bert_jax.system.bucket import place_of
-from bert_jax.system.errors import UsageError, install_extra
+from bert_jax.system.errors import Setting, UsageError, install_extra
 from bert_jax.system.files import open_regular
 from bert_jax.text.scripts import sets_no_spaces
 from bert_jax.text.tokenizer import Tokenizer
@@ -121,15 +121,15 @@ class LexiconFile(NamedTuple):
             lines = [line.strip() for line in data.decode("utf-8-sig").splitlines()]
         except OSError as error:
             raise UsageError(
-                f"{setting}={path} can't be read ({error.strerror}); name a file, an entry a line"
+                f"{Setting(setting, path)} can't be read ({error.strerror}); name a file, an entry a line"
             ) from None
         except UnicodeDecodeError as error:
             line = data[: error.start].count(b"\n") + 1
-            raise UsageError(f"{setting}={path}: line {line:,} isn't UTF-8; convert the file") from None
+            raise UsageError(f"{Setting(setting, path)}: line {line:,} isn't UTF-8; convert the file") from None
         entries = list(dict.fromkeys(filter(None, lines)))
         if not entries:
             raise UsageError(
-                f"{setting}={path} has no entry; give a file with an entry a line, or leave the setting out"
+                f"{Setting(setting, path)} has no entry; give a file with an entry a line, or leave the setting out"
             )
         blank = sum(not line for line in lines)
         return cls(path, entries, blank, len(lines) - blank - len(entries), hashlib.sha256(data).hexdigest())

@@ -10,7 +10,7 @@ from functools import cache
 import sentencex
 
 from bert_jax.config.data import RecordedCode
-from bert_jax.system.errors import UsageError, install_extra, quoted
+from bert_jax.system.errors import Setting, UsageError, install_extra, quoted
 
 _WITH_RULES = frozenset(
     "am ar bg bn ca da de el en es fi fr gu hi hy it ja kk kn ml mr my nl pa pl pt ru sk ta te uk".split()
@@ -59,13 +59,15 @@ def open_segmenter(name: str) -> Segmenter:
             places = list(function(text))
         except Exception as error:
             reason = f"{type(error).__name__}: {error}".splitlines()[0]
-            raise UsageError(f"data.words={name} failed ({reason}) on the text {quoted(text)}; mend it") from None
+            raise UsageError(
+                f"{Setting('data.words', name)} failed ({reason}) on the text {quoted(text)}; mend it"
+            ) from None
         if any(not isinstance(place, int) or not 0 <= place <= len(text) for place in places) or any(
             later < earlier for earlier, later in itertools.pairwise(places)
         ):
             raise UsageError(
-                f"data.words={name} gave {quoted(places)} for the text {quoted(text)}; give ascending numbers of "
-                f"characters from 0 to {len(text)}"
+                f"{Setting('data.words', name)} gave {quoted(places)} for the text {quoted(text)}; give ascending "
+                f"numbers of characters from 0 to {len(text)}"
             )
         return places
 
@@ -81,10 +83,10 @@ def _imported(name: str) -> Segmenter:
     except Exception as error:  # whatever a module raises when it is imported
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise UsageError(
-            f"data.words={name} can't be imported ({reason}); give jieba, sudachi or module:function"
+            f"{Setting('data.words', name)} can't be imported ({reason}); give jieba, sudachi or module:function"
         ) from None
     if not callable(imported):
-        raise UsageError(f"data.words={name} is {quoted(imported)}; name a function of a text")
+        raise UsageError(f"{Setting('data.words', name)} is {quoted(imported)}; name a function of a text")
     return imported
 
 
@@ -92,7 +94,7 @@ def _jieba() -> Segmenter:
     try:
         import jieba
     except ImportError:
-        raise UsageError(f"data.words=jieba needs jieba; {install_extra('zh')}") from None
+        raise UsageError(f"{Setting('data.words', 'jieba')} needs jieba; {install_extra('zh')}") from None
     jieba.setLogLevel("WARNING")
     return lambda text: itertools.accumulate(map(len, jieba.cut(text)))
 
@@ -101,7 +103,7 @@ def _sudachi() -> Segmenter:
     try:
         from sudachipy import Dictionary, SplitMode
     except ImportError:
-        raise UsageError(f"data.words=sudachi needs sudachipy; {install_extra('ja')}") from None
+        raise UsageError(f"{Setting('data.words', 'sudachi')} needs sudachipy; {install_extra('ja')}") from None
     tokenizer = Dictionary(dict="small").tokenizer(SplitMode.C)  # the longest words
 
     def segment(text: str) -> Iterator[int]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError, quoted
+from bert_jax.system.errors import Setting, UsageError, quoted
 from bert_jax.system.files import write_text
 from bert_jax.system.json_file import read_bytes
 
@@ -46,8 +46,8 @@ class VocabularySizeError(UsageError):
     def too_large(cls, size: int, most: int) -> "VocabularySizeError":
         """The error for a text that gives at most `most` pieces."""
         return cls(
-            f"vocabulary.size={size:,} is more than the text can give, {most:,} pieces; set --vocabulary.size "
-            f"{most} or less, or give more text",
+            f"{Setting('vocabulary.size')}={size:,} is more than the text can give, {most:,} pieces; set "
+            f"{Setting('vocabulary.size')} {most} or less, or give more text",
             most,
         )
 
@@ -55,8 +55,8 @@ class VocabularySizeError(UsageError):
     def too_small(cls, size: int, characters: int) -> "VocabularySizeError":
         """The error for a text whose characters need so many pieces."""
         return cls(
-            f"vocabulary.size={size:,} is less than the {characters:,} pieces that the text's characters need; raise "
-            "it or lower --vocabulary.character-coverage",
+            f"{Setting('vocabulary.size')}={size:,} is less than the {characters:,} pieces that the text's "
+            f"characters need; raise it or lower {Setting('vocabulary.character_coverage')}",
             2 * characters,
         )
 

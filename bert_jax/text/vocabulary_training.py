@@ -18,7 +18,7 @@ from tokenizers import Tokenizer as Pipeline
 from tokenizers import models, normalizers, trainers
 
 from bert_jax.config.vocabulary import MIN_BYTE_BPE_SIZE
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
 from bert_jax.text.cleaning import ZERO_WIDTH_SPACE, Cleaning, sentencepiece_rules
 from bert_jax.text.pipeline import BYTES, Tokenizer
 from bert_jax.text.scripts import sets_no_spaces
@@ -146,7 +146,8 @@ def _byte_level_bpe(texts: Sequence[str], size: int, cleaning: Cleaning) -> Toke
     """
     if size < MIN_BYTE_BPE_SIZE:
         raise UsageError(
-            f"vocabulary.size={size:,} is less than the {MIN_BYTE_BPE_SIZE} special pieces and bytes; raise it"
+            f"{Setting('vocabulary.size')}={size:,} is less than the {MIN_BYTE_BPE_SIZE} special pieces and bytes; "
+            "raise it"
         )
     steps = cleaning.composing() if cleaning.strip_accents or cleaning.form == "NFKC" or cleaning.turkish else []
     steps += [normalizers.Lowercase()] if cleaning.lowercase else []

@@ -18,7 +18,7 @@ from bert_jax.run.state import TrainState
 from bert_jax.system import interruption
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import publish, worked_on
-from bert_jax.system.errors import RunError
+from bert_jax.system.errors import RunError, Setting
 from bert_jax.system.files import replacing, write_json
 from bert_jax.system.journal import Whereabouts, here, note
 from bert_jax.system.progress import say, warn
@@ -159,10 +159,9 @@ def no_finite_gradient(
     return RunError(
         f"no finite gradient in {skipped} steps in a row, up to step {step:,}. Their training records are in "
         f"{run / _SKIPPED}; step {numbers[0]:,} had {_list(records[numbers[0]])} "
-        f"({phase.records_hint(numbers[0])}). "
-        f"The last good checkpoint is {good or 'none: nothing was saved before'}; lower "
-        f"--optimizer.peak-learning-rate ({rate:g}) and start a new run"
-        f"{' from there' if good else ''}"
+        f"({phase.records_hint(numbers[0])}). The last good checkpoint is "
+        f"{good or 'none: nothing was saved before'}; lower {Setting('optimizer.peak_learning_rate')} ({rate:g}) "
+        f"and start a new run{' from there' if good else ''}"
     )
 
 

@@ -32,7 +32,7 @@ from bert_jax.model.exact_attention import EXACT, softmax_where
 from bert_jax.model.linear import LayerNorm, activation, project
 from bert_jax.model.placement import cpu_flags, platform
 from bert_jax.system.copies import cache_directory
-from bert_jax.system.errors import RunError, first_line
+from bert_jax.system.errors import RunError, Setting, first_line
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say
 from bert_jax.training.cross_entropy import cross_entropy
@@ -135,12 +135,12 @@ def check_compiler(attention: AttentionForm = "auto") -> None:
         except jax.errors.JaxRuntimeError as error:
             wrong = first_line(error)
         if wrong:
-            exact = ", use --execution.attention exact" if part.reference else ""
+            exact = f", use {Setting('execution.attention')} exact" if part.reference else ""
             raise RunError(
                 f"jaxlib {jaxlib.__version__} computes {part.name} wrong on this machine's "
-                f"{jax.devices()[0].device_kind}: {wrong}. Install another version of jax and jaxlib{exact} or, on a "
-                "CPU, set XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= (slower); to train with this fault "
-                "anyway, add --execution.no-check-compiler"
+                f"{jax.devices()[0].device_kind}: {wrong}. Install another version of jax and jaxlib{exact} or, on "
+                "a CPU, set XLA_FLAGS=--xla_cpu_experimental_ynn_fusion_type= (slower); to train with this fault "
+                f"anyway, add {Setting('execution.check_compiler', False)}"
             )
     say(f"checked that the compiler computes right on this machine ({time.monotonic() - begun:.0f} s, once)")
     try:
