@@ -7,17 +7,19 @@ import re
 from pathlib import Path
 
 from bert_jax.interchange.tensors import INDEX, WEIGHTS
+from bert_jax.interchange.tokenizer_config import ADDED_TOKENS, SPECIAL_TOKENS_MAP
+from bert_jax.interchange.vocabulary_files import VOCABULARIES
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError, install_extra, quoted
 from bert_jax.system.progress import say
+from bert_jax.text.pipeline import TOKENIZER_CONFIG
 
 _say_once = functools.cache(say)
 _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
 """The name of a model in the hub, with an optional organization."""
 _FILES = (
     *("config.json", WEIGHTS, INDEX, "model-*-of-*.safetensors"),
-    *("vocab.txt", "tokenizer.json", "tokenizer_config.json", "added_tokens.json", "tokenizer.model"),
-    *("vocab.json", "merges.txt", "sentencepiece.bpe.model", "spiece.model"),
+    *(*VOCABULARIES, "merges.txt", TOKENIZER_CONFIG, SPECIAL_TOKENS_MAP, ADDED_TOKENS),
     # of sentence-transformers
     *("modules.json", "*_Pooling/config.json", "sentence_*_config.json", "config_sentence_transformers.json"),
 )

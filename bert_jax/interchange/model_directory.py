@@ -3,24 +3,25 @@
 import re
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.interchange.json_file import read_object
 from bert_jax.interchange.model_settings import Activation, model_config, model_facts
-from bert_jax.interchange.module_list import MODULES, has_module_list, read_module_list
 from bert_jax.interchange.names import expected_tensors, to_parameters
+from bert_jax.interchange.pooling_files import MODULES, has_modules, read_modules
 from bert_jax.interchange.relatives import RELATIVES, relative_of
 from bert_jax.interchange.selection import part_of, select
 from bert_jax.interchange.tensorflow_checkpoint import find_tensorflow_checkpoint, read_tensorflow_checkpoint
 from bert_jax.interchange.tensors import INDEX, WEIGHTS, Tensor, read_safetensors
-from bert_jax.interchange.tokenizer_files import SPECIAL_NAMES, has_segments, read_tokenizer, tokenizer_facts
+from bert_jax.interchange.tokenizer_config import SPECIAL_NAMES
+from bert_jax.interchange.tokenizer_files import has_segments, read_tokenizer, tokenizer_facts
 from bert_jax.model.bert import PART_NAMES, Parameters, absent_parts
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError, command_line, quoted
+from bert_jax.system.json_file import JsonObject, read_foreign_object
 from bert_jax.system.progress import say
 from bert_jax.system.reading import Fact, Reading
 from bert_jax.text.tokenizer import Tokenizer
@@ -77,7 +78,7 @@ def holds_published_model(path: Place) -> bool:
     if (path / GOOGLE_CONFIG).is_file() or (path / MODULES).is_file():
         return True
     config = path / HUGGING_FACE_CONFIG
-    return config.is_file() and "schema_version" not in read_object(fetched(config))
+    return config.is_file() and "schema_version" not in read_foreign_object(fetched(config))
 
 
 def open_model_directory(
@@ -102,7 +103,7 @@ def open_model_directory(
     path = next((path for path in configs if path.is_file()), None)
     if path is None:
         raise UsageError(f"{directory} has neither {HUGGING_FACE_CONFIG} nor {GOOGLE_CONFIG}; put the model's there")
-    values = read_object(path)
+    values = read_foreign_object(path)
     slots: list[str] = []
     not_listed: list[str] = []
     if of_google:
@@ -158,8 +159,8 @@ def _nothing_to_read(directory: Path) -> str:
 
     Raises UsageError if modules.json names another folder for them.
     """
-    if has_module_list(directory):
-        read_module_list(directory)
+    if has_modules(directory):
+        read_modules(directory)
     if pickles := sorted(path.name for pattern in _PICKLES for path in directory.glob(pattern)):
         if pickles == ["model.pt"] and not (directory / HUGGING_FACE_CONFIG).is_file():
             return (
@@ -185,12 +186,12 @@ def _nothing_to_read(directory: Path) -> str:
 def _architecture(directory: Path) -> str:
     """The class of BERT or a relative that config.json names, or else AutoModel."""
     path = directory / HUGGING_FACE_CONFIG
-    name = _class_of(read_object(path)) if path.is_file() else ""
+    name = _class_of(read_foreign_object(path)) if path.is_file() else ""
     beginnings = "|".join(relative.classes for relative in RELATIVES.values())
     return name if re.fullmatch(rf"({beginnings})\w+", name) else "AutoModel"
 
 
-def _class_of(values: dict[str, Any]) -> str:
+def _class_of(values: JsonObject) -> str:
     """The class that a config.json names; empty if it names none."""
     named = values.get("architectures")
     first = named[0] if isinstance(named, list) and named else None

@@ -1,30 +1,30 @@
 """Reads and writes the files that tell sentence-transformers how to pool token vectors."""
 
+import os
 import re
 from pathlib import Path
-from typing import Annotated, Any, get_args
+from typing import Annotated, get_args
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.vectors import Pooling
-from bert_jax.interchange.json_file import read_object, read_shape
-from bert_jax.interchange.model_directory import PublishedModel
-from bert_jax.interchange.module_list import MODULES, has_module_list, read_module_list
-from bert_jax.interchange.vocabulary_files import SETTINGS
+from bert_jax.interchange.tokenizer_config import read_tokenizer_config
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.files import write_json
-from bert_jax.system.json_file import Shape
+from bert_jax.system.json_file import JsonObject, Shape, as_shape, read_foreign, read_foreign_shape
 from bert_jax.system.progress import say
+from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
-TRANSFORMER_SETTINGS = tuple(
+MODULES = "modules.json"
+_TRANSFORMER_SETTINGS = tuple(
     f"sentence_{name}_config.json" for name in ("bert", "roberta", "camembert", "albert", "xlm-roberta")
 )
 """Names of the file with the settings of the module Transformer; the first is the one that is written."""
-LIBRARY_SETTINGS = "config_sentence_transformers.json"
-POOLING_SETTINGS = "1_Pooling/config.json"
+_LIBRARY_SETTINGS = "config_sentence_transformers.json"
+_POOLING_SETTINGS = "1_Pooling/config.json"
 _CLASSES = {
     "Transformer": "sentence_transformers.models.Transformer",
     "Pooling": "sentence_transformers.models.Pooling",
@@ -47,6 +47,44 @@ _SHORTEST = 8
 _REMEDY = f"a copy of the folder without {MODULES} is read as the encoder alone"
 
 
+class _Module(Shape):
+    type: str
+    path: str = ""
+
+
+class _Modules(Shape):
+    """The contents of modules.json, in their order; the first module reads texts."""
+
+    modules: list[_Module]
+
+
+_Ways = Annotated[list[str], BeforeValidator(lambda mode: [mode] if isinstance(mode, str) else mode)]
+
+
+class _PoolingSettings(Shape, extra="allow"):
+    """The settings of the module Pooling: a name, or a switch for each way of pooling."""
+
+    embedding_dimension: int | None = None
+    word_embedding_dimension: int | None = None
+    include_prompt: bool = True
+    pooling_mode: Annotated[
+        list[str] | None, BeforeValidator(lambda mode: [mode] if isinstance(mode, str) else mode)
+    ] = None
+    pooling_mode_cls_token: bool = False
+    pooling_mode_mean_tokens: bool = False
+    pooling_mode_max_tokens: bool = False
+    pooling_mode_mean_sqrt_len_tokens: bool = False
+
+    @property
+    def ways(self) -> list[str]:
+        """The ways of pooling that are on; a switch that isn't known here stands for itself."""
+        if self.pooling_mode is not None:
+            return self.pooling_mode
+        known = [way for switch, way in _SWITCHES.items() if getattr(self, switch)]
+        others = [name for name, on in (self.model_extra or {}).items() if name.startswith("pooling_mode_") and on]
+        return known + others or ["mean"]
+
+
 class _TransformerSettings(Shape):
     """The settings of the module Transformer that change vectors."""
 
@@ -54,14 +92,8 @@ class _TransformerSettings(Shape):
     do_lower_case: bool = False
     transformer_task: str = "feature-extraction"
     module_output_name: str = "token_embeddings"
-    modality_config: dict[str, Any] = {}
-    processing_kwargs: dict[str, Any] | None = None
-
-
-class _TokenizerSettings(Shape):
-    """The limit in tokenizer_config.json, which version 6 reads where the settings of Transformer have none."""
-
-    model_max_length: float | None = None
+    modality_config: JsonObject = {}
+    processing_kwargs: JsonObject | None = None
 
 
 class _LibrarySettings(Shape):
@@ -73,30 +105,29 @@ class _LibrarySettings(Shape):
     similarity_fn_name: str | None = None
 
 
-def vectors_task(model: PublishedModel) -> TaskConfig | None:
-    """The task of a model that sentence-transformers wrote: its pooling, and the length that texts are cut to.
+def vectors_task(directory: Path, config: ModelConfig, tokenizer: Tokenizer) -> TaskConfig | None:
+    """The task of the model in `directory` if sentence-transformers wrote it: its pooling and its longest texts.
 
     None where its folder has no modules.json. Raises UsageError for damaged files, and for modules or settings with
     which bert_jax would give other vectors. Vectors are whole, and they are compared by cosines; a line says so
     where sentence-transformers does otherwise.
     """
-    if not has_module_list(model.directory):
+    if not has_modules(directory):
         return None
-    folder, normalises = _pooling_folder(model.directory)
-    pool, include_prompt = _pooling(folder / "config.json", model.config)
-    longest = _max_length(model)
-    library = model.directory / LIBRARY_SETTINGS
-    settings = read_shape(library, _LibrarySettings) if library.is_file() else _LibrarySettings()
-    prompts = tuple(f"{name}={text or ''}" for name, text in (settings.prompts or {}).items())
-    if unreadable := next((name for name in settings.prompts or {} if "=" in name or not name.strip()), None):
-        raise UsageError(f"{library}: a prompt is called {quoted(unreadable)}; give it a name without =")
-    if settings.default_prompt_name not in (None, *(settings.prompts or {})):
+    folder, normalises = _pooling_folder(directory)
+    pool, include_prompt = _pooling(folder / "config.json", config.hidden_size)
+    longest = _max_length(directory, config.max_positions, tokenizer)
+    file = directory / _LIBRARY_SETTINGS
+    settings = read_foreign_shape(file, _LibrarySettings) if file.is_file() else _LibrarySettings()
+    prompts, default = settings.prompts or {}, settings.default_prompt_name
+    if unreadable := next((name for name in prompts if "=" in name or not name.strip()), None):
+        raise UsageError(f"{file}: a prompt is called {quoted(unreadable)}; give it a name without =")
+    if default is not None and default not in prompts:
         raise UsageError(
-            f"{library}: default_prompt_name is {quoted(settings.default_prompt_name)}, which isn't among its prompts; "
-            "correct that name"
+            f"{file}: default_prompt_name is {quoted(default)}, which isn't among its prompts; correct that name"
         )
-    if library.is_file():
-        _report_comparison(settings, library, normalises, model.config.hidden_size)
+    if file.is_file():
+        _report_comparison(settings, file, normalises, config.hidden_size)
     return TaskConfig(
         name="vectors",
         kind="vectors",
@@ -104,29 +135,29 @@ def vectors_task(model: PublishedModel) -> TaskConfig | None:
         label="score",
         pool=pool,
         max_length=longest,
-        prompts=prompts,
-        default_prompt=settings.default_prompt_name,
+        prompts=tuple(f"{name}={text or ''}" for name, text in prompts.items()),
+        default_prompt=default,
         include_prompt=include_prompt,
     )
 
 
 def write_pooling(directory: Path, task: TaskConfig, config: ModelConfig) -> None:
     """Writes the files that sentence-transformers reads beside those of the encoder and the tokenizer."""
-    folders = {"Transformer": "", "Pooling": Path(POOLING_SETTINGS).parent.name, "Normalize": "2_Normalize"}
+    folders = {"Transformer": "", "Pooling": Path(_POOLING_SETTINGS).parent.name, "Normalize": "2_Normalize"}
     modules = [
         {"idx": number, "name": str(number), "path": folders[name], "type": class_name}
         for number, (name, class_name) in enumerate(_CLASSES.items())
     ]
     write_json(directory / MODULES, modules)
-    (directory / POOLING_SETTINGS).parent.mkdir()
+    (directory / _POOLING_SETTINGS).parent.mkdir()
     excluded = {} if task.include_prompt else {"include_prompt": False}
     sizes = {"word_embedding_dimension": config.hidden_size}
     switches = {switch: pool == task.pooling for switch, pool in _SWITCHES.items()}
-    write_json(directory / POOLING_SETTINGS, {**sizes, **switches, **excluded})
+    write_json(directory / _POOLING_SETTINGS, {**sizes, **switches, **excluded})
     longest = min(task.max_length, config.max_positions)
-    write_json(directory / TRANSFORMER_SETTINGS[0], {"max_seq_length": longest, "do_lower_case": False})
+    write_json(directory / _TRANSFORMER_SETTINGS[0], {"max_seq_length": longest, "do_lower_case": False})
     write_json(
-        directory / LIBRARY_SETTINGS,
+        directory / _LIBRARY_SETTINGS,
         {
             "prompts": task.prompt_texts,
             "default_prompt_name": task.default_prompt,
@@ -135,21 +166,44 @@ def write_pooling(directory: Path, task: TaskConfig, config: ModelConfig) -> Non
     )
 
 
+def has_modules(directory: Path) -> bool:
+    """Whether `directory` has a modules.json; a link to a missing file counts, since it can't be read."""
+    return os.path.lexists(directory / MODULES)
+
+
+def read_modules(directory: Path) -> list[_Module]:
+    """The modules in their order, at least one.
+
+    Raises UsageError if the file is missing or damaged, or if the first module has a folder of its own.
+    """
+    file = directory / MODULES
+    try:
+        modules = as_shape({"modules": read_foreign(file)}, _Modules).modules
+    except ValueError as error:
+        raise UsageError(f"{file}: {error}; fetch it again") from None
+    if not modules:
+        raise UsageError(f"{file} lists no modules; fetch the model again")
+    if modules[0].path not in ("", "."):
+        raise UsageError(
+            f"{file}: the path of the first module is {quoted(modules[0].path)}, as in old models of "
+            f"sentence-transformers; bert_jax reads a model that lies beside {MODULES}: copy the files of that folder "
+            "there, and make the path empty"
+        )
+    return modules
+
+
 def _pooling_folder(directory: Path) -> tuple[Path, bool]:
     """The folder of the module Pooling, and whether the module Normalize follows it.
 
     Raises UsageError for modules other than Transformer, Pooling and Normalize.
     """
-    file = directory / MODULES
-    modules, names = read_module_list(directory), []
-    for module in modules:
-        known = _MODULE.fullmatch(module.type)
-        if not known:
-            raise UsageError(
-                f"{file} has a module {quoted(module.type)}, and bert_jax has {', '.join(_CLASSES)}; {_REMEDY}"
-            )
-        names.append(known[1])
-    expected = list(_CLASSES)
+    file, expected = directory / MODULES, list(_CLASSES)
+    modules = read_modules(directory)
+    known = [_MODULE.fullmatch(module.type) for module in modules]
+    if None in known:
+        unknown = modules[known.index(None)].type
+        raise UsageError(f"{file} has a module {quoted(unknown)}, and bert_jax has {', '.join(_CLASSES)}; {_REMEDY}")
+    names = [match[1] for match in known if match]
     if names not in (expected, expected[:-1]):
         raise UsageError(
             f"{file} lists {quoted(', '.join(names))}; {', '.join(expected)} in this order were expected; {_REMEDY}"
@@ -160,65 +214,40 @@ def _pooling_folder(directory: Path) -> tuple[Path, bool]:
             f"{file}: the path of Pooling is {quoted(path)}; expected a plain folder beside {MODULES}, not a link; "
             "fetch the model again"
         )
-    if len(names) < len(expected):
+    if names != expected:
         say(f"{file} has no Normalize; bert_jax scales each vector to length 1, which changes no cosine")
-    return directory / path, len(names) == len(expected)
+    return directory / path, names == expected
 
 
-def _pooling(file: Path, config: ModelConfig) -> tuple[Pooling, bool]:
-    """The way of pooling in a config.json of the module Pooling, and whether prompts are pooled too.
+def _pooling(file: Path, width: int) -> tuple[Pooling, bool]:
+    """The way of pooling in the settings of the module Pooling, and whether prompts are pooled too.
 
-    Raises UsageError for one that bert_jax doesn't have.
+    Raises UsageError for a way that bert_jax doesn't have, and for vectors of another width.
     """
-    values = read_object(file)
+    settings = read_foreign_shape(file, _PoolingSettings)
     for name in ("embedding_dimension", "word_embedding_dimension"):
-        width = values.get(name, config.hidden_size)
-        if type(width) is not int:
-            raise UsageError(f"{file}: {name} is {quoted(width)}; a whole number was expected; fetch the model again")
-        if width != config.hidden_size:
+        if getattr(settings, name) not in (None, width):
             raise UsageError(
-                f"{file}: {name} is {quoted(width)} and the model's width {config.hidden_size}; they don't "
-                "belong together"
+                f"{file}: {name} is {quoted(getattr(settings, name))} and the model's width {width}; they don't belong "
+                "together"
             )
-    include_prompt = values.get("include_prompt", True)
-    if not isinstance(include_prompt, bool):
-        raise UsageError(f"{file}: include_prompt is {quoted(include_prompt)}; true or false was expected")
-    modes = _modes(values, file)
-    pools: tuple[Pooling, ...] = get_args(Pooling)
-    if len(modes) == 1:
-        for pool in pools:
-            if modes[0] == pool:
-                return pool, include_prompt
+    ways: tuple[Pooling, ...] = get_args(Pooling)
+    for way in ways:
+        if settings.ways == [way]:
+            return way, settings.include_prompt
     raise UsageError(
-        f"{file} pools by {quoted(' and '.join(modes))}; bert_jax has one of {', '.join(pools)}; {_REMEDY}"
+        f"{file} pools by {quoted(' and '.join(settings.ways))}; bert_jax has one of {', '.join(ways)}; {_REMEDY}"
     )
 
 
-def _modes(values: dict[str, Any], file: Path) -> list[str]:
-    """The ways of pooling that are on: of `pooling_mode`, or else the switches of earlier versions."""
-    named = values.get("pooling_mode")
-    if named is not None:
-        modes = [named] if isinstance(named, str) else named
-        if not isinstance(modes, list) or not modes or not all(isinstance(mode, str) for mode in modes):
-            raise UsageError(f"{file}: pooling_mode is {quoted(named)}; a name or a list of names was expected")
-        return modes
-    switches = {name: value for name, value in values.items() if name.startswith("pooling_mode_")}
-    for name, value in switches.items():
-        if not isinstance(value, bool):
-            raise UsageError(f"{file}: {quoted(name)} is {quoted(value)}; true or false was expected")
-    return [_SWITCHES.get(name, name) for name, is_on in switches.items() if is_on] or ["mean"]
-
-
-def _max_length(model: PublishedModel) -> int:
+def _max_length(directory: Path, positions: int, tokenizer: Tokenizer) -> int:
     """The number of pieces that texts are cut to. Raises UsageError for settings of Transformer that aren't read."""
-    directory, positions = model.directory, model.config.max_positions
-    file = next((directory / name for name in TRANSFORMER_SETTINGS if (directory / name).is_file()), None)
-    settings = read_shape(file, _TransformerSettings) if file else _TransformerSettings()
-    _check_transformer(settings, model, file or directory)
+    file = next((directory / name for name in _TRANSFORMER_SETTINGS if (directory / name).is_file()), None)
+    settings = read_foreign_shape(file, _TransformerSettings) if file else _TransformerSettings()
+    _check_transformer(settings, tokenizer, file or directory)
     longest: float | None = settings.max_seq_length
-    if longest is None:
-        file = directory / SETTINGS
-        longest = read_shape(file, _TokenizerSettings).model_max_length if file.is_file() else None
+    if longest is None:  # version 6 takes the tokenizer's limit
+        file, longest = directory, read_tokenizer_config(directory).model_max_length
     if longest is None:
         return positions
     if longest < _SHORTEST:
@@ -228,7 +257,7 @@ def _max_length(model: PublishedModel) -> int:
     return int(min(longest, positions))
 
 
-def _check_transformer(settings: _TransformerSettings, model: PublishedModel, file: Path) -> None:
+def _check_transformer(settings: _TransformerSettings, tokenizer: Tokenizer, file: Path) -> None:
     """Raises UsageError for settings of the module Transformer that would change the vectors."""
     for name in ("transformer_task", "module_output_name"):
         value, expected = getattr(settings, name), _TransformerSettings.model_fields[name].default
@@ -244,7 +273,6 @@ def _check_transformer(settings: _TransformerSettings, model: PublishedModel, fi
         raise UsageError(
             f"{file}: processing_kwargs is {quoted(settings.processing_kwargs)}, which isn't read here; {_REMEDY}"
         )
-    tokenizer = model.tokenizer
     lowercases = isinstance(tokenizer, WordPieceTokenizer) and tokenizer.cleaning.lowercase
     if settings.do_lower_case and not lowercases:
         raise UsageError(

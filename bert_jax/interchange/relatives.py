@@ -95,6 +95,9 @@ class Relative(NamedTuple):
     """The members of OPTIONAL_PARTS (model/bert.py) that its pretrained classes don't have."""
     pair: Literal["next_sentence", "sentence_order"] = "next_sentence"
     """The question that its published head for pairs answers."""
+    tokenizer: str | None = "BertTokenizer"
+    """The class of its tokenizer (tokenizer_classes.py) where no file names one; None: the one that follows a
+    tokenizer.json."""
     discriminator: str | None = None
     """Its class of a discriminator, which tells replaced tokens from true ones."""
 
@@ -132,6 +135,7 @@ _ROBERTA = Relative(
     # The head of a sentence has what is BERT's pooler in it.
     of_class={_SEQUENCE_CLASS: (("bert.pooler.dense.", "classifier.dense."), ("classifier.", "classifier.out_proj."))},
     conversion=AFTER_PADDING,
+    tokenizer="RobertaTokenizer",
     defaults=_DEFAULTS | {"vocab_size": 50265},
     head_activation="gelu",
 )
@@ -161,6 +165,7 @@ _ALBERT = Relative(
     | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
     fixed=FIXED | {"num_hidden_groups": 1, "inner_group_num": 1},
     ours={"shared_layers": True},
+    tokenizer="AlbertTokenizer",
     pair="sentence_order",
 )
 _ELECTRA = Relative(
@@ -255,14 +260,19 @@ _MODERNBERT = Relative(
     },
     lacks=frozenset({"bert/pooler", "next_sentence"}),
     conversion=ALTERNATING_ATTENTION,
+    tokenizer=None,
 )
 _ERNIE = Relative(classes="Ernie", title="ERNIE", tensors=(("bert.", "ernie."),), conversion=TASK_TYPES)
 
 RELATIVES: dict[str, Relative] = {
     "bert": Relative(classes="Bert", title="BERT"),
     "roberta": _ROBERTA,
-    "xlm-roberta": _ROBERTA._replace(classes="XLMRoberta", title="XLM-R", defaults=_DEFAULTS),
-    "camembert": _ROBERTA._replace(classes="Camembert", title="CamemBERT", defaults=_DEFAULTS),
+    "xlm-roberta": _ROBERTA._replace(
+        classes="XLMRoberta", title="XLM-R", defaults=_DEFAULTS, tokenizer="XLMRobertaTokenizer"
+    ),
+    "camembert": _ROBERTA._replace(
+        classes="Camembert", title="CamemBERT", defaults=_DEFAULTS, tokenizer="CamembertTokenizer"
+    ),
     "albert": _ALBERT,
     "ernie": _ERNIE,
     "electra": _ELECTRA,

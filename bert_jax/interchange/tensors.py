@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from safetensors import SafetensorError, safe_open
 
-from bert_jax.interchange.json_file import read_shape
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.files import open_regular
-from bert_jax.system.json_file import Shape
+from bert_jax.system.json_file import Shape, read_foreign_shape
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 _MOST_HEADER_BYTES = 10_000_000
@@ -44,7 +43,7 @@ def read_safetensors(directory: Path) -> tuple[dict[str, Tensor], list[str]]:
     """
     if not (directory / INDEX).is_file():
         return tensors_of(directory / WEIGHTS), []
-    places = read_shape(directory / INDEX, _Index).weight_map
+    places = read_foreign_shape(directory / INDEX, _Index).weight_map
     inside: dict[str, Tensor] = {}
     for file in sorted(set(places.values())):
         if Path(file).name != file or not file.endswith(".safetensors") or not file.isprintable():

@@ -2,52 +2,40 @@
 
 import base64
 import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Literal, NamedTuple
 
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Pipeline
 
+from bert_jax.interchange.relatives import RELATIVES
+from bert_jax.interchange.tokenizer_config import TOKEN_KEYS, Piece, TokenizerConfig, special_tokens_map
 from bert_jax.system.errors import UsageError, quoted
-from bert_jax.system.json_file import Shape
-from bert_jax.text.tokenizer_json import built
+from bert_jax.system.json_file import JsonObject, read_foreign_object
+from bert_jax.text.pipeline import TOKENIZER_CONFIG
+from bert_jax.text.tokenizer_json import built, byte_level
 from bert_jax.text.vocabulary import BOUNDARY, CONTINUATION
+from bert_jax.text.wordpiece import WordPieceTokenizer
 
+MODEL_CONFIG = "config.json"
 GENERIC = "TokenizersBackend"
 """The class that follows a tokenizer.json; its older names are in `GENERIC_NAMES`."""
 GENERIC_NAMES = (GENERIC, "PreTrainedTokenizer")
 LONGEST_WORD = 100
 """Most characters of a word in BertTokenizer; the original BERT has 200."""
+_OF_FILES = {WordPieceTokenizer.file_name: "BertTokenizer", "vocab.json": "RobertaTokenizer"}
+"""The class that reads a file, where none is named."""
 
 
-class ClassSettings(Shape):
-    """The settings from which the classes build their steps; None is the default of a class."""
+class Numbering(NamedTuple):
+    """How a class numbers the pieces of a sentencepiece model."""
 
-    do_lower_case: bool | None = None
-    strip_accents: bool | None = None
-    keep_accents: bool | None = None
-    tokenize_chinese_chars: bool | None = None
-    add_prefix_space: bool | None = None
-    trim_offsets: bool | None = None
-
-
-class Piece(Shape):
-    """An added token as tokenizer_config.json describes it."""
-
-    content: str
-    single_word: bool = False
-    lstrip: bool = False
-    rstrip: bool = False
-    special: bool = False
-    normalized: bool | None = None
-    """None: unless it is special."""
-
-    def added(self, special: bool = False) -> AddedToken:
-        """The token for the library; `special` makes it one."""
-        flags = self.model_dump(exclude={"content", "normalized"}) | {"special": self.special or special}
-        normalized = not flags["special"] if self.normalized is None else self.normalized
-        return AddedToken(self.content, normalized=normalized, **flags)
+    first: dict[str, float] = {}
+    """fairseq's own first pieces, with their scores."""
+    replaced: int = 0
+    """How many of the model's pieces they replace."""
+    last: dict[str, float] = {}
+    """Pieces after those of the model."""
 
 
 class TokenizerClass(NamedTuple):
@@ -56,48 +44,91 @@ class TokenizerClass(NamedTuple):
     model: str | None
     """The type of its model in a tokenizer.json; None: any."""
     tokens: dict[str, str]
-    """Its special tokens by their keys in tokenizer_config.json, in the order in which they are added."""
+    """Its special tokens by their keys in tokenizer_config.json."""
+    frame: Literal["bert", "roberta", "fairseq"] | None = None
+    """Whose special tokens it sets round texts; None: those of its tokenizer.json."""
+    follows_frame: bool = False
+    """Whether the frame of a tokenizer.json replaces its own."""
     segments: bool = False
     """Whether token_type_ids are among its model_input_names."""
+    numbering: Numbering | None = None
+    """How it reads sentencepiece's own file; None: it has no such file."""
+    unknown: int | None = None
+    """The number of the unknown piece in its Unigram model; None: that of its unknown token."""
 
 
-NAMES = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
-_OF_BERT = dict(zip(NAMES[2:], ("[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"), strict=True))
-_OF_FAIRSEQ = dict(zip(NAMES, ("<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"), strict=True))
-_OF_ALBERT = dict(zip(NAMES, ("[CLS]", "[SEP]", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]"), strict=True))
-_END = "<|endoftext|>"
+_OF_BERT = dict(zip(TOKEN_KEYS[2:], ("[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"), strict=True))
+_OF_FAIRSEQ = dict(zip(TOKEN_KEYS, ("<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"), strict=True))
+_OF_ALBERT = dict(zip(TOKEN_KEYS, ("[CLS]", "[SEP]", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]"), strict=True))
+_OF_GPT2 = dict.fromkeys(TOKEN_KEYS[:3], "<|endoftext|>")
+_MASK_LAST = {"<mask>": 0.0}
+_NUMBERING_OF_XLMR = Numbering(dict.fromkeys(("<s>", "<pad>", "</s>", "<unk>"), 0.0), 3, _MASK_LAST)
+_NUMBERING_OF_CAMEMBERT = Numbering(
+    {"<s>NOTUSED": 0.0, "<pad>": 0.0, "</s>NOTUSED": 0.0, "<unk>": 0.0, "<unk>NOTUSED": -100.0}, 1, _MASK_LAST
+)
 CLASSES = {
-    "BertTokenizer": TokenizerClass("WordPiece", _OF_BERT, segments=True),
-    "ElectraTokenizer": TokenizerClass("WordPiece", _OF_BERT, segments=True),
-    "DistilBertTokenizer": TokenizerClass("WordPiece", _OF_BERT),
-    "RobertaTokenizer": TokenizerClass("BPE", _OF_FAIRSEQ),
+    "BertTokenizer": TokenizerClass("WordPiece", _OF_BERT, "bert", segments=True),
+    "ElectraTokenizer": TokenizerClass("WordPiece", _OF_BERT, "bert", segments=True),
+    "DistilBertTokenizer": TokenizerClass("WordPiece", _OF_BERT, "bert"),
+    "RobertaTokenizer": TokenizerClass("BPE", _OF_FAIRSEQ, "roberta"),
     # A RoBERTa's files may name GPT-2's class, whose pieces are the same.
-    "GPT2Tokenizer": TokenizerClass("BPE", dict.fromkeys(NAMES[:3], _END)),
-    "XLMRobertaTokenizer": TokenizerClass("Unigram", _OF_FAIRSEQ),
-    "CamembertTokenizer": TokenizerClass("Unigram", _OF_FAIRSEQ),
-    "AlbertTokenizer": TokenizerClass("Unigram", _OF_ALBERT),
+    "GPT2Tokenizer": TokenizerClass("BPE", _OF_GPT2, follows_frame=True),
+    "XLMRobertaTokenizer": TokenizerClass("Unigram", _OF_FAIRSEQ, "fairseq", numbering=_NUMBERING_OF_XLMR, unknown=3),
+    "CamembertTokenizer": TokenizerClass("Unigram", _OF_FAIRSEQ, "fairseq", numbering=_NUMBERING_OF_CAMEMBERT),
+    "AlbertTokenizer": TokenizerClass(
+        "Unigram", _OF_ALBERT, "bert", follows_frame=True, numbering=Numbering(), unknown=1
+    ),
     **dict.fromkeys(GENERIC_NAMES, TokenizerClass(None, {})),
 }
 """By name, without the `Fast` at the end of some."""
-OF_MODELS = {
-    **dict.fromkeys(("bert", "electra", "ernie"), "BertTokenizer"),
-    **{"roberta": "RobertaTokenizer", "xlm-roberta": "XLMRobertaTokenizer", "camembert": "CamembertTokenizer"},
-    **{"albert": "AlbertTokenizer", "modernbert": GENERIC},
-}
-"""The class for a model_type of config.json where no file names one."""
+
+
+def class_of(path: Path, config: TokenizerConfig, model_type: str = "bert") -> tuple[str, str]:
+    """The tokenizer class that reads the vocabulary at `path`, without `Fast`, and how it is known.
+
+    It is that of tokenizer_config.json, or else of config.json, or else of the model, whose type is `model_type` if
+    config.json names none. Raises UsageError for a class that isn't known here.
+    """
+    file = path.parent / MODEL_CONFIG
+    values = read_foreign_object(file) if file.is_file() else {}
+    named = {TOKENIZER_CONFIG: config.tokenizer_class, MODEL_CONFIG: values.get("tokenizer_class")}
+    for place, name in named.items():
+        if name is not None and str(name).removesuffix("Fast") not in CLASSES:
+            raise UsageError(
+                f"{path.parent / place}: tokenizer_class is {quoted(name)}, whose ids bert_jax can't give; it reads "
+                f"those of {', '.join(CLASSES)}"
+            )
+    model_type = str(values.get("model_type", model_type))
+    own = RELATIVES[model_type].tokenizer if model_type in RELATIVES else None
+    name = own or GENERIC
+    known_by = f"model_type {model_type}"
+    follows_model = not own or not any(named.values())
+    if not follows_model:
+        known_by, name = next((place, name.removesuffix("Fast")) for place, name in named.items() if name)
+    of_file = _OF_FILES.get(path.name, name)
+    if CLASSES[of_file].model != CLASSES[name].model and (follows_model or name in GENERIC_NAMES):
+        return of_file, path.name  # the other class doesn't read such a file
+    return name, known_by
+
+
+def named_tokens(directory: Path, config: TokenizerConfig, class_name: str) -> dict[str, Piece]:
+    """The special tokens by their keys, in the order in which the class adds them."""
+    more = special_tokens_map(directory, config)
+    tokens = {key: Piece(content=piece) for key, piece in CLASSES[class_name].tokens.items()}
+    if class_name == "CamembertTokenizer" or (class_name == "RobertaTokenizer" and not config.model_fields_set):
+        tokens["mask_token"] = Piece(content="<mask>", lstrip=True)  # RoBERTa's own takes the space before it
+    for key in TOKEN_KEYS:
+        if piece := getattr(more, key) or getattr(config, key):
+            tokens[key] = piece
+    return {key: tokens[key] for key in TOKEN_KEYS if key in tokens}
 
 
 def with_class(
-    file: dict[str, Any],
-    name: str,
-    settings: ClassSettings,
-    special: Mapping[str, Piece],
-    tokens: list[AddedToken],
-    path: Path,
-) -> dict[str, Any]:
+    file: JsonObject, name: str, config: TokenizerConfig, named: dict[str, Piece], tokens: list[AddedToken], path: Path
+) -> JsonObject:
     """The tokenizer.json that the class `name` makes of `file`, read from `path`, with `tokens` added in their order.
 
-    `special` are special tokens by their keys. Raises UsageError if `file` has another model than the class.
+    `named` are special tokens by their keys. Raises UsageError if `file` has another model than the class.
     """
     own = CLASSES[name]
     if own.model is None:
@@ -107,61 +138,63 @@ def with_class(
             f"{path}: its model is {quoted(file['model'].get('type'))}, and {name} has a {own.model}; set "
             f"tokenizer_class in tokenizer_config.json to PreTrainedTokenizerFast to follow {path.name}"
         )
-    named = {key: piece.content for key, piece in special.items()}
-    pipeline = _STEPS[own.model](file, name, settings, named)
+    special = {key: piece.content for key, piece in named.items()}
+    if own.model == "WordPiece":
+        pipeline = _wordpiece(file, config, special)
+    elif own.model == "BPE":
+        pipeline = _byte_level(file, config)
+    else:
+        pipeline = _unigram(file, name, config, special)
     pipeline.add_tokens(tokens)
-    if step := _post_processor(name, settings, named, pipeline):
-        pipeline.post_processor = step
-    made = json.loads(pipeline.to_str())
-    if name in ("GPT2Tokenizer", "AlbertTokenizer") and file.get("post_processor"):
-        made["post_processor"] = file["post_processor"]  # these two keep the file's
-    return made
+    if own.frame:
+        pipeline.post_processor = _frame(own.frame, config, special, pipeline)
+    built_file = json.loads(pipeline.to_str())
+    if own.follows_frame and file.get("post_processor"):
+        built_file["post_processor"] = file["post_processor"]
+    return built_file
 
 
-def with_tokens(file: dict[str, Any], tokens: list[AddedToken], name: str) -> dict[str, Any]:
+def with_tokens(file: JsonObject, tokens: list[AddedToken], name: str) -> JsonObject:
     """`file` with `tokens` added as the library adds them: one that is there gets the new flags."""
     pipeline = built(file, name)
     pipeline.add_tokens(tokens)
     return file | {"added_tokens": json.loads(pipeline.to_str())["added_tokens"]}
 
 
-def _wordpiece(file: dict[str, Any], name: str, settings: ClassSettings, named: dict[str, str]) -> Pipeline:
+def _wordpiece(file: JsonObject, config: TokenizerConfig, special: dict[str, str]) -> Pipeline:
     """The steps of BertTokenizer."""
     model = models.WordPiece(
-        file["model"]["vocab"], unk_token=named["unk_token"], max_input_chars_per_word=LONGEST_WORD
+        file["model"]["vocab"], unk_token=special["unk_token"], max_input_chars_per_word=LONGEST_WORD
     )
     pipeline = Pipeline(model)
     pipeline.normalizer = normalizers.BertNormalizer(
         clean_text=True,
-        handle_chinese_chars=settings.tokenize_chinese_chars is not False,
-        strip_accents=settings.strip_accents,
-        lowercase=settings.do_lower_case is not False,
+        handle_chinese_chars=config.tokenize_chinese_chars is not False,
+        strip_accents=config.strip_accents,
+        lowercase=config.do_lower_case is not False,
     )
     pipeline.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     pipeline.decoder = decoders.WordPiece(CONTINUATION)
     return pipeline
 
 
-def _byte_level(file: dict[str, Any], name: str, settings: ClassSettings, named: dict[str, str]) -> Pipeline:
+def _byte_level(file: JsonObject, config: TokenizerConfig) -> Pipeline:
     """The steps of RobertaTokenizer and GPT2Tokenizer."""
     merges = [tuple(one.split(" ") if isinstance(one, str) else one) for one in file["model"]["merges"]]
-    pipeline = Pipeline(models.BPE(file["model"]["vocab"], merges))
-    pipeline.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=bool(settings.add_prefix_space))
-    pipeline.decoder = decoders.ByteLevel()
-    return pipeline
+    return byte_level(models.BPE(file["model"]["vocab"], merges), leading_space=bool(config.add_prefix_space))
 
 
-def _unigram(file: dict[str, Any], name: str, settings: ClassSettings, named: dict[str, str]) -> Pipeline:
+def _unigram(file: JsonObject, name: str, config: TokenizerConfig, special: dict[str, str]) -> Pipeline:
     """The steps of AlbertTokenizer, XLMRobertaTokenizer and CamembertTokenizer."""
     vocab = [(piece, score) for piece, score in file["model"]["vocab"]]
+    unknown = CLASSES[name].unknown
+    if unknown is None:
+        unknown = next((number for number, (piece, _) in enumerate(vocab) if piece == special["unk_token"]), 0)
     steps: list[normalizers.Normalizer] = []
-    unknown = {"AlbertTokenizer": 1, "XLMRobertaTokenizer": 3}.get(name, 0)
-    if name == "CamembertTokenizer":
-        unknown = [*(piece for piece, _ in vocab), named["unk_token"]].index(named["unk_token"]) % len(vocab)
     if name == "AlbertTokenizer":
         steps += [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
-        steps += [] if settings.keep_accents else [normalizers.NFKD(), normalizers.StripAccents()]
-        steps += [] if settings.do_lower_case is False else [normalizers.Lowercase()]
+        steps += [] if config.keep_accents else [normalizers.NFKD(), normalizers.StripAccents()]
+        steps += [] if config.do_lower_case is False else [normalizers.Lowercase()]
     cleaning = file.get("normalizer") or {}
     for step in cleaning.get("normalizers") or [cleaning]:
         if charsmap := step.get("precompiled_charsmap"):
@@ -169,28 +202,22 @@ def _unigram(file: dict[str, Any], name: str, settings: ClassSettings, named: di
             break
     pipeline = Pipeline(models.Unigram(vocab, unknown, False))
     pipeline.normalizer = normalizers.Sequence(steps)
-    scheme = "never" if settings.add_prefix_space is False else "always"
+    scheme = "never" if config.add_prefix_space is False else "always"
     spaces = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(BOUNDARY, scheme)]
     pipeline.pre_tokenizer, pipeline.decoder = pre_tokenizers.Sequence(spaces), decoders.Metaspace(BOUNDARY, scheme)
     return pipeline
 
 
-_STEPS = {"WordPiece": _wordpiece, "BPE": _byte_level, "Unigram": _unigram}
-
-
-def _post_processor(
-    name: str, settings: ClassSettings, named: dict[str, str], pipeline: Pipeline
-) -> processors.PostProcessor | None:
-    """The step that sets special tokens; None for none."""
-    if name == "GPT2Tokenizer":
-        return None
-    of_fairseq = name in ("XLMRobertaTokenizer", "CamembertTokenizer")
-    keys = ("bos_token", "eos_token") if of_fairseq else ("cls_token", "sep_token")
-    first, last = ((named[key], pipeline.get_vocab()[named[key]]) for key in keys)
-    if name == "RobertaTokenizer":
-        trim = settings.trim_offsets is not False
-        return processors.RobertaProcessing(last, first, trim, bool(settings.add_prefix_space))
-    between, second = (f"{last[0]} {last[0]}", ":0") if of_fairseq else (last[0], ":1")
+def _frame(
+    frame: str, config: TokenizerConfig, special: dict[str, str], pipeline: Pipeline
+) -> processors.PostProcessor:
+    """The step that sets special tokens round texts."""
+    keys = ("bos_token", "eos_token") if frame == "fairseq" else ("cls_token", "sep_token")
+    first, last = ((special[key], pipeline.get_vocab()[special[key]]) for key in keys)
+    if frame == "roberta":
+        trim = config.trim_offsets is not False
+        return processors.RobertaProcessing(last, first, trim, bool(config.add_prefix_space))
+    between, second = (f"{last[0]} {last[0]}", ":0") if frame == "fairseq" else (last[0], ":1")
     return processors.TemplateProcessing(
         single=f"{first[0]} $A {last[0]}",
         pair=f"{first[0]} $A {between} $B{second} {last[0]}{second}",

@@ -1,19 +1,29 @@
-"""tokenizer_config.json of other programs: its special tokens, its settings, and the keys that change ids."""
+"""The settings of a tokenizer in another program's folder: its keys, its special and its added tokens."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BeforeValidator
+from tokenizers import AddedToken
 
-from bert_jax.interchange.tokenizer_classes import ClassSettings, Piece
 from bert_jax.system.errors import UsageError, quoted
-from bert_jax.system.json_file import Shape
+from bert_jax.system.json_file import JsonObject, Shape, read_foreign_object, read_foreign_shape
 from bert_jax.system.progress import say
+from bert_jax.text.pipeline import TOKENIZER_CONFIG
+from bert_jax.text.vocabulary import check_numbers
 
+SPECIAL_TOKENS_MAP, ADDED_TOKENS = "special_tokens_map.json", "added_tokens.json"
+"""Files of old folders beside tokenizer_config.json."""
+TOKEN_KEYS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
+"""Keys of the special tokens, in the order in which the classes add them."""
+SPECIAL_NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
+"""Names of the special pieces in tokenizer_config.json, in the order of Vocabulary.special_ids."""
+MOST_DIGITS = 9
+"""Most digits of a piece's number: int() raises for strings of some thousand digits."""
 _SWITCHES = ("do_basic_tokenize", "do_word_tokenize", "do_subword_tokenize")
 _LIBRARIES = ("mecab_kwargs", "sudachi_kwargs", "jumanpp_kwargs", "sp_model_kwargs")
 _SPLIT = "split_special_tokens"
-_DEFAULTS: dict[str, tuple[Any, ...]] = {
+_DEFAULTS: dict[str, tuple[object, ...]] = {
     "word_tokenizer_type": ("basic", None),
     "subword_tokenizer_type": ("wordpiece", None),
     "wordpieces_prefix": ("##",),
@@ -42,11 +52,29 @@ _AUTHORS = "AutoTokenizer"
 """The key of auto_map that names a class of the model's author for the tokenizer."""
 
 
+class Piece(Shape):
+    """An added token as tokenizer_config.json describes it."""
+
+    content: str
+    single_word: bool = False
+    lstrip: bool = False
+    rstrip: bool = False
+    special: bool = False
+    normalized: bool | None = None
+    """None: unless it is special."""
+
+    def added(self, special: bool = False) -> AddedToken:
+        """The token for the library; `special` makes it one."""
+        flags = self.model_dump(exclude={"content", "normalized"}) | {"special": self.special or special}
+        normalized = not flags["special"] if self.normalized is None else self.normalized
+        return AddedToken(self.content, normalized=normalized, **flags)
+
+
 _Token = Annotated[Piece, BeforeValidator(lambda value: {"content": value} if isinstance(value, str) else value)]
 """A token that a file writes as its text, or as an object."""
 
 
-class Tokens(Shape, extra="allow"):
+class SpecialTokens(Shape, extra="allow"):
     """The special tokens that tokenizer_config.json or special_tokens_map.json names."""
 
     pad_token: _Token | None = None
@@ -61,7 +89,7 @@ class Tokens(Shape, extra="allow"):
     model_specific_special_tokens: dict[str, _Token] | None = None
 
     @property
-    def unknown(self) -> dict[str, Any]:
+    def unknown(self) -> JsonObject:
         """The values under other keys."""
         return self.model_extra or {}
 
@@ -84,16 +112,75 @@ class Tokens(Shape, extra="allow"):
         return extra or self.additional_special_tokens or []
 
 
-class Settings(Tokens, ClassSettings, extra="allow"):
-    """The contents of tokenizer_config.json."""
+class TokenizerConfig(SpecialTokens, extra="allow"):
+    """The contents of tokenizer_config.json. None is the default of the class."""
 
     tokenizer_class: str | None = None
+    do_lower_case: bool | None = None
+    strip_accents: bool | None = None
+    keep_accents: bool | None = None
+    tokenize_chinese_chars: bool | None = None
+    add_prefix_space: bool | None = None
+    trim_offsets: bool | None = None
     model_max_length: float | None = None
     model_input_names: list[str] | None = None
     added_tokens_decoder: dict[str, Piece] = {}
 
+    @property
+    def numbered(self) -> dict[int, Piece]:
+        """The tokens of `added_tokens_decoder` whose numbers can be those of pieces."""
+        return {
+            int(number): piece
+            for number, piece in self.added_tokens_decoder.items()
+            if number.isdecimal() and len(number) <= MOST_DIGITS
+        }
 
-def check_keys(values: dict[str, Any], path: Path, follows_file: bool) -> None:
+
+def read_tokenizer_config(directory: Path) -> TokenizerConfig:
+    """The tokenizer_config.json in `directory`, or the defaults where there is none."""
+    file = directory / TOKENIZER_CONFIG
+    return read_foreign_shape(file, TokenizerConfig) if file.is_file() else TokenizerConfig()
+
+
+def special_tokens_map(directory: Path, config: TokenizerConfig) -> SpecialTokens:
+    """special_tokens_map.json, which is read only where `config` has no added_tokens_decoder."""
+    file = directory / SPECIAL_TOKENS_MAP
+    if "added_tokens_decoder" in config.model_fields_set or not file.is_file():
+        return SpecialTokens()
+    return read_foreign_shape(file, SpecialTokens)
+
+
+def added_tokens(
+    directory: Path, config: TokenizerConfig, named: dict[str, Piece], of_file: list[JsonObject]
+) -> tuple[list[AddedToken], dict[str, int]]:
+    """The tokens that are added to the vocabulary, in order, and the numbers that the files give some.
+
+    `named` are special tokens by their keys, `of_file` the added tokens of a tokenizer.json. The precedence of the
+    files is that of transformers.
+    """
+    more = special_tokens_map(directory, config)
+    listed = [*config.listed, *more.listed] if more.extra_special_tokens else config.listed or more.listed
+    extra = [*config.named, *more.named, *listed]
+    numbered: dict[int, AddedToken] = {}
+    numbers: dict[str, int] = {}
+    if "added_tokens_decoder" in config.model_fields_set:
+        numbered = {number: piece.added() for number, piece in config.numbered.items()}
+    else:
+        if (file := directory / ADDED_TOKENS).is_file():
+            special, old = {piece.content for piece in extra}, read_foreign_object(file)
+            check_numbers(old, file)
+            for text, number in old.items():
+                numbered[number] = Piece(content=text, special=text in special).added()
+        for token in of_file:
+            numbered[token["id"]] = AddedToken(**{key: flag for key, flag in token.items() if key != "id"})
+        numbers = {token.content: number for number, token in numbered.items()}
+    tokens = [numbered[number] for number in sorted(numbered)]
+    known = {token.content for token in tokens}
+    further = [piece.added(special=True) for piece in (*named.values(), *extra) if piece.content not in known]
+    return tokens + further, numbers
+
+
+def check_settings(values: JsonObject, path: Path, follows_file: bool) -> None:
     """Checks those `values` of `path` that aren't read otherwise; one line names the unknown ones.
 
     `follows_file`: a tokenizer.json is there, which says itself what it does, but for special tokens in a text.

@@ -144,7 +144,7 @@ def _published(path: Place) -> TrainedModel:
     shapes = parameter_shapes(model.config, model.absent)
     task, obstacle = None, None
     try:
-        task = vectors_task(model)
+        task = vectors_task(model.directory, model.config, model.tokenizer)
     except UsageError as error:
         obstacle = str(error)
     return TrainedModel(
@@ -262,7 +262,7 @@ def import_model(
     """
     check_name(directory, written=True)
     model = open_model_directory(model_place(source), activation, lowercase)
-    task = vectors_task(model)
+    task = vectors_task(model.directory, model.config, model.tokenizer)
     if task:
         model = model.encoder_alone("vectors of texts are made without it")
         say(f"{source}: a vector for each text, pooled by {task.pooling}; texts are cut to {task.max_length} pieces")

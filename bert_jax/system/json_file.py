@@ -19,6 +19,9 @@ MOST_BYTES = 16_000_000
 """Default limit on the size of a file. Our own have kilobytes."""
 _MOST_DEPTH = 64
 """Limit on the nesting of arrays and objects. Our own are nested four deep."""
+_MOST_FOREIGN_BYTES = 32_000_000
+"""Limit on the size of another program's file. The tokenizer.json of a BERT for 109 languages, with 501,153 pieces, has
+13 MB."""
 MOST_VALUES = 10_000_000
 """Default limit on the values in a text. Each takes up to a hundred bytes of memory."""
 _MOST_COMPARED = 200_000
@@ -81,6 +84,32 @@ def parse_object(text: bytes | str) -> dict[str, Any]:
 def read_object(path: Place, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
     """Reads the JSON object in a file. Raises OSError if it can't be read, ValueError if it is damaged."""
     return parse_object(read_bytes(path, most_bytes))
+
+
+def read_foreign(path: Place) -> object:
+    """The JSON value in another program's file. Raises UsageError if the file is missing, damaged or too large."""
+    try:
+        return parse_json(read_bytes(path, _MOST_FOREIGN_BYTES))
+    except OSError as error:
+        raise UsageError(f"{path} can't be read ({error.strerror}); give a folder that has it") from None
+    except ValueError as error:
+        raise UsageError(f"{path} is damaged ({error}); fetch it again") from None
+
+
+def read_foreign_object(path: Place) -> JsonObject:
+    """The JSON object in another program's file. Raises UsageError as `read_foreign` does, and for another value."""
+    value = read_foreign(path)
+    if not isinstance(value, dict):
+        raise UsageError(f"{path} is damaged (it holds {_kind(value)} and should hold an object); fetch it again")
+    return value
+
+
+def read_foreign_shape(path: Place, shape: type[ShapeKind]) -> ShapeKind:
+    """The JSON object in another program's file as a `shape`. Raises UsageError for the first field that is invalid."""
+    try:
+        return as_shape(read_foreign_object(path), shape)
+    except ValueError as error:
+        raise UsageError(f"{path}: {error}") from None
 
 
 def as_shape(value: dict[str, Any], shape: type[ShapeKind]) -> ShapeKind:
