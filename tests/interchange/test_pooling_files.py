@@ -168,7 +168,11 @@ REFUSED = {
         "default_prompt_name is 'ask', which isn't",
     ),
     "a name with =": (LIBRARY, {"prompts": {"a=b": "ask: "}}, "a prompt is called 'a=b'"),
-    "prompts left out by a number": (POOL, {"include_prompt": 1}, "include_prompt is 1: input should be a valid boolean"),
+    "prompts left out by a number": (
+        POOL,
+        {"include_prompt": 1},
+        "include_prompt is 1: input should be a valid boolean",
+    ),
     "a length that is no number": (LENGTHS, {"max_seq_length": "12"}, "max_seq_length is '12'"),
     "a length of thousands of digits": (LENGTHS, {"max_seq_length": -(10**999)}, "cuts texts to -1000"),
     "a length of a few pieces": (LENGTHS, {"max_seq_length": 7}, "cuts texts to 7 pieces, and bert_jax to 8 or more"),
