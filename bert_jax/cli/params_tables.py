@@ -9,7 +9,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.model.bert import Parameters
 from bert_jax.model.embeddings import padded_vocabulary_size
-from bert_jax.model.size import FORWARD_SHARE, HEADS, Part, num_parameters, parts
+from bert_jax.model.size import FORWARD_SHARE, HEADS, ModelPart, model_parts, num_parameters
 from bert_jax.planning.work import AnyRunConfig
 from bert_jax.system.tables import Table
 from bert_jax.training.optimizer import make_optimizer
@@ -28,17 +28,17 @@ def parameter_table(model: ModelConfig, shapes: Parameters, config: AnyRunConfig
     if model.generator:
         title += f"; a generator of width {model.generator.hidden_size:,}"
     table = Table(title, "part", "shape", ">a block", ">parameters")
-    counted = parts(model, shapes)
+    counted = model_parts(model, shapes)
     if isinstance(config, RunConfig):
         pair = _PAIR_NAMES[config.objective.pair]
         counted = [part._replace(name=pair) if part.group == "pair head" else part for part in counted]
-    model_parts = [part for part in counted if not part.of_generator]
+    of_model = [part for part in counted if not part.of_generator]
     generator = [part for part in counted if part.of_generator]
-    _add_groups(table, model_parts, _ENCODER, model.num_layers)
-    _add_total(table, "total without heads", [part for part in model_parts if part.in_encoder])
-    if any(not part.in_encoder for part in model_parts):
-        _add_groups(table, model_parts, HEADS, model.num_layers)
-        _add_total(table, "total with heads", model_parts)
+    _add_groups(table, of_model, _ENCODER, model.num_layers)
+    _add_total(table, "total without heads", [part for part in of_model if part.in_encoder])
+    if any(not part.in_encoder for part in of_model):
+        _add_groups(table, of_model, HEADS, model.num_layers)
+        _add_total(table, "total with heads", of_model)
     if generator:
         table.add_row("generator's embeddings", "the tables, shared")
         _add_groups(table, generator, (*_ENCODER, *HEADS), model.num_layers)
@@ -47,7 +47,7 @@ def parameter_table(model: ModelConfig, shapes: Parameters, config: AnyRunConfig
     return table
 
 
-def _add_groups(table: Table, counted: list[Part], groups: Iterable[str], num_layers: int) -> None:
+def _add_groups(table: Table, counted: list[ModelPart], groups: Iterable[str], num_layers: int) -> None:
     """Adds a row for each part of `groups`, and the subtotals of embeddings and blocks."""
     for group in groups:
         group_parts = [part for part in counted if part.group == group]
@@ -60,17 +60,17 @@ def _add_groups(table: Table, counted: list[Part], groups: Iterable[str], num_la
             table.add_row("MLM output", "the word table, shared")
 
 
-def _blocks(block_parts: list[Part], num_layers: int) -> str:
+def _blocks(block_parts: list[ModelPart], num_layers: int) -> str:
     shared = max(part.copies for part in block_parts) < num_layers
     return f"{num_layers} blocks" + (" (shared)" if shared else "")
 
 
-def _add_total(table: Table, name: str, group: list[Part]) -> None:
+def _add_total(table: Table, name: str, group: list[ModelPart]) -> None:
     counts = _counts(group, all(part.group == "block" for part in group))
     table.add_row(name, "", *counts, style="bold", end_section=True)
 
 
-def _counts(group: list[Part], of_a_block: bool) -> tuple[str, str]:
+def _counts(group: list[ModelPart], of_a_block: bool) -> tuple[str, str]:
     one = f"{sum(part.parameters for part in group):,}" if of_a_block else ""
     return one, f"{sum(part.copies * part.parameters for part in group):,}"
 

@@ -24,7 +24,7 @@ from bert_jax.finetuning.objective import FineTuningObjective, TaskObjective
 from bert_jax.model.bert import Parameters
 from bert_jax.model.placement import split_by_rows
 from bert_jax.model.size import encoder_flops
-from bert_jax.model.vectors import TextEncoder, normalised
+from bert_jax.model.vectors import PooledEncoder, normalised
 from bert_jax.run.measurement import Mean, Means
 from bert_jax.training.cross_entropy import cross_entropy
 from bert_jax.training.step import every_nth, undo_every_nth
@@ -62,7 +62,7 @@ class ContrastObjective(FineTuningObjective):
         """`task` is settled; `frozen_layers` as in FinetuneConfig."""
         super().__init__(task, model, frozen_layers, probe=False)
         self._task, self._parts = task, execution.accumulation
-        self._encoder = TextEncoder(model, task.pooling, execution, frozen_layers)
+        self._encoder = PooledEncoder(model, task.pooling, execution, frozen_layers)
         self._widths = sorted({model.hidden_size, *task.widths})
         self.measurements = ("task_loss", "accuracy") if task.scored else ("task_loss", "accuracy", "excluded")
 

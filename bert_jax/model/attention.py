@@ -4,18 +4,17 @@ from collections.abc import Iterable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 from jax.sharding import AbstractMesh, Mesh
 from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import AttentionForm, ExecutionConfig
-from bert_jax.model.attention_form import AttentionCase, Form, head_shards
-from bert_jax.model.attention_pattern import AttentionPattern
+from bert_jax.model.attention_form import AttentionCase, AttentionPattern, Form, head_shards
 from bert_jax.model.exact_attention import EXACT, attention_probabilities
 from bert_jax.model.gpu_form import GPU
-from bert_jax.model.linear import Linear, compute_dtype, initial_weights, project
-from bert_jax.model.rotary import rotated
+from bert_jax.model.linear import Linear, compute_dtype, initial_weights, project, recomputed
 from bert_jax.model.tpu_form import TPU
 from bert_jax.system.errors import Setting, UsageError
 
@@ -132,3 +131,27 @@ def at_places(x: Float[Array, "B S D"], places: Int[Array, "B R"] | None) -> Flo
 def _parted(x: Float[Array, "B T _ _ K"], axis: int) -> list[Float[Array, "B T H K"]]:
     """`x` split along `axis`. The gradient of split joins the parts once; that of indexing adds up whole arrays."""
     return [jnp.squeeze(part, axis) for part in jnp.split(x, x.shape[axis], axis)]
+
+
+def rotated(x: Float[Array, "B T H K"], positions: Int[Array, "B T"] | None, base: float) -> Float[Array, "B T H K"]:
+    """`x` with features i and i + K/2 of each vector turned as a pair by the angle position / base^(2i/K), in float32.
+
+    So the inner product of a query and a key depends only on the distance between them (Su et al. 2021). `positions`:
+    None where vector t of each row has position t. Pairs are those of transformers; Su et al. pair 2i with 2i + 1, the
+    same up to the order of the features.
+    """
+    frequencies = (base ** -(np.arange(0, x.shape[-1], 2) / x.shape[-1])).astype(np.float32)
+    if positions is None:  # constants of the program
+        angles = np.arange(x.shape[1], dtype=np.float32)[None, :, None] * frequencies
+        cosines, sines = jnp.asarray(np.cos(angles)), jnp.asarray(np.sin(angles))
+    else:
+        cosines, sines = jnp.cos(positions[:, :, None] * frequencies), jnp.sin(positions[:, :, None] * frequencies)
+    cosines, sines = cosines[:, :, None], sines[:, :, None]  # the same for all heads
+
+    @recomputed
+    def turned(x, cosines, sines):
+        first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
+        parts = first * cosines - second * sines, second * cosines + first * sines
+        return jnp.concatenate(parts, axis=-1).astype(x.dtype)
+
+    return turned(x, cosines, sines)

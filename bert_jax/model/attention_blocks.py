@@ -1,6 +1,6 @@
 """What the kernels of attention have in common: blocks of tokens, and which of them share a sequence."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,9 +9,11 @@ from jaxtyping import Array, Bool, Int
 
 LEAST = float(np.finfo(np.float32).min)
 """The score of a key that isn't admitted."""
+LANES = 128
+"""Width of a TPU's vector registers: the last axis of every block is a multiple of it."""
 
 
-def product(first, second, contracted: tuple[int, int]):
+def block_product(first, second, contracted: tuple[int, int]):
     """A product of two matrices over these axes, summed in float32."""
     axes = ((contracted[0],), (contracted[1],)), ((), ())
     # A higher default precision changes nothing for bfloat16, and the TPU's compiler refuses it there.
@@ -45,7 +47,7 @@ class Admission(NamedTuple):
     causal: bool
     window: int | None
 
-    def admits(self, queries: tuple[Any, Any], keys: tuple[Any, Any]) -> Any:
+    def admits(self, queries: tuple[Array, Array], keys: tuple[Array, Array]) -> Array:
         """Whether these queries attend to these keys. Each is (sequence, position)."""
         admitted = queries[0] == jnp.where(keys[0] > 0, keys[0], -1)
         if self.causal:
@@ -66,7 +68,27 @@ class Admission(NamedTuple):
         return shared
 
 
-def spans(shared: Bool[Array, "B Q S"]) -> tuple[Int[Array, "B Q"], Int[Array, "B Q"]]:
+class TpuKernel(NamedTuple):
+    """What a TPU's kernel is compiled for."""
+
+    heads: int
+    head_size: int
+    rate: float
+    """Of dropout; 0 for none."""
+    admission: Admission
+
+    @property
+    def together(self) -> int:
+        """Heads of a program: as many as fill the lanes."""
+        return max(1, LANES // self.head_size)
+
+    @property
+    def lanes(self) -> list[slice]:
+        """The lanes of each head of a program."""
+        return [slice(at * self.head_size, (at + 1) * self.head_size) for at in range(self.together)]
+
+
+def block_spans(shared: Bool[Array, "B Q S"]) -> tuple[Int[Array, "B Q"], Int[Array, "B Q"]]:
     """For each block, the first of the blocks that it shares something with and the one after the last; equal where
     there is none. The span has every block that it shares something with, in whatever order a row has its sequences."""
     begin = jnp.argmax(shared, axis=2)

@@ -2,7 +2,6 @@
 it stands in."""
 
 import functools
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -122,7 +121,7 @@ def scale(rate: float) -> float:
     return _WORDS / (_WORDS - _threshold(rate))
 
 
-def _mixed(x: Any) -> Any:
+def _mixed(x):
     """The finaliser of MurmurHash3 (Appleby): each bit of the result depends on every bit of `x`."""
     x = (x ^ (x >> 16)) * np.uint32(0x85EBCA6B)
     x = (x ^ (x >> 13)) * np.uint32(0xC2B2AE35)

@@ -3,17 +3,17 @@
 import itertools
 import operator
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Int, Key, PyTree
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import AttentionForm, ExecutionConfig, Remat
 from bert_jax.model.attention import SelfAttention, at_places
-from bert_jax.model.attention_pattern import AttentionPattern
+from bert_jax.model.attention_form import AttentionPattern
 from bert_jax.model.dropout import split, token_dropout
 from bert_jax.model.linear import PRODUCT, LayerNorm, Linear, activation
 from bert_jax.model.placement import row_major, split_by_rows
@@ -150,7 +150,7 @@ class Encoder(nn.Module):
             outputs = outputs.at[-1].set(x)  # the last block's output is what follows its norm
         return at_places(x, places), outputs, attention
 
-    def _parameters(self, x: Float[Array, "B T D"], pattern: AttentionPattern) -> dict[str, Any]:
+    def _parameters(self, x: Float[Array, "B T D"], pattern: AttentionPattern) -> dict[str, PyTree]:
         """The parameters of all blocks, each array with a layer axis of `num_layers` rows in front."""
         config = self.config
         params = self.param("layers", _stacked(config), x, pattern)
@@ -178,7 +178,7 @@ class _Blocks(NamedTuple):
         return blocks_at_once(self.execution, self.config.num_layers) < others
 
     def one(
-        self, number: int, layer: Any, x: Float[Array, "B T D"], places: Int[Array, "B R"] | None = None
+        self, number: int, layer: PyTree, x: Float[Array, "B T D"], places: Int[Array, "B R"] | None = None
     ) -> tuple[Float[Array, "B R D"], Float[Array, "B H T T"] | None]:
         """Computes block `number`, or one of its kind, with `layer`, its parameters and dropout keys. Returns its
         output and, if requested, its attention."""
@@ -193,7 +193,7 @@ class _Blocks(NamedTuple):
 
         return _rematerialised(run, self.execution.remat, self.in_a_loop)(layer, x, places)
 
-    def loop(self, stretch: range, stack: Any, x: Float[Array, "B T D"]) -> tuple[Float[Array, "B T D"], Any]:
+    def loop(self, stretch: range, stack: PyTree, x: Float[Array, "B T D"]) -> tuple[Float[Array, "B T D"], PyTree]:
         """Computes a stretch of blocks in a loop over `stack`, their parameters and dropout keys. Returns the output of
         the last one and, where requested, the outputs and attention of all, stacked.
 
@@ -233,7 +233,7 @@ def _stretches(config: ModelConfig, begins: Collection[int]) -> list[range]:
     return [range(*ends) for ends in itertools.pairwise([*sorted(begins), config.num_layers])]
 
 
-def _apart(layers: Any, places: Sequence[int]) -> list[Any]:
+def _apart(layers: PyTree, places: Sequence[int]) -> list[PyTree]:
     """The stack of blocks `layers`, cut before each of `places`. The gradient of split joins the parts once; that of
     slices would add up a whole stack for each part."""
     leaves, structure = jax.tree.flatten(layers)
@@ -241,7 +241,7 @@ def _apart(layers: Any, places: Sequence[int]) -> list[Any]:
     return [jax.tree.unflatten(structure, each) for each in parts]
 
 
-def _stacked(config: ModelConfig) -> Callable[..., Any]:
+def _stacked(config: ModelConfig) -> Callable[..., PyTree]:
     """Initialiser of the stacked parameters of all blocks that have their own, each from its own key.
 
     With model.norm=pre the first block has no norm before its attention: the array of these norms has one row less,

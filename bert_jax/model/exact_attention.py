@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
-from bert_jax.model.attention_form import Form
-from bert_jax.model.attention_pattern import AttentionPattern, Places
+from bert_jax.model.attention_form import AttentionPattern, Form, Places
 from bert_jax.model.dropout import dropout, of_tokens, split
 from bert_jax.model.products import heads_first, inner_products, weighted_sums
 
@@ -22,7 +21,7 @@ _STRIP = 1024
 _MOST_SCORES = 2048 * 2048
 
 
-def attend(
+def exact_attention(
     query: Float[Array, "B T H K"],
     key: Float[Array, "B S H K"],
     value: Float[Array, "B S H K"],
@@ -94,7 +93,7 @@ def _probabilities(length: int, window: int | None) -> tuple[int, int]:
 
 
 def _in_bands(query, key, value, pattern: AttentionPattern, rate, dropout_keys, block: int) -> Float[Array, "B T H K"]:
-    """`attend` within a window of at most `block` tokens: each block of queries with its own keys and those of the
+    """Attention within a window of at most `block` tokens: each block of queries with its own keys and those of the
     blocks beside it.
 
     The blocks become rows of their own, so the work and the memory of a row grow linearly with its length.
@@ -118,12 +117,12 @@ def _in_bands(query, key, value, pattern: AttentionPattern, rate, dropout_keys, 
         sequences=max(pattern.sequences, 2),  # so that places count within a sequence, not within a block
     )
     keys = None if dropout_keys is None else jnp.repeat(dropout_keys, blocks, axis=0)
-    context = attend(flat(query), with_neighbours(key), with_neighbours(value), local, rate, keys)
+    context = exact_attention(flat(query), with_neighbours(key), with_neighbours(value), local, rate, keys)
     return context.reshape(batch, blocks * block, *query.shape[2:])[:, :length]
 
 
 def _in_strips(query, key, value, pattern: AttentionPattern, rate, dropout_keys) -> Float[Array, "B T H K"]:
-    """`attend` for _STRIP queries at a time; the backward pass computes their probabilities again."""
+    """Attention of _STRIP queries at a time; the backward pass computes their probabilities again."""
     length, strips = query.shape[1], -(-query.shape[1] // _STRIP)
     rows = jnp.broadcast_to(jnp.arange(length), query.shape[:2]) if pattern.rows is None else pattern.rows
 
@@ -134,11 +133,11 @@ def _in_strips(query, key, value, pattern: AttentionPattern, rate, dropout_keys)
     @jax.checkpoint
     def strip(part: tuple[Array, Places, Array]) -> Array:
         query, places, rows = part
-        return attend(query, key, value, pattern._replace(queries=places, rows=rows), rate, dropout_keys)
+        return exact_attention(query, key, value, pattern._replace(queries=places, rows=rows), rate, dropout_keys)
 
     parts = cut(query), Places(*map(cut, pattern.queries)), cut(rows)
     context = jnp.moveaxis(jax.lax.map(strip, parts), 0, 1)
     return context.reshape(query.shape[0], strips * _STRIP, *query.shape[2:])[:, :length]
 
 
-EXACT = Form("exact", lambda case: None, attend, probabilities=_probabilities)
+EXACT = Form("exact", lambda case: None, exact_attention, probabilities=_probabilities)

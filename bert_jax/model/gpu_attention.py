@@ -11,7 +11,8 @@ Blocks of keys that share no sequence with a block of queries are skipped, in pa
 
 import functools
 import math
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,7 +20,7 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import triton
 from jaxtyping import Array, Float, Int, UInt32
 
-from bert_jax.model.attention_blocks import LEAST, Admission, Bounds, product, spans
+from bert_jax.model.attention_blocks import LEAST, Admission, Bounds, block_product, block_spans
 from bert_jax.model.dropout import column_word, row_word, scale, survives
 
 _LOG2_E = math.log2(math.e)
@@ -36,7 +37,7 @@ class Tiling(NamedTuple):
     """Stages of Triton's software pipeline."""
 
 
-class Kernel(NamedTuple):
+class GpuKernel(NamedTuple):
     """What the kernels are compiled for."""
 
     head_size: int
@@ -56,12 +57,12 @@ class Kernel(NamedTuple):
 
     def scores(self, first, second):
         """The scores of a block of queries and a block of keys, times log2(e), since the kernels use powers of 2."""
-        return product(first, second, (1, 1)) * (self.scale * _LOG2_E)
+        return block_product(first, second, (1, 1)) * (self.scale * _LOG2_E)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def attend(
-    kernel: Kernel,
+def gpu_attention(
+    kernel: GpuKernel,
     projected: Float[Array, "B T 3 H K"],
     places: Int[Array, "B 2 T"],
     head_keys: UInt32[Array, "B N H 2"],
@@ -79,8 +80,8 @@ def _forward(kernel, projected, places, head_keys):
     tiling = kernel.forward
     call = _Call(projected.shape, tiling, tiling.queries, head_keys.shape[1])
     batch, length, _, heads, size = projected.shape
-    context = jax.ShapeDtypeStruct((batch, length, heads, size), projected.dtype)
-    log_sums = jax.ShapeDtypeStruct((batch, heads, length), jnp.float32)
+    like_context = jax.ShapeDtypeStruct((batch, length, heads, size), projected.dtype)
+    like_log_sums = jax.ShapeDtypeStruct((batch, heads, length), jnp.float32)
     context, log_sums = call(
         functools.partial(_attend_block, kernel),
         "attention",
@@ -90,7 +91,7 @@ def _forward(kernel, projected, places, head_keys):
         (projected, call.row_of(2)),
         (places, call.places),
         (head_keys, call.head_keys),
-        results=[(context, call.block), (log_sums, call.line)],
+        results=[(like_context, call.block), (like_log_sums, call.line)],
     )
     return context, (projected, places, head_keys, context, log_sums)
 
@@ -135,13 +136,15 @@ def _backward(kernel, residuals, gradient):
     return of_projected, None, None
 
 
-attend.defvjp(_forward, _backward)
+gpu_attention.defvjp(_forward, _backward)
 
 
-def _spans(kernel: Kernel, places: Int[Array, "B 2 T"], tiling: Tiling, of_keys: bool = False) -> Int[Array, "B Q 2"]:
+def _spans(
+    kernel: GpuKernel, places: Int[Array, "B 2 T"], tiling: Tiling, of_keys: bool = False
+) -> Int[Array, "B Q 2"]:
     """The span of keys of each block of queries; if `of_keys`, that of queries of each block of keys."""
     shared = kernel.admission.shared(Bounds.of(places, tiling.queries), Bounds.of(places, tiling.keys))
-    return jnp.stack(spans(shared.swapaxes(1, 2) if of_keys else shared), axis=2).astype(jnp.int32)
+    return jnp.stack(block_spans(shared.swapaxes(1, 2) if of_keys else shared), axis=2).astype(jnp.int32)
 
 
 class _Call:
@@ -173,12 +176,12 @@ class _Call:
 
     def __call__(
         self,
-        program: Any,
+        program: Callable[..., None],
         name: str,
         *arguments: tuple[Array, pl.BlockSpec],
-        results: list[tuple[Any, pl.BlockSpec]],
+        results: list[tuple[jax.ShapeDtypeStruct | Array, pl.BlockSpec]],
         aliases: dict[int, int] | None = None,
-    ) -> Any:
+    ) -> Sequence[Array]:
         """Runs `program` on the grid; returns its results. `results`: for each an array of its shape and type, or a
         ShapeDtypeStruct, and the part that a program writes."""
         return pl.pallas_call(
@@ -193,7 +196,7 @@ class _Call:
         )(*(array for array, _ in arguments))
 
 
-def _attend_block(kernel: Kernel, span, query, key, value, places, head_keys, context, log_sums):
+def _attend_block(kernel: GpuKernel, span, query, key, value, places, head_keys, context, log_sums):
     """The context of a block of queries, and the base-2 log-sum-exp of each query's scores."""
     tiling, (block, size) = kernel.forward, query.shape
     here = pl.ds(pl.program_id(0) * block, block)
@@ -211,7 +214,7 @@ def _attend_block(kernel: Kernel, span, query, key, value, places, head_keys, co
         if kernel.rate:
             powers = jnp.where(of_query.keeps(of_key), powers, 0.0)
         values = value[there, :]
-        return new_most, total, context * factor[:, None] + product(powers.astype(values.dtype), values, (1, 0))
+        return new_most, total, context * factor[:, None] + block_product(powers.astype(values.dtype), values, (1, 0))
 
     sums = jnp.full((block,), LEAST), jnp.zeros((block,)), jnp.zeros((block, size))
     most, total, sums = jax.lax.fori_loop(span[0], span[1], step, sums)
@@ -220,7 +223,9 @@ def _attend_block(kernel: Kernel, span, query, key, value, places, head_keys, co
     log_sums[...] = most + jnp.log2(total)
 
 
-def _differentiate_keys(kernel: Kernel, span, query, key, value, gradient, places, head_keys, log_sums, means, results):
+def _differentiate_keys(
+    kernel: GpuKernel, span, query, key, value, gradient, places, head_keys, log_sums, means, results
+):
     """The gradients of a block of keys and their values. Arrays of scores are transposed here: [keys, queries]."""
     tiling, (block, size) = kernel.of_keys, key.shape
     here = pl.ds(pl.program_id(0) * block, block)
@@ -234,10 +239,10 @@ def _differentiate_keys(kernel: Kernel, span, query, key, value, gradient, place
         admitted = kernel.admission.admits(query_tokens.rows(), key_tokens.columns())
         keep = query_tokens.keeps(key_tokens, transposed=True) if kernel.rate else None
         of_queries = log_sums[there][None, :], means[there][None, :]
-        of_dropped = product(values, of_context, (1, 1))
+        of_dropped = block_product(values, of_context, (1, 1))
         dropped, of_scores = _of_scores(kernel, kernel.scores(keys, queries), admitted, keep, of_dropped, *of_queries)
-        value_sum += product(dropped.astype(values.dtype), of_context, (1, 0))
-        key_sum += product(of_scores.astype(keys.dtype), queries, (1, 0))
+        value_sum += block_product(dropped.astype(values.dtype), of_context, (1, 0))
+        key_sum += block_product(of_scores.astype(keys.dtype), queries, (1, 0))
         return key_sum, value_sum
 
     nothing = jnp.zeros((block, size))
@@ -247,7 +252,7 @@ def _differentiate_keys(kernel: Kernel, span, query, key, value, gradient, place
 
 
 def _differentiate_queries(
-    kernel: Kernel, span, query, key, value, gradient, places, head_keys, log_sums, means, _, of_query
+    kernel: GpuKernel, span, query, key, value, gradient, places, head_keys, log_sums, means, _, of_query
 ):
     """The gradients of a block of queries."""
     tiling, (block, size) = kernel.of_queries, query.shape
@@ -260,15 +265,15 @@ def _differentiate_queries(
         key_tokens, keys = _Tokens(kernel, places, head_keys, there), key[there, :]
         admitted = kernel.admission.admits(query_tokens.columns(), key_tokens.rows())
         keep = query_tokens.keeps(key_tokens) if kernel.rate else None
-        of_dropped = product(of_context, value[there, :], (1, 1))
+        of_dropped = block_product(of_context, value[there, :], (1, 1))
         _, of_scores = _of_scores(kernel, kernel.scores(queries, keys), admitted, keep, of_dropped, log_sum, mean)
-        return query_sum + product(of_scores.astype(keys.dtype), keys, (1, 0))
+        return query_sum + block_product(of_scores.astype(keys.dtype), keys, (1, 0))
 
     query_sum = jax.lax.fori_loop(span[0], span[1], step, jnp.zeros((block, size)))
     of_query[...] = (query_sum * kernel.scale).astype(of_query.dtype)
 
 
-def _of_scores(kernel: Kernel, scores, admitted, keep, of_dropped, log_sums, means):
+def _of_scores(kernel: GpuKernel, scores, admitted, keep, of_dropped, log_sums, means):
     """The probabilities after dropout, not yet scaled, and the gradients of the scores, from those of the probabilities
     after dropout. `keep`: the mask of dropout, or None."""
     probabilities = jnp.where(admitted, jnp.exp2(scores - log_sums), 0.0)
@@ -281,19 +286,19 @@ def _of_scores(kernel: Kernel, scores, admitted, keep, of_dropped, log_sums, mea
 class _Tokens:
     """The facts of a block of tokens that decide which keys are admitted, and which of them dropout keeps."""
 
-    def __init__(self, kernel: Kernel, places, head_keys, here):
+    def __init__(self, kernel: GpuKernel, places, head_keys, here):
         self._kernel, self._head_keys = kernel, head_keys
         self.sequence, self.position = places[0, here], places[1, here]
 
-    def columns(self) -> tuple[Any, Any]:
+    def columns(self) -> tuple[Array, Array]:
         """Sequences and positions as column vectors, [tokens, 1]."""
         return self.sequence[:, None], self.position[:, None]
 
-    def rows(self) -> tuple[Any, Any]:
+    def rows(self) -> tuple[Array, Array]:
         """Sequences and positions as row vectors, [1, tokens]."""
         return self.sequence[None, :], self.position[None, :]
 
-    def keeps(self, keys: "_Tokens", transposed: bool = False) -> Any:
+    def keeps(self, keys: "_Tokens", transposed: bool = False) -> Array:
         """Which of the keys dropout keeps for these queries, [queries, keys]; [keys, queries] if `transposed`."""
         kernel = self._kernel
         if kernel.admission.sequences == 1:

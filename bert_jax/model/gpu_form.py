@@ -12,8 +12,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Key
 
 from bert_jax.model.attention_blocks import Admission
-from bert_jax.model.attention_form import AttentionCase, Form, on_every_device
-from bert_jax.model.attention_pattern import AttentionPattern
+from bert_jax.model.attention_form import AttentionCase, AttentionPattern, Form, on_every_device
 from bert_jax.model.exact_attention import head_keys
 from bert_jax.model.placement import BATCH_AXES, is_ampere_or_newer
 
@@ -22,7 +21,7 @@ _LEAST_BLOCK = 32
 """Tokens of the smallest blocks, of which a row is a multiple."""
 
 
-def obstacle(case: AttentionCase) -> str | None:
+def _obstacle(case: AttentionCase) -> str | None:
     """Why the kernel can't compute `case`; None where it can."""
     if case.platform != "gpu":
         return f"this is a {case.platform.upper()}, and the kernel is for NVIDIA's GPUs"
@@ -39,7 +38,7 @@ def obstacle(case: AttentionCase) -> str | None:
     return None
 
 
-def attend(
+def _attend(
     query: Float[Array, "B T H K"],
     key: Float[Array, "B T H K"],
     value: Float[Array, "B T H K"],
@@ -56,7 +55,7 @@ def attend(
     else:
         keys = jax.random.key_data(head_keys(dropout_keys, heads))
     block = functools.partial(math.gcd, length)
-    kernel = gpu_attention.Kernel(
+    kernel = gpu_attention.GpuKernel(
         key.shape[3],
         rate,
         Admission(pattern.sequences, pattern.causal, pattern.window),
@@ -67,7 +66,7 @@ def attend(
     )
     by_head = P(BATCH_AXES, None, "tensor")
     attend_here = on_every_device(
-        functools.partial(gpu_attention.attend, kernel),
+        functools.partial(gpu_attention.gpu_attention, kernel),
         (P(BATCH_AXES, None, None, "tensor"), P(BATCH_AXES), by_head),
         by_head,
     )
@@ -76,4 +75,4 @@ def attend(
     return attend_here(jnp.stack([query, key, value], axis=2), places, keys)
 
 
-GPU = Form("gpu", obstacle, attend)
+GPU = Form("gpu", _obstacle, _attend)

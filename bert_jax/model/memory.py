@@ -12,7 +12,7 @@ from bert_jax.model.attention import training_forms
 from bert_jax.model.bert import parameter_shapes
 from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.linear import compute_dtype
-from bert_jax.model.sharding import parts, row_shards
+from bert_jax.model.sharding import num_shards, row_shards
 
 _F32 = 4
 _STATE = 3
@@ -56,7 +56,7 @@ def step_memory(
     length = phase.length
     forms = training_forms(execution.attention, model, length, packed, mesh)
     parameters = sum(leaf.size for leaf in jax.tree.leaves(parameter_shapes(model)))
-    split, tensor = parts(mesh, ("fsdp", "tensor")), parts(mesh, "tensor")
+    split, tensor = num_shards(mesh, ("fsdp", "tensor")), num_shards(mesh, "tensor")
     rows = -(-phase.batch_size // (row_shards(mesh) * execution.accumulation))
     size = compute_dtype(model).itemsize
     tokens = rows * length

@@ -1,7 +1,7 @@
 """One row for each parameter with all its facts: axes, group, weight decay and names in other programs' files."""
 
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 STACKED_AXES = ("layer", "projection")
 """Axes that stack tensors which are separate in BERT."""
@@ -146,7 +146,7 @@ of a head for answers have other names: see interchange/export.py.)"""
 _BY_PATH = {parameter.path: parameter for parameter in PARAMETERS}
 
 
-def path_of(keys: Iterable[Any]) -> str:
+def path_of(keys: Iterable[object]) -> str:
     """A key path of JAX's tree functions as a string: names separated by slashes, as in PARAMETERS."""
     return "/".join(str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", key)))) for key in keys)
 

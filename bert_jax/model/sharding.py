@@ -3,14 +3,14 @@
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import numpy as np
 from jax.sharding import AbstractMesh, AxisType, Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 from jax.tree_util import KeyPath
-from jaxtyping import Int
+from jaxtyping import Int, PyTree
 
 from bert_jax.config.operation import MeshConfig
 from bert_jax.model.parameters import parameter_at, path_of
@@ -99,7 +99,7 @@ def placed(batch: Rows, sharding: NamedSharding, batch_size: int) -> Rows:
 
 def row_shards(mesh: Mesh | AbstractMesh) -> int:
     """Number of parts into which a batch's rows are split."""
-    return parts(mesh, BATCH_AXES)
+    return num_shards(mesh, BATCH_AXES)
 
 
 def check_batch_size(batch_size: int, accumulation: int, mesh: Mesh | AbstractMesh) -> None:
@@ -118,12 +118,12 @@ def check_batch_size(batch_size: int, accumulation: int, mesh: Mesh | AbstractMe
         )
 
 
-def parts(mesh: Mesh | AbstractMesh, axes: str | tuple[str, ...] | None) -> int:
+def num_shards(mesh: Mesh | AbstractMesh, axes: str | tuple[str, ...] | None) -> int:
     """Number of parts of an axis that is split over the mesh axes `axes`."""
     return math.prod(mesh.shape[axis] for axis in ((axes,) if isinstance(axes, str) else axes or ()))
 
 
-def tree_shardings(params: Any, mesh: Mesh | AbstractMesh) -> Any:
+def tree_shardings(params: PyTree, mesh: Mesh | AbstractMesh) -> PyTree:
     """The sharding of every array of `params`, a tree of parameters or of their shapes.
 
     Raises UsageError where an axis doesn't divide by the mesh, ValueError for an array that is no parameter.
@@ -134,7 +134,7 @@ def tree_shardings(params: Any, mesh: Mesh | AbstractMesh) -> Any:
 def _sharding(name: str, shape: tuple[int, ...], mesh: Mesh | AbstractMesh) -> NamedSharding:
     spec = parameter_spec(name)
     for axis, (size, split) in enumerate(zip(shape, spec, strict=True)):
-        if size % parts(mesh, split):
+        if size % num_shards(mesh, split):
             axes = (split,) if isinstance(split, str) else split
             devices = " x ".join(
                 f"{Setting(f'mesh.{each}', mesh.shape[each])}" for each in axes if mesh.shape[each] > 1
@@ -143,13 +143,13 @@ def _sharding(name: str, shape: tuple[int, ...], mesh: Mesh | AbstractMesh) -> N
     return NamedSharding(mesh, spec)
 
 
-def on_first_device(tree: Any) -> Any:
+def on_first_device(tree: PyTree) -> PyTree:
     """The sharding of every array of `tree`, or of shapes, that puts it whole on this process' first device."""
     device = SingleDeviceSharding(jax.local_devices()[0])
     return jax.tree.map(lambda _: device, tree)
 
 
-def state_shardings(state: Any, params: Any, mesh: Mesh | AbstractMesh) -> Any:
+def state_shardings(state: PyTree, params: PyTree, mesh: Mesh | AbstractMesh) -> PyTree:
     """The sharding of every array of `state`: of `params` themselves, of an optimizer's slots or of other values.
 
     An array whose path ends with that of a parameter and which has its shape is split like it. All others are whole on
@@ -158,7 +158,7 @@ def state_shardings(state: Any, params: Any, mesh: Mesh | AbstractMesh) -> Any:
     leaves = jax.tree_util.tree_leaves_with_path(params)
     shapes = {path_of(path): tuple(leaf.shape) for path, leaf in leaves}
 
-    def sharding(path: KeyPath, leaf: Any) -> NamedSharding:
+    def sharding(path: KeyPath, leaf: jax.ShapeDtypeStruct) -> NamedSharding:
         names = path_of(path).split("/")
         ends = ("/".join(names[begin:]) for begin in range(len(names)))
         same = next((end for end in ends if shapes.get(end) == tuple(leaf.shape)), None)
@@ -178,7 +178,7 @@ def parameter_spec(name: str) -> P:
     return P(*spec)
 
 
-def abstract(tree: Any, shardings: Any) -> Any:
+def abstract(tree: PyTree, shardings: PyTree) -> PyTree:
     """Shapes and types of `tree` with `shardings`, for a restore or a compilation without arrays."""
     return jax.tree.map(
         lambda leaf, sharding: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=sharding), tree, shardings

@@ -19,7 +19,7 @@ FORWARD_SHARE = 1 / 3
 """FLOPs of the forward pass over those of forward and backward pass."""
 
 
-class Part(NamedTuple):
+class ModelPart(NamedTuple):
     """Parameters that belong together."""
 
     group: str
@@ -42,7 +42,7 @@ class Part(NamedTuple):
         return not self.of_generator and self.group not in HEADS
 
 
-def parts(config: ModelConfig, shapes: Parameters | None = None) -> list[Part]:
+def model_parts(config: ModelConfig, shapes: Parameters | None = None) -> list[ModelPart]:
     """The model's parts in the order of PARAMETERS. `shapes`: its parameters; None: those of pretraining.
 
     Those of a generator follow those of its discriminator. The word table, which the masked language head uses too, is
@@ -61,14 +61,14 @@ def parts(config: ModelConfig, shapes: Parameters | None = None) -> list[Part]:
         of_part = [(parameter, shape) for _, parameter, shape in same]
         own = [parameter.own_shape(shape, config.num_word_rows) for parameter, shape in of_part]
         copies = of_part[0][1][0] if group == "block" else 1
-        counted.append(Part(group, name, tuple(sorted(own, key=len, reverse=True)), copies, of_generator))
+        counted.append(ModelPart(group, name, tuple(sorted(own, key=len, reverse=True)), copies, of_generator))
     return counted
 
 
 def num_parameters(config: ModelConfig, heads: bool = True, shapes: Parameters | None = None) -> int:
     """Parameters of the encoder with its pooler and, with `heads`, of the heads and of a discriminator's generator,
-    without the vocabulary's padding. `shapes`: as in `parts`."""
-    return sum(part.copies * part.parameters for part in parts(config, shapes) if heads or part.in_encoder)
+    without the vocabulary's padding. `shapes`: as in `model_parts`."""
+    return sum(part.copies * part.parameters for part in model_parts(config, shapes) if heads or part.in_encoder)
 
 
 def train_flops(config: ModelConfig, length: int, predictions: int) -> int:

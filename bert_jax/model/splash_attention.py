@@ -15,10 +15,9 @@ from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
-from bert_jax.model.attention_form import on_every_device
-from bert_jax.model.attention_pattern import AttentionPattern, Places
+from bert_jax.model.attention_blocks import LANES
+from bert_jax.model.attention_form import AttentionPattern, Places, on_every_device
 from bert_jax.model.placement import BATCH_AXES
-from bert_jax.model.tpu_attention_kernel import LANES
 
 _BLOCK, _LOCAL_BLOCK = (1024, 512), (512, 256)
 """Most queries and most keys of a program: of global attention, and within a window, where of larger blocks more lies
@@ -27,7 +26,7 @@ of 1,024 keys 14% fewer, but wide or float32 heads of so many don't fit in the c
 10% more with 512 keys and 26% more with 128."""
 
 
-def attend(
+def splash_attention(
     query: Float[Array, "B T H K"],
     key: Float[Array, "B S H K"],
     value: Float[Array, "B S H K"],

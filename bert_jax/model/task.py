@@ -19,7 +19,7 @@ from bert_jax.model.bert import BertEncoder, Parameters, one_token, without
 from bert_jax.model.dropout import split
 from bert_jax.model.encoder import UNTRAINED
 from bert_jax.model.heads import TaskHead
-from bert_jax.model.vectors import TextEncoder
+from bert_jax.model.vectors import PooledEncoder
 
 
 class HeadShape(NamedTuple):
@@ -107,7 +107,7 @@ def pools_tokens(config: ModelConfig) -> bool:
 def init_for_task(config: ModelConfig, head: HeadShape, key: Key[Array, ""]) -> Parameters:
     """Initial parameters of encoder and head. Same key, same values."""
     if head.input == "texts":
-        return without(TextEncoder(config, "mean").init(key, one_token())["params"], ["bert/pooler"])
+        return without(PooledEncoder(config, "mean").init(key, one_token())["params"], ["bert/pooler"])
     tokens = jax.tree.map(lambda leaf: leaf[None], one_token())
     params = BertForTask(config, head).init(key, tokens, jnp.zeros((1, head.marks, 2), jnp.int32))["params"]
     return params if head.has_pooler(config) else without(params, ["bert/pooler"])

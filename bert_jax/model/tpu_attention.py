@@ -11,7 +11,7 @@ has no sequence in common.
 
 import functools
 import math
-from typing import Any
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -20,9 +20,8 @@ from jax.experimental.pallas import tpu as pltpu
 from jaxtyping import Array, Float, Int, UInt32
 
 from bert_jax.model import tpu_attention_tiles
-from bert_jax.model.attention_blocks import LEAST, product
+from bert_jax.model.attention_blocks import LANES, LEAST, TpuKernel, block_product
 from bert_jax.model.dropout import column_word, row_word, scale, survives
-from bert_jax.model.tpu_attention_kernel import LANES, Kernel
 
 _MOST_SCORES = 512 * 512
 """Scores of a head in a program at a time: a MiB in float32, of which about six are alive at once."""
@@ -31,8 +30,8 @@ _MOST_FEATURES = 1024 * LANES
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def attend(
-    kernel: Kernel,
+def tpu_attention(
+    kernel: TpuKernel,
     query: Float[Array, "B T D"],
     key: Float[Array, "B T D"],
     value: Float[Array, "B T D"],
@@ -60,12 +59,12 @@ def _backward(kernel, residuals, gradient):
     return *_call(program, kernel, places, head_keys, arrays, results, in_scratch=2), None, None
 
 
-attend.defvjp(_forward, _backward)
+tpu_attention.defvjp(_forward, _backward)
 
 
 def _call(
-    program: Any,
-    kernel: Kernel,
+    program: Callable[..., None],
+    kernel: TpuKernel,
     places: Int[Array, "B 2 T"],
     head_keys: UInt32[Array, "B N H 2"],
     arrays: tuple[Float[Array, "B T D"], ...],
@@ -84,7 +83,7 @@ def _call(
     if kernel.admission.sequences == 1:
         scalars, lines = head_keys, places[:, None]
     else:
-        scalars = tpu_attention_tiles.spans(kernel, places, tpu_attention_tiles.tile_of(block))
+        scalars = tpu_attention_tiles.tile_spans(kernel, places, tpu_attention_tiles.tile_of(block))
         lines = tpu_attention_tiles.token_lines(kernel, places, head_keys)
     _, groups, *of_group = lines.shape
     by = {
@@ -119,7 +118,7 @@ def _block(length: int) -> int:
     return max(sizes, default=LANES)
 
 
-def _attend_block(kernel: Kernel, head_keys, query, key, value, places, context):
+def _attend_block(kernel: TpuKernel, head_keys, query, key, value, places, context):
     here = _here()
 
     @pl.loop(0, query.shape[0])
@@ -128,12 +127,12 @@ def _attend_block(kernel: Kernel, head_keys, query, key, value, places, context)
             probabilities, _, keep = _probabilities(kernel, here, head_keys, query, key, places, row, number)
             if keep is not None:
                 probabilities = jnp.where(keep, probabilities * scale(kernel.rate), 0.0)
-            sums = product(probabilities.astype(value.dtype), value[row, :, head], (1, 0))
+            sums = block_product(probabilities.astype(value.dtype), value[row, :, head], (1, 0))
             context[row, :, head] = sums.astype(context.dtype)
 
 
 def _differentiate_block(
-    kernel: Kernel, head_keys, query, key, value, places, gradient, of_query, of_key, of_value, key_sum, value_sum
+    kernel: TpuKernel, head_keys, query, key, value, places, gradient, of_query, of_key, of_value, key_sum, value_sum
 ):
     here = _here()
 
@@ -147,18 +146,18 @@ def _differentiate_block(
         for number, head in enumerate(kernel.lanes):
             probabilities, admitted, keep = _probabilities(kernel, here, head_keys, query, key, places, row, number)
             of_context = gradient[row, :, head]
-            of_dropped = product(of_context, value[row, :, head], (1, 1))
+            of_dropped = block_product(of_context, value[row, :, head], (1, 1))
             dropped, of_probabilities = probabilities, of_dropped
             if keep is not None:
                 dropped = jnp.where(keep, probabilities * scale(kernel.rate), 0.0)
                 of_probabilities = jnp.where(keep, of_dropped * scale(kernel.rate), 0.0)
-            value_sum[row, :, head] += product(dropped.astype(of_context.dtype), of_context, (0, 0))
+            value_sum[row, :, head] += block_product(dropped.astype(of_context.dtype), of_context, (0, 0))
             mean = jnp.sum(probabilities * of_probabilities, axis=1, keepdims=True)
             of_scores = probabilities * (of_probabilities - mean) / math.sqrt(kernel.head_size)
             # Where no key is admitted all have the same probability, and none a gradient.
             of_scores = jnp.where(admitted, of_scores, 0.0).astype(query.dtype)
-            of_query[row, :, head] = product(of_scores, key[row, :, head], (1, 0)).astype(of_query.dtype)
-            key_sum[row, :, head] += product(of_scores, query[row, :, head], (0, 0))
+            of_query[row, :, head] = block_product(of_scores, key[row, :, head], (1, 0)).astype(of_query.dtype)
+            key_sum[row, :, head] += block_product(of_scores, query[row, :, head], (0, 0))
 
     @pl.when(here[2] == pl.num_programs(2) - 1)
     def _():
@@ -171,10 +170,10 @@ def _here() -> tuple[Array, Array, Array]:
     return pl.program_id(0), pl.program_id(1), pl.program_id(2)
 
 
-def _probabilities(kernel: Kernel, here, head_keys, query, key, places, row, number: int):
+def _probabilities(kernel: TpuKernel, here, head_keys, query, key, places, row, number: int):
     """One head's softmax in one row of the block; which keys are admitted, and which dropout keeps (None: all)."""
     head = kernel.lanes[number]
-    scores = product(query[row, :, head], key[row, :, head], (1, 1)) / math.sqrt(kernel.head_size)
+    scores = block_product(query[row, :, head], key[row, :, head], (1, 1)) / math.sqrt(kernel.head_size)
     admitted = _admitted(kernel, here, places, row, scores.shape[0])
     scores = jnp.where(admitted, scores, LEAST)
     powers = jnp.exp(scores - jnp.max(scores, axis=1, keepdims=True))
@@ -190,7 +189,7 @@ def _probabilities(kernel: Kernel, here, head_keys, query, key, places, row, num
     return probabilities, admitted, keep
 
 
-def _admitted(kernel: Kernel, here, places, row, block: int):
+def _admitted(kernel: TpuKernel, here, places, row, block: int):
     """Which keys each query of the block attends to; one line for all where that is the same."""
     sequence, position = places[row, :1], places[row, 1:]
     admitted = sequence > 0

@@ -8,7 +8,6 @@ each width is a branch of its own with static shapes, so that the softmax needs 
 import functools
 import math
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,10 +15,8 @@ import numpy as np
 from jax.experimental import pallas as pl
 from jaxtyping import Array, Int, UInt32
 
-from bert_jax.model import attention_blocks
-from bert_jax.model.attention_blocks import LEAST, Bounds, product
+from bert_jax.model.attention_blocks import LANES, LEAST, Bounds, TpuKernel, block_product, block_spans
 from bert_jax.model.dropout import column_word, row_word, scale, survives
-from bert_jax.model.tpu_attention_kernel import LANES, Kernel
 
 _QUERIES = 256
 """Queries of a tile, at most. With 128 there is less to multiply, but libtpu 0.0.42 schedules more cycles in all."""
@@ -31,18 +28,18 @@ def widths(tiles: int) -> list[int]:
     return [width for width in steps if width <= tiles]
 
 
-def spans(kernel: Kernel, places: Int[Array, "B 2 T"], queries: int) -> Int[Array, "B Q 2"]:
+def tile_spans(kernel: TpuKernel, places: Int[Array, "B 2 T"], queries: int) -> Int[Array, "B Q 2"]:
     """The span of each tile of so many queries (Q = T / queries): its first tile of keys, and how many; 0 where all
     queries are padding."""
     tiles = places.shape[2] // LANES
-    begin, end = attention_blocks.spans(kernel.admission.shared(Bounds.of(places, queries), Bounds.of(places, LANES)))
+    begin, end = block_spans(kernel.admission.shared(Bounds.of(places, queries), Bounds.of(places, LANES)))
     steps = np.array([0, *widths(tiles)])
     width = jnp.asarray(steps)[jnp.searchsorted(steps, end - begin)]
     return jnp.stack([jnp.minimum(begin, tiles - width), width], axis=2).astype(jnp.int32)
 
 
 def token_lines(
-    kernel: Kernel, places: Int[Array, "B 2 T"], head_keys: UInt32[Array, "B N H 2"]
+    kernel: TpuKernel, places: Int[Array, "B 2 T"], head_keys: UInt32[Array, "B N H 2"]
 ) -> Int[Array, "B G L T"]:
     """The facts of each token for the programs of each group of heads (G): its sequence and position, and with
     dropout, for each head, the word of its row in the mask and the second half of the key of its sequence.
@@ -60,22 +57,22 @@ def token_lines(
     return jnp.concatenate([shared, words], axis=2)
 
 
-def attend_block(kernel: Kernel, spans, query, key, value, lines, context):
+def attend_block(kernel: TpuKernel, spans, query, key, value, lines, context):
     """The context of a block of queries."""
 
     def attend(row, tile, keys, columns, of_keys):
         for number, head in enumerate(kernel.lanes):
-            scores = product(query[row, tile, head], key[row, keys, head], (1, 1)) / math.sqrt(kernel.head_size)
+            scores = block_product(query[row, tile, head], key[row, keys, head], (1, 1)) / math.sqrt(kernel.head_size)
             powers, total = _powers(kernel, scores, columns, of_keys)
             dropped = _dropped(kernel, powers, columns, of_keys, number)
-            sums = product(dropped.astype(value.dtype), value[row, keys, head], (1, 0))
+            sums = block_product(dropped.astype(value.dtype), value[row, keys, head], (1, 0))
             context[row, tile, head] = (sums * (scale(kernel.rate) / total)).astype(context.dtype)
 
     _each_tile(kernel, spans, lines, query.shape, attend, nothing=(context,))
 
 
 def differentiate_block(
-    kernel: Kernel, spans, query, key, value, lines, gradient, of_query, of_key, of_value, key_sum, value_sum
+    kernel: TpuKernel, spans, query, key, value, lines, gradient, of_query, of_key, of_value, key_sum, value_sum
 ):
     """The gradients of a block of queries; those of keys and values are sums over the blocks, one after the other."""
     of_score = scale(kernel.rate) / math.sqrt(kernel.head_size)
@@ -87,20 +84,20 @@ def differentiate_block(
 
     def differentiate(row, tile, keys, columns, of_keys):
         for number, head in enumerate(kernel.lanes):
-            scores = product(query[row, tile, head], key[row, keys, head], (1, 1)) / math.sqrt(kernel.head_size)
+            scores = block_product(query[row, tile, head], key[row, keys, head], (1, 1)) / math.sqrt(kernel.head_size)
             powers, total = _powers(kernel, scores, columns, of_keys)
             probabilities = powers / total
             of_context = gradient[row, tile, head]
             # Constant factors are left to the sums, which are smaller.
             dropped = _dropped(kernel, probabilities, columns, of_keys, number)
-            weighted = dropped * product(of_context, value[row, keys, head], (1, 1))
+            weighted = dropped * block_product(of_context, value[row, keys, head], (1, 1))
             mean = jnp.sum(weighted, axis=1, keepdims=True)
             of_scores = (weighted - probabilities * mean).astype(query.dtype)
-            of_query[row, tile, head] = (product(of_scores, key[row, keys, head], (1, 0)) * of_score).astype(
+            of_query[row, tile, head] = (block_product(of_scores, key[row, keys, head], (1, 0)) * of_score).astype(
                 of_query.dtype
             )
-            key_sum[row, keys, head] += product(of_scores, query[row, tile, head], (0, 0))
-            value_sum[row, keys, head] += product(dropped.astype(of_context.dtype), of_context, (0, 0))
+            key_sum[row, keys, head] += block_product(of_scores, query[row, tile, head], (0, 0))
+            value_sum[row, keys, head] += block_product(dropped.astype(of_context.dtype), of_context, (0, 0))
 
     _each_tile(kernel, spans, lines, query.shape, differentiate, nothing=(of_query,))
 
@@ -110,7 +107,7 @@ def differentiate_block(
         of_value[...] = (value_sum[...] * scale(kernel.rate)).astype(of_value.dtype)
 
 
-def _each_tile(kernel: Kernel, spans, lines, shape: tuple[int, ...], program: Callable[..., None], nothing: tuple):
+def _each_tile(kernel: TpuKernel, spans, lines, shape: tuple[int, ...], program: Callable[..., None], nothing: tuple):
     """Runs `program` for each tile of a block of queries that has keys, and gives 0 in `nothing` to the others.
 
     It takes the row, the places of queries and keys, and the facts of their tokens as columns and as lines.
@@ -148,7 +145,7 @@ def _part(begin, size: int):
     return pl.ds(pl.multiple_of(begin, LANES), size)
 
 
-def _powers(kernel: Kernel, scores, columns, of_keys) -> tuple[Any, Any]:
+def _powers(kernel: TpuKernel, scores, columns, of_keys) -> tuple[Array, Array]:
     """The numerators of each query's softmax, and their sum."""
     admitted = kernel.admission.admits((columns[:, :1], columns[:, 1:2]), (of_keys[:1], of_keys[1:2]))
     scores = jnp.where(admitted, scores, LEAST)
@@ -156,7 +153,7 @@ def _powers(kernel: Kernel, scores, columns, of_keys) -> tuple[Any, Any]:
     return powers, jnp.sum(powers, axis=1, keepdims=True)
 
 
-def _dropped(kernel: Kernel, x, columns, of_keys, number: int):
+def _dropped(kernel: TpuKernel, x, columns, of_keys, number: int):
     """One head's `x` after dropout, not yet scaled."""
     if not kernel.rate:
         return x

@@ -11,12 +11,10 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Key
 
-from bert_jax.model.attention_blocks import Admission
-from bert_jax.model.attention_form import AttentionCase, Form, head_shards, on_every_device
-from bert_jax.model.attention_pattern import AttentionPattern
+from bert_jax.model.attention_blocks import LANES, Admission, TpuKernel
+from bert_jax.model.attention_form import AttentionCase, AttentionPattern, Form, head_shards, on_every_device
 from bert_jax.model.exact_attention import head_keys, is_in_strips
 from bert_jax.model.placement import BATCH_AXES
-from bert_jax.model.tpu_attention_kernel import LANES, Kernel
 
 MOST_KEYS = {16: 512, 32: 1024, 64: 2048, 128: 2048, 256: 1024}
 """Tokens of the longest rows of the own kernel, by the width of a head. So many fit in the chip's fast memory with
@@ -25,7 +23,7 @@ _WIDEST = 256
 """Most features of a head in splash attention: its programs with so many fit in float32."""
 
 
-def obstacle(case: AttentionCase) -> str | None:
+def _obstacle(case: AttentionCase) -> str | None:
     """Why no kernel can compute `case`; None where one can."""
     if case.platform != "tpu":
         return f"this is a {case.platform.upper()}, and the kernel is for TPUs"
@@ -58,7 +56,7 @@ def _obstacle_of_long_rows(case: AttentionCase) -> str | None:
     return None
 
 
-def attend(
+def _attend(
     query: Float[Array, "B T H K"],
     key: Float[Array, "B S H K"],
     value: Float[Array, "B S H K"],
@@ -70,7 +68,7 @@ def attend(
     if is_in_strips(key.shape[1], key.shape[1]):
         from bert_jax.model import splash_attention
 
-        return splash_attention.attend(query, key, value, pattern)
+        return splash_attention.splash_attention(query, key, value, pattern)
     from bert_jax.model import tpu_attention
 
     batch, length, heads, size = key.shape
@@ -78,7 +76,7 @@ def attend(
         rate, keys = 0.0, jnp.zeros((batch, pattern.sequences, heads, 2), jnp.uint32)
     else:
         keys = jax.random.key_data(head_keys(dropout_keys, heads))
-    kernel = Kernel(
+    kernel = TpuKernel(
         heads=heads // head_shards(),
         head_size=size,
         rate=rate,
@@ -86,7 +84,7 @@ def attend(
     )
     features, rows = P(BATCH_AXES, None, "tensor"), P(BATCH_AXES)
     attend_here = on_every_device(
-        functools.partial(tpu_attention.attend, kernel),
+        functools.partial(tpu_attention.tpu_attention, kernel),
         (features, features, features, rows, P(BATCH_AXES, None, "tensor")),
         features,
     )
@@ -95,4 +93,4 @@ def attend(
     return attend_here(*flat, places, keys).reshape(query.shape)
 
 
-TPU = Form("tpu", obstacle, attend, whole_arrays=True)
+TPU = Form("tpu", _obstacle, _attend, whole_arrays=True)

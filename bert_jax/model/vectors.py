@@ -16,7 +16,7 @@ _SHORTEST = 1e-12
 """Least length that a vector is divided by, as in sentence-transformers: the zero vector stays zero."""
 
 
-class TextEncoder(nn.Module):
+class PooledEncoder(nn.Module):
     """The encoder without any head. Its parameters are those of `BertEncoder` without pooler, under `bert`."""
 
     config: ModelConfig

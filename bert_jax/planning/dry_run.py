@@ -17,7 +17,7 @@ from bert_jax.finetuning import finetune
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.model.linear import compute_dtype
 from bert_jax.model.memory import Memory
-from bert_jax.model.sharding import make_mesh, parts
+from bert_jax.model.sharding import make_mesh, num_shards
 from bert_jax.pretraining import pretrain
 from bert_jax.pretraining.dataset import is_outdated
 from bert_jax.records.corpus import open_corpus
@@ -174,7 +174,7 @@ def _memory(memory: Memory, mesh: Mesh) -> str:
 
 def _checkpoints(config: TrainingConfig, workdir: Place, memory: Memory, mesh: Mesh, runs: int = 1) -> str:
     """Size of the checkpoints of all runs, and the free space on the disk, which isn't known of a bucket."""
-    size = runs * memory.state * parts(mesh, ("fsdp", "tensor"))
+    size = runs * memory.state * num_shards(mesh, ("fsdp", "tensor"))
     most = (config.checkpoints.keep + _CHECKPOINTS_BESIDE) * size
     words = f"{gigabytes(size)} each, every {config.checkpoints.every:,} steps; {gigabytes(most)} at most"
     if in_bucket(workdir):

@@ -15,7 +15,7 @@ from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.finetuning.metrics import metric_of
 from bert_jax.instances.prepared_data import PreparedData
-from bert_jax.model.size import Part, parts
+from bert_jax.model.size import ModelPart, model_parts
 from bert_jax.planning.work import shapes_of
 from bert_jax.pretraining.mixture import SourceShare, source_shares
 from bert_jax.pretraining.questions import MASKED_TOKENS, NEXT_TOKENS, OF_PAIRS, QUESTIONS, REPLACED_TOKENS, Question
@@ -197,7 +197,7 @@ class RunFacts:
             return []
 
     @cached_property
-    def parts(self) -> list[Part]:
+    def parts(self) -> list[ModelPart]:
         """The parts of the model with their parameters; none if the size of the vocabulary isn't known yet."""
         model = self.config.model
         if model.vocabulary_size is None and self.prepared:
@@ -207,7 +207,7 @@ class RunFacts:
             except BertJaxError:
                 return []
         size = model.vocabulary_size
-        return [] if size is None else parts(model, shapes_of(self.config, size))
+        return [] if size is None else model_parts(model, shapes_of(self.config, size))
 
     @property
     def seconds(self) -> float:

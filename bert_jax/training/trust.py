@@ -26,8 +26,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import AttentionForm
 from bert_jax.config.wording import counted
 from bert_jax.model.attention import form_for
-from bert_jax.model.attention_form import AttentionCase
-from bert_jax.model.attention_pattern import AttentionPattern, Places
+from bert_jax.model.attention_form import AttentionCase, AttentionPattern, Places
 from bert_jax.model.exact_attention import EXACT, softmax_where
 from bert_jax.model.linear import LayerNorm, activation, project
 from bert_jax.model.placement import cpu_flags, platform

@@ -11,7 +11,7 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.inference.bert import Bert
 from bert_jax.layout import lay_out_sequences
 from bert_jax.model.bert import init
-from bert_jax.model.vectors import TextEncoder, normalised
+from bert_jax.model.vectors import PooledEncoder, normalised
 from bert_jax.system.errors import UsageError
 
 TEXTS = ["The old cat.", "", "The bright river crosses the broken bridge near the old house number 7.", "dog " * 50]
@@ -39,7 +39,7 @@ def test_vectors_are_those_of_the_encoder_in_training(bert, pool, settings):
     pieces = bert.tokenizer.encode_batch(TEXTS)
     rows = [joined([ids], bert.tokenizer.vocabulary, 16) for ids in pieces]
     tokens = jax.tree.map(jnp.asarray, lay_out_sequences(rows, (len(rows), 16), bert.tokenizer.vocabulary.pad_id))
-    expected = normalised(TextEncoder(config, pool).apply({"params": model.params}, tokens)[:, 0])
+    expected = normalised(PooledEncoder(config, pool).apply({"params": model.params}, tokens)[:, 0])
     found = model.embed(TEXTS)
     assert found.dtype == np.float32
     np.testing.assert_allclose(found, expected, atol=2e-6)

@@ -15,7 +15,7 @@ from bert_jax.cli.main import run
 from bert_jax.inference.batches import token_sequences
 from bert_jax.inference.bert import Bert
 from bert_jax.layout import lay_out_sequences
-from bert_jax.model.vectors import TextEncoder, normalised
+from bert_jax.model.vectors import PooledEncoder, normalised
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError
 
@@ -45,7 +45,7 @@ def write(path: Path, value: object) -> None:
 def vectors_of(bert: Bert, texts: list[str]) -> jax.Array:
     rows = list(token_sequences(texts, bert.tokenizer, bert.task.max_length))
     tokens = lay_out_sequences(rows, (len(rows), LONGEST), bert.tokenizer.vocabulary.pad_id)
-    encoder = TextEncoder(bert.config, bert.task.pool)
+    encoder = PooledEncoder(bert.config, bert.task.pool)
     return normalised(jax.jit(partial(encoder.apply, {"params": bert.params}))(tokens)[:, 0])
 
 

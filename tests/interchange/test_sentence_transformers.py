@@ -13,7 +13,7 @@ from bert_jax.interchange.export import write_model_directory
 from bert_jax.interchange.relatives import RELATIVES
 from bert_jax.layout import lay_out_sequences
 from bert_jax.model.task import HeadShape, task_parameter_shapes
-from bert_jax.model.vectors import TextEncoder, normalised
+from bert_jax.model.vectors import PooledEncoder, normalised
 
 transformers = pytest.importorskip("transformers")
 sentence_transformers = pytest.importorskip("sentence_transformers")
@@ -46,7 +46,7 @@ def test_its_vectors_are_ours(model_type, pool, tmp_path):
     assert theirs.max_seq_length == LONGEST and len(theirs) == 3
     rows = list(token_sequences(TEXTS, tokenizer, LONGEST))
     tokens = lay_out_sequences(rows, (len(rows), LONGEST), tokenizer.vocabulary.pad_id)
-    found = normalised(jax.jit(TextEncoder(config, pool).apply)({"params": params}, tokens)[:, 0])
+    found = normalised(jax.jit(PooledEncoder(config, pool).apply)({"params": params}, tokens)[:, 0])
     np.testing.assert_allclose(found, theirs.encode(TEXTS), atol=1e-5)
     assert bert_jax.load(tmp_path / "model").task.pool == pool
     encoder = transformers.AutoModel.from_pretrained(tmp_path / "model")

@@ -8,7 +8,7 @@ from token_rows import packed_tokens
 
 from bert_jax.layout import lay_out
 from bert_jax.model import exact_attention
-from bert_jax.model.attention_pattern import AttentionPattern
+from bert_jax.model.attention_form import AttentionPattern
 
 LENGTH = 33
 ROWS = {"one sequence a row": ((30,), (22,)), "packed": ((10, 20), (22, 5))}
@@ -20,7 +20,7 @@ def values_and_gradients(tokens, pattern, rate):
     real = (tokens.sequence > 0)[:, :, None, None]
 
     def loss(arrays):
-        context = jnp.where(real, exact_attention.attend(*arrays, pattern, rate, keys if rate else None), 0.0)
+        context = jnp.where(real, exact_attention.exact_attention(*arrays, pattern, rate, keys if rate else None), 0.0)
         return jnp.sum(jnp.sin(context)), context
 
     (_, context), gradients = jax.jit(jax.value_and_grad(loss, has_aux=True))(arrays)
@@ -69,6 +69,6 @@ def test_no_array_grows_with_the_square_of_the_length(window, monkeypatch):
         one = lay_out(np.ones(length, int), np.array([length]), np.array([length]), (1, length))
         pattern = AttentionPattern.of(jax.tree.map(jnp.asarray, one), causal=False)._replace(window=window)
         arrays = jnp.zeros((3, 1, length, 2, 8))
-        step = jax.jit(jax.grad(lambda arrays: jnp.sum(exact_attention.attend(*arrays, pattern, 0.0, None))))
+        step = jax.jit(jax.grad(lambda arrays: jnp.sum(exact_attention.exact_attention(*arrays, pattern, 0.0, None))))
         largest.append(scores_of(step.lower(arrays).as_text()))
     assert largest[1] <= 2.1 * largest[0]

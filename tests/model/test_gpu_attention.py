@@ -19,7 +19,7 @@ from bert_jax.model import attention_form, linear, placement
 from bert_jax.model.attention import check_attention, form_for
 from bert_jax.model.attention_form import AttentionCase
 from bert_jax.model.bert import BertForPretraining, init
-from bert_jax.model.exact_attention import attend
+from bert_jax.model.exact_attention import exact_attention
 from bert_jax.model.gpu_form import GPU
 from bert_jax.model.linear import LayerNorm, activation
 from bert_jax.model.sharding import make_mesh, on_mesh
@@ -30,7 +30,7 @@ from bert_jax.system.errors import UsageError
 @pytest.mark.parametrize("name", PATTERNS)
 def test_it_gives_what_the_exact_form_gives(interpreted, name, rate):
     pattern = pattern_of(**PATTERNS[name] | ({"lengths": [[256], [130]]} if name.startswith("several blocks") else {}))
-    for exact, found in zip(*(with_gradients(form, pattern, 2, 32, rate) for form in (attend, GPU.attend))):
+    for exact, found in zip(*(with_gradients(form, pattern, 2, 32, rate) for form in (exact_attention, GPU.attend))):
         assert np.abs(exact - found).max() < 1e-5 * np.abs(exact).max()
 
 
@@ -46,7 +46,7 @@ def test_blocks_without_a_common_sequence_are_not_multiplied(interpreted):
 
     found, clean = (run(GPU.attend, *each) for each in (jnp.where(second, jnp.nan, arrays), arrays))
     assert jnp.array_equal(found[:, :, :128], clean[:, :, :128])
-    assert jnp.isnan(run(attend, *jnp.where(second, jnp.nan, arrays))[:, :, :128]).any()
+    assert jnp.isnan(run(exact_attention, *jnp.where(second, jnp.nan, arrays))[:, :, :128]).any()
 
 
 MODEL = ModelConfig(

@@ -9,10 +9,10 @@ import pytest
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.layout import MASKABLE, WORD_START, lay_out
-from bert_jax.model.attention_pattern import AttentionPattern, Places
+from bert_jax.model.attention_form import AttentionPattern, Places
 from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.model.encoder import Block
-from bert_jax.model.exact_attention import attend
+from bert_jax.model.exact_attention import exact_attention
 from bert_jax.pretraining.masking import next_tokens
 
 CONFIG = ModelConfig(
@@ -94,7 +94,7 @@ def test_a_query_attends_to_what_its_pattern_admits(causal, window):
             expected = sequence[0, key] == sequence[0, query] and not (causal and ahead > 0)
             assert row[key] == (expected and (window is None or abs(ahead) <= window))
     values = jnp.eye(8)[None, :, None]  # so that the context is the probabilities themselves
-    context = attend(jnp.ones((1, 2, 1, 8)), values, values, pattern.of_queries(wanted), 0.0, None)
+    context = exact_attention(jnp.ones((1, 2, 1, 8)), values, values, pattern.of_queries(wanted), 0.0, None)
     assert np.array_equal(np.asarray(context[0, :, 0]) > 0, admitted)
 
 

@@ -3,7 +3,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.model.rotary import rotated
+from bert_jax.model.attention import rotated
 
 
 @pytest.mark.parametrize("base", [10.0, 10_000.0])

@@ -5,7 +5,7 @@ from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.bert import BertForPretraining, Discriminator, generator_parameters, parameter_shapes
-from bert_jax.model.size import forward_flops, num_parameters, parts, train_flops
+from bert_jax.model.size import forward_flops, model_parts, num_parameters, train_flops
 
 
 @pytest.mark.parametrize(
@@ -38,7 +38,7 @@ def test_the_published_models_have_the_published_number_of_parameters(config, en
 @pytest.mark.parametrize("positions", ["learned", "sinusoidal"])
 def test_every_parameter_is_in_one_part(positions):
     config = ModelConfig.tiny(vocabulary_size=256, positions=positions)  # a size that needs no padding
-    counted = parts(config)
+    counted = model_parts(config)
     assert sum(part.copies * part.parameters for part in counted) == num_parameters(config)
     assert num_parameters(config) == sum(leaf.size for leaf in jax.tree.leaves(parameter_shapes(config)))
     assert [part.name for part in counted if part.group == "embeddings"] == [

@@ -14,12 +14,10 @@ from conftest import faked_devices, program
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.attention import form_for
-from bert_jax.model.attention_blocks import Admission
-from bert_jax.model.attention_form import AttentionCase
-from bert_jax.model.attention_pattern import AttentionPattern, Places
-from bert_jax.model.exact_attention import attend
-from bert_jax.model.tpu_attention_kernel import Kernel
-from bert_jax.model.tpu_attention_tiles import spans, widths
+from bert_jax.model.attention_blocks import Admission, TpuKernel
+from bert_jax.model.attention_form import AttentionCase, AttentionPattern, Places
+from bert_jax.model.exact_attention import exact_attention
+from bert_jax.model.tpu_attention_tiles import tile_spans, widths
 from bert_jax.model.tpu_form import MOST_KEYS, TPU
 from bert_jax.planning.topology import parse_topology, topology_devices
 
@@ -31,7 +29,9 @@ from bert_jax.planning.topology import parse_topology, topology_devices
 )
 def test_it_gives_what_the_exact_form_gives(on_tpu, name, heads, size, rate):
     pattern = pattern_of(**PATTERNS[name])
-    for exact, found in zip(*(with_gradients(form, pattern, heads, size, rate) for form in (attend, TPU.attend))):
+    for exact, found in zip(
+        *(with_gradients(form, pattern, heads, size, rate) for form in (exact_attention, TPU.attend))
+    ):
         assert np.abs(exact - found).max() < 1e-5 * np.abs(exact).max()
 
 
@@ -41,7 +41,7 @@ def test_tiles_give_what_the_exact_form_gives(on_tpu, sizes):
     lengths = [[130, 250, 10, 122], [200, 150, 50], [256], [512], [40, 40]]
     numbers = [[3, 1, 4, 2], [1, 2, 3], [2], [1], [2, 1]]
     pattern = pattern_of(lengths, numbers, **sizes)
-    for exact, found in zip(*(with_gradients(form, pattern, 2, 64, 0.1) for form in (attend, TPU.attend))):
+    for exact, found in zip(*(with_gradients(form, pattern, 2, 64, 0.1) for form in (exact_attention, TPU.attend))):
         assert np.abs(exact - found).max() < 1e-5 * np.abs(exact).max()
 
 
@@ -58,7 +58,7 @@ def test_tiles_without_a_common_sequence_are_not_multiplied(on_tpu):
 
     found, clean = (run(TPU.attend, *each) for each in (jnp.where(second, jnp.nan, given), given))
     assert jnp.array_equal(found[:, :, :256], clean[:, :, :256])
-    assert jnp.isnan(run(attend, *jnp.where(second, jnp.nan, given))[:, :, :256]).any()
+    assert jnp.isnan(run(exact_attention, *jnp.where(second, jnp.nan, given))[:, :, :256]).any()
 
 
 @pytest.mark.parametrize("causal, window", [(False, None), (True, None), (False, 30), (True, 200)])
@@ -67,8 +67,8 @@ def test_a_span_has_every_key_that_a_query_attends_to(causal, window):
     lengths = [rng.multinomial(rng.integers(512), rng.dirichlet(np.ones(5))) for _ in range(50)]
     numbers = [rng.permutation(5) + 1 for _ in range(50)]
     pattern = pattern_of(lengths, numbers, 512, causal=causal, window=window)
-    kernel = Kernel(2, 64, 0.0, Admission(5, causal, window))
-    found = np.asarray(spans(kernel, jnp.stack([*pattern.keys], axis=1), 128))
+    kernel = TpuKernel(2, 64, 0.0, Admission(5, causal, window))
+    found = np.asarray(tile_spans(kernel, jnp.stack([*pattern.keys], axis=1), 128))
     needed = np.asarray(pattern.admitted() & (pattern.queries.sequence > 0)[:, :, None])
     for row, tile in np.ndindex(50, 4):
         begin, width = 128 * found[row, tile]
@@ -79,11 +79,11 @@ def test_a_span_has_every_key_that_a_query_attends_to(causal, window):
 
 
 def test_the_spans_of_packed_rows():
-    kernel = Kernel(2, 64, 0.0, Admission(4, causal=False, window=None))
+    kernel = TpuKernel(2, 64, 0.0, Admission(4, causal=False, window=None))
     places = jnp.stack([*pattern_of([[128, 256, 128], [200, 100], [512]]).keys], axis=1)
     expected = [[(0, 1), (1, 2), (1, 2), (3, 1)], [(0, 2), (0, 3), (1, 2), (0, 0)], [(0, 4)] * 4]
-    assert np.array_equal(spans(kernel, places, 128), expected)
-    assert np.array_equal(spans(kernel, places, 256)[:, :, 1], [[3, 3], [3, 2], [4, 4]])
+    assert np.array_equal(tile_spans(kernel, places, 128), expected)
+    assert np.array_equal(tile_spans(kernel, places, 256)[:, :, 1], [[3, 3], [3, 2], [4, 4]])
     assert widths(16) == [1, 2, 3, 4, 6, 8, 12, 16] and widths(11) == [1, 2, 3, 4, 6, 8, 11]
 
 
@@ -91,7 +91,7 @@ def test_its_dropout_keeps_the_elements_that_the_exact_form_keeps(on_tpu):
     """All scores are 0 and the values a unit matrix, so that the context is the probabilities after dropout."""
     pattern, keys = pattern_of([[128]] * 3), jax.random.split(jax.random.key(0), (3, 1))
     zeros, unit = jnp.zeros((3, 128, 1, 128)), jnp.broadcast_to(jnp.eye(128)[:, None], (3, 128, 1, 128))
-    exact, found = (form(zeros, zeros, unit, pattern, 0.1, keys) for form in (attend, TPU.attend))
+    exact, found = (form(zeros, zeros, unit, pattern, 0.1, keys) for form in (exact_attention, TPU.attend))
     assert jnp.array_equal(exact == 0, found == 0)
     assert 0.09 < (found == 0).mean() < 0.11
 
@@ -102,9 +102,9 @@ import jax, jax.numpy as jnp, numpy as np
 from jax.experimental import pallas
 from bert_jax.config.operation import MeshConfig
 from bert_jax.model import exact_attention
-from bert_jax.model.exact_attention import attend
+from bert_jax.model.exact_attention import exact_attention
 from bert_jax.model.tpu_form import TPU
-from bert_jax.model.attention_pattern import AttentionPattern, Places
+from bert_jax.model.attention_form import AttentionPattern, Places
 from bert_jax.model.sharding import batch_sharding, make_mesh, on_mesh
 
 compiled = pallas.pallas_call
@@ -122,7 +122,7 @@ def run(form, rate, *arrays):
 
 mesh, arrays, apart = make_mesh(MeshConfig(data=2, fsdp=2, tensor=2)), (sequence, position, query, key, value), []
 for rate in 0.1, 0.0:
-    exact = jax.jit(lambda *arrays: run(attend, rate, *arrays))(*arrays)
+    exact = jax.jit(lambda *arrays: run(exact_attention, rate, *arrays))(*arrays)
     by_kernel = lambda *arrays: run(TPU.attend, rate, *arrays)
     split = jax.jit(on_mesh(mesh, by_kernel), in_shardings=batch_sharding(mesh))(*arrays)
     apart += [float(abs(one - other).max() / abs(one).max()) for one, other in zip(exact, split)]
