@@ -37,7 +37,8 @@ def run(words: list[str]) -> None:
         write_predictions,
     )
     from bert_jax.finetuning.row_reading import reading_of_input
-    from bert_jax.records.task_files import format_of, task_records
+    from bert_jax.records.formats import format_of
+    from bert_jax.records.sources import task_records
     from bert_jax.system.progress import say, stage
     from bert_jax.system.reading import show
 

@@ -19,10 +19,10 @@ from bert_jax.finetuning.task import EMPTY, IGNORED, UNKNOWN, Example, Task
 from bert_jax.finetuning.text_pairs import pair_records
 from bert_jax.finetuning.vectors_task import VectorsTask
 from bert_jax.records.compressed_files import suffix
-from bert_jax.records.record import Record
-from bert_jax.records.row_format import RowFormat
-from bert_jax.records.task_files import format_of, held_records, takes_columns
-from bert_jax.records.text_source import short_hash
+from bert_jax.records.formats import format_of, takes_columns
+from bert_jax.records.record import Record, RowFormat
+from bert_jax.records.source import short_hash
+from bert_jax.records.sources import held_records
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import Setting, UsageError, listed, renamed
 from bert_jax.system.progress import say

@@ -14,8 +14,8 @@ from bert_jax.finetuning.character_spans import tag_scheme
 from bert_jax.finetuning.columns import number, sorted_labels, text
 from bert_jax.finetuning.task import Task
 from bert_jax.finetuning.vectors_task import pair_columns
+from bert_jax.records.formats import format_of
 from bert_jax.records.record import Record
-from bert_jax.records.task_files import format_of
 from bert_jax.system.errors import Setting, UsageError, listed, quoted
 from bert_jax.system.reading import Fact, Reading
 

@@ -19,7 +19,8 @@ from bert_jax.inference.batches import Text
 from bert_jax.inference.features import Feature
 from bert_jax.inference.origin import Origin
 from bert_jax.records.decoded_lines import decoded_lines
-from bert_jax.records.task_files import format_of, has_columns, task_records
+from bert_jax.records.formats import format_of, has_columns
+from bert_jax.records.sources import task_records
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError, install_extra
 from bert_jax.system.files import check_written, replacing

@@ -18,8 +18,7 @@ from bert_jax.finetuning.row_reading import RowSet, reading_of_rows
 from bert_jax.finetuning.task import Prediction
 from bert_jax.model.bert import Parameters
 from bert_jax.model.sharding import make_mesh
-from bert_jax.records.record import Record
-from bert_jax.records.row_format import RowFormat
+from bert_jax.records.record import Record, RowFormat
 from bert_jax.run.run_config import is_elsewhere
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import warn

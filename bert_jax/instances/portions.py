@@ -10,7 +10,7 @@ from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.instances.chunk_worker import Target, prepare_unless_finished
 from bert_jax.instances.chunks import RECORD, Chunk, ChunkRecord, chunk_file, cut_chunks
-from bert_jax.records.corpus import Mixture, open_corpus
+from bert_jax.records.corpus import Corpus, Mixture, open_corpus
 from bert_jax.records.drops import Drops
 from bert_jax.records.engine import engine
 from bert_jax.records.file_source import FileSource
@@ -23,7 +23,7 @@ class Portion(NamedTuple):
     """Files of one source that are cut into chunks by themselves."""
 
     source: int
-    text: FileSource
+    text: Corpus
     drops: Drops | None = None
     """What is dropped from the corpus."""
     first: int = 0
@@ -35,7 +35,7 @@ class Portion(NamedTuple):
         """Reads the files and cuts the text."""
         documents = self.text.documents()
         if self.drops:
-            documents = self.drops.remaining(documents, self.source, self.text.portion, self.text)
+            documents = self.drops.remaining(documents, self.source, self.text.source.number, self.text)
         return cut_chunks([(self.source, documents)], chunk_bytes, self.first)
 
 
@@ -66,7 +66,6 @@ def prepared_by_portions(
         seen = mapped(functools.partial(read_portion, chunk_bytes=chunk_bytes), portions, "Cutting the text")
         corpus.begin_elsewhere()
         for source, part in enumerate(corpus.parts):
-            assert isinstance(part, FileSource)  # by works_by_portions and check_engine
             own = [each for portion, each in zip(portions, seen, strict=True) if portion.source == source]
             part.was_read(sum((each.repairs for each in own), Counter()), sum(each.lines for each in own))
         firsts = itertools.accumulate((len(each.crc32s) for each in seen), initial=0)
@@ -87,7 +86,7 @@ def check_engine(data: DataConfig, settings: PreparationConfig) -> None:
     if settings.engine == "spark":
         check_spark()
         for source, part in zip(data.source, open_corpus(data).parts, strict=True):
-            if not isinstance(part, FileSource):
+            if not isinstance(part.source, FileSource):
                 raise UsageError(
                     f"{Setting('preparation.engine', 'spark')} reads files, and {Setting('data.source')}={source!r} "
                     "doesn't consist of files; give text:, jsonl: or parquet: sources, or leave "
@@ -109,8 +108,8 @@ def prepare_portion(portion: Portion, targets: Sequence[Target], ends_held_out: 
     for chunk, crc32 in itertools.zip_longest(chunks, portion.crc32s):
         if chunk is None or chunk.crc32 != crc32:
             raise UsageError(
-                f"{portion.text.described} changed while it was being prepared; let no program write it, and give the "
-                "same command again"
+                f"{portion.text.source.name} changed while it was being prepared; let no program write it, and give "
+                "the same command again"
             )
         remarks += [remark for _, remark in prepare_unless_finished(chunk, targets, ends_held_out) if remark]
     return remarks

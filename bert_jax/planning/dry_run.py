@@ -144,7 +144,7 @@ def _sources(config: RunConfig) -> Facts:
     Without weights, the shares are estimated from the sizes, and left out if these have no unit in common: those of the
     training follow from the numbers of sequences, which are known after preparation.
     """
-    sources = open_corpus(config.data).parts
+    sources = [part.source for part in open_corpus(config.data).parts]
     if len(sources) == 1:
         return
     sizes = [source.total for source in sources]

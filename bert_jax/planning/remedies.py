@@ -7,9 +7,9 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
 from bert_jax.planning.doctor import MOST_EPOCHS, Change, Diagnosis, times
 from bert_jax.planning.survey import BOILERPLATE, DUPLICATES, LONG_LINES, UNDECODED, Fault
-from bert_jax.records.corpus import resolved_source
 from bert_jax.records.filters import are_same_language, is_identifiable
 from bert_jax.records.line_kinds import KINDS
+from bert_jax.records.sources import resolved_source
 from bert_jax.text.identification import UNKNOWN, UNSURE
 
 _MOST_OTHER = 0.01

@@ -29,7 +29,7 @@ from bert_jax.model.sharding import (
 )
 from bert_jax.pretraining.dataset import prepare_other, prepared_for
 from bert_jax.pretraining.objective import PretrainingTrainer, pretraining_trainer
-from bert_jax.records.text_source import short_hash
+from bert_jax.records.source import short_hash
 from bert_jax.run.measurement import Means
 from bert_jax.run.run_config import read_pretraining_config
 from bert_jax.run.run_directory import RunDirectory

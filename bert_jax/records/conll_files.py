@@ -2,15 +2,13 @@
 
 import itertools
 import re
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
 from bert_jax.config.wording import counted
 from bert_jax.records import limits
-from bert_jax.records.decoded_lines import decoded_lines
-from bert_jax.records.record import Record, check_names
-from bert_jax.records.row_format import RowFormat
+from bert_jax.records.decoded_lines import InputFile, decoded_lines
+from bert_jax.records.record import Record, RowFormat, check_names
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import Setting, UsageError, listed, quoted
 
@@ -26,21 +24,20 @@ _MOST_TAGS = 10_000
 _COMMENTS = "comment lines (with # first) skipped"
 
 
-def conll_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: RowFormat) -> Iterator[Record]:
+def conll_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
     """Yields a record per sentence, with a list for each column.
 
     By default the columns are called `words`, `column 2`, `column 3`, ..., `tags`. Columns are separated by a tab and
     any spaces, or by spaces if the line has no tab. A blank line or -DOCSTART- ends a sentence. A line that begins with
     # is a comment if it has another number of columns than the other lines, or if there is a column `form.label` and no
-    other line of the file has its tag; `repairs` counts them. Raises UsageError if any other line has another number of
+    other line of the file has its tag; comments are counted. Raises UsageError if any other line has another number of
     columns than the first, or if a name occurs twice.
     """
-    again: Callable[[], Iterator[str]]
-    if path.is_file():
-        again = partial(decoded_lines, path, Counter())
-    else:  # a pipe, which is read once
+    path, lines = file.path, file.lines()
+    again = partial(decoded_lines, path)
+    if not path.is_file():  # a pipe, which is read once
         kept = list(lines)
-        lines, again = iter(kept), lambda: iter(kept)
+        lines, again = iter(kept), partial(iter, kept)
     names = list(form.columns or _default_names(len(next(_word_lines(again()), ()))))
     check_names(names, "task.columns")
     tags: set[str] | None = None
@@ -56,7 +53,7 @@ def conll_records(path: Place, lines: Iterator[str], repairs: Counter[str], form
                     tags = _tags(again(), place, len(names))
                 comment = place is not None and fields[place] not in (tags or ())
             if comment:
-                repairs[_COMMENTS] += 1
+                file.reading.repairs[_COMMENTS] += 1
             elif fits:
                 words.append((number, fields))
             else:
@@ -69,14 +66,15 @@ def conll_records(path: Place, lines: Iterator[str], repairs: Counter[str], form
             yield _record(path, words, names)
 
 
-def conllu_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: RowFormat) -> Iterator[Record]:
+def conllu_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
     """Yields a record per sentence, with a list for each column of CoNLL-U: words, upos, xpos, ...
 
     Comments are skipped, and so are multiword tokens (`3-4`) and empty nodes (`3.1`), which aren't tagged words of the
     text. A line that begins with # is a comment if it has no tab or no line of its sentence is before it. Raises
     UsageError for any other line that doesn't have ten columns.
     """
-    split = ([] if not line.strip() else line.rstrip("\r\n").split("\t", limits.COLUMNS) for line in lines)
+    path = file.path
+    split = ([] if not line.strip() else line.rstrip("\r\n").split("\t", limits.COLUMNS) for line in file.lines())
     for sentence in _sentences(path, split, lambda columns: False):
         words, begun = [], False
         for number, fields in sentence:

@@ -1,62 +1,162 @@
 """Corpora: the sources that documents are read from, and the mixture of all sources of a run."""
 
-import itertools
-import json
-import operator
-import re
+import io
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
-from pathlib import Path
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from bert_jax.config.data import DataConfig
-from bert_jax.records.compressed_files import opened, suffix
-from bert_jax.records.decoded_lines import file_parts
+from bert_jax.records.decoded_lines import Pass, numbered_parts
 from bert_jax.records.drops import Drops
-from bert_jax.records.file_source import LINE_END, FileSource, RecordFiles, TextFiles
-from bert_jax.records.hf_dataset import HF_PLACE, HfDataset
-from bert_jax.records.jsonl_files import read_jsonl
-from bert_jax.records.parquet_files import read_parquet
-from bert_jax.records.python_docs import PythonDocs
-from bert_jax.records.text_source import TextSettings, TextSource, short_hash
-from bert_jax.records.tfds_dataset import TFDS_PLACE, TfdsDataset
-from bert_jax.system.bucket import Place, place_of, scheme_of
-from bert_jax.system.errors import Setting, UsageError
-from bert_jax.system.files import matching_files
+from bert_jax.records.file_source import FileSource
+from bert_jax.records.record import Record
+from bert_jax.records.source import Source, short_hash
+from bert_jax.records.sources import open_source, resolved_source
+from bert_jax.system.errors import Setting, UsageError, json_kind
+from bert_jax.text.text_spans import with_spans
 
-_FIELD = "text"
-"""Default field of a file of records, if none is named after #."""
-RECORD_SUFFIXES = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
-_TABLES = (".csv", ".tsv")
-"""Suffixes of tables. They are refused unless written text:FILE."""
+_DOCUMENTS_A_CHUNK = 8
+"""Smallest number of documents in a chunk; a document that is too long for this is cut.
 
-
-class _Kind(NamedTuple):
-    """A kind of source, KIND:PLACE."""
-
-    open: Callable[..., TextSource]
-    """Opens a corpus. Its arguments are the groups of `place`, then the TextSettings."""
-    place: re.Pattern[str]
-    """Regular expression that PLACE must match."""
-    example: str
-
-
-_FILES_AND_FIELD = re.compile("(.+)#([^#]+)")
-"""A path or pattern of files, and a field."""
-_KINDS = {
-    "text": _Kind(TextFiles, re.compile("(.+)", re.DOTALL), "text:corpus/*.txt.gz"),
-    "jsonl": _Kind(partial(RecordFiles, read_jsonl, LINE_END), _FILES_AND_FIELD, "jsonl:corpus/*.jsonl.zst#text"),
-    "parquet": _Kind(partial(RecordFiles, read_parquet, None), _FILES_AND_FIELD, "parquet:corpus/*.parquet#text"),
-    "tfds": _Kind(TfdsDataset, TFDS_PLACE, "tfds:imdb_reviews/plain_text:train"),
-    "hf": _Kind(HfDataset, HF_PLACE, "hf:OWNER/SET:train#text"),
-}
+A random second segment comes from another document of the same chunk, so a chunk needs several. Without the cut, text
+without blank lines would be a single document."""
 Document = list[str]
 """One document: its paragraphs, or its sentences if the source has one sentence per line."""
 
 
-Corpus = TextSource | PythonDocs
-"""One source of a run."""
+class TextSettings(NamedTuple):
+    """How the text of a source is read."""
+
+    undecodable: str
+    """What happens to bytes that aren't UTF-8: "replace" or "refuse"."""
+    chunk_bytes: int
+    """Size of a chunk. A document that is longer than an eighth of it is cut between two lines."""
+    language: str = "en"
+    """Language code of the text, by which an error message suggests an encoding."""
+    spans: str | None = None
+    """Field with spans of the text, which the documents are then marked with (bert_jax/text/text_spans.py)."""
+
+
+class Corpus:
+    """A source as text: documents of lines. Every pass yields the same documents in the same order.
+
+    Records without text (null or only white space) are skipped.
+    """
+
+    def __init__(self, source: Source, settings: TextSettings, is_whole: bool = True):
+        """`is_whole`: whether it isn't a portion or a sample of another corpus."""
+        self.source, self._settings, self._is_whole = source, settings, is_whole
+        self._begin_pass()
+
+    @property
+    def repairs(self) -> Counter[str]:
+        """Kinds of damage that the current pass repaired, with their counts."""
+        return self._pass.repairs
+
+    @property
+    def lines(self) -> int:
+        """Lines with text that the current pass has read."""
+        return self._pass.lines
+
+    @property
+    def position(self) -> float:
+        """Amount that the current pass has read, in the unit of the source."""
+        return self._pass.position
+
+    def was_read(self, repairs: Counter[str], lines: int) -> None:
+        """Ends a pass whose text other processes read, in `lines` lines. Raises UsageError as `documents` does at the
+        end."""
+        self._begin_pass()
+        self.repairs.update(repairs)
+        self._pass.lines = lines
+        self._end_pass()
+
+    def portions(self) -> list["Corpus"]:
+        """The portions of the corpus, in order, each to be read by itself."""
+        portions = self.source.portions(self._settings.chunk_bytes)
+        return [Corpus(portion, self._settings, is_whole=False) for portion in portions]
+
+    def sampled(self, most_bytes: int) -> "Corpus":
+        """A corpus for looking at this one, of about `most_bytes` if parts of it can be read alone.
+
+        A pass over it counts undecodable lines without refusing them. Of a sample that consists of ranges of files,
+        `position` is the part of the source that was read.
+        """
+        return Corpus(self.source.sampled(most_bytes), self._settings, is_whole=False)
+
+    def documents(self) -> Iterator[Document]:
+        """Starts a pass over the documents; none is empty.
+
+        Raises UsageError if the input is damaged, if a record lacks the field, if many lines aren't UTF-8, or, with
+        `undecodable` "refuse", if any line isn't.
+        """
+        self._begin_pass()
+        yield from self._documents(self.source)
+        self._end_pass()
+
+    def documents_of_portions(self) -> Iterator[tuple[int, Iterator[Document]]]:
+        """Starts a pass over the documents of each portion, with its number. Raises UsageError as `documents` does.
+
+        The caller reads each portion to its end before taking the next.
+        """
+        self._begin_pass()
+        for portion in self.source.portions(self._settings.chunk_bytes):
+            yield portion.number, self._documents(portion)
+        self._end_pass()
+
+    def _begin_pass(self) -> None:
+        replace, language = self._settings.undecodable == "replace", self._settings.language
+        self._pass = Pass(None, replace, f"set {Setting('data.undecodable')} replace", language, self._is_whole)
+
+    def _end_pass(self) -> None:
+        self._pass.check("at the end of the source")
+        if not self.source.in_ranges:
+            self._pass.position = self.source.total
+
+    def _documents(self, source: Source) -> Iterator[Document]:
+        document: list[str] = []
+        size = 0
+        for line in source.document_lines(self._pass) or self._record_lines(source):
+            if document and (not line or size >= self._settings.chunk_bytes // _DOCUMENTS_A_CHUNK):
+                if line:
+                    self.repairs["over-long documents cut"] += 1
+                yield document
+                document, size = [], 0
+            if line:
+                document.append(line)
+                size += len(line.encode())
+        if document:
+            yield document
+
+    def _record_lines(self, source: Source) -> Iterator[str]:
+        """Yields the stripped lines of each record's text, and an empty line after it."""
+        for record in source.records(self._pass):
+            text = self._text(record)
+            self._pass.text_bytes += len(text)
+            parts = numbered_parts(io.BytesIO(text))
+            lines = list(filter(None, self._pass.stripped(parts, f"{record.place}, {source.field!r}")))
+            if not lines:
+                self.repairs["records without text"] += 1
+            yield from lines
+            yield ""
+
+    def _text(self, record: Record) -> bytes:
+        """The text of a record, with its spans; empty if the field is null."""
+        text = record.value(self.source.field, "name another after #")
+        if text is None:
+            text = ""
+        if self._settings.spans and isinstance(text, str):
+            spans = record.value(self._settings.spans, f"name another by {Setting('data.spans')}")
+            text = with_spans(text, spans, f"{record.place}: {self._settings.spans!r}", self.repairs)
+        if isinstance(text, str):
+            # A lone surrogate isn't valid UTF-8: pass it on, to be handled like other undecodable bytes.
+            return text.encode(errors="surrogatepass")
+        if not isinstance(text, bytes):
+            raise UsageError(
+                f"{record.place}: {self.source.field!r} is {json_kind(text)} and not a string; name another field "
+                "after #"
+            )
+        return text
 
 
 class Mixture:
@@ -71,18 +171,18 @@ class Mixture:
         self.drops: Drops | None = None
         """What is dropped from the documents."""
         self._begun = 0
-        units = {part.unit for part in self.parts}
+        units = {part.source.unit for part in self.parts}
         if len(units) > 1 and all(unit.startswith("MB") for unit in units):
             units = {"MB compressed"}  # as of one source with files of both kinds
         self.unit = units.pop() if len(units) == 1 else "%"
         self._scales = [
-            1.0 if self.unit != "%" else 100 / len(self.parts) / max(part.total, 1e-9) for part in self.parts
+            1.0 if self.unit != "%" else 100 / len(self.parts) / max(part.source.total, 1e-9) for part in self.parts
         ]
 
     @property
     def total(self) -> float:
         """Size of all parts. If the parts have different units, each counts as an equal share of 100%."""
-        return sum(part.total * scale for part, scale in zip(self.parts, self._scales, strict=True))
+        return sum(part.source.total * scale for part, scale in zip(self.parts, self._scales, strict=True))
 
     @property
     def position(self) -> float:
@@ -97,12 +197,12 @@ class Mixture:
     @property
     def stamp(self) -> str:
         """The stamp of a single part, or the hash of the stamps of several."""
-        return _combined_hash([part.stamp for part in self.parts])
+        return _combined_hash([part.source.stamp for part in self.parts])
 
     @property
     def revision(self) -> str:
         """The revision of a single part, or the hash of the revisions of several."""
-        return _combined_hash([part.revision for part in self.parts])
+        return _combined_hash([part.source.revision for part in self.parts])
 
     def begin_elsewhere(self) -> None:
         """Begins a pass in which other processes read all parts."""
@@ -113,9 +213,8 @@ class Mixture:
         parts. The caller reads each portion to its end before taking the next."""
         for source, part in enumerate(self.parts):
             self._begun = source + 1
-            numbered = ((part.portion, document) for document in part.documents())
-            for portion, documents in itertools.groupby(numbered, key=operator.itemgetter(0)):
-                yield source, portion, (document for _, document in documents)
+            for portion, documents in part.documents_of_portions():
+                yield source, portion, documents
 
     def portions(self) -> Iterator[tuple[int, Iterator[Document]]]:
         """Yields the documents of each portion that aren't dropped, with the index of their source, like
@@ -125,10 +224,14 @@ class Mixture:
                 documents = self.drops.remaining(documents, source, portion, self.parts[source])
             yield source, documents
 
-    def files_portions(self) -> list[tuple[int, FileSource]]:
-        """Each portion of the parts that consist of files, with the index of its source, as a source of its own."""
-        sources = ((source, part) for source, part in enumerate(self.parts) if isinstance(part, FileSource))
-        return [(source, portion) for source, part in sources for portion in part.portions()]
+    @property
+    def has_portions(self) -> bool:
+        """Whether all parts consist of files, so that other processes can read portions of them."""
+        return all(isinstance(part.source, FileSource) for part in self.parts)
+
+    def files_portions(self) -> list[tuple[int, Corpus]]:
+        """Each portion of all parts, with the index of its source, as a corpus of its own."""
+        return [(source, portion) for source, part in enumerate(self.parts) for portion in part.portions()]
 
     def sourced_documents(self) -> Iterator[tuple[int, Document]]:
         """Yields all documents of all parts that aren't dropped, each with the index of its source."""
@@ -159,77 +262,19 @@ def open_corpus(config: DataConfig) -> Mixture:
     Raises UsageError if a source has an invalid name or is missing, if its first record lacks the field of the text, or
     if `config.spans` is set and no source is of the kind jsonl.
     """
-    parts: list[Corpus] = []
-    sources = [*map(resolved_source, config.source)]
-    has_spans = False
-    for source, resolved, language in zip(config.source, sources, config.languages, strict=True):
-        spans = config.spans if resolved.startswith("jsonl:") else None
-        has_spans |= spans is not None
-        parts.append(_open(source, resolved, TextSettings(config.undecodable, config.chunk_bytes, language, spans)))
-    if config.spans and not has_spans:
+    resolved = [*map(resolved_source, config.source)]
+    parts = []
+    for source, language in zip(resolved, config.languages, strict=True):
+        spans = config.spans if source.startswith("jsonl:") else None
+        settings = TextSettings(config.undecodable, config.chunk_bytes, language, spans)
+        part = Corpus(open_source(source), settings)
+        if not source.startswith(("text:", "python-docs")):
+            next(part.documents(), None)  # raises if the first record lacks the field
+        parts.append(part)
+    if config.spans and not any(source.startswith("jsonl:") for source in resolved):
         raise UsageError(
             f"{Setting('data.spans', config.spans)} names a field of JSON lines, but {config.described} has no "
-            f"source of JSON lines; give text and spans as records, like {_KINDS['jsonl'].example}, or leave "
+            "source of JSON lines; give text and spans as records, like jsonl:corpus/*.jsonl.zst#text, or leave "
             f"{Setting('data.spans')} out"
         )
-    return Mixture(parts, sources)
-
-
-def resolved_source(text: str) -> str:
-    """Resolves `text`, as a user typed it: a source is returned as it is, a path or pattern of files as KIND:PLACE.
-
-    The suffix of a file decides the kind: .jsonl and .parquet files hold records, and #FIELD may follow; all others
-    hold plain text. Raises UsageError if no file matches.
-    """
-    if text == "python-docs" or text.partition(":")[0] in _KINDS:
-        return text
-    files, _, field = text.rpartition("#")
-    if not files or matching_files(text):
-        files, field = text, ""
-    if not scheme_of(files) and place_of(files).is_dir():
-        raise UsageError(f"{text!r} is a folder; name its files by a pattern like {Path(files) / '*.txt'}")
-    if not matching_files(files):
-        examples = " or ".join([*(kind.example for kind in _KINDS.values()), "python-docs"])
-        raise UsageError(f"no file matches {text!r}; expected a path or pattern, or {examples}")
-    end = suffix(files)
-    if end in _TABLES:
-        raise UsageError(
-            f"{text!r} is a table and not read as text; write its column of text as plain text, JSON lines or Parquet"
-        )
-    if end in RECORD_SUFFIXES:
-        return f"{RECORD_SUFFIXES[end]}:{files}#{field or _FIELD}"
-    if _begins_with_record(next(iter(matching_files(files)))):
-        if end != ".json":
-            raise UsageError(f"{text!r} has JSON on its lines; name the field of the text: jsonl:{files}#{_FIELD}")
-        return f"jsonl:{files}#{field or _FIELD}"
-    if end == ".json":
-        raise UsageError(f"{text!r} has no JSON object on each line; write it so: jq -c '.[]' OLD > NEW.jsonl")
-    return f"text:{text}"
-
-
-def _begins_with_record(path: Place) -> bool:
-    """Whether the first line of a file is a JSON object. Raises UsageError for a file that holds no text."""
-    with opened(path) as raw:
-        _, line = next(iter(file_parts(path, raw, Counter())), (1, b""))
-    try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
-        return False
-
-
-def _open(source: str, resolved: str, settings: TextSettings) -> Corpus:
-    if resolved == "python-docs":
-        return PythonDocs()
-    name, _, place = resolved.partition(":")
-    kind = _KINDS[name]
-    if parts := kind.place.fullmatch(place):
-        corpus = kind.open(*parts.groups(), settings)
-        if name != "text":
-            next(corpus.documents(), None)  # raises if the first record lacks the field
-        return corpus
-    if kind.place is _FILES_AND_FIELD and (path := place.rstrip("#")) and path[0] != "#":
-        raise UsageError(
-            f"{Setting('data.source')}={source!r} lacks #FIELD, the field that holds the text; write it like "
-            f"{name}:{path}#{_FIELD}"
-        )
-    raise UsageError(f"{Setting('data.source')}={source!r} names no corpus; expected one like {kind.example}")
+    return Mixture(parts, resolved)

@@ -8,11 +8,12 @@ from bert_jax.config.data import DataConfig
 from bert_jax.config.language import language_name
 from bert_jax.config.wording import counted
 from bert_jax.records.compressed_files import suffix
-from bert_jax.records.corpus import RECORD_SUFFIXES, Document, Mixture
+from bert_jax.records.corpus import Document, Mixture
 from bert_jax.records.file_source import FileSource
 from bert_jax.records.filters import are_same_language, is_identifiable
 from bert_jax.records.line_kinds import Oddity, oddities
 from bert_jax.records.python_docs import PythonDocs
+from bert_jax.records.sources import RECORD_SUFFIXES
 from bert_jax.records.spread_sample import SpreadSample, read_sample
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.reading import Fact, Reading
@@ -40,7 +41,7 @@ def read_corpus(corpus: Mixture, data: DataConfig) -> Reading:
     size = max(_BYTES // len(corpus.parts), _LEAST_BYTES)
     samples = dict[str, SpreadSample]()
     for source, part in zip(data.source, corpus.parts, strict=True):
-        if not isinstance(part, PythonDocs):  # it always has text, and would start processes to read it
+        if not isinstance(part.source, PythonDocs):  # it always has text, and would start processes to read it
             samples[source] = read_sample(part, most_bytes=size)
             if not samples[source].documents:
                 raise UsageError(f"{Setting('data.source')}={source!r} holds no text; give another")
@@ -50,7 +51,7 @@ def read_corpus(corpus: Mixture, data: DataConfig) -> Reading:
 def reading_of_samples(corpus: Mixture, data: DataConfig, samples: Mapping[str, SpreadSample]) -> Reading:
     """The reading of the sources of `data`, by the samples of those that were read."""
     facts = [_format(corpus, data)]
-    if files := sum(len(part.sizes) for part in corpus.parts if isinstance(part, FileSource)):
+    if files := sum(len(part.source.sizes) for part in corpus.parts if isinstance(part.source, FileSource)):
         facts.append(Fact(name="files", value=counted(files, "files")))
     if corpus.unit != "%":  # which stands for several
         facts.append(Fact(name="size", value=f"{float(f'{corpus.total:.3g}'):,.15g} {corpus.unit}"))
@@ -81,7 +82,7 @@ def _format(corpus: Mixture, data: DataConfig) -> Fact:
     """The kinds of the sources, and how they are known."""
     kinds, known_by = Counter[str](), dict[str, None]()
     for source, resolved, part in zip(data.source, corpus.resolved, corpus.parts, strict=True):
-        packed = part.compression if isinstance(part, FileSource) else None
+        packed = part.source.compression if isinstance(part.source, FileSource) else None
         kinds[resolved.partition(":")[0] + (f" in {packed} files" if packed else "")] += 1
         end = suffix(source.partition("#")[0])
         known_by["prefix" if source == resolved else f"suffix {end}" if end in RECORD_SUFFIXES else "content"] = None

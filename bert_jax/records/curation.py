@@ -15,7 +15,7 @@ from pydantic import Field
 from bert_jax.config.data import CURATION, DataConfig
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.config.wording import counted
-from bert_jax.records.corpus import Mixture
+from bert_jax.records.corpus import Corpus, Mixture
 from bert_jax.records.dropped_list import DroppedDocuments
 from bert_jax.records.drops import Drops
 from bert_jax.records.duplicates import (
@@ -27,10 +27,9 @@ from bert_jax.records.duplicates import (
 )
 from bert_jax.records.engine import engine, works_by_portions
 from bert_jax.records.examination import Batch, BatchFiles, BatchSummary, batches, examine, line_key
-from bert_jax.records.file_source import FileSource
 from bert_jax.records.filters import ALL_BOILERPLATE, ALL_COPIED, COPY, NONE
 from bert_jax.records.signatures import BANDS
-from bert_jax.records.text_source import short_hash
+from bert_jax.records.source import short_hash
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
@@ -141,9 +140,9 @@ def _batches(corpus: Mixture, bar: Stage) -> Iterator[Batch]:
             bar.advance(corpus.position - bar.done)
 
 
-def _examine_portion(portion: tuple[int, FileSource], work: Callable[[Batch], BatchSummary]) -> list[BatchSummary]:
+def _examine_portion(portion: tuple[int, Corpus], work: Callable[[Batch], BatchSummary]) -> list[BatchSummary]:
     source, text = portion
-    return [work(batch) for batch in batches(text.documents(), source, text.portion)]
+    return [work(batch) for batch in batches(text.documents(), source, text.source.number)]
 
 
 def _lines(

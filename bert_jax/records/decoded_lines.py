@@ -1,4 +1,4 @@
-"""Reads the lines of UTF-8 files, plain or compressed, in bounded memory."""
+"""Reads the lines of UTF-8 files, plain or compressed, in bounded memory, and counts what it repairs."""
 
 import codecs
 import io
@@ -7,6 +7,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from operator import itemgetter
+from typing import NamedTuple
 from unicodedata import category
 
 from bert_jax.config.language import usual_encoding
@@ -38,22 +39,39 @@ _FOREIGN = {
 """What a file is that holds no lines of text, and what to do, by a pattern of its first bytes."""
 _NO_TEXT = {"Cc", "Cn", "Co", "Cs"}
 """Categories of code points that other bytes have if they are taken for UTF-16: control, unassigned, private."""
+_DOC = re.compile(r'<doc id=".*" url=".*" title="(.*)">')
+"""The line before each article in the output of WikiExtractor, which repeats the title in the next line."""
 _REPLACED = "lines with undecodable bytes"
 _CHECKED_EVERY = 1000
 """Number of undecodable lines after which their share is checked again."""
 
 
-class Decoder:
-    """Decodes UTF-8. Undecodable bytes are an error, or with `replace` become U+FFFD and are counted in `repairs`."""
+class Pass:
+    """One pass over a source: it decodes lines as UTF-8, and counts what it reads and repairs.
 
-    def __init__(self, repairs: Counter[str], replace: bool = False, remedy: str = "save it as UTF-8", language="en"):
+    Undecodable bytes are an error, or with `replace` become U+FFFD and are counted.
+    """
+
+    def __init__(
+        self,
+        repairs: Counter[str] | None = None,
+        replace: bool = False,
+        remedy: str = "save it as UTF-8",
+        language: str = "en",
+        reads_all: bool = True,
+    ):
         """`remedy`: what the error for an undecodable byte tells the user to do. `language`: the language of the text;
-        it decides which encoding the error for too many undecodable lines suggests."""
-        self.repairs, self._replace, self._remedy, self._language = repairs, replace, remedy, language
+        it decides which encoding the error for too many undecodable lines suggests. `reads_all`: whether it reads a
+        whole source, so that it can judge whether too many lines are undecodable."""
+        self.repairs = Counter() if repairs is None else repairs
+        """Kinds of damage that were repaired, with their counts."""
+        self.position = 0.0
+        """Amount that was read, in the unit of the source."""
+        self.text_bytes = 0
+        """Bytes of the text of records that were read."""
         self.lines = 0
         """Lines with text that were read."""
-        self.reads_all = True
-        """Whether it reads a whole source, so that it can judge whether too many lines are undecodable."""
+        self._replace, self._remedy, self._language, self._reads_all = replace, remedy, language, reads_all
 
     def decode(self, line: bytes | bytearray, place: str, number: int) -> str:
         """Decodes line `number` of `place`. Raises UsageError if it isn't UTF-8, or if too many lines aren't."""
@@ -70,10 +88,19 @@ class Decoder:
                 self.check(place)
             return line.decode(errors="replace")
 
+    def stripped(self, parts: Iterator[tuple[int, bytes]], place: str) -> Iterator[str]:
+        """Decodes and strips the `parts` that `numbered_parts` yields; counts lines that were cut."""
+        before = 0
+        for number, part in parts:
+            if number == before:
+                self.repairs["over-long lines cut"] += 1
+            before = number
+            yield self.decode(part, place, number).strip()
+
     def check(self, place: str) -> None:
         """Raises UsageError if too many lines weren't UTF-8. `place` is what was read last, for the message."""
         bad = self.repairs[_REPLACED]
-        if self.reads_all and bad >= limits.FEWEST_UNDECODABLE and bad > limits.UNDECODABLE * self.lines:
+        if self._reads_all and bad >= limits.FEWEST_UNDECODABLE and bad > limits.UNDECODABLE * self.lines:
             raise UsageError(
                 f"{place}: {bad:,} of {self.lines:,} lines with text read so far are not UTF-8, and at most "
                 f"{limits.UNDECODABLE:.0%} are replaced; convert the text from the encoding that it is written in, for "
@@ -81,54 +108,80 @@ class Decoder:
             )
 
 
-def decoded_lines(path: Place, repairs: Counter[str], most_bytes: int | None = None) -> Iterator[str]:
-    """Yields the lines of a UTF-8 file, plain, .gz or .zst. Only a line feed ends a line; each line includes it.
+class InputFile(NamedTuple):
+    """A file of text or records, plain, .gz or .zst, that is open for reading."""
 
-    A byte-order mark is removed and counted in `repairs`. Raises UsageError if the file can't be read, is damaged or
-    isn't UTF-8 (naming the line), or if a line is longer than `most_bytes`, by default RECORD_BYTES.
-    """
+    path: Place
+    raw: io.BufferedReader
+    reading: Pass
+    """The pass that reads it."""
+
+    def lines(self, most_bytes: int | None = None) -> Iterator[str]:
+        """Yields the decoded lines. Only a line feed ends a line; each line includes it.
+
+        Raises UsageError as `parts` does, if a line isn't UTF-8, or is longer than `most_bytes`, by default
+        RECORD_BYTES.
+        """
+        most_bytes = most_bytes or limits.RECORD_BYTES
+        for number, parts in itertools.groupby(self.parts(), itemgetter(0)):
+            line = bytearray()
+            for _, part in parts:
+                line += part
+                if len(line) > most_bytes:
+                    raise UsageError(
+                        f"{self.path}, line {number} is longer than {most_bytes:,} bytes; cut it into several or leave "
+                        "it out"
+                    )
+            yield self.reading.decode(line, str(self.path), number)
+
+    def parts(self) -> Iterator[tuple[int, bytes]]:
+        """Yields the numbered lines, decompressed; an over-long line comes in several parts.
+
+        A byte-order mark is removed and counted. Raises UsageError if the file is damaged, is no text in UTF-8 by its
+        first bytes, contains a NUL byte, or decompresses to more than EXPANSION allows.
+        """
+        path, raw = self.path, self.raw
+        content = decompressed(path, raw)
+        number, size, next_check_size = 0, 0, limits.FREE_BYTES
+        try:
+            for number, part in numbered_parts(content):
+                size += len(part)
+                if content is not raw and size > next_check_size:
+                    check_expansion(path, "it unpacks to", size, raw.tell())
+                    next_check_size = size + limits.LINE_BYTES
+                _check_text(path, number, part)
+                if number == 1 and part.startswith(codecs.BOM_UTF8):
+                    self.reading.repairs["byte-order marks taken off"] += 1
+                    part = part.removeprefix(codecs.BOM_UTF8)
+                yield number, part
+        except DAMAGE as error:
+            raise damage_of(path, error, number) from None
+
+    def document_lines(self) -> Iterator[str]:
+        """Yields the stripped lines of a corpus' text, with an empty line after each document.
+
+        An element <doc> of WikiExtractor is one document without its header, title and end; headers are counted.
+        """
+        inside, title = False, None
+        for line in self.reading.stripped(self.parts(), str(self.path)):
+            if header := _DOC.fullmatch(line):
+                self.reading.repairs["<doc> headers left out, with titles"] += 1
+                inside, title = True, header[1]
+                yield ""
+            elif inside and line == "</doc>":
+                inside = False
+                yield ""
+            elif not (inside and line in ("", title)):
+                title = None
+                yield line
+        yield ""
+
+
+def decoded_lines(path: Place, repairs: Counter[str] | None = None) -> Iterator[str]:
+    """Yields the lines of a file as `InputFile.lines` does; counts in `repairs`. Raises UsageError if it can't be
+    read."""
     with opened(path) as raw:
-        yield from whole_lines(path, raw, Decoder(repairs), most_bytes)
-
-
-def whole_lines(path: Place, raw: io.BufferedReader, decoder: Decoder, most_bytes: int | None = None) -> Iterator[str]:
-    """Yields the decoded lines of an opened file.
-
-    Raises UsageError as `file_parts` and `decoder` do, and if a line is longer than `most_bytes`.
-    """
-    most_bytes = most_bytes or limits.RECORD_BYTES
-    for number, parts in itertools.groupby(file_parts(path, raw, decoder.repairs), itemgetter(0)):
-        line = bytearray()
-        for _, part in parts:
-            line += part
-            if len(line) > most_bytes:
-                raise UsageError(
-                    f"{path}, line {number} is longer than {most_bytes:,} bytes; cut it into several or leave it out"
-                )
-        yield decoder.decode(line, str(path), number)
-
-
-def file_parts(path: Place, raw: io.BufferedReader, repairs: Counter[str]) -> Iterator[tuple[int, bytes]]:
-    """Yields the numbered lines of an opened file, decompressed; an over-long line comes in several parts.
-
-    A byte-order mark is removed and counted in `repairs`. Raises UsageError if the file is damaged, is no text in
-    UTF-8 by its first bytes, contains a NUL byte, or decompresses to more than EXPANSION allows.
-    """
-    content = decompressed(path, raw)
-    number, size, next_check_size = 0, 0, limits.FREE_BYTES
-    try:
-        for number, part in numbered_parts(content):
-            size += len(part)
-            if content is not raw and size > next_check_size:
-                check_expansion(path, "it unpacks to", size, raw.tell())
-                next_check_size = size + limits.LINE_BYTES
-            _check_text(path, number, part)
-            if number == 1 and part.startswith(codecs.BOM_UTF8):
-                repairs["byte-order marks taken off"] += 1
-                part = part.removeprefix(codecs.BOM_UTF8)
-            yield number, part
-    except DAMAGE as error:
-        raise damage_of(path, error, number) from None
+        yield from InputFile(path, raw, Pass(repairs)).lines()
 
 
 def numbered_parts(file: io.BufferedIOBase) -> Iterator[tuple[int, bytes]]:

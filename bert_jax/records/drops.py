@@ -43,7 +43,8 @@ def check_lines(lines: int) -> None:
 class _Counting(Protocol):
     """A corpus, which begins to count anew with each pass."""
 
-    repairs: Counter[str]
+    @property
+    def repairs(self) -> Counter[str]: ...
 
 
 class Drops(NamedTuple):

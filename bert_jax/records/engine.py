@@ -6,7 +6,6 @@ from typing import Any, TypeVar
 
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.records.corpus import Mixture
-from bert_jax.records.file_source import FileSource
 from bert_jax.system.progress import stage
 from bert_jax.system.spark import connected
 from bert_jax.system.workers import available_cores, map_in_processes
@@ -27,8 +26,7 @@ def works_by_portions(corpus: Mixture, settings: PreparationConfig) -> bool:
     if settings.engine == "spark":
         return True
     processes = settings.processes or available_cores()
-    of_files = all(isinstance(part, FileSource) for part in corpus.parts)
-    return processes > _MOST_READERS_FEED and of_files and len(corpus.files_portions()) >= 2 * processes
+    return processes > _MOST_READERS_FEED and corpus.has_portions and len(corpus.files_portions()) >= 2 * processes
 
 
 @contextlib.contextmanager

@@ -8,9 +8,10 @@ from functools import cached_property
 from pathlib import Path
 from types import ModuleType
 
+from bert_jax.records.decoded_lines import Pass
 from bert_jax.records.file_source import content_ends
 from bert_jax.records.record import Record
-from bert_jax.records.text_source import TextSettings, TextSource, short_hash
+from bert_jax.records.source import Source, short_hash
 from bert_jax.system.errors import UsageError, first_line, install_extra
 
 HF_PLACE = re.compile(r"([^:#]+):([^:#\[\]]+)#(.+)")
@@ -23,24 +24,23 @@ _REMEDY = (
 )
 
 
-class HfDataset(TextSource):
-    """One text field of a split: each row is a document."""
+class HfSource(Source):
+    """The rows of a split."""
 
     unit = "records"
 
-    def __init__(self, name: str, split: str, field: str, settings: TextSettings):
+    def __init__(self, name: str, split: str, field: str):
         """Opens the split. `field` is a column, or with dots a field of a nested object: `a.b`.
 
         Raises UsageError if `datasets` isn't installed, or if the dataset or the split doesn't exist.
         """
-        super().__init__(settings, field)
-        self._name, self._split = f"hf:{name}:{split}", split
+        self.name, self._split, self.field = f"hf:{name}:{split}", split, field
         library, (path, config) = _library(), _path_and_config(os.path.expanduser(name))
         try:
             builder = library.load_dataset_builder(path, config)
             self._rows = builder.as_streaming_dataset(split=split)
         except Exception as error:  # the library's and the hub's own, ValueError, OSError, ...
-            raise UsageError(f"{self._name} can't be opened ({first_line(error)}); {_REMEDY}") from None
+            raise UsageError(f"{self.name} can't be opened ({first_line(error)}); {_REMEDY}") from None
         self._files = list(map(str, (builder.config.data_files or {}).get(split, [])))
         """Paths and URLs of the split's files."""
         sizes = {file: os.stat(file) for file in self._files if os.path.isfile(file)}
@@ -57,18 +57,19 @@ class HfDataset(TextSource):
         files = [
             content_ends(Path(file), os.path.getsize(file)) if os.path.isfile(file) else (file,) for file in self._files
         ]
-        return short_hash((self._split, self._field, files))
+        return short_hash((self._split, self.field, files))
 
-    def _records(self) -> Iterator[Record]:
+    def records(self, reading: Pass) -> Iterator[Record]:
+        """Yields the rows. Raises UsageError if a file is damaged, or the network is gone."""
         number = 0
         try:
             for row in self._rows:
-                self.position = min(number + 1 if self.unit == "records" else self._text_bytes / 1e6, self.total)
-                yield Record(f"{self._name}, record {number}", row)
+                reading.position = min(number + 1 if self.unit == "records" else reading.text_bytes / 1e6, self.total)
+                yield Record(f"{self.name}, record {number}", row)
                 number += 1
         except Exception as error:  # raised by the readers below `datasets`: Arrow, JSON, the network
             raise UsageError(
-                f"{self._name}: record {number:,} can't be read ({first_line(error)}); a file is damaged, or the "
+                f"{self.name}: record {number:,} can't be read ({first_line(error)}); a file is damaged, or the "
                 "network is gone"
             ) from None
 

@@ -5,12 +5,13 @@ import os
 import re
 import sysconfig
 import warnings
-from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 
-from bert_jax.records.text_source import short_hash
+from bert_jax.records.decoded_lines import Pass
+from bert_jax.records.record import Record
+from bert_jax.records.source import Source, short_hash
 from bert_jax.system.workers import available_cores, map_in_processes
 
 _LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "testing", "_vendor", "__pycache__"}
@@ -18,16 +19,16 @@ _LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "testing", "_ven
 _Documented = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 
 
-class PythonDocs:
-    """A corpus of docstrings: each docstring of more than one line is a document; duplicates are left out."""
+class PythonDocs(Source):
+    """Docstrings of more than one line, each a record with its paragraphs as the lines of `text`; no text twice."""
 
-    unit: str = "files"
-    portion = 0
+    name = "python-docs"
+    unit = "files"
+    field = "text"
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.paths = _module_paths()
-        self.total, self.position = float(len(self.paths)), 0.0
-        self.repairs = Counter[str]()
+        self.total = float(len(self.paths))
 
     @cached_property
     def stamp(self) -> str:
@@ -36,21 +37,22 @@ class PythonDocs:
         return short_hash(modules)
 
     @cached_property
-    def revision(self) -> str:
+    def revision(self) -> str:  # type: ignore[override]
         """Hash of the paths and modification times of the modules."""
         times = [(os.fspath(path), path.stat().st_mtime_ns) for path in self.paths]
         return short_hash(times)
 
-    def documents(self) -> Iterator[list[str]]:
-        """Yields each docstring of several lines as a list of paragraphs, without duplicates."""
+    def records(self, reading: Pass) -> Iterator[Record]:
+        """Yields the docstrings, which processes of this machine read."""
         yielded: set[str] = set()
         docstrings = map_in_processes(_docstrings, self.paths, available_cores(), items_at_once=64)
-        for self.position, module in enumerate(docstrings, 1):
+        for path, module in zip(self.paths, docstrings, strict=True):
+            reading.position += 1
             for docstring in module:
-                document = [" ".join(block.split()) for block in re.split(r"\n\s*\n", docstring) if block.strip()]
                 if "\n" in docstring and docstring not in yielded:
                     yielded.add(docstring)
-                    yield document
+                    paragraphs = (" ".join(block.split()) for block in re.split(r"\n\s*\n", docstring))
+                    yield Record(str(path), {self.field: "\n".join(paragraphs)})
 
 
 def _module_paths() -> list[Path]:

@@ -1,10 +1,11 @@
-"""One record of a source: named values with their location."""
+"""One record of a source: named values with their location; and how the files are written that hold records."""
 
 import re
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from bert_jax.config.task import FileFormat
 from bert_jax.system.errors import UsageError, json_kind, listed, quoted
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -12,6 +13,23 @@ _REMEDY = (
     "give rows with this one, or name what is there: to finetune by --task.texts, --task.label and the like, to "
     "features by --texts, to predict and evaluate, if that is no line of names, by --columns"
 )
+
+
+class RowFormat(NamedTuple):
+    """How a file of records is written; None where the file itself shows it."""
+
+    format: FileFormat | None = None
+    """The file format; None: by the suffix."""
+    columns: tuple[str, ...] | None = None
+    """Names of the columns; None: the file has a header line, or its format names them. Of Parquet, those to read."""
+    separator: str | None = None
+    """The character between columns; None: the usual one of the format."""
+    label: str = "tags"
+    """The column of tags in a file of CoNLL, which distinguishes comments from words."""
+
+
+BY_SUFFIX = RowFormat()
+"""Everything as the suffix and the first line of the file show it."""
 
 
 class Record(NamedTuple):
@@ -54,10 +72,12 @@ class Record(NamedTuple):
 
 def _mended(value: Any, repairs: Counter[str]) -> Any:
     if isinstance(value, str):
-        if value.isascii() or not _SURROGATE.search(value):
-            return value
-        repairs["texts with half a surrogate pair, replaced"] += 1
-        return _SURROGATE.sub("\ufffd", value)
+        try:
+            value.encode()
+        except UnicodeEncodeError:
+            repairs["texts with half a surrogate pair, replaced"] += 1
+            return _SURROGATE.sub("\ufffd", value)
+        return value
     if isinstance(value, list):
         return [_mended(element, repairs) for element in value]
     if isinstance(value, dict):

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from bert_jax.records.corpus import Corpus, Document
-from bert_jax.records.file_source import FileSource
 from bert_jax.records.sample import sample_documents
 from bert_jax.system.progress import stage
 
@@ -52,8 +51,6 @@ def read_sample(
 
     Raises UsageError if the source is damaged or a record lacks the field of the text.
     """
-    if not isinstance(source, FileSource):
-        return _read(source, source, each, most_bytes)
     sample = _read(source, source.sampled(most_bytes or _PIECES_BYTES), each, most_bytes)
     # No document of a few long ones may begin in a range.
     return sample if sample.documents else _read(source, source, each, most_bytes)
@@ -62,7 +59,7 @@ def read_sample(
 def _read(source: Corpus, sample: Corpus, each: Callable[[Document], None], most_bytes: int | None) -> SpreadSample:
     """Reads `sample`, which is `source` or ranges of it."""
     count, size, seconds, ended = 0, 0, 0.0, True
-    in_ranges = isinstance(sample, FileSource) and sample.in_ranges
+    in_ranges = sample.source.in_ranges
 
     def read() -> Iterator[tuple[int, Document]]:
         nonlocal count, size, seconds, ended
@@ -85,9 +82,9 @@ def _read(source: Corpus, sample: Corpus, each: Callable[[Document], None], most
     with stage("Reading a sample", None, "documents") as bar:
         documents = [document for _, document in sample_documents(read(), SAMPLE_BYTES)]
     if in_ranges:
-        share, described = sample.position / source.total, "pieces spread over the files"
+        share, described = sample.position / source.source.total, "pieces spread over the files"
     elif ended:
         share, described = 1.0, "the whole"
     else:
-        share, described = sample.position / source.total, "the beginning alone"
+        share, described = sample.position / source.source.total, "the beginning alone"
     return SpreadSample(documents, count, size, sample.repairs, min(share, 1.0), seconds, described)

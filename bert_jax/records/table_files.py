@@ -8,10 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from bert_jax.config.wording import counted
 from bert_jax.records import limits
-from bert_jax.records.decoded_lines import decoded_lines
-from bert_jax.records.jsonl_files import EMPTY_LINES
-from bert_jax.records.record import Record, check_names
-from bert_jax.records.row_format import RowFormat
+from bert_jax.records.decoded_lines import InputFile, decoded_lines
+from bert_jax.records.record import Record, RowFormat, check_names
+from bert_jax.records.record_files import EMPTY_LINES
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import Setting, UsageError, listed
 from bert_jax.system.progress import say
@@ -29,14 +28,14 @@ _NUMBER = re.compile(r"[-+.\deE]*")
 _HEADER = "lines of column names left out"
 
 
-def csv_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: RowFormat) -> Iterator[Record]:
+def csv_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
     """Yields the rows of a CSV file. Quoted fields may contain separators, line feeds and doubled quotes.
 
     A separator that isn't given is guessed from the first line; any other than a comma is reported. In a file with one
-    column an empty line is an empty text, except at the file's end. In other files empty lines are skipped, and
-    `repairs` counts them. Raises UsageError for rows that can't be read.
+    column an empty line is an empty text, except at the file's end. In other files empty lines are skipped and counted.
+    Raises UsageError for rows that can't be read.
     """
-    separator = form.separator
+    lines, separator = file.lines(), form.separator
     if separator is None:
         begin: list[str] = []
         for line in itertools.islice(lines, _LOOKED_AT):
@@ -46,21 +45,21 @@ def csv_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: 
         lines = itertools.chain(begin, lines)
         separator = likely_separator(begin[-1] if begin else "", len(form.columns or ()))
         if separator != ",":
-            say(f"{path}: columns are separated by {_NAMED.get(separator, separator)}")
-    return _named(path, _csv_rows(path, lines, separator), form.columns, repairs)
+            say(f"{file.path}: columns are separated by {_NAMED.get(separator, separator)}")
+    return _named(file, _csv_rows(file.path, lines, separator), form.columns)
 
 
-def tsv_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: RowFormat) -> Iterator[Record]:
+def tsv_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
     """Yields the rows of a TSV file, with tabs or another separator. Quotes are ordinary characters, as in GLUE, unless
     the whole file is as CSV writers quote it, which is reported.
 
     Empty lines are read as by `csv_records`. Raises UsageError for rows that can't be read.
     """
     separator = form.separator or "\t"
-    if path.is_file() and has_csv_quotes(decoded_lines(path, Counter()), separator):
-        say(f"{path}: quotes around fields are taken off, as this file is written as CSV writers quote")
-        return _named(path, _csv_rows(path, lines, separator), form.columns, repairs)
-    return _named(path, _tsv_rows(path, lines, separator), form.columns, repairs)
+    if file.path.is_file() and has_csv_quotes(decoded_lines(file.path), separator):
+        say(f"{file.path}: quotes around fields are taken off, as this file is written as CSV writers quote")
+        return _named(file, _csv_rows(file.path, file.lines(), separator), form.columns)
+    return _named(file, _tsv_rows(file.path, file.lines(), separator), form.columns)
 
 
 def has_csv_quotes(lines: Iterable[str], separator: str) -> bool:
@@ -97,13 +96,13 @@ def _closed(lines: Iterable[str]) -> Iterator[str]:
         yield "".join(parts)
 
 
-def text_records(path: Place, lines: Iterator[str], repairs: Counter[str], form: RowFormat) -> Iterator[Record]:
+def text_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
     """Yields a record per line, including empty lines. Raises UsageError if more than its one column is named."""
     name, *others = form.columns or ("text",)
     if others:
-        raise UsageError(f"{path} has a text a line, and {len(others) + 1} columns are named; name one")
-    for number, line in enumerate(lines, 1):
-        yield Record(f"{path}, line {number}", {name: line.rstrip("\r\n")}, (name,))
+        raise UsageError(f"{file.path} has a text a line, and {len(others) + 1} columns are named; name one")
+    for number, line in enumerate(file.lines(), 1):
+        yield Record(f"{file.path}, line {number}", {name: line.rstrip("\r\n")}, (name,))
 
 
 def likely_separator(line: str, columns: int) -> str:
@@ -161,12 +160,13 @@ def _check_width(path: Place, number: int, line: str, separator: str) -> None:
         )
 
 
-def _named(path: Place, rows: Iterator[_Row], columns: Sequence[str] | None, repairs: Counter[str]) -> Iterator[Record]:
+def _named(file: InputFile, rows: Iterator[_Row], columns: Sequence[str] | None) -> Iterator[Record]:
     """Yields `rows` as records, with the names in `columns`, or else in the first row.
 
     With `columns`, a first row that repeats exactly these names is skipped. Raises UsageError if a row has more fields
     than names, if a name occurs twice, or if the first row seems to name the columns in another way.
     """
+    path, repairs = file.path, file.reading.repairs
     if columns:
         names, place = list(columns), "task.columns"
     else:

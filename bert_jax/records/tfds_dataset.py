@@ -6,7 +6,7 @@ TFDS itself are allowed.
 
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,8 +18,9 @@ from tensorflow_datasets.core.file_adapters import FileFormat
 from tensorflow_datasets.core.proto import dataset_info_pb2, feature_pb2
 from tensorflow_datasets.proto import tf_example_pb2
 
+from bert_jax.records.decoded_lines import Pass
 from bert_jax.records.record import Record
-from bert_jax.records.text_source import TextSettings, TextSource, short_hash
+from bert_jax.records.source import Source, short_hash
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError, first_line, install_extra, listed
 from bert_jax.system.json_file import MOST_BYTES, parse_object, read_bytes
@@ -42,82 +43,63 @@ _FOLDERS = ("", "*/", "*/*/")
 """Directories that may contain metadata: the dataset's, that of a version, and that of a config's version."""
 
 
-class TfdsDataset(TextSource):
-    """One text feature of a prepared dataset in TFDS' data directory."""
+class TfdsSource(Source):
+    """The records of a split of a prepared dataset in TFDS' data directory: at least one."""
 
     unit = "records"
 
-    def __init__(self, name: str, split: str, feature: str | None, settings: TextSettings):
-        """Opens the split. `feature` may be nested, with dots: `a.b`; None means the dataset's only text feature.
-
-        Raises UsageError if the dataset, the split or the feature doesn't exist.
-        """
-        self._split = opened = _Split(name, split)
-        info = opened.builder.info
-        super().__init__(settings, _chosen(feature, sorted(_text_features(info.features)), name))
-        self.total = opened.records
-        revisions = [os.stat(file.filename).st_mtime_ns for file in opened.files if os.path.isfile(file.filename)]
+    def __init__(self, name: str, split: str):
+        """Opens the split; its records have all features. Raises UsageError if the dataset or the split doesn't exist,
+        or the split is empty."""
+        self.name, self._builder = f"tfds:{name}:{split}", _builder(name)
+        try:
+            self._files = self._builder.info.splits[split].file_instructions
+        except Exception as error:  # ValueError for unknown splits and bad syntax, and TFDS' own exceptions
+            raise UsageError(f"{self.name} can't be read ({first_line(error)}); name a split that is there") from None
+        self.total = sum(file.take for file in self._files)
+        if not self.total:
+            raise UsageError(f"{self.name} holds no record; name another split")
+        revisions = [os.stat(file.filename).st_mtime_ns for file in self._files if os.path.isfile(file.filename)]
         self.revision = short_hash(revisions)
+
+    @classmethod
+    def of_text(cls, name: str, split: str, feature: str | None) -> "TfdsSource":
+        """Opens the split; its records have one text feature. It may be nested, with dots: `a.b`; None means the
+        dataset's only text feature. Raises UsageError also if the feature doesn't exist."""
+        source = cls(name, split)
+        source.field = _chosen(feature, sorted(_text_features(source._builder.info.features)), name)
+        return source
 
     @property
     def stamp(self) -> str:
         """Hash of the names and numbers of records that are read."""
-        files = self._split.files
-        parts = [(os.path.basename(file.filename), file.skip, file.take, file.examples_in_shard) for file in files]
-        return short_hash((self._split.builder.info.full_name, self._field, parts))
+        parts = [
+            (os.path.basename(file.filename), file.skip, file.take, file.examples_in_shard) for file in self._files
+        ]
+        return short_hash((self._builder.info.full_name, self.field, parts))
 
-    def _records(self) -> Iterator[Record]:
-        key = self._field.replace(".", "/")
-        # Text needs no decoding by TFDS, and decoding the other features would only cost time.
-        for number, record in self._split.read(tf_example_pb2.Example.FromString):
-            self.position = number + 1
-            text = record.features.feature[key].bytes_list.value[:1]
-            yield Record(f"{self._split.name}, record {number}", {self._field: b"".join(text)})
-
-
-def tfds_records(name: str, split: str) -> Iterator[Record]:
-    """Yields the records of a split with all their features.
-
-    Texts become str, sequences lists, and translations an object by language. A class label becomes its name, or None
-    if it is unknown, as in test splits. Raises UsageError if the dataset or the split doesn't exist.
-    """
-    opened = _Split(name, split)
-    features = opened.builder.info.features
-    for number, record in opened.read(lambda record: _plain(features, features.deserialize_example_np(record))):
-        yield Record(f"{opened.name}, record {number}", record)
-
-
-class _Split:
-    """An opened split: the file instructions of TFDS in `files`, and the number of `records`, at least one."""
-
-    def __init__(self, name: str, split: str):
-        """Opens the split. Raises UsageError if the dataset or the split doesn't exist, or the split is empty."""
-        self.name, self.builder = f"tfds:{name}:{split}", _builder(name)
-        try:
-            self.files = self.builder.info.splits[split].file_instructions
-        except Exception as error:  # ValueError for unknown splits and bad syntax, and TFDS' own exceptions
-            raise UsageError(f"{self.name} can't be read ({first_line(error)}); name a split that is there") from None
-        self.records = sum(file.take for file in self.files)
-        if not self.records:
-            raise UsageError(f"{self.name} holds no record; name another split")
-
-    def read(self, decode: Callable[[bytes], Any]) -> Iterator[tuple[int, Any]]:
-        """Yields each record's number, from 0, and its value by `decode`.
+    def records(self, reading: Pass) -> Iterator[Record]:
+        """Yields the records. With all features texts become str, sequences lists, and translations an object by
+        language; a class label becomes its name, or None if it is unknown, as in test splits.
 
         Raises UsageError if a file is damaged.
         """
-        number = 0
+        features, key, number = self._builder.info.features, self.field.replace(".", "/"), 0
         try:
-            for file in self.files:
+            for file in self._files:
                 reader = ArrayRecordReader(
                     os.fspath(file.filename), _READER_OPTIONS, file_reader_buffer_size=_READER_BUFFER_BYTES
                 )
                 reader.seek(file.skip)
                 for _ in range(file.take):
-                    yield number, decode(reader.read())
+                    if key:  # text needs no decoding by TFDS, and decoding the other features would only cost time
+                        example = tf_example_pb2.Example.FromString(reader.read())
+                        values = {self.field: b"".join(example.features.feature[key].bytes_list.value[:1])}
+                    else:
+                        values = _plain(features, features.deserialize_example_np(reader.read()))
+                    reading.position = number + 1
+                    yield Record(f"{self.name}, record {number}", values)
                     number += 1
-        except UsageError:
-            raise
         except Exception as error:  # the library's readers raise ValueError, RuntimeError, DecodeError
             raise UsageError(
                 f"{self.name}: record {number:,} can't be read, a file is damaged ({first_line(error)}); copy or "

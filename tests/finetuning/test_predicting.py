@@ -17,9 +17,8 @@ from bert_jax.finetuning.predicting import (
     write_predictions,
 )
 from bert_jax.model.task import HeadShape
-from bert_jax.records.record import Record
-from bert_jax.records.row_format import RowFormat
-from bert_jax.records.task_files import task_records
+from bert_jax.records.record import Record, RowFormat
+from bert_jax.records.sources import task_records
 from bert_jax.system.errors import UsageError
 
 LENGTHS = (8, 16, 32)

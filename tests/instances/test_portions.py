@@ -86,7 +86,7 @@ def test_what_is_dropped_is_in_no_engine_s_shards(recipe, tmp_path, elsewhere):
 def test_chunks_depend_on_no_other_portion(recipe, tmp_path):
     """A file's chunks are the same whatever the files of the portions before it hold."""
     before = [chunk.documents for chunk in cut(recipe)]
-    (first, *_), *_ = [list(part.sizes) for part in open_corpus(recipe.data).parts[0].portions()]
+    (first, *_), *_ = [list(part.source.sizes) for part in open_corpus(recipe.data).parts[0].portions()]
     first.write_bytes(first.read_bytes().upper())  # of the same size, by which files are grouped
     after = [chunk.documents for chunk in cut(recipe)]
     assert after[0] != before[0] and after[-3:] == before[-3:]
@@ -107,12 +107,11 @@ def test_undecodable_lines_are_judged_in_the_whole_source(recipe, tmp_path, else
         built(recipe, tmp_path / "worse", "spark")
 
 
-def test_a_portion_refers_to_its_own_files_only_and_a_small_rest_joins_the_last(recipe, tmp_path):
-    portions = open_corpus(recipe.data).parts[0].portions()
-    assert [list(portion.sizes) for portion in portions] == [list(portion._portions) for portion in portions]
-    before = [list(portion.sizes) for portion in portions]
+def test_a_portion_has_its_own_files_only_and_a_small_rest_joins_the_last(recipe, tmp_path):
+    before = [list(portion.source.sizes) for portion in open_corpus(recipe.data).parts[0].portions()]
+    assert sum(before, []) == list(open_corpus(recipe.data).parts[0].source.sizes) and len(before) == 3
     (tmp_path / "text-9.txt").write_text("Two words.\n")
-    *same, (*_, last) = [list(portion.sizes) for portion in open_corpus(recipe.data).parts[0].portions()]
+    *same, (*_, last) = [list(portion.source.sizes) for portion in open_corpus(recipe.data).parts[0].portions()]
     assert same == before[:-1] and last == tmp_path / "text-9.txt"
 
 

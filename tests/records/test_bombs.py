@@ -33,7 +33,7 @@ for name in {SCALED}:  # before they become defaults of functions
 
 from bert_jax.config.data import DataConfig
 from bert_jax.records.corpus import open_corpus
-from bert_jax.records.task_files import held_records
+from bert_jax.records.sources import held_records
 from bert_jax.system.errors import BertJaxError
 
 def read(source):

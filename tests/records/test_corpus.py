@@ -8,8 +8,8 @@ from conftest import stories
 
 from bert_jax.config.data import DataConfig
 from bert_jax.records import python_docs
-from bert_jax.records.corpus import Mixture, corpus_stamp, open_corpus, resolved_source
-from bert_jax.records.python_docs import PythonDocs
+from bert_jax.records.corpus import corpus_stamp, open_corpus
+from bert_jax.records.sources import resolved_source
 from bert_jax.system.errors import UsageError
 
 
@@ -50,20 +50,20 @@ def test_size_position_and_repairs_add_up_and_begin_anew_with_each_pass(sources)
 
 def test_sources_in_different_units_are_measured_in_percent(sources, monkeypatch):
     monkeypatch.setattr(python_docs, "_module_paths", lambda: [Path(__file__)] * 4)
-    text, docs = each_alone(sources[:1])[0].parts[0], PythonDocs()
-    corpus = Mixture([text, docs])
+    monkeypatch.setattr(python_docs, "available_cores", lambda: 1)
+    corpus = open_corpus(DataConfig(source=(sources[0], "python-docs")))
     assert (corpus.unit, corpus.total) == ("%", 100)
     _, documents = next(corpus.portions())
     list(documents)
     assert corpus.position == 50
     corpus.begin_elsewhere()
-    docs.position = 1.0
-    assert corpus.position == 62.5
+    corpus.parts[1].was_read(Counter(), 10)
+    assert corpus.position == 100
 
 
 def test_the_stamp_is_that_of_the_only_source_or_of_all_in_their_order(sources):
     stamps = [corpus_stamp(DataConfig(source=source)) for source in (*sources, sources, sources[::-1])]
-    assert stamps[0] == each_alone(sources)[0].parts[0].stamp
+    assert stamps[0] == each_alone(sources)[0].parts[0].source.stamp
     assert len(set(stamps)) == 4
     assert corpus_stamp(DataConfig(source=(*sources, "text:absent"))) is None
 

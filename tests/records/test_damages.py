@@ -16,7 +16,7 @@ from bert_jax.config.data import DataConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.dataset import read_labelled, read_training
 from bert_jax.records.corpus import open_corpus
-from bert_jax.records.task_files import task_records
+from bert_jax.records.sources import task_records
 
 COUNT = 25
 TEXT = stories(6)

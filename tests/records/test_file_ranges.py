@@ -7,7 +7,9 @@ from conftest import stories
 from bert_jax.config.data import DataConfig
 from bert_jax.records import file_source
 from bert_jax.records.corpus import open_corpus
-from bert_jax.records.file_source import BLANK_LINE, LINE_END, FileRange, beginnings, spread_ranges
+from bert_jax.records.decoded_lines import Pass
+from bert_jax.records.file_source import FileRange, beginnings, spread_ranges
+from bert_jax.records.formats import BLANK_LINE, LINE_END
 from bert_jax.system.errors import UsageError
 
 TEXT = stories(40)
@@ -15,7 +17,7 @@ DOCUMENTS = TEXT.strip().split("\n\n")
 
 
 def read(ranges, separator=BLANK_LINE):
-    return "".join(each.read(separator)[1].read().decode() for each in ranges)
+    return "".join(each.read(separator, Pass())[0].raw.read().decode() for each in ranges)
 
 
 @pytest.mark.parametrize("size", [37, 2000, 4096, 1 << 20])
@@ -75,8 +77,8 @@ def test_a_large_source_is_sampled_and_a_small_one_read_whole(tmp_path, monkeypa
     assert list(whole.sampled(1 << 20).documents()) == list(whole.documents())
     sample = whole.sampled(path.stat().st_size // 3)
     found = ["\n".join(document) for document in sample.documents()]
-    assert sample.in_ranges and set(found) < set(documents)
-    assert sample.position / whole.total == pytest.approx(1 / 3, abs=0.1)
+    assert sample.source.in_ranges and set(found) < set(documents)
+    assert sample.position / whole.source.total == pytest.approx(1 / 3, abs=0.1)
     assert len(found) / len(documents) == pytest.approx(1 / 3, abs=0.12)
 
 
@@ -87,7 +89,7 @@ def test_many_compressed_files_are_sampled_by_their_beginnings(tmp_path, monkeyp
     whole = open_corpus(DataConfig(source=f"text:{tmp_path}/*.gz")).parts[0]
     sample = whole.sampled(16_000)
     found = ["\n".join(document) for document in sample.documents()]
-    assert sample.in_ranges and len(found) == len(set(found))
+    assert sample.source.in_ranges and len(found) == len(set(found))
     firsts = [number for number in range(20) if stories(1, first=20 * number).strip() in found]
     assert len(firsts) == 16 and firsts[0] < 3 and firsts[-1] > 16
 

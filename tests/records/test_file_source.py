@@ -90,4 +90,4 @@ def test_the_unit_says_where_bytes_are_not_those_of_the_text(tmp_path, source, u
     (tmp_path / "a.jsonl.zst").write_bytes(zstandard.compress((tmp_path / "a.jsonl").read_bytes()))
     (tmp_path / "a.zst").unlink()
     corpus = open_corpus(DataConfig(source=tuple(source.format(tmp_path).split())))
-    assert corpus.unit == unit and corpus.total == pytest.approx(sum(part.total for part in corpus.parts))
+    assert corpus.unit == unit and corpus.total == pytest.approx(sum(part.source.total for part in corpus.parts))

@@ -46,24 +46,25 @@ def test_records_of_a_folder_are_documents_in_every_pass(library, folder):
     corpus = opened(f"hf:{folder}:train#text")
     for _ in range(2):
         assert list(corpus.documents()) == DOCUMENTS
-        assert corpus.position == corpus.total > 0 and not corpus.repairs
+        assert corpus.position == corpus.source.total > 0 and not corpus.repairs
     assert list(opened(f"hf:{folder}:test#page.body").documents()) == [[document[0]] for document in DOCUMENTS[:2]]
 
 
 def test_the_revision_tells_that_a_file_was_written(library, folder):
     source = f"hf:{folder}:train#text"
-    before = opened(source)
+    before = opened(source).source
     os.utime(folder / "train.jsonl", (1, 1))
-    assert opened(source).revision != before.revision and opened(source).stamp == before.stamp
+    after = opened(source).source
+    assert after.revision != before.revision and after.stamp == before.stamp
 
 
 def test_the_stamp_tells_another_text_split_or_field(library, folder):
     sources = [f"hf:{folder}:{rest}" for rest in ("train#text", "test#text", "train#page.body")]
-    stamps = [opened(source).stamp for source in sources]
-    assert len(set(stamps)) == 3 and opened(sources[0]).stamp == stamps[0]
+    stamps = [opened(source).source.stamp for source in sources]
+    assert len(set(stamps)) == 3 and opened(sources[0]).source.stamp == stamps[0]
     file = folder / "train.jsonl"
     file.write_text(file.read_text().replace("The", "One", 1))
-    assert opened(sources[0]).stamp != stamps[0]
+    assert opened(sources[0]).source.stamp != stamps[0]
 
 
 @pytest.mark.parametrize(

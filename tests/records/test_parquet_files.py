@@ -7,7 +7,7 @@ import pyarrow.parquet
 import pytest
 
 from bert_jax.config.data import DataConfig
-from bert_jax.records import file_source, parquet_files
+from bert_jax.records import file_source, record_files
 from bert_jax.records.corpus import open_corpus
 from bert_jax.system.errors import UsageError
 
@@ -65,7 +65,7 @@ class Counting(io.BufferedReader):
 
 def test_only_one_column_is_read_and_of_it_little_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(Counting, "count", 0)
-    monkeypatch.setattr(parquet_files, "_READ_BYTES", 1 << 14)
+    monkeypatch.setattr(record_files, "_READ_BYTES", 1 << 14)
     monkeypatch.setattr(file_source, "opened", lambda path: Counting(io.FileIO(path)))
     texts = [f"{number} " + random.Random(number).randbytes(500).hex() for number in range(5000)]
     path = write(tmp_path / "a.parquet", texts, other=texts)

@@ -3,8 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from bert_jax.config.data import DataConfig
 from bert_jax.records import python_docs
-from bert_jax.records.python_docs import PythonDocs
+from bert_jax.records.corpus import open_corpus
 
 SOURCE = '''
 """Module with things.
@@ -50,7 +51,7 @@ def documents_of(tmp_path, monkeypatch, **files):
     for name, source in files.items():
         (tmp_path / f"{name}.py").write_text(source)
     monkeypatch.setattr(python_docs, "_module_paths", lambda: sorted(tmp_path.glob("*.py")))
-    return list(PythonDocs().documents())
+    return list(open_corpus(DataConfig()).documents())
 
 
 def test_a_docstring_of_several_lines_is_a_document_of_paragraphs(tmp_path, monkeypatch):
@@ -71,9 +72,10 @@ def test_the_modules_of_a_folder_but_its_tests_give_text(monkeypatch):
     """As all of the installed Python does."""
     folder = Path(json.__file__).parents[1] / "unittest"
     monkeypatch.setattr(python_docs.sysconfig, "get_path", lambda name: str(folder))
-    corpus = PythonDocs()
-    names = [path.name for path in corpus.paths]
+    corpus = open_corpus(DataConfig())
+    paths = corpus.parts[0].source.paths
+    names = [path.name for path in paths]
     assert "mock.py" in names and len(set(names)) == len(names) == corpus.total
-    assert not any("test" in path.relative_to(folder).parts[:-1] for path in corpus.paths)
+    assert not any("test" in path.relative_to(folder).parts[:-1] for path in paths)
     documents = [document for document in corpus.documents() if 0 < corpus.position <= corpus.total]
     assert sum(len(line) for document in documents for line in document) > 5_000

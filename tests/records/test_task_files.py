@@ -8,10 +8,9 @@ import pytest
 import zstandard
 
 from bert_jax.records import limits
-from bert_jax.records.record import Record
-from bert_jax.records.row_format import RowFormat
+from bert_jax.records.record import Record, RowFormat
+from bert_jax.records.sources import held_records, task_records
 from bert_jax.records.table_files import has_csv_quotes
-from bert_jax.records.task_files import held_records, task_records
 from bert_jax.system.errors import UsageError
 
 SQUAD = """{"data": [{"title": "T", "paragraphs": [{"context": "A cat.", "qas": [

@@ -10,7 +10,7 @@ import tensorflow_datasets as tfds
 from damages import attack
 from tfds_sets import LABELS, TEXT, read, write_set
 
-from bert_jax.records.task_files import task_records
+from bert_jax.records.sources import task_records
 from bert_jax.system.errors import UsageError
 
 

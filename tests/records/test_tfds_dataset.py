@@ -6,7 +6,7 @@ import pytest
 import tensorflow_datasets as tfds
 from tfds_sets import LABELS, TEXT, read, write_set
 
-from bert_jax.records.task_files import task_records
+from bert_jax.records.sources import task_records
 from bert_jax.system.errors import UsageError
 
 

@@ -1,0 +1,159 @@
+"""Reads records from files of JSON lines, SQuAD's JSON and Parquet."""
+
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from bert_jax.records import limits
+from bert_jax.records.compressed_files import check_expansion
+from bert_jax.records.decoded_lines import InputFile
+from bert_jax.records.record import Record, RowFormat
+from bert_jax.system.errors import (
+    BertJaxError,
+    Setting,
+    UsageError,
+    first_line,
+    install_extra,
+    json_kind,
+    listed,
+    quoted,
+)
+from bert_jax.system.json_file import parse_json
+
+EMPTY_LINES = "empty lines left out"
+_READ_BYTES = 1 << 20
+
+
+def jsonl_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
+    """Yields a record per line. Its strings may contain lone surrogates.
+
+    Empty lines are skipped and counted, except at the end. Raises UsageError, with the line, for anything that isn't a
+    JSON object.
+    """
+    empty = 0
+    for number, line in enumerate(file.lines(), 1):
+        if not line.strip():
+            empty += 1
+            continue
+        if empty:
+            file.reading.repairs[EMPTY_LINES] += empty
+            empty = 0
+        place = f"{file.path}, line {number}"
+        value = _parsed(line, place, limits.RECORD_VALUES)
+        if not isinstance(value, dict):
+            raise UsageError(f"{place} is {json_kind(value)}; a record is an object with named values")
+        yield Record(place, value)
+
+
+def squad_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
+    """Yields a record per question of SQuAD 1.1 or 2.0: `id`, `title`, `context`, `question`, and `answers` and
+    `is_impossible` if present; of an array of objects, such as Label Studio's minimal JSON, one per object.
+
+    Strings may contain lone surrogates. Raises UsageError if the file doesn't have the format of SQuAD, or is too large
+    to be read whole.
+    """
+    path = file.path
+    kept, size = [], 0
+    for line in file.lines(limits.SQUAD_BYTES):
+        kept.append(line)
+        size += len(line)
+        if size > limits.SQUAD_BYTES:
+            raise UsageError(
+                f"{path} is longer than {limits.SQUAD_BYTES:,} bytes and is read whole; give it in several files"
+            )
+    value = _parsed("".join(kept), str(path), limits.SQUAD_VALUES)
+    if isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
+        for number, row in enumerate(value, 1):
+            yield Record(f"{path}, row {number}", row)
+        return
+    for number, article in enumerate(_list(value, "data", str(path)), 1):
+        of_article = f"{path}, article {number}"
+        for position, paragraph in enumerate(_list(article, "paragraphs", of_article), 1):
+            of_paragraph = f"{of_article}, paragraph {position}"
+            for question in _list(paragraph, "qas", of_paragraph):
+                place = f"{of_paragraph}, question {quoted(_value(question, 'id', of_paragraph))}"
+                title, context = article.get("title", ""), _value(paragraph, "context", of_paragraph)
+                yield Record(place, {"title": title, "context": context} | question)
+
+
+def parquet_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
+    """Yields a record per row with the bytes in the one column of `form.columns`, also `a.b` in a struct column.
+
+    One row is in memory at a time, besides one page of the file and the column's dictionary. Raises UsageError if the
+    file is damaged, lacks the text column or decompresses to implausibly many bytes, or if pyarrow isn't installed.
+    """
+    try:
+        import pyarrow
+        import pyarrow.compute
+        import pyarrow.parquet
+    except ImportError:
+        raise UsageError(
+            f"Parquet files are read by pyarrow, which is not installed; {install_extra('parquet')}"
+        ) from None
+    path, (field,) = file.path, form.columns or ("",)
+    number, content, size = 0, 0, file.raw.seek(0, os.SEEK_END)
+    try:
+        # With pre-buffering (pyarrow's default) the column's whole row group would be in memory at once.
+        table = pyarrow.parquet.ParquetFile(file.raw, buffer_size=_READ_BYTES, pre_buffer=False)
+        columns = _text_columns(table.schema)
+        if field not in columns:
+            raise UsageError(f"{path} has no text column {field!r}: there is {listed(columns)}; name another after #")
+        # Several rows at once would take memory for each that refers to a long text of the dictionary.
+        for batch in table.iter_batches(1, columns=[field], use_threads=False):
+            column, inner = batch.column(0), field.split(".")[1:]
+            if inner and pyarrow.types.is_struct(column.type):  # otherwise the dot is in a column's name
+                column = pyarrow.compute.struct_field(column, inner)
+            content += column.nbytes
+            check_expansion(path, f"{number + 1:,} rows of it take", content, size)
+            # Read as bytes, so that text that isn't UTF-8 is handled as in every other source.
+            for text in column.cast(pyarrow.large_binary()).to_pylist():
+                number += 1
+                yield Record(f"{path}, row {number}", {field: text})
+    except BertJaxError:  # ours, or the bucket failed; the file isn't damaged
+        raise
+    except Exception as error:  # Arrow's own exceptions, OSError, OverflowError, UnicodeDecodeError, ...
+        raise UsageError(
+            f"{path} is damaged after row {number:,}, or is no Parquet file ({first_line(error)}); copy it again"
+        ) from None
+
+
+def _text_columns(schema: Any) -> list[str]:
+    """The names of all columns and fields of structs that hold one string each."""
+    columns = [schema.column(number) for number in range(len(schema))]
+    return [
+        column.path
+        for column in columns
+        if column.physical_type == "BYTE_ARRAY"
+        and column.converted_type != "DECIMAL"
+        and not column.max_repetition_level
+    ]
+
+
+def _parsed(text: str, place: str, most_values: int) -> Any:
+    """Parses `text` as JSON. Strings in the result may contain lone surrogates.
+
+    Raises UsageError, naming `place`, if it isn't JSON, is nested too deep, or has more than `most_values` values.
+    """
+    try:
+        return parse_json(text, most_values=most_values, surrogates="keep")
+    except ValueError as error:
+        raise UsageError(f"{place} is not JSON that can be read: {error}; mend it or leave it out") from None
+
+
+def _list(value: Any, name: str, place: str) -> list:
+    """The array in field `name` of the object `value`. Raises UsageError if it is missing or not an array."""
+    found = _value(value, name, place)
+    if not isinstance(found, list):
+        raise UsageError(f"{place}: {name!r} is {json_kind(found)} and in SQuAD's JSON it is an array")
+    return found
+
+
+def _value(value: Any, name: str, place: str) -> Any:
+    """Field `name` of the object `value`. Raises UsageError, naming `place`, if it is missing."""
+    if not isinstance(value, dict) or name not in value:
+        raise UsageError(
+            f"{place} has no {name!r}: it is {json_kind(value)}; expected SQuAD's JSON, data: "
+            "[{paragraphs: [{context, qas: [{id, question, answers: [{text, answer_start}]}]}]}], or set "
+            f"{Setting('task.format')}"
+        )
+    return value[name]

@@ -1,0 +1,58 @@
+"""What every source of foreign records has, whatever they are stored in."""
+
+from collections.abc import Iterator, Sequence
+from hashlib import blake2b
+
+from bert_jax.records.decoded_lines import Pass
+from bert_jax.records.record import Record
+
+
+class Source:
+    """Records of files, of a data set or of the installed Python. Every pass yields the same records in the same order.
+
+    Subclasses set the attributes that have no value here.
+    """
+
+    name: str
+    """The source for a message."""
+    unit: str
+    """Unit of `total` and of a pass' position, such as MB or records."""
+    total: float
+    """Size of the whole source, in `unit`."""
+    revision: str
+    """Hash of the files' revisions: it changes when a file is written again or copied, even with the same content."""
+    field: str = ""
+    """The field of the records that holds the text of a corpus; it may be nested, with dots: `a.b`."""
+    number: int = 0
+    """The number of the portion that it is of another source."""
+    in_ranges: bool = False
+    """Whether it is a sample that consists of ranges of files."""
+
+    @property
+    def stamp(self) -> str:
+        """Hash of names, sizes and samples of the content, which identifies the records without reading them all."""
+        raise NotImplementedError
+
+    def records(self, reading: Pass) -> Iterator[Record]:
+        """Yields all records, with at least `field` if there is one, as str, bytes or null; advances `reading`.
+
+        Raises UsageError if the source is damaged.
+        """
+        raise NotImplementedError
+
+    def document_lines(self, reading: Pass) -> Iterator[str] | None:
+        """The stripped lines of plain text, with an empty line after each document; None if records are documents."""
+        return None
+
+    def portions(self, portion_bytes: int) -> Sequence["Source"]:
+        """The portions of the source, in order: they are cut into chunks independently of each other."""
+        return [self]
+
+    def sampled(self, most_bytes: int) -> "Source":
+        """A source for looking at this one, of about `most_bytes` if parts of it can be read alone."""
+        return self
+
+
+def short_hash(value: object) -> str:
+    """A hash of plain data, by its `repr`, for the stamps and revisions of sources."""
+    return blake2b(repr(value).encode(), digest_size=8).hexdigest()
