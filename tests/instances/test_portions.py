@@ -21,7 +21,7 @@ from bert_jax.instances.prepared_data import PreparedData, Recipe
 from bert_jax.records import engine
 from bert_jax.records.corpus import open_corpus
 from bert_jax.records.curation import curated
-from bert_jax.system import spark
+from bert_jax.system import errors, spark
 from bert_jax.system.errors import RunError, UsageError
 
 needs_java = pytest.mark.skipif(not shutil.which("java"), reason="Spark needs Java")
@@ -141,8 +141,8 @@ def test_finished_chunks_are_used_again_and_a_changed_file_is_refused(recipe, tm
 
 def test_what_spark_lacks_or_can_not_read_is_told_before_anything_is_prepared(recipe, monkeypatch):
     wanted = PreparationConfig(engine="spark")
-    monkeypatch.setattr(spark.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"needs PySpark, which is not installed; pip install .*\[spark\]"):
+    monkeypatch.setattr(errors, "find_spec", lambda name: None)
+    with pytest.raises(UsageError, match=r"needs PySpark, which isn't installed; pip install .*\[spark\]"):
         portions.check_engine(recipe.data, wanted)
     monkeypatch.undo()
     with pytest.raises(UsageError, match="data.source='python-docs' doesn't consist of files; give text:, jsonl: or"):
