@@ -3,23 +3,20 @@
 import inspect
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar, cast, get_args
 
-from pydantic import BeforeValidator, ConfigDict, Field, field_validator
+from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator
 
-from bert_jax.cli.command_line import parse_line
-from bert_jax.cli.config_files import AnyConfig, config_source, is_run, load_config
-from bert_jax.cli.flags import CONFIG, Flag, Positional, flags_of
-from bert_jax.cli.help import full_help, paragraph, short_help
+from bert_jax.cli.command_line import parse_line, with_listed_sources
+from bert_jax.cli.config_files import AnyConfig, config_source, load_config, run_given_as_config
+from bert_jax.cli.flags import CONFIG, Flag, Positional, flags_of, full_help, short_help, wrapped
 from bert_jax.cli.main import HELP_FLAGS
-from bert_jax.cli.source_lists import with_listed_sources
-from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
+from bert_jax.config.finetune import AnyRunConfig, FinetuneConfig, TaskRunConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings
 from bert_jax.config.task import FileFormat
-from bert_jax.config.training import TrainingConfig
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
 
@@ -38,12 +35,11 @@ _CONFIG_TEXT = {
     (FinetuneConfig,): _NAME_OR_FILE,
 }
 """What CONFIG may be, by the kinds of settings that the command takes."""
-_REQUIRED_SETTINGS: dict[type, tuple[str, ...]] = {FinetuneConfig: ("init",)}
-"""Settings of CONFIG that every run must set, although they have a default (None)."""
 
 
 class Arguments(Settings):
-    """The arguments of a command. In --help, a subclass's docstring describes the command, a field's its flag.
+    """The arguments of a command, and what it does with them. In --help, a subclass's docstring describes the command,
+    a field's its flag.
 
     If the subclass has a field `config`, the command's first argument is CONFIG, and the field holds CONFIG's settings,
     with the changes from the flags. Without CONFIG, --help shows the values of the field's default.
@@ -59,14 +55,29 @@ class Arguments(Settings):
     """Settings of CONFIG that --help shows: those that people change first. --help-all shows all."""
     READS: ClassVar[tuple[str, ...]] = ()
     """Settings of CONFIG, or groups of settings, that the command reads; --help-all shows only these. Empty: all."""
+    REQUIRED_SETTINGS: ClassVar[tuple[str, ...]] = ()
+    """Settings of CONFIG that every run must set, although they have a default (None)."""
     FLAG_OF_SETTING: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Maps a setting of a run to this command's flag for it: {"data.source": "--data"}. Messages name the flag."""
+    OTHER_FORMS: ClassVar[Mapping[str, "type[Arguments]"]] = MappingProxyType({})
+    """Other forms of the command, by the flags that ask for them: {"--extend": Extend}."""
+
+    _run_of_config: Place | None = PrivateAttr(None)
+
+    def execute(self) -> None:
+        """Does what the command is for. Raises errors of bert_jax.system.errors."""
+        raise NotImplementedError
+
+    @property
+    def run_of_config(self) -> Place | None:
+        """The run that was given as CONFIG; None if CONFIG is a name or a Python file."""
+        return self._run_of_config
 
     @classmethod
     def defaults(cls) -> AnyConfig | None:
         """The default of `config`; None for a command without CONFIG, whose `config` may be a flag of its own."""
         field = cls.model_fields.get(CONFIG)
-        return field.default if field and isinstance(field.default, AnyConfig) else None
+        return None if field is None or isinstance(field.default, str) else field.default
 
     @classmethod
     def config_kinds(cls) -> tuple[type[AnyConfig], ...]:
@@ -88,27 +99,25 @@ class Arguments(Settings):
     @classmethod
     def usage(cls) -> str:
         """The usage line: the command, CONFIG and the required flags."""
-        config, flags = cls.defaults(), cls.flags()
-        needed = [
-            flag for flag in flags if not flag.of_command and flag.name in _REQUIRED_SETTINGS.get(type(config), ())
-        ]
-        required = [flag for flag in flags if flag.required]
-        return " ".join([cls.LINE, *(["CONFIG"] if config else []), *(flag.usage for flag in [*needed, *required])])
+        flags = cls.flags()
+        shown = [flag.usage for flag in flags if not flag.of_command and flag.name in cls.REQUIRED_SETTINGS]
+        shown += [flag.usage for flag in flags if flag.required]
+        return " ".join([cls.LINE, "CONFIG", *shown] if cls.defaults() else [cls.LINE, *shown])
 
     @classmethod
-    def short_help_settings(cls, config: Settings | None) -> tuple[str, ...]:
+    def short_help_settings(cls, config: AnyConfig | None) -> tuple[str, ...]:
         """The settings of CONFIG that --help shows; None: without CONFIG."""
         return cls.SHORT_HELP_SETTINGS
 
     @classmethod
-    def help(cls, config: Settings | None = None, everything: bool = False) -> str:
+    def help(cls, config: AnyConfig | None = None, everything: bool = False) -> str:
         """The text of --help, with the values of `config` as defaults; if `everything`, the text of --help-all."""
-        flags, about = cls.used_flags(config), cls.TEXT or paragraph(inspect.cleandoc(cls.__doc__ or ""))
+        flags, about = cls.used_flags(config), cls.TEXT or wrapped(inspect.cleandoc(cls.__doc__ or ""))
         shown = f"usage: {cls.usage()} [--NAME VALUE ...]\n\n{about}"
         if cls.defaults():
             *possible, last = _CONFIG_TEXT[cls.config_kinds()]
             whose = "are those of this CONFIG" if config else "apply to settings that CONFIG doesn't set"
-            shown += paragraph(f"CONFIG is {', '.join(possible)}, or {last}. The defaults below {whose}.")
+            shown += wrapped(f"CONFIG is {', '.join(possible)}, or {last}. The defaults below {whose}.")
         if everything or not cls.SHORT_HELP_SETTINGS:
             return f"{shown}\n{full_help(flags)}"
         by_name = {flag.name: flag for flag in flags}  # which lacks phases.1 where the config has one phase
@@ -122,8 +131,10 @@ class Arguments(Settings):
         """Parses a command line. Raises UsageError for a wrong one, and SystemExit after printing help."""
         defaults, rest, help_flags = cls.defaults(), words, set(HELP_FLAGS) & set(words)
         config: AnyConfig | None = None
+        run: Place | None = None
         if defaults and words and not words[0].startswith("-"):
             config, rest = load_config(words[0], *cls.config_kinds()), words[1:]
+            run = run_given_as_config(words[0], *cls.config_kinds())
         if help_flags:
             print(cls.help(config, everything="--help-all" in help_flags), end="")
             raise SystemExit(0)
@@ -133,42 +144,39 @@ class Arguments(Settings):
             )
         flags = cls.flags(config)
         values = parse_line(with_listed_sources(rest), flags, cls.LINE)
-        of_command = {
-            flag.name.replace("-", "_"): values.pop(flag.name)
-            for flag in flags
-            if flag.of_command and flag.name in values
-        }
+        arguments = {flag.field: values[flag.name] for flag in flags if flag.of_command and flag.name in values}
         if config:
-            typed = {name.replace("-", "_"): value for name, value in values.items()}
-            if not isinstance(config, FinetuneConfig) and is_run(run := place_of(words[0])):
-                typed = cls._of_run(config, run, typed)
-            of_command[CONFIG] = config.set(typed)
-        return cls(**of_command)
+            settings = {flag.field: values[flag.name] for flag in flags if not flag.of_command and flag.name in values}
+            if run:
+                settings = cls._of_run(cast(AnyRunConfig, config), run, settings)
+            arguments[CONFIG] = config.set(settings)
+        parsed = cls(**arguments)
+        parsed._run_of_config = run
+        return parsed
 
     @classmethod
-    def _of_run(cls, config: TrainingConfig, run: Place, typed: Mapping[str, Any]) -> dict[str, Any]:
-        """The settings to change in `config`, which is that of a run: those `typed`. Checks the places that a command
-        with --workdir reads and that the run alone names."""
+    def _of_run(cls, config: AnyRunConfig, run: Place, settings: dict[str, object]) -> dict[str, object]:
+        """The settings to change in `config`, which is that of a run: the `settings` of the command line. Checks the
+        places that a command with --workdir reads and that the run alone names."""
         if "workdir" in cls.model_fields:
             from bert_jax.run.run_config import check_recorded_places  # needs Orbax; a config file doesn't
 
-            names = (flag.name.replace("-", "_") for flag in cls.used_flags(config))
-            check_recorded_places(config, run, (name for name in names if name not in typed))
-        if "vocabulary.file" in typed:  # the recorded size is that of the run's own vocabulary
-            return {"model.vocabulary_size": None, **typed}
-        return dict(typed)
+            names = {flag.field for flag in cls.used_flags(config)}
+            check_recorded_places(config, run, names - settings.keys())
+        if "vocabulary.file" in settings:  # the recorded size is that of the run's own vocabulary
+            return {"model.vocabulary_size": None, **settings}
+        return settings
 
     @classmethod
     def flag_for(cls, setting: str, value: str | None) -> str:
         """The flag that sets a setting, for messages: `--model.num-heads=3`, and `--data.no-packed` for False. A
         setting that the command has no flag for keeps its name."""
         any_phase = re.compile(r"\.\d+\.")
-        name = setting.replace("_", "-")
-        flags = {any_phase.sub(".0.", flag.name): flag for flag in cls.flags() if not flag.positional}
-        flag = flags.get(any_phase.sub(".0.", name))
+        flags = {any_phase.sub(".0.", flag.field): flag for flag in cls.flags() if not flag.positional}
+        flag = flags.get(any_phase.sub(".0.", setting))
         if flag and flag.is_switch and value in ("True", "False"):
-            return flag.typed if value == "True" else f"--{flag.negative}"
-        shown = cls.FLAG_OF_SETTING.get(setting, f"--{name}" if flag else setting)
+            return flag.spelling if value == "True" else f"--{flag.negative}"
+        shown = cls.FLAG_OF_SETTING.get(setting, f"--{setting.replace('_', '-')}" if flag else setting)
         return shown if value is None else f"{shown}={value}"
 
 
@@ -189,21 +197,25 @@ class RunArguments(Arguments):
 class TrainingArguments(RunArguments):
     """Arguments of the commands that train."""
 
-    config: Any
+    config: RunConfig | FinetuneConfig
     """The settings of the training."""
     dry_run: bool = False
     """Print what the command would do, the state of the run and the memory of a step, and do nothing."""
     print_config: bool = False
     """Print all settings as a config file and do nothing else: bert-jax ... --print-config > mine.py."""
 
-    def only_prints(self, plan: Callable[[], Iterable[tuple[str, str]]]) -> bool:
-        """Prints the settings, or the names and texts of `plan`, if a flag asks for that; returns whether one does."""
+    def plan(self) -> Iterable[tuple[str, str]]:
+        """What the command would do, as names and texts."""
+        raise NotImplementedError
+
+    def only_prints(self) -> bool:
+        """Prints the settings, or the plan, if a flag asks for that; returns whether one does."""
         if self.print_config:
             print(config_source(self.config, f"All settings of a run.\n\n    {self.usage()}"), end="")
         elif self.dry_run:
             from bert_jax.system.tables import print_rows
 
-            print_rows(f"{self.LINE} would", (), plan())
+            print_rows(f"{self.LINE} would", (), self.plan())
         return self.print_config or self.dry_run
 
 

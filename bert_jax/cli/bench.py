@@ -9,7 +9,7 @@ from bert_jax.cli.arguments import Arguments, dotted
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.phase import BatchSize, Length
 from bert_jax.config.run import RunConfig
-from bert_jax.system.bucket import Place, place_of
+from bert_jax.system.bucket import Place
 
 
 class Bench(Arguments):
@@ -40,38 +40,35 @@ class Bench(Arguments):
     seconds: Annotated[float, Field(gt=0.0)] = 10.0
     """Seconds that each part is measured for; at least five times."""
 
+    def execute(self) -> None:
+        """Measures, prints tables and, last, one JSON object."""
+        from bert_jax.cli.bench_tables import bench_tables
+        from bert_jax.model.linear import compute_dtype
+        from bert_jax.model.sharding import make_mesh
+        from bert_jax.planning.bench import bench
+        from bert_jax.planning.work import fitted, sequences_of, trainer_of, vocabulary_size_of
+        from bert_jax.system.progress import output, say
+        from bert_jax.system.tables import as_json
+        from bert_jax.training.devices import keep_compiled_programs
 
-def run(words: list[str]) -> None:
-    """Parses the command line, measures, prints tables and, last, one JSON object."""
-    args = Bench.parse(words)
-    is_run = place_of(words[0]).is_dir()
-    from bert_jax.cli.bench_tables import bench_tables
-    from bert_jax.model.linear import compute_dtype
-    from bert_jax.model.sharding import make_mesh
-    from bert_jax.planning.bench import bench
-    from bert_jax.planning.work import fitted, sequences_of, trainer_of, vocabulary_size_of
-    from bert_jax.system.progress import output, say
-    from bert_jax.system.tables import as_json
-    from bert_jax.training.devices import keep_compiled_programs
-
-    keep_compiled_programs()
-    config = _of_first_phase(args)
-    mesh = make_mesh(config.mesh)
-    config = fitted(config, mesh)
-    # More steps than the measurement can run.
-    config = config.set({"phases.0.steps": 2**30 // config.phases[0].batch_size})
-    if is_run and isinstance(config, RunConfig):
-        trainer, batches = _trainer_and_batches(config, mesh, place_of(words[0]))
-    else:
-        trainer, batches = trainer_of(config, mesh, vocabulary_size_of(config)), None
-    phase, texts = config.phases[0], sequences_of(config, 0)
-    held = f" with {texts:,} texts" if texts != phase.batch_size else ""
-    dtype = compute_dtype(config.model).name
-    rows = "rows" if held else "sequences"
-    say(f"Measuring steps of {phase.batch_size:,} {rows} of {phase.length:,} tokens{held}, {dtype}")
-    measured = bench(trainer, args.seconds, batches)
-    output.print(*bench_tables(measured), sep="\n")
-    print(as_json(measured))
+        keep_compiled_programs()
+        config = _of_first_phase(self)
+        mesh = make_mesh(config.mesh)
+        config = fitted(config, mesh)
+        # More steps than the measurement can run.
+        config = config.set({"phases.0.steps": 2**30 // config.phases[0].batch_size})
+        if self.run_of_config and config.task is None:
+            trainer, batches = _trainer_and_batches(config, mesh, self.run_of_config)
+        else:
+            trainer, batches = trainer_of(config, mesh, vocabulary_size_of(config)), None
+        phase, texts = config.phases[0], sequences_of(config, 0)
+        held = f" with {texts:,} texts" if texts != phase.batch_size else ""
+        dtype = compute_dtype(config.model).name
+        rows = "rows" if held else "sequences"
+        say(f"Measuring steps of {phase.batch_size:,} {rows} of {phase.length:,} tokens{held}, {dtype}")
+        measured = bench(trainer, self.seconds, batches)
+        output.print(*bench_tables(measured), sep="\n")
+        print(as_json(measured))
 
 
 def _of_first_phase(args: Bench) -> RunConfig | TaskRunConfig:

@@ -2,21 +2,28 @@
 
 import difflib
 import re
+import tomllib
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
 
 from bert_jax.cli.flags import Flag
+from bert_jax.config.settings import Settings
 from bert_jax.config.wording import value_text
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, with_names
+from bert_jax.system.json_file import MOST_BYTES, read_bytes
 
 _FLAG = re.compile(r"--?[a-zA-Z]")
 """Matches the beginning of a flag. -1 and - are values."""
 _MOST_MEANT = 3
 """Settings that a message suggests at most, for a word that is no setting."""
+_SOURCE = "--data.source"
 
 
-def parse_line(words: Iterable[str], flags: list[Flag], command: str) -> dict[str, Any]:
+def parse_line(words: Iterable[str], flags: list[Flag], command: str) -> dict[str, object]:
     """The values of the flags and positional arguments on a command line, by name; `command`: "bert-jax pretrain".
 
     Raises UsageError for an unknown flag, a wrong value or a missing argument, whichever comes first. Whether settings
@@ -25,7 +32,8 @@ def parse_line(words: Iterable[str], flags: list[Flag], command: str) -> dict[st
     by_name = {f"--{flag.name}": flag for flag in flags if not flag.positional}
     by_name |= {f"--{flag.negative}": flag for flag in flags if flag.is_switch}
     missing = deque(flag for flag in flags if flag.positional)
-    values: dict[str, Any] = {}
+    values: dict[str, object] = {}
+    several: list[str] = []  # the words of a positional argument that takes several
     waiting, ended = deque(words), False  # `ended`: after "--" all words are values
     while waiting:
         word = waiting.popleft()
@@ -35,7 +43,8 @@ def parse_line(words: Iterable[str], flags: list[Flag], command: str) -> dict[st
             if not missing:
                 raise UsageError(_stray(word, flags, command))
             if missing[0].kind.several:
-                values[missing[0].name] = (*values.get(missing[0].name, ()), word)
+                several.append(word)
+                values[missing[0].name] = tuple(several)
             else:
                 values[missing.popleft().name] = word
         else:
@@ -61,8 +70,8 @@ def _words(flag: Flag, waiting: deque[str], reserved: int) -> list[str]:
     return words
 
 
-def _value(flag: Flag, name: str, words: list[str]) -> Any:
-    """The value that `words` give to `flag`, which was typed as `name`."""
+def _value(flag: Flag, name: str, words: list[str]) -> object:
+    """The value that `words` give to `flag`, which is written as `name`."""
     kind = flag.kind
     if flag.is_switch:
         if words:
@@ -90,7 +99,7 @@ def _check_required(missing: list[Flag], flags: list[Flag], command: str) -> Non
         return
     named = " and ".join(flag.usage for flag in missing)
     if any(flag.positional for flag in missing):
-        whole = " ".join(flag.typed for flag in flags if flag.positional)
+        whole = " ".join(flag.spelling for flag in flags if flag.positional)
         raise UsageError(f"{command.split()[-1]} lacks {named}; give {command} {whole} (see --help)")
     raise UsageError(f"{command.split()[-1]} needs {named} as well (see --help)")
 
@@ -99,7 +108,7 @@ def _stray(word: str, flags: list[Flag], command: str) -> str:
     switches = [flag for flag in flags if flag.is_switch and word.lower() in ("true", "false", "yes", "no", "0", "1")]
     if switches:
         return f"{value_text(word)} stands by itself: a switch takes no value, it is --NAME or --no-NAME (see --help)"
-    names = " ".join(flag.typed for flag in flags if flag.positional)
+    names = " ".join(flag.spelling for flag in flags if flag.positional)
     takes = f"{command} takes {names} and settings" if names else f"{command} takes settings"
     return f"{value_text(word)} stands where no value is expected: {takes} like --NAME VALUE; quote a value with blanks"
 
@@ -138,3 +147,59 @@ def _described(name: str, known: dict[str, Flag]) -> list[str]:
 
 def _last(name: str) -> str:
     return name.lstrip("-").rpartition(".")[2]
+
+
+class ListedSource(Settings):
+    """A [[source]] of a file of sources."""
+
+    source: str
+    """A source of text."""
+    language: str = "en"
+    """Its language."""
+    weight: Annotated[float, Field(gt=0.0)] | None = None
+    """Its weight; of all sources or of none."""
+
+
+def with_listed_sources(words: list[str]) -> list[str]:
+    """The words of a command line with the flags that a file stands for, in place of --data.source @FILE.
+
+    Raises UsageError if the file can't be read or is no such list.
+    """
+    for number, word in enumerate(words):
+        flag, equals, value = word.partition("=")
+        following = words[number + 1 : number + 2]
+        named = value if equals else "".join(following)
+        if flag == _SOURCE and named.startswith("@"):
+            listed = _source_flags(Path(named.removeprefix("@")).expanduser())
+            rest = words[number + 1 if equals else number + 2 :]
+            others = {word.partition("=")[0] for word in (*words[:number], *rest)}
+            if twice := sorted(flag for flag in others.intersection(listed) if flag.startswith("--")):
+                raise UsageError(f"{_SOURCE} {named} gives {' and '.join(twice)} too; leave them out")
+            return [*words[:number], *listed, *rest]
+    return words
+
+
+def _source_flags(path: Path) -> list[str]:
+    """The flags that stand for a file of [[source]] tables."""
+    remedy = 'give a TOML file of [[source]] tables, each with source = "text:hi/*.txt.gz" and language = "hi"'
+    listed = []
+    try:
+        value = tomllib.loads(read_bytes(path, MOST_BYTES).decode())
+        tables = value.pop("source", [])
+        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+            raise ValueError("its source is no [[source]] table")
+        for number, table in enumerate(tables, 1):
+            try:
+                listed.append(ListedSource(**table))
+            except UsageError as error:
+                raise ValueError(f"table {number}: {with_names(error.message)}") from None
+        if value or not listed:
+            raise ValueError(f"it has {', '.join(value) or 'no [[source]]'}")
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UsageError(f"{_SOURCE} @{path} can't be read ({reason}); {remedy}") from None
+    weights = [each.weight for each in listed if each.weight is not None]
+    if weights and len(weights) < len(listed):
+        raise UsageError(f"{_SOURCE} @{path} gives {len(weights)} of {len(listed)} sources a weight; give all or none")
+    flags = [_SOURCE, *(each.source for each in listed), "--data.language", *(each.language for each in listed)]
+    return [*flags, "--data.weights", *map(str, weights)] if weights else flags

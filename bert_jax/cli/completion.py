@@ -1,9 +1,8 @@
 """Shell completion: a short script for each shell, which gets the candidates from `bert-jax --complete WORDS`."""
 
 from bert_jax.cli.config_files import catalogue, names_for
-from bert_jax.cli.flags import Flag, first_sentence
+from bert_jax.cli.flags import first_sentence
 from bert_jax.cli.main import COMMANDS, COMPLETE, COMPLETION, HELP_FLAGS, arguments_of
-from bert_jax.cli.vocab_extend import Extend
 from bert_jax.system.errors import UsageError
 
 _BASH = f"""\
@@ -62,21 +61,20 @@ def _candidates(words: list[str]) -> tuple[dict[str, str], bool]:
     if before[0] not in COMMANDS:
         return {"help": COMMANDS, COMPLETION: dict.fromkeys(SCRIPTS, "")}.get(before[0], {}), False
     arguments = arguments_of(before[0])
-    own = (arguments, Extend) if before[0] == "vocab" else (arguments,)
-    flags = [flag for kind in own for flag in kind.used_flags() if not flag.positional]
+    forms = dict.fromkeys((arguments, *arguments.OTHER_FORMS.values()))
+    flags = [flag for form in forms for flag in form.used_flags() if not flag.positional]
     for flag in flags:
         if before[-1] == f"--{flag.name}" and flag.kind.choices:
             return dict.fromkeys(map(str, flag.kind.choices), ""), False
     if word.startswith("-"):
-        named = {name: first_sentence(flag.help).rstrip(".") for flag in flags for name in _spelled(flag)}
-        return named | dict.fromkeys(HELP_FLAGS[1:], ""), False
-    names: list[str] = []
+        described: dict[str, str] = {}
+        for flag in flags:
+            names = [flag.name, flag.negative] if flag.is_switch else [flag.name]
+            described |= dict.fromkeys((f"--{name}" for name in names), first_sentence(flag.help).rstrip("."))
+        return described | dict.fromkeys(HELP_FLAGS[1:], ""), False
+    configs: list[str] = []
     if len(before) == 1 and before[0] == "configs":
-        names = list(catalogue())
+        configs = list(catalogue())
     elif len(before) == 1 and (defaults := arguments.defaults()):
-        names = names_for(type(defaults))
-    return dict.fromkeys(names, ""), True
-
-
-def _spelled(flag: Flag) -> list[str]:
-    return [f"--{flag.name}", f"--{flag.negative}"] if flag.is_switch else [f"--{flag.name}"]
+        configs = names_for(type(defaults))
+    return dict.fromkeys(configs, ""), True

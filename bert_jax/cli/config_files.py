@@ -6,14 +6,14 @@ import runpy
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar, overload
 
+from pydantic import BaseModel
 from rich.pretty import pretty_repr
 
 from bert_jax.config.data import RecordedCode
-from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
+from bert_jax.config.finetune import AnyRunConfig, FinetuneConfig, TaskRunConfig
 from bert_jax.config.operation import HostsConfig, PreparationConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.config.settings import Settings, SettingsError
-from bert_jax.config.training import TrainingConfig
+from bert_jax.config.settings import SettingsError
 from bert_jax.system.bucket import Place, in_bucket, place_of
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
@@ -88,22 +88,21 @@ def load_config(name_or_path: str, kind: type[Any] = RunConfig, *others: type[An
     An existing path takes precedence over a config of the same name. Raises UsageError with a one-line message for
     anything that isn't such a config, and for any exception that the file raises.
     """
-    path = place_of(name_or_path)
-    if kind is RunConfig and is_run(path):
+    path, kinds = place_of(name_or_path), (kind, *others)
+    if run := run_given_as_config(name_or_path, *kinds):
         from bert_jax.run.run_config import read_config, read_pretraining_config  # need Orbax; a config file doesn't
 
-        read = read_config if TaskRunConfig in others else read_pretraining_config
-        return _without_connections(read(path), path)
+        return _without_connections(read_config(run) if others else read_pretraining_config(run), run)
     if not path.is_file():
         named = find_config(name_or_path)
         if named is None:
             raise absent(name_or_path, names_for(kind))
-        return _of_kind(named.config, (kind, *others), named.name)
+        return _of_kind(named.config, kinds, named.name)
     if path.suffix != ".py":
-        names, flag = ("a name or a run", "data.source") if kind is RunConfig else ("a name", "task.train")
+        names, setting = ("a name or a run", "data.source") if kind is RunConfig else ("a name", "task.train")
         raise UsageError(
             f"{path} is no config: give a Python file (.py), {names} (bert-jax configs lists the names); what to "
-            f"learn from is given by --{flag} {name_or_path}"
+            f"learn from is given by --{setting} {name_or_path}"
         )
     try:
         config = runpy.run_path(str(fetched(path))).get("config")
@@ -112,25 +111,28 @@ def load_config(name_or_path: str, kind: type[Any] = RunConfig, *others: type[An
     except Exception as error:
         reason = " ".join(str(error).split())
         raise UsageError(f"{path}: {type(error).__name__}: {reason}") from None
-    return _of_kind(config, (kind, *others), str(path))
+    return _of_kind(config, kinds, str(path))
 
 
-def is_run(path: Place) -> bool:
-    """Whether `path`, given as CONFIG, is taken for a run."""
-    return (path / "config.json").is_file() or in_bucket(path) and path.is_dir()
+def run_given_as_config(name_or_path: str, *kinds: type[AnyConfig]) -> Place | None:
+    """The run that is given as CONFIG to a command that takes these kinds of settings; None if it is no run."""
+    path = place_of(name_or_path)
+    is_run = (path / "config.json").is_file() or in_bucket(path) and path.is_dir()
+    return path if is_run and RunConfig in kinds else None
 
 
-def _without_connections(config: TrainingConfig, run: Place) -> TrainingConfig:
+def _without_connections(config: AnyRunConfig, run: Place) -> AnyRunConfig:
     """`config` without the trackers, hosts and cluster to which it would connect: a run's file doesn't choose them."""
     if trackers := config.logging.trackers:
         named = " and ".join(f"logging.{name}={where}" for name, where in trackers.items())
         say(f"{named} of {run} is not taken over; give it again to track this run")
     config = config.replace(logging=config.logging.replace(**dict.fromkeys(trackers)), hosts=HostsConfig())
-    if not isinstance(config, RunConfig):
+    preparation = getattr(config, "preparation", None)
+    if preparation is None:  # fine-tuning prepares no text
         return config
-    if config.preparation.engine == "spark":
+    if preparation.engine == "spark":
         say(f"preparation.engine=spark of {run} is not taken over; give it again to prepare with Spark")
-    return config.replace(preparation=PreparationConfig(processes=config.preparation.processes))
+    return config.replace(preparation=PreparationConfig(processes=preparation.processes))
 
 
 def absent(name_or_path: str, names: list[str]) -> UsageError:
@@ -150,9 +152,9 @@ def _of_kind(config: object, kinds: tuple[type[AnyConfig], ...], where: str) -> 
         return config
     kind, *others = kinds
     example = "demo" if kind is RunConfig else f"{_TASKS}sst2"
-    if isinstance(config, AnyConfig):
-        command = "pretrain" if isinstance(config, RunConfig) else "finetune"
-        run = "a run that was fine-tuned with it, or " if TaskRunConfig in others else ""
+    commands: dict[type, str] = {RunConfig: "pretrain", FinetuneConfig: "finetune", TaskRunConfig: "finetune"}
+    if command := commands.get(type(config)):
+        run = "a run that was fine-tuned with it, or " if others else ""
         raise UsageError(
             f"{where} is a config of bert-jax {command}; give {run}one like {example}, which bert-jax configs lists"
         )
@@ -161,22 +163,20 @@ def _of_kind(config: object, kinds: tuple[type[AnyConfig], ...], where: str) -> 
     )
 
 
-def config_source(config: Settings, text: str) -> str:
+def config_source(config: AnyConfig, text: str) -> str:
     """The text of a Python file that builds `config` with every setting, with `text` as its docstring.
 
     Raises UsageError for a function that a run's config.json alone names: the Python file would make it trusted.
     """
     if isinstance(config, RunConfig) and isinstance(config.data.words, RecordedCode):
         raise UsageError(config.data.words.refusal)
-    imports = "\n".join(sorted({f"from {kind.__module__} import {kind.__name__}" for kind in _kinds(config)}))
-    written = text.strip().replace("\\", "\\\\")
-    return f'"""{written}\n"""\n\n{imports}\n\nconfig = {pretty_repr(config, expand_all=True)}\n'
+    imports = "\n".join(sorted({f"from {kind.__module__} import {kind.__name__}" for kind in _classes(config)}))
+    docstring = text.strip().replace("\\", "\\\\")
+    return f'"""{docstring}\n"""\n\n{imports}\n\nconfig = {pretty_repr(config, expand_all=True)}\n'
 
 
-def _kinds(value: Any) -> set[type[Settings]]:
+def _classes(value: object) -> set[type[BaseModel]]:
     """The settings classes of `value` and of everything in it."""
-    if isinstance(value, tuple):
-        return {kind for each in value for kind in _kinds(each)}
-    if not isinstance(value, Settings):
-        return set()
-    return {type(value)} | {kind for name in type(value).model_fields for kind in _kinds(getattr(value, name))}
+    if isinstance(value, BaseModel):
+        return {type(value)}.union(*(_classes(each) for _, each in value))
+    return set().union(*map(_classes, value)) if isinstance(value, tuple) else set()

@@ -15,20 +15,18 @@ class Configs(Arguments):
     name: Positional[str] = ""
     """Config to print with all its settings: bert-jax configs demo > mine.py. Without it: list all names."""
 
-
-def run(words: list[str]) -> None:
-    """Parses the command line, then lists the configs or prints one."""
-    name = Configs.parse(words).name
-    if name:
-        found = find_config(name)
-        if found is None:
-            raise absent(name, list(catalogue()))
-        print(config_source(found.config, found.text), end="")
-        return
-    _print_group("bert-jax pretrain CONFIG --workdir RUN", names_for(RunConfig))
-    print()
-    _print_group("bert-jax finetune CONFIG --init RUN --workdir RUN2", names_for(FinetuneConfig))
-    print("\nbert-jax configs NAME > mine.py writes all settings of one into a file to change.")
+    def execute(self) -> None:
+        """Lists the configs or prints one."""
+        if self.name:
+            found = find_config(self.name)
+            if found is None:
+                raise absent(self.name, list(catalogue()))
+            print(config_source(found.config, found.text), end="")
+            return
+        _print_group("bert-jax pretrain CONFIG --workdir RUN", names_for(RunConfig))
+        print()
+        _print_group("bert-jax finetune CONFIG --init RUN --workdir RUN2", names_for(FinetuneConfig))
+        print("\nbert-jax configs NAME > mine.py writes all settings of one into a file to change.")
 
 
 def _print_group(heading: str, names: list[str]) -> None:

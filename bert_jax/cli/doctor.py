@@ -19,25 +19,22 @@ class Doctor(JsonArguments):
     language: str | None = None
     """Language that the text is in, as a code or an English name. Without it: the first language of the config."""
 
+    def execute(self) -> None:
+        """Looks at the text and prints tables, or one JSON object."""
+        from bert_jax.cli.config_files import load_config, run_given_as_config
+        from bert_jax.cli.doctor_tables import print_diagnosis
+        from bert_jax.config.run import RunConfig
+        from bert_jax.planning.doctor import diagnose
+        from bert_jax.planning.remedies import changes
+        from bert_jax.system.tables import as_json
 
-def run(words: list[str]) -> None:
-    """Parses the command line, looks at the text and prints tables, or one JSON object."""
-    args = Doctor.parse(words)
-    from bert_jax.cli.config_files import is_run, load_config
-    from bert_jax.cli.doctor_tables import print_diagnosis
-    from bert_jax.config.run import RunConfig
-    from bert_jax.planning.doctor import diagnose
-    from bert_jax.planning.remedies import changes
-    from bert_jax.system.bucket import place_of
-    from bert_jax.system.tables import as_json
-
-    config, place = load_config(args.config, RunConfig), place_of(args.config)
-    if is_run(place):  # whose vocabulary the text is for
-        config = config.replace(init=str(place), vocabulary=config.vocabulary.replace(file=None))
-    config = config.of_source(args.source, args.language or config.data.languages[0])
-    found = diagnose(config)
-    advice = list(changes(found, config))
-    if args.json:
-        print(as_json({**dict(found), "changes": advice}))
-    else:
-        print_diagnosis(found, advice)
+        config = load_config(self.config, RunConfig)
+        if run := run_given_as_config(self.config, RunConfig):  # whose vocabulary the text is for
+            config = config.replace(init=str(run), vocabulary=config.vocabulary.replace(file=None))
+        config = config.of_source(self.source, self.language or config.data.languages[0])
+        found = diagnose(config)
+        advice = list(changes(found, config))
+        if self.json:
+            print(as_json({**dict(found), "changes": advice}))
+        else:
+            print_diagnosis(found, advice)

@@ -38,74 +38,68 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
     unlabelled: Literal["refuse", "skip"] | None = None
     """Rows without a label: refuse them, or skip and count them. Without it: as in training."""
 
-
-def run(words: list[str]) -> None:
-    """Parses the command line, evaluates, and prints the table that training prints at its end."""
-    args = Evaluate.parse(words)
-    if args.language and not args.data:
-        raise UsageError(
-            f"--language {args.language} is the language of the --data text; add --data, or leave --language out"
-        )
-    if args.words and not args.data:
-        raise UsageError(f"--words {args.words} finds the words of the --data text; add --data, or leave --words out")
-    from bert_jax.cli.summary import print_results, print_task_results
-    from bert_jax.run.run_config import read_config
-    from bert_jax.system.tables import as_json
-
-    config = read_config(args.run)
-    is_finetuned = isinstance(config, TaskRunConfig)
-    _check(args, is_finetuned)
-    results = _evaluate_on_rows(args, config) if isinstance(config, TaskRunConfig) else _evaluate_on_text(args)
-    if args.json:
-        print(as_json(results))
-    elif is_finetuned:
-        print_task_results(results, f"rows of {args.data}" if args.data else "dev rows")
-    else:
-        of = f"sequences of {args.data}" if args.data else "held-out sequences"
-        print_results(results, len(config.phases), of)
-
-
-def _check(args: Evaluate, is_finetuned: bool) -> None:
-    """Raises UsageError for flags about rows if the run is evaluated on text, or the reverse."""
-    for name, value in (("words", args.words), ("language", args.language), ("units", " ".join(args.units or ()))):
-        if is_finetuned and value:
+    def execute(self) -> None:
+        """Evaluates, and prints the table that training prints at its end."""
+        if self.language and not self.data:
             raise UsageError(
-                f"--{name} {value} applies to text, but the fine-tuned run {args.run} is evaluated on rows; "
-                "leave it out"
+                f"--language {self.language} is the language of the --data text; add --data, or leave --language out"
             )
-    row_options = (args.format, args.separator, args.columns)
-    if any(one is not None for one in row_options) and not (is_finetuned and args.data):
-        raise UsageError(
-            "--format, --separator and --columns are those of rows, the --data of a fine-tuned run; leave them out"
-        )
-    if args.unlabelled and not is_finetuned:
-        raise UsageError(
-            f"--unlabelled {args.unlabelled} applies to rows, but the pretrained run {args.run} is evaluated on text; "
-            "leave it out"
-        )
+        if self.words and not self.data:
+            raise UsageError(
+                f"--words {self.words} finds the words of the --data text; add --data, or leave --words out"
+            )
+        from bert_jax.cli.summary import print_results, print_task_results
+        from bert_jax.pretraining.evaluation import evaluate_run
+        from bert_jax.run.run_config import read_config
+        from bert_jax.run.run_directory import RunDirectory
+        from bert_jax.system.tables import as_json
 
+        config = read_config(self.run)
+        self._check(is_finetuned=config.task is not None)
+        if config.task:
+            results = self._evaluate_on_rows(config)
+        else:
+            run, saved = RunDirectory(self.run), (self.step, self.average)
+            results = evaluate_run(run, self.data, self.language, *saved, self.words, self.dtype, self.units)
+        if self.json:
+            print(as_json(results))
+        elif config.task:
+            print_task_results(results, f"rows of {self.data}" if self.data else "dev rows")
+        else:
+            of = f"sequences of {self.data}" if self.data else "held-out sequences"
+            print_results(results, len(config.phases), of)
 
-def _evaluate_on_rows(args: Evaluate, config: TaskRunConfig) -> dict[str, Any]:
-    """The metrics of a fine-tuned run on the rows of --data, or on its dev rows."""
-    from bert_jax.finetuning.dataset import written_as
-    from bert_jax.run.run_config import check_recorded_places
+    def _check(self, is_finetuned: bool) -> None:
+        """Raises UsageError for flags about rows if the run is evaluated on text, or the reverse."""
+        for name, value in (("words", self.words), ("language", self.language), ("units", " ".join(self.units or ()))):
+            if is_finetuned and value:
+                raise UsageError(
+                    f"--{name} {value} applies to text, but the fine-tuned run {self.run} is evaluated on rows; "
+                    "leave it out"
+                )
+        row_options = (self.format, self.separator, self.columns)
+        if any(one is not None for one in row_options) and not (is_finetuned and self.data):
+            raise UsageError(
+                "--format, --separator and --columns are those of rows, the --data of a fine-tuned run; leave them out"
+            )
+        if self.unlabelled and not is_finetuned:
+            raise UsageError(
+                f"--unlabelled {self.unlabelled} applies to rows, but the pretrained run {self.run} is evaluated on "
+                "text; leave it out"
+            )
 
-    if not args.data:
-        check_recorded_places(config, args.run, ["task.dev"])
-    model = args.loaded(args.run, args.dtype)
-    predictor, written = model.predictor, None
-    if args.data:
-        written = written_as(predictor.task, args.data, args.format, args.columns, args.separator)
-    results = predictor.measure(args.data, written, args.unlabelled, config.rows_hash)
-    if args.step is not None or args.average:
-        results["steps"] = model.steps[-1]
-    return results | ({"averaged_steps": list(model.steps)} if args.average else {})
+    def _evaluate_on_rows(self, config: TaskRunConfig) -> dict[str, Any]:
+        """The metrics of a fine-tuned run on the rows of --data, or on its dev rows."""
+        from bert_jax.finetuning.dataset import written_as
+        from bert_jax.run.run_config import check_recorded_places
 
-
-def _evaluate_on_text(args: Evaluate) -> dict[str, Any]:
-    """Loss and accuracy of a pretrained run on the text of --data, or on its held-out documents."""
-    from bert_jax.pretraining.evaluation import evaluate_run
-    from bert_jax.run.run_directory import RunDirectory
-
-    run, saved = RunDirectory(args.run), (args.step, args.average)
-    return evaluate_run(run, args.data, args.language, *saved, args.words, args.dtype, args.units)
+        if not self.data:
+            check_recorded_places(config, self.run, ["task.dev"])
+        model = self.loaded(self.run, self.dtype)
+        predictor, written = model.predictor, None
+        if self.data:
+            written = written_as(predictor.task, self.data, self.format, self.columns, self.separator)
+        results = predictor.measure(self.data, written, self.unlabelled, config.rows_hash)
+        if self.step is not None or self.average:
+            results["steps"] = model.steps[-1]
+        return results | ({"averaged_steps": list(model.steps)} if self.average else {})

@@ -17,30 +17,30 @@ class Export(SavedArguments):
     ELECTRA it is the discriminator, and in its directory `generator` the generator. A model of vectors also gets
     the files that sentence-transformers reads."""
 
+    def execute(self) -> None:
+        """Exports the model and prints where it is."""
+        import jax
 
-def run(words: list[str]) -> None:
-    """Parses the command line, exports the model and prints where it is."""
-    args = Export.parse(words)
-    import jax
+        from bert_jax.inference.model_card import model_card
+        from bert_jax.interchange.export import GENERATOR, write_model_directory
+        from bert_jax.model.bert import without
+        from bert_jax.system.progress import say
 
-    from bert_jax.inference.model_card import model_card
-    from bert_jax.interchange.export import GENERATOR, write_model_directory
-    from bert_jax.model.bert import without
-    from bert_jax.system.progress import say
+        model = self.loaded(self.run)
+        params = jax.device_get(model.params)
+        if not model.pooler_trained:  # nor was the head of pairs, which stands on it
+            params = without(params, ("bert/pooler", "next_sentence"))
 
-    model = args.loaded(args.run)
-    params = jax.device_get(model.params)
-    if not model.pooler_trained:  # nor was the head of pairs, which stands on it
-        params = without(params, ("bert/pooler", "next_sentence"))
+        def card(config: ModelConfig, architecture: str) -> str:
+            name, exported_model = self.destination.name, model
+            if model.generator and config == model.generator.config:
+                name, exported_model = f"{name}/{GENERATOR}", model.generator
+            return model_card(self.run, exported_model, architecture, name, self.step)
 
-    def card(config: ModelConfig, architecture: str) -> str:
-        name, exported_model = args.destination.name, model
-        if model.generator and config == model.generator.config:
-            name, exported_model = f"{name}/{GENERATOR}", model.generator
-        return model_card(args.run, exported_model, architecture, name, args.step)
-
-    architecture = write_model_directory(args.destination, model.config, params, model.tokenizer, model.task, card=card)
-    article = "an" if architecture[0] in "AEX" else "a"
-    say(f"exported {article} {architecture} to {args.destination}")
-    if model.generator:
-        say(f"exported its generator to {args.destination / GENERATOR}")
+        architecture = write_model_directory(
+            self.destination, model.config, params, model.tokenizer, model.task, card=card
+        )
+        article = "an" if architecture[0] in "AEX" else "a"
+        say(f"exported {article} {architecture} to {self.destination}")
+        if model.generator:
+            say(f"exported its generator to {self.destination / GENERATOR}")

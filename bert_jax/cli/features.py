@@ -10,6 +10,9 @@ from bert_jax.cli.flags import Positional
 from bert_jax.inference.choices import Join, Pool, Precision
 from bert_jax.system.errors import UsageError
 
+_OF_LAYERS = {"layers", "join", "pool"}
+"""Flags with which vectors of layers are written, also by a run that was trained for vectors of texts."""
+
 
 class Features(SavedArguments):
     """Vectors of texts. The output has one row for each text. Texts that are too long are cut and counted. A run of
@@ -51,40 +54,34 @@ class Features(SavedArguments):
     """Type of the matrix products, --dtype of other commands. Without it: float32 on a CPU, elsewhere the type that the
     model was trained in."""
 
+    def execute(self) -> None:
+        """Reads, computes and writes at the same time; prints what was written."""
+        from bert_jax.config.vectors import Prompt
+        from bert_jax.config.wording import counted
+        from bert_jax.finetuning.dataset import say_repairs
+        from bert_jax.inference.feature_files import check_output, name_of, texts_of, write_features
+        from bert_jax.inference.features import Choice
+        from bert_jax.system.progress import say, stage
 
-_OF_LAYERS = {"layers", "join", "pool"}
-"""Flags with which vectors of layers are written, also by a run that was trained for vectors of texts."""
-
-
-def run(words: list[str]) -> None:
-    """Parses the command line; reads, computes and writes at the same time; prints what was written."""
-    args = Features.parse(words)
-    from bert_jax.config.vectors import Prompt
-    from bert_jax.config.wording import counted
-    from bert_jax.finetuning.dataset import say_repairs
-    from bert_jax.inference.feature_files import check_output, name_of, texts_of, write_features
-    from bert_jax.inference.features import Choice
-    from bert_jax.system.progress import say, stage
-
-    of_layers = [f"--{name}" for name in sorted(_OF_LAYERS & args.model_fields_set)]
-    own = " ".join(f"--{name}" for name in ("width", "role") if getattr(args, name))
-    if own and of_layers:
-        raise UsageError(
-            f"{own} is for the vectors that a run was trained for, and {' '.join(of_layers)} for those of layers; "
-            "leave one out"
-        )
-    check_output(args.output, args.input)
-    repairs: Counter[Any] = Counter()
-    texts = texts_of(args.input, args.texts, repairs)
-    bert = args.loaded(args.run, args.compute_dtype)
-    if own or bert.embedder.trained and not of_layers:
-        choice, prompt = bert.embedder.choice(args.width, args.dtype), bert.embedder.prompt(args.role)
-        found = bert.embedder.features(texts, args.width, args.dtype, args.role)
-    else:
-        prompt = Prompt()
-        choice = Choice.of(args.layers, args.join, args.pool, args.dtype, bert.config.num_layers)
-        found = bert.features(texts, args.layers, args.join, args.pool, args.dtype)
-    with stage("features", None, "texts") as progress_bar:
-        write_features(args.output, progress_bar.counted(found), choice.pool != "none", bert.origin(choice, prompt))
-    say_repairs(name_of(args.input), repairs)
-    say(f"{args.output}: features of {counted(progress_bar.done, 'texts')}, of each {choice.described}")
+        of_layers = [f"--{name}" for name in sorted(_OF_LAYERS & self.model_fields_set)]
+        own = " ".join(f"--{name}" for name in ("width", "role") if getattr(self, name))
+        if own and of_layers:
+            raise UsageError(
+                f"{own} is for the vectors that a run was trained for, and {' '.join(of_layers)} for those of layers; "
+                "leave one out"
+            )
+        check_output(self.output, self.input)
+        repairs: Counter[Any] = Counter()
+        texts = texts_of(self.input, self.texts, repairs)
+        bert = self.loaded(self.run, self.compute_dtype)
+        if own or bert.embedder.trained and not of_layers:
+            choice, prompt = bert.embedder.choice(self.width, self.dtype), bert.embedder.prompt(self.role)
+            found = bert.embedder.features(texts, self.width, self.dtype, self.role)
+        else:
+            prompt = Prompt()
+            choice = Choice.of(self.layers, self.join, self.pool, self.dtype, bert.config.num_layers)
+            found = bert.features(texts, self.layers, self.join, self.pool, self.dtype)
+        with stage("features", None, "texts") as progress_bar:
+            write_features(self.output, progress_bar.counted(found), choice.pool != "none", bert.origin(choice, prompt))
+        say_repairs(name_of(self.input), repairs)
+        say(f"{self.output}: features of {counted(progress_bar.done, 'texts')}, of each {choice.described}")

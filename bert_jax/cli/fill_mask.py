@@ -21,24 +21,22 @@ class FillMask(InferenceArguments):
     candidates: tuple[str, ...] = ()
     """Words, of one piece or several, whose probability in place of the one [MASK] to show."""
 
+    def execute(self) -> None:
+        """Loads the model and prints one table for each [MASK]."""
+        from bert_jax.system.tables import print_rows
 
-def run(words: list[str]) -> None:
-    """Parses the command line, loads the model and prints one table for each [MASK]."""
-    args = FillMask.parse(words)
-    from bert_jax.system.tables import print_rows
-
-    if args.candidates and args.together:
-        raise UsageError("--candidates stand in place of one [MASK], and --together fills several; leave one out")
-    bert = args.loaded(args.run, args.dtype)
-    if args.candidates:
-        ranked = sorted(bert.candidates(args.text, args.candidates), key=lambda fill: -fill[1])
-        print_rows("", ("word", ">probability"), [(word, f"{value:.3g}") for word, value in ranked])
-        return
-    if args.together:
-        rows = [(*pieces, f"{joint:.3g}") for pieces, joint in bert.fill_together(args.text, args.top)]
-        masks = [f"[MASK] {number}" for number in range(1, len(rows[0]))]
-        print_rows("", (*masks, ">joint probability"), rows)
-        return
-    for number, fills in enumerate(bert.fill_mask(args.text, args.top), 1):
-        rows = [(piece, f"{probability:.3f}") for piece, probability in fills]
-        print_rows(f"[MASK] {number}", ("piece", ">probability"), rows)
+        if self.candidates and self.together:
+            raise UsageError("--candidates stand in place of one [MASK], and --together fills several; leave one out")
+        bert = self.loaded(self.run, self.dtype)
+        if self.candidates:
+            ranked = sorted(bert.candidates(self.text, self.candidates), key=lambda fill: -fill[1])
+            print_rows("", ("word", ">probability"), [(word, f"{value:.3g}") for word, value in ranked])
+            return
+        if self.together:
+            rows = [(*pieces, f"{joint:.3g}") for pieces, joint in bert.fill_together(self.text, self.top)]
+            masks = [f"[MASK] {number}" for number in range(1, len(rows[0]))]
+            print_rows("", (*masks, ">joint probability"), rows)
+            return
+        for number, fills in enumerate(bert.fill_mask(self.text, self.top), 1):
+            rows = [(piece, f"{probability:.3f}") for piece, probability in fills]
+            print_rows(f"[MASK] {number}", ("piece", ">probability"), rows)

@@ -6,8 +6,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from bert_jax.cli.arguments import TrainingArguments, dotted
+from bert_jax.cli.config_files import AnyConfig
 from bert_jax.config.finetune import FinetuneConfig
-from bert_jax.config.settings import Settings
 from bert_jax.config.task import TaskConfig
 from bert_jax.system.bucket import place_of
 
@@ -22,6 +22,7 @@ class Finetune(TrainingArguments):
         "optimizer: peak-learning-rate warmup",
         "dropout seed",
     )
+    REQUIRED_SETTINGS = ("init",)
     OF_VECTORS: ClassVar[tuple[str, ...]] = dotted(
         "init",
         "task: train source pairs dev texts negatives train-rows max-length epochs batch-size",
@@ -37,37 +38,35 @@ class Finetune(TrainingArguments):
     """Number of runs with different seeds; the mean and standard deviation of their scores are printed."""
 
     @classmethod
-    def short_help_settings(cls, config: Settings | None) -> tuple[str, ...]:
+    def short_help_settings(cls, config: AnyConfig | None) -> tuple[str, ...]:
         """Those of vectors if CONFIG is of that kind."""
-        of_vectors = isinstance(config, FinetuneConfig) and config.task.kind == "vectors"
-        return cls.OF_VECTORS if of_vectors else super().short_help_settings(config)
+        of_vectors = config and config.task and config.task.makes_vectors
+        return cls.OF_VECTORS if of_vectors else cls.SHORT_HELP_SETTINGS
 
+    def plan(self) -> Iterator[tuple[str, str]]:
+        """What the command would do, as names and texts."""
+        from bert_jax.planning.dry_run import planned_finetuning
 
-def run(words: list[str]) -> None:
-    """Parses the command line, fine-tunes, and prints results and next steps."""
-    args = Finetune.parse(words)
-    if args.only_prints(lambda: _plan(args)):
-        return
-    from bert_jax.cli.report import report_of_finished
-    from bert_jax.cli.summary import print_next_steps, print_task_results
-    from bert_jax.cli.supervision import on_all_hosts
-    from bert_jax.finetuning.seeds import finetune_seeds
-    from bert_jax.run.hosts import is_first
+        return planned_finetuning(self.config, self.workdir, self.seeds)
 
-    config = args.config
-    with on_all_hosts(config.hosts):
-        results = finetune_seeds(config, args.workdir, args.seeds)
-    if is_first():
-        print_task_results(results)
-        for path in dict.fromkeys((place_of(results["run"]), args.workdir)):  # the best of several seeds, and all
-            report_of_finished(path)
-        use = ("search", results["run"], "CORPUS", "QUERY")
-        if not config.task.makes_vectors:
-            use = ("predict", results["run"], "INPUT", "OUTPUT")
-        print_next_steps(results["run"], [("bert-jax", *use)])
+    def execute(self) -> None:
+        """Fine-tunes, and prints results and next steps."""
+        if self.only_prints():
+            return
+        from bert_jax.cli.report import report_of_finished
+        from bert_jax.cli.summary import print_next_steps, print_task_results
+        from bert_jax.cli.supervision import on_all_hosts
+        from bert_jax.finetuning.seeds import finetune_seeds
+        from bert_jax.run.hosts import is_first
 
-
-def _plan(args: Finetune) -> Iterator[tuple[str, str]]:
-    from bert_jax.planning.dry_run import planned_finetuning
-
-    return planned_finetuning(args.config, args.workdir, args.seeds)
+        config = self.config
+        with on_all_hosts(config.hosts):
+            results = finetune_seeds(config, self.workdir, self.seeds)
+        if is_first():
+            print_task_results(results)
+            for path in dict.fromkeys((place_of(results["run"]), self.workdir)):  # the best of several seeds, and all
+                report_of_finished(path)
+            use = ("search", results["run"], "CORPUS", "QUERY")
+            if not config.task.makes_vectors:
+                use = ("predict", results["run"], "INPUT", "OUTPUT")
+            print_next_steps(results["run"], [("bert-jax", *use)])

@@ -1,9 +1,13 @@
-"""The flags of a command, derived from its settings classes, for --help and shell completion."""
+"""The flags of a command, derived from its settings classes, and how --help describes them."""
 
 import re
-from collections.abc import Iterator
-from typing import Annotated, Any, NamedTuple, TypeVar
+import shutil
+import textwrap
+from collections.abc import Iterable, Iterator
+from itertools import groupby
+from typing import Annotated, NamedTuple, TypeVar
 
+from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from bert_jax.config.settings import Settings
@@ -14,6 +18,12 @@ CONFIG = "config"
 _POSITIONAL = "positional"
 _SENTENCE_END = re.compile(r"(?<=[a-z0-9)`\]]\.)(?<! al\.)\s+(?=[A-Z0-9`])")
 """The space between two sentences; `et al.` ends none."""
+_WIDEST = 110
+"""Maximum width of help in columns, also used if the width of the terminal is unknown."""
+_MARGIN = 34
+"""Column at which the description of a flag starts."""
+_LONG = 60
+"""Length in characters above which the short form cuts a sentence at its colon."""
 Value = TypeVar("Value")
 Positional = Annotated[Value, _POSITIONAL]
 """The type of an argument that is given by its place on the command line."""
@@ -25,7 +35,7 @@ class Flag(NamedTuple):
     name: str
     """Dotted path with hyphens, such as "model.num-layers"."""
     kind: Kind
-    default: Any
+    default: object
     """Default value; PydanticUndefined for a required flag."""
     help: str
     """Help text: one paragraph without line breaks."""
@@ -34,6 +44,11 @@ class Flag(NamedTuple):
     of_command: bool
     """Whether the flag belongs to the command itself rather than to its CONFIG."""
     positional: bool = False
+
+    @property
+    def field(self) -> str:
+        """The setting's dotted path, such as "model.num_layers"."""
+        return self.name.replace("-", "_")
 
     @property
     def required(self) -> bool:
@@ -52,8 +67,8 @@ class Flag(NamedTuple):
         return f"{before}{dot}no-{last}"
 
     @property
-    def typed(self) -> str:
-        """The flag as it is typed: --NAME, or NAME for a positional argument."""
+    def spelling(self) -> str:
+        """The flag on a command line: --NAME, or NAME for a positional argument."""
         return self.name.upper() if self.positional else f"--{self.name}"
 
     @property
@@ -63,8 +78,24 @@ class Flag(NamedTuple):
             before, dot, last = self.name.rpartition(".")
             return f"--{before}{dot}[no-]{last}"
         if self.positional:
-            return f"{self.typed} [{self.typed} ...]" if self.kind.several else self.typed
-        return self.typed if self.is_switch else f"{self.typed} {self.kind.placeholder}"
+            return f"{self.spelling} [{self.spelling} ...]" if self.kind.several else self.spelling
+        return self.spelling if self.is_switch else f"{self.spelling} {self.kind.placeholder}"
+
+    @property
+    def default_in_words(self) -> str:
+        """What help says of the default, after the description: " (default: yes)"; empty where there is none."""
+        default = self.default
+        if self.positional or self.is_switch and not default:
+            return ""
+        if self.required:
+            return " (required)"
+        if isinstance(default, bool):
+            words = "yes" if default else "no"
+        elif isinstance(default, tuple):
+            words = " ".join(map(str, default)) or "empty"
+        else:
+            words = f"{default:g}" if isinstance(default, float) else str(default)
+        return f" (default: {words})"
 
 
 def flags_of(arguments: type[Settings], config: Settings | None) -> list[Flag]:
@@ -74,21 +105,24 @@ def flags_of(arguments: type[Settings], config: Settings | None) -> list[Flag]:
 
 
 def _walk(
-    settings: type[Settings], values: Settings | None, prefix: str, group: str, of_command: bool
+    settings: type[BaseModel], values: BaseModel | None, prefix: str, group: str, of_command: bool
 ) -> Iterator[Flag]:
     for name, field in settings.model_fields.items():
         value = field.get_default(call_default_factory=True) if values is None else getattr(values, name)
         path = f"{prefix}{name.replace('_', '-')}"
-        if of_command and path == CONFIG and isinstance(value, Settings):
-            continue
-        if isinstance(value, Settings):
-            yield from _walk(type(value), value, f"{path}.", _paragraph(type(value).__doc__), of_command)
-        elif isinstance(value, tuple) and value and isinstance(value[0], Settings):
-            for number, each in enumerate(value):
-                yield from _walk(type(each), each, f"{path}.{number}.", _paragraph(type(each).__doc__), of_command)
-        else:
+        groups = {path: value}
+        if isinstance(value, tuple):
+            groups = {f"{path}.{number}": each for number, each in enumerate(value)}
+        if not any(isinstance(each, BaseModel) for each in groups.values()):
             positional = _POSITIONAL in field.metadata
             yield Flag(path, Kind.of_field(field), value, _paragraph(field.description), group, of_command, positional)
+        elif not (of_command and path == CONFIG):
+            for inner, each in groups.items():
+                yield from _walk(type(each), each, f"{inner}.", _paragraph(type(each).__doc__), of_command)
+
+
+def _paragraph(text: str | None) -> str:
+    return re.sub(r"\s+", " ", text or "").strip()
 
 
 def first_sentence(text: str) -> str:
@@ -96,5 +130,46 @@ def first_sentence(text: str) -> str:
     return _SENTENCE_END.split(text)[0]
 
 
-def _paragraph(text: str | None) -> str:
-    return re.sub(r"\s+", " ", text or "").strip()
+def short_help(flags: Iterable[Flag]) -> str:
+    """One or two lines for each flag: the first sentence of its help text, and its default."""
+    entries = []
+    for flag in flags:
+        sentence = first_sentence(flag.help)
+        before, colon, _ = sentence.partition(": ")
+        entries.append(_entry(flag, f"{before}." if colon and len(sentence) > _LONG else sentence))
+    return "".join(entries)
+
+
+def full_help(flags: Iterable[Flag]) -> str:
+    """All flags with their full help text, by group; those of the command itself come first."""
+    text, described = "", set()
+    in_order = sorted(flags, key=lambda flag: not flag.of_command and "." in flag.name)
+    for (name, about), members in groupby(in_order, lambda flag: _group(flag)):
+        if name:
+            text += "\n" + wrapped(name if about in described else f"{name}: {about}")
+            described.add(about)
+        text += "".join(_entry(flag, flag.help) for flag in members)
+    return text
+
+
+def _group(flag: Flag) -> tuple[str, str]:
+    """The name of the group of settings that a flag belongs to, and its description."""
+    return "" if flag.of_command else flag.name.rpartition(".")[0], flag.group
+
+
+def _entry(flag: Flag, text: str) -> str:
+    described = f"{text}{flag.default_in_words}"
+    lines = textwrap.wrap(described, _width() - _MARGIN, break_long_words=False, break_on_hyphens=False)
+    first = f"  {flag.usage}"
+    if len(flag.usage) + 4 <= _MARGIN and lines:
+        first = f"{first:{_MARGIN}}{lines.pop(0)}"
+    return "\n".join([first, *(" " * _MARGIN + line for line in lines)]) + "\n"
+
+
+def wrapped(text: str) -> str:
+    """A paragraph of help, in lines of the width of help."""
+    return textwrap.fill(text, _width()) + "\n"
+
+
+def _width() -> int:
+    return min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST)

@@ -22,15 +22,13 @@ class Import(Arguments):
     """Whether a vocab.txt that has no tokenizer settings beside it is for lower-cased text. Without it: found from the
     letters of the vocabulary."""
 
+    def execute(self) -> None:
+        """Imports the model, and prints the tensors that weren't used."""
+        from bert_jax.run.trained_model import import_model
+        from bert_jax.system.progress import say
+        from bert_jax.system.tables import print_rows
 
-def run(words: list[str]) -> None:
-    """Parses the command line, imports the model, and prints the tensors that weren't used."""
-    args = Import.parse(words)
-    from bert_jax.run.trained_model import import_model
-    from bert_jax.system.progress import say
-    from bert_jax.system.tables import print_rows
-
-    model = import_model(args.source, args.run, args.activation, args.lowercase)
-    if model.unused:
-        print_rows("", ("tensor", "why it isn't used"), sorted(model.unused.items()))
-    say(f"imported to {args.run}")
+        model = import_model(self.source, self.run, self.activation, self.lowercase)
+        if model.unused:
+            print_rows("", ("tensor", "why it isn't used"), sorted(model.unused.items()))
+        say(f"imported to {self.run}")

@@ -22,20 +22,18 @@ class Inspect(JsonArguments):
     rows: Annotated[int, Field(gt=0)] = 4
     """Rows of the batch to show. A row of packed data holds several sequences."""
 
+    def execute(self) -> None:
+        """Prints sequences."""
+        from bert_jax.cli.summary import print_sequences
+        from bert_jax.pretraining.inspection import seen_sequences
+        from bert_jax.run.run_directory import RunDirectory
+        from bert_jax.system.reading import show
+        from bert_jax.system.tables import as_json
 
-def run(words: list[str]) -> None:
-    """Parses the command line and prints sequences."""
-    args = Inspect.parse(words)
-    from bert_jax.cli.summary import print_sequences
-    from bert_jax.pretraining.inspection import seen_sequences
-    from bert_jax.run.run_directory import RunDirectory
-    from bert_jax.system.reading import show
-    from bert_jax.system.tables import as_json
-
-    directory = RunDirectory(args.run)
-    sequences = seen_sequences(directory, args.step, args.rows)
-    if not args.json:
-        show(directory.readings())
-        print_sequences(sequences)
-    for sequence in sequences if args.json else ():
-        print(as_json(sequence.as_json()))
+        directory = RunDirectory(self.run)
+        sequences = seen_sequences(directory, self.step, self.rows)
+        if not self.json:
+            show(directory.readings())
+            print_sequences(sequences)
+        for sequence in sequences if self.json else ():
+            print(as_json(sequence.as_json()))

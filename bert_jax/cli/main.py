@@ -6,7 +6,6 @@ import logging
 import os
 import sys
 import traceback
-from types import ModuleType
 from typing import TYPE_CHECKING
 
 from bert_jax.system import interruption
@@ -37,7 +36,7 @@ COMMANDS = {
     "bench": "measure the train step on this machine, and what its time is spent on",
     "configs": "list the configs that come with bert-jax, or print one",
 }
-"""Commands and what they do. Each is a module of this package with `run(words)` and a class of its arguments."""
+"""Commands and what they do. Each is a module of this package with a class of its arguments, which executes it."""
 
 HELP_FLAGS = ("-h", "--help", "--help-all")
 COMPLETION = "--print-completion"
@@ -111,7 +110,10 @@ def run(arguments: list[str]) -> int:
                 return completion.print_candidates(rest or [""])
             completion.print_script(value or " ".join(rest))
         else:
-            command_module(name).run(rest)
+            command = arguments_of(name)
+            asked = (command.OTHER_FORMS.get(word.partition("=")[0]) for word in rest)
+            form = next(filter(None, asked), command)
+            form.parse(rest).execute()
     except SystemExit as end:  # --help
         return int(end.code or 0)
     except BaseException as error:
@@ -121,19 +123,15 @@ def run(arguments: list[str]) -> int:
     return 0
 
 
-def command_module(name: str) -> ModuleType:
-    """The module of a command. Raises UsageError for an unknown command."""
+def arguments_of(name: str) -> type["Arguments"]:
+    """The class of a command's arguments: FillMask for fill-mask. Raises UsageError for an unknown command."""
     if name not in COMMANDS:
         meant = difflib.get_close_matches(name, COMMANDS, n=1)
         suggestion = f"did you mean {meant[0]}?" if meant else f"choose from {', '.join(COMMANDS)}"
         raise UsageError(f"there is no command {name!r}; {suggestion}")
     # `import` is a keyword of Python and can't be the name of a module.
-    return importlib.import_module(f"bert_jax.cli.{'import_' if name == 'import' else name.replace('-', '_')}")
-
-
-def arguments_of(name: str) -> type["Arguments"]:
-    """The class of a command's arguments: FillMask for fill-mask."""
-    kind: type[Arguments] = getattr(command_module(name), name.title().replace("-", ""))
+    file_name = "import_" if name == "import" else name.replace("-", "_")
+    kind: type[Arguments] = getattr(importlib.import_module(f"bert_jax.cli.{file_name}"), name.title().replace("-", ""))
     return kind
 
 

@@ -23,19 +23,18 @@ class Params(Arguments):
     )
     config: RunConfig | TaskRunConfig = RunConfig()
 
+    def execute(self) -> None:
+        """Prints parameters, memory and FLOPs."""
+        from bert_jax.cli.params_tables import flops_table, memory_lines, parameter_table
+        from bert_jax.planning.work import objective_of, shapes_of, vocabulary_size_of
+        from bert_jax.system.progress import output
 
-def run(words: list[str]) -> None:
-    """Parses the command line and prints parameters, memory and FLOPs."""
-    config = Params.parse(words).config
-    from bert_jax.cli.params_tables import flops_table, memory_lines, parameter_table
-    from bert_jax.planning.work import objective_of, shapes_of, vocabulary_size_of
-    from bert_jax.system.progress import output
-
-    size = vocabulary_size_of(config)
-    model, shapes = config.model.replace(vocabulary_size=size), shapes_of(config, size)
-    output.print(
-        parameter_table(model, shapes, config),
-        memory_lines(model, shapes, config),
-        flops_table(objective_of(config, size), config),
-        sep="\n",
-    )
+        config = self.config
+        size = vocabulary_size_of(config)
+        model, shapes = config.model.replace(vocabulary_size=size), shapes_of(config, size)
+        output.print(
+            parameter_table(model, shapes, config),
+            memory_lines(model, shapes, config),
+            flops_table(objective_of(config, size), config),
+            sep="\n",
+        )

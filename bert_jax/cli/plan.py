@@ -33,18 +33,16 @@ class Plan(JsonArguments):
     """Compile with the effort of a real run, which takes twice as long. Without it: with the least effort; the program
     then moves more bytes, of BERT-base at 512 tokens 1.7 times as many."""
 
+    def execute(self) -> None:
+        """Compiles the step of each phase for the slice and prints tables or JSON."""
+        from bert_jax.cli.planning import plan_tables, planned
+        from bert_jax.planning.topology import parse_topology
+        from bert_jax.system.progress import output
+        from bert_jax.system.tables import as_json
 
-def run(words: list[str]) -> None:
-    """Parses the command line, compiles the step of each phase for the slice and prints tables or JSON."""
-    args = Plan.parse(words)
-    from bert_jax.cli.planning import plan_tables, planned
-    from bert_jax.planning.topology import parse_topology
-    from bert_jax.system.progress import output
-    from bert_jax.system.tables import as_json
-
-    topology = parse_topology(args.topology)
-    result = planned(args.config, topology, args.exact)
-    if args.json:
-        print(as_json(result))
-    else:
-        output.print(*plan_tables(topology, result), sep="\n")
+        topology = parse_topology(self.topology)
+        result = planned(self.config, topology, self.exact)
+        if self.json:
+            print(as_json(result))
+        else:
+            output.print(*plan_tables(topology, result), sep="\n")

@@ -23,46 +23,44 @@ class Predict(RowsArguments, InferenceArguments):
     output: Positional[PlaceArgument]
     """File for the rows with predictions: .jsonl, .csv or .tsv; for tags also .conll, for answers SQuAD's .json."""
 
+    def execute(self) -> None:
+        """Writes the predictions and prints the number of rows."""
+        from bert_jax.config.wording import counted
+        from bert_jax.finetuning.dataset import say_repairs, written_as
+        from bert_jax.finetuning.predicting import (
+            STANDARD_INPUT,
+            check_predictions_file,
+            has_plain_lines,
+            of_lines,
+            write_predictions,
+        )
+        from bert_jax.finetuning.row_reading import reading_of_input
+        from bert_jax.records.formats import format_of
+        from bert_jax.records.sources import task_records
+        from bert_jax.system.progress import say, stage
+        from bert_jax.system.reading import show
 
-def run(words: list[str]) -> None:
-    """Parses the command line, writes the predictions and prints the number of rows."""
-    args = Predict.parse(words)
-    from bert_jax.config.wording import counted
-    from bert_jax.finetuning.dataset import say_repairs, written_as
-    from bert_jax.finetuning.predicting import (
-        STANDARD_INPUT,
-        check_predictions_file,
-        has_plain_lines,
-        of_lines,
-        write_predictions,
-    )
-    from bert_jax.finetuning.row_reading import reading_of_input
-    from bert_jax.records.formats import format_of
-    from bert_jax.records.sources import task_records
-    from bert_jax.system.progress import say, stage
-    from bert_jax.system.reading import show
-
-    predictor = args.loaded(args.run, args.dtype).predictor
-    task = predictor.task
-    check_predictions_file(args.output, task.kind, args.input)
-    repairs: Counter[Any] = Counter()
-    source, format = args.input, args.format
-    if source == "-":
-        source = STANDARD_INPUT
-    if format is None and not args.columns and has_plain_lines(task, source):
-        place = "standard input" if args.input == "-" else args.input
-        line_meaning = "a text with its words separated by spaces" if task.has_word_lists else f"a {task.texts[0]}"
-        other_format = "conll" if task.has_word_lists else "tsv"
-        say(f"{place}: each line is {line_meaning} (for a file with columns, add --format {other_format})")
-        format = "text"
-    written = written_as(task, source, format, args.columns, args.separator)
-    records = task_records(source, repairs, written)
-    if written.format == "text":
-        records = of_lines(records, task)
-    for first in itertools.islice(records, 1):
-        show([reading_of_input(task, args.input, written.format or format_of(source) or "TFDS", first)])
-        records = itertools.chain([first], records)
-    with stage("Predicting", None, "rows") as bar:
-        write_predictions(args.output, bar.counted(predictor.predictions(records, repairs)), task.kind)
-    say_repairs(args.input, repairs)
-    say(f"{counted(bar.done, 'rows with predictions')}: {args.output}")
+        predictor = self.loaded(self.run, self.dtype).predictor
+        task = predictor.task
+        check_predictions_file(self.output, task.kind, self.input)
+        repairs: Counter[Any] = Counter()
+        source, format = self.input, self.format
+        if source == "-":
+            source = STANDARD_INPUT
+        if format is None and not self.columns and has_plain_lines(task, source):
+            place = "standard input" if self.input == "-" else self.input
+            line_meaning = "a text with its words separated by spaces" if task.has_word_lists else f"a {task.texts[0]}"
+            other_format = "conll" if task.has_word_lists else "tsv"
+            say(f"{place}: each line is {line_meaning} (for a file with columns, add --format {other_format})")
+            format = "text"
+        written = written_as(task, source, format, self.columns, self.separator)
+        records = task_records(source, repairs, written)
+        if written.format == "text":
+            records = of_lines(records, task)
+        for first in itertools.islice(records, 1):
+            show([reading_of_input(task, self.input, written.format or format_of(source) or "TFDS", first)])
+            records = itertools.chain([first], records)
+        with stage("Predicting", None, "rows") as bar:
+            write_predictions(self.output, bar.counted(predictor.predictions(records, repairs)), task.kind)
+        say_repairs(self.input, repairs)
+        say(f"{counted(bar.done, 'rows with predictions')}: {self.output}")

@@ -25,42 +25,41 @@ class Prepare(JsonArguments, RunArguments):
     """Print what the command would do, and how long it would take on 1, 10 and 100 workers, by a trial on a sample of
     the text. Write nothing to --workdir."""
 
+    def execute(self) -> None:
+        """Prepares the data and prints statistics of the text."""
+        from bert_jax.text.identification import load_ahead
 
-def run(words: list[str]) -> None:
-    """Parses the command line, prepares the data and prints statistics of the text."""
-    args = Prepare.parse(words)
-    from bert_jax.text.identification import load_ahead
+        load_ahead()  # beside the imports, which take as long
+        from bert_jax.cli.summary import print_preparation
+        from bert_jax.config.objective import num_predictions
+        from bert_jax.pretraining.dataset import check_preparation, prepare_data
+        from bert_jax.pretraining.mixture import check_epochs, source_shares
+        from bert_jax.run.run_directory import RunDirectory
+        from bert_jax.system.progress import output
+        from bert_jax.system.tables import as_json, print_rows, rows_table
 
-    load_ahead()  # beside the imports, which take as long
-    from bert_jax.cli.summary import print_preparation
-    from bert_jax.config.objective import num_predictions
-    from bert_jax.pretraining.dataset import check_preparation, prepare_data
-    from bert_jax.pretraining.mixture import check_epochs, source_shares
-    from bert_jax.run.run_directory import RunDirectory
-    from bert_jax.system.progress import output
-    from bert_jax.system.tables import as_json, print_rows, rows_table
+        config, directory = self.config, RunDirectory(self.workdir)
+        inputs = check_preparation(config, directory)
+        if self.dry_run:
+            from bert_jax.planning.dry_run import read_as
+            from bert_jax.planning.preparation_time import planned_preparation
 
-    config, directory = args.config, RunDirectory(args.workdir)
-    inputs = check_preparation(config, directory)
-    if args.dry_run:
-        from bert_jax.planning.dry_run import read_as
-        from bert_jax.planning.preparation_time import planned_preparation
-
-        rows = itertools.chain(read_as(inputs.readings), planned_preparation(config))
-        print_rows(f"{args.LINE} would prepare", (), rows)
-        return
-    directory.open(config)
-    data = prepare_data(config, directory, inputs)
-    budgets = {length: num_predictions(config.objective.masked_share, length) for length in data.by_length}
-    if args.json:
-        found = {
-            str(length): prepared.as_json(budgets[length]) | {"sources": [*source_shares(config, {length: prepared})]}
-            for length, prepared in data.by_length.items()
-        }
-        print(as_json(found))
-    else:
-        for length, prepared in data.by_length.items():
-            print_preparation(prepared, budgets[length])
-        if len(data.shares) > 1:
-            output.print(rows_table("What the training draws", data.shares))
-    check_epochs(config, data.shares)
+            rows = itertools.chain(read_as(inputs.readings), planned_preparation(config))
+            print_rows(f"{self.LINE} would prepare", (), rows)
+            return
+        directory.open(config)
+        data = prepare_data(config, directory, inputs)
+        budgets = {length: num_predictions(config.objective.masked_share, length) for length in data.by_length}
+        if self.json:
+            found = {
+                str(length): prepared.as_json(budgets[length])
+                | {"sources": [*source_shares(config, {length: prepared})]}
+                for length, prepared in data.by_length.items()
+            }
+            print(as_json(found))
+        else:
+            for length, prepared in data.by_length.items():
+                print_preparation(prepared, budgets[length])
+            if len(data.shares) > 1:
+                output.print(rows_table("What the training draws", data.shares))
+        check_epochs(config, data.shares)

@@ -7,6 +7,9 @@ from bert_jax.cli.arguments import TrainingArguments, dotted
 from bert_jax.config.data import DataConfig
 from bert_jax.config.run import RunConfig
 
+_EXAMPLE = "Return the [MASK] of the array."
+"""Example for a model of python-docs. For a model of other text, the example is one of its held-out sentences."""
+
 
 class Pretrain(TrainingArguments):
     """Train a BERT on text in one command. The same command continues a run that was stopped."""
@@ -23,57 +26,51 @@ class Pretrain(TrainingArguments):
     )
     config: RunConfig = RunConfig()
 
+    def plan(self) -> Iterator[tuple[str, str]]:
+        """What the command would do, as names and texts."""
+        from bert_jax.planning.dry_run import planned_pretraining
 
-_EXAMPLE = "Return the [MASK] of the array."
-"""Example for a model of python-docs. For a model of other text, the example is one of its held-out sentences."""
+        return planned_pretraining(self.config, self.workdir)
 
+    def execute(self) -> None:
+        """Trains, and prints results, examples and next steps."""
+        from bert_jax.text.identification import load_ahead
 
-def run(words: list[str]) -> None:
-    """Parses the command line, trains, and prints results, examples and next steps."""
-    args = Pretrain.parse(words)
-    from bert_jax.text.identification import load_ahead
+        load_ahead()  # beside the imports, which take as long
+        if self.only_prints():
+            return
+        import jax
 
-    load_ahead()  # beside the imports, which take as long
-    if args.only_prints(lambda: _plan(args)):
-        return
-    import jax
+        from bert_jax.cli.report import report_of_finished
+        from bert_jax.cli.summary import print_examples, print_next_steps, print_results
+        from bert_jax.cli.supervision import on_all_hosts
+        from bert_jax.inference.examples import filled_examples
+        from bert_jax.pretraining.pretrain import pretrain
+        from bert_jax.run.hosts import is_first
+        from bert_jax.run.run_directory import RunDirectory
 
-    from bert_jax.cli.report import report_of_finished
-    from bert_jax.cli.summary import print_examples, print_next_steps, print_results
-    from bert_jax.cli.supervision import on_all_hosts
-    from bert_jax.inference.examples import filled_examples
-    from bert_jax.pretraining.pretrain import pretrain
-    from bert_jax.run.hosts import is_first
-    from bert_jax.run.run_directory import RunDirectory
-
-    config, workdir = args.config, args.workdir
-    directory = RunDirectory(workdir)
-    with on_all_hosts(config.hosts):
-        results = pretrain(config, directory)
-    if not is_first():
-        return
-    print_results(results, len(config.phases))
-    fills_masks = not config.model.causal
-    example = None
-    if fills_masks and jax.process_count() == 1:  # filling masks would need all processes
-        examples = filled_examples(directory, config)
-        print_examples(examples)
-        example = examples[0].text if examples else None
-    if example is None or config.data.source == DataConfig().source:
-        example = _EXAMPLE
-    report_of_finished(workdir)
-    commands: list[tuple[object, ...]] = [("bert-jax", "fill-mask", workdir, example)] if fills_masks else []
-    commands += [("bert-jax", "inspect", workdir), ("bert-jax", "evaluate", workdir)]
-    vectors = "tokens" if config.objective.pair == "none" else "pooled"  # without pairs no pooler is learned
-    loaded = f"bert_jax.load({json.dumps(str(workdir), ensure_ascii=False)})"
-    script = f'import bert_jax; print({loaded}.encode(["some text"]).{vectors}.shape)'
-    commands.append(("python", "-P", "-c", script))  # -P: a clone called bert_jax here isn't the package
-    if config.logging.tensorboard:
-        commands.append(("tensorboard", "--logdir", workdir))
-    print_next_steps(workdir, commands)
-
-
-def _plan(args: Pretrain) -> Iterator[tuple[str, str]]:
-    from bert_jax.planning.dry_run import planned_pretraining
-
-    return planned_pretraining(args.config, args.workdir)
+        config, workdir = self.config, self.workdir
+        directory = RunDirectory(workdir)
+        with on_all_hosts(config.hosts):
+            results = pretrain(config, directory)
+        if not is_first():
+            return
+        print_results(results, len(config.phases))
+        fills_masks = not config.model.causal
+        example = None
+        if fills_masks and jax.process_count() == 1:  # filling masks would need all processes
+            examples = filled_examples(directory, config)
+            print_examples(examples)
+            example = examples[0].text if examples else None
+        if example is None or config.data.source == DataConfig().source:
+            example = _EXAMPLE
+        report_of_finished(workdir)
+        commands: list[tuple[object, ...]] = [("bert-jax", "fill-mask", workdir, example)] if fills_masks else []
+        commands += [("bert-jax", "inspect", workdir), ("bert-jax", "evaluate", workdir)]
+        vectors = "tokens" if config.objective.pair == "none" else "pooled"  # without pairs no pooler is learned
+        loaded = f"bert_jax.load({json.dumps(str(workdir), ensure_ascii=False)})"
+        script = f'import bert_jax; print({loaded}.encode(["some text"]).{vectors}.shape)'
+        commands.append(("python", "-P", "-c", script))  # -P: a clone called bert_jax here isn't the package
+        if config.logging.tensorboard:
+            commands.append(("tensorboard", "--logdir", workdir))
+        print_next_steps(workdir, commands)

@@ -23,34 +23,32 @@ class Report(Arguments):
     output: PlaceArgument | None = None
     """File to write. Without it: report.html in the run; for several runs it must be given."""
 
+    def execute(self) -> None:
+        """Writes the page."""
+        import jax
 
-def run(words: list[str]) -> None:
-    """Parses the command line and writes the page."""
-    args = Report.parse(words)
-    import jax
+        from bert_jax.finetuning.seeds import seed_runs
+        from bert_jax.report.page import check_can_draw
+        from bert_jax.report.report import FILE_NAME, MOST_RUNS, write_report
+        from bert_jax.system.files import check_written
+        from bert_jax.system.progress import print_line
 
-    from bert_jax.finetuning.seeds import seed_runs
-    from bert_jax.report.page import check_can_draw
-    from bert_jax.report.report import FILE_NAME, MOST_RUNS, write_report
-    from bert_jax.system.files import check_written
-    from bert_jax.system.progress import print_line
-
-    runs = list(dict.fromkeys(each for path in args.run for each in seed_runs(path) or [path]))
-    if len(runs) > MOST_RUNS:
-        raise UsageError(f"{len(runs)} runs are too many for one page; give up to {MOST_RUNS}")
-    check_can_draw()
-    jax.config.update("jax_platforms", "cpu")  # an accelerator may be training
-    if args.output is None and len(set(args.run)) > 1:
-        raise UsageError("a comparison of several runs needs a file; add --output FILE")
-    output = args.output or args.run[0] / FILE_NAME
-    for path in runs if args.output else ():
-        if path in output.parents and output != path / FILE_NAME:
-            raise UsageError(
-                f"--output {output} lies in {path} and may replace a file of the run; choose another place"
-            )
-        check_written(output, str(path))
-    write_report(output, runs)
-    print_line(f"{output}")
+        runs = list(dict.fromkeys(each for path in self.run for each in seed_runs(path) or [path]))
+        if len(runs) > MOST_RUNS:
+            raise UsageError(f"{len(runs)} runs are too many for one page; give up to {MOST_RUNS}")
+        check_can_draw()
+        jax.config.update("jax_platforms", "cpu")  # an accelerator may be training
+        if self.output is None and len(set(self.run)) > 1:
+            raise UsageError("a comparison of several runs needs a file; add --output FILE")
+        output = self.output or self.run[0] / FILE_NAME
+        for path in runs if self.output else ():
+            if path in output.parents and output != path / FILE_NAME:
+                raise UsageError(
+                    f"--output {output} lies in {path} and may replace a file of the run; choose another place"
+                )
+            check_written(output, str(path))
+        write_report(output, runs)
+        print_line(f"{output}")
 
 
 def report_of_finished(path: Place) -> None:

@@ -37,39 +37,33 @@ class Search(InferenceArguments, JsonArguments):
     lines: str | None = None
     """The file that the vectors of a .npz were computed of, to print its texts. Without it: row numbers alone."""
 
+    def execute(self) -> None:
+        """Reads the corpus and prints a table, or with --json a line, for each query."""
+        from bert_jax.inference.search import search
+        from bert_jax.inference.search_corpus import SearchCorpus
+        from bert_jax.system.progress import stage
+        from bert_jax.system.tables import as_json, print_rows
 
-def run(words: list[str]) -> None:
-    """Parses the command line, reads the corpus and prints a table, or with --json a line, for each query."""
-    args = Search.parse(words)
-    from bert_jax.inference.search import search
-    from bert_jax.inference.search_corpus import SearchCorpus
-    from bert_jax.system.progress import stage
-    from bert_jax.system.tables import as_json, print_rows
-
-    corpus = SearchCorpus(args.corpus, args.texts, args.lines)
-    bert = args.loaded(args.run, args.dtype)
-    with stage("search", corpus.size, "texts") as progress_bar:
-        found = search(bert.embedder, args.query, corpus, args.top, args.width, progress_bar.advance)
-    for query, hits in zip(args.query, found, strict=True):
-        if args.json:
-            ranked = [{"rank": rank, **hit._asdict()} for rank, hit in enumerate(hits, 1)]
-            print(as_json({"query": query, "hits": ranked}))
-            continue
-        headings = (">rank", ">score", ">row", "text") if corpus.has_texts else (">rank", ">score", ">row")
-        cells = [
-            (f"{rank}", f"{hit.score:.4f}", f"{hit.row:,}", *([] if hit.text is None else [_cell(hit.text)]))
-            for rank, hit in enumerate(hits, 1)
-        ]
-        print_rows(_cut(query), headings, cells)
+        corpus = SearchCorpus(self.corpus, self.texts, self.lines)
+        bert = self.loaded(self.run, self.dtype)
+        with stage("search", corpus.size, "texts") as progress_bar:
+            found = search(bert.embedder, self.query, corpus, self.top, self.width, progress_bar.advance)
+        for query, hits in zip(self.query, found, strict=True):
+            if self.json:
+                ranked = [{"rank": rank, **hit._asdict()} for rank, hit in enumerate(hits, 1)]
+                print(as_json({"query": query, "hits": ranked}))
+                continue
+            headings = (">rank", ">score", ">row", "text") if corpus.has_texts else (">rank", ">score", ">row")
+            cells = [
+                (f"{rank}", f"{hit.score:.4f}", f"{hit.row:,}", *([] if hit.text is None else [_cell(hit.text)]))
+                for rank, hit in enumerate(hits, 1)
+            ]
+            print_rows(_cell(query), headings, cells)
 
 
 def _cell(text: str | tuple[str, ...]) -> str:
-    """A text or a pair as a table shows it."""
-    return _cut(text if isinstance(text, str) else " | ".join(text))
-
-
-def _cut(text: str) -> str:
-    """The beginning of a text on one line, with escapes such as \\n."""
+    """The beginning of a text or a pair on one line, with escapes such as \\n."""
     from bert_jax.system.progress import on_one_line
 
-    return on_one_line(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
+    joined = text if isinstance(text, str) else " | ".join(text)
+    return on_one_line(joined if len(joined) <= _SHOWN else f"{joined[:_SHOWN]}...")

@@ -11,23 +11,21 @@ class Verify(Arguments):
     run: RunArgument
     """A run."""
 
+    def execute(self) -> None:
+        """Reads all files and prints a verdict on each. Raises RunError if one is damaged."""
+        from bert_jax.run.run_directory import RunDirectory
+        from bert_jax.run.verification import NEVER_COVERED, verify
+        from bert_jax.system.errors import RunError
+        from bert_jax.system.progress import output
+        from bert_jax.system.tables import print_rows
 
-def run(words: list[str]) -> None:
-    """Parses the command line, reads all files and prints a verdict on each. Raises RunError if one is damaged."""
-    args = Verify.parse(words)
-    from bert_jax.run.run_directory import RunDirectory
-    from bert_jax.run.verification import NEVER_COVERED, verify
-    from bert_jax.system.errors import RunError
-    from bert_jax.system.progress import output
-    from bert_jax.system.tables import print_rows
-
-    verdicts = verify(RunDirectory(args.run))
-    rows = [(each.path.relative_to(args.run).as_posix(), each.damage or each.remark) for each in verdicts]
-    print_rows("", ("what", "verdict"), rows)
-    output.print(f"Not covered by any checksum: {'; '.join(NEVER_COVERED)}.")
-    if damaged := [verdict for verdict in verdicts if verdict.damage]:
-        raise RunError(
-            f"{len(damaged)} of {len(verdicts)} are damaged, first {damaged[0].path}; a run continues from its newest "
-            "good checkpoint; delete damaged data to have it prepared again; every checkpoint has copies of "
-            "config.json and tokenizer/"
-        )
+        verdicts = verify(RunDirectory(self.run))
+        rows = [(each.path.relative_to(self.run).as_posix(), each.damage or each.remark) for each in verdicts]
+        print_rows("", ("what", "verdict"), rows)
+        output.print(f"Not covered by any checksum: {'; '.join(NEVER_COVERED)}.")
+        if damaged := [verdict for verdict in verdicts if verdict.damage]:
+            raise RunError(
+                f"{len(damaged)} of {len(verdicts)} are damaged, first {damaged[0].path}; a run continues from its "
+                "newest good checkpoint; delete damaged data to have it prepared again; every checkpoint has copies of "
+                "config.json and tokenizer/"
+            )

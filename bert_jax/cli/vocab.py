@@ -3,8 +3,96 @@
 bert-jax vocab --extend VOCAB --words FILE --markers FILE: adds words and markers to a vocabulary.
 """
 
-from bert_jax.cli.arguments import RunArguments, dotted
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bert_jax.cli.arguments import Arguments, PlaceArgument, RunArguments, dotted
 from bert_jax.config.run import RunConfig
+from bert_jax.config.wording import counted
+from bert_jax.system.bucket import Place, in_bucket
+from bert_jax.system.errors import UsageError
+
+if TYPE_CHECKING:
+    from bert_jax.text.tokenizer import Tokenizer
+
+
+class Extend(Arguments):
+    """Add words and markers to a vocabulary: every old piece keeps its id, and those that aren't pieces yet follow."""
+
+    LINE = "bert-jax vocab"
+
+    extend: PlaceArgument
+    """A vocab.txt, a sentencepiece .model, a tokenizer.json, a run or a tokenizer directory."""
+    words: PlaceArgument | None = None
+    """Words to add: a UTF-8 file with one word on each line. They are cleaned as the tokenizer cleans text."""
+    markers: PlaceArgument | None = None
+    """Markers to add, such as [E11]: a UTF-8 file with one on each line. They are found in text as they are written,
+    before it is cleaned and split. A vocabulary with markers is written as a tokenizer.json."""
+    output: PlaceArgument | None = None
+    """File to write. Without it: VOCAB.extended.txt, .model or .json beside the vocabulary. Needed for that of a run or
+    model."""
+    lowercase: bool = True
+    """Whether a vocab.txt is for lower-cased text. Used only for a vocab.txt: all others contain this
+    setting."""
+
+    def execute(self) -> None:
+        """Writes the extended vocabulary and prints where it is."""
+        from bert_jax.system.progress import print_line
+        from bert_jax.text.extension import extend
+        from bert_jax.text.tokenizer import load_tokenizer, tokenizer_directory
+        from bert_jax.text.wordpiece import MANY_CAPITALS, WordPieceTokenizer
+
+        if self.words is None and self.markers is None:
+            raise UsageError("vocab needs --words PATH or --markers PATH as well: a file of what to add")
+        tokenizer = load_tokenizer(self.extend, self.lowercase)
+        is_vocab_txt = isinstance(tokenizer, WordPieceTokenizer) and not tokenizer_directory(self.extend)
+        if self.lowercase and is_vocab_txt and tokenizer.vocabulary.share_of_capitals > MANY_CAPITALS:
+            raise UsageError(
+                f"{self.extend} has pieces with capitals and words would be lower-cased; add --no-lowercase"
+            )
+        extended = extend(tokenizer, _lines_of(self.words), [line.strip() for line in _lines_of(self.markers)])
+        output = self._checked_output(extended.tokenizer)
+        counts = f"{counted(extended.added, 'words added')}, {extended.known:,} known already, "
+        counts += f"{extended.split:,} left out: they are always split"
+        counts += f"; {counted(extended.markers, 'markers added')}" if self.markers else ""
+        if not extended.added + extended.markers:
+            files = " and ".join(str(path) for path in (self.words, self.markers) if path)
+            raise UsageError(f"{files} adds nothing to {self.extend} ({counts}); nothing was written")
+        extended.tokenizer.write_vocabulary(output)
+        print_line(f"{len(extended.tokenizer.vocabulary):,} pieces ({counts}): {output}")
+
+    def _checked_output(self, tokenizer: "Tokenizer") -> Place:
+        """`output` or its default. Raises UsageError if the vocabulary can't be written there."""
+        from bert_jax.text.tokenizer import tokenizer_directory
+
+        own = Path(tokenizer.file_name)
+        if self.output is None and (tokenizer_directory(self.extend) or tokenizer_directory(self.extend.parent)):
+            raise UsageError(
+                f"{self.extend} belongs to a run or model, whose folder takes no other files; name the file to write, "
+                f"such as --output {own.stem}.extended{own.suffix}"
+            )
+        output = self.output or self.extend.parent / f"{self.extend.stem}.extended{own.suffix}"
+        # A vocab.txt may have any suffix except .model and .json, which are read as other kinds of vocabulary.
+        if output.suffix != own.suffix and (own.suffix != ".txt" or output.suffix in (".model", ".json")):
+            raise UsageError(f"--output {output}: a {tokenizer.kind} vocabulary is written as {own}; name it like that")
+        if not in_bucket(output) and not output.parent.is_dir():  # in a bucket there are no directories to be made
+            raise UsageError(f"--output {output}: there is no directory {output.parent}; make it first")
+        if output.exists():
+            raise UsageError(f"{output} exists already; choose another --output, or delete it first")
+        return output
+
+
+def _lines_of(words: Place | None) -> list[str]:
+    """The lines of a file of words that aren't empty; none where there is no file."""
+    from bert_jax.system.copies import fetched
+    from bert_jax.text.vocabulary import read_lines
+
+    if words is None:
+        return []
+    if in_bucket(words) and not words.is_file():
+        raise UsageError(f"no file of words at {words}; give the path of one with a word a line")
+    lines = read_lines(fetched(words), "file of words", "one with a word a line")
+    return [line for line in lines if line.strip()]
 
 
 class Vocab(RunArguments):
@@ -18,28 +106,22 @@ class Vocab(RunArguments):
         "vocabulary: kind size file lowercase strip-accents character-coverage sample-megabytes",
     )
     READS = ("data", "vocabulary", "init")
+    OTHER_FORMS = dict.fromkeys(("--extend", "--words", "--markers"), Extend)
     config: RunConfig = RunConfig()
 
+    def execute(self) -> None:
+        """Makes the tokenizer and prints where it is."""
+        from bert_jax.text.identification import load_ahead
 
-def run(words: list[str]) -> None:
-    """Parses the command line, makes the tokenizer and prints where it is."""
-    if any(word.partition("=")[0] in ("--extend", "--words", "--markers") for word in words):
-        from bert_jax.cli import vocab_extend
+        load_ahead()  # beside the imports, which take as long
+        from bert_jax.pretraining.dataset import check_sources
+        from bert_jax.pretraining.vocabulary import make_tokenizer
+        from bert_jax.run.run_directory import RunDirectory
+        from bert_jax.system.progress import print_line
 
-        vocab_extend.run(words)
-        return
-    args = Vocab.parse(words)
-    from bert_jax.text.identification import load_ahead
-
-    load_ahead()  # beside the imports, which take as long
-    from bert_jax.pretraining.dataset import check_sources
-    from bert_jax.pretraining.vocabulary import make_tokenizer
-    from bert_jax.run.run_directory import RunDirectory
-    from bert_jax.system.progress import print_line
-
-    config, directory = args.config, RunDirectory(args.workdir)
-    inputs = check_sources(config, directory)
-    directory.open(config)
-    directory.keep(*inputs.readings)
-    tokenizer = make_tokenizer(config, directory, inputs.initial)
-    print_line(f"{len(tokenizer.vocabulary):,} pieces: {directory.tokenizer / tokenizer.file_name}")
+        config, directory = self.config, RunDirectory(self.workdir)
+        inputs = check_sources(config, directory)
+        directory.open(config)
+        directory.keep(*inputs.readings)
+        tokenizer = make_tokenizer(config, directory, inputs.initial)
+        print_line(f"{len(tokenizer.vocabulary):,} pieces: {directory.tokenizer / tokenizer.file_name}")

@@ -3,8 +3,7 @@ import re
 import pytest
 
 from bert_jax.cli.arguments import Arguments
-from bert_jax.cli.flags import first_sentence
-from bert_jax.cli.help import short_help
+from bert_jax.cli.flags import first_sentence, short_help
 from bert_jax.cli.main import COMMANDS, arguments_of, run
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.phase import Phase

@@ -50,7 +50,7 @@ def test_a_config_is_loaded_by_each_form_of_its_name_and_prints_itself(name, tmp
     monkeypatch.chdir(tmp_path)
     for form in (f"configs/{name}", f"configs/{name}.py", f"./configs/{name}.py", name.removeprefix("finetune/")):
         assert load_config(form, kind_of(name)) == config
-    configs.run([name])
+    configs.Configs.parse([name]).execute()
     Path("mine.py").write_text(capsys.readouterr().out)
     assert load_config("mine.py", kind_of(name)) == config
     found = find_config(name)

@@ -1,7 +1,7 @@
 import pytest
 
+from bert_jax.cli.command_line import with_listed_sources
 from bert_jax.cli.pretrain import Pretrain
-from bert_jax.cli.source_lists import with_listed_sources
 from bert_jax.system.errors import UsageError
 
 TWO = """
