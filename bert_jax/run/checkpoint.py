@@ -1,7 +1,6 @@
 """Checkpoints: written in the background; verified after the write, before an older one is deleted, and when read."""
 
 import contextlib
-import functools
 import threading
 import time
 from collections.abc import Callable
@@ -14,16 +13,15 @@ from bert_jax.model.bert import Parameters
 from bert_jax.run.checkpoint_choice import best_of
 from bert_jax.run.hosts import agreed, fails_together, is_first, wait_for_all
 from bert_jax.run.manifest import (
+    KEPT,
     Manifest,
     agree_with_list,
     checkpoint_path,
     complete,
-    damaged_file,
+    damage_of,
     delete_checkpoint,
     incomplete,
-    is_kept_for_good,
     is_sound,
-    keep_for_good,
     make_complete,
     set_aside,
     write_evaluation,
@@ -33,7 +31,7 @@ from bert_jax.run.saved_state import bits_on_disk, restored_state
 from bert_jax.run.state import StateCheck, TrainState, check_state, saved_item
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, failure_reason
-from bert_jax.system.files import FileSum, absolute, remove_directory
+from bert_jax.system.files import FileSum, remove_directory, write_text
 from bert_jax.system.progress import warn
 
 _UNFINISHED = ".orbax-checkpoint-tmp"
@@ -103,13 +101,12 @@ class Checkpoints:
             if is_first():
                 delete_checkpoint(path)  # complete or not, this state replaces it
                 path.parent.mkdir(parents=True, exist_ok=True)
-            self._checkpointer.save(absolute(path), args=ocp.args.StandardSave(saved_item(state)))
+            self._checkpointer.save(path, args=ocp.args.StandardSave(saved_item(state)))
         except Exception as error:  # the writer underneath raises OSError, ValueError and others
             self._failed(step, error)
             return
         skeleton = jax.tree.map(lambda _: 0, saved_item(state))
-        complete_it = functools.partial(self._complete, path, step, evaluation, check, metrics, skeleton)
-        self._finishing = threading.Thread(target=self._finish, args=(step, complete_it))
+        self._finishing = threading.Thread(target=self._finish, args=(step, evaluation, check, metrics, skeleton))
         self._finishing.start()
 
     def add_evaluation(self, step: int, evaluation: dict[str, float]) -> None:
@@ -168,8 +165,7 @@ class Checkpoints:
     def _newest_good(self) -> int:
         """Step of the newest checkpoint whose files have their checksums; -1 if there is none or on other processes."""
         for path in reversed(complete(self._directory) if is_first() else []):
-            damaged = damaged_file(path)
-            damage = f"{damaged} is not as it was written" if damaged else self._stranger(path)
+            damage = damage_of(path) or self._stranger(path)
             if not damage:
                 return int(path.name)
             set_aside(path, damage)
@@ -179,43 +175,39 @@ class Checkpoints:
         """The newest undamaged checkpoint that was saved after a step with finite gradients."""
         self.wait()
         paths = reversed(complete(self._directory))
-        return next((path for path in paths if is_sound(path) and not damaged_file(path)), None)
+        return next((path for path in paths if is_sound(path) and not damage_of(path)), None)
 
-    def _finish(self, step: int, complete_it: Callable[[], None]) -> None:
-        """Waits until the state of `step` is written; the first process then completes the checkpoint."""
-        try:
-            self._checkpointer.wait_until_finished()
-            if is_first():
-                complete_it()
-        except Exception as error:
-            self._failed(step, error)
-        else:
-            if self.failure:
-                self._delete_unfinished()
-            self.failure, self.newest = None, step
-            if is_first():
-                self._delete_old(checkpoint_path(self._directory, step))
-
-    def _complete(
+    def _finish(
         self,
-        path: Place,
         step: int,
         evaluation: dict[str, float] | None,
         check: StateCheck,
         metrics: FileSum | None,
         skeleton: dict[str, Any],
     ) -> None:
-        """Makes the state written to `path` a checkpoint. Raises ValueError or OSError if it isn't good."""
-        check = jax.device_get(check)
-        if not check.finite:
-            raise ValueError("its numbers are not finite")
-        if self._keep_every and step % self._keep_every == 0:
-            keep_for_good(path)
-        # First complete, then read back: a machine that is preempted in between leaves a checkpoint.
-        make_complete(path, self._carried, step, evaluation, check, metrics)
-        self.newest = step
-        if bits_on_disk(path, skeleton) != check.bits:
-            raise OSError("what is read back is not what was written")
+        """Waits until the state of `step` is written; the first process then makes it a checkpoint, if it is good."""
+        path = checkpoint_path(self._directory, step)
+        try:
+            self._checkpointer.wait_until_finished()
+            if is_first():
+                check = jax.device_get(check)
+                if not check.finite:
+                    raise ValueError("its numbers are not finite")
+                if self._keep_every and step % self._keep_every == 0:
+                    write_text(path / KEPT, "")
+                # First complete, then read back: a machine that is preempted in between leaves a checkpoint.
+                make_complete(path, self._carried, step, evaluation, check, metrics)
+                self.newest = step
+                if bits_on_disk(path, skeleton) != check.bits:
+                    raise OSError("what is read back is not what was written")
+        except Exception as error:
+            self._failed(step, error)
+            return
+        if self.failure:
+            self._delete_unfinished()
+        self.failure, self.newest = None, step
+        if is_first():
+            self._delete_old(path)
 
     def _failed(self, step: int, error: Exception) -> None:
         if self.newest == step:
@@ -246,10 +238,10 @@ class Checkpoints:
             best, good, sound = best_of(paths), 0, False
             for path in reversed(paths if len(paths) > self._keep else []):
                 if good >= self._keep and (sound or not is_sound(path)):
-                    if path != best and not is_kept_for_good(path):
+                    if path != best and not (path / KEPT).exists():
                         delete_checkpoint(path)
-                elif path != verified and (damage := damaged_file(path)):
-                    set_aside(path, f"{damage} is not as it was written")
+                elif path != verified and (damage := damage_of(path)):
+                    set_aside(path, damage)
                 else:
                     good, sound = good + 1, sound or is_sound(path)
         except Exception as error:  # OSError, and a bucket's library has errors of its own
@@ -260,5 +252,5 @@ def write_model(directory: Place, params: Parameters, carried: tuple[Place, ...]
     """Writes the one checkpoint of a model that was not trained here: parameters without training state, at step 0."""
     path = checkpoint_path(directory, 0)
     with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
-        checkpointer.save(absolute(path), args=ocp.args.StandardSave({"params": params}))
+        checkpointer.save(path, args=ocp.args.StandardSave({"params": params}))
     make_complete(path, carried, 0, None, None)

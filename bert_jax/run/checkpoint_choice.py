@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, TypeVar
 
-from bert_jax.run.manifest import Manifest, checkpoint_path, complete, damaged_file, has_manifest, lost_checkpoints
+from bert_jax.run.manifest import Manifest, checkpoint_path, complete, damage_of, has_manifest, lost_checkpoints
 from bert_jax.run.run_manifest import MANIFEST
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError
@@ -52,14 +52,6 @@ def looking_again(read: Callable[[], Read]) -> Read:
     return read()
 
 
-def newest_undamaged(directory: Place) -> Place | None:
-    """The newest checkpoint in `directory` whose files are as they were written; damaged ones are reported.
-
-    Raises CheckpointGone where one is deleted meanwhile.
-    """
-    return next(_undamaged(reversed(complete(directory))), None)
-
-
 def earlier_undamaged(checkpoint: Place, count: int, after: int) -> list[Place]:
     """The last `count` undamaged checkpoints of a run that were saved before `checkpoint` and at a step above `after`,
     newest first; fewer where the run has fewer. Damaged ones are reported.
@@ -75,11 +67,11 @@ def _undamaged(paths: Iterable[Place], next_one: str = "the one before it") -> I
     checkpoint just before it is yielded."""
     for path in paths:
         with being_read(path):
-            damaged = damaged_file(path)
-        if not damaged:
+            damage = damage_of(path)
+        if not damage:
             yield path
         else:
-            warn(f"{path} is damaged ({damaged} is not as it was written); {next_one} is used, if any")
+            warn(f"{path} is damaged ({damage}); {next_one} is used, if any")
 
 
 def checkpoint_of(path: Place, step: int | None = None, newest: bool = False) -> Place:
@@ -92,7 +84,7 @@ def checkpoint_of(path: Place, step: int | None = None, newest: bool = False) ->
     RunError if the chosen one or all are damaged; CheckpointGone if one is deleted meanwhile.
     """
     if not is_checkpoint(path):
-        return _checkpoint_of_run(path, newest) if step is None else _checkpoint_at(path, step)
+        return _checkpoint_of_run(path, step, newest)
     if step is not None or newest:
         raise not_of_a_run(path)
     return _checked(path)
@@ -109,9 +101,9 @@ def not_of_a_run(path: Place) -> UsageError:
 def _checked(path: Place) -> Place:
     """The checkpoint at `path`. Raises RunError where it is damaged, CheckpointGone where it is deleted meanwhile."""
     with being_read(path):
-        damaged = damaged_file(path)
-    if damaged:
-        raise RunError(f"{path} is damaged: {damaged} is not as it was written; use another checkpoint of the run")
+        damage = damage_of(path)
+    if damage:
+        raise RunError(f"{path} is damaged: {damage}; use another checkpoint of the run")
     return path
 
 
@@ -125,26 +117,20 @@ def is_checkpoint(path: Place) -> bool:
         return True
 
 
-def _checkpoint_at(path: Place, step: int) -> Place:
-    """The checkpoint of `step` of the run at `path`; errors are those of `checkpoint_of`."""
-    directory = path / "checkpoints"
-    saved = complete(directory)
-    if not saved:
-        return _checkpoint_of_run(path)  # raises the error that explains why there are none
-    if checkpoint_path(directory, step) not in saved:
-        steps = ", ".join(str(int(one.name)) for one in saved)
-        raise UsageError(f"{path} has no saved step {step}; its saved steps are {steps}: give one of them")
-    return _checked(checkpoint_path(directory, step))
-
-
-def _checkpoint_of_run(path: Place, newest: bool = False) -> Place:
+def _checkpoint_of_run(path: Place, step: int | None, newest: bool) -> Place:
+    """The checkpoint to use of the run at `path`, as `checkpoint_of` describes it."""
     directory = path / "checkpoints"
     saved, gone = complete(directory), lost_checkpoints(directory)
+    if step is not None and saved:
+        if checkpoint_path(directory, step) not in saved:
+            steps = ", ".join(str(int(one.name)) for one in saved)
+            raise UsageError(f"{path} has no saved step {step}; its saved steps are {steps}: give one of them")
+        return _checked(checkpoint_path(directory, step))
     by_score, unknown = ([], []) if newest else judged(saved, by="score")
     found = None
     if by_score:
         found = next(_undamaged([*unknown, *by_score], "the one with the next best score"), None)
-    found = found or newest_undamaged(directory)
+    found = found or next(_undamaged(reversed(saved)), None)
     for one in gone:
         if found and (by_score or one.name > found.name):
             warn(f"{one} was finished and its {MANIFEST} is gone; {found} is used")

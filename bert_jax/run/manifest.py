@@ -12,7 +12,7 @@ from bert_jax.run.run_manifest import MANIFEST, RunManifest
 from bert_jax.run.state import StateCheck
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import copy_into
-from bert_jax.system.files import FileSum, absolute, files_below, remove_directory, sync, sync_below, write_text
+from bert_jax.system.files import FileSum, files_below, remove_directory, sync, sync_below
 from bert_jax.system.progress import warn
 from bert_jax.system.sealed import Natural, Sealed, first_damaged
 
@@ -20,8 +20,8 @@ _DIGITS = 8
 """Digits of the step that is a checkpoint's name."""
 _NAMES = "[0-9]" * _DIGITS
 """Glob pattern of the names of checkpoints."""
-_KEPT = "kept_for_good"
-"""File in a checkpoint that is never deleted."""
+KEPT = "kept_for_good"
+"""Empty file that marks a checkpoint which is never deleted. A user may mark one too."""
 
 
 class Manifest(Sealed):
@@ -51,11 +51,11 @@ class Manifest(Sealed):
     ) -> "Manifest":
         """Computes sizes and checksums of the files in `directory`."""
         files = {name: FileSum.of(path) for name, path in files_below(directory).items() if name != MANIFEST}
-        found = cls(files=files, step=step, evaluation=_finite(evaluation), metrics=metrics)
+        manifest = cls(files=files, step=step, evaluation=_finite(evaluation), metrics=metrics)
         if check is None:
-            return found
+            return manifest
         numbers = {"bits": int(check.bits), "skipped_in_a_row": int(check.skipped_in_a_row)}
-        return found.model_copy(update={**numbers, "window": as_sums(check.window)})
+        return manifest.model_copy(update={**numbers, "window": as_sums(check.window)})
 
     @classmethod
     def at(cls, directory: Place) -> "Manifest":
@@ -64,7 +64,7 @@ class Manifest(Sealed):
 
     def seal(self, directory: Place) -> None:
         """Writes it into the checkpoint at `directory`; then the run's manifest lists it."""
-        _manifest_of(directory.parent).write_json(absolute(directory) / MANIFEST, self.as_sealed())
+        _run_of(directory).write_json(directory / MANIFEST, self.as_sealed())
 
 
 def _finite(evaluation: dict[str, float] | None) -> dict[str, float | None] | None:
@@ -109,8 +109,7 @@ def make_complete(
     check: StateCheck | None,
     metrics: FileSum | None = None,
 ) -> None:
-    """Copies the files and directories `carried` into a checkpoint, writes its manifest, and lists that in the
-    run's."""
+    """Copies the files and directories `carried` into a checkpoint and seals it with its manifest."""
     for source in carried:
         copy_into(source, path)
     sync_below(path)
@@ -123,27 +122,26 @@ def write_evaluation(path: Place, evaluation: dict[str, float]) -> None:
     Manifest.at(path).model_copy(update={"evaluation": _finite(evaluation)}).seal(path)
 
 
-def damaged_file(path: Place) -> str | None:
-    """The first file of the finished checkpoint at `path` that isn't as it was written, or None. Reads all files.
+def damage_of(path: Place) -> str | None:
+    """Which file of the finished checkpoint at `path` isn't as it was written; None if all are. Reads all files.
 
     A checkpoint whose name is another step than its manifest's is damaged; a copy may have a name that is no step.
     Raises RunError where a bucket doesn't answer: the checkpoint may be undamaged.
     """
-    try:
+    file: str | None = MANIFEST
+    with contextlib.suppress(OSError, ValueError):  # damaged, gone, or on a disk that can't read it
         manifest = Manifest.at(path)
         if path.match(_NAMES) and path != checkpoint_path(path.parent, manifest.step):
-            return f"{MANIFEST}, which is of step {manifest.step:,},"
-        if _manifest_of(path.parent).damage(absolute(path) / MANIFEST):
-            return MANIFEST
-    except (OSError, ValueError):  # damaged, gone, or on a disk that can't read it
-        return MANIFEST
-    return first_damaged(path, manifest.files)
+            file = f"{MANIFEST}, which is of step {manifest.step:,},"
+        elif not _run_of(path).damage(path / MANIFEST):
+            file = first_damaged(path, manifest.files)
+    return file and f"{file} is not as it was written"
 
 
 def lost_checkpoints(directory: Place) -> list[Place]:
     """The checkpoints in `directory` that were finished and whose manifests are gone, oldest first."""
-    run = _manifest_of(directory)
-    listed = [directory / (run.run / name).parent.name for name in run.listed(directory)]
+    run = RunManifest(directory.parent)
+    listed = [(run.run / name).parent for name in run.listed(directory)]
     return sorted(path for path in listed if not has_manifest(path) and run.damage(path / MANIFEST))
 
 
@@ -152,7 +150,7 @@ def agree_with_list(directory: Place) -> None:
 
     A checkpoint isn't listed if its process was killed between writing and listing it. Raises OSError or RunError.
     """
-    run = _manifest_of(directory)
+    run = RunManifest(directory.parent)
     for path in lost_checkpoints(directory):
         if path.is_dir():
             set_aside(path, f"its {MANIFEST} is gone")
@@ -160,13 +158,13 @@ def agree_with_list(directory: Place) -> None:
             warn(f"{path} was finished and is gone; the one before it is used, if any")
             run.forget(path)
     listed = run.listed(directory)
-    files = [absolute(path) / MANIFEST for path in complete(directory)]
+    files = [path / MANIFEST for path in complete(directory)]
     run.note(*[file for file in files if file.relative_to(run.run).as_posix() not in listed])
 
 
-def _manifest_of(directory: Place) -> RunManifest:
-    """The manifest of the run whose checkpoints lie in `directory`."""
-    return RunManifest(absolute(directory).parent)
+def _run_of(path: Place) -> RunManifest:
+    """The manifest of the run in which the checkpoint at `path` lies."""
+    return RunManifest(path.parent.parent)
 
 
 def is_sound(path: Place) -> bool:
@@ -195,16 +193,6 @@ def delete_checkpoint(path: Place) -> None:
         remove_directory(path)
 
 
-def keep_for_good(path: Place) -> None:
-    """Marks the checkpoint at `path`, before its manifest is written, as one that is never deleted."""
-    write_text(path / _KEPT, "")
-
-
-def is_kept_for_good(path: Place) -> bool:
-    """Whether the checkpoint at `path` is never deleted; a user may mark one by an empty file of this name too."""
-    return (path / _KEPT).exists()
-
-
 def set_aside(path: Place, damage: str) -> None:
     """Renames a damaged checkpoint: it is no longer used, and can still be examined."""
     aside = path.with_name(f"damaged-{path.name}")
@@ -217,12 +205,12 @@ def set_aside(path: Place, damage: str) -> None:
 @contextlib.contextmanager
 def _unlisted(path: Place) -> Iterator[None]:
     """Takes a checkpoint off the run's list before the block, or after it if a full disk has no room before."""
-    run, file = _manifest_of(path.parent), absolute(path)
+    run = _run_of(path)
     try:
-        run.forget(file)
+        run.forget(path)
         forgotten = True
     except Exception:  # OSError, RunError, and a bucket's library has errors of its own
         forgotten = False
     yield
     if not forgotten:
-        run.forget(file)
+        run.forget(path)

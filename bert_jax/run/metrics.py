@@ -121,14 +121,6 @@ def _score(values: dict[str, Any]) -> float:
     return score if isinstance(score, int | float) else -math.inf
 
 
-def read_metrics(path: Place) -> list[dict[str, Any]]:
-    """The lines of a metrics.jsonl; [] if it is missing. Damaged lines are left out, with a warning.
-
-    A line without newline at the end is ignored: it is being written, or its process was killed.
-    """
-    return [line.values for line in _read_lines(path)]
-
-
 class Line(NamedTuple):
     """A line that can be read."""
 
@@ -181,32 +173,23 @@ def _parsed_line(number: int, line: bytes) -> Line | DamagedLine:
 
 
 def _read_lines(path: Place) -> list[Line]:
-    lines, damaged = _parsed(path)
-    if damaged:
-        warn(f"{path}: lines that can't be read are left out: {listed_damage(damaged)}")
-    return lines
+    """The lines that can be read; warns of the others."""
+    lines = list(metrics_lines(path))
+    if damaged := listed_damage([line for line in lines if isinstance(line, DamagedLine)]):
+        warn(f"{path}: lines that can't be read are left out: {damaged}")
+    return [line for line in lines if isinstance(line, Line)]
 
 
-def damaged_lines(path: Place) -> str | None:
-    """The numbers of the lines of the metrics.jsonl at `path` that can't be read, with reasons; None if all can."""
-    _, damaged = _parsed(path)
-    return listed_damage(damaged) if damaged else None
+def read_metrics(path: Place) -> list[dict[str, Any]]:
+    """The lines of a metrics.jsonl; [] if it is missing. Damaged lines are left out, with a warning.
 
-
-def _parsed(path: Place) -> tuple[list[Line], list[DamagedLine]]:
-    """The lines that can be read, and the others."""
-    read: list[Line] = []
-    damaged: list[DamagedLine] = []
-    for line in metrics_lines(path):
-        if isinstance(line, Line):
-            read.append(line)
-        else:
-            damaged.append(line)
-    return read, damaged
+    A line without newline at the end is ignored: it is being written, or its process was killed.
+    """
+    return [line.values for line in _read_lines(path)]
 
 
 def listed_damage(damaged: Sequence[DamagedLine]) -> str:
-    """The first damaged lines as text: "3 (it is no JSON ...), 7 (...) and 2 more"."""
+    """The first damaged lines as text: "3 (it is no JSON ...), 7 (...) and 2 more"; empty if there are none."""
     more = f" and {len(damaged) - _MOST_LISTED:,} more" if len(damaged) > _MOST_LISTED else ""
     return ", ".join(f"{line.number:,} ({line.reason})" for line in damaged[:_MOST_LISTED]) + more
 
@@ -218,7 +201,7 @@ def changed_lines(path: Place, noted: dict[int, FileSum]) -> str | None:
     """
     if not noted:
         return None
-    content = _content(path)
+    content = path.read_bytes() if path.is_file() else b""
     whole = {step for step, total in noted.items() if FileSum.of_bytes(content[: total.size]) == total}
     if max(noted) in whole:
         return None
@@ -229,8 +212,3 @@ def changed_lines(path: Place, noted: dict[int, FileSum]) -> str | None:
     missing = noted[max(noted)].size - len(content)
     lacks = f"; the file is {missing:,} bytes short" if missing > 0 else ""
     return f"something in {where} (up to step {bad:,}) was changed or lost{lacks}"
-
-
-def _content(path: Place) -> bytes:
-    """The file's bytes; b"" if it is missing."""
-    return path.read_bytes() if path.is_file() else b""

@@ -12,7 +12,7 @@ from typing import Any
 from bert_jax.config.phase import same_until
 from bert_jax.config.training import TrainingConfig
 from bert_jax.run.hosts import is_first
-from bert_jax.run.manifest import checkpoint_path, complete, damaged_file
+from bert_jax.run.manifest import checkpoint_path, complete, damage_of
 from bert_jax.run.run_config import described, differences, origin_of, read_config, refuse_passwords, write_config
 from bert_jax.run.run_manifest import RunManifest
 from bert_jax.run.saved_state import check_name
@@ -87,7 +87,7 @@ class RunDirectory:
     def results(self, steps: int) -> dict[str, Any] | None:
         """The results of a run that has done all its `steps` or ended early; None if anything is missing or damaged."""
         newest = self.newest_step
-        if newest is None or damaged_file(complete(self.checkpoints)[-1]):
+        if newest is None or damage_of(complete(self.checkpoints)[-1]):
             return None
         try:
             results = read_object(self.results_file)
@@ -111,8 +111,8 @@ class RunDirectory:
         path = checkpoint_path(self.checkpoints, step)
         if path not in complete(self.checkpoints):
             return "is gone"
-        damaged = damaged_file(path)
-        return damaged and f"is damaged ({damaged} is not as it was written)"
+        damage = damage_of(path)
+        return damage and f"is damaged ({damage})"
 
     def save_tokenizer(self, tokenizer: Tokenizer, origin: dict[str, Any] | None = None) -> None:
         """Writes tokenizer/, with an origin.json about what it was made from, on the first of several processes."""

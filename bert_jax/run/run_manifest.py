@@ -11,7 +11,7 @@ from pydantic import Field
 from bert_jax.run.hosts import is_first
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError
-from bert_jax.system.files import FileSum, absolute, files_below, sync, write_json
+from bert_jax.system.files import FileSum, files_below, sync, write_json
 from bert_jax.system.progress import warn
 from bert_jax.system.sealed import Sealed, file_damage
 
@@ -164,7 +164,7 @@ class RunManifest:
         sync(self.run)  # before one of its files changes
 
     def _name(self, path: Place) -> str:
-        return absolute(path).relative_to(absolute(self.run)).as_posix()
+        return path.relative_to(self.run).as_posix()
 
 
 def _files_of(place: Place) -> list[Place]:

@@ -21,7 +21,6 @@ from bert_jax.run.state import TrainState, saved_item, sum_of_bits_on_host
 from bert_jax.system.bucket import Place, in_bucket, is_trained_in, object_name
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import BertJaxError, RunError, UsageError, failure_reason
-from bert_jax.system.files import absolute
 from bert_jax.system.json_file import Shape, as_shape, parse_object, read_object
 
 _METADATA = ("_METADATA", "_CHECKPOINT_METADATA", "_sharding")
@@ -70,7 +69,7 @@ def bits_on_disk(path: Place, skeleton: dict[str, Any]) -> int:
     with ocp.Checkpointer(
         ocp.PyTreeCheckpointHandler(multiprocessing_options=here), multiprocessing_options=here
     ) as checkpointer:
-        found = checkpointer.restore(absolute(path), args=ocp.args.PyTreeRestore(skeleton, restore_args=as_numpy))
+        found = checkpointer.restore(path, args=ocp.args.PyTreeRestore(skeleton, restore_args=as_numpy))
     return sum_of_bits_on_host(found)
 
 
@@ -143,7 +142,7 @@ class _Array(Shape):
 
 @contextlib.contextmanager
 def by_orbax(path: Place) -> Iterator[Place]:
-    """Yields the absolute place from which Orbax reads the checkpoint at `path`: a local copy if it can't read there.
+    """Yields the place from which Orbax reads the checkpoint at `path`: a local copy if it can't read there.
 
     Turns every error in the block into a RunError of one line.
     """
@@ -151,7 +150,7 @@ def by_orbax(path: Place) -> Iterator[Place]:
     if not isinstance(sys.unraisablehook, _Others):
         sys.unraisablehook = _Others(sys.unraisablehook)
     try:
-        readable = absolute(path) if is_trained_in(path) else fetched(path)
+        readable = path if is_trained_in(path) else fetched(path)
         for file in (readable / name for name in _METADATA):
             if file.exists():  # Orbax reports those that it misses
                 read_object(file)  # its own parser has no bounds
@@ -186,7 +185,7 @@ def _check_chunks(path: Place) -> None:
         base = {"driver": "gcs", "bucket": bucket, "path": f"{folder}/"}
     else:
         check_name(path)
-        base = {"driver": "file", "path": f"{absolute(path)}/"}
+        base = {"driver": "file", "path": f"{path}/"}
     store = tensorstore.KvStore.open({"driver": "ocdbt", "base": base}).result()
     names = [name for name in store.list().result() if name.endswith(b"/.zarray")]
     if not names:

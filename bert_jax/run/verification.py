@@ -6,8 +6,8 @@ from typing import NamedTuple
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.records.curation import curation_damage
 from bert_jax.run.checkpoint_choice import no_run
-from bert_jax.run.manifest import complete, damaged_file, lost_checkpoints, noted_metrics
-from bert_jax.run.metrics import changed_lines, damaged_lines
+from bert_jax.run.manifest import complete, damage_of, lost_checkpoints, noted_metrics
+from bert_jax.run.metrics import DamagedLine, changed_lines, listed_damage, metrics_lines
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError
@@ -74,20 +74,16 @@ def _of_files(run: RunDirectory) -> Iterator[Verdict]:
 
 
 def _of_metrics(run: RunDirectory) -> Verdict:
-    noted, unreadable = noted_metrics(run.checkpoints), damaged_lines(run.metrics_file)
-    damage = changed_lines(run.metrics_file, noted)
-    if unreadable:
-        damage = f"{damage}; " if damage else ""
-        damage += f"lines that can't be read: {unreadable}"
-    return Verdict(run.metrics_file, damage, GOOD if noted else _NOT_COVERED)
+    noted = noted_metrics(run.checkpoints)
+    unreadable = listed_damage([line for line in metrics_lines(run.metrics_file) if isinstance(line, DamagedLine)])
+    damages = changed_lines(run.metrics_file, noted), unreadable and f"lines that can't be read: {unreadable}"
+    return Verdict(run.metrics_file, "; ".join(filter(None, damages)) or None, GOOD if noted else _NOT_COVERED)
 
 
 def _of_checkpoint(path: Place) -> Verdict | None:
     """The verdict on a checkpoint; None if the run, which may be training, has deleted it meanwhile."""
-    file = damaged_file(path)
-    if file and path not in complete(path.parent):
-        return None
-    return Verdict(path, file and f"{file} is not as it was written")
+    damage = damage_of(path)
+    return None if damage and path not in complete(path.parent) else Verdict(path, damage)
 
 
 def _data_sets(run: RunDirectory) -> list[Place]:

@@ -241,11 +241,6 @@ def matching_files(pattern: str) -> dict[Place, FileState]:
     return found
 
 
-def absolute(path: Place) -> Place:
-    """`path` as an absolute path; a path in a bucket is one already."""
-    return path if in_bucket(path) else path.absolute()
-
-
 def remove_directory(path: Place) -> None:
     """Deletes `path` and everything below it, and ignores errors."""
     if in_bucket(path):

@@ -12,7 +12,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.run.manifest import (
     agree_with_list,
     complete,
-    damaged_file,
+    damage_of,
     delete_checkpoint,
     lost_checkpoints,
     make_complete,
@@ -98,7 +98,7 @@ def test_a_run_killed_between_any_two_changes_has_nothing_that_is_not_as_it_was_
         run = RunDirectory(path)
         assert run.manifest.damage(path) is None, number
         assert lost_checkpoints(run.checkpoints) == [], number
-        assert not [found for found in complete(run.checkpoints) if damaged_file(found)], number
+        assert not [found for found in complete(run.checkpoints) if damage_of(found)], number
         agree_with_list(run.checkpoints)
         listed = set(run.manifest.listed(run.checkpoints))
         assert listed == {f"checkpoints/{found.name}/manifest.json" for found in complete(run.checkpoints)}
@@ -150,7 +150,9 @@ def test_another_manifest_in_a_checkpoint_is_damage(run):
     forty, fifty = checkpoint(run, 40), checkpoint(run, 50)
     shutil.copy(forty / "manifest.json", fifty / "manifest.json")
     (fifty / "numbers").write_bytes(bytes(40))  # all sums are right but the run's
-    assert damaged_file(fifty) == "manifest.json, which is of step 40," and damaged_file(forty) is None
+    assert (
+        damage_of(fifty) == "manifest.json, which is of step 40, is not as it was written" and damage_of(forty) is None
+    )
 
 
 def test_a_full_disk_still_lets_an_old_checkpoint_go(run, monkeypatch):
