@@ -55,9 +55,9 @@ from bert_jax.config.units import UnitKind
 from bert_jax.config.wording import counted
 from bert_jax.run.metrics import read_metrics
 from bert_jax.system.errors import UsageError
+from bert_jax.system.facts import markdown
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import say
-from bert_jax.system.tables import markdown
 
 BEGUN_BY = {"left_to_right_then_masked": "left_to_right"}
 """A recipe that starts from another's parameters -> that other. Each has half of the time."""

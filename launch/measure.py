@@ -27,8 +27,8 @@ from typing import Any, Literal, NamedTuple
 from bert_jax.cli.arguments import Arguments
 from bert_jax.cli.scripts import in_own_process, results_before, run_script, write_results
 from bert_jax.system.errors import UsageError
+from bert_jax.system.facts import markdown
 from bert_jax.system.progress import say
-from bert_jax.system.tables import markdown
 
 ROOT = Path(__file__).parents[1]
 DROPOUT = {

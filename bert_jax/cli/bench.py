@@ -48,7 +48,7 @@ class Bench(Arguments):
         from bert_jax.planning.bench import bench
         from bert_jax.planning.work import fitted, sequences_of, trainer_of, vocabulary_size_of
         from bert_jax.system.progress import output, say
-        from bert_jax.system.tables import as_json
+        from bert_jax.system.facts import json_line
         from bert_jax.training.devices import keep_compiled_programs
 
         keep_compiled_programs()
@@ -68,7 +68,7 @@ class Bench(Arguments):
         say(f"Measuring steps of {phase.batch_size:,} {rows} of {phase.length:,} tokens{held}, {dtype}")
         measured = bench(trainer, self.seconds, batches)
         output.print(*bench_tables(measured), sep="\n")
-        print(as_json(measured))
+        print(json_line(measured))
 
 
 def _of_first_phase(args: Bench) -> RunConfig | TaskRunConfig:

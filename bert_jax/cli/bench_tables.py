@@ -6,8 +6,7 @@ from typing import Any
 from rich import box
 
 from bert_jax.planning.bench_record import Bench
-from bert_jax.system.facts import bytes_per_second, flops_per_second
-from bert_jax.system.tables import Table, meanings_table, rows_table
+from bert_jax.system.facts import Table, bytes_per_second, flops_per_second, meanings_table, rows_table
 
 COLUMNS = """\
 GFLOP       matrix products, by formula, without recomputation

@@ -26,7 +26,7 @@ class Doctor(JsonArguments):
         from bert_jax.config.run import RunConfig
         from bert_jax.planning.doctor import diagnose
         from bert_jax.planning.remedies import changes
-        from bert_jax.system.tables import as_json
+        from bert_jax.system.facts import json_line
 
         config = load_config(self.config, RunConfig)
         if run := run_given_as_config(self.config, RunConfig):  # whose vocabulary the text is for
@@ -35,6 +35,6 @@ class Doctor(JsonArguments):
         found = diagnose(config)
         advice = list(changes(found, config))
         if self.json:
-            print(as_json({**dict(found), "changes": advice}))
+            print(json_line({**dict(found), "changes": advice}))
         else:
             print_diagnosis(found, advice)

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 
 from bert_jax.planning.doctor import Change, Diagnosis
+from bert_jax.system.facts import facts_table, rows_table
 from bert_jax.system.progress import output, print_line
-from bert_jax.system.tables import facts_table, rows_table
 
 _SHARES_SHOWN = 8
 _LEAST_SHOWN = 0.0005

@@ -52,7 +52,7 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
         from bert_jax.pretraining.evaluation import evaluate_run
         from bert_jax.run.run_config import read_config
         from bert_jax.run.run_directory import RunDirectory
-        from bert_jax.system.tables import as_json
+        from bert_jax.system.facts import json_line
 
         config = read_config(self.run)
         self._check(is_finetuned=config.task is not None)
@@ -62,7 +62,7 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
             run, saved = RunDirectory(self.run), (self.step, self.average)
             results = evaluate_run(run, self.data, self.language, *saved, self.words, self.dtype, self.units)
         if self.json:
-            print(as_json(results))
+            print(json_line(results))
         elif config.task:
             print_task_results(results, f"rows of {self.data}" if self.data else "dev rows")
         else:

@@ -26,7 +26,7 @@ class Import(Arguments):
         """Imports the model, and prints the tensors that weren't used."""
         from bert_jax.run.trained_model import import_model
         from bert_jax.system.progress import say
-        from bert_jax.system.tables import print_rows
+        from bert_jax.system.facts import print_rows
 
         model = import_model(self.source, self.run, self.activation, self.lowercase)
         if model.unused:

@@ -28,7 +28,7 @@ class Inspect(JsonArguments):
         from bert_jax.pretraining.inspection import seen_sequences
         from bert_jax.run.run_directory import RunDirectory
         from bert_jax.system.reading import show
-        from bert_jax.system.tables import as_json
+        from bert_jax.system.facts import json_line
 
         directory = RunDirectory(self.run)
         sequences = seen_sequences(directory, self.step, self.rows)
@@ -36,4 +36,4 @@ class Inspect(JsonArguments):
             show(directory.readings())
             print_sequences(sequences)
         for sequence in sequences if self.json else ():
-            print(as_json(sequence.as_json()))
+            print(json_line(sequence.as_json()))

@@ -11,7 +11,7 @@ from bert_jax.model.bert import Parameters
 from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.size import FORWARD_SHARE, HEADS, ModelPart, model_parts, num_parameters
 from bert_jax.planning.work import AnyRunConfig
-from bert_jax.system.tables import Table
+from bert_jax.system.facts import Table
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.step import Objective
 

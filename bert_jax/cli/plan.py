@@ -38,11 +38,11 @@ class Plan(JsonArguments):
         from bert_jax.cli.planning import plan_tables, planned
         from bert_jax.planning.topology import parse_topology
         from bert_jax.system.progress import output
-        from bert_jax.system.tables import as_json
+        from bert_jax.system.facts import json_line
 
         topology = parse_topology(self.topology)
         result = planned(self.config, topology, self.exact)
         if self.json:
-            print(as_json(result))
+            print(json_line(result))
         else:
             output.print(*plan_tables(topology, result), sep="\n")

@@ -10,9 +10,8 @@ from bert_jax.planning.plan_record import ESTIMATES, PhasePlan, PhaseTime
 from bert_jax.planning.topology import FAMILIES, Topology, can_compile, parse_topology
 from bert_jax.planning.work import AnyRunConfig, shapes_of, vocabulary_size_of
 from bert_jax.system.errors import install_extra
-from bert_jax.system.facts import gib
+from bert_jax.system.facts import Table, facts_table, gib, rows_table
 from bert_jax.system.progress import duration, say
-from bert_jax.system.tables import Table, facts_table, rows_table
 
 _PHASE_ROWS = list(PhasePlan.model_fields)
 _OF_FORMULAS = (

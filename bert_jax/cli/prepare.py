@@ -36,7 +36,7 @@ class Prepare(JsonArguments, RunArguments):
         from bert_jax.pretraining.mixture import check_epochs, source_shares
         from bert_jax.run.run_directory import RunDirectory
         from bert_jax.system.progress import output
-        from bert_jax.system.tables import as_json, print_rows, rows_table
+        from bert_jax.system.facts import json_line, print_rows, rows_table
 
         config, directory = self.config, RunDirectory(self.workdir)
         inputs = check_preparation(config, directory)
@@ -56,7 +56,7 @@ class Prepare(JsonArguments, RunArguments):
                 | {"sources": [*source_shares(config, {length: prepared})]}
                 for length, prepared in data.by_length.items()
             }
-            print(as_json(found))
+            print(json_line(found))
         else:
             for length, prepared in data.by_length.items():
                 print_preparation(prepared, budgets[length])

@@ -42,7 +42,7 @@ class Search(InferenceArguments, JsonArguments):
         from bert_jax.inference.search import search
         from bert_jax.inference.search_corpus import SearchCorpus
         from bert_jax.system.progress import stage
-        from bert_jax.system.tables import as_json, print_rows
+        from bert_jax.system.facts import json_line, print_rows
 
         corpus = SearchCorpus(self.corpus, self.texts, self.lines)
         bert = self.loaded(self.run, self.dtype)
@@ -51,7 +51,7 @@ class Search(InferenceArguments, JsonArguments):
         for query, hits in zip(self.query, found, strict=True):
             if self.json:
                 ranked = [{"rank": rank, **hit._asdict()} for rank, hit in enumerate(hits, 1)]
-                print(as_json({"query": query, "hits": ranked}))
+                print(json_line({"query": query, "hits": ranked}))
                 continue
             headings = (">rank", ">score", ">row", "text") if corpus.has_texts else (">rank", ">score", ">row")
             cells = [

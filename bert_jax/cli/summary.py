@@ -18,8 +18,8 @@ from bert_jax.report.languages import by_language
 from bert_jax.report.verdict import behind_words, nothing_learned, nothing_learned_of_task, unlearned_classes
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import command_line
+from bert_jax.system.facts import Table, print_rows
 from bert_jax.system.progress import output, print_line
-from bert_jax.system.tables import Table, print_rows
 
 _MOST_CELLS = 160
 """Maximum characters of a sentence in a table; a terminal of 80 columns shows them on five lines."""

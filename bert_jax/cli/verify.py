@@ -17,7 +17,7 @@ class Verify(Arguments):
         from bert_jax.run.verification import NEVER_COVERED, verify
         from bert_jax.system.errors import RunError
         from bert_jax.system.progress import output
-        from bert_jax.system.tables import print_rows
+        from bert_jax.system.facts import print_rows
 
         verdicts = verify(RunDirectory(self.run))
         rows = [(each.path.relative_to(self.run).as_posix(), each.damage or each.remark) for each in verdicts]

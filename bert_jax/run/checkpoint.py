@@ -4,10 +4,10 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
-from typing import Any
 
 import jax
 import orbax.checkpoint as ocp
+from jaxtyping import PyTree
 
 from bert_jax.model.bert import Parameters
 from bert_jax.run.checkpoint_choice import best_of
@@ -183,7 +183,7 @@ class Checkpoints:
         evaluation: dict[str, float] | None,
         check: StateCheck,
         metrics: FileSum | None,
-        skeleton: dict[str, Any],
+        skeleton: PyTree,
     ) -> None:
         """Waits until the state of `step` is written; the first process then makes it a checkpoint, if it is good."""
         path = checkpoint_path(self._directory, step)

@@ -4,15 +4,15 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Iterator
-from typing import Any
 
 import jax
 import numpy as np
 from jax.experimental import multihost_utils
+from jaxtyping import PyTree
 from orbax.checkpoint import multihost
 
 from bert_jax.config.operation import HostsConfig
-from bert_jax.system.errors import BertJaxError, HostLost, RunError, Setting, UsageError
+from bert_jax.system.errors import BertJaxError, HostLost, RunError, Setting, UsageError, first_line
 from bert_jax.system.journal import here
 from bert_jax.system.machine import has_tpu
 from bert_jax.system.progress import keep_quiet, say
@@ -46,24 +46,21 @@ def connect(config: HostsConfig) -> None:
     """
     here.at("waiting for the other hosts")
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    address: dict[str, Any] = (
-        {"coordinator_address": config.coordinator, "num_processes": config.count, "process_id": config.index}
-        | {"cluster_detection_method": "deactivate"}
-        if config.coordinator
-        else {}
-    )
-    heartbeat = int(os.environ.get(_HEARTBEAT, _HEARTBEAT_S))
     try:
         jax.distributed.initialize(
-            **address, heartbeat_timeout_seconds=heartbeat, initialization_timeout=config.wait_seconds
+            config.coordinator,
+            config.count,
+            config.index,
+            cluster_detection_method="deactivate" if config.coordinator else None,
+            heartbeat_timeout_seconds=int(os.environ.get(_HEARTBEAT, _HEARTBEAT_S)),
+            initialization_timeout=config.wait_seconds,
         )
     except (RuntimeError, ValueError) as error:
         if not config.coordinator and not _in_slurm():
             say("this TPU's machine is in no cluster that JAX can find, as in Colab: it works alone")
             return
-        reason = str(error).partition("\n")[0]
         raise UsageError(
-            f"the hosts of this run can't be joined ({reason}); start the same command on all of them, with "
+            f"the hosts of this run can't be joined ({first_line(error)}); start the same command on all of them, with "
             f"{Setting('hosts.coordinator')}, {Setting('hosts.count')} and {Setting('hosts.index')} where they "
             "aren't found by themselves"
         ) from None
@@ -118,7 +115,7 @@ def agreed(number: int) -> int:
     return int(multihost_utils.broadcast_one_to_all(number)) if jax.process_count() > 1 else number
 
 
-def compile_together(name: str, function: jax.stages.Wrapped, *arguments: Any) -> None:
+def compile_together(name: str, function: jax.stages.Wrapped, *arguments: PyTree) -> None:
     """Compiles a jitted `function` on all processes before any of them calls it with such `arguments`.
 
     (The first call connects the devices, and CPUs wait 30 s for each other's then; compiling
@@ -140,7 +137,7 @@ def ending_together() -> Iterator[None]:
     except jax.errors.JaxRuntimeError as error:
         if jax.process_count() == 1 or "RESOURCE_EXHAUSTED" in str(error):
             raise
-        raise HostLost(str(error).partition("\n")[0], here.text) from None
+        raise HostLost(first_line(error), here.text) from None
     except BertJaxError:
         if jax.process_count() > 1:
             _part()

@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Iterator, Sequence
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
@@ -16,7 +16,7 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.copies import Publisher, worked_on
 from bert_jax.system.files import FileSum, open_regular, write_text
 from bert_jax.system.journal import FILE_NAME
-from bert_jax.system.json_file import Shape, as_shape, parse_object
+from bert_jax.system.json_file import JsonObject, Shape, as_shape, parse_object
 from bert_jax.system.progress import warn
 
 _MOST_LISTED = 3
@@ -115,7 +115,7 @@ class MetricsLog:
             self._unwritten = self._unwritten[self._file.write(self._unwritten) :]
 
 
-def _score(values: dict[str, Any]) -> float:
+def _score(values: JsonObject) -> float:
     """The score of an evaluation; -inf if it wasn't finite."""
     score = values["score"]
     return score if isinstance(score, int | float) else -math.inf
@@ -125,7 +125,7 @@ class Line(NamedTuple):
     """A line that can be read."""
 
     text: str
-    values: dict[str, Any]
+    values: JsonObject
     """Has a `step` from 0 and a `split`; the other values may be anything that JSON has."""
 
 
@@ -180,7 +180,7 @@ def _read_lines(path: Place) -> list[Line]:
     return [line for line in lines if isinstance(line, Line)]
 
 
-def read_metrics(path: Place) -> list[dict[str, Any]]:
+def read_metrics(path: Place) -> list[JsonObject]:
     """The lines of a metrics.jsonl; [] if it is missing. Damaged lines are left out, with a warning.
 
     A line without newline at the end is ignored: it is being written, or its process was killed.

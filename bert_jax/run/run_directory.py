@@ -7,7 +7,6 @@ import os
 import platform
 import re
 import uuid
-from typing import Any
 
 from bert_jax.config.phase import same_until
 from bert_jax.config.training import TrainingConfig
@@ -23,7 +22,7 @@ from bert_jax.system.copies import appended_to
 from bert_jax.system.errors import FULL_DISK, RunError, UsageError, command_line, disk_explained, quoted
 from bert_jax.system.files import open_lock, refuse_links, remove_directory, remove_temporary, write_json, write_text
 from bert_jax.system.journal import FILE_NAME, open_journal
-from bert_jax.system.json_file import read_object
+from bert_jax.system.json_file import JsonObject, read_object
 from bert_jax.system.progress import say, warn
 from bert_jax.system.reading import Reading
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
@@ -84,7 +83,7 @@ class RunDirectory:
             return "it is of another run, which has another tokenizer"
         return None
 
-    def results(self, steps: int) -> dict[str, Any] | None:
+    def results(self, steps: int) -> JsonObject | None:
         """The results of a run that has done all its `steps` or ended early; None if anything is missing or damaged."""
         newest = self.newest_step
         if newest is None or damage_of(complete(self.checkpoints)[-1]):
@@ -114,7 +113,7 @@ class RunDirectory:
         damage = damage_of(path)
         return damage and f"is damaged ({damage})"
 
-    def save_tokenizer(self, tokenizer: Tokenizer, origin: dict[str, Any] | None = None) -> None:
+    def save_tokenizer(self, tokenizer: Tokenizer, origin: JsonObject | None = None) -> None:
         """Writes tokenizer/, with an origin.json about what it was made from, on the first of several processes."""
         if not is_first():
             return
@@ -126,7 +125,7 @@ class RunDirectory:
             write_json(self.tokenizer / _ORIGIN, origin)
         self.manifest.note(self.tokenizer)
 
-    def write_results(self, results: dict[str, Any]) -> None:
+    def write_results(self, results: JsonObject) -> None:
         """Writes results.json, on the first of several processes."""
         if is_first():
             self.manifest.write_json(self.results_file, results)

@@ -4,7 +4,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import PurePosixPath
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -77,7 +77,7 @@ class RunManifest:
             lambda covered: {"data": {name: one for name, one in covered.data.items() if name != str(length)} | own}
         )
 
-    def write_json(self, path: Place, value: Any) -> None:
+    def write_json(self, path: Place, value: object) -> None:
         """Writes a file of the run as JSON, and lists it. Raises OSError or RunError."""
         self.forget(path)
         write_json(path, value)
@@ -149,7 +149,7 @@ class RunManifest:
             return any(file_damage(copy, found) is None for copy in copies)
         return False
 
-    def _change(self, changed: Callable[[Covered], dict[str, Any]]) -> None:
+    def _change(self, changed: Callable[[Covered], dict[str, object]]) -> None:
         """Writes the manifest with the fields that `changed` returns."""
         if not is_first():
             return

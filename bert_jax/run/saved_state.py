@@ -5,7 +5,6 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +12,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import tensorstore
 from flax.traverse_util import flatten_dict, unflatten_dict
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, PyTree
 
 from bert_jax.model.bert import Parameters
 from bert_jax.run.checkpoint_choice import being_read
@@ -31,7 +30,7 @@ _PARTS = 4
 """A checkpoint is read and added in so many parts, each at least one array. Orbax holds most of the arrays that it
 reads twice: reading all at once would take memory for a third copy of the parameters."""
 
-Leaves = dict[tuple[str, ...], Any]
+Leaves = dict[tuple[str, ...], Array]
 """The leaves of a tree of parameters, by their paths."""
 
 
@@ -53,7 +52,7 @@ def load_parameters(path: Place, shapes: Parameters) -> Parameters:
         return _restored(path, {"params": shapes})["params"]
 
 
-def saved_shapes(path: Place) -> dict[str, Any]:
+def saved_shapes(path: Place) -> Parameters:
     """The parameter tree of the checkpoint at `path`, whose leaves have `shape` and `dtype`; nothing else is read.
 
     Raises RunError where Orbax can't read it, CheckpointGone where it is deleted meanwhile.
@@ -62,7 +61,7 @@ def saved_shapes(path: Place) -> dict[str, Any]:
         return checkpointer.metadata(place).item_metadata.tree["params"]
 
 
-def bits_on_disk(path: Place, skeleton: dict[str, Any]) -> int:
+def bits_on_disk(path: Place, skeleton: PyTree) -> int:
     """`sum_of_bits` of the state read from the checkpoint at `path`; `skeleton` has the structure of `saved_item`."""
     as_numpy = jax.tree.map(lambda _: ocp.RestoreArgs(restore_type=np.ndarray), skeleton)
     here = ocp.options.MultiprocessingOptions(primary_host=0, active_processes={0})
@@ -73,7 +72,7 @@ def bits_on_disk(path: Place, skeleton: dict[str, Any]) -> int:
     return sum_of_bits_on_host(found)
 
 
-def _restored(path: Place, item: dict[str, Any]) -> dict[str, Any]:
+def _restored(path: Place, item: PyTree) -> PyTree:
     """The part of a checkpoint that `item`, a tree of shapes and shardings, describes."""
     restore_args = ocp.checkpoint_utils.construct_restore_args(item)
     with by_orbax(path) as place, ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
@@ -208,9 +207,9 @@ class _Others:
     it, at any time afterwards, and Python would print a traceback for each.
     """
 
-    def __init__(self, hook: Callable[[Any], None]):
+    def __init__(self, hook: Callable[["sys.UnraisableHookArgs"], object]):
         self._hook = hook
 
-    def __call__(self, unraisable: Any) -> None:
+    def __call__(self, unraisable: "sys.UnraisableHookArgs") -> None:
         if not any(words in str(unraisable.exc_value) for words in _LATE):
             self._hook(unraisable)

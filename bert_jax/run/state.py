@@ -1,12 +1,12 @@
 """The state of a training, the part of it that a checkpoint holds, and whether a disk returned it unchanged."""
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, UInt32
+from jaxtyping import Array, Bool, Int, PyTree, UInt32
 
 from bert_jax.model.bert import Parameters
 from bert_jax.run.measurement import Means
@@ -22,7 +22,7 @@ class TrainState(NamedTuple):
     step: Int[Array, ""]
     """Steps done, skipped ones included."""
     params: Parameters
-    optimizer: Any
+    optimizer: PyTree
     """The optimizer's state."""
     window: Means
     """Measurements since the last line of the log."""
@@ -35,7 +35,7 @@ class TrainState(NamedTuple):
     program."""
 
 
-def saved_item(state: TrainState) -> dict[str, Any]:
+def saved_item(state: TrainState) -> dict[str, PyTree]:
     """The tree that Orbax saves: the parameters by themselves, since most readers want nothing else, and the rest of
     the state. Measurements are in the manifest instead, because the set of them may change (see `Manifest.window`).
     """
@@ -68,7 +68,7 @@ def check_state(state: TrainState) -> StateCheck:
     return StateCheck(sum_of_bits(saved_item(state)), finite, state.skipped_in_a_row, window)
 
 
-def sum_of_bits(tree: Any) -> UInt32[Array, ""]:
+def sum_of_bits(tree: PyTree) -> UInt32[Array, ""]:
     """Every element's bits times an odd number that its place gives, added up modulo 2^32.
 
     One changed bit always changes it; elements that changed places, or several bits, in all but one case of 2^32.
@@ -83,7 +83,7 @@ def sum_of_bits(tree: Any) -> UInt32[Array, ""]:
     return total
 
 
-def sum_of_bits_on_host(tree: Any) -> int:
+def sum_of_bits_on_host(tree: PyTree) -> int:
     """`sum_of_bits` of a tree of numpy arrays, computed on the host."""
     total = 0
     spread = np.arange(_BLOCK, dtype=np.uint32) * _SPREAD

@@ -2,10 +2,11 @@
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 from jax.sharding import Mesh
+from jaxtyping import PyTree
 
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.model import ModelConfig
@@ -58,7 +59,7 @@ class TrainedModel(NamedTuple):
     tokenizer: Tokenizer
     shapes: Parameters
     """The parameters as shapes and types, without the parts that the model lacks."""
-    read: Callable[[Any], Parameters]
+    read: Callable[[PyTree], Parameters]
     """Reads the parameters with given shardings, a tree like `shapes`. Raises CheckpointGone if a training has deleted
     the checkpoint since; `load` chooses again then."""
     steps: tuple[int, ...] = ()
@@ -102,7 +103,7 @@ class TrainedModel(NamedTuple):
     def load(
         cls,
         path: Place,
-        shardings: Callable[[Parameters], Any],
+        shardings: Callable[[Parameters], PyTree],
         step: int | None = None,
         average: int | None = None,
     ) -> tuple["TrainedModel", Parameters]:
@@ -199,7 +200,7 @@ def _trained_here(path: Place, step: int | None, average: int | None) -> Trained
         _refuse_stranger(path, one)
         _refuse_others(one, saved_shapes(one), shapes)
 
-    def read(shardings: Any) -> Parameters:
+    def read(shardings: PyTree) -> Parameters:
         reads = [functools.partial(load_parameters, one) for one in (checkpoint, *earlier)]
         return mean_of(reads, abstract(shapes, shardings))
 
@@ -208,7 +209,7 @@ def _trained_here(path: Place, step: int | None, average: int | None) -> Trained
     return TrainedModel(path, config, tokenizer, shapes, read, steps, task, pooler_trained=pair != "none")
 
 
-def _refuse_others(checkpoint: Place, saved: dict[str, Any], shapes: Parameters) -> None:
+def _refuse_others(checkpoint: Place, saved: Parameters, shapes: Parameters) -> None:
     """Raises UsageError if the parameters `saved` in a checkpoint don't have the shapes of its model."""
     if jax.tree.map(lambda leaf: tuple(leaf.shape), saved) != jax.tree.map(lambda leaf: leaf.shape, shapes):
         raise UsageError(f"{checkpoint}: its parameters aren't those of its config.json; they don't belong together")

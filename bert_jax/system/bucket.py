@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import fsspec
 from etils import epath
@@ -248,8 +248,8 @@ def open_object(path: epath.Path) -> io.BufferedReader:
 
     Reading raises RunError if fewer bytes arrive than were requested.
     """
-    raw: Any = _ObjectFile(_store_of(path), os.fspath(path), cache_type="none")
-    return io.BufferedReader(raw, _BLOCK_BYTES)
+    raw = _ObjectFile(_store_of(path), os.fspath(path), cache_type="none")
+    return io.BufferedReader(cast(io.RawIOBase, raw), _BLOCK_BYTES)
 
 
 def _store_of(path: epath.Path) -> AbstractFileSystem:

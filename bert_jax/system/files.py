@@ -13,7 +13,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
@@ -256,11 +256,11 @@ def write_text(path: Place, text: str) -> None:
         temporary.write_text(text, encoding="utf-8")
 
 
-def write_json(path: Place, value: Any) -> None:
+def write_json(path: Place, value: object) -> None:
     """Writes `value` as indented JSON, atomically."""
     write_text(path, as_json(value))
 
 
-def as_json(value: Any) -> str:
+def as_json(value: object) -> str:
     """The text that `write_json` writes."""
     return json.dumps(value, indent=2, ensure_ascii=False) + "\n"

@@ -10,7 +10,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError, quoted
+from bert_jax.system.errors import UsageError, json_kind, quoted
 from bert_jax.system.files import open_regular
 
 JsonObject = dict[str, Any]
@@ -73,15 +73,15 @@ def parse_json(
     return value
 
 
-def parse_object(text: bytes | str) -> dict[str, Any]:
+def parse_object(text: bytes | str) -> JsonObject:
     """Parses a JSON object as `parse_json` does. Raises ValueError for any other value."""
     value = parse_json(text)
     if not isinstance(value, dict):
-        raise ValueError(f"it holds {_kind(value)} and should hold an object")
+        raise ValueError(f"it holds {json_kind(value)} and should hold an object")
     return value
 
 
-def read_object(path: Place, most_bytes: int = MOST_BYTES) -> dict[str, Any]:
+def read_object(path: Place, most_bytes: int = MOST_BYTES) -> JsonObject:
     """Reads the JSON object in a file. Raises OSError if it can't be read, ValueError if it is damaged."""
     return parse_object(read_bytes(path, most_bytes))
 
@@ -100,7 +100,7 @@ def read_foreign_object(path: Place) -> JsonObject:
     """The JSON object in another program's file. Raises UsageError as `read_foreign` does, and for another value."""
     value = read_foreign(path)
     if not isinstance(value, dict):
-        raise UsageError(f"{path} is damaged (it holds {_kind(value)} and should hold an object); fetch it again")
+        raise UsageError(f"{path} is damaged (it holds {json_kind(value)} and should hold an object); fetch it again")
     return value
 
 
@@ -112,7 +112,7 @@ def read_foreign_shape(path: Place, shape: type[ShapeKind]) -> ShapeKind:
         raise UsageError(f"{path}: {error}") from None
 
 
-def as_shape(value: dict[str, Any], shape: type[ShapeKind]) -> ShapeKind:
+def as_shape(value: JsonObject, shape: type[ShapeKind]) -> ShapeKind:
     """Validates `value` as a `shape`.
 
     Raises ValueError with the first field that doesn't fit, or for more than _MOST_COMPARED values.
@@ -139,13 +139,13 @@ def read_bytes(path: Place, most_bytes: int) -> bytes:
     return content
 
 
-def _check(value: Any, surrogates: str) -> None:
+def _check(value: object, surrogates: str) -> None:
     """Raises ValueError for deep nesting and lone surrogates. A loop, since recursion fails on deep nesting."""
     level = [value]
     for _ in range(_MOST_DEPTH + 1):
         if not level:
             return
-        below: list[Any] = []
+        below: list[object] = []
         for item in level:
             if isinstance(item, str):
                 if surrogates == "refuse":
@@ -168,7 +168,7 @@ def _may_have_more_values(text: bytes | str, most: int) -> bool:
     return sum(text.count(sign) for sign in (b"[", b"{", b",")) > most
 
 
-def _has_more_values(value: dict[str, Any], most: int) -> bool:
+def _has_more_values(value: object, most: int) -> bool:
     """Whether `value` contains more than `most` values, itself included; stops counting there."""
     level, count = [value], 0
     while level and count <= most:
@@ -199,11 +199,6 @@ def _finite(digits: str) -> float:
 
 def _refuse_constant(name: str) -> NoReturn:
     raise ValueError(f"it has {name}, which is no JSON")
-
-
-def _kind(value: Any) -> str:
-    names = {list: "an array", str: "a string", bool: "true or false", type(None): "null"}
-    return names.get(type(value), "a number")
 
 
 def check_format(path: Place, written: object, version: int) -> None:

@@ -6,7 +6,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from rich.console import Console, ConsoleOptions, RenderableType
 from rich.progress import (
@@ -222,8 +222,8 @@ class _BarStage(Stage):
 
     def _reset(self) -> None:
         """Restarts the bar's clock at what is done."""
-        done: Any = self.done  # annotated as int by rich, which takes any number
-        self._bar.reset(self._task, completed=done, amount=self.amount(), note="")
+        completed = cast(int, self.done)  # rich takes any number
+        self._bar.reset(self._task, completed=completed, amount=self.amount(), note="")
 
     def show(self) -> None:
         self._bar.update(self._task, completed=self.done, amount=self.amount(), note=self.note)

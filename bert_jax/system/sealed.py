@@ -9,14 +9,14 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
-from typing import Annotated, Any, ClassVar, TypeVar
+from typing import Annotated, ClassVar, TypeVar
 
 from pydantic import Field
 
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.errors import RunError, first_line
 from bert_jax.system.files import FileSum, as_json, write_json
-from bert_jax.system.json_file import MOST_BYTES, Shape, as_shape, check_format, parse_object, read_bytes
+from bert_jax.system.json_file import MOST_BYTES, JsonObject, Shape, as_shape, check_format, parse_object, read_bytes
 
 Natural = Annotated[int, Field(ge=0, lt=2**63)]
 _SUM = "sum"
@@ -34,7 +34,7 @@ class Sealed(Shape):
     """Size and checksum of each file, by its path relative to the sealed directory."""
 
     @classmethod
-    def read(cls: type[SealedKind], path: Place, **others: Any) -> SealedKind:
+    def read(cls: type[SealedKind], path: Place, **others: object) -> SealedKind:
         """Reads the record at `path`; `others` are fields that the file doesn't have.
 
         Raises OSError if it can't be read, ValueError if it is damaged, UsageError if another release wrote it,
@@ -59,13 +59,13 @@ class Sealed(Shape):
         """Writes the record with its checksum, atomically."""
         write_json(path, self.as_sealed())
 
-    def as_sealed(self) -> dict[str, Any]:
+    def as_sealed(self) -> JsonObject:
         """The JSON object that `write` writes."""
         value = {"format": self.FORMAT, **self.model_dump(mode="json")}
         return value | {_SUM: _checksum(value)}
 
 
-def _checksum(value: dict[str, Any]) -> str:
+def _checksum(value: JsonObject) -> str:
     """Checksum of a JSON object's fields, in any order."""
     return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=8).hexdigest()
 

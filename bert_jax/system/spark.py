@@ -14,11 +14,14 @@ import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from bert_jax.system.errors import BertJaxError, RunError, Setting, UsageError, check_installed, first_line
 from bert_jax.system.progress import warn
 from bert_jax.system.workers import safe_path
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -31,7 +34,7 @@ _PYTHON_ERROR = "PythonException"
 class Spark:
     """A connection to Spark; the process may have one at a time."""
 
-    def __init__(self, context: Any):
+    def __init__(self, context: "SparkContext"):
         self._context = context
 
     def map(
@@ -44,9 +47,9 @@ class Spark:
         """
         if not items:
             return []
-        outcome = functools.partial(_outcome, function, Path.cwd())
+        task = functools.partial(_outcome, function, Path.cwd())
         with ThreadPoolExecutor(1) as thread:
-            collected = thread.submit(lambda: self._context.parallelize(items, len(items)).map(outcome).collect())
+            collected = thread.submit(lambda: self._context.parallelize(items, len(items)).map(task).collect())
             try:
                 while not collected.done():
                     time.sleep(_POLL_S)
@@ -60,10 +63,12 @@ class Spark:
                         f"Spark failed ({_reason(error)}); give the same command again: finished chunks are kept"
                     ) from error
                 raise
+        results = []
         for outcome in outcomes:
             if isinstance(outcome, BertJaxError):
                 raise outcome
-        return outcomes
+            results.append(outcome)
+        return results
 
     def _tasks_finished(self) -> int:
         tracker = self._context.statusTracker()
@@ -118,9 +123,10 @@ def check_spark() -> None:
         )
 
 
-def _stop(context: Any) -> None:
+def _stop(context: "SparkContext") -> None:
     """Disconnects, and ends the Java process if this program started it: it would take memory during the training."""
     gateway = context._gateway
+    assert gateway, "a connection has a gateway"
     with contextlib.suppress(Exception):  # it may be dead
         context.stop()
         gateway.shutdown()
@@ -130,9 +136,10 @@ def _stop(context: Any) -> None:
         type(context)._gateway = type(context)._jvm = type(context)._active_spark_context = None
 
 
-def _warn_of_names(context: Any, settings: Collection[str]) -> None:
+def _warn_of_names(context: "SparkContext", settings: Collection[str]) -> None:
     """Warns of options that Spark's list lacks, if their names are much like one in it: Spark ignores unknown options.
     The list has no options of parts that Spark loads later."""
+    assert context._jvm, "a connection has Java's process"
     entries = context._jvm.org.apache.spark.internal.config.ConfigEntry.listAllEntries().toArray()
     known = {entry.key() for entry in entries} | set(_DEFAULTS) | {"spark.master"}
     for name in settings:

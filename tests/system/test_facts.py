@@ -1,4 +1,4 @@
-"""The renderer of facts."""
+"""Facts as tables and as JSON."""
 
 import io
 import json
@@ -8,8 +8,7 @@ from pydantic import computed_field
 from rich.console import Console
 
 from bert_jax.system import facts
-from bert_jax.system.facts import Facts
-from bert_jax.system.tables import as_json, facts_table, meanings_table, rows_table
+from bert_jax.system.facts import Facts, facts_table, json_line, meanings_table, rows_table
 
 
 class Part(Facts):
@@ -85,5 +84,5 @@ def test_a_fact_is_shown_with_its_meaning_if_it_is_known():
 
 
 def test_json_has_all_facts_and_computed_ones():
-    found = json.loads(as_json({"all": [KNOWN]}))["all"][0]
+    found = json.loads(json_line({"all": [KNOWN]}))["all"][0]
     assert found["part"] == {"name": "[b]", "size": 3 << 30} == found["others"][0] and found["share"] == 1.234
