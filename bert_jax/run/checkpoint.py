@@ -16,9 +16,9 @@ from bert_jax.run.manifest import (
     KEPT,
     Manifest,
     agree_with_list,
+    checkpoint_damage,
     checkpoint_path,
     complete,
-    damage_of,
     delete_checkpoint,
     incomplete,
     is_sound,
@@ -165,7 +165,7 @@ class Checkpoints:
     def _newest_good(self) -> int:
         """Step of the newest checkpoint whose files have their checksums; -1 if there is none or on other processes."""
         for path in reversed(complete(self._directory) if is_first() else []):
-            damage = damage_of(path) or self._stranger(path)
+            damage = checkpoint_damage(path) or self._stranger(path)
             if not damage:
                 return int(path.name)
             set_aside(path, damage)
@@ -175,7 +175,7 @@ class Checkpoints:
         """The newest undamaged checkpoint that was saved after a step with finite gradients."""
         self.wait()
         paths = reversed(complete(self._directory))
-        return next((path for path in paths if is_sound(path) and not damage_of(path)), None)
+        return next((path for path in paths if is_sound(path) and not checkpoint_damage(path)), None)
 
     def _finish(
         self,
@@ -240,7 +240,7 @@ class Checkpoints:
                 if good >= self._keep and (sound or not is_sound(path)):
                     if path != best and not (path / KEPT).exists():
                         delete_checkpoint(path)
-                elif path != verified and (damage := damage_of(path)):
+                elif path != verified and (damage := checkpoint_damage(path)):
                     set_aside(path, damage)
                 else:
                     good, sound = good + 1, sound or is_sound(path)

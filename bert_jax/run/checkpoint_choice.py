@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, TypeVar
 
-from bert_jax.run.manifest import Manifest, checkpoint_path, complete, damage_of, has_manifest, lost_checkpoints
+from bert_jax.run.manifest import Manifest, checkpoint_damage, checkpoint_path, complete, has_manifest, lost_checkpoints
 from bert_jax.run.run_manifest import MANIFEST
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError
@@ -67,7 +67,7 @@ def _undamaged(paths: Iterable[Place], next_one: str = "the one before it") -> I
     checkpoint just before it is yielded."""
     for path in paths:
         with being_read(path):
-            damage = damage_of(path)
+            damage = checkpoint_damage(path)
         if not damage:
             yield path
         else:
@@ -101,7 +101,7 @@ def not_of_a_run(path: Place) -> UsageError:
 def _checked(path: Place) -> Place:
     """The checkpoint at `path`. Raises RunError where it is damaged, CheckpointGone where it is deleted meanwhile."""
     with being_read(path):
-        damage = damage_of(path)
+        damage = checkpoint_damage(path)
     if damage:
         raise RunError(f"{path} is damaged: {damage}; use another checkpoint of the run")
     return path

@@ -122,7 +122,7 @@ def write_evaluation(path: Place, evaluation: dict[str, float]) -> None:
     Manifest.at(path).model_copy(update={"evaluation": _finite(evaluation)}).seal(path)
 
 
-def damage_of(path: Place) -> str | None:
+def checkpoint_damage(path: Place) -> str | None:
     """Which file of the finished checkpoint at `path` isn't as it was written; None if all are. Reads all files.
 
     A checkpoint whose name is another step than its manifest's is damaged; a copy may have a name that is no step.

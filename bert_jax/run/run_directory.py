@@ -11,7 +11,7 @@ import uuid
 from bert_jax.config.phase import same_until
 from bert_jax.config.training import TrainingConfig
 from bert_jax.run.hosts import is_first
-from bert_jax.run.manifest import checkpoint_path, complete, damage_of
+from bert_jax.run.manifest import checkpoint_damage, checkpoint_path, complete
 from bert_jax.run.run_config import described, differences, origin_of, read_config, refuse_passwords, write_config
 from bert_jax.run.run_manifest import RunManifest
 from bert_jax.run.saved_state import check_name
@@ -86,7 +86,7 @@ class RunDirectory:
     def results(self, steps: int) -> JsonObject | None:
         """The results of a run that has done all its `steps` or ended early; None if anything is missing or damaged."""
         newest = self.newest_step
-        if newest is None or damage_of(complete(self.checkpoints)[-1]):
+        if newest is None or checkpoint_damage(complete(self.checkpoints)[-1]):
             return None
         try:
             results = read_object(self.results_file)
@@ -110,7 +110,7 @@ class RunDirectory:
         path = checkpoint_path(self.checkpoints, step)
         if path not in complete(self.checkpoints):
             return "is gone"
-        damage = damage_of(path)
+        damage = checkpoint_damage(path)
         return damage and f"is damaged ({damage})"
 
     def save_tokenizer(self, tokenizer: Tokenizer, origin: JsonObject | None = None) -> None:

@@ -6,7 +6,7 @@ from typing import NamedTuple
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.records.curation import curation_damage
 from bert_jax.run.checkpoint_choice import no_run
-from bert_jax.run.manifest import complete, damage_of, lost_checkpoints, noted_metrics
+from bert_jax.run.manifest import checkpoint_damage, complete, lost_checkpoints, noted_metrics
 from bert_jax.run.metrics import DamagedLine, changed_lines, listed_damage, metrics_lines
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
@@ -82,7 +82,7 @@ def _of_metrics(run: RunDirectory) -> Verdict:
 
 def _of_checkpoint(path: Place) -> Verdict | None:
     """The verdict on a checkpoint; None if the run, which may be training, has deleted it meanwhile."""
-    damage = damage_of(path)
+    damage = checkpoint_damage(path)
     return None if damage and path not in complete(path.parent) else Verdict(path, damage)
 
 

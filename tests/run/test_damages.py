@@ -12,7 +12,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.pretraining.vocabulary import _is_current
 from bert_jax.run.checkpoint import Checkpoints
 from bert_jax.run.checkpoint_choice import checkpoint_of
-from bert_jax.run.manifest import Manifest, complete, damage_of, noted_metrics
+from bert_jax.run.manifest import Manifest, checkpoint_damage, complete, noted_metrics
 from bert_jax.run.metrics import MetricsLog, changed_lines, read_metrics
 from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
@@ -56,7 +56,7 @@ def test_manifest_of_a_run(small, count):
     def read():
         verify(small)
         read_config(small.path)
-        damage_of(checkpoint_of(small.path))
+        checkpoint_damage(checkpoint_of(small.path))
 
     attack(read, small.manifest.path, count)
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from bert_jax.run.checkpoint_choice import best_of
-from bert_jax.run.manifest import complete, damage_of, incomplete, is_sound, make_complete
+from bert_jax.run.manifest import checkpoint_damage, complete, incomplete, is_sound, make_complete
 
 
 @pytest.fixture
@@ -41,7 +41,7 @@ def test_a_manifest_that_a_disk_cannot_read_is_damage(checkpoint):
     (checkpoint / "manifest.json").unlink()
     (checkpoint / "manifest.json").mkdir()  # any OSError
     assert complete(checkpoint.parent) == [checkpoint]
-    assert damage_of(checkpoint) == "manifest.json is not as it was written"
+    assert checkpoint_damage(checkpoint) == "manifest.json is not as it was written"
     for judged in (lambda: best_of([checkpoint]), lambda: is_sound(checkpoint)):  # by which others are deleted
         with pytest.raises(OSError):
             judged()

@@ -11,8 +11,8 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.run.manifest import (
     agree_with_list,
+    checkpoint_damage,
     complete,
-    damage_of,
     delete_checkpoint,
     lost_checkpoints,
     make_complete,
@@ -98,7 +98,7 @@ def test_a_run_killed_between_any_two_changes_has_nothing_that_is_not_as_it_was_
         run = RunDirectory(path)
         assert run.manifest.damage(path) is None, number
         assert lost_checkpoints(run.checkpoints) == [], number
-        assert not [found for found in complete(run.checkpoints) if damage_of(found)], number
+        assert not [found for found in complete(run.checkpoints) if checkpoint_damage(found)], number
         agree_with_list(run.checkpoints)
         listed = set(run.manifest.listed(run.checkpoints))
         assert listed == {f"checkpoints/{found.name}/manifest.json" for found in complete(run.checkpoints)}
@@ -151,7 +151,8 @@ def test_another_manifest_in_a_checkpoint_is_damage(run):
     shutil.copy(forty / "manifest.json", fifty / "manifest.json")
     (fifty / "numbers").write_bytes(bytes(40))  # all sums are right but the run's
     assert (
-        damage_of(fifty) == "manifest.json, which is of step 40, is not as it was written" and damage_of(forty) is None
+        checkpoint_damage(fifty) == "manifest.json, which is of step 40, is not as it was written"
+        and checkpoint_damage(forty) is None
     )
 
 

@@ -21,7 +21,7 @@ from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import RunError, UsageError
 
 PLACES = [
-    (checkpoint_choice, "damage_of"),
+    (checkpoint_choice, "checkpoint_damage"),
     (checkpoint_choice, "judged"),
     (trained_model, "load_tokenizer"),
     (trained_model, "read_config"),

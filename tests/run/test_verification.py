@@ -107,7 +107,7 @@ def test_a_checkpoint_is_no_run(tiny_run):
 
 
 def test_what_the_run_deletes_meanwhile_is_no_damage(tmp_path, monkeypatch):
-    run, damage_of = RunDirectory(tmp_path), verification.damage_of
+    run, checkpoint_damage = RunDirectory(tmp_path), verification.checkpoint_damage
     for step in ("00000010", "00000020"):
         (run.checkpoints / step).mkdir(parents=True)
         make_complete(run.checkpoints / step, (), int(step), None, None)
@@ -115,9 +115,9 @@ def test_what_the_run_deletes_meanwhile_is_no_damage(tmp_path, monkeypatch):
     def deleted_while_it_is_read(path):
         if path.name == "00000010":
             delete_checkpoint(path)
-        return damage_of(path)
+        return checkpoint_damage(path)
 
-    monkeypatch.setattr(verification, "damage_of", deleted_while_it_is_read)
+    monkeypatch.setattr(verification, "checkpoint_damage", deleted_while_it_is_read)
     assert verify(run) == [Verdict(run.manifest.path, None), Verdict(run.checkpoints / "00000020", None)]
 
 
