@@ -47,8 +47,8 @@ class Bench(Arguments):
         from bert_jax.model.sharding import make_mesh
         from bert_jax.planning.bench import bench
         from bert_jax.planning.work import fitted, sequences_of, trainer_of, vocabulary_size_of
-        from bert_jax.system.progress import output, say
         from bert_jax.system.facts import json_line
+        from bert_jax.system.progress import output, say
         from bert_jax.training.devices import keep_compiled_programs
 
         keep_compiled_programs()

@@ -37,8 +37,8 @@ class Plan(JsonArguments):
         """Compiles the step of each phase for the slice and prints tables or JSON."""
         from bert_jax.cli.planning import plan_tables, planned
         from bert_jax.planning.topology import parse_topology
-        from bert_jax.system.progress import output
         from bert_jax.system.facts import json_line
+        from bert_jax.system.progress import output
 
         topology = parse_topology(self.topology)
         result = planned(self.config, topology, self.exact)

@@ -41,8 +41,8 @@ class Search(InferenceArguments, JsonArguments):
         """Reads the corpus and prints a table, or with --json a line, for each query."""
         from bert_jax.inference.search import search
         from bert_jax.inference.search_corpus import SearchCorpus
-        from bert_jax.system.progress import stage
         from bert_jax.system.facts import json_line, print_rows
+        from bert_jax.system.progress import stage
 
         corpus = SearchCorpus(self.corpus, self.texts, self.lines)
         bert = self.loaded(self.run, self.dtype)

@@ -16,8 +16,8 @@ class Verify(Arguments):
         from bert_jax.run.run_directory import RunDirectory
         from bert_jax.run.verification import NEVER_COVERED, verify
         from bert_jax.system.errors import RunError
-        from bert_jax.system.progress import output
         from bert_jax.system.facts import print_rows
+        from bert_jax.system.progress import output
 
         verdicts = verify(RunDirectory(self.run))
         rows = [(each.path.relative_to(self.run).as_posix(), each.damage or each.remark) for each in verdicts]
