@@ -135,6 +135,9 @@ class PreparationConfig(Settings):
 
     processes: Annotated[int, Field(gt=0)] | None = None
     """Number of worker processes, which doesn't change the records. None: one for each CPU core."""
+    memory_megabytes: Annotated[int, Field(ge=100)] = 500
+    """Megabytes of memory that comparing documents and lines takes (data.deduplicate, data.drop_boilerplate). What
+    doesn't fit lies in temporary files of the run meanwhile."""
     engine: Literal["local", "spark"] = "local"
     """Where the text is prepared: by processes of this machine, or by Apache Spark (extra spark, and Java), on this
     machine or a cluster. The records are the same. The machines of a cluster must share the file system of the text and

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field
 
 from bert_jax.records.corpus import Document
-from bert_jax.records.duplicates import FEWEST_TIMES, times_allowed
+from bert_jax.records.curation import FEWEST_TIMES, times_allowed
 from bert_jax.records.line_kinds import KINDS, LONG_LINE
 from bert_jax.system import facts
 from bert_jax.system.facts import Facts

@@ -18,8 +18,8 @@ from bert_jax.pretraining.text import open_text
 from bert_jax.pretraining.vocabulary import existing_tokenizer, make_tokenizer
 from bert_jax.records.corpus import corpus_stamp, open_corpus
 from bert_jax.records.corpus_reading import read_corpus
+from bert_jax.records.examination import check_packages
 from bert_jax.records.filters import check_language_filter
-from bert_jax.records.signatures import check_minhash
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.copies import fetched, worked_on
@@ -102,14 +102,13 @@ def _is_prepared(config: RunConfig, run: RunDirectory) -> bool:
 
 
 def _check_means(data: DataConfig, preparation: PreparationConfig) -> None:
-    """Raises UsageError if the segmenter, a lexicon, a filter, rensa or the engine of a preparation can't be used."""
+    """Raises UsageError if a lexicon, the filter by language, a package or the engine can't be used."""
     for name, path in data.lexicons.items():
         LexiconFile.read(path, f"data.{name}")
     check_language_filter(data)
     if data.words:  # packages come after settings
         open_segmenter(data.words)
-    if data.deduplicate == "near":
-        check_minhash()
+    check_packages(data)
     check_engine(data, preparation)
 
 

@@ -1,50 +1,87 @@
 """Curation: one pass over a corpus decides which documents and lines the run leaves out."""
 
+import contextlib
 import functools
-import itertools
+import json
 import shutil
-from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import numpy as np
-from jaxtyping import Bool, UInt64
 from pydantic import Field
 
 from bert_jax.config.data import CURATION, DataConfig
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.config.wording import counted
 from bert_jax.records.corpus import Corpus, Mixture
-from bert_jax.records.dropped_list import DroppedDocuments
 from bert_jax.records.drops import Drops
-from bert_jax.records.duplicates import (
-    BOILERPLATE_SHARE,
-    BOILERPLATE_TIMES,
-    FEWEST_TIMES,
-    find_copies,
-    find_shared_lines,
-)
 from bert_jax.records.engine import engine, works_by_portions
-from bert_jax.records.examination import Batch, BatchFiles, BatchSummary, batches, examine, line_key
-from bert_jax.records.filters import ALL_BOILERPLATE, ALL_COPIED, COPY, NONE
-from bert_jax.records.signatures import BANDS
+from bert_jax.records.examination import DocumentBatch, cut_into_batches, examine
+from bert_jax.records.filters import ALL_BOILERPLATE, ALL_COPIED, COPY, SETTINGS
+from bert_jax.records.near_duplicates import find_copies
 from bert_jax.records.source import short_hash
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import RunError, UsageError, first_line
 from bert_jax.system.files import FileSum, new_directory, refuse_links, remove_directory
 from bert_jax.system.progress import Stage, say, stage
 from bert_jax.system.sealed import Sealed, first_damaged
 from bert_jax.system.workers import available_cores, map_in_processes
 
-_RECORD, _LIST, _BATCHES = "curation.json", "dropped.jsonl", "batches"
+if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
+
+BOILERPLATE_SHARE, BOILERPLATE_TIMES = 0.01, 1000
+"""A line is boilerplate if it is in more than this share of the documents, or in more than so many of them."""
+FEWEST_TIMES = 10
+"""Fewest documents that share a line of boilerplate, however small the corpus is."""
+_RECORD, _LIST, _BATCHES, _SPILLED = "curation.json", "dropped.jsonl", "batches", "spilled"
 _EXAMINING = "Examining the text"
 _OF_READING = ("source", "language", "layout", "undecodable", "spans", "chunk_megabytes")
 """Settings of the data by which the text is read."""
-_MOST_LINES = 100_000
-"""Most distinct lines that are counted as candidates for examples of boilerplate."""
-_EXAMPLES, _EXAMPLE_CHARACTERS = 3, 80
+_EXAMPLES = 3
+_ROWS_AT_ONCE = 10_000
+"""Dropped documents that are listed at a time."""
+
+_TABLES = """
+create temp table documents as
+select place, source, row_number() over (partition by source order by place) as number, size, refusal as reason
+from batches;
+create temp table copies (document ubigint, original ubigint, similarity double);
+create temp table dropped_lines (document ubigint, line ubigint, is_boilerplate boolean);
+"""
+_LINES = """
+create temp view lines as
+select place as document, unnest(lines, recursive := true) from batches
+where place in (select place from documents where reason = 0);
+create temp table shared_lines as
+select high, low, count(*) as times, min(line) as first, any_value(is_paragraph) as is_paragraph
+from lines group by high, low having count(*) > 1;
+"""
+_DROPPED_LINES = """
+insert into dropped_lines
+select document, line, $drop_boilerplate and times > $allowed
+from lines join shared_lines using (high, low)
+where $drop_boilerplate and times > $allowed or $drop_paragraphs and shared_lines.is_paragraph and line > first
+"""
+_EXAMPLES_OF_BOILERPLATE = """
+select any_value(text)
+from lines join shared_lines using (high, low)
+where times > $allowed and text is not null
+group by times, first order by times desc, first limit $examples
+"""
+_EMPTIED_DOCUMENTS = """
+select document from dropped_lines join batches on place = document
+group by document, len(lines) having count(*) = len(lines)
+"""
+_DROPPED_DOCUMENTS = """
+with listed as (select place, source, number, begin, reason from documents join batches using (source, place))
+select dropped.* exclude (place), original.* exclude (place, reason), similarity
+from listed dropped
+    left join copies on document = dropped.place
+    left join listed original on original.place = copies.original
+where dropped.reason > 0 order by dropped.place
+"""
 
 
 class CurationRecord(Sealed):
@@ -60,8 +97,8 @@ def curated(corpus: Mixture, data: DataConfig, settings: PreparationConfig, dire
     First the filters refuse documents, then later copies of the others are dropped, then lines of what is left.
     Nothing depends on the order of the work. Raises UsageError if nothing is left of a source.
     """
-    made_from = _made_from(corpus, data)
-    if not _is_finished(directory, made_from):
+    made_from = short_hash([corpus.revision, data.model_dump(mode="json", include={*_OF_READING, *CURATION})])
+    if curation_damage(directory) or CurationRecord.read(directory / _RECORD).made_from != made_from:
         refuse_links(directory.parent, directory)
         remove_directory(directory)
         with new_directory(directory) as temporary:
@@ -71,10 +108,6 @@ def curated(corpus: Mixture, data: DataConfig, settings: PreparationConfig, dire
             has_list = (temporary / _LIST).stat().st_size > 0
         say(f"{directory / _LIST} lists the documents that are dropped" if has_list else "no document is dropped")
     return Drops(fetched(directory))
-
-
-def _made_from(corpus: Mixture, data: DataConfig) -> str:
-    return short_hash([corpus.revision, data.model_dump(mode="json", include={*_OF_READING, *CURATION})])
 
 
 def curation_damage(directory: Place) -> str | None:
@@ -87,102 +120,172 @@ def curation_damage(directory: Place) -> str | None:
     return f"{damaged} is not as it was written" if damaged else None
 
 
-def _is_finished(directory: Place, made_from: str) -> bool:
-    return curation_damage(directory) is None and CurationRecord.read(directory / _RECORD).made_from == made_from
+def times_allowed(documents: int) -> float:
+    """The number of documents, of all `documents`, that may have a line that isn't boilerplate."""
+    return min(max(BOILERPLATE_SHARE * documents, FEWEST_TIMES - 1), BOILERPLATE_TIMES)
 
 
 def _curate(corpus: Mixture, data: DataConfig, settings: PreparationConfig, directory: Path) -> None:
     """Examines all documents and writes into `directory` what is dropped."""
     (directory / _BATCHES).mkdir()
-    lines, repeated = 0, Counter[str]()
-    for summary in _examinations(corpus, data, settings, directory / _BATCHES):
-        lines += summary.lines
-        repeated.update(summary.repeated)
-        if len(repeated) > _MOST_LINES:
-            repeated = Counter(dict(repeated.most_common(_MOST_LINES // 2)))
-    files = BatchFiles(directory / _BATCHES)
-    if not len(files):
+    _examine_all(corpus, data, settings, directory / _BATCHES)
+    if not any((directory / _BATCHES).glob("*.parquet")):
         raise UsageError(f"{data.described} holds no text; give a corpus")
-    reasons = files.joined("refusals")
-    bands = range({None: 0, "exact": 1, "near": BANDS}[data.deduplicate])
-    with stage("Comparing documents", len(bands), "bands") as bar:
-        copies = find_copies(files, reasons == NONE, bar.counted(bands))
-    reasons[copies.documents] = COPY
-    dropped_lines = _lines(files, reasons == NONE, data, lines, repeated)
-    emptied = _emptied(files, dropped_lines) & (reasons == NONE)
-    reasons[emptied] = ALL_BOILERPLATE if data.drop_boilerplate else ALL_COPIED
-    documents = DroppedDocuments(files, reasons, copies, data.source)
-    documents.check_sources()
-    documents.say()
-    documents.write(directory / _LIST)
-    Drops.write(directory, files.joined("places")[reasons != NONE], dropped_lines)
+    with _database(directory, settings) as database:
+        database.execute(_TABLES)
+        with stage("Comparing documents", 2, "steps") as bar:
+            if data.deduplicate:
+                find_copies(database)
+                _drop(database, COPY, "select document from copies")
+            bar.advance()
+            if data.compares_lines:
+                _drop_lines(database, data)
+            bar.advance()
+        _check_sources(database, data.source)
+        _say_reasons(database, _write_list(database, data.source, directory / _LIST))
+        documents = database.execute("select place from documents where reason > 0 order by place").fetchnumpy()
+        lines = database.execute("select line from dropped_lines order by line").fetchnumpy()
+    Drops.write(directory, documents["place"], lines["line"])
     shutil.rmtree(directory / _BATCHES)
+    shutil.rmtree(directory / _SPILLED, ignore_errors=True)
 
 
-def _examinations(
-    corpus: Mixture, data: DataConfig, settings: PreparationConfig, directory: Path
-) -> Iterator[BatchSummary]:
-    """Examines each batch; yields what comes of each, in order."""
+def _examine_all(corpus: Mixture, data: DataConfig, settings: PreparationConfig, directory: Path) -> None:
+    """Examines all batches of a corpus, each of which gets a file in `directory`."""
     work = functools.partial(examine, data=data, directory=directory)
     if works_by_portions(corpus, settings):
         with engine(settings) as mapped:
-            of_portions = mapped(functools.partial(_examine_portion, work=work), corpus.files_portions(), _EXAMINING)
-        yield from itertools.chain(*of_portions)
+            mapped(functools.partial(_examine_portion, work), corpus.files_portions(), _EXAMINING)
         return
     with stage(_EXAMINING, corpus.total, corpus.unit) as bar:
-        yield from map_in_processes(work, _batches(corpus, bar), settings.processes or available_cores())
+        for _ in map_in_processes(work, _batches(corpus, bar), settings.processes or available_cores()):
+            pass
 
 
-def _batches(corpus: Mixture, bar: Stage) -> Iterator[Batch]:
+def _batches(corpus: Mixture, bar: Stage) -> Iterator[DocumentBatch]:
     for source, portion, documents in corpus.whole_portions():
-        for batch in batches(documents, source, portion):
+        for batch in cut_into_batches(documents, source, portion):
             yield batch
             bar.advance(corpus.position - bar.done)
 
 
-def _examine_portion(portion: tuple[int, Corpus], work: Callable[[Batch], BatchSummary]) -> list[BatchSummary]:
+def _examine_portion(work: Callable[[DocumentBatch], None], portion: tuple[int, Corpus]) -> None:
     source, text = portion
-    return [work(batch) for batch in batches(text.documents(), source, text.source.number)]
+    for batch in cut_into_batches(text.documents(), source, text.source.number):
+        work(batch)
 
 
-def _lines(
-    files: BatchFiles, kept: Bool[np.ndarray, " N"], data: DataConfig, lines: int, repeated: Counter[str]
-) -> UInt64[np.ndarray, " M"]:
-    """The places of the lines that are dropped from the documents that are kept. Says how many they are.
+@contextlib.contextmanager
+def _database(directory: Path, settings: PreparationConfig) -> Iterator["DuckDBPyConnection"]:
+    """A database in memory, whose view `batches` has all examined documents. What doesn't fit goes to `directory`."""
+    import duckdb
 
-    `lines`: the number of all lines; `repeated`: candidates for examples of boilerplate.
-    """
-    if not data.compares_lines:
-        return np.zeros(0, np.uint64)
-    shared = find_shared_lines(files, kept, lines)
-    dropped = shared.boilerplate if data.drop_boilerplate else np.zeros(0, np.uint64)
-    if len(shared.boilerplate):
-        texts = (line for line, _ in repeated.most_common() if line_key(line) in shared.boilerplate_keys)
-        examples = ", ".join(repr(line[:_EXAMPLE_CHARACTERS]) for line in itertools.islice(texts, _EXAMPLES))
+    options: dict[str, str | bool | int | float | list[str]] = {
+        "memory_limit": f"{settings.memory_megabytes}MB",
+        "temp_directory": str(directory / _SPILLED),
+        "threads": settings.processes or available_cores(),
+        "preserve_insertion_order": False,
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+    }
+    try:
+        with duckdb.connect(config=options) as database:
+            files = sorted(map(str, (directory / _BATCHES).glob("*.parquet")))
+            database.from_parquet(files).create_view("batches")
+            yield database
+    except duckdb.OutOfMemoryException as error:
+        raise RunError(
+            f"preparation.memory_megabytes={settings.memory_megabytes} is too little to compare the documents "
+            f"({first_line(error)}); give more"
+        ) from error
+    except duckdb.Error as error:
+        raise RunError(f"the documents can't be compared ({first_line(error)}); give the same command again") from error
+
+
+def _drop(database: "DuckDBPyConnection", reason: int, places: str) -> None:
+    """Gives the documents, whose places a query selects, a reason why they are dropped."""
+    database.execute(f"update documents set reason = {reason} where place in ({places})")
+
+
+def _drop_lines(database: "DuckDBPyConnection", data: DataConfig) -> None:
+    """Drops lines of the documents that are kept, and the documents that this leaves empty. Says how many they are."""
+    database.execute(_LINES)
+    (kept,) = database.execute("select count(*) from documents where reason = 0").fetchall()[0]
+    allowed = times_allowed(kept)
+    query = "select sum(times), count(*) from shared_lines where times > $allowed"
+    boilerplate, distinct = database.execute(query, {"allowed": allowed}).fetchall()[0]
+    if distinct:
+        texts = database.execute(_EXAMPLES_OF_BOILERPLATE, {"allowed": allowed, "examples": _EXAMPLES}).fetchall()
+        examples = ", ".join(repr(text) for (text,) in texts)
         drops = "drops" if data.drop_boilerplate else "would drop"
         often = (
             f"{BOILERPLATE_SHARE:.0%} of the documents and at least {FEWEST_TIMES}, or in over {BOILERPLATE_TIMES:,}"
         )
         say(
-            f"--data.drop-boilerplate {drops} {counted(len(shared.boilerplate), 'lines')} "
-            f"({len(shared.boilerplate_keys):,} distinct), each in over {often}: {examples}"
+            f"--data.drop-boilerplate {drops} {counted(boilerplate, 'lines')} ({distinct:,} distinct), each in over "
+            f"{often}: {examples}"
         )
-    if data.deduplicate and data.layout == "paragraphs":
-        paragraphs = np.setdiff1d(shared.paragraphs, dropped)
-        if len(paragraphs):
-            count = counted(len(paragraphs), "paragraphs")
-            say(f"--data.deduplicate drops {count} that an earlier document already has")
-        dropped = np.concatenate([dropped, paragraphs])
-    return dropped
+    drop_paragraphs = data.deduplicate is not None and data.layout == "paragraphs"
+    parameters = {
+        "drop_boilerplate": data.drop_boilerplate,
+        "drop_paragraphs": drop_paragraphs,
+        "allowed": allowed,
+    }
+    database.execute(_DROPPED_LINES, parameters)
+    (paragraphs,) = database.execute("select count(*) from dropped_lines where not is_boilerplate").fetchall()[0]
+    if paragraphs:
+        say(f"--data.deduplicate drops {counted(paragraphs, 'paragraphs')} that an earlier document already has")
+    _drop(database, ALL_BOILERPLATE if data.drop_boilerplate else ALL_COPIED, _EMPTIED_DOCUMENTS)
 
 
-def _emptied(files: BatchFiles, dropped: UInt64[np.ndarray, " M"]) -> Bool[np.ndarray, " N"]:
-    """Whether all lines of each document are among those at the `dropped` places."""
-    emptied = np.zeros(files.ends[-1], bool)
-    if len(dropped):
-        for batch in range(len(files)):
-            stays = ~np.isin(files.read(batch, "line_places"), dropped)
-            begin, end = files.ends[batch : batch + 2]
-            emptied[begin:end] = True
-            emptied[begin + files.read(batch, "line_documents")[stays]] = False
-    return emptied
+def _check_sources(database: "DuckDBPyConnection", names: Sequence[str]) -> None:
+    """Raises UsageError if all documents of a source are dropped."""
+    emptied = database.execute(
+        "select source, count(*), list_sort(list(distinct reason)) from documents "
+        "group by source having min(reason) > 0 order by source"
+    ).fetchone()
+    if emptied:
+        source, count, reasons = emptied
+        settings = " and ".join(SETTINGS[reason] for reason in reasons)
+        raise UsageError(
+            f"of {names[source]}, {settings} would drop all {counted(count, 'documents')}; change these settings, or "
+            "leave the source out"
+        )
+
+
+def _write_list(database: "DuckDBPyConnection", names: Sequence[str], path: Path) -> dict[int, dict]:
+    """Writes a JSON object for each document that is dropped, one a line: its source, number there (from 1), begin and
+    the setting that drops it, and of a copy the document that it is a copy of. Returns the first of each setting."""
+    firsts: dict[int, dict] = {}
+    database.execute(_DROPPED_DOCUMENTS)
+    with open(path, "w", encoding="utf-8") as file:
+        while rows := database.fetchmany(_ROWS_AT_ONCE):
+            for *document, reason, original_source, original_number, original_begin, similarity in rows:
+                line = _described(names, *document)
+                if reason == COPY:
+                    original = _described(names, original_source, original_number, original_begin)
+                    line |= {"copy_of": original, "similarity": round(similarity, 3)}
+                line["dropped_by"] = SETTINGS[reason]
+                file.write(json.dumps(line, ensure_ascii=False) + "\n")
+                firsts.setdefault(reason, line)
+    return firsts
+
+
+def _described(names: Sequence[str], source: int, number: int, begin: str) -> dict:
+    """How a person recognizes a document."""
+    return {"source": names[source], "document": number, "begins": begin}
+
+
+def _say_reasons(database: "DuckDBPyConnection", firsts: Mapping[int, dict]) -> None:
+    """Says of each reason how many documents are dropped for it, with the first as an example."""
+    all_documents, all_bytes = database.execute("select count(*), sum(size) from documents").fetchall()[0]
+    counts = "select reason, count(*), sum(size) from documents where reason > 0 group by reason order by reason"
+    for reason, documents, size in database.execute(counts).fetchall():
+        of_all = f"{documents:,} of {counted(all_documents, 'documents')}, {size / all_bytes:.2%}"
+        why = ", all of whose lines it drops" if reason in (ALL_BOILERPLATE, ALL_COPIED) else ""
+        first = firsts[reason]
+        original = f", a copy of document {first['copy_of']['document']}" if reason == COPY else ""
+        say(
+            f"--{SETTINGS[reason].replace('_', '-')} drops {of_all} of the text{why}; for example document "
+            f"{first['document']}{original}: {first['begins']!r}"
+        )

@@ -29,11 +29,6 @@ def first_place(source: int, portion: int) -> int:
     return (source << _PORTION_BITS | portion) << _LINE_BITS
 
 
-def source_of(place: int) -> int:
-    """The source of a place."""
-    return place >> _LINE_BITS + _PORTION_BITS
-
-
 def check_lines(lines: int) -> None:
     """Raises UsageError if a portion has more lines than there are places for."""
     if lines > _LINES_OF_PORTION:
@@ -54,12 +49,11 @@ class Drops(NamedTuple):
     """Where the places lie, in order: of the first line of each document, and of lines, each with all lines of its
     document that equal it."""
 
-    @classmethod
-    def write(cls, directory: Path, documents: UInt64[np.ndarray, " N"], lines: UInt64[np.ndarray, " M"]) -> "Drops":
-        """Writes the places of documents and lines, in any order."""
-        np.save(directory / _DOCUMENTS, np.sort(documents))
-        np.save(directory / _LINES, np.sort(lines))
-        return cls(directory)
+    @staticmethod
+    def write(directory: Path, documents: UInt64[np.ndarray, " N"], lines: UInt64[np.ndarray, " M"]) -> None:
+        """Writes the places of documents and lines, which are in order."""
+        np.save(directory / _DOCUMENTS, documents)
+        np.save(directory / _LINES, lines)
 
     def remaining(
         self, documents: Iterable[list[str]], source: int, portion: int, corpus: _Counting

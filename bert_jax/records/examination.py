@@ -1,38 +1,38 @@
-"""Examines documents batch by batch: what filters refuse, and the keys by which copies are found, in a file each."""
+"""Examines documents batch by batch: what filters refuse, and the keys by which copies are found, as Parquet files."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from hashlib import blake2b
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from jaxtyping import Int, Shaped
-from safetensors import numpy as safetensors
-from safetensors import safe_open
+from jaxtyping import Shaped
 
 from bert_jax.config.data import DataConfig
 from bert_jax.records.corpus import Document
-from bert_jax.records.drops import check_lines, first_place, source_of
-from bert_jax.records.equal_keys import Items, Keys
+from bert_jax.records.drops import check_lines, first_place
 from bert_jax.records.filters import refusals
-from bert_jax.records.signatures import digests, minhashes
+from bert_jax.records.signatures import band_keys, digests, minhashes
+from bert_jax.system.errors import UsageError, install_extra
 from bert_jax.system.files import replacing
 from bert_jax.text.text_spans import plain
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
 PARAGRAPH_CHARACTERS = 64
 """Shortest line that is compared with those of other documents as a paragraph: headings recur in many documents."""
-BEGIN_BYTES = 96
+_BEGIN_BYTES = 96
 """Bytes of a document's begin that are kept, by which a person recognizes it."""
 _BATCH_BYTES = 4_000_000
 _REPEATED = 3
-"""Documents of a batch from which on a line is counted as a candidate for boilerplate, with its text."""
-_MOST_REPEATED = 200
-"""Most such lines of a batch."""
+"""Documents of a batch from which on a line is kept as a possible example of boilerplate."""
+_EXAMPLE_CHARACTERS = 80
 
 
-class Batch(NamedTuple):
-    """Consecutive documents of a portion."""
+class DocumentBatch(NamedTuple):
+    """Consecutive documents of a portion, which one task examines."""
 
     source: int
     """Index of the source."""
@@ -41,17 +41,20 @@ class Batch(NamedTuple):
     documents: list[Document]
 
 
-class BatchSummary(NamedTuple):
-    """What the examination of a batch returns, besides its file."""
+def check_packages(data: DataConfig) -> None:
+    """Raises UsageError if a package that curation needs isn't installed."""
+    if not data.is_curated:
+        return
+    settings = "settings that drop documents or lines need"
+    needs = {"duckdb": settings, "pyarrow": settings}
+    if data.deduplicate == "near":
+        needs["rensa"] = "data.deduplicate=near needs"
+    for package, needed in needs.items():
+        if find_spec(package) is None:
+            raise UsageError(f"{needed} {package}, which isn't installed; {install_extra('deduplicate')}")
 
-    documents: int
-    lines: int
-    """Keys of lines in the file."""
-    repeated: Counter[str]
-    """Lines in several of the documents, with the number of these."""
 
-
-def batches(documents: Iterable[Document], source: int, portion: int) -> Iterator[Batch]:
+def cut_into_batches(documents: Iterable[Document], source: int, portion: int) -> Iterator[DocumentBatch]:
     """Cuts the documents of a portion into batches of about 4 MB."""
     place = first = first_place(source, portion)
     waiting: list[Document] = []
@@ -60,109 +63,77 @@ def batches(documents: Iterable[Document], source: int, portion: int) -> Iterato
         waiting.append(document)
         size += sum(map(len, document))
         if size >= _BATCH_BYTES:
-            yield Batch(source, place, waiting)
+            yield DocumentBatch(source, place, waiting)
             place += sum(map(len, waiting))
             waiting, size = [], 0
     if waiting:
-        yield Batch(source, place, waiting)
+        yield DocumentBatch(source, place, waiting)
     check_lines(place + sum(map(len, waiting)) - first)
 
 
-def examine(batch: Batch, data: DataConfig, directory: Path) -> BatchSummary:
-    """Writes what `BatchFile` reads of a batch into `directory`."""
+def examine(batch: DocumentBatch, data: DataConfig, directory: Path) -> None:
+    """Writes a Parquet file with a row for each document of the batch into `directory`.
+
+    Columns: source, place, size in bytes, begin (a string) and refusal (bert_jax/records/filters.py). With
+    `data.deduplicate` also signature and bands (bert_jax/records/signatures.py), with `data.compares_lines` also lines,
+    a list of structs. Raises UsageError as `check_packages` does.
+    """
+    check_packages(data)
+    import pyarrow as pa
+    from pyarrow import parquet
+
     documents = [[*map(plain, document)] for document in batch.documents]
     texts = ["\n".join(document) for document in documents]
-    begins = b"".join(" ".join(text[:BEGIN_BYTES].split()).encode()[:BEGIN_BYTES].ljust(BEGIN_BYTES) for text in texts)
-    arrays: dict[str, Any] = {
-        "places": batch.place + np.cumsum([0, *map(len, documents)], dtype=np.uint64)[:-1],
-        "sizes": np.array([len(text.encode()) for text in texts], np.uint32),
-        "begins": np.frombuffer(begins, np.uint8).reshape(-1, BEGIN_BYTES),
-        "refusals": refusals(texts, data, batch.source),
+    columns = {
+        "source": np.full(len(texts), batch.source, np.uint32),
+        "place": batch.place + np.cumsum([0, *map(len, documents)], dtype=np.uint64)[:-1],
+        "size": np.array([len(text.encode()) for text in texts], np.uint32),
+        "begin": [*map(_begin, texts)],
+        "refusal": refusals(texts, data, batch.source),
     }
     if data.deduplicate:
-        arrays["signatures"] = (minhashes if data.deduplicate == "near" else digests)(texts)
-    repeated = Counter[str]()
+        signatures = minhashes(texts) if data.deduplicate == "near" else digests(texts)
+        columns["signature"] = _lists(signatures)
+        columns["bands"] = _lists(band_keys(signatures))
     if data.compares_lines:
-        keys, places, of_document = _lines(documents, batch.place, repeated)
-        arrays |= {"line_keys": keys, "line_places": places, "line_documents": of_document}
-    with replacing(directory / f"{batch.place:016x}") as temporary:
-        safetensors.save_file(arrays, temporary)
-    common = {line: count for line, count in repeated.most_common(_MOST_REPEATED) if count >= _REPEATED}
-    return BatchSummary(len(documents), len(arrays.get("line_places", ())), Counter(common))
+        columns["lines"] = _lines(documents, batch.place)
+    with replacing(directory / f"{batch.place:016x}.parquet") as temporary:
+        parquet.write_table(pa.table(columns), temporary, use_dictionary=False, compression="none")
 
 
-def line_key(line: str) -> bytes:
-    """A hash of 128 bits, of which the last says whether the line is long enough to be compared as a paragraph."""
-    digest = blake2b(line.encode(errors="surrogatepass"), digest_size=16).digest()
-    return digest[:-1] + bytes([digest[-1] & 0xFE | (len(line) >= PARAGRAPH_CHARACTERS)])
+def _begin(text: str) -> str:
+    begin = " ".join(text[:_BEGIN_BYTES].split()).encode()[:_BEGIN_BYTES]
+    return begin.decode(errors="ignore").rstrip()
 
 
-def are_paragraphs(keys: Keys) -> Shaped[np.ndarray, " N"]:
-    """Whether each line is long enough to be compared as a paragraph, by its key."""
-    return (keys.view(np.uint8)[:, -1] & 1).astype(bool)
+def _lists(rows: Shaped[np.ndarray, "N numbers"]) -> "pa.Array":
+    import pyarrow as pa
+
+    return pa.FixedSizeListArray.from_arrays(rows.ravel(), rows.shape[1])
 
 
-def _lines(
-    documents: Sequence[Document], place: int, repeated: Counter[str]
-) -> tuple[Keys, Items, Int[np.ndarray, " N"]]:
-    """The key, place and document of each line; of equal lines of a document only one. Counts documents by line
-    in `repeated`."""
-    keys: list[bytes] = []
+def _lines(documents: Sequence[Document], place: int) -> "pa.Array":
+    """The lines of each document, of equal ones only the last: key, place, whether it is a paragraph, and text if
+    several documents have the line."""
+    import pyarrow as pa
+
+    lines: list[str] = []
     places: list[int] = []
-    of_document: list[int] = []
-    for number, document in enumerate(documents):
+    ends = [0]
+    for document in documents:
         distinct = {line: at for at, line in enumerate(document, place)}
-        repeated.update(distinct.keys())
-        keys += map(line_key, distinct)
+        lines += distinct.keys()
         places += distinct.values()
-        of_document += [number] * len(distinct)
+        ends.append(len(lines))
         place += len(document)
-    joined = np.frombuffer(b"".join(keys), np.uint32).reshape(-1, 4)
-    return joined, np.array(places, np.uint64), np.array(of_document, np.int64)
-
-
-class BatchFiles:
-    """The files of all batches. Documents are numbered through them in the order of their text."""
-
-    def __init__(self, directory: Path):
-        self._paths = sorted(path for path in directory.iterdir() if path.name[0] != ".")  # of a worker that died
-        self.ends = np.cumsum([0, *(len(self.read(number, "sizes")) for number in range(len(self)))])
-        """Numbers of the documents with which each batch begins, and at last of all documents."""
-        self._sources = np.array([source_of(int(path.name, 16)) for path in self._paths])
-
-    def __len__(self) -> int:
-        return len(self._paths)
-
-    def sources(self, documents: Int[np.ndarray, " N"]) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " N"]]:
-        """The source of each document, and its number there, from 0."""
-        sources = self._sources[self._batches(documents)]
-        return sources, documents - self.ends[np.searchsorted(self._sources, sources)]
-
-    def read(self, batch: int, name: str) -> Shaped[np.ndarray, "..."]:
-        """An array of a batch: places, sizes, begins and refusals of its documents, line_keys, line_places and
-        line_documents of its lines."""
-        with safe_open(self._paths[batch], "numpy") as file:
-            return file.get_tensor(name)
-
-    def joined(self, name: str) -> Shaped[np.ndarray, "..."]:
-        """An array of small numbers of all documents."""
-        return np.concatenate([self.read(batch, name) for batch in range(len(self))])
-
-    def keys(self, band: int) -> Iterator[tuple[Keys, Items]]:
-        """Yields the keys of one band, and the documents' numbers, for each batch."""
-        for batch, path in enumerate(self._paths):
-            with safe_open(path, "numpy") as file:
-                yield file.get_slice("signatures")[band], np.arange(*self.ends[batch : batch + 2], dtype=np.uint64)
-
-    def gather(self, name: str, documents: Int[np.ndarray, " N"], axis: int = 0) -> Shaped[np.ndarray, "..."]:
-        """The entries of these documents in an array whose `axis` is that of documents."""
-        order = np.argsort(documents, kind="stable")
-        batch_of = self._batches(documents[order])
-        parts = [
-            self.read(batch, name).take(documents[order[batch_of == batch]] - self.ends[batch], axis)
-            for batch in np.unique(batch_of)
-        ]
-        return np.concatenate(parts, axis).take(np.argsort(order), axis) if parts else self.read(0, name).take([], axis)
-
-    def _batches(self, documents: Int[np.ndarray, " N"]) -> Int[np.ndarray, " N"]:
-        return np.searchsorted(self.ends, documents, "right") - 1
+    times = Counter(lines)
+    high, low = digests(lines).view(np.uint64).T
+    columns = {
+        "high": high,
+        "low": low,
+        "line": np.array(places, np.uint64),
+        "is_paragraph": np.array([len(line) >= PARAGRAPH_CHARACTERS for line in lines], bool),
+        "text": [line[:_EXAMPLE_CHARACTERS] if times[line] >= _REPEATED else None for line in lines],
+    }
+    structs = pa.StructArray.from_arrays([pa.array(column) for column in columns.values()], [*columns])
+    return pa.ListArray.from_arrays(np.array(ends, np.int32), structs)

@@ -1,24 +1,20 @@
-"""Signatures by which documents are compared: equal ones of equal documents, similar ones of similar documents."""
+"""Signatures of documents: equal documents have equal signatures, similar documents similar ones."""
 
 import functools
 import unicodedata
 from collections.abc import Sequence
 from hashlib import blake2b
-from importlib.util import find_spec
 
 import numpy as np
-from jaxtyping import Bool, Float, Int, UInt8, UInt32, UInt64
+from jaxtyping import Bool, Int, UInt8, UInt32, UInt64
 
-from bert_jax.system.errors import Setting, UsageError, install_extra
 from bert_jax.text.scripts import sets_no_spaces
 
-BANDS = 32
+_BANDS = 32
 """Bands of a MinHash signature. Documents that agree in one band are compared: of two documents of Jaccard similarity s
 this finds a share 1 - (1 - s^4)^32, which is 0.87 of those at 0.5 and 0.999 of those at 0.66."""
-ROWS = 4
+_ROWS = 4
 """32-bit numbers in a band."""
-Signatures = UInt32[np.ndarray, "bands N 4"]
-"""The bands of N documents, band by band."""
 
 _SHINGLE = 5
 """Words in a shingle; a document of fewer words has one shingle of all of them."""
@@ -29,40 +25,30 @@ _NO_WORD, _IN_WORD, _WORD_ALONE = range(3)
 """Kinds of characters: in no word, part of a word, and a word each, as in Chinese."""
 
 
-def digests(texts: Sequence[str]) -> UInt32[np.ndarray, "1 N 4"]:
-    """The 128-bit hash of each text, as its only band."""
+def digests(texts: Sequence[str]) -> UInt32[np.ndarray, "N 4"]:
+    """The 128-bit hash of each text: a signature of one band."""
     joined = b"".join(blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest() for text in texts)
-    return np.frombuffer(joined, np.uint32).reshape(1, len(texts), ROWS)
+    return np.frombuffer(joined, np.uint32).reshape(-1, _ROWS)
 
 
-def minhashes(texts: Sequence[str]) -> UInt32[np.ndarray, "32 N 4"]:
+def minhashes(texts: Sequence[str]) -> UInt32[np.ndarray, "N 128"]:
     """The MinHash signature of each text (Broder 1997), of its shingles of five words.
 
-    Case and punctuation make no difference. In scripts without spaces each character counts as a word. Raises
-    UsageError if rensa isn't installed.
+    Case and punctuation make no difference. In scripts without spaces each character counts as a word. The share of
+    equal numbers in two signatures estimates the Jaccard similarity of the texts.
     """
-    check_minhash()
     from rensa import RMinHash
 
-    if not texts:
-        return np.zeros((BANDS, 0, ROWS), np.uint32)
     shingles, ends = _shingles(texts)
-    rows = RMinHash.digest_matrix_from_flat_token_hashes(shingles, ends.astype(np.uint64), BANDS * ROWS, _SEED)
-    bands = np.array(rows.to_rows(), np.uint32).reshape(len(texts), BANDS, ROWS)
-    return np.ascontiguousarray(bands.swapaxes(0, 1))
+    rows = RMinHash.digest_matrix_from_flat_token_hashes(shingles, ends.astype(np.uint64), _BANDS * _ROWS, _SEED)
+    return np.array(rows.to_rows(), np.uint32)
 
 
-def check_minhash() -> None:
-    """Raises UsageError if rensa isn't installed."""
-    if find_spec("rensa") is None:
-        raise UsageError(
-            f"{Setting('data.deduplicate', 'near')} needs rensa, which isn't installed; {install_extra('deduplicate')}"
-        )
-
-
-def similarity(ours: Signatures, theirs: Signatures) -> Float[np.ndarray, " N"]:
-    """Share of equal numbers in the signatures of N pairs: of MinHash the estimated Jaccard similarity."""
-    return (ours == theirs).mean((0, 2))
+def band_keys(signatures: UInt32[np.ndarray, "N numbers"]) -> UInt64[np.ndarray, "N bands"]:
+    """A hash of each band of the signatures and of the band's number."""
+    halves = signatures.view(np.uint64).reshape(len(signatures), -1, 2)
+    bands = np.arange(halves.shape[1], dtype=np.uint64)
+    return _mixed(_mixed(_mixed(halves[..., 0]) ^ halves[..., 1]) + bands)
 
 
 def word_counts(texts: Sequence[str]) -> Int[np.ndarray, " N"]:

@@ -11,10 +11,11 @@ from prepared_sets import files
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
-from bert_jax.records import duplicates, engine, equal_keys, examination
+from bert_jax.records import engine, examination, near_duplicates
 from bert_jax.records.corpus import open_corpus
 from bert_jax.records.curation import curated, curation_damage
 from bert_jax.records.drops import check_lines, first_place
+from bert_jax.records.examination import check_packages
 from bert_jax.records.filters import check_language_filter
 from bert_jax.system import spark
 from bert_jax.system.errors import UsageError
@@ -36,13 +37,14 @@ def with_changes(text, share, seed=0):
 class Curated:
     """A corpus of these documents, curated with these settings."""
 
-    def __init__(self, folder, documents, engine="local", processes=1, **settings):
+    def __init__(self, folder, documents, engine="local", processes=1, memory=500, **settings):
         self.path = folder / "text.jsonl"
         self.path.write_text("\n".join(json.dumps({"text": text}) for text in documents))
         self.data = DataConfig(**{"source": f"jsonl:{self.path}#text", **settings})
         self.directory = folder / "curation"
         corpus = open_corpus(self.data)
-        corpus.drops = curated(corpus, self.data, PreparationConfig(engine=engine, processes=processes), self.directory)
+        preparation = PreparationConfig(engine=engine, processes=processes, memory_megabytes=memory)
+        corpus.drops = curated(corpus, self.data, preparation, self.directory)
         self.kept = ["\n".join(lines) for lines in corpus.documents()]
         self.repairs = corpus.repairs
 
@@ -85,8 +87,8 @@ def test_only_what_is_like_a_document_that_stays_is_dropped(tmp_path):
 def test_what_is_like_a_copy_is_compared_with_its_original(tmp_path, monkeypatch):
     first = document(0, 400)
     texts = [first, with_changes(first, 0.02, 1), with_changes(first, 0.02, 2), document(1)]
-    real = duplicates._candidates
-    monkeypatch.setattr(duplicates, "_candidates", lambda groups: real(groups)[real(groups) != 2])  # 0 and 2
+    without = near_duplicates._CANDIDATES + "and not (earlier = 0 and document = 2)"
+    monkeypatch.setattr(near_duplicates, "_CANDIDATES", without)
     assert Curated(tmp_path, texts, deduplicate="near").kept == [texts[0], texts[3]]
 
 
@@ -206,8 +208,7 @@ def test_engine_processes_batches_and_memory_make_no_difference(tmp_path, monkey
     assert engine.works_by_portions(open_corpus(DataConfig(**settings)), PreparationConfig(processes=2))
     assert run("readers", processes=2) == expected
     monkeypatch.setattr(examination, "_BATCH_BYTES", 3000)
-    monkeypatch.setattr(equal_keys, "_AT_ONCE", 50)
-    assert run("small", processes=1) == expected
+    assert run("small", processes=1, memory=100) == expected
 
 
 def test_a_finished_curation_is_used_again_until_text_or_settings_change_or_it_is_damaged(tmp_path, monkeypatch):
@@ -247,3 +248,17 @@ def test_places_have_limits():
         first_place(0, 1 << 20)
     with pytest.raises(UsageError, match="cut it into several"):
         check_lines((1 << 32) + 1)
+
+
+@pytest.mark.parametrize(
+    "package, settings, needed",
+    [
+        ("duckdb", {"min_doc_words": 5}, "settings that drop documents or lines need duckdb"),
+        ("rensa", {"deduplicate": "near"}, "data.deduplicate=near needs rensa"),
+    ],
+)
+def test_missing_packages_are_named_with_their_extra(package, settings, needed, monkeypatch):
+    monkeypatch.setattr(examination, "find_spec", lambda name: None if name == package else object())
+    with pytest.raises(UsageError, match=rf"^{needed}, which isn't installed; .*\[deduplicate\]"):
+        check_packages(DataConfig(**settings))
+    check_packages(DataConfig())
