@@ -35,6 +35,8 @@ BOILERPLATE_SHARE, BOILERPLATE_TIMES = 0.01, 1000
 """A line is boilerplate if it is in more than this share of the documents, or in more than so many of them."""
 FEWEST_TIMES = 10
 """Fewest documents that share a line of boilerplate, however small the corpus is."""
+PARAGRAPH_CHARACTERS = 64
+"""Shortest line that is compared with those of other documents as a paragraph: headings recur in many documents."""
 _RECORD, _LIST, _BATCHES, _SPILLED = "curation.json", "dropped.jsonl", "batches", "spilled"
 _EXAMINING = "Examining the text"
 _OF_READING = ("source", "language", "layout", "undecodable", "spans", "chunk_megabytes")
@@ -55,19 +57,21 @@ create temp view lines as
 select place as document, unnest(lines, recursive := true) from batches
 where place in (select place from documents where reason = 0);
 create temp table shared_lines as
-select high, low, count(*) as times, min(line) as first, any_value(is_paragraph) as is_paragraph
+select high, low, count(*) as times, min(line) as first, any_value(characters) as characters
 from lines group by high, low having count(*) > 1;
 """
 _DROPPED_LINES = """
 insert into dropped_lines
 select document, line, $drop_boilerplate and times > $allowed
 from lines join shared_lines using (high, low)
-where $drop_boilerplate and times > $allowed or $drop_paragraphs and shared_lines.is_paragraph and line > first
+where
+    $drop_boilerplate and times > $allowed
+    or $drop_paragraphs and shared_lines.characters >= $paragraph_characters and line > first
 """
 _EXAMPLES_OF_BOILERPLATE = """
 select any_value(text)
 from lines join shared_lines using (high, low)
-where times > $allowed and text is not null
+where times > $allowed and text <> ''
 group by times, first order by times desc, first limit $examples
 """
 _EMPTIED_DOCUMENTS = """
@@ -229,6 +233,7 @@ def _drop_lines(database: "DuckDBPyConnection", data: DataConfig) -> None:
     parameters = {
         "drop_boilerplate": data.drop_boilerplate,
         "drop_paragraphs": drop_paragraphs,
+        "paragraph_characters": PARAGRAPH_CHARACTERS,
         "allowed": allowed,
     }
     database.execute(_DROPPED_LINES, parameters)

@@ -21,8 +21,6 @@ from bert_jax.text.text_spans import plain
 if TYPE_CHECKING:
     import pyarrow as pa
 
-PARAGRAPH_CHARACTERS = 64
-"""Shortest line that is compared with those of other documents as a paragraph: headings recur in many documents."""
 _BEGIN_BYTES = 96
 """Bytes of a document's begin that are kept, by which a person recognizes it."""
 _BATCH_BYTES = 4_000_000
@@ -84,21 +82,22 @@ def examine(batch: DocumentBatch, data: DataConfig, directory: Path) -> None:
 
     documents = [[*map(plain, document)] for document in batch.documents]
     texts = ["\n".join(document) for document in documents]
-    columns = {
-        "source": np.full(len(texts), batch.source, np.uint32),
-        "place": batch.place + np.cumsum([0, *map(len, documents)], dtype=np.uint64)[:-1],
-        "size": np.array([len(text.encode()) for text in texts], np.uint32),
-        "begin": [*map(_begin, texts)],
-        "refusal": refusals(texts, data, batch.source),
+    columns: dict[str, pa.Array] = {
+        "source": _numbers(np.full(len(texts), batch.source, np.uint32)),
+        "place": _numbers(batch.place + np.cumsum([0, *map(len, documents)], dtype=np.uint64)[:-1]),
+        "size": _numbers(np.array([len(text.encode()) for text in texts], np.uint32)),
+        "begin": _strings([*map(_begin, texts)]),
+        "refusal": _numbers(refusals(texts, data, batch.source)),
     }
     if data.deduplicate:
         signatures = minhashes(texts) if data.deduplicate == "near" else digests(texts)
-        columns["signature"] = _lists(signatures)
-        columns["bands"] = _lists(band_keys(signatures))
+        for name, rows in (("signature", signatures), ("bands", band_keys(signatures))):
+            columns[name] = pa.FixedSizeListArray.from_arrays(_numbers(rows.ravel()), rows.shape[1])
     if data.compares_lines:
         columns["lines"] = _lines(documents, batch.place)
     with replacing(directory / f"{batch.place:016x}.parquet") as temporary:
-        parquet.write_table(pa.table(columns), temporary, use_dictionary=False, compression="none")
+        table = pa.Table.from_arrays([*columns.values()], [*columns])
+        parquet.write_table(table, temporary, use_dictionary=False, compression="none")
 
 
 def _begin(text: str) -> str:
@@ -106,15 +105,24 @@ def _begin(text: str) -> str:
     return begin.decode(errors="ignore").rstrip()
 
 
-def _lists(rows: Shaped[np.ndarray, "N numbers"]) -> "pa.Array":
+def _numbers(values: Shaped[np.ndarray, " N"]) -> "pa.Array":
+    """A column of numbers. pyarrow's own conversion imports pandas, which takes a second and 60 MB."""
     import pyarrow as pa
 
-    return pa.FixedSizeListArray.from_arrays(rows.ravel(), rows.shape[1])
+    return pa.Array.from_buffers(pa.from_numpy_dtype(values.dtype), len(values), [None, pa.py_buffer(values)])
+
+
+def _strings(texts: Sequence[str]) -> "pa.Array":
+    import pyarrow as pa
+
+    encoded = [text.encode() for text in texts]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(texts), pa.py_buffer(ends), pa.py_buffer(b"".join(encoded)))
 
 
 def _lines(documents: Sequence[Document], place: int) -> "pa.Array":
-    """The lines of each document, of equal ones only the last: key, place, whether it is a paragraph, and text if
-    several documents have the line."""
+    """The lines of each document, of equal ones only the last: key, place, characters, and text if several documents
+    of the batch have the line."""
     import pyarrow as pa
 
     lines: list[str] = []
@@ -127,13 +135,13 @@ def _lines(documents: Sequence[Document], place: int) -> "pa.Array":
         ends.append(len(lines))
         place += len(document)
     times = Counter(lines)
-    high, low = digests(lines).view(np.uint64).T
+    high, low = np.ascontiguousarray(digests(lines).view(np.uint64).T)
     columns = {
-        "high": high,
-        "low": low,
-        "line": np.array(places, np.uint64),
-        "is_paragraph": np.array([len(line) >= PARAGRAPH_CHARACTERS for line in lines], bool),
-        "text": [line[:_EXAMPLE_CHARACTERS] if times[line] >= _REPEATED else None for line in lines],
+        "high": _numbers(high),
+        "low": _numbers(low),
+        "line": _numbers(np.array(places, np.uint64)),
+        "characters": _numbers(np.array([*map(len, lines)], np.uint32)),
+        "text": _strings([line[:_EXAMPLE_CHARACTERS] if times[line] >= _REPEATED else "" for line in lines]),
     }
-    structs = pa.StructArray.from_arrays([pa.array(column) for column in columns.values()], [*columns])
-    return pa.ListArray.from_arrays(np.array(ends, np.int32), structs)
+    structs = pa.StructArray.from_arrays([*columns.values()], [*columns])
+    return pa.ListArray.from_arrays(_numbers(np.array(ends, np.int32)), structs)

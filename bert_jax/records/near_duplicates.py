@@ -57,8 +57,6 @@ def find_copies(database: "DuckDBPyConnection") -> None:
     that a filter refuses don't count. The result doesn't depend on the order of the work. `database` has the examined
     documents as `batches`.
     """
-    import pyarrow as pa
-
     database.execute(_TABLES)
     database.execute(_CANDIDATES)
     originals: dict[int, int] = {}
@@ -66,8 +64,8 @@ def find_copies(database: "DuckDBPyConnection") -> None:
         database.execute(_COMPARE)
         pairs = database.execute(_SIMILAR).fetchnumpy()
         originals = _originals(pairs["earlier"], pairs["document"])
-        columns = [pa.array(column, pa.uint64()) for column in (originals.keys(), originals.values())]
-        database.register("originals", pa.table(columns, ["document", "original"]))
+        columns = {"document": [*originals.keys()], "original": [*originals.values()]}
+        database.register("originals", {name: np.array(places, np.uint64) for name, places in columns.items()})
         database.execute(_OTHER_CANDIDATES)
     if originals:
         database.execute(_COPIES)
