@@ -22,7 +22,7 @@ from bert_jax.records.near_duplicates import find_copies
 from bert_jax.records.source import short_hash
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched
-from bert_jax.system.errors import RunError, UsageError, first_line
+from bert_jax.system.errors import RunError, Setting, UsageError, first_line
 from bert_jax.system.files import FileSum, new_directory, refuse_links, remove_directory
 from bert_jax.system.progress import Stage, say, stage
 from bert_jax.system.sealed import Sealed, first_damaged
@@ -199,8 +199,8 @@ def _database(directory: Path, settings: PreparationConfig) -> Iterator["DuckDBP
             yield database
     except duckdb.OutOfMemoryException as error:
         raise RunError(
-            f"preparation.memory_megabytes={settings.memory_megabytes} is too little to compare the documents "
-            f"({first_line(error)}); give more"
+            f"{Setting('preparation.memory_megabytes', settings.memory_megabytes)} is too little to compare the "
+            f"documents ({first_line(error)}); give more"
         ) from error
     except duckdb.Error as error:
         raise RunError(f"the documents can't be compared ({first_line(error)}); give the same command again") from error
@@ -251,7 +251,7 @@ def _check_sources(database: "DuckDBPyConnection", names: Sequence[str]) -> None
     ).fetchone()
     if emptied:
         source, count, reasons = emptied
-        settings = " and ".join(SETTINGS[reason] for reason in reasons)
+        settings = " and ".join(str(Setting(SETTINGS[reason])) for reason in reasons)
         raise UsageError(
             f"of {names[source]}, {settings} would drop all {counted(count, 'documents')}; change these settings, or "
             "leave the source out"

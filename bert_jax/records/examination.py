@@ -14,7 +14,7 @@ from bert_jax.records.corpus import Document
 from bert_jax.records.drops import check_lines, first_place
 from bert_jax.records.filters import refusals
 from bert_jax.records.signatures import band_keys, digests, minhashes
-from bert_jax.system.errors import UsageError, install_extra
+from bert_jax.system.errors import Setting, UsageError, install_extra
 from bert_jax.system.files import replacing
 from bert_jax.text.text_spans import plain
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _BEGIN_BYTES = 96
 """Bytes of a document's begin that are kept, by which a person recognizes it."""
-_BATCH_BYTES = 4_000_000
+_BATCH_BYTES = 3_000_000
 _REPEATED = 3
 """Documents of a batch from which on a line is kept as a possible example of boilerplate."""
 _EXAMPLE_CHARACTERS = 80
@@ -46,14 +46,14 @@ def check_packages(data: DataConfig) -> None:
     settings = "settings that drop documents or lines need"
     needs = {"duckdb": settings, "pyarrow": settings}
     if data.deduplicate == "near":
-        needs["rensa"] = "data.deduplicate=near needs"
+        needs["rensa"] = f"{Setting('data.deduplicate', 'near')} needs"
     for package, needed in needs.items():
         if find_spec(package) is None:
             raise UsageError(f"{needed} {package}, which isn't installed; {install_extra('deduplicate')}")
 
 
 def cut_into_batches(documents: Iterable[Document], source: int, portion: int) -> Iterator[DocumentBatch]:
-    """Cuts the documents of a portion into batches of about 4 MB."""
+    """Cuts the documents of a portion into batches of about 3 MB."""
     place = first = first_place(source, portion)
     waiting: list[Document] = []
     size = 0
