@@ -12,9 +12,9 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.interchange.model_directory import HUGGING_FACE_CONFIG
 from bert_jax.interchange.model_settings import config_values, head_values
-from bert_jax.interchange.names import to_tensors
 from bert_jax.interchange.pooling_files import write_pooling
 from bert_jax.interchange.relatives import Relative, relative_of
+from bert_jax.interchange.tensor_names import to_tensors
 from bert_jax.interchange.tensors import WEIGHTS
 from bert_jax.interchange.tokenizer_files import write_tokenizer
 from bert_jax.model.bert import Parameters, absent_parts, generator_parameters, without
@@ -57,7 +57,7 @@ def _form(config: ModelConfig, params: Parameters, vocabulary: Vocabulary, task:
     return _Form(relative, class_name, values | (head_values(task) if task else {}), params)
 
 
-def obstacle(config: ModelConfig, params: Parameters, vocabulary: Vocabulary) -> str | None:
+def export_obstacle(config: ModelConfig, params: Parameters, vocabulary: Vocabulary) -> str | None:
     """Why a pretrained model can't be exported, before it is trained: `params` may be shapes. None where it can be."""
     try:
         _form(config, params, vocabulary)

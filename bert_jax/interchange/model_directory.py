@@ -8,11 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.interchange.model_settings import Activation, model_config, model_facts
-from bert_jax.interchange.names import expected_tensors, to_parameters
+from bert_jax.interchange.model_settings import Activation, class_name, model_config, model_facts
 from bert_jax.interchange.pooling_files import MODULES, has_modules, read_modules
 from bert_jax.interchange.relatives import RELATIVES, relative_of
-from bert_jax.interchange.selection import part_of, select
+from bert_jax.interchange.tensor_names import SEGMENTS, expected_tensors, select, to_parameters
 from bert_jax.interchange.tensorflow_checkpoint import find_tensorflow_checkpoint, read_tensorflow_checkpoint
 from bert_jax.interchange.tensors import INDEX, WEIGHTS, Tensor, read_safetensors
 from bert_jax.interchange.tokenizer_config import SPECIAL_NAMES
@@ -25,11 +24,11 @@ from bert_jax.system.json_file import JsonObject, read_foreign_object
 from bert_jax.system.progress import say
 from bert_jax.system.reading import Fact, Reading
 from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.vocabulary import Vocabulary
 
 HUGGING_FACE_CONFIG, GOOGLE_CONFIG = "config.json", "bert_config.json"
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl")
 _OTHERS = ("*.h5", "*.msgpack", "*.onnx")
-_SEGMENTS = "bert.embeddings.token_type_embeddings.weight"
 _FLOATS = ("float32", "float16", "bfloat16", "float64")
 
 
@@ -60,7 +59,7 @@ class PublishedModel(NamedTuple):
 
     def encoder_alone(self, reason: str) -> "PublishedModel":
         """The encoder without pooler and heads, whose tensors aren't used for this `reason`."""
-        of_encoder = {stored.name for stored in expected_tensors(self.config) if part_of(stored) is None}
+        of_encoder = {named.name for named in expected_tensors(self.config) if named.part is None}
         others = {tensor.source: reason for name, tensor in self.tensors.items() if name not in of_encoder}
         config = self.config.encoder
         return self._replace(
@@ -96,8 +95,8 @@ def open_model_directory(
         raise UsageError(f"there is no folder {directory}; give one with a model's files")
     place, directory = directory, fetched(directory)
     has_safetensors = any((directory / name).is_file() for name in (WEIGHTS, INDEX))
-    of_google = None if has_safetensors else find_tensorflow_checkpoint(directory)
-    if not has_safetensors and not of_google:
+    checkpoint = None if has_safetensors else find_tensorflow_checkpoint(directory)
+    if not has_safetensors and not checkpoint:
         raise UsageError(_nothing_to_read(directory))
     configs = (directory / HUGGING_FACE_CONFIG, directory / GOOGLE_CONFIG)
     path = next((path for path in configs if path.is_file()), None)
@@ -106,44 +105,49 @@ def open_model_directory(
     values = read_foreign_object(path)
     slots: list[str] = []
     not_listed: list[str] = []
-    if of_google:
-        tensors, slots = read_tensorflow_checkpoint(of_google)
+    if checkpoint:
+        tensors, slots = read_tensorflow_checkpoint(checkpoint)
         relative = RELATIVES["bert"]
     else:
         tensors, not_listed = read_safetensors(directory)
         relative = relative_of(values.get("model_type", "bert"), str(path))
-    config = model_config(values, path, activation, bool(of_google))
-    selection = select(tensors, config, directory, relative, _class_of(values))
+    config = model_config(values, path, activation, of_google=bool(checkpoint))
+    selected, absent, unused = select(tensors, config, directory, relative, class_name(values))
+    unused |= dict.fromkeys(not_listed, f"not listed in {INDEX}")
     tokenizer = read_tokenizer(directory, config, lowercase)
-    vocabulary = tokenizer.vocabulary
+    _check_special_ids(values, path, config, tokenizer.vocabulary)
+    rows, pieces = config.num_word_rows, len(tokenizer.vocabulary)
+    if rows > pieces:
+        say(f"the model has {rows:,} rows for {pieces:,} pieces: {rows - pieces:,} are kept and never predicted")
+        config = config.replace(vocabulary_size=pieces, word_rows=rows)
+    if config.num_segments > 1 and not has_segments(directory, tokenizer):
+        # Such tokenizers, as XLM-R's, give a model no segments, so transformers puts both texts of a pair in segment 0.
+        say(f"of {config.num_segments} segments the first alone is kept: the tokenizer puts both texts of a pair in it")
+        config = config.replace(num_segments=1)
+        selected[SEGMENTS] = selected[SEGMENTS].rows(0, 1)
+    facts = [
+        *model_facts(values, config, path.name, activation, of_google=bool(checkpoint)),
+        _tensor_facts(selected, absent, unused, slots),
+        *tokenizer_facts(directory, tokenizer),
+    ]
+    remark = tokenizer.impossible_remark
+    reading = Reading(subject=f"model {place}", facts=facts, remarks=[remark] if remark else [])
+    return PublishedModel(config, tokenizer, absent, unused, slots, selected, directory, reading)
+
+
+def _check_special_ids(values: JsonObject, path: Path, config: ModelConfig, vocabulary: Vocabulary) -> None:
+    """Raises UsageError for an id of a special piece in `values`, read from `path`, that the vocabulary contradicts."""
     for name, number, piece in zip(SPECIAL_NAMES, vocabulary.special_ids, vocabulary.special, strict=True):
         written = values.get(f"{name}_id")
         if written in (None, number):
             continue
         # Only fairseq's relatives number positions from the padding's id; in others it changes no computation.
-        if name == "pad_token" and not config.first_position:
-            say(f"{path}: {name}_id is {quoted(written)}; padding is piece {number}, as the tokenizer says")
-        else:
+        if name != "pad_token" or config.first_position:
             raise UsageError(
                 f"{path}: {name}_id is {quoted(written)}, and {piece} is piece {number} of the vocabulary; tokenizer "
                 "and model don't belong together"
             )
-    rows = config.num_word_rows
-    if unused_rows := rows - len(vocabulary):
-        say(f"the model has {rows:,} rows for {len(vocabulary):,} pieces: {unused_rows:,} are kept and never predicted")
-        config = config.replace(vocabulary_size=len(vocabulary), word_rows=rows)
-    if config.num_segments > 1 and not has_segments(directory, tokenizer):
-        # Such tokenizers, as XLM-R's, give a model no segments, so transformers puts both texts of a pair in segment 0.
-        say(f"of {config.num_segments} segments the first alone is kept: the tokenizer puts both texts of a pair in it")
-        config = config.replace(num_segments=1)
-        table = selection.tensors[_SEGMENTS]
-        selection.tensors[_SEGMENTS] = Tensor(table.source, (1, *table.shape[1:]), lambda: table.read()[:1])
-    unused = selection.unused | dict.fromkeys(not_listed, f"not listed in {INDEX}")
-    facts = model_facts(values, config, path.name, activation, bool(of_google))
-    facts += [_tensor_facts(selection.tensors, selection.absent, unused, slots), *tokenizer_facts(directory, tokenizer)]
-    remark = tokenizer.impossible_remark
-    reading = Reading(subject=f"model {place}", facts=facts, remarks=[remark] if remark else [])
-    return PublishedModel(config, tokenizer, selection.absent, unused, slots, selection.tensors, directory, reading)
+        say(f"{path}: {name}_id is {quoted(written)}; padding is piece {number}, as the tokenizer says")
 
 
 def _tensor_facts(tensors: Collection[str], absent: Collection[str], unused: Collection[str], slots: list[str]) -> Fact:
@@ -169,7 +173,10 @@ def _nothing_to_read(directory: Path) -> str:
                 "folder that it writes"
             )
         # Convert with the model's own class, since another class would add random heads.
-        kind = _architecture(directory)
+        config = directory / HUGGING_FACE_CONFIG
+        kind = class_name(read_foreign_object(config)) if config.is_file() else ""
+        if not re.fullmatch(rf"({'|'.join(relative.classes for relative in RELATIVES.values())})\w+", kind):
+            kind = "AutoModel"
         script = (
             f"import sys, transformers; transformers.{kind}.from_pretrained(sys.argv[1]).save_pretrained(sys.argv[2])"
         )
@@ -181,21 +188,6 @@ def _nothing_to_read(directory: Path) -> str:
     if others := sorted(path.name for pattern in _OTHERS for path in directory.glob(pattern)):
         return f"{directory / others[0]} is of a kind that isn't read here; give the model as safetensors"
     return f"{directory} has neither {WEIGHTS} nor a TensorFlow checkpoint; give a folder that has one"
-
-
-def _architecture(directory: Path) -> str:
-    """The class of BERT or a relative that config.json names, or else AutoModel."""
-    path = directory / HUGGING_FACE_CONFIG
-    name = _class_of(read_foreign_object(path)) if path.is_file() else ""
-    beginnings = "|".join(relative.classes for relative in RELATIVES.values())
-    return name if re.fullmatch(rf"({beginnings})\w+", name) else "AutoModel"
-
-
-def _class_of(values: JsonObject) -> str:
-    """The class that a config.json names; empty if it names none."""
-    named = values.get("architectures")
-    first = named[0] if isinstance(named, list) and named else None
-    return first if isinstance(first, str) else ""
 
 
 def _floats(tensor: Tensor) -> np.ndarray:

@@ -1,13 +1,14 @@
 """Converts a model's configuration from and to Hugging Face's config.json; reads Google's bert_config.json, too."""
 
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
 from bert_jax.interchange.relatives import relative_of
 from bert_jax.system.errors import Setting, UsageError, quoted
+from bert_jax.system.json_file import JsonObject
 from bert_jax.system.reading import Fact
 from bert_jax.text.vocabulary import Vocabulary
 
@@ -29,7 +30,7 @@ _MOST = 10_000_000
 
 
 def model_config(
-    values: dict[str, Any], path: Path, activation: Activation | None = None, of_google: bool = False
+    values: JsonObject, path: Path, activation: Activation | None = None, of_google: bool = False
 ) -> ModelConfig:
     """The configuration in `values`, read from `path`. `activation` overrides the activation in the file.
 
@@ -45,7 +46,7 @@ def model_config(
     for name, value in relative.fixed.items():
         if values.get(name, value) not in (value, None):
             raise UsageError(f"{path}: {name} is {quoted(values[name])}; bert_jax's {relative.classes} has {value!r}")
-    settings: dict[str, Any] = {ours: _size(values, theirs, path) for theirs, ours in relative.sizes.items()}
+    settings: JsonObject = {ours: _size(values, theirs, path) for theirs, ours in relative.sizes.items()}
     settings |= {ours: values[theirs] for theirs, ours in relative.rates.items() if values.get(theirs) is not None}
     settings |= {"model_type": model_type, **relative.ours, **relative.conversion.read(values, str(path))}
     of_blocks, *of_heads = (_activation(values, name, path, of_google) for name in relative.activations)
@@ -66,23 +67,32 @@ def model_config(
         raise UsageError(f"{path}: {error}" + (f" ({', '.join(renamed)})" if renamed else "")) from None
 
 
+def class_name(values: JsonObject) -> str:
+    """The class that a config.json names; empty if it names none."""
+    named = values.get("architectures")
+    first = named[0] if isinstance(named, list) and named else None
+    return first if isinstance(first, str) else ""
+
+
 def model_facts(
-    values: dict[str, Any], config: ModelConfig, file: str, activation: Activation | None, of_google: bool
+    values: JsonObject, config: ModelConfig, file: str, activation: Activation | None, of_google: bool
 ) -> list[Fact]:
     """What the settings `values`, read from `file`, were taken for, and which keys have the default of the class.
 
     `activation` is what the user asks for in place of the file's.
     """
     relative = relative_of(config.model_type, file)
-    named = values.get("architectures")
-    name = str(named[0]) if isinstance(named, list) and named else f"{relative.classes}Model"
-    known_by = file if named else f"model_type {values.get('model_type', 'bert, which is the default')}"
+    name = class_name(values)
+    known_by = file if name else f"model_type {values.get('model_type', 'bert, which is the default')}"
     encoder = (
         f"{config.num_layers} layers of width {config.hidden_size:,}, {config.num_heads} heads, "
         f"{config.max_positions:,} positions, {config.num_segments} segments"
     )
     form, head = config.activation.replace("gelu_", "GELU by "), config.prediction_head.activation
-    facts = [Fact(name="class", value=name, known_by=known_by), Fact(name="encoder", value=encoder, known_by=file)]
+    facts = [
+        Fact(name="class", value=name or f"{relative.classes}Model", known_by=known_by),
+        Fact(name="encoder", value=encoder, known_by=file),
+    ]
     lacking = {} if of_google else {key: value for key, value in relative.defaults.items() if values.get(key) is None}
     default = f"default of {relative.classes}Config"
     source = default if relative.activations[0] in lacking else "Google's code" if of_google else file
@@ -97,9 +107,7 @@ def model_facts(
     return facts if "layer_norm_epsilon" in {relative.rates.get(key) for key in lacking} else [*facts, epsilon]
 
 
-def config_values(
-    model: ModelConfig, vocabulary: Vocabulary, class_name: str, has_pooler: bool = True
-) -> dict[str, Any]:
+def config_values(model: ModelConfig, vocabulary: Vocabulary, class_name: str, has_pooler: bool = True) -> JsonObject:
     """The values of Hugging Face's config.json for `model`, exported as transformers' class `class_name`.
 
     `has_pooler`: whether a pooler is exported; otherwise `model.pooler` may be of any kind.
@@ -110,7 +118,7 @@ def config_values(
     # The files count the unused rows too.
     model = model.replace(vocabulary_size=model.num_word_rows, word_rows=None, feedforward_size=model.inner_size)
     written = {form: name for name, form in ACTIVATIONS.items() if name in ("gelu", "gelu_new")}
-    values: dict[str, Any] = {"architectures": [class_name], "model_type": model.model_type}
+    values: JsonObject = {"architectures": [class_name], "model_type": model.model_type}
     values |= {theirs: getattr(model, ours) for theirs, ours in (relative.sizes | relative.rates).items()}
     if "embedding_size" in values:
         values["embedding_size"] = model.table_size
@@ -141,7 +149,7 @@ def config_values(
     return values
 
 
-def head_values(task: TaskConfig) -> dict[str, Any]:
+def head_values(task: TaskConfig) -> JsonObject:
     """The values of Hugging Face's config.json for the head of `task`: its labels and problem type.
 
     Empty for multiple choice and question answering, whose heads always have the same shape. The labels of `task` must
@@ -154,7 +162,7 @@ def head_values(task: TaskConfig) -> dict[str, Any]:
     return labels | ({"problem_type": task.facts.problem} if task.facts.problem else {})
 
 
-def _size(values: dict[str, Any], name: str, path: Path) -> int:
+def _size(values: JsonObject, name: str, path: Path) -> int:
     if name not in values:
         raise UsageError(f"{path}: {name} is missing; a size from 1 to {_MOST:,} was expected")
     size = values[name]
@@ -163,7 +171,7 @@ def _size(values: dict[str, Any], name: str, path: Path) -> int:
     return size
 
 
-def _activation(values: dict[str, Any], setting: str, path: Path, of_google: bool) -> Activation:
+def _activation(values: JsonObject, setting: str, path: Path, of_google: bool) -> Activation:
     name = values.get(setting, "gelu")
     if not isinstance(name, str) or name not in ACTIVATIONS:
         raise UsageError(f"{path}: {setting} is {quoted(name)}; bert_jax has {', '.join(ACTIVATIONS)}")

@@ -1,12 +1,21 @@
-"""Reads checkpoints of TensorFlow 1, such as the bert_model.ckpt of Google's BERT release."""
+"""Reads checkpoints of TensorFlow 1, such as the bert_model.ckpt of Google's BERT release.
+
+For some damaged indexes TensorFlow's reader aborts its process, or allocates as much memory as the index claims. So a
+subprocess, this module as a program, converts the checkpoint to safetensors, and these become ordinary errors.
+"""
 
 import importlib.util
+import math
 import os
 import re
+import resource
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import save_file
 
 from bert_jax.interchange.tensors import Tensor, tensors_of
 from bert_jax.system.errors import UsageError, install_extra
@@ -16,8 +25,16 @@ _RENAMED = (
     (r"_embeddings$", "_embeddings/weight"),
     (r"/(kernel|gamma|output_weights)$", "/weight"),
     (r"/(beta|output_bias)$", "/bias"),
+    ("/", "."),
 )
-"""Replacements that turn TensorFlow's names into Hugging Face's, except that / still stands for a dot."""
+"""Replacements that turn TensorFlow's names into Hugging Face's, in this order."""
+_OPTIMIZER = re.compile(
+    r"^global_step$|^(beta1|beta2)_power$|^loss_scale|/(adam|lamb)_[mv]$"
+    r"|/(Adam(_1)?|Momentum|ExponentialMovingAverage)$"
+)
+"""Pattern of the names of an optimizer's tensors."""
+_MOST_MEMORY = 1 << 34
+"""Limit of the address space in bytes, plus four times the checkpoint's size. TensorFlow alone maps several GB."""
 _MOST_S = 600
 """Timeout of reading a checkpoint, in seconds. That of BERT-large with its optimizer, 4 GB, takes under a minute."""
 _MOST_SHOWN = 200
@@ -46,38 +63,56 @@ def read_tensorflow_checkpoint(prefix: Path) -> tuple[dict[str, Tensor], list[st
         converted = Path(folder) / "tensors.safetensors"
         optimizers = _converted(prefix, converted)
         tensors = tensors_of(converted)  # keeps the file open, so tensors can be read after it is deleted
-    return {_todays_name(name): _transposed(tensor) for name, tensor in tensors.items()}, optimizers
+    renamed = {}
+    for name, tensor in tensors.items():
+        is_kernel = name.endswith("/kernel")  # Hugging Face stores its transpose as the weight
+        for old, today in _RENAMED:
+            name = re.sub(old, today, name)
+        renamed[name] = tensor.transposed if is_kernel else tensor
+    return renamed, optimizers
 
 
 def _converted(prefix: Path, target: Path) -> list[str]:
-    """Runs tensorflow_conversion.py to write `target`; returns the lines it prints. Raises UsageError if it fails."""
-    command = [sys.executable, "-P", "-m", "bert_jax.interchange.tensorflow_conversion", str(prefix), str(target)]
+    """Runs `convert` in a subprocess; returns the lines that it prints. Raises UsageError if it fails."""
+    command = [sys.executable, "-P", "-m", __name__, str(prefix), str(target)]
     quiet = {"TF_CPP_MIN_LOG_LEVEL": "3", "CUDA_VISIBLE_DEVICES": "-1"}
+    reason = None
     try:
         ended = subprocess.run(command, capture_output=True, timeout=_MOST_S, env=os.environ | quiet)
     except subprocess.TimeoutExpired:
-        raise _damaged(prefix, f"reading it took more than {_MOST_S} s") from None
-    if ended.returncode < 0:
-        raise _damaged(prefix, f"TensorFlow was ended by signal {-ended.returncode} while it read it")
-    if ended.returncode:
-        lines = ended.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise _damaged(prefix, lines[-1][:_MOST_SHOWN] if lines else f"exit code {ended.returncode}")
+        reason = f"reading it took more than {_MOST_S} s"
+    else:
+        if ended.returncode < 0:
+            reason = f"TensorFlow was ended by signal {-ended.returncode} while it read it"
+        elif ended.returncode:
+            lines = ended.stderr.decode("utf-8", "replace").strip().splitlines()
+            reason = lines[-1][:_MOST_SHOWN] if lines else f"exit code {ended.returncode}"
+    if reason:
+        raise UsageError(f"{prefix} is no good TensorFlow checkpoint ({reason}); fetch it again")
     return ended.stdout.decode("utf-8", "replace").split("\n")[:-1]
 
 
-def _damaged(prefix: Path, reason: str) -> UsageError:
-    return UsageError(f"{prefix} is no good TensorFlow checkpoint ({reason}); fetch it again")
+def convert(prefix: str, target: str) -> None:
+    """Writes the tensors of the checkpoint `prefix` to the safetensors file `target`, with TensorFlow's names.
+
+    The optimizer's tensors are left out; their names are printed. Raises ValueError if the index describes more bytes
+    than the data files have, and the exceptions of TensorFlow for a damaged checkpoint.
+    """
+    from tensorflow.train import load_checkpoint
+
+    held = sum(file.stat().st_size for file in Path(prefix).parent.glob(f"{Path(prefix).name}.data-*"))
+    _, hard = resource.getrlimit(resource.RLIMIT_AS)
+    most = _MOST_MEMORY + 4 * held
+    resource.setrlimit(resource.RLIMIT_AS, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    reader = load_checkpoint(prefix)
+    shapes, types = reader.get_variable_to_shape_map(), reader.get_variable_to_dtype_map()
+    wanted = [name for name in sorted(shapes) if not _OPTIMIZER.search(name)]
+    described = sum(math.prod(shapes[name]) * types[name].size for name in wanted)
+    if described > held:
+        raise ValueError(f"its index describes {described:,} bytes and its data files have {held:,}")
+    save_file({name: np.ascontiguousarray(reader.get_tensor(name)) for name in wanted}, target)
+    print("\n".join(sorted(shapes.keys() - set(wanted))))
 
 
-def _todays_name(name: str) -> str:
-    """Hugging Face's current name of a TensorFlow variable."""
-    for old, today in _RENAMED:
-        name = re.sub(old, today, name)
-    return name.replace("/", ".")
-
-
-def _transposed(tensor: Tensor) -> Tensor:
-    """Transposes a kernel, as Hugging Face stores its transpose as the weight; returns other tensors unchanged."""
-    if tensor.source.endswith("/kernel"):
-        return Tensor(tensor.source, tensor.shape[::-1], lambda: tensor.read().T)
-    return tensor
+if __name__ == "__main__":
+    convert(*sys.argv[1:])

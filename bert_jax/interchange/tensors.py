@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
@@ -32,6 +32,27 @@ class Tensor(NamedTuple):
     """Name of the tensor in the file."""
     shape: tuple[int, ...]
     read: Callable[[], np.ndarray]
+
+    def rows(self, begin: int, end: int) -> "Tensor":
+        """The rows from `begin` to `end` (exclusive)."""
+        return Tensor(self.source, (end - begin, *self.shape[1:]), lambda: self.read()[begin:end])
+
+    @property
+    def transposed(self) -> "Tensor":
+        """Its transpose."""
+        return Tensor(self.source, self.shape[::-1], lambda: self.read().T)
+
+    def part(self, number: int, count: int) -> "Tensor":
+        """Part `number` of a tensor that holds `count` of the same size one below the other.
+
+        The last part has the rows that remain if they don't divide, so that its shape is refused.
+        """
+        if count == 1:
+            return self
+        rows = self.shape[0] if self.shape else 0
+        end = rows if number == count - 1 else (number + 1) * (rows // count)
+        part = self.rows(number * (rows // count), end)
+        return part._replace(source=f"{self.source} (part {number + 1} of {count})")
 
 
 def read_safetensors(directory: Path) -> tuple[dict[str, Tensor], list[str]]:
@@ -70,21 +91,17 @@ def tensors_of(path: Path) -> dict[str, Tensor]:
         if size > _MOST_HEADER_BYTES:
             raise UsageError(f"{path} says that its header has {size:,} bytes; a BERT's has less than 100,000")
         opened = safe_open(path, "numpy")
-        names = opened.keys()
-        described = {name: opened.get_slice(name) for name in names}
+        described = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118  # it is no dict
     except OSError as error:
         raise UsageError(f"{path} can't be read ({error.strerror or error}); give a folder that has it") from None
     except SafetensorError as error:
         raise UsageError(f"{path} is no good safetensors file ({quoted(str(error))}); fetch it again") from None
     if unprintable := [name for name in described if not name.isprintable()]:
         raise UsageError(f"{path} has a tensor named {quoted(unprintable[0])}, which is no name; fetch it again")
-    return {
-        name: Tensor(name, tuple(slice.get_shape()), partial(_read, opened, name, slice.get_dtype()))
-        for name, slice in described.items()
-    }
 
+    def read(name: str) -> np.ndarray:
+        if (dtype := described[name].get_dtype()) not in _READABLE:
+            raise UsageError(f"{name} holds {dtype} numbers, which aren't read here; convert the model to float32")
+        return opened.get_tensor(name)
 
-def _read(opened: Any, name: str, dtype: str) -> np.ndarray:
-    if dtype not in _READABLE:
-        raise UsageError(f"{name} holds {dtype} numbers, which aren't read here; convert the model to float32")
-    return opened.get_tensor(name)
+    return {name: Tensor(name, tuple(one.get_shape()), partial(read, name)) for name, one in described.items()}

@@ -8,7 +8,7 @@ from jax.sharding import Mesh
 from bert_jax.config.run import RunConfig
 from bert_jax.instances.prepared_data import TRAIN, PreparedData
 from bert_jax.instances.shards import InstanceSource
-from bert_jax.interchange.export import obstacle
+from bert_jax.interchange.export import export_obstacle
 from bert_jax.model.attention import check_attention
 from bert_jax.model.bert import Parameters
 from bert_jax.model.embeddings import vocabulary_size
@@ -111,7 +111,7 @@ def _announce_shares(data: Data, run: RunDirectory) -> None:
 
 def _announce_model(trainer: PretrainingTrainer, data: Data) -> None:
     """Says what is learned, and whether the trained model can be exported."""
-    if reason := obstacle(trainer.objective.model, trainer.state_shapes.params, data.tokenizer.vocabulary):
+    if reason := export_obstacle(trainer.objective.model, trainer.state_shapes.params, data.tokenizer.vocabulary):
         say(f"transformers can't read this model: {reason}")
     say(f"objective: {trainer.objective.description}")
 

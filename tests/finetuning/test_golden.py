@@ -14,7 +14,7 @@ from bert_jax.finetuning.batches import TaskBatch, task_batch
 from bert_jax.finetuning.objective import TaskObjective
 from bert_jax.finetuning.task import IGNORED, Example
 from bert_jax.interchange.model_directory import open_model_directory
-from bert_jax.interchange.names import to_tensors
+from bert_jax.interchange.tensor_names import to_tensors
 from bert_jax.layout import TokenSequence
 from bert_jax.training.optimizer import learning_rate, make_optimizer
 from bert_jax.training.step import STEP_MEASUREMENTS, initial_state, make_train_step

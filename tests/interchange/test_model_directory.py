@@ -18,7 +18,7 @@ from bert_jax.config.phase import Phase
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.interchange.model_directory import open_model_directory
 from bert_jax.interchange.relatives import RELATIVES
-from bert_jax.interchange.selection import select
+from bert_jax.interchange.tensor_names import select
 from bert_jax.interchange.tensors import read_safetensors
 from bert_jax.interchange.tokenizer_files import read_tokenizer, write_tokenizer
 from bert_jax.model.sharding import make_mesh

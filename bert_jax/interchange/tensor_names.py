@@ -1,0 +1,268 @@
+"""The tensors of our parameters by BERT's names, and their selection from a file, which may have a relative's names."""
+
+import math
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from pathlib import Path
+from types import EllipsisType
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from flax.traverse_util import flatten_dict, unflatten_dict
+from jaxtyping import Float
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.interchange.relatives import RELATIVES, Relative
+from bert_jax.interchange.tensors import Tensor
+from bert_jax.model.bert import OPTIONAL_PARTS, Parameters, parameter_shapes
+from bert_jax.model.embeddings import sinusoids
+from bert_jax.model.parameters import PARAMETERS
+from bert_jax.system.errors import UsageError
+from bert_jax.system.progress import say
+
+SEGMENTS = "bert.embeddings.token_type_embeddings.weight"
+_WORD_TABLE = "bert.embeddings.word_embeddings.weight"
+_POSITIONS = "bert.embeddings.position_embeddings.weight"
+_TIED = {"cls.predictions.decoder.weight": _WORD_TABLE, "cls.predictions.decoder.bias": "cls.predictions.bias"}
+"""Tensors that must equal another one, by name."""
+_REASONS = (
+    ("embeddings.position_ids", "the positions' numbers, not learned"),
+    ("classifier.", "a fine-tuned model's head"),
+    ("qa_outputs.", "a fine-tuned model's head"),
+    ("output_weights", "a fine-tuned model's head"),
+    ("output_bias", "a fine-tuned model's head"),
+    ("cls.squad.", "a fine-tuned model's head"),
+    ("discriminator_predictions.", "a discriminator's head, and config.json names another class"),
+    ("", "not a tensor of BERT"),
+)
+"""Beginnings of tensor names, without the encoder's, and why such tensors aren't used; the first that fits counts."""
+_SURE = (_WORD_TABLE, "bert.encoder.layer.0.attention.output.dense.weight")
+"""Tensors that every model has. In a wrapped model's file their names follow the wrapper's prefix."""
+_LAYER = re.compile(r"(?:encoder\.layer|layers)\.(\d+)\.")
+"""Beginning of the names of a block's tensors, after the encoder's."""
+_OLD_ENDINGS = {"weight": "gamma", "bias": "beta"}
+"""What the ends of a LayerNorm's names were until 2019, by today's."""
+
+
+class NamedTensor(NamedTuple):
+    """One of Hugging Face's tensors, and its place in our parameters."""
+
+    name: str
+    """Its name in files of BERT."""
+    shape: tuple[int, ...]
+    """Its shape in Hugging Face's layout, in which the vocabulary isn't padded."""
+    path: str
+    """Path of the parameter that holds it."""
+    place: tuple[int | slice | EllipsisType, ...]
+    """Index of the part of the parameter that is this tensor."""
+    transposed: bool
+    """Whether Hugging Face's layout is the transpose of ours."""
+
+    @property
+    def part(self) -> str | None:
+        """The member of OPTIONAL_PARTS that contains the parameter, or None for the encoder."""
+        return next((part for part in OPTIONAL_PARTS if self.path.startswith(f"{part}/")), None)
+
+
+def _named_tensors(
+    arrays: Mapping[str, np.ndarray | jax.ShapeDtypeStruct], config: ModelConfig
+) -> Iterator[NamedTensor]:
+    """Yields the tensors that `arrays`, parameters or their shapes by path, consist of: by parameter, then by block."""
+    for parameter in PARAMETERS:
+        if parameter.path not in arrays:
+            continue
+        whole = arrays[parameter.path].shape
+        shape, are_stacked = parameter.own_shape(whole, config.num_word_rows), len(parameter.tensors) > 1
+        if are_stacked:
+            shape = shape[:-3] + shape[-2:]
+        if parameter.inputs:
+            shape = math.prod(shape[parameter.inputs :]), math.prod(shape[: parameter.inputs])
+        elif not parameter.is_table:
+            shape = (math.prod(shape),)
+        blocks = whole[0] if parameter.of_a_block else 1
+        for block in range(blocks):
+            index: tuple[int | slice | EllipsisType, ...] = ()
+            if parameter.of_a_block:
+                index = (block,)
+            elif parameter.padded:
+                index = (slice(config.num_word_rows),)
+            # An array of fewer blocks than the model has holds the last ones.
+            layer = config.stored_layers - blocks + block
+            for number, name in enumerate(parameter.tensors):
+                place = (*index, ..., number, slice(None), slice(None)) if are_stacked else index
+                yield NamedTensor(name.format(layer=layer), shape, parameter.path, place, parameter.inputs > 0)
+
+
+def expected_tensors(config: ModelConfig) -> list[NamedTensor]:
+    """Every tensor of a model with all parts. Allocates no arrays."""
+    return list(_named_tensors(flatten_dict(parameter_shapes(config), sep="/"), config))
+
+
+def to_parameters(read: Callable[[str], np.ndarray], config: ModelConfig, absent: frozenset[str]) -> Parameters:
+    """Builds our parameter tree in float32 from Hugging Face's tensors; the vocabulary is padded with zeros.
+
+    `read` is called once for each name of `expected_tensors`. Members of OPTIONAL_PARTS in `absent` are left out.
+    """
+    shapes = flatten_dict(parameter_shapes(config, absent), sep="/")
+    arrays = {path: np.zeros(shape.shape, np.float32) for path, shape in shapes.items()}
+    for named in _named_tensors(arrays, config):
+        place, tensor = arrays[named.path][named.place], read(named.name)
+        place[...] = (tensor.T if named.transposed else tensor).reshape(place.shape)
+    return unflatten_dict(arrays, sep="/")
+
+
+def to_tensors(params: Parameters, config: ModelConfig) -> dict[str, Float[np.ndarray, "..."]]:
+    """Converts our parameters to Hugging Face's tensors by name. Includes the head of a task if there is one.
+
+    Optional parts may be missing. Sinusoidal positions become a table, as Hugging Face's BERT has only tables.
+    """
+    tensors, arrays = {}, {path: np.asarray(leaf) for path, leaf in flatten_dict(params, sep="/").items()}
+    for named in _named_tensors(arrays, config):
+        place = arrays[named.path][named.place]
+        tensor = place.reshape(named.shape[::-1]).T if named.transposed else place.reshape(named.shape)
+        tensors[named.name] = np.ascontiguousarray(tensor)
+    if config.positions == "sinusoidal":
+        tensors[_POSITIONS] = sinusoids(config, config.max_positions)
+    return tensors
+
+
+class Selection(NamedTuple):
+    """The tensors of a file that a model uses."""
+
+    tensors: dict[str, Tensor]
+    """By BERT's current names."""
+    absent: frozenset[str]
+    """The members of OPTIONAL_PARTS without any tensor."""
+    unused: dict[str, str]
+    """The reason why each remaining tensor isn't used, by its name in the file."""
+
+
+def select(
+    tensors: dict[str, Tensor], config: ModelConfig, origin: Path, relative: Relative, class_name: str = ""
+) -> Selection:
+    """The tensors of a model of this configuration; `tensors` have the names of `relative`'s class `class_name`.
+
+    Old names, those of an encoder alone and those with a wrapper's prefix are found too. Raises UsageError, naming
+    `origin`, if a tensor is missing, has another shape or occurs twice, if there are tensors of more layers, or if the
+    output embeddings differ from the word embeddings.
+    """
+    expected = expected_tensors(config)
+    by_theirs: dict[str, list[str]] = {}
+    for named in expected:
+        by_theirs.setdefault(relative.theirs(named.name, class_name), []).append(named.name)
+    for name in _TIED:
+        by_theirs.setdefault(relative.theirs(name, class_name), [name])
+    inside, others = _without_prefix(tensors, by_theirs.keys(), relative, origin)
+    selected, unused = _matched(inside, by_theirs, relative.base, origin)
+    for name, tied in _TIED.items():
+        if tied not in selected and name in selected:
+            selected[tied] = selected.pop(name)
+        elif name in selected:
+            tensor, other = selected.pop(name), selected[tied]
+            if tensor.shape != other.shape or not np.array_equal(tensor.read(), other.read()):
+                raise UsageError(
+                    f"{origin}: {tensor.source} differs from {other.source}; BERT's output table is its word table, "
+                    "and so is that of bert_jax"
+                )
+    for name, tensor in unused:
+        if (layer := _LAYER.match(name)) and int(layer[1]) >= config.stored_layers:
+            raise UsageError(
+                f"{origin}: {tensor.source} is of layer {layer[1]}, numbered from 0, and its config has "
+                f"{config.stored_layers} of them; tensors and config don't belong together"
+            )
+    absent = _absent_parts(selected, expected, config.model_type, tensors, origin)
+    reasons = {
+        tensor.source: next(reason for beginning, reason in _REASONS if name.startswith(beginning))
+        for name, tensor in (*unused, *others.items())
+    }
+    return Selection(selected, absent, reasons)
+
+
+def _without_prefix(
+    tensors: dict[str, Tensor], names: Collection[str], relative: Relative, origin: Path
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+    """Removes a wrapper's prefix, such as DataParallel's `module.`, from the names of a model's tensors.
+
+    Returns the model's tensors by their own names, and the other tensors. No prefix is removed if names fit as they
+    are, or if one of the others would be used by its name. Raises UsageError if the names fit after two prefixes.
+    """
+    word, block = ({*_prefixes(tensors, relative.theirs(name), relative.base)} for name in _SURE)
+    prefixes = sorted(word & block)
+    if not prefixes or "" in prefixes:
+        return tensors, {}
+    if len(prefixes) > 1:
+        raise UsageError(
+            f"{origin} has more than one model: names of tensors fit after {prefixes[0]} and after {prefixes[1]}; "
+            "keep the tensors of one"
+        )
+    (prefix,) = prefixes
+    inside = {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+    others = {name: tensor for name, tensor in tensors.items() if not name.startswith(prefix)}
+    if others.keys() & {*names, *(name.removeprefix(relative.base) for name in names)}:
+        return tensors, {}
+    whose = f"{len(inside):,} of {len(tensors):,}" if others else "all"
+    say(f"{origin}: the names of {whose} tensors begin with {prefix}, which is left out")
+    return inside, others
+
+
+def _prefixes(names: Iterable[str], whole: str, base: str) -> Iterator[str]:
+    """The prefixes with which `whole` occurs in `names`, with or without `base`, except other relatives' bases."""
+    bases = {other.base for other in RELATIVES.values()} - {base, "model."}
+    for name in names:
+        end = next((one for one in (whole, whole.removeprefix(base)) if f".{name}".endswith(f".{one}")), None)
+        if end and not (prefix := name.removesuffix(end)).endswith(tuple(bases)):
+            yield prefix
+
+
+def _matched(
+    inside: dict[str, Tensor], by_theirs: dict[str, list[str]], base: str, origin: Path
+) -> tuple[dict[str, Tensor], list[tuple[str, Tensor]]]:
+    """The tensors of a file by BERT's names; and those that have none, by their names without the encoder's beginning.
+
+    `by_theirs`: BERT's names by the relative's name of the tensor that holds them. Old files have gamma and beta for
+    weight and bias, and names of an encoder alone lack `base`. Raises UsageError for a tensor under two names.
+    """
+    alone = not any(name.startswith(base) for name in inside)
+    selected: dict[str, Tensor] = {}
+    rest = dict(inside)
+    for theirs, names in by_theirs.items():
+        current = theirs.removeprefix(base) if alone else theirs
+        beginning, _, ending = current.rpartition(".")
+        found = [rest.pop(one) for one in (current, f"{beginning}.{_OLD_ENDINGS[ending]}") if one in rest]
+        if len(found) > 1:
+            raise UsageError(f"{origin}: {found[0].source} and {found[1].source} are names of one tensor; keep one")
+        for tensor in found:
+            selected |= {name: tensor.part(number, len(names)) for number, name in enumerate(names)}
+    return selected, [(name.removeprefix(base), tensor) for name, tensor in rest.items()]
+
+
+def _absent_parts(
+    selected: dict[str, Tensor], expected: list[NamedTensor], model_type: str, tensors: dict[str, Tensor], origin: Path
+) -> frozenset[str]:
+    """The parts without any tensor. Raises UsageError if another tensor is missing, or one has another shape."""
+    relative = RELATIVES[model_type]
+    missing = [named for named in expected if named.name not in selected]
+    present = {named.part for named in expected if named.name in selected}
+    for named in missing:
+        theirs = relative.theirs(named.name)
+        if named.part is None:
+            message = f"{origin} lacks the tensor {theirs}, of shape {named.shape}, that its config asks for"
+            for other_type, other in RELATIVES.items():
+                others = any(tensor.source.startswith(other.base) for tensor in tensors.values())
+                if other.base != relative.base and others:
+                    message += f"; those that are there are a {other_type}'s, and config.json calls it {model_type}"
+                    break
+            raise UsageError(message)
+        if named.part in present:
+            raise UsageError(f"{origin} has a part of {named.part} only: the tensor {theirs} is missing")
+    for named in expected:
+        if named.name in selected and selected[named.name].shape != named.shape:
+            tensor = selected[named.name]
+            raise UsageError(
+                f"{origin}: {tensor.source} has shape {tensor.shape} and its config asks for {named.shape}"
+            )
+    absent = frozenset(named.part for named in missing if named.part)
+    if "bert/pooler" in absent and "next_sentence" in present:
+        raise UsageError(f"{origin} has a head for pairs and no pooler, on which it stands; give a model with both")
+    return absent
