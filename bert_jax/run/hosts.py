@@ -82,7 +82,8 @@ def first_alone(name: str) -> Iterator[None]:
     """
     if not is_first():
         wait_for_all(f"{name} done")
-        _refuse_failure(agreed(0))
+        if agreed(0):
+            raise RunError("the first host of this run failed and says why; mend that and start all hosts again")
     try:
         yield
     except BertJaxError:
@@ -94,11 +95,6 @@ def first_alone(name: str) -> Iterator[None]:
         wait_for_all(f"{name} done")
         agreed(0)
     wait_for_all(f"{name} seen")
-
-
-def _refuse_failure(failed: int) -> None:
-    if failed:
-        raise RunError("the first host of this run failed and says why; mend that and start all hosts again")
 
 
 def fails_together(failure: str | None) -> str | None:

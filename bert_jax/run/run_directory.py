@@ -85,33 +85,26 @@ class RunDirectory:
 
     def results(self, steps: int) -> JsonObject | None:
         """The results of a run that has done all its `steps` or ended early; None if anything is missing or damaged."""
-        newest = self.newest_step
-        if newest is None or checkpoint_damage(complete(self.checkpoints)[-1]):
+        saved = complete(self.checkpoints)
+        if not saved or checkpoint_damage(saved[-1]):
             return None
         try:
-            results = read_object(self.results_file)
+            results, damage = read_object(self.results_file), self.manifest.damage(self.results_file)
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            warn(f"{self.results_file} is damaged ({error}): the run is measured anew")
+            results, damage = {}, f"{self.results_file.name} is damaged ({error})"
+        newest, best = int(saved[-1].name), results.get("best_step")
+        if not damage and results.get("steps") != newest:
             return None
-        if self.manifest.damage(self.results_file):
-            warn(f"{self.results_file} is not as it was written: the run is measured anew")
-            return None
-        if results.get("steps") != newest:
-            return None
-        best = results.get("best_step")
-        if isinstance(best, int) and (damage := self._damage_of_checkpoint(best)):
-            warn(f"{self.results_file} is about step {best:,}, whose checkpoint {damage}: the run is measured anew")
+        if not damage and isinstance(best, int):
+            path = checkpoint_path(self.checkpoints, best)
+            found = checkpoint_damage(path) if path in saved else "it is gone"
+            damage = found and f"{self.results_file.name} is about step {best:,}, whose checkpoint is damaged ({found})"
+        if damage:
+            warn(f"{self.path}: {damage}; the run is measured anew")
             return None
         return results if newest == steps or results.get("stopped_early") else None  # or steps were added
-
-    def _damage_of_checkpoint(self, step: int) -> str | None:
-        path = checkpoint_path(self.checkpoints, step)
-        if path not in complete(self.checkpoints):
-            return "is gone"
-        damage = checkpoint_damage(path)
-        return damage and f"is damaged ({damage})"
 
     def save_tokenizer(self, tokenizer: Tokenizer, origin: JsonObject | None = None) -> None:
         """Writes tokenizer/, with an origin.json about what it was made from, on the first of several processes."""
@@ -155,7 +148,11 @@ class RunDirectory:
         self.check(config)
         check_trackers(config.logging)  # packages come after settings, so that the first error is that of the settings
         if not is_first():
-            self._check_is_shared()
+            if not self.config_file.exists():
+                raise UsageError(
+                    f"--workdir {self.path} isn't seen by all hosts of this run: the first has written its "
+                    "config.json there, and this one finds none; give a directory that they share, or gs://"
+                )
             return
         with disk_explained(self.path):
             try:
@@ -241,14 +238,6 @@ class RunDirectory:
             say(
                 f"{described(replanned)}: from step {self.newest_step:,} on, the learning rate is that of a run "
                 f"planned with {config.steps:,} steps from its start"
-            )
-
-    def _check_is_shared(self) -> None:
-        """Refuses a directory in which this host doesn't see the first host's files: they don't share it."""
-        if not self.config_file.exists():
-            raise UsageError(
-                f"--workdir {self.path} isn't seen by all hosts of this run: the first has written its config.json "
-                "there, and this one finds none; give a directory that they share, or gs://"
             )
 
     def check_owner(self) -> None:

@@ -1,10 +1,11 @@
 """Reading a training state, or the parameters of one or several checkpoints, by Orbax."""
 
 import contextlib
+import functools
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -118,17 +119,15 @@ def _parts(shapes: Leaves) -> Iterator[list[tuple[str, ...]]]:
     yield part
 
 
-def _added(total: Mapping, more: Mapping) -> Mapping:
+# `total` is donated: its arrays become those of the result.
+@functools.partial(jax.jit, donate_argnums=0)
+def _sum(total: Leaves, more: Leaves) -> Leaves:
     return jax.tree.map(jnp.add, total, more)
 
 
-def _divided(total: Mapping, count: Float[Array, ""]) -> Mapping:
+@functools.partial(jax.jit, donate_argnums=0)
+def _quotient(total: Leaves, count: Float[Array, ""]) -> Leaves:
     return jax.tree.map(lambda leaf: leaf / count, total)
-
-
-# `total` is donated: its arrays become those of the result.
-_sum = jax.jit(_added, donate_argnums=0)
-_quotient = jax.jit(_divided, donate_argnums=0)
 
 
 class _Array(Shape):

@@ -172,11 +172,12 @@ def _trained_here(path: Place, step: int | None, average: int | None) -> Trained
     checkpoint = checkpoint_of(path, step, newest=average is not None)
     with being_read(checkpoint):
         tokenizer, settings, manifest = load_tokenizer(checkpoint), read_config(checkpoint), Manifest.at(checkpoint)
-    damage = _own_damage(path) if checkpoint != path else None
-    if damage:
-        warn(f"{path}: {damage}; the copy in {checkpoint.name} is used (bert-jax verify looks at all files)")
-    elif checkpoint != path:
-        _refuse_stranger(path, checkpoint)
+    if checkpoint != path:
+        run = RunManifest(path)
+        if damage := run.damage(path / "config.json") or run.damage(path / "tokenizer"):
+            warn(f"{path}: {damage}; the copy in {checkpoint.name} is used (bert-jax verify looks at all files)")
+        else:
+            _refuse_stranger(path, checkpoint)
     saved_model, task = settings.model, settings.task
     if saved_model.vocabulary_size not in (None, len(tokenizer.vocabulary)):
         raise UsageError(
@@ -234,12 +235,6 @@ def _averaged(path: Place, steps: Sequence[int], wanted: int) -> str:
         f"{path} keeps {counted(len(steps), 'saved steps')} of this phase, not {wanted}: {mean}; train with "
         f"--checkpoints.keep {wanted} to keep more"
     )
-
-
-def _own_damage(run: Place) -> str | None:
-    """The damage of a run's config.json or tokenizer, of which its checkpoints have copies; None if there is none."""
-    manifest = RunManifest(run)
-    return manifest.damage(run / "config.json") or manifest.damage(run / "tokenizer")
 
 
 def _refuse_bombs(checkpoint: Place, shapes: Parameters, stored: int) -> None:

@@ -9,10 +9,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from etils import epath
-
 from bert_jax.system.bucket import FileState, Place, download, in_bucket, in_parallel, objects, upload, upload_folder
-from bert_jax.system.errors import UsageError, disk_explained
+from bert_jax.system.errors import UsageError, disk_explained, first_line
 from bert_jax.system.files import files_below, open_lock, replacing, write_json
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import warn
@@ -42,10 +40,16 @@ def fetched(path: Place) -> Path:
         copied = _copied_objects(copy)
         for name in files_below(copy).keys() - stored.keys():
             (copy / name).unlink()
-        in_parallel(
-            lambda name: _copy(path / name, stored[name], copy / name),
-            [name for name in stored if copied.get(name) != stored[name] or _size(copy / name) != stored[name].size],
-        )
+
+        def download_if_changed(name: str) -> None:
+            file, state = copy / name, stored[name]
+            if copied.get(name) == state and file.is_file() and file.stat().st_size == state.size:
+                return
+            file.parent.mkdir(parents=True, exist_ok=True)
+            with replacing(file) as temporary:
+                download(path / name, state, temporary)
+
+        in_parallel(download_if_changed, stored)
         write_json(_list_of_objects(copy), stored)
     return copy
 
@@ -115,7 +119,7 @@ class Publisher:
                 if worked_on(path).exists():
                     publish(path)
             except Exception as error:  # gcsfs, Google's libraries and aiohttp have error classes of their own
-                warn(f"{path} could not be written ({str(error).partition(chr(10))[0]}); it will be tried again")
+                warn(f"{path} could not be written ({first_line(error)}); it will be tried again")
 
 
 def copy_into(source: Place, directory: Place) -> None:
@@ -127,12 +131,6 @@ def copy_into(source: Place, directory: Place) -> None:
         shutil.copytree(source, target, dirs_exist_ok=True)
     else:
         shutil.copy(source, target)
-
-
-def _copy(path: epath.Path, stored: FileState, file: Path) -> None:
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with replacing(file) as temporary:
-        download(path, stored, temporary)
 
 
 @contextlib.contextmanager
@@ -153,7 +151,3 @@ def _copied_objects(copy: Path) -> dict[str, FileState]:
         return {name: FileState(*stored) for name, stored in read_object(_list_of_objects(copy)).items()}
     except (OSError, ValueError, TypeError):
         return {}
-
-
-def _size(file: Path) -> int | None:
-    return file.stat().st_size if file.is_file() else None

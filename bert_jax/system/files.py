@@ -76,14 +76,9 @@ def open_regular(path: Place) -> io.BufferedReader:
     if stat.S_ISREG(mode):
         return open(opened, "rb")
     os.close(opened)
-    kind = errno.EISDIR if stat.S_ISDIR(mode) else errno.EINVAL
-    reason = os.strerror(kind) if kind == errno.EISDIR else "not a regular file"
-    raise OSError(kind, reason, os.fspath(path))
-
-
-def open_new(path: Path) -> io.BufferedWriter:
-    """Creates the file `path` and opens it for writing. Raises FileExistsError if a file or link has this name."""
-    return open(path, "xb")
+    if stat.S_ISDIR(mode):
+        raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
+    raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
 
 
 def open_lock(path: Path) -> io.BufferedWriter:
@@ -144,7 +139,7 @@ def replacing(path: Place) -> Iterator[Path]:
     temporary = temporary_path(path)
     try:
         with disk_explained(path):
-            open_new(temporary).close()
+            open(temporary, "xb").close()  # not through a link
             yield temporary
             with open(temporary, "rb") as file:
                 os.fsync(file.fileno())
@@ -173,7 +168,7 @@ def check_written(path: Place, read: str) -> None:
         raise UsageError(f"{path} can't be written: it is a folder; choose another name")
     temporary = temporary_path(path)
     try:
-        open_new(temporary).close()
+        open(temporary, "xb").close()
         temporary.unlink()
     except OSError as error:
         if error.errno not in FULL_DISK:

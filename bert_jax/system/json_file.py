@@ -51,14 +51,12 @@ def parse_json(
     Infinity, numbers with thousands of digits, nesting deeper than _MOST_DEPTH, more than `most_values` values, and
     strings with lone surrogates, unless `surrogates` is "keep".
     """
-    if _may_have_more_values(text, most_values):  # checked before parsing, which needs the memory
-        raise ValueError(f"it holds more than {most_values:,} values, which no such text needs")
     try:
-        value = json.loads(
-            text if isinstance(text, str) else text.decode("utf-8"),
-            parse_constant=_refuse_constant,
-            parse_float=_finite,
-        )
+        text = text if isinstance(text, str) else text.decode("utf-8")
+        # Each value stands before or after one of these signs. Counted before parsing, which needs the memory.
+        if len(text) > most_values and sum(map(text.count, "[{,")) > most_values:
+            raise ValueError(f"it holds more than {most_values:,} values, which no such text needs")
+        value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
     except RecursionError:
         raise ValueError(f"it is nested more than {_MOST_DEPTH} deep") from None
     except UnicodeDecodeError as error:
@@ -157,15 +155,6 @@ def _check(value: object, surrogates: str) -> None:
                 below += item.values()
         level = below
     raise ValueError(f"it is nested more than {_MOST_DEPTH} deep")
-
-
-def _may_have_more_values(text: bytes | str, most: int) -> bool:
-    """Whether the text has more than `most` signs before which or after which a value stands."""
-    if len(text) <= most:
-        return False
-    if isinstance(text, str):
-        return sum(text.count(sign) for sign in "[{,") > most
-    return sum(text.count(sign) for sign in (b"[", b"{", b",")) > most
 
 
 def _has_more_values(value: object, most: int) -> bool:
