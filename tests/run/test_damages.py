@@ -88,10 +88,7 @@ def test_metrics(small, count):
         verify(small)
 
     attack(read, small.metrics_file, count)
-
-
-def test_metrics_that_training_goes_on_with(small, count):
-    attack(lambda: MetricsLog(small.path, 4).close(), small.metrics_file, count)
+    attack(lambda: MetricsLog(small.path, 4).close(), small.metrics_file, count)  # training goes on with them
 
 
 def test_origin_of_a_tokenizer(small, count):

@@ -95,15 +95,15 @@ def test_data_under_preparation_is_not_damaged(run, capsys):
     assert "not finished; the command that began it goes on" in " ".join(capsys.readouterr().out.split())
 
 
-def test_there_must_be_something(tmp_path):
-    with pytest.raises(UsageError, match="has no checkpoint and no data; give a run"):
-        verify(RunDirectory(tmp_path))
-
-
-def test_a_checkpoint_is_no_run(tiny_run):
+def test_what_is_no_run_is_refused(tiny_run, tmp_path):
     checkpoint = complete(tiny_run.checkpoints)[-1]
-    with pytest.raises(UsageError, match=f"{checkpoint} is a checkpoint, a part of a run; give a run"):
-        verify(RunDirectory(checkpoint))
+    for path, words in (
+        (tmp_path, "has no checkpoint and no data; give a run"),
+        (tmp_path / "missing", "there is nothing at .*missing; give a run"),
+        (checkpoint, f"{checkpoint} is a checkpoint, a part of a run; give a run"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            verify(RunDirectory(path))
 
 
 def test_what_the_run_deletes_meanwhile_is_no_damage(tmp_path, monkeypatch):
@@ -119,8 +119,3 @@ def test_what_the_run_deletes_meanwhile_is_no_damage(tmp_path, monkeypatch):
 
     monkeypatch.setattr(verification, "checkpoint_damage", deleted_while_it_is_read)
     assert verify(run) == [Verdict(run.manifest.path, None), Verdict(run.checkpoints / "00000020", None)]
-
-
-def test_a_path_with_nothing_there_is_said(tmp_path):
-    with pytest.raises(UsageError, match="there is nothing at .*missing; give a run"):
-        verify(RunDirectory(tmp_path / "missing"))

@@ -1,33 +1,18 @@
+import re
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bert_jax.system.bucket import place_of
+from bert_jax.system.bucket import object_name, place_of
 from bert_jax.system.copies import copy_into, fetched, publish, worked_on
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.system.files import FileSum, files_below, new_directory, write_json, write_text
+from bert_jax.system.files import FileSum, new_directory, write_json, write_text
 
-CONTENT = {"a.txt": b"first", "sub/b": bytes(range(256)) * 100, "sub/deep/c": b""}
-
-
-@pytest.fixture
-def folder(bucket_server, bucket):
-    """A folder of three objects."""
-    for name, data in CONTENT.items():
-        bucket_server.put(f"{bucket}/folder/{name}".removeprefix("gs://"), data)
-    return place_of(f"{bucket}/folder")
+OF_CLOUD_STORAGE = pytest.mark.parametrize("server", ["bucket_server"], indirect=True)
 
 
-def downloads(bucket_server):
-    return [request for request in bucket_server.requests if request.startswith("GET /download")]
-
-
-def uploads(bucket_server):
-    return [request for request in bucket_server.requests if request.startswith("POST /upload")]
-
-
-def content(directory):
-    return {name: path.read_bytes() for name, path in files_below(directory).items()}
+def asked(server, request):
+    return [each for each in server.requests if re.match(request, each)]
 
 
 def test_a_path_on_this_machine_is_its_own_copy(tmp_path):
@@ -35,32 +20,44 @@ def test_a_path_on_this_machine_is_its_own_copy(tmp_path):
     publish(tmp_path)
 
 
-@pytest.mark.parametrize("how", ["short", "wrong"])
-def test_what_does_not_arrive_as_it_is_stored_is_no_copy(bucket_server, folder, how):
-    bucket_server.fail("GET /download/.*sub%2Fb", how)
-    with pytest.raises(RunError, match=r"sub/b.*the same command again"):
+def test_a_copy_is_made_once_and_again_where_an_object_changed_or_went(server, folder, objects, content):
+    copy = fetched(folder)
+    assert content(copy) == objects
+    server.put(object_name(folder / "a.txt"), b"other")  # of the same length
+    del server.objects[object_name(folder / "sub" / "deep" / "c")]
+    server.requests.clear()
+    changed = {"a.txt": b"other", "sub/b %c": objects["sub/b %c"]}
+    assert content(fetched(folder)) == changed and not asked(server, r".*sub(/|%2F)b")
+    (copy / "sub" / "b %c").write_bytes(b"cut by someone else")
+    assert content(fetched(folder)) == changed
+    with pytest.raises(UsageError, match=f"there is nothing at {server.scheme}://"):
+        fetched(folder / "missing")
+
+
+@pytest.mark.parametrize(
+    "server, how", [("bucket_server", "short"), ("bucket_server", "wrong"), ("s3_server", "short")], indirect=["server"]
+)
+def test_what_does_not_arrive_as_it_is_stored_is_no_copy(server, folder, objects, content, how):
+    if server.scheme == "s3":
+        server.short.append("GET /.*/sub/b")
+    else:
+        server.fail("GET /download/.*sub%2Fb", how)
+    with pytest.raises(RunError, match="sub/b.*the same command again"):
         fetched(folder)
-    assert "sub/b" not in content(worked_on(folder)) and not list(worked_on(folder).rglob("*.tmp"))
-    assert content(fetched(folder)) == CONTENT
+    assert "sub/b %c" not in content(worked_on(folder)) and not list(worked_on(folder).rglob("*.tmp"))
+    assert content(fetched(folder)) == objects
 
 
-def test_an_answer_that_fails_once_is_asked_for_again(bucket_server, folder):
-    bucket_server.fail("GET /download/.*sub%2Fb", "503")
-    assert content(fetched(folder)) == CONTENT
-
-
-def test_nothing_there_is_one_line(bucket):
-    with pytest.raises(UsageError, match="there is nothing at gs://"):
-        fetched(place_of(f"{bucket}/missing"))
-
-
-def test_processes_of_one_machine_may_ask_at_once(bucket_server, folder):
+@OF_CLOUD_STORAGE
+def test_an_answer_that_fails_once_is_asked_for_again_and_processes_may_ask_at_once(server, folder, objects, content):
+    server.requests.clear()
+    server.fail("GET /download/.*sub%2Fb", "503")
     with ThreadPoolExecutor(4) as threads:
-        assert all(content(copy) == CONTENT for copy in threads.map(fetched, [folder] * 8))
-    assert len(downloads(bucket_server)) == len(CONTENT)
+        assert all(content(copy) == objects for copy in threads.map(fetched, [folder] * 8))
+    assert len(asked(server, "GET /download")) == len(objects) + 1
 
 
-def test_work_is_published_with_its_record_last(bucket_server, bucket, tmp_path):
+def test_work_is_published_with_its_record_last(bucket_server, bucket, content):
     there = place_of(f"{bucket}/made")
     here = worked_on(there)
     for name in ("record.json", "b", "sub/c"):
@@ -69,15 +66,14 @@ def test_work_is_published_with_its_record_last(bucket_server, bucket, tmp_path)
     bucket_server.requests.clear()
     bucket_server.fail("POST /upload/.*", "503")
     publish(there, last="record.json")
-    assert len(uploads(bucket_server)) == 3 + 1  # once each
+    assert len(asked(bucket_server, "POST /upload")) == 3 + 1  # once each
     generations = {name: stored.generation for name, stored in bucket_server.objects.items() if "/made/" in name}
     assert max(generations, key=generations.get).endswith("/made/record.json") and len(generations) == 3
     bucket_server.requests.clear()
-    assert fetched(there) == here and not downloads(bucket_server)
+    assert fetched(there) == here and not asked(bucket_server, "GET /download")
     (here / "b").write_text("c")  # of the same length
     publish(there, last="record.json")
-    assert content(there)["b"] == b"c"
-    assert len(uploads(bucket_server)) == 1
+    assert content(there)["b"] == b"c" and len(asked(bucket_server, "POST /upload")) == 1
 
 
 def test_writes_replace_objects_whole(bucket_server, bucket):
@@ -92,32 +88,19 @@ def test_writes_replace_objects_whole(bucket_server, bucket):
     assert bucket_server.names(bucket.removeprefix("gs://")) == ["/a.json"]
 
 
-def test_a_new_directory_is_not_made_over_another(bucket, folder):
+@OF_CLOUD_STORAGE
+def test_a_new_directory_is_not_made_over_another(folder):
     with pytest.raises(UsageError, match="exists already"):
         with new_directory(folder):
             pass
-    with new_directory(place_of(f"{bucket}/run")) as temporary:
-        (temporary / "sub").mkdir()
-        (temporary / "sub" / "a").write_text("x")
-    assert content(place_of(f"{bucket}/run")) == {"sub/a": b"x"}
 
 
-def test_folders_are_copied_into_others_wherever_they_are(folder, bucket, tmp_path):
+@OF_CLOUD_STORAGE
+def test_folders_are_copied_into_others_wherever_they_are(folder, objects, content, tmp_path):
+    other = folder.with_name(f"{folder.name}-other")
     copy_into(folder, tmp_path)
     copy_into(folder / "a.txt", tmp_path)
-    copy_into(tmp_path / "folder", place_of(f"{bucket}/other"))
-    copy_into(folder / "a.txt", place_of(f"{bucket}/other"))
-    assert content(tmp_path / "folder") == CONTENT and (tmp_path / "a.txt").read_bytes() == b"first"
-    assert content(place_of(f"{bucket}/other")) == {"a.txt": b"first"} | {
-        f"folder/{name}": data for name, data in CONTENT.items()
-    }
-
-
-@pytest.mark.parametrize("text", ["gs://", "gs://bucket/../other"])
-def test_what_is_no_place_in_a_bucket_is_refused(bucket_server, text):
-    with pytest.raises(UsageError, match="gs://BUCKET/FOLDER"):
-        place_of(text)
-
-
-def test_a_path_that_went_through_pathlib_is_understood(bucket, tmp_path):
-    assert str(place_of(type(tmp_path)(f"{bucket}/a"))) == f"{bucket}/a"
+    copy_into(tmp_path / folder.name, other)
+    copy_into(folder / "a.txt", other)
+    assert content(tmp_path / folder.name) == objects and (tmp_path / "a.txt").read_bytes() == b"first"
+    assert content(other) == {"a.txt": b"first"} | {f"{folder.name}/{name}": data for name, data in objects.items()}

@@ -20,16 +20,11 @@ def test_what_is_said_of_faults_and_turns_is_noted_too(journal, capsys):
     open_journal(None)
     warn("of another run")
     noted = list(map(json.loads, journal.read_text().splitlines()))
-    assert [(one["event"], one["message"]) for one in noted] == [
-        ("fault", "a disk is full"),
-        ("resumed", "going on from step 5"),
-    ]
+    events = [("fault", "a disk is full"), ("resumed", "going on from step 5")]
+    assert [(one["event"], one["message"]) for one in noted] == events
     assert all(one["time"].endswith("+00:00") for one in noted)
-    assert capsys.readouterr().err.splitlines() == [
-        "WARNING: a disk is full",
-        "going on from step 5",
-        "WARNING: of another run",
-    ]
+    said = ["WARNING: a disk is full", "going on from step 5", "WARNING: of another run"]
+    assert capsys.readouterr().err.splitlines() == said
 
 
 def test_a_line_that_was_not_written_to_its_end_costs_no_other(journal):
@@ -48,10 +43,8 @@ def test_a_journal_is_read_but_for_what_is_no_line_of_one(journal, tmp_path):
     with open(journal, "a") as file:
         file.write('{"time": 5, "event": "x", "message": "y"}\nnonsense\n[1]\n')
     tell("finished", "step 12")
-    assert [(line.event, line.message) for line in read_journal(journal)] == [
-        ("begun", "12 steps"),
-        ("finished", "step 12"),
-    ]
+    events = [("begun", "12 steps"), ("finished", "step 12")]
+    assert [(line.event, line.message) for line in read_journal(journal)] == events
     (tmp_path / "large").write_bytes(b"x" * 4_000_001)
     assert read_journal(tmp_path / "large") == read_journal(tmp_path / "missing") == read_journal(tmp_path) == []
 
