@@ -23,6 +23,8 @@ FLOORS = {
     "pretraining": 6,
     "finetuning": 6,
     "inference": 7,
+    "bench": 7,
+    "plan": 7,
     "planning": 7,
     "report": 8,
     "cli": 9,

@@ -1,15 +1,21 @@
 """bert-jax bench CONFIG: measures the train step on this machine and its parts."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
 from bert_jax.cli.arguments import Arguments, dotted
-from bert_jax.config.finetune import TaskRunConfig
+from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.config.phase import BatchSize, Length
 from bert_jax.config.run import RunConfig
 from bert_jax.system.bucket import Place
+
+if TYPE_CHECKING:
+    from jax.sharding import Mesh
+
+    from bert_jax.training.batch import AnyBatch
+    from bert_jax.training.trainer import Trainer
 
 
 class Bench(Arguments):
@@ -30,7 +36,7 @@ class Bench(Arguments):
         "task: most-negatives pool directions widths",
     )
     FLAG_OF_SETTING = {"task.batch_size": "--batch-size"}
-    config: RunConfig | TaskRunConfig = RunConfig()
+    config: AnyRunConfig = RunConfig()
 
     batch_size: BatchSize | None = None
     """Sequences a step; of a fine-tuned run rows of its task, such as pairs of texts. Without it: the batch size of the
@@ -42,14 +48,14 @@ class Bench(Arguments):
 
     def execute(self) -> None:
         """Measures, prints tables and, last, one JSON object."""
-        from bert_jax.cli.bench_tables import bench_tables
+        from bert_jax.bench.bench import bench
+        from bert_jax.cli.objective import planned_objective
         from bert_jax.model.linear import compute_dtype
         from bert_jax.model.sharding import make_mesh
-        from bert_jax.planning.bench import bench
-        from bert_jax.planning.work import fitted, sequences_of, trainer_of, vocabulary_size_of
         from bert_jax.system.facts import json_line
         from bert_jax.system.progress import output, say
-        from bert_jax.training.devices import keep_compiled_programs
+        from bert_jax.training.devices import fitted, keep_compiled_programs
+        from bert_jax.training.trainer import Trainer
 
         keep_compiled_programs()
         config = _of_first_phase(self)
@@ -60,25 +66,25 @@ class Bench(Arguments):
         if self.run_of_config and config.task is None:
             trainer, batches = _trainer_and_batches(config, mesh, self.run_of_config)
         else:
-            trainer, batches = trainer_of(config, mesh, vocabulary_size_of(config)), None
-        phase, texts = config.phases[0], sequences_of(config, 0)
+            trainer, batches = Trainer(config, mesh, planned_objective(config)), None
+        phase, texts = config.phases[0], config.sequences(0)
         held = f" with {texts:,} texts" if texts != phase.batch_size else ""
         dtype = compute_dtype(config.model).name
         rows = "rows" if held else "sequences"
         say(f"Measuring steps of {phase.batch_size:,} {rows} of {phase.length:,} tokens{held}, {dtype}")
         measured = bench(trainer, self.seconds, batches)
-        output.print(*bench_tables(measured), sep="\n")
+        output.print(*measured.tables(), sep="\n")
         print(json_line(measured))
 
 
-def _of_first_phase(args: Bench) -> RunConfig | TaskRunConfig:
+def _of_first_phase(args: Bench) -> AnyRunConfig:
     """The settings with the first phase alone, in the sizes of the command line."""
     config = args.config.replace(phases=args.config.phases[:1], profile_steps=None)
     sizes = {"phases.0.length": args.length, **dict.fromkeys(config.batch_sizes, args.batch_size)}
     return config.set({"phases.0.steps": 1} | {name: size for name, size in sizes.items() if size is not None})
 
 
-def _trainer_and_batches(config: RunConfig, mesh: Any, path: Place) -> tuple[Any, Iterator[Any]]:
+def _trainer_and_batches(config: RunConfig, mesh: "Mesh", path: Place) -> "tuple[Trainer, Iterator[AnyBatch]]":
     """The trainer of the run at `path`, and its training batches."""
     # Imported here: random sequences need neither TFDS nor Grain, which an accelerator machine may lack.
     from bert_jax.pretraining.dataset import prepared_for

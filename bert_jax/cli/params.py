@@ -1,7 +1,7 @@
 """bert-jax params CONFIG: prints the parameters of a model, its memory and the FLOPs of its training."""
 
 from bert_jax.cli.arguments import Arguments, dotted
-from bert_jax.config.finetune import TaskRunConfig
+from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.config.run import RunConfig
 
 
@@ -21,20 +21,14 @@ class Params(Arguments):
         "objective: predict pair masked-share",
         "phases",
     )
-    config: RunConfig | TaskRunConfig = RunConfig()
+    config: AnyRunConfig = RunConfig()
 
     def execute(self) -> None:
         """Prints parameters, memory and FLOPs."""
+        from bert_jax.cli.objective import planned_objective
         from bert_jax.cli.params_tables import flops_table, memory_lines, parameter_table
-        from bert_jax.planning.work import objective_of, shapes_of, vocabulary_size_of
         from bert_jax.system.progress import output
 
-        config = self.config
-        size = vocabulary_size_of(config)
-        model, shapes = config.model.replace(vocabulary_size=size), shapes_of(config, size)
-        output.print(
-            parameter_table(model, shapes, config),
-            memory_lines(model, shapes, config),
-            flops_table(objective_of(config, size), config),
-            sep="\n",
-        )
+        objective = planned_objective(self.config)
+        tables = (table(objective, self.config) for table in (parameter_table, memory_lines, flops_table))
+        output.print(*tables, sep="\n")

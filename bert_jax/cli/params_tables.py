@@ -5,12 +5,9 @@ from typing import Any
 
 import jax
 
-from bert_jax.config.model import ModelConfig
-from bert_jax.config.run import RunConfig
-from bert_jax.model.bert import Parameters
+from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.size import FORWARD_SHARE, HEADS, ModelPart, model_parts, num_parameters
-from bert_jax.planning.work import AnyRunConfig
 from bert_jax.system.facts import Table
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.step import Objective
@@ -21,15 +18,15 @@ _ENCODER = ("embeddings", "block", "last norm", "pooler")
 """The groups of parameters of the model without its heads."""
 
 
-def parameter_table(model: ModelConfig, shapes: Parameters, config: AnyRunConfig) -> Table:
-    """One row for each part of the model, with subtotals. `shapes`: all parameters of `model`, whose vocabulary_size is
-    set."""
+def parameter_table(objective: Objective, config: AnyRunConfig) -> Table:
+    """One row for each part of the model, with subtotals."""
+    model = objective.model
     title = f"{model.num_layers} layers, width {model.hidden_size:,}, {model.vocabulary_size:,} pieces"
     if model.generator:
         title += f"; a generator of width {model.generator.hidden_size:,}"
     table = Table(title, "part", "shape", ">a block", ">parameters")
-    counted = model_parts(model, shapes)
-    if isinstance(config, RunConfig):
+    counted = model_parts(model, objective.parameter_shapes)
+    if config.objective:
         pair = _PAIR_NAMES[config.objective.pair]
         counted = [part._replace(name=pair) if part.group == "pair head" else part for part in counted]
     of_model = [part for part in counted if not part.of_generator]
@@ -75,8 +72,9 @@ def _counts(group: list[ModelPart], of_a_block: bool) -> tuple[str, str]:
     return one, f"{sum(part.copies * part.parameters for part in group):,}"
 
 
-def memory_lines(model: ModelConfig, shapes: Parameters, config: AnyRunConfig) -> str:
+def memory_lines(objective: Objective, config: AnyRunConfig) -> str:
     """Bytes of parameters and optimizer state over all devices, with padding. Nothing is allocated."""
+    model, shapes = objective.model, objective.parameter_shapes
     optimizer_state = jax.eval_shape(make_optimizer(config.optimizer).init, shapes)
     padded = padded_vocabulary_size(model)
     rows = padded - (model.num_word_rows or padded)
@@ -97,9 +95,9 @@ def flops_table(objective: Objective, config: AnyRunConfig) -> Table:
     columns = (">phase", ">length", ">predicted", ">row forward", ">row trained", ">whole phase")
     table = Table("FLOPs of matrix products, without recomputation", *columns)
     for number, phase in enumerate(config.phases, 1):
-        predicted = f"{config.slots(phase.length):,}" if isinstance(config, RunConfig) else "none"
+        predicted = config.slots(phase.length)
         step = objective.flops(config.ids_shape(number - 1))
         trained = step / phase.batch_size
         counts = (f"{each:.3e}" for each in (trained * FORWARD_SHARE, trained, step * phase.steps))
-        table.add_row(f"{number}", f"{phase.length:,}", predicted, *counts)
+        table.add_row(f"{number}", f"{phase.length:,}", f"{predicted:,}" if predicted else "none", *counts)
     return table

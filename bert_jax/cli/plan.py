@@ -1,14 +1,14 @@
-"""bert-jax plan CONFIG --topology v5e:4x4: memory, collectives and time of a run on a TPU slice, without one."""
+"""bert-jax plan CONFIG --topology v5e:4x4: memory and least time of a run on a TPU slice, without one."""
 
 from bert_jax.cli.arguments import JsonArguments, dotted
-from bert_jax.config.finetune import TaskRunConfig
+from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.config.run import RunConfig
 
 
 class Plan(JsonArguments):
     """Compile the train step for a TPU slice on this machine's CPU (needs the extra `plan`), and print the memory of a
-    chip, collectives and time; of a fine-tuned run, with random rows of its task. Compiler flags in LIBTPU_INIT_ARGS
-    are used.
+    chip and the least time of a step; of a fine-tuned run, with random rows of its task. Compiler flags in
+    LIBTPU_INIT_ARGS are used.
     """
 
     LINE = "bert-jax plan"
@@ -25,7 +25,7 @@ class Plan(JsonArguments):
         "task: batch-size most-negatives pool directions widths",
     )
     FLAG_OF_SETTING = {"task.batch_size": "--task.batch-size"}
-    config: RunConfig | TaskRunConfig = RunConfig()
+    config: AnyRunConfig = RunConfig()
 
     topology: str
     """The TPU slice, like v5e:4x4, v6e:8x8, v4:2x2x1 or v5p:4x4x4, of 1 to 1,024 chips."""
@@ -35,14 +35,16 @@ class Plan(JsonArguments):
 
     def execute(self) -> None:
         """Compiles the step of each phase for the slice and prints tables or JSON."""
-        from bert_jax.cli.planning import plan_tables, planned
-        from bert_jax.planning.topology import parse_topology
+        from bert_jax.cli.objective import planned_objective
+        from bert_jax.plan.plan import plan_training
+        from bert_jax.plan.record import plan_tables
+        from bert_jax.plan.topology import parse_topology
         from bert_jax.system.facts import json_line
         from bert_jax.system.progress import output
 
         topology = parse_topology(self.topology)
-        result = planned(self.config, topology, self.exact)
+        plan = plan_training(self.config, planned_objective(self.config), topology, self.exact)
         if self.json:
-            print(json_line(result))
+            print(json_line(plan))
         else:
-            output.print(*plan_tables(topology, result), sep="\n")
+            output.print(*plan_tables(topology, plan), sep="\n")

@@ -13,7 +13,8 @@ from bert_jax.batching.grouping import few_lengths, padded_length
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.task import IGNORED, Example
 from bert_jax.instances.instances import best_fit
-from bert_jax.layout import Tokens, lay_out, lay_out_sequences
+from bert_jax.layout import Tokens, TokenSequence, lay_out, lay_out_sequences
+from bert_jax.model.task import HeadShape
 from bert_jax.training.input import PermutedOrder, ShuffledOrder
 
 AnyArray = np.ndarray | jax.Array
@@ -148,6 +149,37 @@ def _targets(targets: Sequence[Any], count: int, length: int) -> np.ndarray:
     return found
 
 
+def synthetic_task_batch(task: TaskConfig, shape: tuple[int, ...], vocabulary_size: int) -> TaskBatch:
+    """A batch of random pieces, whose ids have the shape [B, C, T]: each sequence fills its row and has two segments
+    of equal length. Targets are random, too."""
+    rows, choices, length = shape
+    rng = np.random.default_rng(0)
+    marks = ((1, 2),) * HeadShape.of(task).marks
+
+    def sequence() -> TokenSequence:
+        return TokenSequence(rng.integers(0, vocabulary_size, length).tolist(), length // 2)
+
+    examples = [
+        Example(tuple(sequence() for _ in range(choices)), _random_target(task, length, rng), marks)
+        for _ in range(rows)
+    ]
+    return task_batch(examples, (rows, length), pad_id=0)
+
+
+def _random_target(task: TaskConfig, length: int, rng: np.random.Generator) -> int | float | Sequence[int]:
+    outputs = len(task.choices) or HeadShape.of(task).outputs
+    match task.facts.loss:
+        case "squares":
+            return float(rng.random())
+        case "labels":
+            return tuple(rng.integers(0, 2, outputs).tolist())
+        case "tags":
+            return rng.integers(0, outputs, length).tolist()
+        case "ends":
+            return tuple(sorted(rng.integers(0, length, 2).tolist()))
+    return int(rng.integers(0, outputs))
+
+
 class TextBatch(NamedTuple):
     """R rows of T tokens that hold up to N texts each. Numpy arrays or JAX arrays.
 
@@ -269,3 +301,35 @@ class TextBatches:
         )
         here = self._local(count)
         return jax.tree.map(lambda leaf: leaf[here], batch)
+
+
+def synthetic_text_batch(task: TaskConfig, shape: tuple[int, ...], vocabulary_size: int) -> TextBatch:
+    """A batch of random pieces, whose ids have the shape [R, T], with all texts that the groups of a step can have.
+
+    The texts are in random order and spread evenly over the rows; those of a row are equally long.
+    """
+    rng = np.random.default_rng(0)
+    each = task.texts_a_group
+    count = task.batch_size * each
+    most = -(-count // shape[0])
+    rows = np.arange(count) * shape[0] // count
+    of_row = np.bincount(rows, minlength=shape[0])
+    lengths = (shape[1] // np.maximum(of_row, 1))[rows]
+    ids = rng.integers(0, vocabulary_size, lengths.sum(), np.int32)
+    tokens = lay_out(ids, lengths, lengths, (shape[0], shape[1]), rows=rows, most=most)
+    place = (rows, np.arange(count) - np.searchsorted(rows, rows))
+
+    def placed(values: ArrayLike, empty: float, dtype: DTypeLike = np.int32) -> np.ndarray:
+        array = np.full((shape[0], most), empty, dtype)
+        array[place] = values
+        return array
+
+    slot = rng.permutation(count)
+    return TextBatch(
+        tokens,
+        slot=placed(slot, count),
+        text=placed(slot, -1),
+        score=placed(rng.random(task.batch_size)[slot // each], 0, np.float32),
+        weight=placed(np.ones(count), 0, np.float32),
+        ordinal=placed(slot, 0, np.uint32),
+    )

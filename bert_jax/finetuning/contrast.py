@@ -19,9 +19,10 @@ from jaxtyping import Array, Bool, Float, Int, Key, Num
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.task import TaskConfig
-from bert_jax.finetuning.batches import AnyArray, TaskBatch, TextBatch
+from bert_jax.finetuning.batches import AnyArray, TaskBatch, TextBatch, synthetic_text_batch
 from bert_jax.finetuning.objective import FineTuningObjective, TaskObjective
 from bert_jax.model.bert import Parameters
+from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.placement import split_by_rows
 from bert_jax.model.size import encoder_flops
 from bert_jax.model.vectors import PooledEncoder, normalised
@@ -61,7 +62,7 @@ class ContrastObjective(FineTuningObjective):
     ):
         """`task` is settled; `frozen_layers` as in FinetuneConfig."""
         super().__init__(task, model, frozen_layers, probe=False)
-        self._task, self._parts = task, execution.accumulation
+        self._parts = execution.accumulation
         self._encoder = PooledEncoder(model, task.pooling, execution, frozen_layers)
         self._widths = sorted({model.hidden_size, *task.widths})
         self.measurements = ("task_loss", "accuracy") if task.scored else ("task_loss", "accuracy", "excluded")
@@ -70,6 +71,10 @@ class ContrastObjective(FineTuningObjective):
         """FLOPs of a training step's matrix products in the encoder, as if nothing were computed again."""
         rows, length = shape
         return 3 * rows * encoder_flops(self.model, length, length)
+
+    def random_batch(self, shape: tuple[int, ...]) -> TextBatch:
+        """All texts of a step in random order, spread evenly over the rows; the texts of a row are equally long."""
+        return synthetic_text_batch(self._task, shape, vocabulary_size(self.model))
 
     def counts(self, targets: TextBatch) -> dict[str, Float[Array, ""]]:
         """The number of groups."""

@@ -13,9 +13,10 @@ from jaxtyping import Array, Bool, Float, Key
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.task import TaskConfig
-from bert_jax.finetuning.batches import TaskBatch
+from bert_jax.finetuning.batches import TaskBatch, synthetic_task_batch
 from bert_jax.finetuning.task import IGNORED
 from bert_jax.model.bert import Parameters
+from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.parameters import parameter_at, path_of
 from bert_jax.model.sharding import batch_sharding, local_rows, on_mesh, placed, row_shards
 from bert_jax.model.size import encoder_flops
@@ -54,7 +55,7 @@ class FineTuningObjective(Objective):
 
     def __init__(self, task: TaskConfig, model: ModelConfig, frozen_layers: int | None, probe: bool):
         """`task` is settled; `frozen_layers` and `probe` as in FinetuneConfig."""
-        self.model, self._head = model, HeadShape.of(task)
+        self.model, self._task, self._head = model, task, HeadShape.of(task)
         self._frozen_layers, self._probe = frozen_layers, probe
 
     def init(self, key: Key[Array, ""]) -> Parameters:
@@ -111,6 +112,9 @@ class TaskObjective(FineTuningObjective):
         rows, choices, length = shape
         wanted = 1 if self._head.input in ("pooled", "choices") else length
         return 3 * rows * choices * encoder_flops(self.model, length, wanted)
+
+    def random_batch(self, shape: tuple[int, ...]) -> TaskBatch:
+        return synthetic_task_batch(self._task, shape, vocabulary_size(self.model))
 
     def counts(self, targets: TaskBatch) -> dict[str, Float[Array, ""]]:
         """The sum of the weights of all targets: without class weights the number of rows, or of tagged words."""

@@ -31,7 +31,7 @@ from bert_jax.pretraining.questions import (
 from bert_jax.pretraining.replaced import draw_tokens, replace_tokens
 from bert_jax.run.measurement import Mean, Means
 from bert_jax.system.errors import Setting, UsageError
-from bert_jax.training.batch import Batch
+from bert_jax.training.batch import Batch, synthetic_batch
 from bert_jax.training.cross_entropy import cross_entropy
 from bert_jax.training.step import Moment, Objective
 from bert_jax.training.trainer import Trainer
@@ -95,6 +95,11 @@ class MaskedTokens(Objective):
     def flops(self, shape: tuple[int, ...]) -> float:
         batch_size, length = shape
         return batch_size * train_flops(self.model, length, self._config.slots(length))
+
+    def random_batch(self, shape: tuple[int, ...]) -> Batch:
+        batch_size, length = shape
+        most = self._config.data.sequences_a_row(length)
+        return synthetic_batch(batch_size, length, vocabulary_size(self.model), most)
 
     def memory(self, phase: Phase, mesh: Mesh) -> Memory:
         """Memory of a step of `phase` on one device in bytes, by formula."""
@@ -272,8 +277,8 @@ def _entropy(share: float) -> float:
 PretrainingTrainer = Trainer[RunConfig, MaskedTokens]
 
 
-def pretraining_trainer(config: RunConfig, mesh: Mesh, vocabulary_size: int, mask_id: int) -> PretrainingTrainer:
-    """The trainer of a run, from the size of its vocabulary and the id of [MASK]; it needs no data.
+def pretraining_objective(config: RunConfig, vocabulary_size: int, mask_id: int) -> MaskedTokens:
+    """The objective of a run, from the size of its vocabulary and the id of [MASK].
 
     Raises UsageError where the settings name another size.
     """
@@ -283,7 +288,12 @@ def pretraining_trainer(config: RunConfig, mesh: Mesh, vocabulary_size: int, mas
             f"{vocabulary_size} pieces; leave the setting out: it is taken from the vocabulary"
         )
     sized = config.replace(model=config.model.replace(vocabulary_size=vocabulary_size))
-    return Trainer(config, mesh, METHODS[config.objective.predict](sized, mask_id))
+    return METHODS[config.objective.predict](sized, mask_id)
+
+
+def pretraining_trainer(config: RunConfig, mesh: Mesh, vocabulary_size: int, mask_id: int) -> PretrainingTrainer:
+    """The trainer of a run, which needs no data. Raises UsageError as `pretraining_objective`."""
+    return Trainer(config, mesh, pretraining_objective(config, vocabulary_size, mask_id))
 
 
 def planned_vocabulary_size(config: RunConfig) -> int:

@@ -15,8 +15,9 @@ from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.finetuning.metrics import metric_of
 from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.model.bert import parameter_shapes
 from bert_jax.model.size import ModelPart, model_parts
-from bert_jax.planning.work import shapes_of
+from bert_jax.model.task import HeadShape, task_parameter_shapes
 from bert_jax.pretraining.mixture import SourceShare, source_shares
 from bert_jax.pretraining.questions import MASKED_TOKENS, NEXT_TOKENS, OF_PAIRS, QUESTIONS, REPLACED_TOKENS, Question
 from bert_jax.report.curves import Curves
@@ -206,8 +207,11 @@ class RunFacts:
                 model = model.replace(vocabulary_size=len(first.piece_counts))
             except BertJaxError:
                 return []
-        size = model.vocabulary_size
-        return [] if size is None else model_parts(model, shapes_of(self.config, size))
+        if model.vocabulary_size is None:
+            return []
+        if self.config.task:
+            return model_parts(model, task_parameter_shapes(model, HeadShape.of(self.config.task)))
+        return model_parts(model, parameter_shapes(model))
 
     @property
     def seconds(self) -> float:

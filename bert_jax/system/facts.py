@@ -45,11 +45,6 @@ def flops_per_second(rate: float) -> str:
     return f"{rate / 1e12:,.1f} TFLOP/s" if rate > 1e13 else f"{rate / 1e9:,.1f} GFLOP/s"
 
 
-def bytes_per_second(rate: float) -> str:
-    """A rate of bytes as text in GB/s."""
-    return f"{rate / 1e9:,.1f} GB/s"
-
-
 def milliseconds(seconds: float, decimals: int = 2) -> str:
     """`seconds` as text in ms."""
     return f"{seconds * 1e3:,.{decimals}f} ms"
@@ -62,7 +57,6 @@ def gib(size: float) -> str:
 
 Memory = Annotated[int, Unit(gib)]
 Traffic = Annotated[int, Unit(bytes_moved)]
-Megabytes = Annotated[float, Unit(lambda size: _rounded(size / 1e6))]
 Milliseconds = Annotated[float, Unit(milliseconds)]
 BareMilliseconds = Annotated[float, Unit(lambda seconds: _rounded(seconds * 1e3))]
 """Milliseconds without their unit, which stands in the heading."""
@@ -210,14 +204,6 @@ def _add_rows(table: Table, records: Sequence[Facts | None], names: Iterable[str
         if any(isinstance(value, Facts) for value in values):
             table.add_row(f"{indent}{fact.heading}", style="bold")
             _add_rows(table, values, (), f"{indent}  ")
-        elif any(isinstance(value, list) for value in values):
-            entries = [
-                {str(getattr(entry, next(facts_of(type(entry))))): str(entry) for entry in value or ()}
-                for value in values
-            ]
-            table.add_row(f"{indent}{fact.heading}", style="bold")
-            for entry in dict.fromkeys(name for each in entries for name in each):
-                table.add_row(f"{indent}  {entry}", *(each.get(entry, "") for each in entries))
         else:
             table.add_row(f"{indent}{fact.heading}", *map(fact.text, values))
 

@@ -10,13 +10,16 @@ import jax.numpy as jnp
 from jax.sharding import Mesh
 from jaxtyping import Array, DTypeLike
 
+from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.phase import Phase
+from bert_jax.model.attention import check_attention
 from bert_jax.model.memory import Memory
 from bert_jax.model.products import product
+from bert_jax.model.sharding import check_batch_size, row_shards
 from bert_jax.model.size import encoder_flops
 from bert_jax.system.copies import cache_directory
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import say
 
 _COMPILER_OPTIONS: dict[str, dict[str, bool | int]] = {
@@ -40,6 +43,8 @@ _COMPILING_FLOPS = {"cpu": 6 * 1e11, "accelerator": 20 * 1e14}
 """FLOPs that a device could compute while one training step compiles. For the forward pass alone it is a third: both
 the compilation and the computation of a token take a third."""
 _TYPICAL_LENGTH = 128
+_SHORTEST_TEXT = 3
+"""Tokens of the shortest text: [CLS], a piece, [SEP]."""
 TIGHT, TOO_MUCH = 0.8, 1.5
 """Shares of a device's memory, by formula, above which a training gets a warning and is refused. The formula gave 0.74
 to 1.36 times the memory of XLA's program for eleven shapes on a CPU, and 0.55 to 1.42 times for BERT-base and large on
@@ -177,6 +182,28 @@ def check_room(memory: Memory, phase: Phase, mesh: Mesh, batch_size: str) -> Non
     if memory.total > TOO_MUCH * limit:
         raise UsageError(f"{estimate}; {remedy}")
     say(f"{estimate}: it may not fit; should it fail, {remedy}")
+
+
+def fitted(config: AnyRunConfig, mesh: Mesh) -> AnyRunConfig:
+    """`config` with packed texts in as many rows as the devices of `mesh` share evenly, as fine-tuning makes them.
+
+    Raises UsageError if a batch can't be divided over the devices, if the rows are too short for their texts, or if the
+    attention can't be computed there.
+    """
+    for size in config.batch_sizes.values():
+        check_batch_size(size, config.execution.accumulation, mesh)
+    if config.task and config.task.makes_vectors:
+        [phase], multiple = config.phases, config.execution.accumulation * row_shards(mesh)
+        config = config.replace(phases=(phase.replace(batch_size=-(-phase.batch_size // multiple) * multiple),))
+        [(length, texts)] = config.rows
+        if texts * _SHORTEST_TEXT > length:
+            raise UsageError(
+                f"{Setting('phases.0.batch_size', config.phases[0].batch_size)} rows of "
+                f"{Setting('phases.0.length', length)} tokens are too few for {config.sequences(0):,} texts; raise one of "
+                "the two"
+            )
+    check_attention(config.execution, config.model, config.rows, mesh)
+    return config
 
 
 def gigabytes(size: float) -> str:

@@ -66,9 +66,18 @@ class Objective(ABC):
     def init(self, key: Key[Array, ""]) -> Parameters:
         """Random parameters of the model. Same key, same values."""
 
+    @property
+    def parameter_shapes(self) -> Parameters:
+        """The tree of `init` as shapes and types; nothing is allocated."""
+        return jax.eval_shape(self.init, jax.random.key(0))
+
     @abstractmethod
     def flops(self, shape: tuple[int, ...]) -> float:
         """FLOPs of the matrix products in one step on a batch whose ids have this shape, by formula."""
+
+    @abstractmethod
+    def random_batch(self, shape: tuple[int, ...]) -> AnyBatch:
+        """A batch of full rows of random pieces whose ids have this shape, for a step without data."""
 
     @abstractmethod
     def targets(self, batch: Any, keys: Key[Array, "B *N"], moment: Moment | None = None) -> Targets:

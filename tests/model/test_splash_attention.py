@@ -15,7 +15,7 @@ from bert_jax.model.attention_form import AttentionPattern, Places
 from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.model.exact_attention import EXACT
 from bert_jax.model.tpu_form import TPU
-from bert_jax.planning.topology import parse_topology, topology_devices
+from bert_jax.plan.topology import parse_topology, topology_devices
 
 LENGTH = 384
 ROWS = {"one sequence a row": ((384,), (200,)), "packed": ((130, 54, 200), (100, 7))}

@@ -19,7 +19,7 @@ from bert_jax.model.attention_form import AttentionCase, AttentionPattern, Place
 from bert_jax.model.exact_attention import exact_attention
 from bert_jax.model.tpu_attention_tiles import tile_spans, widths
 from bert_jax.model.tpu_form import MOST_KEYS, TPU
-from bert_jax.planning.topology import parse_topology, topology_devices
+from bert_jax.plan.topology import parse_topology, topology_devices
 
 
 @pytest.mark.parametrize(

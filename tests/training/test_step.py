@@ -37,6 +37,9 @@ class Regression(Objective):
     def flops(self, shape):
         raise NotImplementedError
 
+    def random_batch(self, shape):
+        raise NotImplementedError
+
     def targets(self, batch, keys, moment=None):
         noise = jax.vmap(jax.random.normal)(keys)
         return {"x": batch.tokens.ids.astype(jnp.float32), "noise": noise, "weight": batch.weight}

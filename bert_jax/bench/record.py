@@ -1,22 +1,32 @@
-"""The JSON of a bench: what was measured, where and with which settings."""
+"""What a bench measured, where and with which settings: its JSON and its tables."""
 
 import statistics
+from collections.abc import Iterator
 from typing import Annotated, Final, Literal
 
-from pydantic import computed_field
+from pydantic import Field
+from rich import box
 
-from bert_jax.config.run import RunConfig
-from bert_jax.model.attention import training_forms
-from bert_jax.model.encoder import blocks_at_once
-from bert_jax.model.linear import compute_dtype
-from bert_jax.planning.rates import Limit, Rates
-from bert_jax.planning.work import AnyRunConfig, AnyTrainer, rows_of
 from bert_jax.run.environment import Scalar
 from bert_jax.system import facts
-from bert_jax.system.facts import Facts
+from bert_jax.system.facts import Facts, Table, meanings_table, rows_table
+from bert_jax.system.json_file import Shape
 
 KIND: Final = "bert-jax bench"
 FORMAT = 1
+
+_COLUMNS = """\
+GFLOP           matrix products, by formula, without recomputation
+time            median; backward and optimizer are differences of programs
+of step         share of the step's time
+of matrix rate  GFLOP a second over the matrix rate; ~: lost in the noise"""
+"""Explains the columns of the parts' table, in lines of at most 80 characters."""
+_STEP_FACTS = (
+    *("step", "sequences_per_second", "tokens_per_second", "fill", "model_flops_per_step", "model_flops_per_second"),
+    *("matrix_rate", "share_of_matrix_rate", "mfu", "transfer", "compile_seconds", "peak_memory_bytes"),
+    "input_sequences_per_second",
+)
+_PART_FACTS = ("name", "flops", "time.median", "step_share", "matrix_share")
 
 
 class Timing(Facts):
@@ -41,27 +51,30 @@ class Timing(Facts):
         return f"{facts.milliseconds(self.median, 1)}; median of {self.rounds}; {spread}"
 
 
-class Part(Facts):
-    """The work, limit and time of a part of a step."""
+class StepPart(Facts):
+    """The work and the time of a part of a step."""
 
     name: Annotated[str, "part"]
     flops: Annotated[facts.Gigaflops, "GFLOP"]
     """FLOPs of its matrix products by formula, without recomputation."""
-    bytes: Annotated[facts.Megabytes, "MB"]
-    """What its compiled program reads from and writes to memory (see `traffic`)."""
-    limit: Limit
     time: Timing
-    step_share: Annotated[float | None, facts.Unit(facts.percent), "of\nstep"] = None
+    step_share: Annotated[float, facts.Unit(facts.percent), "of\nstep"]
     """Share of the step's time."""
-
-    @computed_field  # type: ignore[prop-decorator]
-    @property
-    def limit_share(self) -> Annotated[float | None, facts.Unit(facts.percent, unknown="~"), "limit/\ntime"]:
-        """The limit over the median time; None for a difference of times that is lost in their noise."""
-        return self.limit.seconds / self.time.median if self.time.low > 0 else None
+    matrix_share: Annotated[float | None, facts.Unit(facts.percent, unknown="~"), "of matrix\nrate"]
+    """FLOPs over the median time, as a share of the matrix rate that was measured in this process; None for a
+    difference of times that is lost in their noise."""
 
 
-class Bench(Facts):
+class MatrixRate(Shape):
+    """FLOPs a second of matrix products in the compute dtype on one device (on the whole machine, if it is a CPU)."""
+
+    per_second: Annotated[float, Field(gt=0)]
+    source: Literal["data sheet", "measured"]
+    measured: float
+    """The rate that this process measured, also where `per_second` is that of the data sheet."""
+
+
+class StepBench(Facts):
     """The JSON object of a bench. Figures are over all devices."""
 
     kind: Literal["bert-jax bench"]
@@ -71,10 +84,10 @@ class Bench(Facts):
     settings: dict[str, Scalar]
     compile_seconds: Annotated[facts.Seconds, "compilation"]
     """Tracing, lowering and compiling the step; short if the program was cached."""
-    parts: list[Part]
+    parts: list[StepPart]
     """Forward, backward, optimizer and step. Forward and step are measured by themselves; backward and optimizer are
     the differences between forward, forward with backward, and step, round by round."""
-    rates: Rates
+    rates: dict[Literal["matrix"], MatrixRate]
     transfer: Timing
     """Time to copy a batch to the device; the step doesn't include it."""
     sequences_per_second: Annotated[float, facts.Unit("{:,.4g} /s".format), "sequences"]
@@ -103,46 +116,12 @@ class Bench(Facts):
     @property
     def matrix_rate(self) -> Annotated[facts.FlopRate, "matrix products"]:
         """Large square matrices, best of several."""
-        return self.rates.matrix.measured
+        return self.rates["matrix"].measured
 
-
-def settings(trainer: AnyTrainer) -> dict[str, Scalar]:
-    """Settings that the time of a step depends on, by name; those that are chosen by themselves as they were chosen."""
-    model, config = trainer.objective.model, trainer.config
-    phase, execution = config.phases[0], config.execution
-    _, sequences = rows_of(config)[0]
-    whole, local = training_forms(execution.attention, model, phase.length, sequences, trainer.mesh)
-    attention = whole.name if local is whole else f"{whole.name}, local {local.name}"
-    of_model = model.model_dump(exclude={"compute_dtype"}) | {"feedforward_size": model.inner_size}
-    return {
-        "batch_size": phase.batch_size,
-        "length": phase.length,
-        **_of_objective(config),
-        "compute_dtype": compute_dtype(model).name,
-        **{f"model.{name}": value for name, value in of_model.items()},
-        "optimizer.name": config.optimizer.name,
-        **{f"mesh.{name}": size for name, size in trainer.mesh.shape.items()},
-        "execution.accumulation": execution.accumulation,
-        "execution.remat": execution.remat,
-        "execution.unroll": blocks_at_once(execution, model.num_layers),
-        "execution.attention": attention,
-    }
-
-
-def _of_objective(config: AnyRunConfig) -> dict[str, Scalar]:
-    """Settings of the objective that a step's time depends on."""
-    if isinstance(config, RunConfig):
-        return {
-            "predictions": config.slots(config.phases[0].length),
-            "objective.predict": config.objective.predict,
-            "objective.pair": config.objective.pair,
-        }
-    task = config.task
-    return {
-        "predictions": 0,
-        "task.kind": task.kind,
-        "task.batch_size": task.batch_size,
-        "task.most_negatives": task.most_negatives,
-        "layers_frozen": config.layers_frozen,
-        "probe": config.probe,
-    }
+    def tables(self) -> Iterator[Table | str]:
+        """Yields times, rates and memory of the whole step, then work and time of its parts."""
+        title = "{devices} x {device}, {processor}, {cores} cores".format(**self.machine)
+        yield meanings_table(title, self, _STEP_FACTS)
+        # Without borders, so that all columns fit into 80.
+        yield rows_table("Parts of a step", self.parts, _PART_FACTS, box=box.SIMPLE_HEAD, show_edge=False, padding=0)
+        yield _COLUMNS

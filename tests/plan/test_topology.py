@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from bert_jax.planning.topology import FAMILIES, parse_topology
+from bert_jax.plan.topology import FAMILIES, parse_topology
 from bert_jax.system.errors import UsageError
 from bert_jax.training.devices import chip_of
 
@@ -69,7 +69,7 @@ def test_the_longest_name_that_fits_is_the_chips():
 
 DEVICES = """
 import json
-from bert_jax.planning.topology import parse_topology, topology_devices
+from bert_jax.plan.topology import parse_topology, topology_devices
 names = "v4:1x1x1 v4:2x2x1 v4:4x4x4 v5e:1x1 v5e:16x16 v5p:1x1x1 v5p:4x4x4 v6e:1x2 v6e:8x8".split()
 found = {name: topology_devices(parse_topology(name)) for name in names}
 print(json.dumps({name: [len(devices), devices[0].device_kind] for name, devices in found.items()}))

@@ -1,24 +1,25 @@
-"""The steps of fine-tuned runs on random rows, which bench and plan work on; and params of such a run."""
+"""The objectives of fine-tuned runs with random rows, which bench, plan and params work on."""
 
-import functools
 import json
 
 import jax
 import numpy as np
 import pytest
 
-from bert_jax.cli import planning as plan_command
+from bert_jax.bench import bench as bench_module
 from bert_jax.cli.main import run
+from bert_jax.cli.objective import planned_objective
 from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.task import SpanConfig, TaskConfig
 from bert_jax.model.sharding import make_mesh
 from bert_jax.model.size import encoder_flops
-from bert_jax.planning import rates
-from bert_jax.planning.work import fitted, objective_of, random_batch, sequences_of, shapes_of, trainer_of
+from bert_jax.plan import plan as plan_module
 from bert_jax.run.run_config import write_config
 from bert_jax.system.errors import UsageError
+from bert_jax.training.devices import fitted
+from bert_jax.training.trainer import Trainer
 
 MODEL = ModelConfig(num_layers=1, hidden_size=16, num_heads=2, max_positions=64, vocabulary_size=100)
 LABELS = {"labels": ("a", "b", "c")}
@@ -53,26 +54,28 @@ def vectors_run(tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_step_of_every_kind_takes_its_random_rows(kind):
     config = settings(kind)
-    trainer = trainer_of(config, make_mesh(config.mesh), 100)
-    batch = random_batch(config, 0, 100)
+    objective = planned_objective(config)
+    trainer = Trainer(config, make_mesh(config.mesh), objective)
+    batch = objective.random_batch(config.ids_shape(0))
     assert batch.tokens.ids.shape == config.ids_shape(0) and 50 < batch.tokens.ids.max() < 100
-    assert batch.tokens.length.sum() >= 0.9 * batch.tokens.ids.size and batch.weight.sum() == sequences_of(config, 0)
+    assert batch.tokens.length.sum() >= 0.9 * batch.tokens.ids.size and batch.weight.sum() == config.sequences(0)
     state, measured = jax.eval_shape(trainer.train_step(0), trainer.state_shapes, batch)
     assert state.step.shape == () and {"task_loss", "loss"} <= measured.keys()
-    assert jax.tree.structure(state.params) == jax.tree.structure(shapes_of(config, 100))
+    assert jax.tree.structure(state.params) == jax.tree.structure(objective.parameter_shapes)
     assert trainer.flops(0) > 0
 
 
 def test_random_texts_are_all_of_a_step_and_spread_over_its_rows():
     config = settings("vectors")
-    batch = random_batch(config, 0, 100)
+    batch = planned_objective(config).random_batch(config.ids_shape(0))
     there = batch.weight > 0
     assert (
         sorted(batch.slot[there]) == sorted(batch.text[there]) == list(range(36)) and (batch.slot[~there] == 36).all()
     )
     assert set(there.sum(axis=1)) == {5, 6} and (batch.tokens.length[there] >= 32 // 6).all()
     assert len(np.unique(batch.ordinal[there])) == 36
-    scores = random_batch(settings("scored"), 0, 100)
+    config = settings("scored")
+    scores = planned_objective(config).random_batch(config.ids_shape(0))
     of_pair = scores.slot[scores.weight > 0] // 2
     assert len(set(zip(of_pair, scores.score[scores.weight > 0], strict=True))) == 12
 
@@ -90,15 +93,14 @@ def test_rows_follow_the_pairs_and_are_filled_up_for_devices_and_parts():
 
 
 def test_flops_are_those_of_the_encoder_for_every_row():
-    step = objective_of(config := settings("choice"), 100).flops(config.ids_shape(0))
+    step = planned_objective(config := settings("choice")).flops(config.ids_shape(0))
     assert step == 3 * 12 * 3 * encoder_flops(MODEL, 32, 1)
-    step = objective_of(config := settings("vectors"), 100).flops(config.ids_shape(0))
+    step = planned_objective(config := settings("vectors")).flops(config.ids_shape(0))
     assert step == 3 * 7 * encoder_flops(MODEL, 32, 32)
 
 
 def test_a_run_for_vectors_is_measured_on_random_texts(vectors_run, monkeypatch, capsys):
-    monkeypatch.setattr(rates, "_CPU_SIZES", (128,))
-    monkeypatch.setattr(rates, "copy", functools.partial(rates.copy, 1 << 20))
+    monkeypatch.setattr(bench_module, "_CPU_SIZES", (128,))
     flags = ["--batch-size", "24", "--execution.accumulation", "2", "--seconds", "0.01"]
     assert run(["bench", vectors_run, *flags]) == 0
     shown = capsys.readouterr()
@@ -112,13 +114,13 @@ def test_a_run_for_vectors_is_measured_on_random_texts(vectors_run, monkeypatch,
 
 
 def test_a_run_for_vectors_is_planned_in_texts_a_second(vectors_run, monkeypatch, capsys):
-    monkeypatch.setattr(plan_command, "can_compile", lambda: False)
+    monkeypatch.setattr(plan_module, "can_compile", lambda: False)
     assert run(["plan", vectors_run, "--topology", "v5e:2x2", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)
     [phase] = found["phases"]
     assert phase["flops"] == 3 * 7 * encoder_flops(MODEL, 32, 32)
     assert phase["at_best"]["sequences_per_second"] == pytest.approx(36 / phase["at_best"]["step_seconds"])
-    shapes = jax.tree.leaves(shapes_of(settings("vectors"), 100))
+    shapes = jax.tree.leaves(planned_objective(settings("vectors")).parameter_shapes)
     assert 0 <= sum(leaf.size for leaf in shapes) - found["parameters"] < 128 * 16  # the vocabulary's padding
 
 

@@ -4,7 +4,7 @@ import math
 import os
 import re
 from importlib.util import find_spec
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 from jax.experimental import topologies
@@ -27,22 +27,15 @@ class Family(NamedTuple):
     """Whether there are wraparound links only if all sides have such a length."""
     cores: int = 1
     """What Cloud's accelerator types count of a chip: v4-8 and v5p-8 are four chips of two TensorCores each."""
-    options: dict[str, Any] = {}
+    options: dict[str, object] = {}
     """Options with which libtpu describes a chip as one device, as JAX sees it on a TPU machine."""
-
-    @property
-    def dimensions(self) -> int:
-        """The number of sides of a slice."""
-        return self.slices[0].count("x") + 1
 
 
 _FLAT = ("1x1", "2x2", "2x4", "4x4", "4x8", "8x8", "8x16", "16x16")
 _CUBES = ("1x1x1", "2x2x1", "2x2x2", "2x2x4", "2x4x4", "4x4x4", "4x4x8", "4x8x8", "8x8x8", "8x8x16")
 
 FAMILIES = {
-    "v4": Family(
-        _CUBES, ring=4, whole=True, cores=2, options={"chip_config_name": "megacore"}
-    ),  # else each core is one
+    "v4": Family(_CUBES, ring=4, whole=True, cores=2, options={"chip_config_name": "megacore"}),
     "v5e": Family(_FLAT, ring=16, whole=False),
     "v5p": Family(_CUBES, ring=4, whole=True, cores=2),
     "v6e": Family(_FLAT, ring=16, whole=False),
@@ -65,6 +58,11 @@ class Topology(NamedTuple):
     family: str
     sides: tuple[int, ...]
 
+    @classmethod
+    def of(cls, family: str, shape: str) -> "Topology":
+        """The slice of such a shape: "4x4"."""
+        return cls(family, tuple(map(int, shape.split("x"))))
+
     def __str__(self) -> str:
         return f"{self.family}:{'x'.join(map(str, self.sides))}"
 
@@ -77,6 +75,11 @@ class Topology(NamedTuple):
     def chips(self) -> int:
         """The number of chips."""
         return math.prod(self.sides)
+
+    @property
+    def largest(self) -> "Topology":
+        """The largest slice on offer of the same family."""
+        return Topology.of(self.family, FAMILIES[self.family].slices[-1])
 
     def seconds(self, flops: float) -> float:
         """The least time of matrix products over all chips."""
@@ -104,17 +107,18 @@ def parse_topology(text: str) -> Topology:
             f"--topology {text}: there are plans for {', '.join(FAMILIES)}; "
             "give FAMILY:SIDExSIDE, as in v5e:4x4, or with three sides v4:2x2x2"
         )
-    sides = tuple(map(int, shape.split("x"))) if re.fullmatch(r"[1-9]\d{0,3}(x[1-9]\d{0,3})+", shape) else ()
-    if len(sides) != family.dimensions:
-        form = "x".join("ABC"[: family.dimensions])
+    dimensions = family.slices[0].count("x") + 1
+    if not re.fullmatch(r"[1-9]\d{0,3}(x[1-9]\d{0,3})" + f"{{{dimensions - 1}}}", shape):
+        form = "x".join("ABC"[:dimensions])
         raise UsageError(f"--topology {text}: a slice of {name} is {name}:{form}, as in {_near(name, shape)}")
+    topology = Topology.of(name, shape)
     # A host has 2x2 chips, or all chips of a smaller slice.
-    if any(side > 1 and side % 2 for side in sides[:2]) or math.prod(sides) > MOST_CHIPS:
+    if any(side > 1 and side % 2 for side in topology.sides[:2]) or topology.chips > MOST_CHIPS:
         raise UsageError(
             f"--topology {text}: the first two sides are 1 or even and the chips at most {MOST_CHIPS:,}; "
             f"near it are {_near(name, shape)}"
         )
-    return Topology(name, sides)
+    return topology
 
 
 def _of_accelerator_type(text: str, name: str, count: str) -> str:
@@ -122,7 +126,7 @@ def _of_accelerator_type(text: str, name: str, count: str) -> str:
     if not (family := FAMILIES.get(name)):
         return f"--topology {text}: there are plans for {', '.join(FAMILIES)}; give one like v5e:4x4"
     chips = max(int(count) // family.cores, 1)
-    same = [each for each in family.slices if math.prod(map(int, each.split("x"))) == chips]
+    same = [shape for shape in family.slices if Topology.of(name, shape).chips == chips]
     meant = f"{name}:{same[0]}" if same else f"one near it, {_near(name, str(chips))}"
     return f"--topology {text}: a slice is named by its sides; give {meant}"
 
@@ -130,7 +134,7 @@ def _of_accelerator_type(text: str, name: str, count: str) -> str:
 def _near(name: str, shape: str) -> str:
     """Slices on offer with about as many chips as `shape` seems to mean."""
     chips = math.prod(int(number) or 1 for number in re.findall(r"[0-9]{1,4}", shape))
-    slices = [Topology(name, tuple(map(int, each.split("x")))) for each in FAMILIES[name].slices]
+    slices = [Topology.of(name, each) for each in FAMILIES[name].slices]
     nearest = sorted(slices, key=lambda each: abs(math.log(each.chips / chips)))[:3]
     return ", ".join(map(str, sorted(nearest, key=lambda each: each.chips)))
 
