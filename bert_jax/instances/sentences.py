@@ -9,7 +9,6 @@ import numpy as np
 from jaxtyping import Int
 
 from bert_jax.config.data import DataConfig
-from bert_jax.text.segmentation import split_sentences
 from bert_jax.text.text_spans import split_marked
 
 
@@ -53,6 +52,8 @@ def as_sentences(document: Sequence[str], data: DataConfig, source: int) -> Sequ
     With `data.spans` they hold the marks of their spans."""
     if data.layout == "sentences":
         return document
+    from bert_jax.text.segmentation import split_sentences  # imports sentencex, which bench does without
+
     split = functools.partial(split_sentences, language=data.languages[source])
     if data.spans:
         split = functools.partial(split_marked, split=split)

@@ -199,8 +199,8 @@ def fitted(config: AnyRunConfig, mesh: Mesh) -> AnyRunConfig:
         if texts * _SHORTEST_TEXT > length:
             raise UsageError(
                 f"{Setting('phases.0.batch_size', config.phases[0].batch_size)} rows of "
-                f"{Setting('phases.0.length', length)} tokens are too few for {config.sequences(0):,} texts; raise one of "
-                "the two"
+                f"{Setting('phases.0.length', length)} tokens are too few for {config.sequences(0):,} texts; "
+                "raise one of the two"
             )
     check_attention(config.execution, config.model, config.rows, mesh)
     return config
