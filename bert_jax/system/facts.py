@@ -154,7 +154,7 @@ def rows_table(title: str, rows: Sequence[Facts], names: Iterable[str] = (), **o
 def facts_table(title: str, columns: Mapping[str, Facts], names: Iterable[str] = ()) -> Table:
     """One column for each record, under its heading, and one row for each of its facts.
 
-    A record in a field has rows of its own below the field's name, and so has each record in a list.
+    A record in a field has rows of its own below the field's name.
     """
     table = Table(title, "", *(f">{heading}" for heading in columns))
     _add_rows(table, list(columns.values()), list(names), "")
