@@ -322,7 +322,7 @@ def _accuracy(run: Path, measured: Path, units: Sequence[UnitKind]) -> dict[str,
         trainer = pretraining_trainer(config, mesh, len(vocabulary), vocabulary.mask_id)
         held_out = held_out_sequences(trainer, 0, prepared_for(config, sequences_of, config.phases[0].length))
         if held_out:
-            values, ending = held_out.evaluate(params), "" if kind == units[0] else f"/{kind}"
+            values, ending = held_out.evaluate(params).metrics, "" if kind == units[0] else f"/{kind}"
             figures |= {name + ending: values[name] for name in ("mlm_accuracy", "mlm_loss")}
     return figures
 

@@ -1,11 +1,14 @@
 """bert-jax evaluate RUN [--data FILE]: measures a run on its held-out text, or on other text or rows."""
 
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from bert_jax.cli.arguments import ROWS_NAMES, InferenceArguments, JsonArguments, RowsArguments, RunArgument
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.units import Units
 from bert_jax.system.errors import UsageError
+
+if TYPE_CHECKING:
+    from bert_jax.run.results import Results
 
 
 class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
@@ -62,7 +65,7 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
             run, saved = RunDirectory(self.run), (self.step, self.average)
             results = evaluate_run(run, self.data, self.language, *saved, self.words, self.dtype, self.units)
         if self.json:
-            print(json_line(results))
+            print(json_line(results.content))
         elif config.task:
             print_task_results(results, f"rows of {self.data}" if self.data else "dev rows")
         else:
@@ -88,7 +91,7 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
                 "text; leave it out"
             )
 
-    def _evaluate_on_rows(self, config: TaskRunConfig) -> dict[str, Any]:
+    def _evaluate_on_rows(self, config: TaskRunConfig) -> "Results":
         """The metrics of a fine-tuned run on the rows of --data, or on its dev rows."""
         from bert_jax.finetuning.dataset import written_as
         from bert_jax.run.run_config import check_recorded_places
@@ -101,5 +104,5 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
             written = written_as(predictor.task, self.data, self.format, self.columns, self.separator)
         results = predictor.measure(self.data, written, self.unlabelled, config.rows_hash)
         if self.step is not None or self.average:
-            results["steps"] = model.steps[-1]
-        return results | ({"averaged_steps": list(model.steps)} if self.average else {})
+            results = results.updated({"steps": model.steps[-1]})
+        return results.updated({"averaged_steps": list(model.steps)}) if self.average else results

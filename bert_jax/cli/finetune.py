@@ -64,9 +64,10 @@ class Finetune(TrainingArguments):
             results = finetune_seeds(config, self.workdir, self.seeds)
         if is_first():
             print_task_results(results)
-            for path in dict.fromkeys((place_of(results["run"]), self.workdir)):  # the best of several seeds, and all
+            best = place_of(results.run or self.workdir)  # of several seeds
+            for path in dict.fromkeys((best, self.workdir)):
                 report_of_finished(path)
-            use = ("search", results["run"], "CORPUS", "QUERY")
+            use = ("search", best, "CORPUS", "QUERY")
             if not config.task.makes_vectors:
-                use = ("predict", results["run"], "INPUT", "OUTPUT")
-            print_next_steps(results["run"], [("bert-jax", *use)])
+                use = ("predict", best, "INPUT", "OUTPUT")
+            print_next_steps(best, [("bert-jax", *use)])

@@ -3,7 +3,6 @@
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from rich.markup import escape
 from rich.text import Text
@@ -16,6 +15,7 @@ from bert_jax.pretraining.inspection import SeenSequence
 from bert_jax.pretraining.questions import QUESTIONS
 from bert_jax.report.languages import by_language
 from bert_jax.report.verdict import behind_words, nothing_learned, nothing_learned_of_task, unlearned_classes
+from bert_jax.run.results import Results
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import command_line
 from bert_jax.system.facts import Table, print_rows
@@ -25,43 +25,41 @@ _MOST_CELLS = 160
 """Maximum characters of a sentence in a table; a terminal of 80 columns shows them on five lines."""
 
 
-def print_results(results: dict[str, Any], phases: int = 1, of: str = "held-out sequences") -> None:
+def print_results(results: Results, phases: int = 1, of: str = "held-out sequences") -> None:
     """Prints the metrics of the model and of the frequency baseline.
 
     `phases`: how many the run has; only the last can be given more steps. `of` names the text that was measured.
     """
-    if "baseline" not in results:
-        output.print(f"{results['steps']:,} steps done; nothing was held out to measure on")
+    baseline, metrics = results.baseline, results.metrics
+    if baseline is None:
+        output.print(f"{results.steps:,} steps done; nothing was held out to measure on")
         return
-    baseline = results["baseline"]
-    measured = _averaged(results) or (f"Step {results['steps']:,}" if results["steps"] else "Model as it was imported")
-    units = results.get("measured_on", {}).get("units", ())
-    masked = f", masked by {' '.join(units)}" if "mlm_loss" in baseline and units else ""
-    table = Table(
-        f"{measured}, {results['held_out_sequences']:,} {of}{masked}", "", ">model", ">by frequency alone", ""
-    )
+    measured = _averaged(results) or (f"Step {results.steps:,}" if results.steps else "Model as it was imported")
+    units = (results.measured_on or {}).get("units")
+    masked = f", masked by {' '.join(map(str, units))}" if "mlm_loss" in baseline and isinstance(units, list) else ""
+    table = Table(f"{measured}, {results.held_out_sequences:,} {of}{masked}", "", ">model", ">by frequency alone", "")
     for question in QUESTIONS:
         for name, label, guess in (
             (question.loss, f"{question.label} loss (nats)", question.guessed_loss),
             (question.accuracy, f"{question.label} accuracy", question.guessed_accuracy),
         ):
             if name in baseline:
-                table.add_row(label, f"{results[name]:.3f}", f"{baseline[name]:.3f}", guess)
+                table.add_row(label, f"{metrics[name]:.3f}", f"{baseline[name]:.3f}", guess)
     output.print(table)
-    (first, *headings), lines = by_language(results, baseline)
+    (first, *headings), lines = by_language(results.measurements, baseline)
     if lines:
         print_rows("By language", (first, *(f">{heading}" for heading in headings)), lines)
     if remark := nothing_learned(results, phases - 1):
         output.print(escape(remark), soft_wrap=True)
-    if results.get("unknown_share", 1) <= MOST_UNKNOWN:  # preparation warns of more
-        output.print(f"{results['unknown_share']:.2%} of the pieces of the text are unknown to the vocabulary")
-    if results.get("skipped_steps"):  # of training; an evaluation has none
-        output.print(f"{results['skipped_steps']:,} steps were skipped because a gradient was not finite")
+    if results.unknown_share is not None and results.unknown_share <= MOST_UNKNOWN:  # preparation warns of more
+        output.print(f"{results.unknown_share:.2%} of the pieces of the text are unknown to the vocabulary")
+    if results.skipped_steps:
+        output.print(f"{results.skipped_steps:,} steps were skipped because a gradient was not finite")
 
 
-def _averaged(results: dict[str, Any]) -> str:
+def _averaged(results: Results) -> str:
     """The steps whose parameters were averaged, as text; empty for one checkpoint."""
-    steps = results.get("averaged_steps")
+    steps = results.averaged_steps
     return f"Mean of steps {', '.join(map(str, steps))}" if steps else ""
 
 
@@ -74,36 +72,33 @@ def print_next_steps(path: Place | str, commands: Sequence[Sequence[object]]) ->
         print_line(f"  {command_line(*words)}")
 
 
-def print_task_results(results: dict[str, Any], rows: str = "dev rows") -> None:
+def print_task_results(results: Results, rows: str = "dev rows") -> None:
     """Prints every metric of a task beside its baselines, and the worst classes; of several seeds with the spread.
 
     `rows` names the measured rows.
     """
-    if "metric" not in results:
-        output.print(f"{results['steps']:,} steps done; task.dev names no rows to measure on")
+    if results.metric is None or results.score is None:
+        output.print(f"{results.steps:,} steps done; task.dev names no rows to measure on")
         return
-    title = [results["task"], f"{results['dev_rows']:,} {rows}"]
-    if "scores" in results:
-        title.append(f"means of {len(results['scores'])} seeds")
-    elif "best_step" in results:
-        title.append(f"best checkpoint (step {results['best_step']:,} of {results['steps']:,})")
+    title = [str(results.task), f"{results.dev_rows:,} {rows}"]
+    if results.scores:
+        title.append(f"means of {len(results.scores)} seeds")
+    elif results.best_step is not None:
+        title.append(f"best checkpoint (step {results.best_step:,} of {results.steps:,})")
     elif averaged := _averaged(results):
         title.append(averaged.lower())
-    elif "steps" in results:
-        title.append(f"step {results['steps']:,}")
+    elif results.steps is not None:
+        title.append(f"step {results.steps:,}")
     output.print(escape(", ".join(title)), soft_wrap=True)  # a table's own title is no wider than the table
-    baselines = results.get("baselines") or {"baseline": results["baseline"]}
-    spread: dict[str, dict[str, float]] = results.get("spread", {})
-    beside = list(spread[results["metric"]]) if spread else []
+    baselines, spread = results.baselines or {"baseline": results.baseline or {}}, results.spread
+    beside = list(spread[results.metric]) if spread else []
     table = Table("", "", ">mean" if spread else ">score", *(f">{name}" for name in (*beside, *baselines)))
-    for name, value in results.items():
-        if isinstance(value, float) and name not in ("score", "standard_deviation", "best_score"):
-            others = [*spread.get(name, {}).values(), *(known.get(name) for known in baselines.values())]
-            cells = ["" if other is None else f"{other:.4f}" for other in others]
-            table.add_row(Text(name, "bold" if name == results["metric"] else ""), f"{value:.4f}", *cells)
+    for name, value in results.metrics.items():
+        others = [*spread.get(name, {}).values(), *(known.get(name) for known in baselines.values())]
+        cells = ["" if other is None else f"{other:.4f}" for other in others]
+        table.add_row(Text(name, "bold" if name == results.metric else ""), f"{value:.4f}", *cells)
     output.print(table)
-    cut_texts = results.get("cut_texts", {})
-    behind = behind_words(results["metric"], results["score"], results.get("baselines", {}), cut_texts)
+    behind = behind_words(results.metric, results.score, results.baselines, results.cut_texts)
     if remark := nothing_learned_of_task(results) or behind or unlearned_classes(results):
         output.print(escape(remark), soft_wrap=True)
     caption, classes = class_table(results)

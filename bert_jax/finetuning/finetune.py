@@ -1,8 +1,8 @@
 """Fine-tuning: trains a model with the one loop on a task's rows and measures it on its dev rows."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from jax.sharding import Mesh
@@ -25,6 +25,7 @@ from bert_jax.model.memory import Memory, step_memory
 from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows, make_mesh, row_shards
 from bert_jax.model.task import HeadShape, pools_tokens
 from bert_jax.run.hosts import first_alone
+from bert_jax.run.results import Results
 from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
@@ -35,6 +36,7 @@ from bert_jax.training.devices import check_room, compiling_tokens, keep_compile
 from bert_jax.training.loop import Trained, train
 from bert_jax.training.trainer import PhaseWork, Trainer
 
+Value = TypeVar("Value")
 _FEWEST_POSITIONS = 8
 """Least value of task.max_length."""
 
@@ -58,7 +60,7 @@ class FineTuningPlan:
     """What the rows were taken for; () for pairs from a corpus."""
 
 
-def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
+def finetune(config: FinetuneConfig, run: RunDirectory) -> Results:
     """Runs or resumes fine-tuning to its end; returns the measurements of the best checkpoint, which are also written
     to results.json.
 
@@ -69,7 +71,7 @@ def finetune(config: FinetuneConfig, run: RunDirectory) -> dict[str, Any]:
     with first_alone("prepare"):
         run.open(plan.config)
         if finished := run.results(plan.config.steps):
-            say(f"{run.path} is finished: {finished['steps']:,} steps")
+            say(f"{run.path} is finished: {finished.steps:,} steps")
             return finished
         _prepare(plan, run)
     objective = make_objective(
@@ -146,34 +148,42 @@ def _phase(plan: FineTuningPlan, trainer: Trainer, dev: "DevRows | None") -> Pha
 
 def _results(
     plan: FineTuningPlan, run: RunDirectory, dev: "DevRows | None", others: dict[str, "DevRows"], trained: Trained
-) -> dict[str, Any]:
+) -> Results:
     """The content of results.json."""
     config, steps = plan.config, int(trained.state.step)
-    results: dict[str, Any] = {"task": config.task.name, "steps": steps, "seeds": [config.seed]}
-    results |= {"planned_steps": config.steps, "stopped_early": steps < config.steps}
-    if dev:
-        best = TrainedModel.open(run.path)
-        found = trained.evaluations.get(best.step) or dev.evaluate(best.parameters(plan.mesh))
-        results |= found | {"best_step": best.step, "dev_rows": dev.count}
-        for name, rows in others.items():
-            results = _with_other(results, name, rows.evaluate(best.parameters(plan.mesh)))
-    return results | {"training_rows": plan.learned.rows, "skipped_steps": int(trained.state.skipped)}
+    results = Results(
+        task=config.task.name,
+        steps=steps,
+        seeds=[config.seed],
+        planned_steps=config.steps,
+        stopped_early=steps < config.steps,
+        training_rows=plan.learned.rows,
+        skipped_steps=int(trained.state.skipped),
+    )
+    if not dev:
+        return results
+    best = TrainedModel.open(run.path)
+    measured = trained.evaluations.get(best.step) or dev.evaluate(best.parameters(plan.mesh))
+    for name, rows in others.items():
+        measured = _with_other(measured, name, rows.evaluate(best.parameters(plan.mesh)))
+    return results.updated(measured.content | {"best_step": best.step, "dev_rows": dev.count})
 
 
-def _with_other(results: dict[str, Any], name: str, found: dict[str, Any]) -> dict[str, Any]:
+def _with_other(results: Results, name: str, other: Results) -> Results:
     """`results` with the metrics of the rows `name` of task.other_dev, as in zh/accuracy, and their baselines."""
 
-    def prefixed(values: dict[str, Any]) -> dict[str, Any]:
-        return {f"{name}/{metric}": value for metric, value in values.items()}
+    def prefixed(values: Mapping[str, Value] | None) -> dict[str, Value]:
+        return {f"{name}/{metric}": value for metric, value in (values or {}).items()}
 
-    numbers = {metric: value for metric, value in found.items() if isinstance(value, float) and metric != "score"}
-    results = results | prefixed(numbers)
-    for part in ("baseline", "measured_on"):
-        results[part] = results[part] | prefixed(found[part])
-    for search, values in found.get("baselines", {}).items():
-        before = results.get("baselines", {}).get(search, {})
-        results["baselines"] = results.get("baselines", {}) | {search: before | prefixed(values)}
-    return results
+    searches = {search: results.baselines.get(search, {}) | prefixed(of) for search, of in other.baselines.items()}
+    return results.updated(
+        prefixed(other.metrics)
+        | {
+            "baseline": {**(results.baseline or {}), **prefixed(other.baseline)},
+            "measured_on": {**(results.measured_on or {}), **prefixed(other.measured_on)},
+        }
+        | ({"baselines": results.baselines | searches} if searches else {})
+    )
 
 
 def _batches(
@@ -271,8 +281,8 @@ class DevRows:
         self._task, self._rows, self._outputs = plan.learned.task, rows, outputs
         self._compiling = compiling_tokens(plan.started.config)
 
-    def evaluate(self, params: Parameters, between: Callable[[], None] = lambda: None) -> dict[str, Any]:
-        """Every metric, `metric` and `score`. `between` is called before each batch, and may raise to end it."""
+    def evaluate(self, params: Parameters, between: Callable[[], None] = lambda: None) -> Results:
+        """Every metric and the score. `between` is called before each batch, and may raise to end it."""
 
         def run(batch: TaskBatch) -> Any:
             between()

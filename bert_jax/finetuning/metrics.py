@@ -9,12 +9,13 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.character_spans import OUTSIDE, entity_forms
+from bert_jax.run.results import ClassFigures, Confusion, Results
 from bert_jax.system.errors import UsageError, install_extra, quoted
 from bert_jax.system.files import as_json
 from bert_jax.text.scripts import sets_no_spaces
@@ -24,13 +25,12 @@ _MOST_BYTES = 3_000_000
 SHOWN, _NAMED = 30, 5
 """Most classes in a table, and in a sentence."""
 HEADINGS = ("class", ">rows", ">predicted", ">precision", ">recall", ">F1", "taken for")
-Confusion = dict[str, dict[str, int]]
-"""For each true class how often each class is predicted, without the pairs that don't occur."""
+Item = TypeVar("Item")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
 _ASCII_PUNCTUATION = frozenset(string.punctuation)
 
 
-def class_metrics(golds: Sequence[int], predicted: Sequence[int], names: Sequence[str]) -> dict[str, Any]:
+def class_metrics(golds: Sequence[int], predicted: Sequence[int], names: Sequence[str]) -> Results:
     """`accuracy`; `f1` of the second of two classes, or else `macro_f1`; `macro_f1`, the mean over classes that are in
     `golds` or `predicted`, as in scikit-learn; `matthews`; what `class_results` has; and the `confusion`."""
     scores = _library("sklearn.metrics")
@@ -39,14 +39,15 @@ def class_metrics(golds: Sequence[int], predicted: Sequence[int], names: Sequenc
     true, guessed = ([names[number] for number in side] for side in (golds, predicted))
     right = (name for name, guess in zip(true, guessed, strict=True) if name == guess)
     counts = [Counter(some) for some in (true, guessed, right)]
-    return {
-        "accuracy": float(scores.accuracy_score(golds, predicted)),
-        "f1": float(of_second) if len(names) == 2 else macro,
-        "macro_f1": macro,
-        "matthews": _matthews(*counts),
-        **class_results(names, *counts),
-        "confusion": confusion_of(true, guessed),
-    }
+    return class_results(names, *counts).updated(
+        {
+            "accuracy": float(scores.accuracy_score(golds, predicted)),
+            "f1": float(of_second) if len(names) == 2 else macro,
+            "macro_f1": macro,
+            "matthews": _matthews(*counts),
+            "confusion": confusion_of(true, guessed),
+        }
+    )
 
 
 def _matthews(golds: Counter[str], predicted: Counter[str], right: Counter[str]) -> float:
@@ -57,9 +58,7 @@ def _matthews(golds: Counter[str], predicted: Counter[str], right: Counter[str])
     return agreement / math.sqrt(spread) if spread else 0.0
 
 
-def label_metrics(
-    golds: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]], names: Sequence[str]
-) -> dict[str, Any]:
+def label_metrics(golds: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]], names: Sequence[str]) -> Results:
     """`micro_f1` over all labels of all rows, `macro_f1`, the mean over labels (0 for one that neither has),
     `exact_match`, the share of rows with all labels right, and what `class_results` has. `golds` and `predicted`
     have 0 or 1 for each of `names`."""
@@ -69,12 +68,9 @@ def label_metrics(
         float(scores.f1_score(right, guessed, average=mean, zero_division=0.0)) for mean in ("micro", "macro")
     )
     times = (dict(zip(names, side.sum(axis=0).tolist(), strict=True)) for side in (right, guessed, right * guessed))
-    return {
-        "micro_f1": micro,
-        "macro_f1": macro,
-        "exact_match": float(np.mean(np.all(right == guessed, axis=1))),
-        **class_results(names, *map(Counter, times)),
-    }
+    exact = float(np.mean(np.all(right == guessed, axis=1)))
+    of_labels = class_results(names, *map(Counter, times))
+    return of_labels.updated({"micro_f1": micro, "macro_f1": macro, "exact_match": exact})
 
 
 def number_metrics(golds: Sequence[float], predicted: Sequence[float]) -> dict[str, float]:
@@ -88,7 +84,7 @@ def number_metrics(golds: Sequence[float], predicted: Sequence[float]) -> dict[s
     }
 
 
-def tag_metrics(golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], names: Sequence[str]) -> dict:
+def tag_metrics(golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], names: Sequence[str]) -> Results:
     """`accuracy` by words; of tags that name entities also `entity_f1`, `entity_precision` and `entity_recall`: whole
     entities, as CoNLL's evaluation counts them; and what `class_results` has, by type of entity or else by tag."""
     pairs = [pair for sentence in zip(golds, predicted, strict=True) for pair in zip(*sentence, strict=True)]
@@ -104,7 +100,7 @@ def tag_metrics(golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str
     else:
         true, guessed = ({(pair[side], word) for word, pair in enumerate(pairs)} for side in (0, 1))
     counters = (Counter(kind for kind, *_ in some) for some in (true, guessed, true & guessed))
-    return found | class_results(names, *counters)
+    return class_results(names, *counters).updated(found)
 
 
 def metric_of(task: TaskConfig) -> str:
@@ -129,34 +125,33 @@ def _library(name: str) -> ModuleType:
         ) from None
 
 
-def class_results(
-    names: Sequence[str], golds: Counter[str], predicted: Counter[str], right: Counter[str]
-) -> dict[str, Any]:
-    """`classes`: the figures of each of `names`; `unlearned`: those never predicted or never right, in words, or "".
+def class_results(names: Sequence[str], golds: Counter[str], predicted: Counter[str], right: Counter[str]) -> Results:
+    """The figures of each of `names`, and in words those never predicted or never right.
 
-    The counters say how often each class is right, is predicted, and both. Ratios of 0 to 0 are 0.
+    The counters say how often each class is right, is predicted, and both.
     """
-    figures: list[dict[str, Any]] = [
-        {
-            "label": name,
-            "rows": golds[name],
-            "predicted": predicted[name],
-            "precision": right[name] / max(predicted[name], 1),
-            "recall": right[name] / max(golds[name], 1),
-            "f1": 2 * right[name] / max(golds[name] + predicted[name], 1),
-        }
+    figures = [
+        ClassFigures(
+            label=name,
+            rows=golds[name],
+            predicted=predicted[name],
+            precision=right[name] / max(predicted[name], 1),
+            recall=right[name] / max(golds[name], 1),
+            f1=2 * right[name] / max(golds[name] + predicted[name], 1),
+        )
         for name in names
     ]
-    figures.sort(key=lambda each: (not each["rows"], each["f1"], -each["rows"]))
-    unlearned = _unlearned([each for each in figures if each["rows"]])
-    return {"classes": _fitting(figures), "unlearned": "; ".join(unlearned)}
+    figures.sort(key=lambda each: (not each.rows, each.f1, -each.rows))
+    unlearned = _unlearned([each for each in figures if each.rows])
+    sizes = [len(as_json([each.model_dump()]).encode()) for each in figures]
+    return Results(classes=_fitting(figures, sizes), unlearned="; ".join(unlearned))
 
 
-def _unlearned(figures: Sequence[dict[str, Any]]) -> Iterator[str]:
-    never = [each for each in figures if not each["predicted"]]
-    wrong = [each for each in figures if each["predicted"] and not each["recall"]]
+def _unlearned(figures: Sequence[ClassFigures]) -> Iterator[str]:
+    never = [each for each in figures if not each.predicted]
+    wrong = [each for each in figures if each.predicted and not each.recall]
     for what, some in (("never predicted", never), ("predicted but never right", wrong)):
-        named = [f"{quoted(each['label'])} ({each['rows']:,})" for each in some[:_NAMED]] + ["..."]
+        named = [f"{quoted(each.label)} ({each.rows:,})" for each in some[:_NAMED]] + ["..."]
         if some:
             listed = ", ".join(named[: len(some)])
             yield f"{what}: {len(some):,} of {len(figures):,} classes, by rows {listed}"
@@ -167,46 +162,31 @@ def confusion_of(golds: Sequence[str], predicted: Sequence[str]) -> Confusion:
     rows: Confusion = {}
     for (true, guess), count in Counter(zip(golds, predicted, strict=True)).most_common():
         rows.setdefault(true, {})[guess] = count
-    return dict(_fitting(sorted(rows.items(), key=_errors, reverse=True)))
+    worst = sorted(rows.items(), key=_errors, reverse=True)
+    return dict(_fitting(worst, [len(as_json([each]).encode()) for each in worst]))
 
 
 def _errors(row: tuple[str, dict[str, int]]) -> int:
     return sum(row[1].values()) - row[1].get(row[0], 0)
 
 
-def _fitting(items: Sequence[Any]) -> list[Any]:
-    """The first items whose JSON has together at most _MOST_BYTES."""
-    sizes = itertools.accumulate(len(as_json([item]).encode()) for item in items)
-    return [item for item, size in zip(items, sizes, strict=True) if size <= _MOST_BYTES]
+def _fitting(items: Sequence[Item], sizes: Sequence[int]) -> list[Item]:
+    """The first items whose JSON, of these sizes, has together at most _MOST_BYTES."""
+    ends = itertools.accumulate(sizes)
+    return [item for item, end in zip(items, ends, strict=True) if end <= _MOST_BYTES]
 
 
-def read_confusion(results: dict[str, Any]) -> Confusion:
-    """The confusion of results.json, or of the table of all pairs that earlier releases wrote; {} if it has none."""
-    try:
-        found = results["confusion"]
-        if isinstance(found.get("counts"), list):
-            labels, lines = found["labels"], found["counts"]
-            found = {true: dict(zip(labels, line, strict=True)) for true, line in zip(labels, lines, strict=True)}
-        rows = {str(true): {str(guess): int(n) for guess, n in row.items() if n} for true, row in found.items()}
-        return dict(sorted(rows.items(), key=_errors, reverse=True))
-    except (AttributeError, KeyError, OverflowError, TypeError, ValueError):
-        return {}
-
-
-def class_table(results: dict[str, Any]) -> tuple[str, list[list[str]]]:
+def class_table(results: Results) -> tuple[str, list[list[str]]]:
     """A title, and a row for each of the worst classes under HEADINGS, of which ">" aligns numbers; no row if there are
     no classes."""
-    confusion, rows, title = read_confusion(results), [], "Classes, the worst first"
-    try:
-        for each in itertools.islice(results["classes"], SHOWN):
-            wrong = [one for one in confusion.get(each["label"], {}).items() if one[0] != each["label"]]
-            counts = (f"{each[name]:,}" for name in ("rows", "predicted"))
-            shares = (f"{each[name]:.4f}" for name in ("precision", "recall", "f1"))
-            rows.append([str(each["label"]), *counts, *shares, ", ".join(f"{name} {n:,}" for name, n in wrong[:2])])
-        more = len(results["classes"]) - len(rows)
-    except (KeyError, TypeError, ValueError):  # another program's
-        return "", []
-    return title + f" ({more:,} more in results.json)" * (more > 0), rows
+    rows = []
+    for each in results.classes[:SHOWN]:
+        wrong = [one for one in results.confusion.get(each.label, {}).items() if one[0] != each.label]
+        counts = [f"{count:,}" for count in (each.rows, each.predicted)]
+        shares = [f"{share:.4f}" for share in (each.precision, each.recall, each.f1)]
+        rows.append([each.label, *counts, *shares, ", ".join(f"{name} {count:,}" for name, count in wrong[:2])])
+    more = len(results.classes) - len(rows)
+    return "Classes, the worst first" + f" ({more:,} more in results.json)" * (more > 0), rows
 
 
 def answer_metrics(

@@ -18,6 +18,7 @@ from bert_jax.finetuning.task import Example, Outcome, Prediction, Task
 from bert_jax.records.compressed_files import suffix
 from bert_jax.records.decoded_lines import decoded_lines
 from bert_jax.records.record import Record
+from bert_jax.run.results import Results
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import check_written, replacing, write_json
@@ -78,18 +79,12 @@ def predictions(
         yield outcome.record, task.predict(*outcome)
 
 
-def measure(task: Task, rows: LabelledRows, run: Run, compiling: float = 0) -> dict[str, Any]:
-    """Every metric of the task's kind over `rows`; `metric` names the chosen one and `score` is its value.
-
-    `baseline` has the metrics of the commonest right answer (or the mean) for every row, or of a search by words;
-    `errors` the worst mistakes, each with its `text`, the `right` answer and what was `predicted`;
-    `constant_prediction` the answer that the model gives for every row, or None if its answers differ; `measured_on`
-    identifies the rows: measurements with equal ones can be compared.
-    """
+def measure(task: Task, rows: LabelledRows, run: Run, compiling: float = 0) -> Results:
+    """Every metric of the task's kind over `rows`, with its baselines and the worst errors."""
     read = task.inputs(rows.records)
     found = outcomes(task, read, run, Counter(), compiling=compiling, threads=1)
     measured_on = {"rows": len(rows.records), "rows_hash": rows.stamp}
-    return task.evaluate(rows.records, rows.golds, found) | {"measured_on": measured_on}
+    return task.evaluate(rows.records, rows.golds, found).updated({"measured_on": measured_on})
 
 
 def given_records(rows: Iterable[Any], config: TaskConfig) -> Iterator[Record]:

@@ -9,8 +9,9 @@ from jaxtyping import Float, Int, Num
 
 from bert_jax.batching.grouping import windows
 from bert_jax.finetuning.metrics import number_metrics
-from bert_jax.finetuning.task import MOST_ERRORS, error_of
+from bert_jax.finetuning.task import MOST_ERRORS, mistake_of
 from bert_jax.records.signatures import word_hashes
+from bert_jax.run.results import Mistake
 
 _SCORES_AT_ONCE = 1 << 22
 """Scores of queries and candidates in memory at once; all candidates of one query if those are more."""
@@ -127,13 +128,13 @@ def similarity_metrics(scores: Sequence[float], cosines: Float[np.ndarray, " N"]
     return {name: correlations[name] for name in ("spearman", "pearson")}
 
 
-def retrieval_errors(rows: Retrieval, ranking: Ranking) -> list[dict[str, str]]:
-    """The worst ten queries: each with its `text`, the `right` candidate with its rank, and the one that is ranked
-    first instead as `predicted`. Queries whose candidate is first aren't among them."""
+def retrieval_errors(rows: Retrieval, ranking: Ranking) -> list[Mistake]:
+    """The worst ten queries: each with its text, the right candidate with its rank, and the one that is ranked first
+    instead as the predicted one. Queries whose candidate is first aren't among them."""
     first = np.array([ranks[0] for ranks in ranking.ranks])
     worst = [number for number in np.argsort(-first, kind="stable")[:MOST_ERRORS] if first[number] > 1]
     return [
-        error_of(
+        mistake_of(
             rows.queries[number],
             f"rank {first[number]:,}: {rows.candidates[ranking.best_right[number]]}",
             rows.candidates[ranking.best_wrong[number]],
@@ -144,14 +145,14 @@ def retrieval_errors(rows: Retrieval, ranking: Ranking) -> list[dict[str, str]]:
 
 def similarity_errors(
     pairs: Sequence[tuple[str, str]], scores: Sequence[float], cosines: Float[np.ndarray, " N"]
-) -> list[dict[str, str]]:
+) -> list[Mistake]:
     """The ten of N pairs whose cosine's place among all cosines differs most from their score's among all scores: each
-    with its `text`, the `right` score and the cosine as `predicted`, both with the share of pairs below them."""
+    with its texts, the right score and the cosine as the predicted one, both with the share of pairs below them."""
     right, predicted = _shares_below(np.asarray(scores, float)), _shares_below(np.asarray(cosines, float))
     distances = np.abs(right - predicted)
     worst = [number for number in np.argsort(-distances, kind="stable")[:MOST_ERRORS] if distances[number] > 0]
     return [
-        error_of(
+        mistake_of(
             " | ".join(pairs[number]),
             f"score {scores[number]:g}, above {right[number]:.0%} of the pairs",
             f"cosine {cosines[number]:.3f}, above {predicted[number]:.0%}",

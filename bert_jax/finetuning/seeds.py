@@ -1,12 +1,12 @@
 """Several runs that differ in their seed alone, to show the spread of a score."""
 
 import statistics
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.finetuning.finetune import finetune
 from bert_jax.run.hosts import is_first
+from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import Setting, UsageError
@@ -16,8 +16,8 @@ _SEED = "seed-"
 """Prefix of the names of such runs."""
 
 
-def finetune_seeds(config: FinetuneConfig, path: Place, count: int) -> dict[str, Any]:
-    """Fine-tunes at `path`, with `count` seeds from `config.seed` on; returns the content of results.json there.
+def finetune_seeds(config: FinetuneConfig, path: Place, count: int) -> Results:
+    """Fine-tunes at `path`, with `count` seeds from `config.seed` on; returns the results there.
 
     With more than one each has a run of its own below `path`, one after the other: their batches differ in length, and
     five seeds vmapped into one step would be padded to the longest, 1.95 times the tokens for SST-2 in batches of 32.
@@ -27,10 +27,10 @@ def finetune_seeds(config: FinetuneConfig, path: Place, count: int) -> dict[str,
     """
     runs = _runs(config, path, count)
     if count == 1:
-        return finetune(*runs[0]) | {"run": str(path)}
+        return finetune(*runs[0]).updated({"run": str(path)})
     results = summed_up({str(run.path): finetune(own, run) for own, run in runs})
     if is_first():
-        write_json(path / "results.json", results)
+        write_json(path / "results.json", results.content)
     return results
 
 
@@ -67,30 +67,31 @@ def spread_of(values: Sequence[float]) -> dict[str, float]:
     return {"standard deviation": statistics.stdev(values), "least": min(values), "most": max(values)}
 
 
-def summed_up(each: dict[str, dict[str, Any]]) -> dict[str, Any]:
-    """Combines the results of runs, which are given by their paths."""
-    all_results = list(each.values())
-    scores = [results["score"] for results in all_results]
-    best = max(each, key=lambda run: each[run]["score"])
-    unlearned = [results["unlearned"] for results in all_results if results.get("unlearned")]
-    numbers = [name for name, value in all_results[0].items() if isinstance(value, float)]
-    return {
-        "task": all_results[0]["task"],
-        "steps": max(results["steps"] for results in all_results),
-        "stopped_early": any(results["stopped_early"] for results in all_results),
-        "seeds": [seed for results in all_results for seed in results["seeds"]],
-        "metric": all_results[0]["metric"],
-        **{name: statistics.fmean(results[name] for results in all_results) for name in numbers},
-        "spread": {name: spread_of([results[name] for results in all_results]) for name in numbers},
-        "standard_deviation": statistics.stdev(scores),
-        "scores": scores,
-        "best_score": max(scores),
-        "run": best,
-        "unlearned": f"{unlearned[0]} (the first of {len(unlearned)} such seeds)" if unlearned else "",
-        "training_rows": all_results[0]["training_rows"],
-        "dev_rows": all_results[0]["dev_rows"],
-        "measured_on": all_results[0].get("measured_on"),
-        "baseline": all_results[0].get("baseline", {}),
-        "baselines": all_results[0].get("baselines", {}),
-        "constant_predictions": sum(results.get("constant_prediction") is not None for results in all_results),
-    }
+def summed_up(by_run: Mapping[str, Results]) -> Results:
+    """Combines the measured results of runs, which are given by their paths."""
+    every = list(by_run.values())
+    first, scores = every[0], {run: results.logged["score"] for run, results in by_run.items()}
+    unlearned = [results.unlearned for results in every if results.unlearned]
+    values = {name: [results.logged[name] for results in every] for name in first.logged}
+    return Results.model_validate(
+        {
+            "task": first.task,
+            "steps": max(results.steps or 0 for results in every),
+            "stopped_early": any(results.stopped_early for results in every),
+            "seeds": [seed for results in every for seed in results.seeds],
+            "metric": first.metric,
+            **{name: statistics.fmean(of_seeds) for name, of_seeds in values.items()},
+            "spread": {name: spread_of(of_seeds) for name, of_seeds in values.items()},
+            "standard_deviation": statistics.stdev(scores.values()),
+            "scores": list(scores.values()),
+            "best_score": max(scores.values()),
+            "run": max(scores, key=scores.__getitem__),
+            "unlearned": f"{unlearned[0]} (the first of {len(unlearned)} such seeds)" if unlearned else "",
+            "training_rows": first.training_rows,
+            "dev_rows": first.dev_rows,
+            "measured_on": first.measured_on,
+            "baseline": first.baseline or {},
+            "baselines": first.baselines,
+            "constant_predictions": sum(results.constant_prediction is not None for results in every),
+        }
+    )

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeVar
 
 import numpy as np
 
@@ -12,14 +12,26 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.character_spans import pieces_of
 from bert_jax.finetuning.columns import class_name, label_names, number, text, whole_number
 from bert_jax.finetuning.metrics import class_metrics, label_metrics, number_metrics
-from bert_jax.finetuning.task import CUT, EMPTY, Example, Mistake, Outcome, Prediction, Task, commonest, probabilities
+from bert_jax.finetuning.task import (
+    CUT,
+    EMPTY,
+    Example,
+    Outcome,
+    Prediction,
+    Task,
+    Wrong,
+    commonest,
+    probabilities,
+)
 from bert_jax.records.record import Record
+from bert_jax.run.results import Results
 from bert_jax.system.errors import UsageError, quoted
 
+RowGold = TypeVar("RowGold", bound=int | float | Sequence[int])
 _DROPPED = "rows whose marked word has no piece"
 
 
-class SentenceTask(Task):
+class SentenceTask(Task[RowGold]):
     """[CLS] text [SEP] or [CLS] first [SEP] second [SEP], cut as in the original's run_classifier.py."""
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
@@ -43,7 +55,7 @@ class SentenceTask(Task):
         return encoded
 
 
-class ClassTask(SentenceTask):
+class ClassTask(SentenceTask[int]):
     """A text or pair to a class."""
 
     @classmethod
@@ -63,15 +75,15 @@ class ClassTask(SentenceTask):
             "probabilities": dict(zip(self.labels.names, shares, strict=True)),
         }
 
-    def measure(self, golds: Sequence[int], predictions: Sequence[Prediction]) -> dict[str, Any]:
+    def measure(self, golds: Sequence[int], predictions: Sequence[Prediction]) -> Results:
         """Accuracy, F1, macro F1 and Matthews' correlation, the figures of each class, and the confusion."""
         return class_metrics(golds, [self._number(one) for one in predictions], self.labels.names)
 
-    def mistake(self, outcome: Outcome, gold: int, prediction: Prediction) -> Mistake | None:
+    def mistake(self, outcome: Outcome, gold: int, prediction: Prediction) -> Wrong | None:
         """Another class; its size is that class's probability."""
         right, found = self.labels.names[gold], prediction["predicted_label"]
         share = prediction["probabilities"][found]
-        return Mistake(share, right, found, share) if found != right else None
+        return Wrong(share, right, found, share) if found != right else None
 
     def baseline(self, golds: Sequence[int]) -> list[Prediction]:
         """Predicts the commonest class for every record."""
@@ -124,7 +136,7 @@ class MarkedTask(ClassTask):
         return [Example((joined(parts, vocabulary, config.max_length),), target, tuple(marks))]
 
 
-class LabelsTask(SentenceTask):
+class LabelsTask(SentenceTask[tuple[int, ...]]):
     """All labels that hold of a text or pair: none, one or several."""
 
     @classmethod
@@ -148,14 +160,14 @@ class LabelsTask(SentenceTask):
         named = dict(zip(self.labels.names, shares, strict=True))
         return {"predicted_labels": [name for name, share in named.items() if share > 0.5], "probabilities": named}
 
-    def measure(self, golds: Sequence[tuple[int, ...]], predictions: Sequence[Prediction]) -> dict[str, Any]:
+    def measure(self, golds: Sequence[tuple[int, ...]], predictions: Sequence[Prediction]) -> Results:
         """Micro and macro F1, the share of rows with all labels right, and the figures of each label."""
         held = [set(one["predicted_labels"]) for one in predictions]
         return label_metrics(
             golds, [[int(name in one) for name in self.labels.names] for one in held], self.labels.names
         )
 
-    def mistake(self, outcome: Outcome, gold: tuple[int, ...], prediction: Prediction) -> Mistake | None:
+    def mistake(self, outcome: Outcome, gold: tuple[int, ...], prediction: Prediction) -> Wrong | None:
         """Other labels; its size is the number of labels that are wrong."""
         right = [name for name, held in zip(self.labels.names, gold, strict=True) if held]
         found = prediction["predicted_labels"]
@@ -163,7 +175,7 @@ class LabelsTask(SentenceTask):
         if not wrong:
             return None
         share = math.prod(max(each, 1 - each) for each in prediction["probabilities"].values())
-        return Mistake(len(wrong), ", ".join(right) or "none", ", ".join(found) or "none", share)
+        return Wrong(len(wrong), ", ".join(right) or "none", ", ".join(found) or "none", share)
 
     def baseline(self, golds: Sequence[tuple[int, ...]]) -> list[Prediction]:
         """Predicts the commonest label alone for every record."""
@@ -171,7 +183,7 @@ class LabelsTask(SentenceTask):
         return [{"predicted_labels": [name]}] * len(golds)
 
 
-class NumberTask(SentenceTask):
+class NumberTask(SentenceTask[float]):
     """A text or pair to a number."""
 
     def gold(self, record: Record) -> float:
@@ -182,21 +194,21 @@ class NumberTask(SentenceTask):
         """Returns the head's output as the predicted number."""
         return {"predicted_number": float(outputs[0][0])}
 
-    def measure(self, golds: Sequence[float], predictions: Sequence[Prediction]) -> dict[str, Any]:
+    def measure(self, golds: Sequence[float], predictions: Sequence[Prediction]) -> Results:
         """Pearson's and Spearman's correlations."""
-        return number_metrics(golds, [one["predicted_number"] for one in predictions])
+        return Results.model_validate(number_metrics(golds, [one["predicted_number"] for one in predictions]))
 
-    def mistake(self, outcome: Outcome, gold: float, prediction: Prediction) -> Mistake | None:
+    def mistake(self, outcome: Outcome, gold: float, prediction: Prediction) -> Wrong | None:
         """Another number; its size is the distance."""
         found = prediction["predicted_number"]
-        return Mistake(abs(found - gold), f"{gold:.4g}", f"{found:.4g}") if found != gold else None
+        return Wrong(abs(found - gold), f"{gold:.4g}", f"{found:.4g}") if found != gold else None
 
     def baseline(self, golds: Sequence[float]) -> list[Prediction]:
         """Predicts the mean for every record."""
         return [{"predicted_number": float(np.mean(golds))}] * len(golds)
 
 
-class ChoiceTask(SentenceTask):
+class ChoiceTask(SentenceTask[int]):
     """The best of several choices, from one score for [CLS] text [SEP] choice [SEP] of each."""
 
     def gold(self, record: Record) -> int:
@@ -215,18 +227,18 @@ class ChoiceTask(SentenceTask):
         shares = probabilities(outputs[0]).tolist()
         return {"predicted_choice": int(np.argmax(shares)), "probabilities": shares}
 
-    def measure(self, golds: Sequence[int], predictions: Sequence[Prediction]) -> dict[str, Any]:
+    def measure(self, golds: Sequence[int], predictions: Sequence[Prediction]) -> Results:
         """Returns the accuracy."""
         names = list(map(str, range(len(self.config.choices))))
-        found = class_metrics(golds, [one["predicted_choice"] for one in predictions], names)
-        return {"accuracy": found["accuracy"]}
+        measured = class_metrics(golds, [one["predicted_choice"] for one in predictions], names)
+        return Results.model_validate({"accuracy": measured.metrics["accuracy"]})
 
-    def mistake(self, outcome: Outcome, gold: int, prediction: Prediction) -> Mistake | None:
+    def mistake(self, outcome: Outcome, gold: int, prediction: Prediction) -> Wrong | None:
         """Another choice; its size is that choice's probability."""
         found = prediction["predicted_choice"]
         right, wrong = (text(outcome.record, self.config.choices[number]) for number in (gold, found))
         share = prediction["probabilities"][found]
-        return Mistake(share, right, wrong, share) if found != gold else None
+        return Wrong(share, right, wrong, share) if found != gold else None
 
     def baseline(self, golds: Sequence[int]) -> list[Prediction]:
         """Predicts the commonest choice's number for every record."""

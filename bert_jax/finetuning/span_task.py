@@ -14,8 +14,9 @@ from bert_jax.config.task import SpanConfig, TaskConfig
 from bert_jax.finetuning.character_spans import characters_of, pieces_of
 from bert_jax.finetuning.columns import text, whole_number
 from bert_jax.finetuning.metrics import answer_metrics, scored
-from bert_jax.finetuning.task import EMPTY, Example, Mistake, Outcome, Prediction, Task, probabilities
+from bert_jax.finetuning.task import EMPTY, Example, Outcome, Prediction, Task, Wrong, probabilities
 from bert_jax.records.record import Record
+from bert_jax.run.results import Results
 from bert_jax.system.errors import UsageError, json_kind
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import PieceSpan
@@ -130,7 +131,7 @@ class BestSpans:
         return list(different.values())
 
 
-class SpanTask(Task):
+class SpanTask(Task[list[str]]):
     """[CLS] question [SEP] window of the text [SEP]; a window without the answer, or all of it, answers with [CLS]."""
 
     def __init__(self, config: TaskConfig, tokenizer: Tokenizer):
@@ -216,16 +217,16 @@ class SpanTask(Task):
             best.add(example.origin, logits[: example.size].astype(np.float64))
         return best.prediction()
 
-    def measure(self, golds: Sequence[list[str]], predictions: Sequence[Prediction]) -> dict[str, Any]:
+    def measure(self, golds: Sequence[list[str]], predictions: Sequence[Prediction]) -> Results:
         """F1 and exact match, also of the questions with and without an answer if there are both kinds."""
-        return answer_metrics(golds, predictions, self.config.span.by_character)
+        return Results.model_validate(answer_metrics(golds, predictions, self.config.span.by_character))
 
-    def mistake(self, outcome: Outcome, gold: list[str], prediction: Prediction) -> Mistake | None:
+    def mistake(self, outcome: Outcome, gold: list[str], prediction: Prediction) -> Wrong | None:
         """An answer that isn't one of those in `gold`; its size is 1 less its F1."""
         found = prediction["predicted_answer"]
         _, f1 = scored(gold, found, self.config.span.by_character)
         right = ", or ".join(dict.fromkeys(gold)) or "no answer"
-        return Mistake(1 - f1, right, found or "no answer", prediction["probability"]) if f1 < 1 else None
+        return Wrong(1 - f1, right, found or "no answer", prediction["probability"]) if f1 < 1 else None
 
     def baseline(self, golds: Sequence[list[str]]) -> list[Prediction]:
         """Predicts no answer for every question."""

@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -26,14 +25,15 @@ from bert_jax.finetuning.task import (
     EMPTY,
     IGNORED,
     Example,
-    Mistake,
     Outcome,
     Prediction,
     Task,
+    Wrong,
     commonest,
     probabilities,
 )
 from bert_jax.records.record import Record
+from bert_jax.run.results import Results
 from bert_jax.system.errors import Setting, UsageError, listed, quoted
 from bert_jax.system.progress import warn
 from bert_jax.text.scripts import sets_no_spaces
@@ -48,7 +48,7 @@ _LONG = "words longer than {} pieces, cut"
 _DROPPED = "words without a piece of their own, not learned from"
 
 
-class TagTask(Task):
+class TagTask(Task[list[str]]):
     """Predicts the tag of each word at its first piece; other pieces have no target.
 
     Words are encoded as one text, as in pretraining. A word of control characters alone has no piece; a word that the
@@ -168,11 +168,11 @@ class TagTask(Task):
         found = [sentence[begin:end] for begin, end in places]
         return {"predicted_spans": spans_of(tags, places), "predicted_words": found, "predicted_tags": tags}
 
-    def measure(self, golds: Sequence[list[str]], predictions: Sequence[Prediction]) -> dict[str, Any]:
+    def measure(self, golds: Sequence[list[str]], predictions: Sequence[Prediction]) -> Results:
         """The accuracy and, of tags that name entities, F1, precision and recall of these; the figures of each type."""
         return tag_metrics(golds, [one["predicted_tags"] for one in predictions], self.labels.names)
 
-    def mistake(self, outcome: Outcome, gold: list[str], prediction: Prediction) -> Mistake | None:
+    def mistake(self, outcome: Outcome, gold: list[str], prediction: Prediction) -> Wrong | None:
         """Words with another tag; its size is their number, its probability that of the surest of these tags."""
         sentence, places = self._sentence(outcome.record)
         found = enumerate(zip(places, gold, prediction["predicted_tags"], strict=True))
@@ -183,7 +183,7 @@ class TagTask(Task):
             outputs[place] for example, outputs in logits for word, place in example.origin.items() if word in wrong
         ]
         share = max((float(probabilities(each).max()) for each in read), default=None)
-        return Mistake(len(wrong), right, predicted, share) if wrong else None
+        return Wrong(len(wrong), right, predicted, share) if wrong else None
 
     def shown_text(self, record: Record) -> str:
         """The sentence."""

@@ -1,8 +1,8 @@
 """The base class of all kinds of tasks."""
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Hashable, Iterable, Sequence
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from jaxtyping import Float
@@ -12,12 +12,16 @@ from bert_jax.finetuning.columns import Labels, sorted_labels, text
 from bert_jax.finetuning.metrics import metric_of
 from bert_jax.layout import TokenSequence
 from bert_jax.records.record import Record
+from bert_jax.run.results import Mistake, Results
 from bert_jax.text.tokenizer import Tokenizer
 
 MOST_ERRORS = 10
 """Most mistakes that results list."""
 _MOST_CHARACTERS = 400
 """Most characters of each of their texts."""
+Gold = TypeVar("Gold")
+"""The right answer of a row, as a kind of task has it."""
+Common = TypeVar("Common", bound=Hashable)
 IGNORED = -1
 """Target of a piece that has no tag."""
 Target = int | float | Sequence[int] | None
@@ -27,8 +31,8 @@ Prediction = dict[str, Any]
 """Named JSON values. Names that a column might have begin with `predicted_`."""
 
 
-class Mistake(NamedTuple):
-    """A wrong prediction, for a person who reads it."""
+class Wrong(NamedTuple):
+    """What is wrong with a prediction, for a person who reads it."""
 
     size: float
     """How wrong it is, above 0: the probability of the wrong answer, the number of wrong words or labels, or the
@@ -36,7 +40,7 @@ class Mistake(NamedTuple):
     right: str
     predicted: str
     probability: float | None = None
-    """What the model holds `predicted` for: the probability of the wrong answer; None where it gives none."""
+    """The probability of the wrong answer; None where the model gives none."""
 
 
 EMPTY = "rows with an empty text"
@@ -76,7 +80,7 @@ class Outcome(NamedTuple):
     number of tokens; [D] for `vectors`."""
 
 
-class Task:
+class Task(Generic[Gold]):
     """A task: maps rows to what the model reads, and the model's outputs to predictions. A kind is a subclass."""
 
     def __init__(self, config: TaskConfig, tokenizer: Tokenizer):
@@ -145,11 +149,11 @@ class Task:
         """The prediction for a record from an `Outcome`."""
         raise NotImplementedError
 
-    def gold(self, record: Record) -> Any:
+    def gold(self, record: Record) -> Gold:
         """Returns the right answer of a record. Raises UsageError if the record has none."""
         raise NotImplementedError
 
-    def metric(self, golds: Sequence[Any]) -> str:
+    def metric(self, golds: Sequence[Gold]) -> str:
         """The metric of rows with these right answers that is the score."""
         return metric_of(self.config)
 
@@ -157,36 +161,34 @@ class Task:
         """The records that the model reads so that `records` can be evaluated: by default themselves."""
         return records
 
-    def evaluate(self, records: Sequence[Record], golds: Sequence[Any], outcomes: Iterable[Outcome]) -> dict[str, Any]:
-        """Every metric of `records` from the outcomes of their `inputs`, as `predicting.measure` describes them."""
-        found, mistakes = [], []
+    def evaluate(self, records: Sequence[Record], golds: Sequence[Gold], outcomes: Iterable[Outcome]) -> Results:
+        """The metrics of `records` from the outcomes of their `inputs`, those of the baseline, and the worst errors."""
+        predictions, mistakes = [], []
         for gold, outcome in zip(golds, outcomes, strict=True):
             prediction = self.predict(*outcome)
-            if mistake := self.mistake(outcome, gold, prediction):
-                mistakes.append((mistake, outcome.record))
+            if wrong := self.mistake(outcome, gold, prediction):
+                mistakes.append((wrong, outcome.record))
             prediction.pop("probabilities", None)  # of many classes those of all rows would fill the memory
-            found.append(prediction)
-        metrics, name = self.measure(golds, found), self.metric(golds)
-        baseline = self.measure(golds, self.baseline(golds))
+            predictions.append(prediction)
+        measured, name = self.measure(golds, predictions), self.metric(golds)
         worst = sorted(mistakes, key=lambda each: -each[0].size)[:MOST_ERRORS]
-        different = {repr(answer := next(iter(prediction.values()))): answer for prediction in found}
-        return {
-            "metric": name,
-            "score": metrics[name],
-            **metrics,
-            "baseline": {name: value for name, value in baseline.items() if isinstance(value, float)},
-            "errors": [
-                error_of(self.shown_text(record), mistake.right, mistake.predicted, mistake.probability)
-                for mistake, record in worst
-            ],
-            "constant_prediction": different.popitem()[1] if len(different) == 1 and len(found) > 1 else None,
-        }
+        different = {repr(answer := next(iter(prediction.values()))): answer for prediction in predictions}
+        is_constant = len(different) == 1 and len(predictions) > 1
+        return measured.updated(
+            {
+                "metric": name,
+                "score": measured.metrics[name],
+                "baseline": self.measure(golds, self.baseline(golds)).metrics,
+                "errors": [mistake_of(self.shown_text(record), *wrong[1:]) for wrong, record in worst],
+                "constant_prediction": different.popitem()[1] if is_constant else None,
+            }
+        )
 
-    def measure(self, golds: Sequence[Any], predictions: Sequence[Prediction]) -> dict[str, Any]:
-        """Every metric of the kind by name, as shares of 1, and for classes those of each and the `confusion`."""
+    def measure(self, golds: Sequence[Gold], predictions: Sequence[Prediction]) -> Results:
+        """Every metric of the kind, as shares of 1, and for classes the figures of each and the confusion."""
         raise NotImplementedError
 
-    def mistake(self, outcome: Outcome, gold: Any, prediction: Prediction) -> Mistake | None:
+    def mistake(self, outcome: Outcome, gold: Gold, prediction: Prediction) -> Wrong | None:
         """What is wrong with the prediction of `outcome`; None if it is right."""
         raise NotImplementedError
 
@@ -194,16 +196,16 @@ class Task:
         """The texts of a record on one line, for a person who reads it."""
         return " | ".join(text(record, template) for template in self.config.texts)
 
-    def baseline(self, golds: Sequence[Any]) -> list[Prediction]:
+    def baseline(self, golds: Sequence[Gold]) -> list[Prediction]:
         """The same prediction for each of `golds`: the commonest of them, or their mean."""
         raise NotImplementedError
 
 
-def error_of(text: str, right: str, predicted: str, probability: float | None = None) -> dict[str, Any]:
-    """A mistake as it is written to results.json, with the beginnings of long texts."""
-    texts = {"text": text, "right": right, "predicted": predicted}
-    error: dict[str, Any] = {name: value[:_MOST_CHARACTERS] for name, value in texts.items()}
-    return error if probability is None else error | {"probability": probability}
+def mistake_of(text: str, right: str, predicted: str, probability: float | None = None) -> Mistake:
+    """A mistake for the results, with the beginnings of long texts."""
+    text, right, predicted = (each[:_MOST_CHARACTERS] for each in (text, right, predicted))
+    mistake = Mistake(text=text, right=right, predicted=predicted)
+    return mistake if probability is None else mistake.model_copy(update={"probability": probability})
 
 
 def probabilities(logits: Float[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:
@@ -212,6 +214,6 @@ def probabilities(logits: Float[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:
     return powers / powers.sum()
 
 
-def commonest(values: Iterable[Any]) -> Any:
-    """Returns the most frequent of hashable `values`, the first of several."""
+def commonest(values: Iterable[Common]) -> Common:
+    """The most frequent of hashable `values`, the first of several."""
     return Counter(values).most_common(1)[0][0]

@@ -1,9 +1,8 @@
 """Pairs of texts for learning vectors of texts (Reimers and Gurevych 2019, arXiv:1908.10084)."""
 
-import functools
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
@@ -25,6 +24,7 @@ from bert_jax.finetuning.retrieval import (
 from bert_jax.finetuning.task import CUT, EMPTY, Example, Outcome, Prediction, Task
 from bert_jax.layout import TokenSequence
 from bert_jax.records.record import Record
+from bert_jax.run.results import Mistake, Results
 from bert_jax.system.errors import Setting, UsageError, listed, quoted
 from bert_jax.system.progress import warn
 from bert_jax.text.tokenizer import Tokenizer
@@ -56,7 +56,7 @@ class PromptedText(NamedTuple):
     prompt: Prompt
 
 
-class VectorsTask(Task):
+class VectorsTask(Task[float | None]):
     """Texts to vectors, from pairs that match or have a score of similarity."""
 
     def __init__(self, config: TaskConfig, tokenizer: Tokenizer):
@@ -157,9 +157,10 @@ class VectorsTask(Task):
     def metric(self, golds: Sequence[float | None]) -> str:
         """`spearman` of pairs with scores and `ndcg@10` of others, unless task.metric names another. Raises UsageError
         if these pairs have no such metric."""
-        possible = _METRICS[_are_scored(golds)]
+        is_scored = _scores(golds) is not None
+        possible = _METRICS[is_scored]
         if self.config.metric not in (None, *possible):
-            kind = "have scores" if _are_scored(golds) else "have no scores"
+            kind = "have scores" if is_scored else "have no scores"
             raise UsageError(
                 f"{Setting('task.metric', self.config.metric)} can't be measured, as the dev pairs {kind}; choose "
                 f"from {', '.join(possible)}"
@@ -171,59 +172,43 @@ class VectorsTask(Task):
         texts = dict.fromkeys(one for record in records for one in self._texts(record, Counter(), train=False))
         return [SingleText("", one._asdict()) for one in texts]
 
-    def evaluate(self, records: Sequence[Record], golds: Sequence[Any], outcomes: Iterable[Outcome]) -> dict[str, Any]:
+    def evaluate(
+        self, records: Sequence[Record], golds: Sequence[float | None], outcomes: Iterable[Outcome]
+    ) -> Results:
         """Every metric of the pairs from the vectors of their `inputs`, whole and cut to each of task.widths.
 
         Pairs with scores: the correlations of scores and cosines. Others: how well each first text finds its second
-        one among the second texts of all pairs. `baselines` has the same metrics of tf-idf and BM25 by name.
+        one among the second texts of all pairs. The baselines have the same metrics for tf-idf and BM25.
         """
-        places: dict[PromptedText, int] = {}
-        vectors: list[np.ndarray] = []
+        vectors: dict[PromptedText, np.ndarray] = {}
         cut = 0
         for record, [example], [vector] in outcomes:
-            places[PromptedText(**record.values)] = len(vectors)
-            vectors.append(vector)
+            vectors[PromptedText(**record.values)] = vector
             cut += example.sequences[0].cut
-        texts = TextVectors(places, np.stack(vectors).astype(np.float32))
-        both = [self._texts(record, Counter(), train=False) for record in records]
-        pairs = [(first.text, second.text) for first, second in both]
-        scored = _are_scored(golds)
-        measure = functools.partial(_similarity, both, golds) if scored else functools.partial(_search, both)
-        metrics, errors = measure(texts)
+        pairs = [self._texts(record, Counter(), train=False) for record in records]
+        metrics, errors = _measured(pairs, golds, vectors, width=None)
         for width in self.config.widths:
-            if width < texts.vectors.shape[1]:
-                of_width, _ = measure(texts._replace(vectors=texts.vectors[:, :width]))
+            if width < len(vector):
+                of_width, _ = _measured(pairs, golds, vectors, width)
                 metrics |= {f"{width}/{name}": value for name, value in of_width.items()}
         if self._word_baselines is None or self._word_baselines[0] is not records:
-            baselines = similarity_baselines(pairs, golds) if scored else retrieval_baselines(retrieval_of(pairs))
-            self._word_baselines = records, baselines
-        baselines = self._word_baselines[1]
-        name = self.metric(golds)
-        return {
-            "metric": name,
-            "score": metrics[name],
-            **metrics,
-            "baseline": baselines["BM25"],
-            "baselines": baselines,
-            "errors": errors,
-            "cut_texts": {"texts": float(len(vectors)), "cut": float(cut), "pieces": float(self.config.max_length)},
-        }
+            self._word_baselines = records, _word_baselines([(one.text, other.text) for one, other in pairs], golds)
+        baselines, name = self._word_baselines[1], self.metric(golds)
+        return Results.model_validate(
+            {
+                "metric": name,
+                "score": metrics[name],
+                **metrics,
+                "baseline": baselines["BM25"],
+                "baselines": baselines,
+                "errors": errors,
+                "cut_texts": {"texts": float(len(vectors)), "cut": float(cut), "pieces": float(self.config.max_length)},
+            }
+        )
 
 
 class SingleText(Record):
     """A record with nothing but one text, `text`, and its `prompt`, to be encoded by itself."""
-
-
-class TextVectors(NamedTuple):
-    """The vectors of different texts."""
-
-    places: dict[PromptedText, int]
-    """The row of each text with its prompt."""
-    vectors: Float[np.ndarray, "N D"]
-
-    def of(self, texts: Iterable[PromptedText]) -> Float[np.ndarray, "n D"]:
-        """The normalised vectors of `texts`."""
-        return unit_vectors(self.vectors[[self.places[text] for text in texts]])
 
 
 def unit_vectors(vectors: Float[np.ndarray, "*N D"]) -> Float[np.ndarray, "*N D"]:
@@ -232,33 +217,39 @@ def unit_vectors(vectors: Float[np.ndarray, "*N D"]) -> Float[np.ndarray, "*N D"
     return vectors / np.maximum(np.linalg.norm(vectors, axis=-1, keepdims=True), 1e-12)
 
 
-def _are_scored(golds: Sequence[float | None]) -> bool:
-    return any(gold is not None for gold in golds)
+def _scores(golds: Sequence[float | None]) -> list[float] | None:
+    """The scores of all pairs; None if they have none: they are pairs that match."""
+    return [score for score in golds if score is not None] or None
 
 
-def _similarity(
-    pairs: Sequence[Sequence[PromptedText]], scores: Sequence[float], texts: TextVectors
-) -> tuple[dict[str, float], list[dict[str, str]]]:
-    """The metrics of pairs with scores, and the worst of them."""
-    first, second = (texts.of(side) for side in zip(*pairs, strict=True))
-    cosines = np.sum(first * second, axis=1)
-    texts_alone = [(one.text, other.text) for one, other in pairs]
-    return similarity_metrics(scores, cosines), similarity_errors(texts_alone, scores, cosines)
+def _measured(
+    pairs: Sequence[Sequence[PromptedText]],
+    golds: Sequence[float | None],
+    vectors: Mapping[PromptedText, np.ndarray],
+    width: int | None,
+) -> tuple[dict[str, float], list[Mistake]]:
+    """The metrics of pairs and the worst errors, by the first `width` components of the vectors; None: by all."""
 
+    def of(texts: Iterable[PromptedText]) -> Float[np.ndarray, "n D"]:
+        return unit_vectors(np.stack([vectors[text][:width] for text in texts]))
 
-def _search(
-    pairs: Sequence[Sequence[PromptedText]], texts: TextVectors
-) -> tuple[dict[str, float], list[dict[str, str]]]:
-    """The metrics of the search for the second texts by the first ones, and the worst results."""
-    rows = retrieval_of((first.text, second.text) for first, second in pairs)
+    texts = [(first.text, second.text) for first, second in pairs]
+    if scores := _scores(golds):
+        first, second = (of(side) for side in zip(*pairs, strict=True))
+        cosines = np.sum(first * second, axis=1)
+        return similarity_metrics(scores, cosines), similarity_errors(texts, scores, cosines)
+    rows = retrieval_of(texts)
     query, passage = (side.prompt for side in pairs[0])
-    ranking = ranked(
-        texts.of(PromptedText(text, query) for text in rows.queries),
-        texts.of(PromptedText(text, passage) for text in rows.candidates),
-        rows.relevant,
-        rows.own,
-    )
+    queries = of(PromptedText(text, query) for text in rows.queries)
+    candidates = of(PromptedText(text, passage) for text in rows.candidates)
+    ranking = ranked(queries, candidates, rows.relevant, rows.own)
     return retrieval_metrics(ranking), retrieval_errors(rows, ranking)
+
+
+def _word_baselines(texts: Sequence[tuple[str, str]], golds: Sequence[float | None]) -> dict[str, dict[str, float]]:
+    """The same metrics of comparisons of words alone, by their names."""
+    scores = _scores(golds)
+    return similarity_baselines(texts, scores) if scores else retrieval_baselines(retrieval_of(texts))
 
 
 def pair_of(config: TaskConfig, record: Record, repairs: Counter[str]) -> TextPair:

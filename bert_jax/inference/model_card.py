@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.config.task import TaskConfig
@@ -14,9 +14,9 @@ from bert_jax.interchange.model_directory import holds_published_model
 from bert_jax.interchange.relatives import RELATIVES
 from bert_jax.pretraining.questions import QUESTIONS, REPLACED_SHARE
 from bert_jax.run.checkpoint_choice import checkpoint_of
+from bert_jax.run.results import Results, read_results
 from bert_jax.run.run_config import origin_of, read_config
 from bert_jax.system.bucket import Place
-from bert_jax.system.json_file import read_object
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
 _USES = {
@@ -45,8 +45,8 @@ class _Training(NamedTuple):
     """Settings of the run; None if another program trained the model."""
     steps: tuple[int, ...]
     """Saved steps that the exported parameters are of, oldest first; several if they are a mean."""
-    results: dict[str, Any]
-    """Contents of results.json; empty if they don't belong to the exported parameters."""
+    results: Results
+    """The results of the run; empty if they don't belong to the exported parameters."""
     origin: str | None
     """Source of a model that another program trained, or None."""
 
@@ -57,16 +57,16 @@ class _Training(NamedTuple):
         `steps` are those of its parameters, and `chosen` is the one that the user has chosen, if any.
         """
         if holds_published_model(path):
-            return cls(None, (), {}, path.name)
+            return cls(None, (), Results(), path.name)
         checkpoint = checkpoint_of(path, chosen)
         if origin := origin_of(checkpoint):
-            return cls(None, (), {}, origin)
+            return cls(None, (), Results(), origin)
         try:
-            results = read_object(path / "results.json")
+            results, _ = read_results(path / "results.json")
         except (OSError, ValueError):  # the run isn't finished, or the path is that of a checkpoint
-            results = {}
-        measured = steps == (results.get("best_step", results.get("steps")),)
-        return cls(read_config(checkpoint), steps, results if measured else {}, None)
+            results = Results()
+        measured = results.steps if results.best_step is None else results.best_step
+        return cls(read_config(checkpoint), steps, results if steps == (measured,) else Results(), None)
 
 
 def model_card(path: Place, model: Bert, architecture: str, name: str, step: int | None = None) -> str:
@@ -169,7 +169,7 @@ def _training_facts(training: _Training) -> Iterator[str]:
         pairs = {"next_sentence": " and next sentences", "sentence_order": " and the order of sentences", "none": ""}
         yield f"objective: {predicted}{pairs[config.objective.pair]}"
     else:
-        rows = f", {results['training_rows']:,} rows" if isinstance(results.get("training_rows"), int) else ""
+        rows = "" if results.training_rows is None else f", {results.training_rows:,} rows"
         source = _code(config.task.train or config.task.source)
         kind = "" if config.task.name == config.task.kind else f" ({config.task.kind})"
         yield f"task: {_code(config.task.name)}{kind}, learned from {source}{rows}"
@@ -192,27 +192,21 @@ def _results_table(training: _Training) -> Iterator[str]:
     results, config = training.results, training.config
     if config is None:
         return
-    recorded = results.get("baselines") or {config.BASELINE: results.get("baseline")}
-    recorded = recorded if isinstance(recorded, dict) else {}
-    baselines = {name: known for name, known in recorded.items() if known and isinstance(known, dict)}
-    numbers = {
-        name: value
-        for name, value in results.items()
-        if isinstance(value, float) and name not in ("score", "loss", "best_score")
-    }
-    if not numbers:
+    recorded = results.baselines or {config.BASELINE: results.baseline or {}}
+    baselines = {name: known for name, known in recorded.items() if known}
+    if not results.metrics:
         return
     if config.task is None:
-        yield f"Measured on {results.get('held_out_sequences', 0):,} sequences held out from training.\n"
+        yield f"Measured on {results.held_out_sequences or 0:,} sequences held out from training.\n"
     else:
         of_rows = HELD_OUT_PAIRS if config.task.dev is None else f"rows of {_code(config.task.dev)}"
-        rows = f"{results.get('dev_rows', 0):,} {of_rows}"
+        rows = f"{results.dev_rows or 0:,} {of_rows}"
         others = [f"{name}/... on {_code(source)}" for name, source in config.task.other_sets.items()]
         yield f"Measured on {rows}, by which the checkpoint was chosen{'; '.join(['', *others])}.\n"
     is_replaced = config.objective is not None and config.objective.predict == "replaced"
     yield "| | model |" + "".join(f" {name} |" for name in baselines)
     yield "|---|---|" + "---|" * len(baselines)
-    for name, value in numbers.items():
+    for name, value in results.metrics.items():
         guesses = "".join(f" {known[name]:.4f} |" if name in known else " |" for known in baselines.values())
         whose = "the generator's " if is_replaced and name.startswith("mlm_") else ""
         yield f"| {whose}{_NAMES.get(name, name)} | {value:.4f} |{guesses}"

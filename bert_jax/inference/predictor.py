@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import partial
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 
@@ -19,6 +19,7 @@ from bert_jax.finetuning.task import Prediction
 from bert_jax.model.bert import Parameters
 from bert_jax.model.sharding import make_mesh
 from bert_jax.records.record import Record, RowFormat
+from bert_jax.run.results import Results
 from bert_jax.run.run_config import is_elsewhere
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import warn
@@ -57,8 +58,8 @@ class Predictor:
         written: RowFormat | None = None,
         unlabelled: Literal["refuse", "skip"] | None = None,
         stamp: str = "",
-    ) -> dict[str, Any]:
-        """Every metric over the labelled rows of `source`, in the form of results.json; None means `task.dev`.
+    ) -> Results:
+        """Every metric over the labelled rows of `source`; None means `task.dev`.
 
         `written` is the format of `source`; None means that `written_as` finds it. `unlabelled` says what happens to
         rows without a label; None means the setting in training, `task.unlabelled`. `stamp` is the run's hash of its
@@ -82,5 +83,5 @@ class Predictor:
             show([reading_of_rows(task, {"dev": RowSet(source, rows.records)})])
         if not source and stamp and not stamp.endswith(rows.stamp):
             warn(f"{config.dev} has other rows now than when the model was trained")
-        metrics = measure(task, rows, self._run, self._compiling)
-        return {"task": self.task.name, **metrics, "dev_rows": len(rows.records)}
+        measured = measure(task, rows, self._run, self._compiling)
+        return measured.updated({"task": self.task.name, "dev_rows": len(rows.records)})

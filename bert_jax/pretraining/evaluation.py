@@ -31,6 +31,7 @@ from bert_jax.pretraining.dataset import prepare_other, prepared_for
 from bert_jax.pretraining.objective import PretrainingTrainer, pretraining_trainer
 from bert_jax.records.source import short_hash
 from bert_jax.run.measurement import Means
+from bert_jax.run.results import Results
 from bert_jax.run.run_config import read_pretraining_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
@@ -107,7 +108,7 @@ class HeldOut:
             rows=local_rows(self._sharding, self._batch_size),
         )
 
-    def evaluate(self, params: Parameters, between: Callable[[], None] = lambda: None) -> dict[str, float]:
+    def evaluate(self, params: Parameters, between: Callable[[], None] = lambda: None) -> Results:
         """The loss and all measurements; of several languages also those of each, as in `hi/mlm_loss`.
 
         `between` is called before each batch, and may raise to end the evaluation.
@@ -117,7 +118,7 @@ class HeldOut:
         if self._several:
             for language, means in parts.items():
                 values |= {f"{language}/{name}": value for name, value in self._with_loss(_mean(means)).items()}
-        return values
+        return Results.model_validate(values)
 
     def _with_loss(self, values: dict[str, float]) -> dict[str, float]:
         return {"loss": sum(weight * values[name] for name, weight in self._method.losses.items())} | values
@@ -126,7 +127,7 @@ class HeldOut:
         """The measurements of the method's baseline, which knows the frequencies of pieces in `data` and of labels.
 
         Of several languages also those of each, and the numbers of its sequences and predicted tokens.
-        `measured`: the result of `evaluate`, for the frequency of replaced tokens."""
+        `measured`: the measurements of `evaluate`, for the frequency of replaced tokens."""
         piece_counts = data.piece_counts + 1
         log_share = jnp.log(piece_counts / np.sum(piece_counts))
 
@@ -182,7 +183,7 @@ def evaluate_run(
     words: str | None = None,
     dtype: str | None = None,
     units: Units | None = None,
-) -> dict[str, Any]:
+) -> Results:
     """Evaluates the newest checkpoint of `run`; returns the same measurements as pretraining. Changes nothing in the
     run.
 
@@ -230,9 +231,10 @@ def evaluate_run(
             prepared = prepared_for(config, run, length)
             sequences = held_out_sequences(trainer, phase, prepared)
         results = measurements(trainer, trained.step, params, prepared, sequences)
-        results |= {"averaged_steps": list(trained.steps)} if average else {}
+        if average:
+            results = results.updated({"averaged_steps": list(trained.steps)})
         # The vocabulary was made for the run's own text and may lack the pieces of another.
-        return results | ({"unknown_share": prepared.train.unknown_share} if source else {})
+        return results.updated({"unknown_share": prepared.train.unknown_share}) if source else results
 
 
 def measurements(
@@ -241,22 +243,27 @@ def measurements(
     params: Parameters,
     prepared: PreparedData,
     sequences: HeldOut | None,
-    measured: dict[str, float] | None = None,
-) -> dict[str, Any]:
-    """The measurements of the model and of the baseline on `sequences` of `prepared`, as in results.json.
+    evaluation: Results | None = None,
+) -> Results:
+    """The measurements of the model and of the baseline on `sequences` of `prepared`.
 
-    `measured`: the model's measurements, if an evaluation has returned them already.
+    `evaluation`: the model's measurements, if an evaluation has returned them already.
     """
-    results: dict[str, Any] = {"task": "pretraining", "steps": step, "seeds": [trainer.config.seed]}
-    if sequences:
-        measured = measured or sequences.evaluate(params)
-        judged, (baseline, counts) = trainer.objective.main_question, sequences.baseline(prepared, measured)
-        results |= {"metric": judged.accuracy, "score": measured[judged.accuracy], **measured, "baseline": baseline}
-        results |= counts
-        results["beats_baseline"] = measured[judged.loss] < baseline[judged.loss]
-        results["held_out_sequences"] = sequences.sequences
-        results["measured_on"] = sequences.measured_on
-    return results
+    results = Results(task="pretraining", steps=step, seeds=[trainer.config.seed])
+    if not sequences:
+        return results
+    measured, judged = (evaluation or sequences.evaluate(params)).logged, trainer.objective.main_question
+    baseline, counts = sequences.baseline(prepared, measured)
+    of_model = {"metric": judged.accuracy, "score": measured[judged.accuracy], **measured, **counts}
+    return results.updated(
+        of_model
+        | {
+            "baseline": baseline,
+            "beats_baseline": measured[judged.loss] < baseline[judged.loss],
+            "held_out_sequences": sequences.sequences,
+            "measured_on": sequences.measured_on,
+        }
+    )
 
 
 def _mean(parts: Sequence[Means]) -> dict[str, float]:

@@ -1,7 +1,6 @@
 """Pretraining as a whole: from text to vocabulary, sequences and a trained model."""
 
 from dataclasses import dataclass
-from typing import Any
 
 from jax.sharding import Mesh
 
@@ -20,6 +19,7 @@ from bert_jax.pretraining.mixture import check_epochs
 from bert_jax.pretraining.objective import PretrainingTrainer, pretraining_trainer
 from bert_jax.run.hosts import first_alone
 from bert_jax.run.metrics import read_metrics
+from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import command_line
 from bert_jax.system.progress import say
@@ -40,7 +40,7 @@ class PretrainingPlan:
     """The trainer; for a vocabulary that is still to be trained, with its size by the settings."""
 
 
-def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
+def pretrain(config: RunConfig, run: RunDirectory) -> Results:
     """Runs or resumes pretraining to its end; returns the results, which are also written to results.json.
 
     Raises UsageError, RunError or Interrupted; the same call then continues where it stopped.
@@ -50,7 +50,7 @@ def pretrain(config: RunConfig, run: RunDirectory) -> dict[str, Any]:
     with first_alone("prepare"):
         run.open(config)
         if finished := run.results(config.steps):
-            say(f"{run.path} is finished: {finished['steps']:,} steps")
+            say(f"{run.path} is finished: {finished.steps:,} steps")
             return finished
         data = prepare_data(config, run, plan.inputs)
         check_epochs(config, data.shares)
@@ -166,10 +166,10 @@ def _initial_parameters(plan: PretrainingPlan, data: Data) -> Parameters | None:
 
 def _results(
     trainer: PretrainingTrainer, run: RunDirectory, data: Data, held_out: HeldOut | None, trained: Trained
-) -> dict[str, Any]:
+) -> Results:
     """The content of results.json."""
     step, prepared = int(trained.state.step), data.by_length[trainer.config.phases[-1].length]
     measured = trained.evaluations.get(step)
     results = measurements(trainer, step, trained.state.params, prepared, held_out, measured)
     skipped_records = sum(line.get("skipped_records", 0) for line in read_metrics(run.metrics_file))
-    return results | {"skipped_steps": int(trained.state.skipped), "skipped_records": skipped_records}
+    return results.updated({"skipped_steps": int(trained.state.skipped), "skipped_records": skipped_records})

@@ -3,7 +3,9 @@
 import json
 from collections.abc import Mapping, Sequence
 from statistics import fmean
-from typing import Any, NamedTuple
+from typing import NamedTuple
+
+from pydantic import JsonValue
 
 from bert_jax.finetuning.seeds import spread_of
 from bert_jax.report.charts import Chart, Format, line_chart, points_for
@@ -58,7 +60,7 @@ def _groups(runs: Mapping[str, RunFacts]) -> list[_Group]:
     """The groups of pretrained runs, then those of fine-tuned ones."""
     by_kind: dict[bool, dict[str, dict[str, RunFacts]]] = {False: {}, True: {}}
     for name, facts in runs.items():
-        measured_on = json.dumps(facts.results.get("measured_on"), sort_keys=True)
+        measured_on = json.dumps(facts.results.measured_on, sort_keys=True)
         by_kind[facts.is_task].setdefault(measured_on, {})[name] = facts
     return [
         _Group(f"{kind} {number}" if len(groups) > 1 else kind, _described(json.loads(measured_on)), some)
@@ -67,9 +69,9 @@ def _groups(runs: Mapping[str, RunFacts]) -> list[_Group]:
     ]
 
 
-def _described(measured_on: Any) -> str:
+def _described(measured_on: dict[str, JsonValue] | None) -> str:
     """What was measured, in words; `measured_on` is that of results.json."""
-    if not isinstance(measured_on, dict):
+    if measured_on is None:
         return "measured on what isn't recorded (by an earlier release, or not finished)"
     known = {name: measured_on[name] for name in _DESCRIBED if name in measured_on}
     return ", ".join(f"{name} {' '.join(map(str, it)) if isinstance(it, list) else it}" for name, it in known.items())

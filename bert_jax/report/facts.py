@@ -5,7 +5,7 @@ import itertools
 import math
 import operator
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
 
@@ -22,24 +22,19 @@ from bert_jax.pretraining.mixture import SourceShare, source_shares
 from bert_jax.pretraining.questions import MASKED_TOKENS, NEXT_TOKENS, OF_PAIRS, QUESTIONS, REPLACED_TOKENS, Question
 from bert_jax.report.curves import Curves
 from bert_jax.run.checkpoint_choice import is_checkpoint, no_run
+from bert_jax.run.results import Results, read_results
 from bert_jax.run.run_config import origin_of, read_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import BertJaxError, first_line
 from bert_jax.system.journal import FILE_NAME, Noted, read_journal
-from bert_jax.system.json_file import read_object
 
 _METRIC = re.compile(r"([0-9]+/)?[a-z][a-z0-9_@]{0,40}")
 """Names of metrics in results.json, as in ndcg@10 and, of vectors of a smaller width, 64/ndcg@10; without those by
 language or set."""
 _MOST_METRICS = 200
-_MOST_ERRORS, _MOST_CHARACTERS = 20, 600
-"""Limits on the mistakes that are read from results.json, and on each of their texts."""
 _MOST_BASELINES, _MOST_NAME = 4, 40
 """Limits on the comparisons of words that are read from results.json, and on the characters of their names."""
-ERROR_FIELDS = ("text", "right", "predicted", "probability")
-"""What a mistake may have: its text, the right answer, the one that was predicted, and the probability of that."""
-_NO_METRICS = ("score", "loss", "standard_deviation", "best_score")
 
 
 class RunFacts:
@@ -62,7 +57,7 @@ class RunFacts:
         if self.curves.damage:
             self.problems.append(f"Lines of metrics.jsonl that can't be read are left out: {self.curves.damage}.")
         self.results = self._results()
-        """results.json; empty if it is of an earlier step than the newest evaluation."""
+        """The contents of results.json; empty if it is of an earlier step than the newest evaluation."""
         self.events: list[Noted] = read_journal(path / FILE_NAME)
         self.readings = self.run.readings()
         """What the run's foreign input was taken for."""
@@ -82,8 +77,7 @@ class RunFacts:
     @property
     def is_finished(self) -> bool:
         """Whether results.json is of the newest step and says that training is over."""
-        over = self.step >= self.steps or bool(self.results.get("stopped_early"))
-        return bool(self.results) and self.results.get("steps") == self.step and over
+        return self.results.steps == self.step and (self.step >= self.steps or self.results.stopped_early)
 
     @cached_property
     def questions(self) -> list[Question]:
@@ -110,19 +104,13 @@ class RunFacts:
     @cached_property
     def baseline(self) -> dict[str, float]:
         """The measurements of the frequency baseline or, of a task, of the commonest answer, by name."""
-        return numbers(self.results.get("baseline")) or self._estimated
+        return self.results.baseline or self._estimated
 
     @property
     def word_baselines(self) -> dict[str, dict[str, float]]:
         """Of vectors of texts: the measurements of comparisons of words alone, such as BM25, by their names."""
-        found = self.results.get("baselines")
-        some = itertools.islice(found.items() if isinstance(found, dict) else (), _MOST_BASELINES)
-        return {name[:_MOST_NAME]: numbers(measured) for name, measured in some if numbers(measured)}
-
-    @property
-    def cut_texts(self) -> dict[str, float]:
-        """Of vectors of texts: how many `texts` were measured, and how many of them `cut` to so many `pieces`."""
-        return numbers(self.results.get("cut_texts"))
+        some = itertools.islice(self.results.baselines.items(), _MOST_BASELINES)
+        return {name[:_MOST_NAME]: measured for name, measured in some if measured}
 
     def best_baseline(self, name: str) -> tuple[str, float] | None:
         """The name and the value of the baseline that has the most of measurement `name`; None if none has it."""
@@ -133,7 +121,7 @@ class RunFacts:
     @property
     def baseline_is_estimated(self) -> bool:
         """Whether `baseline` comes from the training text, as the run isn't measured against it before its end."""
-        return bool(self.baseline) and not numbers(self.results.get("baseline"))
+        return bool(self.baseline) and not self.results.baseline
 
     @cached_property
     def _estimated(self) -> dict[str, float]:
@@ -150,24 +138,10 @@ class RunFacts:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The metrics of results.json by name."""
-        found = numbers(self.results)
-        named = (pair for pair in found.items() if _METRIC.fullmatch(pair[0]) and pair[0] not in _NO_METRICS)
+        """The metrics of results.json by name, without those by language or set."""
+        metrics = self.results.metrics.items()
+        named = (pair for pair in metrics if _METRIC.fullmatch(pair[0]) and math.isfinite(pair[1]))
         return dict(itertools.islice(named, _MOST_METRICS))
-
-    @property
-    def errors(self) -> list[dict[str, str]]:
-        """The worst mistakes of a task, each with those of ERROR_FIELDS that it has, as text."""
-        found = self.results.get("errors")
-        whole = [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
-        return [
-            {
-                name: f"{value:.3f}" if isinstance(value, float) else str(value)[:_MOST_CHARACTERS]
-                for name in ERROR_FIELDS
-                if (value := each.get(name)) is not None
-            }
-            for each in whole[:_MOST_ERRORS]
-        ]
 
     @cached_property
     def prepared(self) -> dict[int, PreparedData]:
@@ -232,8 +206,8 @@ class RunFacts:
 
     def held_out(self, name: str) -> float | None:
         """`name` in results.json; without it, that of the newest evaluation. None if that isn't finite."""
-        if name in self.results:
-            return numbers(self.results).get(name)
+        if (value := self.results.logged.get(name)) is not None:
+            return value if math.isfinite(value) else None
         curve = self.curves.of("eval", name)
         return curve.last if curve and not self.curves.lost_evaluations else None
 
@@ -244,22 +218,17 @@ class RunFacts:
         for name, value in changed:
             yield name, value, before.get(name)
 
-    def _results(self) -> dict[str, Any]:
+    def _results(self) -> Results:
         try:
-            results = read_object(self.run.results_file)
-            steps = results.get("steps")
-            return {} if isinstance(steps, int) and steps < self.curves.last_evaluation else results
+            results, wrong = read_results(self.run.results_file)
         except FileNotFoundError:
-            return {}
+            return Results()
         except (OSError, ValueError) as error:
             self.problems.append(f"results.json can't be read: {first_line(error)}.")
-            return {}
-
-
-def numbers(value: Any) -> dict[str, float]:
-    """The finite numbers of a JSON object by name; {} for any other value."""
-    found = value.items() if isinstance(value, Mapping) else ()
-    return {name: number for name, number in found if isinstance(number, float) and math.isfinite(number)}
+            return Results()
+        if wrong:
+            self.problems.append(f"Values in results.json that can't be read are left out: {', '.join(wrong)}.")
+        return Results() if results.steps is not None and results.steps < self.curves.last_evaluation else results
 
 
 def score_text(value: float, decimals: int = 3) -> str:

@@ -9,13 +9,16 @@ from typing import Any
 import numpy as np
 
 from bert_jax.finetuning.columns import sorted_labels
-from bert_jax.finetuning.metrics import HEADINGS, SHOWN, class_table, read_confusion
+from bert_jax.finetuning.metrics import HEADINGS, SHOWN, class_table
 from bert_jax.report.charts import HELD_OUT, TRAINING, Chart, Format, line_chart, points_for
 from bert_jax.report.curves import Curve
-from bert_jax.report.facts import ERROR_FIELDS, RunFacts, name_in_words, score_text
+from bert_jax.report.facts import RunFacts, name_in_words, score_text
 from bert_jax.report.languages import by_language
 from bert_jax.report.page import Markup, Section, element, paragraph, table
+from bert_jax.run.results import Mistake
 
+_MOST_ERRORS, _MOST_CHARACTERS = 20, 600
+"""Worst errors in their table, and characters of each of their texts."""
 _MOST_COLUMNS = 40
 """Columns of a confusion: more can't be read."""
 _MOST_LANGUAGES = 8
@@ -80,7 +83,9 @@ def languages(facts: RunFacts) -> Section:
         section.add(paragraph(f"The charts have the first {len(chosen)} of {len(found)} languages."))
     newest = {f"{language}/{asked.accuracy}": curve.last for language, curve in found.items()}
     newest |= {f"{language}/{asked.loss}": curve.last for language, curve in losses.items()}
-    section.add(table("Newest measurements of all languages", *by_language(newest | facts.results, facts.baseline)))
+    section.add(
+        table("Newest measurements of all languages", *by_language(newest | facts.results.measurements, facts.baseline))
+    )
     return section
 
 
@@ -160,17 +165,22 @@ def results(facts: RunFacts) -> Section:
     title, classes = class_table(facts.results)
     if classes:
         section.add(table(title, [heading.removeprefix(">") for heading in HEADINGS], classes))
-    counts = read_confusion(facts.results)
+    counts = facts.results.confusion
     if counts and (len(counts) <= SHOWN or not classes):  # the table of more classes says what they are taken for
         section.add(_confusion(counts))
-    if facts.errors:
-        names = [name for name in ERROR_FIELDS if any(name in each for each in facts.errors)]
-        rows = [[str(number), *(each.get(name, "") for name in names)] for number, each in enumerate(facts.errors, 1)]
+    if facts.results.errors:
+        shown = facts.results.errors[:_MOST_ERRORS]
+        names = [name for name in Mistake.model_fields if any(getattr(each, name) is not None for each in shown)]
+        rows = [[str(number), *(_cell(getattr(each, name)) for name in names)] for number, each in enumerate(shown, 1)]
         errors = table("Worst errors", ["", *names], rows, numbers=False)
         section.add(element("div", {"class": "errors"}, errors))
-    elif facts.is_task and facts.metrics and "errors" in facts.results:
+    elif facts.is_task and facts.metrics and facts.results.errors is not None:
         section.add(paragraph("There is no error on the dev rows."))
     return section
+
+
+def _cell(value: str | float | None) -> str:
+    return "" if value is None else f"{value:.3f}" if isinstance(value, float) else value[:_MOST_CHARACTERS]
 
 
 def _confusion(counts: dict[str, dict[str, int]]) -> Markup:

@@ -65,7 +65,9 @@ def model_views(facts: RunFacts) -> ModelViews:
     try:
         bert = load(facts.run.path)
         views = views._replace(fills=_fills(facts, bert, sentences))
-        return views._replace(attention=_attention(bert, sentences or [error["text"] for error in facts.errors]))
+        return views._replace(
+            attention=_attention(bert, sentences or [str(mistake.text) for mistake in facts.results.errors or ()])
+        )
     except Exception as error:  # whatever a damaged model causes: the page is needed the more
         return views._replace(problem=f"The model can't be shown: {first_line(error)}")
 

@@ -136,9 +136,9 @@ def _data(facts: RunFacts) -> Section:
         learned = task.train or task.source
         if not learned:  # an imported model
             return section
-        rows = [["training rows", learned, _count(facts.results.get("training_rows"))]]
+        rows = [["training rows", learned, _count(facts.results.training_rows)]]
         measured = task.dev or (HELD_OUT_PAIRS if task.source else "")
-        rows += [["dev rows", measured, _count(facts.results.get("dev_rows"))]]
+        rows += [["dev rows", measured, _count(facts.results.dev_rows)]]
         section.add(table("Rows of the task", ["", "source", "rows"], rows, numbers=False))
         return section
     if facts.shares:
@@ -157,8 +157,8 @@ def _data(facts: RunFacts) -> Section:
     return section
 
 
-def _count(value: object) -> str:
-    return f"{value:,}" if isinstance(value, int) else ""
+def _count(value: int | None) -> str:
+    return "" if value is None else f"{value:,}"
 
 
 def _parameters(facts: RunFacts) -> Section:

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Iterator, Mapping
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from bert_jax.config.wording import counted
 from bert_jax.instances.preparation import MOST_UNKNOWN
 from bert_jax.report.curves import Curve
 from bert_jax.report.facts import RunFacts, score_text
+from bert_jax.run.results import Results
 from bert_jax.system.errors import quoted
 
 _FEWEST = 4
@@ -48,12 +49,12 @@ def verdict(facts: RunFacts) -> Iterator[Sentence]:
     yield from (Sentence("note", problem) for problem in facts.problems)
 
 
-def nothing_learned(results: dict[str, Any], phase: int) -> str:
+def nothing_learned(results: Results, phase: int) -> str:
     """A remark on a pretrained model that is no better than its baseline, and what to try; empty for others.
 
     `phase`: the number of the last phase, from 0, the only one whose steps may still be raised.
     """
-    if results.get("beats_baseline", True):
+    if results.beats_baseline:
         return ""
     return (
         "The model is no better than guessing by frequency alone: it has learned nothing from the context. Train "
@@ -62,21 +63,21 @@ def nothing_learned(results: dict[str, Any], phase: int) -> str:
     )
 
 
-def nothing_learned_of_task(results: dict[str, Any]) -> str:
+def nothing_learned_of_task(results: Results) -> str:
     """A remark on a fine-tuned model that is no better than its baseline or predicts one answer; empty for others, and
     for vectors of texts, whose baselines are no guesses (`behind_words`)."""
-    baseline = results["baseline"]
-    if results["score"] >= 1 or results.get("baselines"):
+    metrics, metric, score, baseline = results.metrics, results.metric, results.score, results.baseline
+    if metric is None or score is None or baseline is None or score >= 1 or results.baselines:
         return ""
-    if (constant := results.get("constant_prediction")) is not None:
-        found = f"The model predicts {quoted(constant)} for every row"
-    elif seeds := results.get("constant_predictions"):
-        found = f"{seeds} of {len(results['scores'])} seeds predict one answer for every row"
-    elif results["metric"] == "entity_f1" and results["accuracy"] < baseline.get("accuracy", -math.inf):
+    if results.constant_prediction is not None:
+        found = f"The model predicts {quoted(results.constant_prediction)} for every row"
+    elif results.constant_predictions:
+        found = f"{results.constant_predictions} of {len(results.scores)} seeds predict one answer for every row"
+    elif metric == "entity_f1" and metrics.get("accuracy", math.inf) < baseline.get("accuracy", -math.inf):
         found = "Giving every word the commonest tag would be right more often than the model"
-    elif results.get("squared_error", 0) > baseline.get("squared_error", math.inf):
+    elif metrics.get("squared_error", 0) > baseline.get("squared_error", math.inf):
         found = "The squared error is larger than that of the mean for every row"
-    elif results["score"] <= baseline.get(results["metric"], -math.inf):
+    elif score <= baseline.get(metric, -math.inf):
         found = "The model is no better than the baseline, which gives the commonest answer for every row"
     else:
         return ""
@@ -87,12 +88,12 @@ def nothing_learned_of_task(results: dict[str, Any]) -> str:
     )
 
 
-def unlearned_classes(results: dict[str, Any]) -> str:
+def unlearned_classes(results: Results) -> str:
     """A remark on the classes that the model never predicts or never gets right; empty if there are none."""
-    unlearned = results.get("unlearned")
-    if not isinstance(unlearned, str) or not unlearned or results.get("constant_prediction") is not None:
+    unlearned = results.unlearned
+    if not unlearned or results.constant_prediction is not None:
         return ""
-    weights = "" if "micro_f1" in results else ", --task.class-weights balanced"  # not for several labels a row
+    weights = "" if "micro_f1" in results.metrics else ", --task.class-weights balanced"  # not for several labels a row
     return (
         f"{unlearned[:1].upper()}{unlearned[1:]}. More epochs (--task.epochs){weights} or more of their rows may help."
     )
@@ -130,7 +131,7 @@ def _against_baseline(facts: RunFacts) -> Iterator[Sentence]:
     remark, best = _remark(facts), facts.best_baseline(facts.metric)
     if remark:
         yield Sentence("problem", remark)
-    elif behind := behind_words(facts.metric, value, facts.word_baselines, facts.cut_texts):
+    elif behind := behind_words(facts.metric, value, facts.word_baselines, facts.results.cut_texts):
         yield Sentence("note", behind)
     elif facts.word_baselines and best:
         known = f"{best[0]}, which compares words alone, has {score_text(best[1])}"
@@ -182,18 +183,15 @@ def _other_objectives(facts: RunFacts) -> Iterator[Sentence]:
 
 
 def _remark(facts: RunFacts) -> str:
-    """The remark that the command prints at the end of a training; empty if there is none, or no sound results."""
-    if not facts.is_task:
-        return nothing_learned(facts.results, len(facts.config.phases) - 1)
-    try:
+    """The remark that the command prints at the end of a training; empty if there is none."""
+    if facts.is_task:
         return nothing_learned_of_task(facts.results)
-    except (KeyError, TypeError, AttributeError):  # nothing was measured, or results.json is another program's
-        return ""
+    return nothing_learned(facts.results, len(facts.config.phases) - 1)
 
 
 def _faults(facts: RunFacts) -> Iterator[Sentence]:
-    recorded, curve = facts.results.get("skipped_steps"), facts.curves.of("train", "skipped")
-    skipped = max(recorded if isinstance(recorded, int) else 0, int(curve.last) if curve else 0)
+    curve = facts.curves.of("train", "skipped")
+    skipped = max(facts.results.skipped_steps, int(curve.last) if curve else 0)
     if skipped:
         yield Sentence("problem", f"{counted(skipped, 'steps')} skipped because a gradient was not finite.")
     if lines := facts.curves.without_loss:

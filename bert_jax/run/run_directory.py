@@ -12,6 +12,7 @@ from bert_jax.config.phase import same_until
 from bert_jax.config.training import TrainingConfig
 from bert_jax.run.hosts import is_first
 from bert_jax.run.manifest import checkpoint_damage, checkpoint_path, complete
+from bert_jax.run.results import Results, read_results
 from bert_jax.run.run_config import described, differences, origin_of, read_config, refuse_passwords, write_config
 from bert_jax.run.run_manifest import RunManifest
 from bert_jax.run.saved_state import check_name
@@ -83,28 +84,30 @@ class RunDirectory:
             return "it is of another run, which has another tokenizer"
         return None
 
-    def results(self, steps: int) -> JsonObject | None:
+    def results(self, steps: int) -> Results | None:
         """The results of a run that has done all its `steps` or ended early; None if anything is missing or damaged."""
         saved = complete(self.checkpoints)
         if not saved or checkpoint_damage(saved[-1]):
             return None
         try:
-            results, damage = read_object(self.results_file), self.manifest.damage(self.results_file)
+            results, wrong = read_results(self.results_file)
+            damage = f"{self.results_file.name} is damaged ({', '.join(wrong)})" if wrong else None
+            damage = damage or self.manifest.damage(self.results_file)
         except FileNotFoundError:
             return None
         except (OSError, ValueError) as error:
-            results, damage = {}, f"{self.results_file.name} is damaged ({error})"
-        newest, best = int(saved[-1].name), results.get("best_step")
-        if not damage and results.get("steps") != newest:
+            results, damage = Results(), f"{self.results_file.name} is damaged ({error})"
+        newest, best = int(saved[-1].name), results.best_step
+        if not damage and results.steps != newest:
             return None
-        if not damage and isinstance(best, int):
+        if not damage and best is not None:
             path = checkpoint_path(self.checkpoints, best)
             found = checkpoint_damage(path) if path in saved else "it is gone"
             damage = found and f"{self.results_file.name} is about step {best:,}, whose checkpoint is damaged ({found})"
         if damage:
             warn(f"{self.path}: {damage}; the run is measured anew")
             return None
-        return results if newest == steps or results.get("stopped_early") else None  # or steps were added
+        return results if newest == steps or results.stopped_early else None  # or steps were added
 
     def save_tokenizer(self, tokenizer: Tokenizer, origin: JsonObject | None = None) -> None:
         """Writes tokenizer/, with an origin.json about what it was made from, on the first of several processes."""
@@ -118,10 +121,10 @@ class RunDirectory:
             write_json(self.tokenizer / _ORIGIN, origin)
         self.manifest.note(self.tokenizer)
 
-    def write_results(self, results: JsonObject) -> None:
+    def write_results(self, results: Results) -> None:
         """Writes results.json, on the first of several processes."""
         if is_first():
-            self.manifest.write_json(self.results_file, results)
+            self.manifest.write_json(self.results_file, results.content)
 
     def readings(self) -> list[Reading]:
         """What the run's foreign input was taken for; [] if nothing is kept or the file is damaged, which is said."""

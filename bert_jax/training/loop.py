@@ -4,7 +4,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
@@ -16,6 +16,7 @@ from bert_jax.run.hosts import compile_together, is_first
 from bert_jax.run.manifest import noted_metrics
 from bert_jax.run.measurement import Means
 from bert_jax.run.metrics import MetricsLog, changed_lines
+from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.state import TrainState
 from bert_jax.run.tracking import open_trackers
@@ -36,7 +37,7 @@ class Trained(NamedTuple):
     """The result of a training."""
 
     state: TrainState
-    evaluations: dict[int, dict[str, Any]]
+    evaluations: dict[int, Results]
     """The results of this process' evaluations, by step."""
 
 
@@ -132,7 +133,7 @@ class Loop:
         self._peak_flops = (peak_flops(jax.devices()[0]) or 0) * trainer.mesh.size or None
         self.stop = StopSignals(lambda: checkpoints.newest)
         self.watchdog = Watchdog(config.execution.stuck_after_minutes, run.path)
-        self.evaluations: dict[int, dict[str, Any]] = {}
+        self.evaluations: dict[int, Results] = {}
         self._noted_at = 0.0
 
     def train(self, phase: PhaseWork, state: TrainState) -> TrainState:
@@ -243,7 +244,7 @@ class Loop:
         finally:
             self._progress.note = note_before
             self._progress.show()
-        evaluation = {name: value for name, value in results.items() if isinstance(value, float)}
+        evaluation = results.logged
         self.evaluations[step] = results
         self._log.write(step, "eval", {**evaluation})
         say(f"step {step:,}, held out: {self._phase.note(evaluation)}")

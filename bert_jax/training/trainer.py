@@ -15,6 +15,7 @@ from bert_jax.config.training import TrainingConfig
 from bert_jax.model.bert import Parameters, completed
 from bert_jax.model.sharding import abstract, batch_sharding, local_rows, on_mesh, placed, state_shardings
 from bert_jax.run.measurement import Means
+from bert_jax.run.results import Results
 from bert_jax.run.state import TrainState
 from bert_jax.training.batch import AnyBatch, NumberedBatches, read_ahead
 from bert_jax.training.devices import compiler_options
@@ -109,8 +110,8 @@ class Trainer(Generic[Config, Learned]):
 class Evaluator(Protocol):
     """Measures a model on held-out data."""
 
-    def evaluate(self, params: Parameters, between: Callable[[], None]) -> dict[str, Any]:
-        """Returns measurements; the floats among them are logged. `between` is called before each batch, and may
+    def evaluate(self, params: Parameters, between: Callable[[], None]) -> Results:
+        """Returns measurements, which are logged. `between` is called before each batch, and may
         raise."""
 
 

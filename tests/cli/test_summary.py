@@ -5,6 +5,7 @@ import pytest
 from bert_jax.cli.summary import print_results, print_task_results
 from bert_jax.finetuning.metrics import class_metrics
 from bert_jax.finetuning.seeds import summed_up
+from bert_jax.run.results import Results
 
 RESULTS = {"task": "x", "metric": "accuracy", "score": 0.75, "accuracy": 0.75, "dev_rows": 4, "steps": 8}
 LEARNED_NOTHING = ": little or nothing was learned from the texts. Try another learning rate (--opt"
@@ -42,14 +43,14 @@ LEARNED_NOTHING = ": little or nothing was learned from the texts. Try another l
     ],
 )
 def test_a_model_that_learned_nothing_is_named(changes, sentence, capsys):
-    print_task_results(RESULTS | changes)
+    print_task_results(Results.model_validate(RESULTS | changes))
     printed = capsys.readouterr().out
     assert (LEARNED_NOTHING in printed) == bool(sentence) and sentence in printed
 
 
 def test_a_class_that_is_never_predicted_is_said_below_the_scores(capsys):
-    found = class_metrics([0, 0, 1, 2], [0, 0, 1, 1], ("cat", "dog", "[eel]"))
-    print_task_results(RESULTS | found | {"baseline": {"accuracy": 0.5}})
+    found = class_metrics([0, 0, 1, 2], [0, 0, 1, 1], ("cat", "dog", "[eel]")).content
+    print_task_results(Results.model_validate(RESULTS | found | {"baseline": {"accuracy": 0.5}}))
     printed = capsys.readouterr().out
     assert "Never predicted: 1 of 3 classes, by rows '[eel]' (1). More epochs (--task.epochs)" in printed
     lines = [line.replace("│", " ").split() for line in printed.splitlines()]
@@ -58,16 +59,18 @@ def test_a_class_that_is_never_predicted_is_said_below_the_scores(capsys):
 
 def test_every_metric_of_several_seeds_has_its_spread(capsys):
     of_seeds = {
-        f"seed-{number}": RESULTS
-        | {
-            "accuracy": score,
-            "score": score,
-            "macro_f1": score / 2,
-            "seeds": [number],
-            "stopped_early": False,
-            "training_rows": 9,
-            "baseline": {"accuracy": 0.25},
-        }
+        f"seed-{number}": Results.model_validate(
+            RESULTS
+            | {
+                "accuracy": score,
+                "score": score,
+                "macro_f1": score / 2,
+                "seeds": [number],
+                "stopped_early": False,
+                "training_rows": 9,
+                "baseline": {"accuracy": 0.25},
+            }
+        )
         for number, score in enumerate((0.5, 1.0))
     }
     print_task_results(summed_up(of_seeds))
@@ -78,9 +81,9 @@ def test_every_metric_of_several_seeds_has_its_spread(capsys):
 
 def test_the_share_of_unknown_pieces_is_said_once(capsys):
     results = {"steps": 1, "held_out_sequences": 2, "baseline": {}, "beats_baseline": True}
-    print_results(results | {"unknown_share": 0.001})
+    print_results(Results.model_validate(results | {"unknown_share": 0.001}))
     assert "0.10% of the pieces" in capsys.readouterr().out
-    print_results(results | {"unknown_share": 0.9})  # of which a warning tells
+    print_results(Results.model_validate(results | {"unknown_share": 0.9}))  # of which a warning tells
     assert "of the pieces" not in capsys.readouterr().out
 
 
@@ -88,7 +91,7 @@ def test_the_share_of_unknown_pieces_is_said_once(capsys):
 def test_a_model_no_better_than_frequencies_is_said(capsys, beats):
     results = {"steps": 1, "held_out_sequences": 2, "baseline": {"mlm_loss": 6.6}, "mlm_loss": 6.7, "mlm_accuracy": 0.1}
     results["baseline"]["mlm_accuracy"] = 0.1
-    print_results(results | {"beats_baseline": beats}, phases=2)
+    print_results(Results.model_validate(results | {"beats_baseline": beats}), phases=2)
     shown = capsys.readouterr().out
     assert ("no better than guessing by frequency alone" in shown) != beats
     assert ("more steps (--phases.1.steps)" in shown) != beats  # the phases before the last can't be changed any more
@@ -101,7 +104,8 @@ SEARCHED |= {"baselines": BASELINES, "recall@1": 0.25}
 
 @pytest.mark.parametrize("score", [0.9, 0.5])
 def test_vectors_stand_beside_each_comparison_of_words(score, capsys):
-    print_task_results(SEARCHED | {"score": score, "ndcg@10": score, "64/ndcg@10": score / 2})
+    measured = {"score": score, "ndcg@10": score, "64/ndcg@10": score / 2}
+    print_task_results(Results.model_validate(SEARCHED | measured))
     printed = capsys.readouterr().out
     lines = [line.replace("│", " ").replace("┃", " ").split() for line in printed.splitlines()]
     assert ["score", "tf-idf", "BM25"] in lines

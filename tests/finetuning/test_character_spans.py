@@ -105,7 +105,7 @@ def test_rows_with_character_spans_are_learned_measured_and_predicted(tmp_path, 
     said = task.predict(record, examples, [logits])
     assert said["predicted_spans"] == [[4, 7, "X"], [13, 26, "Y"]] and said["predicted_tags"] == measured.golds[0]
     assert said["predicted_words"] == text.split()
-    assert task.measure(measured.golds[:1], [said])["entity_f1"] == 1.0
+    assert task.measure(measured.golds[:1], [said]).metrics["entity_f1"] == 1.0
     assert list(task.predict(Record("row 1", {"text": text.split()}), examples, [logits])) == ["predicted_tags"]
 
 

@@ -24,6 +24,7 @@ from bert_jax.run.checkpoint import write_model
 from bert_jax.run.checkpoint_choice import best_of, checkpoint_of
 from bert_jax.run.manifest import Manifest, checkpoint_path, complete
 from bert_jax.run.metrics import read_metrics
+from bert_jax.run.results import Results
 from bert_jax.run.run_config import read_config, write_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
@@ -126,7 +127,7 @@ def test_other_dev_rows_are_measured_and_choose_nothing(config, tmp_path):
     (tmp_path / "turned.tsv").write_text("\n".join([lines[0], *turned]))
     others = (f"turned={tmp_path / 'turned.tsv'}", f"same={config.task.dev}")
     run = RunDirectory(tmp_path / "run")
-    results = finetune(config.replace(task=config.task.replace(other_dev=others, epochs=4.0)), run)
+    results = finetune(config.replace(task=config.task.replace(other_dev=others, epochs=4.0)), run).content
     assert results["same/accuracy"] == results["accuracy"] == results["score"]
     assert results["turned/accuracy"] == pytest.approx(1 - results["accuracy"])
     assert results["baseline"]["same/accuracy"] == results["baseline"]["accuracy"]
@@ -174,7 +175,7 @@ def test_another_saved_step_and_an_average_are_measured_and_named(finished, caps
 
 def test_a_finished_run_is_not_trained_again(finished, config, monkeypatch):
     monkeypatch.setattr(finetune_module, "Trainer", None)
-    assert finetune(config, finished)["score"] == 1.0
+    assert finetune(config, finished).score == 1.0
 
 
 def test_other_rows_settings_or_a_pretrained_run_are_another_run(finished, tiny_run, config, tmp_path):
@@ -209,11 +210,11 @@ def test_going_on_gives_what_was_not_interrupted(config, finished, tmp_path, mon
     with pytest.raises(Interrupted):
         finetune(config, run)
     assert run.newest_step == 16
-    results = finetune(config, run)
+    results = finetune(config, run).content
     assert same(*(parameters_of(checkpoint_path(each.checkpoints, 64)) for each in (finished, run)))
     assert len(calls) == 5 and results == json.loads(finished.results_file.read_text())
     run.results_file.unlink()  # the best checkpoint is measured again
-    assert finetune(config, run) == results and len(calls) == 6
+    assert finetune(config, run).content == results and len(calls) == 6
 
 
 def test_predictions_from_python_and_from_the_command(finished, config, tmp_path, capsys):
@@ -277,7 +278,7 @@ def test_plain_lines_are_predicted(finished, tmp_path, capsys, monkeypatch):
 
 def test_it_is_measured_again_on_dev_rows_and_on_others(finished, config, tmp_path, capsys):
     results = json.loads(finished.results_file.read_text())
-    again = bert_jax.load(finished.path).predictor.measure()
+    again = bert_jax.load(finished.path).predictor.measure().content
     assert again == {name: results[name] for name in again}
     (tmp_path / "test.tsv").write_text("sentence\tlabel\nThe old cat sees.\tanimal\nThe old cat sees.\twater\n")
     assert bert_jax_command(["evaluate", str(finished.path), "--data", str(tmp_path / "test.tsv")]) == 0
@@ -382,8 +383,7 @@ def scored(scores):
             if stop is None:  # the best checkpoint, after training
                 return super().evaluate(params)
             score = next(left)
-            measured = {"metric": "accuracy", "accuracy": score, "score": score}
-            return score if score is None else measured
+            return Results.model_validate({"metric": "accuracy", "accuracy": score, "score": score})
 
     return Scored
 
@@ -393,15 +393,15 @@ def test_training_ends_where_no_score_has_become_better(config, tmp_path, monkey
     whole, parts = (RunDirectory(tmp_path / name) for name in ("whole", "parts"))
     with monkeypatch.context() as patched:
         patched.setattr(finetune_module, "DevRows", scored([0.5, 0.75, 0.75, 0.25]))
-        results = finetune(patient, whole)
+        results = finetune(patient, whole).content
     assert (results["steps"], results["planned_steps"], results["stopped_early"]) == (16, 64, True)
     assert results["best_step"] == 8 and whole.newest_step == 16
     said = " ".join(capsys.readouterr().err.split())
     assert "step 8, held out: accuracy 0.7500" in said
     assert "training ends at step 16 of 64: in 2 evaluations no accuracy was better than 0.7500, of step 8" in said
-    assert finetune(patient, whole) == results and "is finished: 16 steps" in capsys.readouterr().err
+    assert finetune(patient, whole).content == results and "is finished: 16 steps" in capsys.readouterr().err
     whole.results_file.unlink()  # a run whose results were not written trains no further
-    again = finetune(patient, whole)
+    again = finetune(patient, whole).content
     assert (again["best_step"], again["steps"], whole.newest_step) == (8, 16, 16)
     for scores in ([0.5, 0.75, 0.75], [0.25]):  # one that goes on ends where it would have ended
         with monkeypatch.context() as patched, contextlib.suppress(StopIteration, RuntimeError):

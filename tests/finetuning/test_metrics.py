@@ -15,18 +15,18 @@ from bert_jax.finetuning.metrics import (
     confusion_of,
     metric_of,
     number_metrics,
-    read_confusion,
     scored,
     tag_metrics,
 )
 from bert_jax.finetuning.tag_task import check_entity_tags
+from bert_jax.run.results import read_results
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
-from bert_jax.system.json_file import MOST_BYTES, read_object
+from bert_jax.system.json_file import MOST_BYTES
 
 
 def test_classes_are_measured_with_a_confusion():
-    found = class_metrics([1, 1, 1, 0, 0, 0], [1, 1, 0, 1, 0, 0], ("no", "yes"))
+    found = class_metrics([1, 1, 1, 0, 0, 0], [1, 1, 0, 1, 0, 0], ("no", "yes")).content
     assert found["accuracy"] == found["f1"] == found["macro_f1"] == pytest.approx(2 / 3)
     assert found["matthews"] == pytest.approx(1 / 3)
     assert found["confusion"] == {"yes": {"yes": 2, "no": 1}, "no": {"no": 2, "yes": 1}}
@@ -35,19 +35,19 @@ def test_classes_are_measured_with_a_confusion():
 
 
 def test_f1_is_the_second_classs_or_the_mean_of_more():
-    assert class_metrics([1, 0, 0, 0], [1, 1, 0, 0], ("no", "yes"))["f1"] == pytest.approx(2 / 3)
-    three = class_metrics([0, 1, 2], [0, 1, 1], ("a", "b", "c"))
+    assert class_metrics([1, 0, 0, 0], [1, 1, 0, 0], ("no", "yes")).metrics["f1"] == pytest.approx(2 / 3)
+    three = class_metrics([0, 1, 2], [0, 1, 1], ("a", "b", "c")).content
     assert three["f1"] == three["macro_f1"] == pytest.approx((1 + 2 / 3 + 0) / 3)
     assert three["confusion"] == {"c": {"b": 1}, "a": {"a": 1}, "b": {"b": 1}}
     assert three["unlearned"] == "never predicted: 1 of 3 classes, by rows 'c' (1)"
-    assert class_metrics([1, 1], [1, 1], ("no", "yes"))["matthews"] == 0.0
+    assert class_metrics([1, 1], [1, 1], ("no", "yes")).metrics["matthews"] == 0.0
 
 
 def test_classes_that_do_not_occur_are_not_in_the_mean():
     names = ("a", "b", "c")
-    found = class_metrics([0, 2, 2], [0, 2, 2], names)
+    found = class_metrics([0, 2, 2], [0, 2, 2], names).content
     assert found["macro_f1"] == found["f1"] == 1.0 and [each["label"] for each in found["classes"]][-1] == "b"
-    assert class_metrics([0, 2], [0, 1], names)["macro_f1"] == pytest.approx(1 / 3)
+    assert class_metrics([0, 2], [0, 1], names).metrics["macro_f1"] == pytest.approx(1 / 3)
 
 
 def test_numbers_are_measured_by_correlations():
@@ -60,13 +60,13 @@ def test_numbers_are_measured_by_correlations():
 def test_entities_count_as_a_whole():
     names = ("B-LOC", "I-LOC", "B-PER", "I-PER", "O")
     gold = [["B-PER", "I-PER", "O", "B-LOC"], ["O", "B-LOC"]]
-    found = tag_metrics(gold, [["B-PER", "O", "O", "B-LOC"], ["O", "B-PER"]], names)
+    found = tag_metrics(gold, [["B-PER", "O", "O", "B-LOC"], ["O", "B-PER"]], names).content
     assert found["accuracy"] == pytest.approx(4 / 6)
     assert found["entity_precision"] == found["entity_recall"] == found["entity_f1"] == pytest.approx(1 / 3)
     place = {"label": "LOC", "rows": 2, "predicted": 1, "precision": 1.0, "recall": 0.5, "f1": pytest.approx(2 / 3)}
     assert [each["label"] for each in found["classes"]] == ["PER", "LOC"] and found["classes"][1] == place
     assert found["unlearned"] == "predicted but never right: 1 of 2 classes, by rows 'PER' (1)"  # it has another end
-    words = tag_metrics([["NOUN"]], [["VERB"]], ("NOUN", "VERB"))
+    words = tag_metrics([["NOUN"]], [["VERB"]], ("NOUN", "VERB")).content
     assert set(words) == {"accuracy", "classes", "unlearned"} and words["unlearned"].startswith(
         "never predicted: 1 of 1"
     )
@@ -76,11 +76,11 @@ def test_entities_count_as_a_whole():
 def test_entities_may_be_written_with_an_end_and_alone():
     bmes = ("B-X", "M-X", "E-X", "S-X", "O")
     gold = [["B-X", "M-X", "E-X", "B-X", "E-X", "S-X", "O"]]
-    assert tag_metrics(gold, gold, bmes)["entity_f1"] == 1.0
-    found = tag_metrics(gold, [["B-X", "M-X", "E-X", "B-X", "M-X", "E-X", "O"]], bmes)
+    assert tag_metrics(gold, gold, bmes).metrics["entity_f1"] == 1.0
+    found = tag_metrics(gold, [["B-X", "M-X", "E-X", "B-X", "M-X", "E-X", "O"]], bmes).content
     assert found["entity_precision"] == pytest.approx(1 / 2) and found["entity_recall"] == pytest.approx(1 / 3)
     bilou = [["B-X", "I-X", "L-X", "B-X", "L-X", "U-X", "O"]]
-    assert tag_metrics(bilou, bilou, ("B-X", "I-X", "L-X", "U-X", "O"))["entity_f1"] == 1.0
+    assert tag_metrics(bilou, bilou, ("B-X", "I-X", "L-X", "U-X", "O")).metrics["entity_f1"] == 1.0
 
 
 @pytest.mark.parametrize(
@@ -210,7 +210,7 @@ def test_classes_that_were_not_learned_are_named_and_aggregated():
     golds = [name for number, name in enumerate(names) for _ in range(20 - number)]
     predicted = ["class 19" if name != "class 19" else "class 0" for name in golds]
     right = Counter(gold for gold, guess in zip(golds, predicted, strict=True) if gold == guess)
-    found = class_results(names, Counter(golds), Counter(predicted), right)
+    found = class_results(names, Counter(golds), Counter(predicted), right).content
     assert found["unlearned"] == (
         "never predicted: 18 of 20 classes, by rows 'class 1' (19), 'class 2' (18), 'class 3' (17), 'class 4' (16), "
         "'class 5' (15), ...; predicted but never right: 2 of 20 classes, by rows 'class 0' (20), 'class 19' (1)"
@@ -221,8 +221,7 @@ def test_classes_that_were_not_learned_are_named_and_aggregated():
 
 
 def test_what_a_class_is_taken_for_stands_beside_it():
-    found = class_metrics([0, 0, 0, 1, 2], [1, 2, 1, 1, 2], ("cat", "dog", "eel"))
-    title, rows = class_table(found)
+    title, rows = class_table(class_metrics([0, 0, 0, 1, 2], [1, 2, 1, 1, 2], ("cat", "dog", "eel")))
     assert title == "Classes, the worst first"
     assert rows[0] == ["cat", "3", "0", "0.0000", "0.0000", "0.0000", "dog 2, eel 1"]
     assert rows[1] == ["dog", "1", "3", "0.3333", "1.0000", "0.5000", ""]
@@ -235,23 +234,9 @@ def test_the_largest_results_are_read_by_their_readers(letter, tmp_path):
     predicted = [*golds[1:], 0]
     right = Counter(names[gold] for gold, guess in zip(golds, predicted, strict=True) if gold == guess)
     sides = [[names[number] for number in side] for side in (golds, predicted)]
-    found = class_results(names, *map(Counter, sides), right) | {"confusion": confusion_of(*sides)}
-    write_json(tmp_path / "results.json", found)
+    results = class_results(names, *map(Counter, sides), right).updated({"confusion": confusion_of(*sides)})
+    write_json(tmp_path / "results.json", results.content)
     assert MOST_BYTES / 4 < (tmp_path / "results.json").stat().st_size < MOST_BYTES / 2
-    read = read_object(tmp_path / "results.json")
+    read, wrong = read_results(tmp_path / "results.json")
     title, rows = class_table(read)
-    assert len(rows) == SHOWN and "more in results.json" in title and read_confusion(read)
-
-
-def test_the_table_of_all_pairs_of_earlier_releases_is_read_the_worst_class_first():
-    old = {"confusion": {"labels": ["no", "yes"], "counts": [[2, 0], [3, 1]]}}
-    assert list(read_confusion(old).items()) == [("yes", {"no": 3, "yes": 1}), ("no", {"no": 2})]
-
-
-@pytest.mark.parametrize(
-    "wrong",
-    [None, 5, [], {"a": 1}, {"a": {"b": "x"}}, {"labels": ["a"], "counts": [["x"]]}, {"labels": 3, "counts": [[1]]}],
-)
-def test_what_another_program_wrote_is_no_confusion(wrong):
-    assert read_confusion({"confusion": wrong}) == {}
-    assert class_table({"classes": wrong, "confusion": wrong})[1] == []
+    assert len(rows) == SHOWN and "more in results.json" in title and read == results and not wrong

@@ -109,7 +109,7 @@ def test_predictions_are_measured_by_the_metric_that_counts(wordpiece):
     records = list(rows("class", 50))
     said = [one["predicted_label"] for _, one in predictions(task, records, by_ids(task), Counter(), tokens=64)]
     golds = [task.labels.number(name, "") for name in said]
-    found = measure(task, LabelledRows(records, golds), by_ids(task))
+    found = measure(task, LabelledRows(records, golds), by_ids(task)).content
     assert (found["metric"], found["score"], found["accuracy"]) == ("matthews", 1.0, 1.0)
 
 
@@ -154,10 +154,10 @@ def test_measurements_have_a_baseline_and_say_if_one_answer_is_given_for_all(wor
     records = [Record(f"row {number}", {"sentence": "the cat"}) for number in range(4)]
     rows, task = LabelledRows(records, [0, 1, 1, 1]), make_task(CLASS, wordpiece)
     for logits, constant in (([[1, 0]] * 4, "even"), ([[1, 0], [0, 1]] * 2, None)):
-        found = measure(task, rows, lambda batch: np.array(logits, np.float32)[batch.ordinal])
+        found = measure(task, rows, lambda batch: np.array(logits, np.float32)[batch.ordinal]).content
         assert found["baseline"] == {"accuracy": 0.75, "f1": 6 / 7, "macro_f1": 3 / 7, "matthews": 0.0}
         assert found["constant_prediction"] == constant
-    one = measure(task, LabelledRows(records[:1], [1]), lambda batch: np.ones((1, 2), np.float32))
+    one = measure(task, LabelledRows(records[:1], [1]), lambda batch: np.ones((1, 2), np.float32)).content
     assert one["constant_prediction"] is None  # of a single row
 
 

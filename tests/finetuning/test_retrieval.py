@@ -15,6 +15,7 @@ from bert_jax.finetuning.retrieval import (
     similarity_errors,
     similarity_metrics,
 )
+from bert_jax.run.results import Mistake
 
 PAIRS = [("one", "a"), ("two", "b"), ("one", "c"), ("two", "b"), ("a", "d")]
 
@@ -101,20 +102,18 @@ def test_the_worst_queries_are_listed_with_what_was_found_instead():
     candidates = np.array([[0.9, 0.1, 0.0], [0.0, 0.1, 0.0], [1.0, 0.9, 1.0]])
     errors = retrieval_errors(rows, ranked(np.eye(3), candidates, rows.relevant, rows.own))
     assert errors == [
-        {"text": "far", "right": "rank 3: y", "predicted": "z"},
-        {"text": "near", "right": "rank 2: x", "predicted": "z"},
+        Mistake(text="far", right="rank 3: y", predicted="z"),
+        Mistake(text="near", right="rank 2: x", predicted="z"),
     ]
 
 
 def test_the_pairs_of_most_different_places_are_listed():
     pairs = [("a", "b"), ("c", "d"), ("e", "f"), ("g", "h")]
     errors = similarity_errors(pairs, [5.0, 1.0, 2.0, 2.0], np.array([0.25, 0.1, 0.3, 0.3]))
-    assert errors[0] == {
-        "text": "a | b",
-        "right": "score 5, above 100% of the pairs",
-        "predicted": "cosine 0.250, above 33%",
-    }
-    assert [error["text"] for error in errors] == ["a | b", "e | f", "g | h"]
+    assert errors[0] == Mistake(
+        text="a | b", right="score 5, above 100% of the pairs", predicted="cosine 0.250, above 33%"
+    )
+    assert [error.text for error in errors] == ["a | b", "e | f", "g | h"]
     assert not similarity_errors(pairs, [1, 2, 3, 4], np.array([0.1, 0.2, 0.3, 0.4]))
 
 

@@ -1,8 +1,9 @@
 from bert_jax.finetuning.seeds import seed_runs, summed_up
+from bert_jax.run.results import Results
 
 
-def of_seed(seed: int, score: float) -> dict:
-    return {
+def of_seed(seed: int, score: float) -> Results:
+    values = {
         "task": "search",
         "steps": 8,
         "stopped_early": False,
@@ -16,11 +17,12 @@ def of_seed(seed: int, score: float) -> dict:
         "baseline": {"ndcg@10": 0.75},
         "baselines": {"tf-idf": {"ndcg@10": 0.5}, "BM25": {"ndcg@10": 0.75}},
     }
+    return Results.model_validate(values)
 
 
 def test_baselines_by_words_are_those_of_the_dev_rows_and_metrics_are_means():
-    results = summed_up({"a": of_seed(0, 0.5), "b": of_seed(1, 1.0)})
-    assert results["baselines"] == of_seed(0, 0.5)["baselines"] and results["baseline"] == {"ndcg@10": 0.75}
+    results = summed_up({"a": of_seed(0, 0.5), "b": of_seed(1, 1.0)}).content
+    assert results["baselines"] == of_seed(0, 0.5).baselines and results["baseline"] == {"ndcg@10": 0.75}
     assert results["score"] == results["ndcg@10"] == 0.75 and results["64/ndcg@10"] == 0.375
     assert results["run"] == "b"
     assert results["spread"]["64/ndcg@10"] == {"standard deviation": 0.125 * 2**0.5, "least": 0.25, "most": 0.5}

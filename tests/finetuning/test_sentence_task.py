@@ -48,7 +48,7 @@ def test_logits_become_a_class_with_probabilities(wordpiece):
     task = ClassTask(PAIR, wordpiece)
     said = task.predict(records({})[0], [], [np.array([0.0, np.log(3)], np.float32)])
     assert said == {"predicted_label": "yes", "probabilities": {"no": pytest.approx(0.25), "yes": pytest.approx(0.75)}}
-    measured = task.measure([1, 0], [said, said])
+    measured = task.measure([1, 0], [said, said]).content
     assert measured["accuracy"] == 0.5 and measured["confusion"] == {"no": {"yes": 1}, "yes": {"yes": 1}}
 
 
@@ -59,7 +59,7 @@ def test_a_number_is_read_and_said(wordpiece):
     assert example.target == 3.5
     said = task.predict(records({})[0], [example], [np.array([1.25], np.float32)])
     assert said == {"predicted_number": 1.25}
-    assert task.measure([1.0, 2.0], [said, {"predicted_number": 3.0}])["pearson"] == pytest.approx(1.0)
+    assert task.measure([1.0, 2.0], [said, {"predicted_number": 3.0}]).metrics["pearson"] == pytest.approx(1.0)
 
 
 CHOICE = TaskConfig(name="x", kind="choice", texts=("{premise} {question}",), choices=("first", "second"))
@@ -77,7 +77,7 @@ def test_every_choice_is_a_row_of_its_own(wordpiece):
     assert (found[0][0].target, found[1]) == (1, []) and +repairs == {"rows with an empty text": 1}
     said = task.predict(records(row)[0], found[0], [np.array([np.log(4), 0.0])])
     assert said == {"predicted_choice": 0, "probabilities": [pytest.approx(0.8), pytest.approx(0.2)]}
-    assert task.measure([0, 1], [said, said]) == {"accuracy": 0.5}
+    assert task.measure([0, 1], [said, said]).content == {"accuracy": 0.5}
 
 
 @pytest.mark.parametrize("label, number", [(0, 0), ("1", 1), ("second", 1), ("first", 0)])
@@ -170,7 +170,7 @@ def test_labels_are_predicted_and_measured(wordpiece):
     said = [task.predict(Record("", {}), [], [np.array(logits)]) for logits in ([3.0, -1.0], [1.0, 1.0], [-1.0, -2.0])]
     assert [one["predicted_labels"] for one in said] == [["rain"], ["rain", "safety"], []]
     assert said[0]["probabilities"]["rain"] == pytest.approx(1 / (1 + np.exp(-3)))
-    found = task.measure([(1, 0), (0, 1), (0, 0)], said)
+    found = task.measure([(1, 0), (0, 1), (0, 0)], said).content
     assert found["micro_f1"] == pytest.approx(0.8) and found["macro_f1"] == pytest.approx((2 / 3 + 1) / 2)
     assert found["exact_match"] == 2 / 3
     assert [(each["label"], each["rows"], each["predicted"]) for each in found["classes"]] == [

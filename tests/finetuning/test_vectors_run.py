@@ -94,7 +94,7 @@ def test_going_on_gives_what_was_not_interrupted(config, finished, tmp_path, mon
     with pytest.raises(Interrupted):
         finetune(config, run)
     assert run.newest_step == 20
-    assert finetune(config, run) == json.loads(finished.results_file.read_text())
+    assert finetune(config, run).content == json.loads(finished.results_file.read_text())
     ends = [parameters_of(checkpoint_path(each.checkpoints, 60)) for each in (finished, run)]
     assert all(map(np.array_equal, *ends))
 
@@ -119,6 +119,6 @@ def test_pairs_are_compared_by_predict(finished, config, tmp_path):
 def test_scored_pairs_are_learned(config, tmp_path):
     rows = written(tmp_path / "scored.jsonl", score=True)
     task = config.task.replace(train=rows, dev=rows, batch_size=32, widths=(), epochs=20.0)
-    results = finetune(config.replace(task=task), RunDirectory(tmp_path / "run"))
+    results = finetune(config.replace(task=task), RunDirectory(tmp_path / "run")).content
     assert results["metric"] == "spearman" and results["score"] > 0.7
     assert read_config(tmp_path / "run").task.scored

@@ -119,7 +119,7 @@ def test_each_text_is_encoded_once_and_equal_vectors_find_nothing(wordpiece):
         record(query="old", positive="new")
     ]
     assert [one.values["text"] for one in task.inputs(rows)] == ["the cat", "house", "a dog", "old", "new"]
-    found = measure(task, LabelledRows(rows, [None] * 3), run=lambda batch: np.ones((len(batch.weight), 4)))
+    found = measure(task, LabelledRows(rows, [None] * 3), run=lambda batch: np.ones((len(batch.weight), 4))).content
     assert found["metric"] == "ndcg@10" and found["recall@1"] == found["2/recall@1"] == 0.0
     assert found["baseline"] == found["baselines"]["BM25"] and {"tf-idf", "BM25"} == found["baselines"].keys()
 

@@ -9,6 +9,7 @@ from vector_runs import write_vectors_run
 
 from bert_jax.cli.main import run
 from bert_jax.inference import model_card
+from bert_jax.run.results import Results
 from bert_jax.run.run_config import read_config
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "gelu_erf"
@@ -82,7 +83,8 @@ def test_the_card_of_pairs_from_a_corpus_says_how_they_were_learned_and_measured
         max_length=32,
         batch_size=64,
     )
-    results = {"steps": 1, "best_step": 1, "ndcg@10": 0.5, "dev_rows": 30, "training_rows": 270}
+    values = {"steps": 1, "best_step": 1, "ndcg@10": 0.5, "dev_rows": 30, "training_rows": 270}
+    results = Results.model_validate(values)
     training = model_card._Training(read_config(run_of_pairs.path), (1,), results, None)
     facts = list(model_card._training_facts(training))
     assert "task: `vectors`, learned from `text:a.txt`, 270 rows" in facts

@@ -104,7 +104,7 @@ def test_a_finished_run_does_nothing_and_takes_more_steps(run, tiny_config, buck
         request for request in bucket_server.requests if request.startswith("POST") and "checkpoints" in request
     ]
     longer = tiny_config.replace(phases=(Phase(steps=16, length=32, batch_size=8),))
-    assert pretrain(longer, RunDirectory(run.path))["steps"] == 16
+    assert pretrain(longer, RunDirectory(run.path)).steps == 16
 
 
 def test_the_newest_process_has_it(run, tiny_config, bucket_server):

@@ -28,8 +28,8 @@ def test_the_baseline_is_that_of_frequencies(tiny_run):
 
 def test_evaluating_the_run_again_gives_the_same_and_changes_nothing(tiny_run):
     before = {path: path.stat().st_mtime_ns for path in tiny_run.path.rglob("*")}
-    again = evaluate_run(tiny_run)
-    assert again["mlm_loss"] != evaluate_run(tiny_run, dtype="bfloat16")["mlm_loss"]
+    again = evaluate_run(tiny_run).content
+    assert again["mlm_loss"] != evaluate_run(tiny_run, dtype="bfloat16").metrics["mlm_loss"]
     expected = json.loads(tiny_run.results_file.read_text())
     assert again == {name: value for name, value in expected.items() if not name.startswith("skipped")}
     assert before == {path: path.stat().st_mtime_ns for path in tiny_run.path.rglob("*")}
@@ -37,7 +37,7 @@ def test_evaluating_the_run_again_gives_the_same_and_changes_nothing(tiny_run):
 
 def test_other_units_of_masking_are_measured_and_named(tiny_run, capsys):
     expected = json.loads(tiny_run.results_file.read_text())
-    measured = evaluate_run(tiny_run, units=("word",))
+    measured = evaluate_run(tiny_run, units=("word",)).content
     assert measured["measured_on"] == expected["measured_on"] | {"units": ["word"]}
     assert measured["mlm_loss"] != expected["mlm_loss"] and measured["baseline"] != expected["baseline"]
     assert command(["evaluate", str(tiny_run.path), "--units", "word"]) == 0
@@ -49,10 +49,10 @@ def test_other_units_of_masking_are_measured_and_named(tiny_run, capsys):
 def test_other_text_is_measured_whole_and_the_run_stays_as_it_is(tiny_run, corpus, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in tiny_run.path.rglob("*")}
     (tmp_path / "new.txt").write_text(stories(30, first=700))
-    measured = evaluate_run(tiny_run, f"text:{tmp_path / 'new.txt'}")
+    measured = evaluate_run(tiny_run, f"text:{tmp_path / 'new.txt'}").content
     records = [json.dumps({"body": text}) for text in stories(30, first=700).split("\n\n")]
     (tmp_path / "new.jsonl").write_text("\n".join(records))
-    assert measured == evaluate_run(tiny_run, f"jsonl:{tmp_path / 'new.jsonl'}#body")
+    assert measured == evaluate_run(tiny_run, f"jsonl:{tmp_path / 'new.jsonl'}#body").content
     expected = json.loads(tiny_run.results_file.read_text())
     assert set(expected) - set(measured) == {"skipped_steps", "skipped_records"} and measured["steps"] == 12
     assert measured["unknown_share"] == 0 and "unknown_share" not in expected
@@ -60,12 +60,12 @@ def test_other_text_is_measured_whole_and_the_run_stays_as_it_is(tiny_run, corpu
     assert measured["mlm_loss"] == pytest.approx(expected["mlm_loss"], rel=0.1)
     assert before == {path: path.stat().st_mtime_ns for path in tiny_run.path.rglob("*")}
     # The model has seen this text, but with other masks and pairs.
-    assert evaluate_run(tiny_run, f"text:{corpus}")["held_out_sequences"] > 3 * measured["held_out_sequences"]
+    assert evaluate_run(tiny_run, f"text:{corpus}").held_out_sequences > 3 * measured["held_out_sequences"]
 
 
 def test_text_that_the_vocabulary_cannot_read_is_warned_of(tiny_run, tmp_path, capsys):
     (tmp_path / "zh.txt").write_text("雪下了。山林云雾。\n\n" * 10 + stories(2, first=900))
-    measured = evaluate_run(tiny_run, str(tmp_path / "zh.txt"), "Chinese")
+    measured = evaluate_run(tiny_run, str(tmp_path / "zh.txt"), "Chinese").content
     assert 0.05 < measured["unknown_share"] < 1
     said = capsys.readouterr().err
     assert f"WARNING: {measured['unknown_share']:.1%} of the pieces of this text are unknown to the vocabulary" in said
@@ -77,8 +77,8 @@ def test_all_of_other_text_is_measured_whatever_is_used_of_held_out_documents(ti
     config = read_config(run.path)
     write_config(run.config_file, config.replace(evaluation=config.evaluation.replace(max_sequences=8)))
     (tmp_path / "new.txt").write_text(stories(30, first=700))
-    assert evaluate_run(run)["held_out_sequences"] == 8
-    assert evaluate_run(run, f"text:{tmp_path / 'new.txt'}")["held_out_sequences"] > 30
+    assert evaluate_run(run).held_out_sequences == 8
+    assert evaluate_run(run, f"text:{tmp_path / 'new.txt'}").held_out_sequences > 30
 
 
 def test_other_text_is_measured_once_whatever_the_dupe_factor(tiny_run, tiny_config, tmp_path):

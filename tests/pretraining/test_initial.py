@@ -43,7 +43,7 @@ def leaves(params):
 def test_a_run_starts_from_the_newest_checkpoint_of_another(continued, tiny_run, tmp_path):
     still = continued.replace(optimizer=continued.optimizer.replace(peak_learning_rate=1e-12))
     run = RunDirectory(tmp_path / "run")
-    assert pretrain(still, run)["steps"] == 1
+    assert pretrain(still, run).steps == 1
     old, new = leaves(load(tiny_run.path).params), leaves(load(run.path).params)
     assert all(np.allclose(old[name], new[name], atol=1e-8) for name in old)
     assert load_tokenizer(run.path).vocabulary.pieces == load_tokenizer(tiny_run.path).vocabulary.pieces
@@ -69,7 +69,7 @@ def test_rows_of_added_pieces_are_means_of_what_they_replace(continued, tiny_run
 
 def test_a_run_with_a_longer_vocabulary_trains_with_the_models_casing(continued, longer, tmp_path):
     settings = VocabularyConfig(file=str(longer), lowercase=False)
-    assert pretrain(continued.replace(vocabulary=settings), RunDirectory(tmp_path / "run"))["steps"] == 1
+    assert pretrain(continued.replace(vocabulary=settings), RunDirectory(tmp_path / "run")).steps == 1
     tokenizer = load_tokenizer(tmp_path / "run")
     assert len(tokenizer.vocabulary) == 152 and tokenizer.cleaning.lowercase
 

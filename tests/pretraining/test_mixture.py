@@ -17,6 +17,7 @@ from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.report.languages import by_language
 from bert_jax.run.metrics import read_metrics
+from bert_jax.run.results import Results
 from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
@@ -37,7 +38,7 @@ def config(tiny_config, tmp_path_factory):
 @pytest.fixture(scope="module")
 def run(config, tmp_path_factory):
     run = RunDirectory(tmp_path_factory.mktemp("runs") / "run")
-    assert pretrain(config, run)["steps"] == 12
+    assert pretrain(config, run).steps == 12
     return run
 
 
@@ -82,13 +83,13 @@ def test_each_language_is_measured_and_the_whole_is_their_mean_by_share(run):
     assert baseline["en/mlm_loss"] != baseline["de/mlm_loss"]
     for name in ("mlm_loss", "mlm_accuracy"):
         assert baseline[name] == pytest.approx(0.25 * baseline[f"en/{name}"] + 0.75 * baseline[f"de/{name}"])
-    headings, lines = by_language(results, baseline)
+    headings, lines = by_language(Results.model_validate(results).measurements, baseline)
     assert headings[:5] == ["language", "sequences", "predicted tokens", "MLM loss", "by frequency"]
     assert lines[0][:2] == ["de", str(results["de/sequences"])] and all(lines[0])
     evaluations = [line for line in read_metrics(run.metrics_file) if line["split"] == "eval"]
     assert [line["step"] for line in evaluations] == [6, 12]
     assert all(line["de/mlm_loss"] > 0 < line["en/mlm_loss"] for line in evaluations)
-    again = evaluate_run(run)
+    again = evaluate_run(run).content
     assert {name: again[name] for name in results if "/" in name} == pytest.approx(
         {name: value for name, value in results.items() if "/" in name}
     )

@@ -65,7 +65,7 @@ def test_a_phase_has_its_own_rotations(run, config):
     bases = {step: bert_jax.load(run.path, step=step).config.rotary_base for step in saved}
     assert bases[12] == config.model.rotary_base == 160_000.0 and bases[8] == 100.0
     at_8 = [line for line in read_metrics(run.metrics_file) if line["split"] == "eval" and line["step"] == 6]
-    assert at_8 and evaluate_run(run, step=8)["mlm_loss"] > 0
+    assert at_8 and evaluate_run(run, step=8).metrics["mlm_loss"] > 0
 
 
 def test_it_goes_on_bit_for_bit_over_the_change_of_the_phase(run, config, tmp_path):

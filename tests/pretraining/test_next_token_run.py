@@ -88,7 +88,7 @@ def test_it_is_said_at_once_that_others_cannot_read_the_model(run, config, tmp_p
 
 def test_all_that_is_done_with_a_run_is_done_or_refused(run, tmp_path, capsys):
     results = json.loads(run.results_file.read_text())
-    assert evaluate_run(run)["lm_loss"] == results["lm_loss"]
+    assert evaluate_run(run).metrics["lm_loss"] == results["lm_loss"]
     shutil.copytree(run.path, tmp_path / "copy")
     finished = ["pretrain", str(run.path), "--workdir", str(tmp_path / "copy")]
     assert command(finished) == 0  # and says what came of it

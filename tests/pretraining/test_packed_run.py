@@ -25,7 +25,7 @@ def test_it_measures_sequences_real_tokens_and_fill(packed_run, packed_config):
     for line in lines:  # 8 rows a step, of more than one sequence
         rows_per_second = line["tokens_per_second"] / (128 * line["fill"])
         assert line["sequences_per_second"] > 1.2 * rows_per_second
-    assert evaluate_run(packed_run)["held_out_sequences"]
+    assert evaluate_run(packed_run).held_out_sequences
 
 
 def test_it_goes_on_bit_for_bit(packed_run, packed_config, tmp_path, monkeypatch, capsys):
@@ -63,7 +63,7 @@ def test_other_text_is_measured_as_by_a_run_that_is_not_packed(packed_run, corpu
     config = read_config(apart.path)
     write_config(apart.config_file, config.replace(data=config.data.replace(packed=False)))
     monkeypatch.setattr(trained_model, "_refuse_stranger", lambda *_: None)  # its checkpoints are of a packed run
-    results = [evaluate_run(run, f"text:{corpus}") for run in (packed_run, apart)]
+    results = [evaluate_run(run, f"text:{corpus}").content for run in (packed_run, apart)]
     assert results[0] == results[1] and results[0]["held_out_sequences"] > 100
 
 

@@ -59,16 +59,17 @@ def test_the_last_evaluation_gives_the_results(tiny_config, untrained, monkeypat
     """As measuring the last checkpoint does, where results.json is gone."""
     evaluate, calls = HeldOut.evaluate, []
     monkeypatch.setattr(HeldOut, "evaluate", lambda self, *given: calls.append(1) or evaluate(self, *given))
-    results = pretrain(tiny_config, untrained)
+    results = pretrain(tiny_config, untrained).content
     assert len(calls) == 2  # at steps 6 and 12
     untrained.results_file.unlink()
-    assert pretrain(tiny_config, untrained) == results and len(calls) == 3
+    assert pretrain(tiny_config, untrained).content == results and len(calls) == 3
 
 
 def test_a_finished_run_says_so_and_does_nothing(tiny_run, tiny_config, tmp_path, monkeypatch, capsys):
     shutil.copytree(tiny_run.path, tmp_path / "run")
     monkeypatch.setattr(pretrain_module, "prepare_data", None)
-    assert pretrain(tiny_config, RunDirectory(tmp_path / "run")) == json.loads(tiny_run.results_file.read_text())
+    again = pretrain(tiny_config, RunDirectory(tmp_path / "run"))
+    assert again.content == json.loads(tiny_run.results_file.read_text())
     assert "is finished: 12 steps" in capsys.readouterr().err.replace("\n", "")
 
 
@@ -114,7 +115,7 @@ def test_a_step_for_which_no_memory_is_left_is_said_in_a_line(tiny_config, untra
 def test_phases_follow_one_another(tiny_config, untrained):
     phases = (Phase(steps=4, length=16, batch_size=8), Phase(steps=4, length=32, batch_size=4))
     config = tiny_config.replace(phases=phases)
-    results = pretrain(config, untrained)
+    results = pretrain(config, untrained).content
     assert results["steps"] == 8
     assert [int(path.name) for path in complete(untrained.checkpoints)] == [4, 8]  # each phase ends with one
     assert {path.name for path in (untrained.path / "data").iterdir()} == {"length-16", "length-32"}
@@ -146,7 +147,7 @@ def test_without_held_out_documents_it_trains_and_says_so(tiny_config, tmp_path,
     config = tiny_config.replace(
         data=data, vocabulary=VocabularyConfig(size=120), phases=(Phase(steps=2, length=32, batch_size=8),)
     )
-    results = pretrain(config, RunDirectory(tmp_path / "run"))
+    results = pretrain(config, RunDirectory(tmp_path / "run")).content
     assert results["steps"] == 2 and "baseline" not in results
     assert "no held-out documents" in capsys.readouterr().err
     manifest = Manifest.at(complete(tmp_path / "run" / "checkpoints")[-1])
@@ -200,7 +201,7 @@ def test_a_finished_run_takes_more_steps_and_another_phase(tiny_run, tiny_config
     more = tiny_config.replace(
         phases=(Phase(steps=14, length=32, batch_size=8), Phase(steps=1, length=16, batch_size=8))
     )
-    assert pretrain(more, tiny_copy)["steps"] == 15
+    assert pretrain(more, tiny_copy).steps == 15
     said = capsys.readouterr().err
     assert "phases.0.steps is 12 there and 14 now" in said and "from step 12 on" in said and "of a run planned" in said
     before, rates = (
@@ -235,11 +236,11 @@ def test_a_run_without_pairs_measures_masked_words_alone(tiny_config, tmp_path, 
         objective=tiny_config.objective.replace(pair="none"), phases=(Phase(steps=4, length=32, batch_size=8),)
     )
     run = RunDirectory(tmp_path)
-    results = pretrain(config, run)
+    results = pretrain(config, run).content
     lines = read_metrics(tmp_path / "metrics.jsonl")
     assert not [name for values in (results, results["baseline"], *lines) for name in values if "nsp" in name]
     assert results["loss"] == results["mlm_loss"]
-    assert evaluate_run(run)["mlm_loss"] == results["mlm_loss"]
+    assert evaluate_run(run).metrics["mlm_loss"] == results["mlm_loss"]
     seen = training_step(run, 1)
     batch, targets = seen.batch, seen.targets
     assert not batch.tokens.segment.any() and not targets.masked.tokens.segment.any()
@@ -256,7 +257,7 @@ def test_a_run_without_pairs_measures_masked_words_alone(tiny_config, tmp_path, 
 def test_a_run_whose_checkpoints_are_all_damaged_says_that_it_begins_anew(tiny_run, tiny_config, tiny_copy, capsys):
     for path in complete(tiny_copy.checkpoints):
         (path / "config.json").write_text("{}")
-    assert pretrain(tiny_config, tiny_copy)["steps"] == 12
+    assert pretrain(tiny_config, tiny_copy).steps == 12
     assert "no good checkpoint left (damaged-000000" in capsys.readouterr().err.replace("\n", " ")
     assert parameters(tiny_copy.path) == parameters(tiny_run.path)
 
@@ -264,4 +265,4 @@ def test_a_run_whose_checkpoints_are_all_damaged_says_that_it_begins_anew(tiny_r
 def test_results_of_fewer_steps_are_not_those_of_the_run(tiny_config, tiny_copy):
     stale = json.loads(tiny_copy.results_file.read_text()) | {"steps": 11}  # as a kill leaves it after steps were added
     tiny_copy.results_file.write_text(json.dumps(stale))
-    assert pretrain(tiny_config, tiny_copy)["steps"] == json.loads(tiny_copy.results_file.read_text())["steps"] == 12
+    assert pretrain(tiny_config, tiny_copy).steps == json.loads(tiny_copy.results_file.read_text())["steps"] == 12

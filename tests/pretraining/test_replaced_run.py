@@ -65,7 +65,7 @@ def test_a_run_learns_and_shows_the_baseline(run, tmp_path, capsys):
     share = results["rtd_replaced"]
     assert results["baseline"]["rtd_accuracy"] == 1 - share and 0.05 < share < 0.16
     assert results["baseline"]["rtd_loss"] == pytest.approx(-share * np.log(share) - (1 - share) * np.log(1 - share))
-    again = evaluate_run(run)
+    again = evaluate_run(run).content
     assert {name: again[name] for name in ("loss", "rtd_replaced")} == {
         name: results[name] for name in ("loss", "rtd_replaced")
     }

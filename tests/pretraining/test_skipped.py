@@ -110,7 +110,7 @@ def test_a_damaged_record_stops_the_run_or_is_skipped_and_counted(tiny_config, u
         RunError, match=f"{shard}: record {number} .*of train. is damaged.*--input.damaged-records skip"
     ):
         pretrain(tiny_config, untrained)
-    results = pretrain(tiny_config.replace(input=InputConfig(damaged_records="skip")), untrained)
+    results = pretrain(tiny_config.replace(input=InputConfig(damaged_records="skip")), untrained).content
     assert results["skipped_records"] == 1 and results["skipped_steps"] == 0
     assert f"record {number}" in capsys.readouterr().err.replace("\n", "")
     lines = [line for line in read_metrics(untrained.path / "metrics.jsonl") if line["split"] == "train"]

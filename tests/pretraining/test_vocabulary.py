@@ -127,7 +127,7 @@ def test_such_a_vocabulary_serves_the_whole_job(run_of_kind):
         "tokenizer_config.json",
         "origin.json",
     }
-    assert evaluate_run(run_of_kind)["held_out_sequences"]
+    assert evaluate_run(run_of_kind).held_out_sequences
 
 
 def test_its_words_are_masked_whole(run_of_kind):

@@ -5,6 +5,7 @@ from reports import write_metrics
 
 from bert_jax.report.facts import RunFacts
 from bert_jax.report.verdict import verdict
+from bert_jax.run.results import Results
 
 
 def told(path) -> dict[str, str]:
@@ -92,7 +93,7 @@ def test_results_of_an_earlier_step_than_the_newest_evaluation_are_not_shown(tin
     with open(tiny_copy.metrics_file, "a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
     facts = RunFacts(tiny_copy.path)
-    assert facts.held_out("mlm_accuracy") == 0.8 and not facts.results
+    assert facts.held_out("mlm_accuracy") == 0.8 and facts.results == Results()
     assert "results.json is missing, damaged or of an earlier step" in told(tiny_copy.path)["note"]
 
 
@@ -135,9 +136,11 @@ def test_vectors_are_judged_beside_comparisons_of_words(vectors_run, score, kind
 
 
 def test_damaged_baselines_are_left_out(vectors_run):
-    with_results(vectors_run, baselines={"BM25": "high", "x" * 99: {"ndcg@10": 0.25, "recall@1": None}})
+    with_results(vectors_run, baselines={"x" * 99: {"ndcg@10": 0.25, "recall@1": None}})
     facts = RunFacts(vectors_run.path)
     assert facts.word_baselines == {"x" * 40: {"ndcg@10": 0.25}}
     assert facts.best_baseline("ndcg@10") == ("x" * 40, 0.25) and facts.best_baseline("recall@1") is None
-    with_results(vectors_run, baselines=[1])
-    assert not RunFacts(vectors_run.path).word_baselines and told(vectors_run.path)
+    with_results(vectors_run, baselines={"BM25": "high"}, errors=5)
+    assert not RunFacts(vectors_run.path).word_baselines
+    said = told(vectors_run.path)["note"]
+    assert "Values in results.json that can't be read are left out: baselines, errors." in said

@@ -14,6 +14,7 @@ from bert_jax.run.checkpoint import Checkpoints
 from bert_jax.run.checkpoint_choice import checkpoint_of
 from bert_jax.run.manifest import Manifest, checkpoint_damage, complete, noted_metrics
 from bert_jax.run.metrics import MetricsLog, changed_lines, read_metrics
+from bert_jax.run.results import Results
 from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.saved_state import load_parameters, saved_shapes
@@ -35,7 +36,7 @@ def small(tmp_path_factory) -> RunDirectory:
     checkpoints.save(4, state_at(5, 3), {"loss": 1.5}, log.sum)
     checkpoints.close()
     log.close()
-    run.write_results({"steps": 4, "score": 0.5})
+    run.write_results(Results(steps=4, score=0.5))
     assert checkpoints.failure is None and not any(verdict.damage for verdict in verify(run))
     return run
 

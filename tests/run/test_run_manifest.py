@@ -19,6 +19,7 @@ from bert_jax.run.manifest import (
     set_aside,
     write_evaluation,
 )
+from bert_jax.run.results import Results
 from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.verification import verify
@@ -56,10 +57,10 @@ def life(path: Path):
     thirty = checkpoint(run, 30)
     set_aside(twenty, "tried")
     agree_with_list(run.checkpoints)
-    run.write_results({"steps": 30})
+    run.write_results(Results(steps=30))
     delete_checkpoint(thirty)
     checkpoint(run, 30)
-    run.write_results({"steps": 30, "score": 0.5})
+    run.write_results(Results(steps=30, score=0.5))
 
 
 class Killed(BaseException):
@@ -171,7 +172,7 @@ def test_a_full_disk_still_lets_an_old_checkpoint_go(run, monkeypatch):
 
 
 def test_results_changed_by_hand_are_measured_anew(run, capsys):
-    assert run.results(30)["score"] == 0.5
+    assert run.results(30).score == 0.5
     run.results_file.write_text(run.results_file.read_text().replace("0.5", "0.9"))
     assert run.results(30) is None
     run.results_file.write_text("{")

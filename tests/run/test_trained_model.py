@@ -165,7 +165,7 @@ def test_a_copy_of_the_best_checkpoint_under_another_step_hides_nothing(scored):
 
 
 def test_results_of_a_checkpoint_that_is_damaged_by_now_are_measured_anew(scored, capsys):
-    scored.write_results({"steps": 12, "best_step": 4})
+    scored.write_results(Results(steps=12, best_step=4))
     assert scored.results(12)
     (scored.checkpoints / "00000004" / "config.json").write_text("{}")
     assert scored.results(12) is None
@@ -195,6 +195,6 @@ def test_a_checkpoint_of_another_run_is_not_used(run, tiny_config, tmp_path, cha
     with pytest.raises(RunError, match=reason):
         TrainedModel.open(run.path)
     (run.path / "results.json").unlink()
-    assert pretrain(tiny_config, run)["steps"] == 12
+    assert pretrain(tiny_config, run).steps == 12
     said = " ".join(capsys.readouterr().err.split())
     assert reason in said and "going on from step 8" in said

@@ -1,0 +1,150 @@
+"""The results of a run: what trainings and evaluations write to results.json, and reports, model cards and commands
+read."""
+
+import math
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue, ValidationError
+
+from bert_jax.system.bucket import Place
+from bert_jax.system.json_file import read_object
+
+
+def _finite(value: object) -> object:
+    """The finite numbers of an object; any other value unchanged, which is refused then."""
+    if not isinstance(value, Mapping):
+        return value
+    return {name: each for name, each in value.items() if isinstance(each, float) and math.isfinite(each)}
+
+
+Scores = Annotated[dict[str, float], BeforeValidator(_finite)]
+"""Finite measurements by name."""
+Confusion = dict[str, dict[str, int]]
+"""For each true class, the one with the most errors first, how often each class is predicted; without pairs that don't
+occur."""
+
+
+class Mistake(BaseModel):
+    """One of the worst errors of a task."""
+
+    text: str | None = None
+    right: str | None = None
+    predicted: str | None = None
+    probability: float | None = None
+    """The probability that the model gives what it predicted; None where it gives none."""
+
+
+class ClassFigures(BaseModel):
+    """How well one class, label or type of entity was predicted. Ratios of 0 to 0 are 0."""
+
+    label: str
+    rows: int
+    """How often it is the right answer."""
+    predicted: int
+    precision: float
+    recall: float
+    f1: float
+
+
+class Results(BaseModel):
+    """The results of a training or an evaluation, as in results.json.
+
+    Besides the fields there is a number for each measurement: `accuracy`, `mlm_loss`, `64/ndcg@10` of vectors cut to a
+    width, `hi/mlm_loss` of a language. Only what was set is written.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="allow")
+
+    task: str | None = None
+    """Name of the task; "pretraining" for a pretraining."""
+    steps: int | None = None
+    planned_steps: int | None = None
+    stopped_early: bool = False
+    """Whether the training ended because the score got no better."""
+    best_step: int | None = None
+    """The step of the checkpoint that was measured, if it isn't the last one."""
+    averaged_steps: list[int] = []
+    """The saved steps whose mean was measured; empty for one checkpoint."""
+    seeds: list[int] = []
+    skipped_steps: int = 0
+    """Steps whose gradient was not finite."""
+    skipped_records: int = 0
+    """Damaged training records that were left out."""
+    training_rows: int | None = None
+    dev_rows: int | None = None
+    held_out_sequences: int | None = None
+    metric: str | None = None
+    """Name of the measurement that the run is judged by; None if nothing was measured."""
+    score: float | None = None
+    """The value of `metric`."""
+    loss: float | None = None
+    baseline: Scores | None = None
+    """The measurements of a prediction without a model: by frequency, the commonest answer, the mean, or BM25."""
+    baselines: dict[str, Scores] = {}
+    """Of vectors of texts: the measurements of comparisons of words alone, by name."""
+    beats_baseline: bool = True
+    """Whether the loss of a pretraining is lower than the baseline's."""
+    errors: list[Mistake] | None = None
+    """The worst errors of a task, the worst first."""
+    constant_prediction: JsonValue = None
+    """The answer that the model gives for every row; None if its answers differ."""
+    classes: list[ClassFigures] = []
+    """The figures of each class, the worst first."""
+    unlearned: str = ""
+    """The classes that are never predicted or never right, in words."""
+    confusion: Confusion = {}
+    cut_texts: Scores = {}
+    """Of vectors of texts: how many `texts` were measured, and how many of them were `cut` to how many `pieces`."""
+    measured_on: dict[str, JsonValue] | None = None
+    """What the measurements depend on besides the model: those with equal values can be compared."""
+    unknown_share: float | None = None
+    """The share of pieces of the measured text that are unknown to the vocabulary."""
+    run: str | None = None
+    """The directory of the run; of several seeds that of the best one."""
+    scores: list[float] = []
+    """The score of each of several seeds."""
+    standard_deviation: float | None = None
+    best_score: float | None = None
+    spread: dict[str, Scores] = {}
+    """Of several seeds: the spread of each measurement."""
+    constant_predictions: int = 0
+    """The number of seeds whose model gives one answer for every row."""
+
+    @property
+    def measurements(self) -> dict[str, float | int]:
+        """Every measurement and count by name, without the score and the loss."""
+        return {name: value for name, value in (self.model_extra or {}).items() if type(value) in (float, int)}
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """Every measurement by name, without the score and the loss."""
+        return {name: value for name, value in self.measurements.items() if isinstance(value, float)}
+
+    @property
+    def logged(self) -> dict[str, float]:
+        """The score, the loss and every measurement by name: what the log of an evaluation has."""
+        own = {"score": self.score, "loss": self.loss}
+        return {name: value for name, value in own.items() if value is not None} | self.metrics
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What results.json holds."""
+        return self.model_dump(exclude_unset=True)
+
+    def updated(self, values: Mapping[str, object]) -> "Results":
+        """A validated copy with more or other values."""
+        return Results.model_validate({**self.content, **values})
+
+
+def read_results(path: Place) -> tuple[Results, list[str]]:
+    """The results in a file, and the names of the values of another type than this release writes, which are left out.
+
+    Raises OSError if the file can't be read, ValueError if it holds no JSON object.
+    """
+    content = read_object(path)
+    try:
+        return Results.model_validate(content), []
+    except ValidationError as error:
+        wrong = sorted({str(each["loc"][0]) for each in error.errors()})
+        return Results.model_validate({name: content[name] for name in content if name not in wrong}), wrong

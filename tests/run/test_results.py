@@ -1,0 +1,46 @@
+import json
+
+import pytest
+
+from bert_jax.run.results import Mistake, Results, read_results
+
+
+def test_what_was_set_is_written_and_read_again(tmp_path):
+    values = {"steps": 8, "metric": "f1", "score": 0.5, "f1": 0.5, "constant_prediction": None}
+    results = Results.model_validate(values)
+    results = results.updated(
+        {"errors": [Mistake(text="a", right="b", predicted="c")], "zh/f1": 0.25, "zh/sequences": 3}
+    )
+    content = {"steps": 8, "metric": "f1", "score": 0.5, "constant_prediction": None, "f1": 0.5}
+    assert results.content == content | {
+        "errors": [{"text": "a", "right": "b", "predicted": "c"}],
+        "zh/f1": 0.25,
+        "zh/sequences": 3,
+    }
+    (tmp_path / "results.json").write_text(json.dumps(results.content))
+    assert read_results(tmp_path / "results.json") == (results, [])
+    assert results.metrics == {"f1": 0.5, "zh/f1": 0.25} and results.measurements["zh/sequences"] == 3
+    assert results.logged == {"score": 0.5, "f1": 0.5, "zh/f1": 0.25}
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("steps", "many"),
+        ("baseline", [1]),
+        ("baselines", {"BM25": "high"}),
+        ("errors", [{"text": ["x"]}]),
+        ("confusion", {"labels": ["a"], "counts": [["x"]]}),
+        ("classes", {"a": 1}),
+        ("measured_on", 5),
+    ],
+)
+def test_a_value_of_another_type_is_left_out_and_named(tmp_path, name, wrong):
+    (tmp_path / "results.json").write_text(json.dumps({"task": "x", "later": [1], "f1": 0.5} | {name: wrong}))
+    results, left_out = read_results(tmp_path / "results.json")
+    assert left_out == [name] and results.content == {"task": "x", "later": [1], "f1": 0.5}
+
+
+def test_a_baseline_has_numbers_alone(tmp_path):
+    (tmp_path / "results.json").write_text('{"baseline": {"f1": 0.5, "accuracy": null}}')
+    assert read_results(tmp_path / "results.json")[0].baseline == {"f1": 0.5}
