@@ -79,10 +79,13 @@ select document from dropped_lines join batches on place = document
 group by document, len(lines) having count(*) = len(lines)
 """
 _DROPPED_DOCUMENTS = """
-with listed as (select place, source, number, begin, reason from documents join batches using (source, place))
-select dropped.* exclude (place), original.* exclude (place, reason), similarity
+with listed as (
+    select place, reason, {'source': list_extract($names, source + 1), 'document': number, 'begins': begin} as document
+    from documents join batches using (source, place)
+)
+select dropped.document, dropped.reason, original.document, similarity
 from listed dropped
-    left join copies on document = dropped.place
+    left join copies on copies.document = dropped.place
     left join listed original on original.place = copies.original
 where dropped.reason > 0 order by dropped.place
 """
@@ -262,23 +265,16 @@ def _write_list(database: "DuckDBPyConnection", names: Sequence[str], path: Path
     """Writes a JSON object for each document that is dropped, one a line: its source, number there (from 1), begin and
     the setting that drops it, and of a copy the document that it is a copy of. Returns the first of each setting."""
     firsts: dict[int, dict] = {}
-    database.execute(_DROPPED_DOCUMENTS)
+    database.execute(_DROPPED_DOCUMENTS, {"names": names})
     with open(path, "w", encoding="utf-8") as file:
         while rows := database.fetchmany(_ROWS_AT_ONCE):
-            for *document, reason, original_source, original_number, original_begin, similarity in rows:
-                line = _described(names, *document)
+            for line, reason, original, similarity in rows:
                 if reason == COPY:
-                    original = _described(names, original_source, original_number, original_begin)
                     line |= {"copy_of": original, "similarity": round(similarity, 3)}
                 line["dropped_by"] = SETTINGS[reason]
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
                 firsts.setdefault(reason, line)
     return firsts
-
-
-def _described(names: Sequence[str], source: int, number: int, begin: str) -> dict:
-    """How a person recognizes a document."""
-    return {"source": names[source], "document": number, "begins": begin}
 
 
 def _say_reasons(database: "DuckDBPyConnection", firsts: Mapping[int, dict]) -> None:

@@ -14,7 +14,7 @@ from bert_jax.records.corpus import Document
 from bert_jax.records.drops import check_lines, first_place
 from bert_jax.records.filters import refusals
 from bert_jax.records.signatures import band_keys, digests, minhashes
-from bert_jax.system.errors import Setting, UsageError, install_extra
+from bert_jax.system.errors import UsageError, install_extra
 from bert_jax.system.files import replacing
 from bert_jax.text.text_spans import plain
 
@@ -41,15 +41,13 @@ class DocumentBatch(NamedTuple):
 
 def check_packages(data: DataConfig) -> None:
     """Raises UsageError if a package that curation needs isn't installed."""
-    if not data.is_curated:
-        return
-    settings = "settings that drop documents or lines need"
-    needs = {"duckdb": settings, "pyarrow": settings}
-    if data.deduplicate == "near":
-        needs["rensa"] = f"{Setting('data.deduplicate', 'near')} needs"
-    for package, needed in needs.items():
+    packages = ("duckdb", "pyarrow", "rensa") if data.is_curated else ()
+    for package in packages:
         if find_spec(package) is None:
-            raise UsageError(f"{needed} {package}, which isn't installed; {install_extra('deduplicate')}")
+            raise UsageError(
+                f"settings that drop documents or lines need {package}, which isn't installed; "
+                f"{install_extra('deduplicate')}"
+            )
 
 
 def cut_into_batches(documents: Iterable[Document], source: int, portion: int) -> Iterator[DocumentBatch]:

@@ -18,7 +18,7 @@ from bert_jax.records.drops import check_lines, first_place
 from bert_jax.records.examination import check_packages
 from bert_jax.records.filters import check_language_filter
 from bert_jax.system import spark
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import RunError, UsageError
 
 WORDS = [f"w{number}" for number in range(5000)]
 
@@ -250,15 +250,16 @@ def test_places_have_limits():
         check_lines((1 << 32) + 1)
 
 
-@pytest.mark.parametrize(
-    "package, settings, needed",
-    [
-        ("duckdb", {"min_doc_words": 5}, "settings that drop documents or lines need duckdb"),
-        ("rensa", {"deduplicate": "near"}, "data.deduplicate=near needs rensa"),
-    ],
-)
-def test_missing_packages_are_named_with_their_extra(package, settings, needed, monkeypatch):
+@pytest.mark.parametrize("package", ["duckdb", "pyarrow", "rensa"])
+def test_missing_packages_are_named_with_their_extra(package, monkeypatch):
     monkeypatch.setattr(examination, "find_spec", lambda name: None if name == package else object())
-    with pytest.raises(UsageError, match=rf"^{needed}, which isn't installed; .*\[deduplicate\]"):
-        check_packages(DataConfig(**settings))
+    with pytest.raises(UsageError, match=rf"need {package}, which isn't installed; .*\[deduplicate\]"):
+        check_packages(DataConfig(min_doc_words=5))
     check_packages(DataConfig())
+
+
+def test_too_little_memory_is_said_with_its_setting(tmp_path, monkeypatch):
+    monkeypatch.setattr(near_duplicates, "_CANDIDATES", "select list(hash(range)) from range(100_000_000)")
+    with pytest.raises(RunError, match="^preparation.memory_megabytes=100 is too little .*; give more"):
+        Curated(tmp_path, ["One.", "Two."], deduplicate="exact", memory=100)
+    assert [path.name for path in tmp_path.iterdir()] == ["text.jsonl"]
