@@ -192,6 +192,7 @@ def _database(directory: Path, settings: PreparationConfig) -> Iterator["DuckDBP
         "temp_directory": str(directory / _SPILLED),
         "threads": settings.processes or available_cores(),
         "preserve_insertion_order": False,
+        "enable_progress_bar": False,
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
     }
