@@ -26,6 +26,7 @@ FLOORS = {
     "bench": 7,
     "plan": 7,
     "planning": 7,
+    "doctor": 7,
     "report": 8,
     "cli": 9,
 }

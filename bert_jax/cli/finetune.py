@@ -45,7 +45,7 @@ class Finetune(TrainingArguments):
 
     def plan(self) -> Iterator[tuple[str, str]]:
         """What the command would do, as names and texts."""
-        from bert_jax.planning.dry_run import planned_finetuning
+        from bert_jax.finetuning.dry_run import planned_finetuning
 
         return planned_finetuning(self.config, self.workdir, self.seeds)
 

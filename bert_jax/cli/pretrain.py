@@ -28,7 +28,7 @@ class Pretrain(TrainingArguments):
 
     def plan(self) -> Iterator[tuple[str, str]]:
         """What the command would do, as names and texts."""
-        from bert_jax.planning.dry_run import planned_pretraining
+        from bert_jax.pretraining.dry_run import planned_pretraining
 
         return planned_pretraining(self.config, self.workdir)
 

@@ -3,6 +3,7 @@
 import functools
 import itertools
 import json
+import time
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -89,14 +90,15 @@ def prepare_chunk(chunk: Chunk, targets: Sequence[Target], ends_held_out: bool =
     """
     for target in targets:  # an old record would mark the files as finished while they are rewritten
         chunk_file(target.directory, chunk.index, RECORD).unlink(missing_ok=True)
-    recipe = targets[0].recipe
+    began, recipe = time.perf_counter(), targets[0].recipe
     train, held_out = divided(chunk, recipe.data, ends_held_out)
     held_out_lines = "".join(json.dumps(document, ensure_ascii=False) + "\n" for document in held_out)
     paragraphs = np.unique(paragraph_hashes(train))
     text, marks = encode_text(train, recipe, chunk.source)
     piece_counts = np.bincount(text.tokens, minlength=len(tokenizer_in(recipe.tokenizer_directory).vocabulary))
-    records = []
+    text_seconds, records = time.perf_counter() - began, []
     for target in targets:
+        began = time.perf_counter()
         documents, numbers = (chunk_file(target.directory, chunk.index, kind) for kind in (DOCUMENTS, NUMBERS))
         write_text(documents, held_out_lines)
         statistics, shard = write_instances(text, marks, target, TRAIN, chunk.index)
@@ -110,6 +112,8 @@ def prepare_chunk(chunk: Chunk, targets: Sequence[Target], ends_held_out: bool =
             source=chunk.source,
             statistics=statistics,
             held_out=len(held_out),
+            text_seconds=text_seconds,
+            cutting_seconds=time.perf_counter() - began,
             files=beside | shard,
         )
         record.write(chunk_file(target.directory, chunk.index, RECORD))

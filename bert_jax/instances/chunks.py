@@ -111,6 +111,10 @@ class ChunkRecord(Sealed):
     """Statistics of the training documents."""
     held_out: Count
     """Number of held-out documents."""
+    text_seconds: float = 0.0
+    """Time in which the text was split and encoded, for all lengths together."""
+    cutting_seconds: float = 0.0
+    """Time in which it was cut into sequences and written."""
 
     def held_out_documents(self) -> Iterator[list[str]]:
         """Yields the held-out documents. Raises RunError if their file isn't as it was written."""

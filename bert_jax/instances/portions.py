@@ -74,7 +74,7 @@ def prepared_by_portions(
             for portion, first, each in zip(portions, firsts, seen, strict=False)
         ]
         work = functools.partial(prepare_portion, targets=targets, ends_held_out=ends_held_out)
-        lengths = " and ".join(str(target.recipe.length) for target in targets)
+        lengths = " and ".join(dict.fromkeys(str(target.recipe.length) for target in targets))
         remarks = mapped(work, numbered, f"Preparing sequences of {lengths}")
     for remark in itertools.chain(*remarks):
         say(f"{remark}: this part of the data is prepared anew")

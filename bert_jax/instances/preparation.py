@@ -53,9 +53,10 @@ _HeldOut = list[tuple[Statistics, dict[str, FileSum]]]
 def prepare(corpus: Mixture, recipes: dict[Path, Recipe], settings: PreparationConfig) -> Iterator[PreparedData]:
     """Writes the data set of each recipe to its directory, and yields each as it is finished.
 
-    The recipes may differ in their length alone: the text is read, split into sentences and encoded once for all.
-    Chunks that an interrupted attempt finished are used again. Raises UsageError if a source has too little text, and
-    RunError if the disk is full or a worker process dies. The settings make no difference to what is written.
+    The text is read, split into sentences and encoded once for all recipes, so they may differ only in how it is cut
+    into sequences: in their length, in `data.packed` and in `data.dupe_factor`. Chunks that an interrupted attempt
+    finished are used again. Raises UsageError if a source has too little text, and RunError if the disk is full or a
+    worker process dies. The settings make no difference to what is written.
     """
     targets = [Target(recipe, directory, recipe.fingerprint()) for directory, recipe in recipes.items()]
     recipe = targets[0].recipe
@@ -66,6 +67,13 @@ def prepare(corpus: Mixture, recipes: dict[Path, Recipe], settings: PreparationC
             (directory / "chunks").mkdir(parents=True, exist_ok=True)
             remove_temporary(directory)
     chunks = _chunks(corpus, targets, settings)
+    train = sum((chunk.statistics for chunk in chunks[0]), Statistics())
+    if max(train.unknown_share, train.unknown_character_share) > MOST_UNKNOWN:
+        warn(
+            f"{train.unknown_share:.1%} of the pieces of this text are unknown to the vocabulary, and "
+            f"{train.unknown_character_share:.1%} of its characters are behind them: the model is asked about [UNK] "
+            "instead of words; is it the right text, and the right vocabulary for its language?"
+        )
     # Held-out documents and their text don't depend on the length.
     by_source, dropped = separate_held_out(chunks[0], len(corpus.parts), least=documents_needed(recipe.pair))
     examples = _example_sentences(by_source, recipe)
@@ -120,13 +128,9 @@ def _finish(
         lexicons=target.recipe.lexicon_hashes(),
         records=lengths,
         example_sentences=examples,
+        text_seconds=sum(chunk.text_seconds for chunk in chunks),
+        cutting_seconds=sum(chunk.cutting_seconds for chunk in chunks),
     )
-    if max(train.unknown_share, train.unknown_character_share) > MOST_UNKNOWN:
-        warn(
-            f"{train.unknown_share:.1%} of the pieces of this text are unknown to the vocabulary, and "
-            f"{train.unknown_character_share:.1%} of its characters are behind them: the model is asked about [UNK] "
-            "instead of words; is it the right text, and the right vocabulary for its language?"
-        )
     prepared.save()
     shutil.rmtree(directory / "chunks")
     return prepared
@@ -206,7 +210,7 @@ def _prepared_by_chunks(
 ) -> Iterator[list[ChunkRecord]]:
     """Yields the records of each chunk in order, one per target, and prepares what isn't finished yet."""
     work = functools.partial(prepare_unless_finished, targets=targets, ends_held_out=ends_held_out)
-    lengths = " and ".join(str(target.recipe.length) for target in targets)
+    lengths = " and ".join(dict.fromkeys(str(target.recipe.length) for target in targets))
     with stage(f"Preparing sequences of {lengths}", corpus.total, corpus.unit) as bar:
         finished, text, read = 0.0, 0, deque[tuple[float, int]]()
 

@@ -111,6 +111,10 @@ class PreparedData(Sealed):
     """Number of records of each shard, by split."""
     example_sentences: list[str]
     """A few held-out sentences of medium length, for showing the model's predictions."""
+    text_seconds: Annotated[float, Field(exclude=True)] = 0.0
+    """Time in which one core split and encoded the text, for all lengths together; known while it is being prepared."""
+    cutting_seconds: Annotated[float, Field(exclude=True)] = 0.0
+    """Time in which one core cut it into these sequences and wrote them."""
 
     @property
     def sources(self) -> list[int]:

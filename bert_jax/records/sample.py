@@ -1,14 +1,24 @@
-"""Uniform samples of a stream of documents of unknown length."""
+"""Samples of documents: uniform ones of a stream of unknown length, and spread ones of a source in bounded time."""
 
 import heapq
 import itertools
 import operator
-from collections.abc import Callable, Iterable, Sequence
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from typing import NamedTuple
 
-from bert_jax.records.corpus import Document
+from bert_jax.records.corpus import Corpus, Document, Mixture, TextSettings
+from bert_jax.records.decoded_lines import Pass
+from bert_jax.records.source import Source
+from bert_jax.system.progress import stage
 
+_RANGES_BYTES, _SECONDS = 64_000_000, 15.0
+"""Most text that is read of files of which ranges can be read, and the time after which reading ends."""
+SAMPLE_BYTES = 16e6
+"""Most text that is kept of a source, to be prepared."""
 Sourced = tuple[int, Document]
 """The index of a document's source, and the document."""
 
@@ -92,3 +102,103 @@ class _Sample:
     def documents(self) -> list[Sourced]:
         """The documents of the sample, in the order in which they were added."""
         return [sourced for _, _, _, sourced in sorted(self._kept, key=lambda entry: -entry[1])]
+
+
+@dataclass(frozen=True)
+class SpreadSample:
+    """A sample of a source."""
+
+    documents: list[Document]
+    """A uniform sample of the documents that were read, of at most SAMPLE_BYTES."""
+    number: int
+    """How many documents were read."""
+    bytes: int
+    """Bytes of their text, with line ends and blank lines between documents."""
+    repairs: Counter[str]
+    """Kinds of damage that were repaired while reading, with their counts."""
+    share: float
+    """Share of the source that was read, from 0 to 1."""
+    seconds: float
+    """Time of reading it."""
+    described: str
+    """Which part of the source was read."""
+
+    @property
+    def has_all(self) -> bool:
+        """Whether `documents` are all of the source."""
+        return self.share == 1 and len(self.documents) == self.number
+
+    @property
+    def text_bytes(self) -> float:
+        """Bytes of text of the whole source, estimated."""
+        return self.bytes / self.share
+
+    @property
+    def kept_bytes(self) -> int:
+        """Bytes of the text of `documents`, counted as `bytes` are."""
+        return sum(map(_text_bytes, self.documents))
+
+    def as_corpus(self, chunk_bytes: int) -> Mixture:
+        """The documents as a corpus of one source. `chunk_bytes`: size of a chunk, as when they were read."""
+        return Mixture([Corpus(_SampledSource(self.documents), TextSettings("replace", chunk_bytes))])
+
+
+class _SampledSource(Source):
+    """Documents in memory as a source."""
+
+    name, unit, revision = "the sample", "documents", ""
+
+    def __init__(self, documents: Sequence[Document]):
+        self._documents, self.total = documents, len(documents)
+
+    @property
+    def stamp(self) -> str:
+        return ""
+
+    def document_lines(self, reading: Pass) -> Iterator[str]:
+        for document in self._documents:
+            yield from document
+            yield ""
+            reading.position += 1
+
+
+def read_sample(
+    source: Corpus, each: Callable[[Document], None] = lambda document: None, most_bytes: int | None = None
+) -> SpreadSample:
+    """Reads a sample of `source`, and calls `each` with every document. `most_bytes`: about the most text that is read.
+
+    Raises UsageError if the source is damaged or a record lacks the field of the text.
+    """
+    sample = _read(source, source.sampled(most_bytes or _RANGES_BYTES), each, most_bytes)
+    # Of a few long documents none may begin in a range.
+    return sample if sample.documents else _read(source, source, each, most_bytes)
+
+
+def _read(source: Corpus, part: Corpus, each: Callable[[Document], None], most_bytes: int | None) -> SpreadSample:
+    """Reads `part`, which is `source` or ranges of it."""
+    count, size, seconds, ended = 0, 0, 0.0, True
+    in_ranges, kept = part.source.in_ranges, _Sample(SAMPLE_BYTES)
+    with stage("Reading a sample", None, "documents") as bar:
+        began = before = time.perf_counter()
+        for document in part.documents():
+            seconds += time.perf_counter() - before
+            each(document)
+            kept.add((0, document))
+            count += 1
+            size += _text_bytes(document)
+            bar.advance(1)
+            before = time.perf_counter()
+            if before > began + _SECONDS or (most_bytes and size >= most_bytes and not in_ranges):
+                ended = False
+                break
+    share, described = 1.0, "the whole"
+    if in_ranges or not ended:
+        share = min(part.position / source.source.total, 1.0)
+        described = "pieces spread over the files" if in_ranges else "the beginning alone"
+    documents = [document for _, document in kept.documents]
+    return SpreadSample(documents, count, size, part.repairs, share, seconds, described)
+
+
+def _text_bytes(document: Document) -> int:
+    """Bytes of a document's text, with line ends and the blank line after it."""
+    return sum(len(line.encode()) + 1 for line in document) + 1

@@ -6,7 +6,7 @@ from bert_jax.cli.main import run
 
 
 def test_the_doctor_prints_tables_or_one_object(corpus, config_file, capsys, monkeypatch):
-    monkeypatch.setattr("bert_jax.planning.doctor._PRODUCT_SIZE", 64)
+    monkeypatch.setattr("bert_jax.doctor.diagnosis._PRODUCT_SIZE", 64)
     assert run(["doctor", str(corpus), "--config", str(config_file)]) == 0
     shown = capsys.readouterr().out
     for heading in ("Languages", "Sequences of the whole text", "Vocabularies", "Its time", "What to change"):

@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from bert_jax.planning.survey import BOILERPLATE, DUPLICATES, LONG_LINES, UNDECODED, Survey
+from bert_jax.doctor.survey import BOILERPLATE, DUPLICATES, LONG_LINES, UNDECODED, Survey
 
 ENGLISH = "Mathematics is the study of numbers, shapes and the ways in which they change over time."
 GERMAN = "Die Mathematik ist eine Wissenschaft, welche aus der Untersuchung von Figuren und Zahlen entstand."
@@ -50,7 +50,7 @@ def test_what_the_reader_mended_is_told_once():
 
 
 def test_planted_languages_have_their_share_of_the_characters(monkeypatch):
-    monkeypatch.setattr("bert_jax.planning.survey._BLOCKS", 1500)  # of 2,000: a sample
+    monkeypatch.setattr("bert_jax.doctor.survey._BLOCKS", 1500)  # of 2,000: a sample
     survey = Survey()
     for number in range(1000):
         survey.add([(GERMAN if number < 50 else ENGLISH) * 14])

@@ -1,8 +1,8 @@
-"""Prints a diagnosis."""
+"""Tables of a diagnosis."""
 
 from collections.abc import Sequence
 
-from bert_jax.planning.doctor import Change, Diagnosis
+from bert_jax.doctor.diagnosis import Change, Diagnosis
 from bert_jax.system.facts import facts_table, rows_table
 from bert_jax.system.progress import output, print_line
 
@@ -11,7 +11,7 @@ _LEAST_SHOWN = 0.0005
 
 
 def print_diagnosis(found: Diagnosis, changes: Sequence[Change]) -> None:
-    """Prints tables of what was found, and a line for each change."""
+    """Prints the tables of a diagnosis, and a line for each change."""
     output.print(facts_table("The text, estimated from the sample", {"": found.text}))
     for title, shares in (("Languages", found.languages), ("Scripts", found.scripts)):
         shown = [share for share in shares if share.share >= _LEAST_SHOWN][:_SHARES_SHOWN]

@@ -1,21 +1,20 @@
-"""What a text gives a pretraining, and what is wrong with it, from a spread sample."""
+"""Diagnosis of a text: what it gives a pretraining, and what is wrong with it, by a spread sample."""
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated
 
 import jax
 
 from bert_jax.config.run import RunConfig
+from bert_jax.doctor.survey import Fault, Share, Survey
 from bert_jax.model.linear import compute_dtype
 from bert_jax.model.size import num_parameters, train_flops
-from bert_jax.planning.preparation_time import PreparationTime, preparation_time
-from bert_jax.planning.survey import Fault, Share, Survey
-from bert_jax.planning.trial import Cut, Pieces, try_preparation
+from bert_jax.pretraining.sample_preparation import Cut, Pieces, PreparationTime, SamplePreparation, prepare_sample
 from bert_jax.records.corpus import open_corpus
 from bert_jax.records.corpus_reading import reading_of_samples
-from bert_jax.records.spread_sample import read_sample
+from bert_jax.records.sample import read_sample
 from bert_jax.system import facts
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.facts import Facts
@@ -55,7 +54,7 @@ class TextSize(Facts):
     sample_bytes: Annotated[facts.Traffic, "looked at"]
     sample_share: Annotated[facts.Share, "share looked at"]
     sample: Annotated[str, "sample"]
-    """How the sample lies in the source."""
+    """Which part of the source the sample is."""
 
 
 class Training(Facts):
@@ -84,7 +83,7 @@ class Change(Facts):
 
 
 class Diagnosis(Facts):
-    """What the doctor found."""
+    """The figures and faults of a text, and the training on it."""
 
     text: TextSize
     languages: list[Share]
@@ -105,7 +104,7 @@ class Diagnosis(Facts):
 
 
 def diagnose(config: RunConfig) -> Diagnosis:
-    """Looks at the only source of `config`. Raises UsageError if it can't be read, or holds no or too little text."""
+    """Examines the only source of `config`. Raises UsageError if it can't be read, or holds no or too little text."""
     corpus, survey = open_corpus(config.data), Survey()
     (source,) = corpus.parts
     sample = read_sample(source, each=survey.add)
@@ -115,21 +114,17 @@ def diagnose(config: RunConfig) -> Diagnosis:
     say("Identifying languages")
     languages, scripts = survey.languages()
     say("Preparing the sample")
-    trial = try_preparation(sample.documents, config, sample.has_all)
-    scale = sample.text_bytes / trial.bytes
-    cuts = trial.cuts(scale)
-    seen = trial.statistics
-    tokens = round(scale * seen.tokens)
-    training = _training(config, cuts, tokens, trial.pieces[0].pieces)
+    prepared = prepare_sample(sample, config)
+    training = _training(config, prepared)
     return Diagnosis(
         text=TextSize(
             source=config.data.source[0],
             language=config.data.languages[0],
             text_bytes=round(sample.text_bytes),
             documents=round(sample.number / sample.share),
-            sentences=round(scale * seen.sentences),
-            words=round(scale * seen.units["words"]),
-            tokens=tokens,
+            sentences=prepared.sentences,
+            words=prepared.words,
+            tokens=prepared.tokens,
             longest_line=survey.longest_line,
             sample_bytes=sample.bytes,
             sample_share=sample.share,
@@ -138,25 +133,25 @@ def diagnose(config: RunConfig) -> Diagnosis:
         languages=languages,
         scripts=scripts,
         faults=list(survey.faults(sample.repairs)),
-        cuts=cuts,
-        pieces=trial.pieces,
-        preparation=preparation_time(sample, trial, config),
+        cuts=prepared.cuts,
+        pieces=prepared.pieces,
+        preparation=prepared.time,
         training=training,
         hours=list(_hours(config, training.flops)),
         boilerplate_share=survey.boilerplate_share,
-        vocabulary_size=trial.vocabulary_size,
+        vocabulary_size=prepared.vocabulary_size,
         whole=sample.share == 1,
     )
 
 
-def _training(config: RunConfig, cuts: Sequence[Cut], tokens: int, pieces: int) -> Training:
-    """The work of all phases on a text of so many tokens, which gives these cuts."""
-    model = config.model.replace(vocabulary_size=pieces)
-    rows = {cut.length: cut.rows for cut in cuts if cut.packed == config.data.packed}
+def _training(config: RunConfig, prepared: SamplePreparation) -> Training:
+    """The work of all phases on the prepared text."""
+    model = config.model.replace(vocabulary_size=prepared.pieces[0].pieces)
+    rows = {cut.length: cut.rows for cut in prepared.cuts if cut.packed == config.data.packed}
     worth = 1 + _HALF_WORTH * (1 - math.exp((1 - MOST_EPOCHS) / _HALF_WORTH))
     return Training(
         parameters=num_parameters(model),
-        text_parameters=round(worth * tokens / TOKENS_A_PARAMETER),
+        text_parameters=round(worth * prepared.tokens / TOKENS_A_PARAMETER),
         epochs=config.data.dupe_factor
         * sum(phase.steps * phase.batch_size / max(rows[phase.length], 1) for phase in config.phases),
         flops=sum(

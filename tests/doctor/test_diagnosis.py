@@ -3,9 +3,9 @@
 import pytest
 from conftest import stories
 
-from bert_jax.planning.doctor import diagnose
-from bert_jax.planning.remedies import changes
-from bert_jax.planning.survey import DUPLICATES, Fault
+from bert_jax.doctor.diagnosis import diagnose
+from bert_jax.doctor.remedies import changes
+from bert_jax.doctor.survey import DUPLICATES, Fault
 
 GERMAN = "Die Mathematik ist eine Wissenschaft, welche aus der Untersuchung von Figuren und Zahlen entstand. " * 7
 
@@ -20,7 +20,7 @@ def diagnosed(config, path, text: bytes):
 @pytest.fixture(scope="module", autouse=True)
 def small_product():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bert_jax.planning.doctor._PRODUCT_SIZE", 64)
+        patch.setattr("bert_jax.doctor.diagnosis._PRODUCT_SIZE", 64)
         yield
 
 

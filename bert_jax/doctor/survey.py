@@ -1,4 +1,4 @@
-"""What the documents of a sample show without a tokenizer: languages, scripts, and faults of the text."""
+"""Survey of the documents of a sample without a tokenizer: languages, scripts, and faults of the text."""
 
 import random
 import re
@@ -23,7 +23,7 @@ points (one standard deviation)."""
 _BLOCKS_AT_ONCE = 200
 _EXAMPLE_CHARACTERS = 50
 _KINDS = {kind.name: re.compile(kind.pattern, re.MULTILINE) for kind in KINDS if kind.is_fault}
-"""Faults by what their text looks like."""
+"""Faults that a pattern finds in the text, by their names."""
 UNDECODED = "lines with undecodable bytes"
 LONG_LINES, DUPLICATES, BOILERPLATE = (
     f"lines over {LONG_LINE:,} characters",
@@ -41,25 +41,27 @@ class Share(Facts):
 
 
 class Fault(Facts):
-    """Something that a model shouldn't learn, or that takes up training time."""
+    """A fault of the text: a model shouldn't learn it, or it wastes training time."""
 
     fault: str
     count: int
     """How often the sample has it."""
     documents: int | None
-    """Documents of the sample that have it; None for what the reader mended, which it counts by lines or records."""
+    """Documents of the sample that have it; None for repairs, which the reader counts by lines or records."""
     share: Annotated[float | None, facts.Unit("{:.2%}".format), "share of documents"]
     example: Annotated[str, Field(max_length=2 * _EXAMPLE_CHARACTERS)] = ""
 
 
 class Survey:
-    """Collects the facts of documents one by one; few of them stay in memory."""
+    """Counts what documents show, one document after the other. Only a few documents stay in memory."""
 
     def __init__(self):
-        self.documents = self.characters = self.longest_line = self._blocks_seen = 0
-        self._found, self._documents, self._examples = Counter[str](), Counter[str](), dict[str, str]()
-        self._seen, self._lines, self._common = set[int](), Counter[int](), dict[int, str]()
-        self._blocks: list[str] = []
+        self.documents = self.characters = self.longest_line = 0
+        # Of each fault: how often it occurs, how many documents have it, and its first example.
+        self._counts, self._documents, self._examples = Counter[str](), Counter[str](), dict[str, str]()
+        # Hashes of documents; the number of documents that have a line, by its hash; lines that many have.
+        self._seen, self._lines, self._frequent = set[int](), Counter[int](), dict[int, str]()
+        self._blocks, self._blocks_seen = list[str](), 0
         self._random = random.Random(0)
 
     def add(self, document: Document) -> None:
@@ -78,17 +80,19 @@ class Survey:
             self._note(DUPLICATES, 1, text)
         self._seen.add(digest)
         for line in set(document):
-            self._count_line(line)
+            self._lines[hash(line)] += 1
+            if self._lines[hash(line)] == FEWEST_TIMES:
+                self._frequent[hash(line)] = line
         for block in blocks(document):
             self._offer(block)
 
     def faults(self, repairs: Counter[str]) -> Iterator[Fault]:
-        """Yields what was found, with the reader's `repairs`."""
+        """Yields the faults, and the `repairs` that the reader made."""
         lost = repairs[UNDECODED]
         for name, count in repairs.items():
             if count:
                 yield Fault(fault=name, count=count, documents=None, share=None)
-        for name, count in self._found.items():
+        for name, count in self._counts.items():
             if not (lost and name.startswith("U+FFFD")):
                 yield self._fault(name, count, self._documents[name], self._examples[name])
         if common := self._boilerplate():
@@ -111,7 +115,7 @@ class Survey:
         return _shares(languages), _shares(Counter({name.title(): count for name, count in scripts.items()}))
 
     def _note(self, name: str, count: int, example: str) -> None:
-        self._found[name] += count
+        self._counts[name] += count
         self._documents[name] += 1
         self._examples.setdefault(name, example)
 
@@ -122,19 +126,13 @@ class Survey:
         share = documents / max(self.documents, 1)
         return Fault(fault=name, count=count, documents=documents, share=share, example=shown)
 
-    def _count_line(self, line: str) -> None:
-        digest = hash(line)
-        self._lines[digest] += 1
-        if self._lines[digest] == FEWEST_TIMES:
-            self._common[digest] = line
-
     def _boilerplate(self) -> dict[str, int]:
         """The lines that are boilerplate, with the number of documents that have them."""
         allowed = times_allowed(self.documents)
-        return {line: self._lines[digest] for digest, line in self._common.items() if self._lines[digest] > allowed}
+        return {line: self._lines[digest] for digest, line in self._frequent.items() if self._lines[digest] > allowed}
 
     def _offer(self, block: str) -> None:
-        """Keeps a uniform sample of all blocks (reservoir sampling)."""
+        """Offers a block to the uniform sample of blocks (reservoir sampling)."""
         self._blocks_seen += 1
         if len(self._blocks) < _BLOCKS:
             self._blocks.append(block)

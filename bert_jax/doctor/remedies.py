@@ -1,12 +1,12 @@
-"""What to change after a diagnosis: flags of `bert-jax pretrain`, and what to do to the text."""
+"""Remedies after a diagnosis: flags of `bert-jax pretrain`, and changes of the text."""
 
 from collections.abc import Iterator
 
 from bert_jax.config.language import language_name, usual_encoding
 from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
-from bert_jax.planning.doctor import MOST_EPOCHS, Change, Diagnosis, times
-from bert_jax.planning.survey import BOILERPLATE, DUPLICATES, LONG_LINES, UNDECODED, Fault
+from bert_jax.doctor.diagnosis import MOST_EPOCHS, Change, Diagnosis, times
+from bert_jax.doctor.survey import BOILERPLATE, DUPLICATES, LONG_LINES, UNDECODED, Fault
 from bert_jax.records.filters import are_same_language, is_identifiable
 from bert_jax.records.line_kinds import KINDS
 from bert_jax.records.sources import resolved_source
@@ -17,13 +17,13 @@ _MOST_OTHER = 0.01
 _MOST_FAULTY = 0.001
 """Share of the documents that may have a fault."""
 _MOST_BOILERPLATE, _HEADING_CHARACTERS = 0.01, 40
-"""Share of the characters that lines of many documents may have, and the length from which on no line is a heading."""
+"""Share of the characters that may be in lines of many documents; length from which on a line is no heading."""
 _MOST_PADDING, _WORTH_PACKING = 0.1, 0.03
-"""Share of the positions that may be padding, and the share of them all that packing has to save to be worth it."""
+"""Share of the positions that may be padding; share of the positions that packing must save to be worth it."""
 _MOST_RANDOM = 0.6
 _MOST_UNKNOWN = 0.005
 _WORTH_PIECES = 1.1
-"""Pieces a word of a given vocabulary, over those of one trained on the text, from which on a new one is worth it."""
+"""A new vocabulary is worth it if the given one has this many times as many pieces a word."""
 _OF_FAULT = {kind.name: kind.remedy for kind in KINDS} | {LONG_LINES: "put a line end after each paragraph"}
 _SIZES = {"large": 335e6, "base": 110e6, "medium": 41e6, "small": 29e6, "mini": 11e6, "tiny": 4.4e6}
 """Parameters of the published sizes, whose configs have these names, largest first."""

@@ -1,0 +1,48 @@
+"""What `finetune` would do, in words. Nothing is written to the run."""
+
+from bert_jax.config.finetune import FinetuneConfig
+from bert_jax.config.wording import counted
+from bert_jax.finetuning.finetune import plan_finetuning, planned_memory
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.system.bucket import Place
+from bert_jax.training.dry_run import (
+    Lines,
+    checkpoints_in_words,
+    memory_in_words,
+    planned_run,
+    read_as,
+    steps_in_words,
+)
+
+
+def planned_finetuning(config: FinetuneConfig, workdir: Place, seeds: int) -> Lines:
+    """Yields what `bert-jax finetune` would do in `workdir`.
+
+    Reads the rows of the task and writes nothing. Raises UsageError if the training would refuse to start.
+    """
+    run = RunDirectory(workdir if seeds == 1 else workdir / f"seed-{config.seed}")
+    plan = plan_finetuning(config, run)
+    mesh = plan.mesh
+    task, model, phase = plan.config.task, plan.started.config, plan.config.phases[0]
+    yield from planned_run(plan.config, run, mesh)
+    if seeds > 1:
+        yield "seeds", f"{seeds:,} runs like this, one after the other"
+    yield "start from", f"{config.init}: {counted(model.num_layers, 'layers')} of width {model.hidden_size:,}"
+    yield from read_as(plan.started.readings)
+    padded = f"{len(plan.learned.examples):,} sequences padded to {', '.join(map(str, task.padded_lengths or ()))}"
+    if packed := plan.batches.shape.texts > 1:
+        padded = f"{plan.batches.texts:,.0f} texts a step"
+    yield "training rows", f"{plan.learned.rows:,} of {task.train or task.source}, {padded}"
+    dev = task.dev or "the same corpus"
+    yield "dev rows", f"{len(plan.measured.records):,} of {dev}" if plan.measured else "none: no measurement"
+    yield from read_as(plan.readings)
+    steps = steps_in_words(phase, run.newest_step or 0, packed=False)
+    if packed:
+        steps = (
+            f"{counted(phase.steps, 'steps')} of {task.batch_size:,} pairs, in at most {phase.batch_size:,} rows of "
+            f"{phase.length:,} tokens that several texts share"
+        )
+    yield counted(task.epochs, "epochs"), steps
+    memory = planned_memory(plan.config, mesh)
+    yield f"memory, length {phase.length}", memory_in_words(memory, mesh)
+    yield "checkpoints", checkpoints_in_words(plan.config, workdir, memory, mesh, seeds)

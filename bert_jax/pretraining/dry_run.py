@@ -1,0 +1,138 @@
+"""What `pretrain` and `prepare` would do, in words. Nothing is written to the run."""
+
+from bert_jax.config.run import RunConfig
+from bert_jax.config.wording import counted
+from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.pretraining.dataset import is_outdated
+from bert_jax.pretraining.pretrain import plan_pretraining
+from bert_jax.pretraining.sample_preparation import PreparationTime, prepare_sample
+from bert_jax.records.corpus import open_corpus
+from bert_jax.records.sample import read_sample
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.system import facts
+from bert_jax.system.bucket import Place
+from bert_jax.system.errors import Setting, UsageError
+from bert_jax.system.progress import duration, say
+from bert_jax.training.devices import gigabytes
+from bert_jax.training.dry_run import (
+    Lines,
+    checkpoints_in_words,
+    memory_in_words,
+    planned_run,
+    read_as,
+    steps_in_words,
+)
+
+_WORKERS = (1, 10, 100)
+"""Numbers of workers whose time a dry run tells."""
+
+
+def planned_pretraining(config: RunConfig, workdir: Place) -> Lines:
+    """Yields what `bert-jax pretrain` would do in `workdir`.
+
+    Writes nothing. Raises UsageError if the training would refuse to start.
+    """
+    run = RunDirectory(workdir)
+    plan = plan_pretraining(config, run)
+    trainer, mesh = plan.trainer, plan.mesh
+    yield from planned_run(config, run, mesh)
+    yield "vocabulary", _vocabulary(config, run, trainer.objective.model.vocabulary_size)
+    for length in dict.fromkeys(phase.length for phase in config.phases):
+        yield f"data, length {length}", _data(config, run, length)
+    if not all(PreparedData.open(run.data(phase.length)) for phase in config.phases):
+        yield from _sources(config)
+    yield from read_as(plan.inputs.readings)
+    memories = [trainer.objective.memory(phase, mesh) for phase in config.phases]
+    done = run.newest_step or 0
+    for number, phase in enumerate(config.phases):
+        flops = f", {trainer.flops(number) * phase.steps:.3e} FLOPs of matrix products"
+        done_here = max(0, done - config.steps_of(number).start)
+        yield f"phase {number}", steps_in_words(phase, done_here, config.data.packed) + flops
+    steps = zip(config.phases, memories, strict=True)
+    yield from dict.fromkeys(
+        (f"memory, length {phase.length}", memory_in_words(memory, mesh)) for phase, memory in steps
+    )
+    yield "checkpoints", checkpoints_in_words(config, workdir, memories[0], mesh)
+
+
+def _vocabulary(config: RunConfig, run: RunDirectory, pieces: int | None) -> str:
+    if run.under_way:
+        source = f"there: {run.tokenizer}"
+    elif origin := config.vocabulary.file or config.init:
+        source = f"read from {origin}"
+    else:
+        source = f"{config.vocabulary.kind}, trained on the text if {run.tokenizer} doesn't hold it yet"
+    return f"{pieces:,} pieces, {source}"
+
+
+def _data(config: RunConfig, run: RunDirectory, length: int) -> str:
+    prepared = PreparedData.open(run.data(length))
+    outdated = False
+    if prepared and not run.under_way and run.tokenizer.exists():
+        # As far as it is known without reading text that was written since, or making a tokenizer that is gone.
+        outdated = is_outdated(prepared, config, run, lambda: prepared.text or "")
+    if prepared and not outdated:
+        kind = "packed training rows" if config.data.packed else "training sequences"
+        size = gigabytes(sum(shard.size for shard in prepared.shards.values()))
+        return f"there: {sum(prepared.sources):,} {kind}, {prepared.held_out.rows:,} sequences held out, {size}"
+    corpus = open_corpus(config.data)
+    replaced = "; what is there is of other settings or text and is deleted" if outdated else ""
+    sources = " ".join(config.data.source)
+    size = "" if corpus.unit == "%" else f": {corpus.total:,.4g} {corpus.unit}"
+    return f"to be prepared from {sources}{size}{replaced}"
+
+
+def _sources(config: RunConfig) -> Lines:
+    """The size of each of several sources, and its share in each phase.
+
+    Without weights, the shares are estimated from the sizes, and left out if these have no unit in common: those of the
+    training follow from the numbers of sequences, which are known after preparation.
+    """
+    sources = [part.source for part in open_corpus(config.data).parts]
+    if len(sources) == 1:
+        return
+    sizes = [source.total for source in sources]
+    known = config.data.weights or len({source.unit for source in sources}) == 1
+    shares = [config.shares(phase, sizes) or config.data.shares(sizes) for phase in range(len(config.phases)) if known]
+    estimated = "" if config.data.weights else ", estimated from the sizes"
+    yield "sources", "size" + (f", and share of the sequences in each phase{estimated}" if known else "")
+    for place, source in enumerate(sources):
+        of_phases = ", ".join(f"{of_phase[place]:.1%}" for of_phase in shares)
+        size = f"{float(f'{source.total:.3g}'):,.15g} {source.unit}"
+        yield f"{config.data.source[place]} ({config.data.languages[place]})", f"{size}; {of_phases}".removesuffix("; ")
+
+
+def planned_preparation(config: RunConfig) -> Lines:
+    """Yields what a preparation would do, in words, each with its name, after a trial on a sample of each source.
+
+    Raises UsageError if a source can't be read, or holds no or too little text.
+    """
+    times, shares = [], []
+    for name, language, source in zip(
+        config.data.source, config.data.languages, open_corpus(config.data).parts, strict=True
+    ):
+        of_source = config.of_source(name, language)
+        sample = read_sample(source)
+        if not sample.documents:
+            raise UsageError(f"{Setting('data.source')}={name!r} holds no text; give another")
+        say(f"Preparing a sample of {name}")
+        times.append(prepare_sample(sample, of_source).time)
+        shares.append(f"{sample.text_bytes / 1e6:,.4g} MB, {sample.described} looked at ({sample.share:.0%})")
+    total = sum(times[1:], start=times[0])
+    for name, share in zip(config.data.source, shares, strict=True):
+        yield name, share
+    yield from _in_words(total, config)
+
+
+def _in_words(total: PreparationTime, config: RunConfig) -> Lines:
+    lengths = " and ".join(str(length) for length in dict.fromkeys(phase.length for phase in config.phases))
+    if config.data.is_curated:
+        yield "dropped", "not estimated: the figures are of all documents"
+    yield "chunks", f"{total.chunks:,} of about {config.data.chunk_megabytes:g} MB of text"
+    yield "shuffled", f"{facts.bytes_moved(total.shuffled_bytes)} of text go to the workers (not with Spark)"
+    yield "written", f"{facts.bytes_moved(total.shard_bytes)} of sequences of {lengths}"
+    yield "vocabulary", duration(total.vocabulary_seconds) if total.vocabulary_seconds else "given"
+    rate = total.shuffled_bytes / total.work_seconds / 1e6
+    yield "rate, measured", f"{rate:,.3g} MB of text a second and worker"
+    for workers in _WORKERS:
+        yield counted(workers, "workers"), duration(total.seconds(workers))

@@ -1,0 +1,229 @@
+"""The preparation of a sample of a source, and what it says of the whole: sequences, padding, pieces, time."""
+
+import math
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+from pydantic import computed_field
+
+from bert_jax.config.data import DataConfig
+from bert_jax.config.operation import PreparationConfig
+from bert_jax.config.run import RunConfig
+from bert_jax.instances.held_out import training_documents
+from bert_jax.instances.preparation import prepare
+from bert_jax.instances.prepared_data import TRAIN, PreparedData, Recipe
+from bert_jax.pretraining.vocabulary import existing_tokenizer, learned_tokenizer
+from bert_jax.records.sample import SpreadSample
+from bert_jax.system import facts
+from bert_jax.system.facts import Facts
+from bert_jax.system.workers import available_cores
+from bert_jax.text.text_spans import plain
+from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.vocabulary import VocabularySizeError
+
+LENGTHS = (128, 512)
+"""Tokens of a sequence that are tried beside those of the config."""
+_DOCUMENTS, _MOST_PASSES = 16_000, 16
+"""How many documents a sample is cut into sequences, at least, by several passes over it. A pass draws anew which
+documents give short sequences, and among a few thousand documents one draw says little. A text that is prepared as a
+whole is cut as often as the preparation does it."""
+_ATTEMPTS = 4
+"""Sizes of a vocabulary that are tried if the text can't give the first."""
+
+
+class Cut(Facts):
+    """The sequences that a text gives at one length."""
+
+    length: int
+    packed: bool
+    sequences: int
+    rows: int
+    tokens: int
+    """Tokens in sequences, with special tokens and without padding."""
+    padding: facts.Share
+    """Share of the positions of all rows that hold no token."""
+    random_pairs: Annotated[float, facts.Unit("{:.1%}".format), "random second segments"]
+    """Share of the sequences whose second segment doesn't follow the first; next sentence prediction wants a half."""
+
+
+class Pieces(Facts):
+    """How a vocabulary splits the text."""
+
+    vocabulary: str
+    pieces: int
+    pieces_a_word: Annotated[float, facts.Unit("{:.3f}".format), "pieces a word"]
+    """Words as masking takes them: punctuation counts, and in scripts without spaces each piece is a word."""
+    unknown: Annotated[float, facts.Unit("{:.3%}".format), "unknown pieces"]
+
+
+class PreparationTime(Facts):
+    """The preparation of a source: its parts, and its time."""
+
+    chunks: int
+    shuffled_bytes: Annotated[facts.Traffic, "text sent to workers"]
+    """Bytes of text that go from the process that reads them to those that prepare them. Workers of Spark read their
+    files themselves, twice."""
+    shard_bytes: Annotated[facts.Traffic, "written"]
+    """Bytes of the shards of the config's lengths."""
+    vocabulary_seconds: Annotated[facts.Seconds, "vocabulary"]
+    """To read the text once and to train the vocabulary; 0 if one is given."""
+    work_seconds: Annotated[facts.Seconds, "sequences, one core"]
+    """To read, split, encode and write the text on one core of this machine."""
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def seconds_here(self) -> Annotated[facts.Seconds, "both, on this machine's cores"]:
+        """Time of vocabulary and sequences on all cores that the command may use."""
+        return self.seconds(available_cores())
+
+    def seconds(self, workers: int) -> float:
+        """Time of vocabulary and sequences with so many workers like a core of this machine.
+
+        No more are busy than there are chunks, and one process trains the vocabulary.
+        """
+        return self.vocabulary_seconds + self.work_seconds / min(workers, self.chunks)
+
+    def __add__(self, other: "PreparationTime") -> "PreparationTime":
+        return type(self)(**{name: getattr(self, name) + getattr(other, name) for name in type(self).model_fields})
+
+
+@dataclass(frozen=True)
+class SamplePreparation:
+    """What the preparation of a sample says of the whole source. Sizes and counts are of the whole."""
+
+    sentences: int
+    words: int
+    """Words as masking takes them."""
+    tokens: int
+    """Pieces, without special tokens."""
+    cuts: list[Cut]
+    """The sequences at the lengths of the config and at LENGTHS, in rows of one sequence each and packed."""
+    pieces: list[Pieces]
+    """Of the given vocabulary, if there is one, and of one trained on the sample."""
+    vocabulary_size: int | None
+    """The size of the trained vocabulary, if it isn't the one that the config asks for."""
+    time: PreparationTime
+
+
+class _Shape(NamedTuple):
+    """How text is cut into sequences."""
+
+    length: int
+    packed: bool
+
+
+def prepare_sample(sample: SpreadSample, config: RunConfig) -> SamplePreparation:
+    """Prepares a sample of the only source of `config` as `prepare` does, in a temporary folder.
+
+    Raises UsageError if the vocabulary that the config names can't be read, or if the text is too little for a
+    vocabulary or a sequence.
+    """
+    data, scale, passes = config.data, sample.text_bytes / sample.kept_bytes, config.data.dupe_factor
+    if not sample.has_all:  # its documents alone don't show whether some or the ends of all would be held out
+        scale, data = scale * (1 - data.held_out), data.replace(held_out=0.0)
+        passes = min(math.ceil(_DOCUMENTS / len(sample.documents)), _MOST_PASSES)
+    given = existing_tokenizer(config)
+    size = len(given.vocabulary) if given else config.vocabulary.size
+    began = time.perf_counter()
+    trained = _trained_tokenizer(sample, config, data, size)
+    training_seconds = time.perf_counter() - began
+    own = list(dict.fromkeys(_Shape(phase.length, data.packed) for phase in config.phases))
+    lengths = {*LENGTHS, *(shape.length for shape in own)}
+    # Packing takes long and fills rows to nearly the same share in each pass.
+    passes_of = {
+        _Shape(length, packed): 1 if packed else passes for length in sorted(lengths) for packed in (False, True)
+    }
+    prepared = _prepared(sample, config, data, given or trained, passes_of)
+    first = prepared[own[0]].train
+    pieces = [_pieces("given" if given else "trained on this text", given or trained, prepared[own[0]])]
+    if given:
+        (of_trained,) = _prepared(sample, config, data, trained, {own[0]: 1}).values()
+        pieces.append(_pieces("trained on this text", trained, of_trained))
+    cutting_seconds, shard_bytes = 0.0, 0.0
+    for shape in own:
+        in_training = config.data.dupe_factor / passes_of[shape]
+        cutting_seconds += in_training * prepared[shape].cutting_seconds
+        shards = prepared[shape].shards.items()
+        shard_bytes += in_training * sum(shard.size for name, shard in shards if name.startswith(TRAIN))
+    reading_seconds = sample.text_bytes * sample.seconds / sample.bytes
+    vocabulary_seconds = 0.0
+    if not given:
+        trained_on = min(sample.text_bytes, config.vocabulary.sample_megabytes * 1e6)
+        vocabulary_seconds = reading_seconds + training_seconds / sample.kept_bytes * trained_on
+    return SamplePreparation(
+        sentences=round(scale * first.sentences),
+        words=round(scale * first.units["words"]),
+        tokens=round(scale * first.tokens),
+        cuts=[
+            _cut(
+                shape, prepared[shape], prepared[_Shape(shape.length, False)], scale * config.data.dupe_factor / passes
+            )
+            for shape in passes_of
+        ],
+        pieces=pieces,
+        vocabulary_size=len(trained.vocabulary) if not given and len(trained.vocabulary) != size else None,
+        time=PreparationTime(
+            chunks=max(round(sample.text_bytes / data.chunk_bytes), 1),
+            shuffled_bytes=round(sample.text_bytes),
+            shard_bytes=round(scale * shard_bytes),
+            vocabulary_seconds=vocabulary_seconds,
+            work_seconds=reading_seconds + scale * (prepared[own[0]].text_seconds + cutting_seconds),
+        ),
+    )
+
+
+def _trained_tokenizer(sample: SpreadSample, config: RunConfig, data: DataConfig, size: int) -> Tokenizer:
+    """A vocabulary trained on a sample, of `size` pieces or of a number near it that the text can give."""
+    documents = training_documents(((0, document) for document in sample.documents), data)
+    lines = [plain(line) for _, document in documents for line in document]
+    for _ in range(_ATTEMPTS):
+        try:
+            return learned_tokenizer(lines, config.vocabulary.replace(size=size), data.languages)
+        except VocabularySizeError as error:
+            refusal, size = error, error.size
+    raise refusal
+
+
+def _prepared(
+    sample: SpreadSample, config: RunConfig, data: DataConfig, tokenizer: Tokenizer, passes_of: dict[_Shape, int]
+) -> dict[_Shape, PreparedData]:
+    """The data set of each shape, of so many passes over the sample. Its files are deleted already."""
+    chunks = math.ceil(sample.kept_bytes / data.chunk_bytes)
+    settings = PreparationConfig(processes=min(config.preparation.processes or available_cores(), chunks))
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer.save(directory := Path(folder, "tokenizer"))
+        recipes: dict[Path, Recipe] = {}
+        for number, (shape, passes) in enumerate(passes_of.items()):
+            cut = data.replace(packed=shape.packed, dupe_factor=passes)
+            recipes[Path(folder, str(number))] = Recipe(
+                cut, shape.length, config.seed, directory, config.objective.pair
+            )
+        return dict(zip(passes_of, prepare(sample.as_corpus(data.chunk_bytes), recipes, settings), strict=True))
+
+
+def _cut(shape: _Shape, prepared: PreparedData, apart: PreparedData, scale: float) -> Cut:
+    """The sequences of a text that is `scale` times as large; `apart`: the same sequences in rows of their own."""
+    seen, fill = apart.train, prepared.train.fill(shape.length)
+    return Cut(
+        length=shape.length,
+        packed=shape.packed,
+        sequences=round(scale * seen.instances),
+        rows=round(scale * seen.instance_tokens / (fill * shape.length)),
+        tokens=round(scale * seen.instance_tokens),
+        padding=1 - fill,
+        random_pairs=seen.random_pairs / max(seen.instances, 1),
+    )
+
+
+def _pieces(name: str, tokenizer: Tokenizer, prepared: PreparedData) -> Pieces:
+    seen = prepared.train
+    words = max(seen.units["words"], 1)
+    return Pieces(
+        vocabulary=name,
+        pieces=len(tokenizer.vocabulary),
+        pieces_a_word=seen.tokens / words,
+        unknown=seen.unknown_share,
+    )
