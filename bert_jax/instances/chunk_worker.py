@@ -30,7 +30,7 @@ from bert_jax.instances.segments import pack_sentences, pair_segments
 from bert_jax.instances.sentences import Sentences, as_sentences, encode_documents
 from bert_jax.instances.shards import ids_dtype, shard_path, write_shard
 from bert_jax.instances.statistics import Statistics
-from bert_jax.system.files import FileSum, write_text
+from bert_jax.system.files import FileSum
 from bert_jax.system.sealed import first_damaged
 from bert_jax.text.text_spans import SpannedSentence, spanned
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
@@ -92,18 +92,19 @@ def prepare_chunk(chunk: Chunk, targets: Sequence[Target], ends_held_out: bool =
         chunk_file(target.directory, chunk.index, RECORD).unlink(missing_ok=True)
     began, recipe = time.perf_counter(), targets[0].recipe
     train, held_out = divided(chunk, recipe.data, ends_held_out)
-    held_out_lines = "".join(json.dumps(document, ensure_ascii=False) + "\n" for document in held_out)
-    paragraphs = np.unique(paragraph_hashes(train))
     text, marks = encode_text(train, recipe, chunk.source)
-    piece_counts = np.bincount(text.tokens, minlength=len(tokenizer_in(recipe.tokenizer_directory).vocabulary))
+    vocabulary = tokenizer_in(recipe.tokenizer_directory).vocabulary
+    arrays = {
+        PARAGRAPHS: np.unique(paragraph_hashes(train)),
+        PIECE_COUNTS: np.bincount(text.tokens, minlength=len(vocabulary)),
+        DOCUMENTS: np.frombuffer(json.dumps(held_out).encode(), np.uint8),
+    }
     text_seconds, records = time.perf_counter() - began, []
     for target in targets:
         began = time.perf_counter()
-        documents, numbers = (chunk_file(target.directory, chunk.index, kind) for kind in (DOCUMENTS, NUMBERS))
-        write_text(documents, held_out_lines)
         statistics, shard = write_instances(text, marks, target, TRAIN, chunk.index)
-        write_numbers(numbers, {PARAGRAPHS: paragraphs, PIECE_COUNTS: piece_counts})
-        beside = {path.relative_to(target.directory).as_posix(): FileSum.of(path) for path in (documents, numbers)}
+        numbers = chunk_file(target.directory, chunk.index, NUMBERS)
+        write_numbers(numbers, arrays)
         record = ChunkRecord(
             directory=target.directory,
             index=chunk.index,
@@ -114,7 +115,7 @@ def prepare_chunk(chunk: Chunk, targets: Sequence[Target], ends_held_out: bool =
             held_out=len(held_out),
             text_seconds=text_seconds,
             cutting_seconds=time.perf_counter() - began,
-            files=beside | shard,
+            files=shard | {numbers.relative_to(target.directory).as_posix(): FileSum.of(numbers)},
         )
         record.write(chunk_file(target.directory, chunk.index, RECORD))
         records.append(record)

@@ -24,14 +24,14 @@ from bert_jax.system.files import FileSum, replacing
 from bert_jax.system.json_file import read_bytes
 from bert_jax.system.sealed import Sealed
 
-RECORD, DOCUMENTS, NUMBERS = ".json", ".held_out.jsonl", ".safetensors"
-"""Suffixes of a chunk's files: the ChunkRecord, written last; held-out documents, each a JSON list of its lines in one
-line; distinct hashes of the training paragraphs (PARAGRAPHS) and occurrences of each piece in them (PIECE_COUNTS)."""
-PARAGRAPHS, PIECE_COUNTS = "paragraphs", "piece_counts"
-"""Names of the arrays in files of numbers."""
+RECORD, NUMBERS = ".json", ".safetensors"
+"""Suffixes of a chunk's files beside its shard: the ChunkRecord, written last, and arrays of numbers."""
+PARAGRAPHS, PIECE_COUNTS, DOCUMENTS = "paragraphs", "piece_counts", "held_out"
+"""Names of these arrays: distinct hashes of the training paragraphs, occurrences of each piece in them, and the
+held-out documents as bytes of JSON, a list of the lines of each."""
 MOST_BYTES = 1 << 30
-"""Largest file that is read whole. The paragraph hashes of a chunk take at most 32 MB."""
-_DOCUMENT = TypeAdapter(list[str])
+"""Largest file of numbers that is read. Of a chunk it has at most some 500 MB."""
+_DOCUMENTS = TypeAdapter(list[list[str]])
 
 
 @dataclass(frozen=True)
@@ -116,24 +116,20 @@ class ChunkRecord(Sealed):
     cutting_seconds: float = 0.0
     """Time in which it was cut into sequences and written."""
 
-    def held_out_documents(self) -> Iterator[list[str]]:
-        """Yields the held-out documents. Raises RunError if their file isn't as it was written."""
-        for line in self._content(DOCUMENTS).splitlines():
-            try:
-                yield _DOCUMENT.validate_json(line)
-            except ValueError as error:
-                raise damaged_set(chunk_file(self.directory, self.index, DOCUMENTS), error) from None
+    def held_out_documents(self) -> list[list[str]]:
+        """The held-out documents. Raises RunError if their file isn't as it was written."""
+        try:
+            return _DOCUMENTS.validate_json(self.numbers(DOCUMENTS, np.uint8).tobytes())
+        except ValueError as error:
+            raise damaged_set(chunk_file(self.directory, self.index, NUMBERS), error) from None
 
     def numbers(self, name: str, kind: type[np.integer]) -> Integer[np.ndarray, " n"]:
         """The array `name` in the chunk's numbers. Raises RunError if their file isn't as it was written."""
-        return read_numbers(self._content(NUMBERS), name, kind)
-
-    def _content(self, suffix: str) -> bytes:
-        path = chunk_file(self.directory, self.index, suffix)
+        path = chunk_file(self.directory, self.index, NUMBERS)
         try:
             content = read_bytes(path, MOST_BYTES)
             if FileSum.of_bytes(content) == self.files.get(path.relative_to(self.directory).as_posix()):
-                return content
+                return read_numbers(content, name, kind)
             reason = "another program changed it"
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)

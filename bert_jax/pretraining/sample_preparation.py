@@ -26,7 +26,7 @@ from bert_jax.text.vocabulary import VocabularySizeError
 
 LENGTHS = (128, 512)
 """Tokens of a sequence that are tried beside those of the config."""
-_DOCUMENTS, _MOST_PASSES = 16_000, 16
+_DOCUMENTS, _MOST_PASSES = 8_000, 8
 """How many documents a sample is cut into sequences, at least, by several passes over it. A pass draws anew which
 documents give short sequences, and among a few thousand documents one draw says little. A text that is prepared as a
 whole is cut as often as the preparation does it."""

@@ -3,13 +3,14 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 from damages import attack
 from prepared_sets import build, files, prepare_chunks
 
 from bert_jax.instances import chunk_worker, preparation
 from bert_jax.instances.chunk_worker import Target
-from bert_jax.instances.chunks import DOCUMENTS, ChunkRecord, chunk_file, cut_chunks
+from bert_jax.instances.chunks import DOCUMENTS, NUMBERS, ChunkRecord, chunk_file, cut_chunks, write_numbers
 from bert_jax.instances.prepared_data import SMALL_FILES, PreparedData
 from bert_jax.instances.shards import InstanceSource
 from bert_jax.instances.statistics import Statistics
@@ -17,7 +18,7 @@ from bert_jax.records.corpus import open_corpus
 from bert_jax.system.errors import RunError
 from bert_jax.system.files import FileSum
 
-CHUNK_FILES = ("json", "held_out.jsonl", "safetensors")
+CHUNK_FILES = ("json", "safetensors")
 
 
 def use(directory):
@@ -71,20 +72,19 @@ def test_a_chunk_of_which_a_file_was_changed_between_two_starts_is_made_anew(
     assert said.count("this part of the data is prepared anew") == 1 and path.name in said.replace(" ", "")
 
 
-@pytest.mark.parametrize("kind", CHUNK_FILES[1:])
 def test_a_file_that_is_changed_under_way_stops_the_preparation_and_the_next_makes_it_anew(
-    stopped, recipe, whole, kind, monkeypatch
+    stopped, recipe, whole, monkeypatch
 ):
     real = preparation.separate_held_out
 
     def after_a_change(*arguments, **named):
-        path = stopped / "chunks" / f"00000.{kind}"
+        path = stopped / "chunks" / "00000.safetensors"
         path.write_bytes(changed(path.read_bytes()))
         return real(*arguments, **named)
 
     with monkeypatch.context() as context:
         context.setattr(preparation, "separate_held_out", after_a_change)
-        with pytest.raises(RunError, match=f"00000.{kind} can't be used .* same command again: it is made anew"):
+        with pytest.raises(RunError, match="00000.safetensors can't be used .* same command again: it is made anew"):
             build(recipe, stopped)
     build(recipe, stopped)
     assert files(stopped) == files(whole)
@@ -105,11 +105,11 @@ def test_any_damage_to_a_chunk_has_it_made_anew(stopped, recipe, kind, slow, mon
     attack(take_up, stopped / "chunks" / f"00000.{kind}", count=3_000 if slow else 60)
 
 
-@pytest.mark.parametrize("line", ['{"a": 1}', "[1]", "[" * 100_000, " ", '["\\ud800"]', "9" * 5_000, "null"])
-def test_a_line_that_is_no_document_is_damage_even_if_the_record_seals_it(line, tmp_path):
-    path = chunk_file(tmp_path, 0, DOCUMENTS)
+@pytest.mark.parametrize("text", ['{"a": 1}', "[1]", "[" * 100_000, " ", '[["\\ud800"]]', "9" * 5_000, "null", '["a"]'])
+def test_held_out_documents_that_are_none_are_damage_even_if_the_record_seals_them(text, tmp_path):
+    path = chunk_file(tmp_path, 0, NUMBERS)
     path.parent.mkdir()
-    path.write_text(line)
+    write_numbers(path, {DOCUMENTS: np.frombuffer(text.encode(), np.uint8)})
     record = ChunkRecord(
         directory=tmp_path,
         index=0,
@@ -118,10 +118,10 @@ def test_a_line_that_is_no_document_is_damage_even_if_the_record_seals_it(line, 
         source=0,
         statistics=Statistics(),
         held_out=1,
-        files={"chunks/00000.held_out.jsonl": FileSum.of(path)},
+        files={"chunks/00000.safetensors": FileSum.of(path)},
     )
     with pytest.raises(RunError, match="is damaged") as refusal:
-        list(record.held_out_documents())
+        record.held_out_documents()
     assert "\n" not in str(refusal.value)
 
 
@@ -135,7 +135,7 @@ def test_text_changed_in_its_middle_between_two_starts_is_prepared_from_what_it_
     middle = good.index(b"house", len(good) // 2)
     corpus.write_bytes(good[:middle] + b"mouse" + good[middle + 5 :])
     changed_set, whole = build(recipe, tmp_path / "set"), build(recipe, tmp_path / "whole")
-    assert changed_set.model_copy(update={"directory": whole.directory}) == whole
+    assert changed_set.as_sealed() == whole.as_sealed()
     assert files(tmp_path / "set") == files(tmp_path / "whole")
     corpus.write_bytes(good)
     assert build(recipe, tmp_path / "good").corpus == whole.corpus  # the same stamp ...

@@ -45,7 +45,7 @@ def built(recipe, directory, engine, drops=None, **settings) -> dict[str, bytes]
     corpus = open_corpus(recipe.data)
     corpus.drops = drops
     (data,) = prepare(corpus, {directory: recipe}, PreparationConfig(engine=engine, **settings))
-    assert data == PreparedData.open(directory)
+    assert data.as_sealed() == PreparedData.open(directory).as_sealed()
     return files(directory)
 
 
