@@ -41,8 +41,8 @@ class Prepare(JsonArguments, RunArguments):
         config, directory = self.config, RunDirectory(self.workdir)
         inputs = check_preparation(config, directory)
         if self.dry_run:
-            from bert_jax.training.dry_run import read_as
             from bert_jax.pretraining.dry_run import planned_preparation
+            from bert_jax.training.dry_run import read_as
 
             rows = itertools.chain(read_as(inputs.readings), planned_preparation(config))
             print_rows(f"{self.LINE} would prepare", (), rows)

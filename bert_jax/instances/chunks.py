@@ -111,10 +111,10 @@ class ChunkRecord(Sealed):
     """Statistics of the training documents."""
     held_out: Count
     """Number of held-out documents."""
-    text_seconds: float = 0.0
-    """Time in which the text was split and encoded, for all lengths together."""
-    cutting_seconds: float = 0.0
-    """Time in which it was cut into sequences and written."""
+    text_seconds: Annotated[float, Field(exclude=True)] = 0.0
+    """Time in which the text was split and encoded, for all lengths together; 0 if the record was read."""
+    cutting_seconds: Annotated[float, Field(exclude=True)] = 0.0
+    """Time in which it was cut into sequences and written; 0 if the record was read."""
 
     def held_out_documents(self) -> list[list[str]]:
         """The held-out documents. Raises RunError if their file isn't as it was written."""

@@ -112,9 +112,9 @@ class PreparedData(Sealed):
     example_sentences: list[str]
     """A few held-out sentences of medium length, for showing the model's predictions."""
     text_seconds: Annotated[float, Field(exclude=True)] = 0.0
-    """Time in which one core split and encoded the text, for all lengths together; known while it is being prepared."""
+    """Time in which one core split and encoded the text, for all lengths together; 0 if the record was read."""
     cutting_seconds: Annotated[float, Field(exclude=True)] = 0.0
-    """Time in which one core cut it into these sequences and wrote them."""
+    """Time in which one core cut it into these sequences and wrote them; 0 if the record was read."""
 
     @property
     def sources(self) -> list[int]:

@@ -13,8 +13,8 @@ from bert_jax.records.file_source import FileSource
 from bert_jax.records.filters import are_same_language, is_identifiable
 from bert_jax.records.line_kinds import Oddity, oddities
 from bert_jax.records.python_docs import PythonDocs
-from bert_jax.records.sources import RECORD_SUFFIXES
 from bert_jax.records.sample import SpreadSample, read_sample
+from bert_jax.records.sources import RECORD_SUFFIXES
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.reading import Fact, Reading
 from bert_jax.text.identification import UNKNOWN, UNSURE, blocks, identified

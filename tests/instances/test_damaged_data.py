@@ -95,12 +95,12 @@ def test_any_damage_to_a_chunk_has_it_made_anew(stopped, recipe, kind, slow, mon
     chunk = next(cut_chunks(open_corpus(recipe.data).portions(), 20_000))
     shape = json.loads((stopped / "chunks" / "00000.json").read_text())["fingerprint"]
     targets = [Target(recipe, stopped, shape)]
-    expected = chunk_worker.prepare_chunk(chunk, targets)
-    monkeypatch.setattr(chunk_worker, "prepare_chunk", lambda *_: expected)
+    (expected,) = chunk_worker.prepare_chunk(chunk, targets)
+    monkeypatch.setattr(chunk_worker, "prepare_chunk", lambda *_: [expected])
 
     def take_up():
         ((record, remark),) = chunk_worker.prepare_unless_finished(chunk, targets)
-        assert [record] == expected and (remark is None or "\n" not in remark)
+        assert record.as_sealed() == expected.as_sealed() and (remark is None or "\n" not in remark)
 
     attack(take_up, stopped / "chunks" / f"00000.{kind}", count=3_000 if slow else 60)
 

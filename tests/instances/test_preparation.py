@@ -99,14 +99,16 @@ def test_a_chunk_is_prepared_for_the_lengths_that_lack_it(recipe, tmp_path, enco
     for target in targets:
         (target.directory / "chunks").mkdir(parents=True)
     chunk, other, *_ = cut_chunks(open_corpus(recipe.data).portions(), 20_000)
-    whole = chunk_worker.prepare_unless_finished(chunk, targets)
+    whole = [record.as_sealed() for record, _ in chunk_worker.prepare_unless_finished(chunk, targets)]
     before = files(tmp_path)
     (tmp_path / "64" / "train-00000.array_record").write_bytes(b"")
     written = (tmp_path / "32" / "train-00000.array_record").stat().st_mtime_ns
     (first, nothing), (second, remark) = chunk_worker.prepare_unless_finished(chunk, targets)
-    assert [(first, None), (second, None)] == whole and nothing is None and "is not as it was written" in remark
+    assert [first.as_sealed(), second.as_sealed()] == whole and nothing is None and "is not as it was written" in remark
     assert files(tmp_path) == before and (tmp_path / "32" / "train-00000.array_record").stat().st_mtime_ns == written
-    assert chunk_worker.prepare_unless_finished(chunk, targets) == whole and len(encoded) == 2
+    finished = chunk_worker.prepare_unless_finished(chunk, targets)
+    assert [(record.as_sealed(), remark) for record, remark in finished] == [(each, None) for each in whole]
+    assert len(encoded) == 2
 
 
 def test_what_was_seen_is_right(whole, corpus):
