@@ -25,7 +25,6 @@ FLOORS = {
     "inference": 7,
     "bench": 7,
     "plan": 7,
-    "planning": 7,
     "doctor": 7,
     "report": 8,
     "cli": 9,
