@@ -3,7 +3,7 @@
 import re
 import shutil
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from safetensors.numpy import save_file
@@ -21,6 +21,7 @@ from bert_jax.model.bert import Parameters, absent_parts, generator_parameters, 
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.files import new_directory, write_json, write_text
+from bert_jax.system.json_file import JsonObject
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import Vocabulary
 
@@ -33,7 +34,7 @@ class _Form(NamedTuple):
 
     relative: Relative
     class_name: str
-    values: dict[str, Any]
+    values: JsonObject
     """The contents of config.json."""
     params: Parameters
     """Without the heads that a relative's pretrained classes don't have."""
@@ -49,10 +50,17 @@ def _form(config: ModelConfig, params: Parameters, vocabulary: Vocabulary, task:
     relative = relative_of(config.model_type, "model.model_type")
     if not task:
         params = without(params, relative.lacks)
-    elif task.makes_vectors:
-        params = without({"bert": params["bert"]}, ["bert/pooler"])
-    of_bert = _class_for(task) if task else _class_with(absent_parts(params, config))
-    class_name = relative.classes + of_bert.removeprefix("Bert")
+        class_of_bert = _class_with(absent_parts(params, config))
+    elif task.facts.exported_as:
+        class_of_bert = task.facts.exported_as
+        if task.makes_vectors:
+            params = without({"bert": params["bert"]}, ["bert/pooler"])
+    else:
+        raise UsageError(
+            f"transformers has no class with the head of task {task.name} (task.kind={task.kind}); use the run itself, "
+            "by bert-jax predict"
+        )
+    class_name = relative.classes + class_of_bert.removeprefix("Bert")
     values = config_values(config, vocabulary, class_name, has_pooler="pooler" in params["bert"])
     return _Form(relative, class_name, values | (head_values(task) if task else {}), params)
 
@@ -120,16 +128,6 @@ def their_tensors(tensors: dict[str, np.ndarray], relative: Relative, class_name
     for name, tensor in tensors.items():
         parts.setdefault(relative.theirs(name, class_name), []).append(tensor)
     return {name: np.concatenate(several) if several[1:] else several[0] for name, several in parts.items()}
-
-
-def _class_for(task: TaskConfig) -> str:
-    """BERT's class that has the head of `task`. Raises UsageError if there is none."""
-    if task.facts.exported_as is None:
-        raise UsageError(
-            f"transformers has no class with the head of task {task.name} ({Setting('task.kind', task.kind)}); use the "
-            "run itself, by bert-jax predict"
-        )
-    return task.facts.exported_as
 
 
 def _class_with(absent: frozenset[str]) -> str:

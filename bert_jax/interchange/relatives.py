@@ -6,7 +6,7 @@ To us they are one model with different settings. One row of a table describes e
 import difflib
 import functools
 import re
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from bert_jax.interchange.conversions import (
     AFTER_PADDING,
@@ -18,6 +18,7 @@ from bert_jax.interchange.conversions import (
     Conversion,
 )
 from bert_jax.system.errors import UsageError, quoted
+from bert_jax.system.json_file import JsonObject
 
 SIZES = {
     "num_hidden_layers": "num_layers",
@@ -41,7 +42,7 @@ FIXED = {
     "tie_word_embeddings": True,
     "pruned_heads": {},
 }
-_DEFAULTS: dict[str, Any] = {
+_DEFAULTS: JsonObject = {
     "vocab_size": 30522,
     "hidden_size": 768,
     "num_hidden_layers": 12,
@@ -71,25 +72,25 @@ class Relative(NamedTuple):
     title: str
     """Its name in text."""
     tensors: Renames = ()
-    """Its names of BERT's tensors. A name that replaces several is of a tensor that holds them one below the other."""
+    """Its names of BERT's tensors. A tensor whose name replaces several names holds these tensors one below the other."""
     of_class: dict[str, Renames] = {}
-    """More of these, which come first, in the files of one class."""
+    """Names in the files of one class, which go before those of `tensors`."""
     sizes: dict[str, str] = SIZES
     """Our settings by its names of sizes in config.json."""
     rates: dict[str, str] = RATES
     """Our settings by its names of other numbers in config.json."""
-    defaults: dict[str, Any] = _DEFAULTS
+    defaults: JsonObject = _DEFAULTS
     """What transformers' class of settings has for the keys of `sizes`, `rates` and `activations`."""
     conversion: Conversion = NO_CONVERSION
     """Settings that config.json writes in another form."""
-    fixed: dict[str, Any] = FIXED
-    """Settings that change the computation and of which only this value is supported; it is also their default."""
+    fixed: JsonObject = FIXED
+    """Settings that change the computation, with the only value that is supported, which is also their default."""
     activations: tuple[str, ...] = ("hidden_act",)
     """Names of the blocks' activation, and of that of the heads where config.json has one."""
     head_activation: str | None = None
     """The activation of its masked-language head, in transformers' words, where it is the same whatever the blocks
     have."""
-    ours: dict[str, Any] = {}
+    ours: JsonObject = {}
     """Our settings with one value for all such models."""
     lacks: frozenset[str] = frozenset()
     """The members of OPTIONAL_PARTS (model/bert.py) that its pretrained classes don't have."""
@@ -283,7 +284,7 @@ _MISSPELT = 0.9
 """Least similarity of a misspelt model_type to the right one; distilbert and albert, two models, have 0.75."""
 
 
-def relative_of(model_type: Any, place: str) -> Relative:
+def relative_of(model_type: object, place: str) -> Relative:
     """The relative of this model_type. Raises UsageError, naming `place`, for one that isn't known."""
     if relative := isinstance(model_type, str) and RELATIVES.get(model_type):
         return relative

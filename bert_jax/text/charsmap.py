@@ -5,7 +5,6 @@ libraries trust it: Hugging Face's panics on a damaged one, at reading or at the
 """
 
 import base64
-from typing import Any
 
 import numpy as np
 from jaxtyping import UInt32
@@ -59,7 +58,7 @@ def _offset(units: UInt32[np.ndarray, " n"]) -> UInt32[np.ndarray, " n"]:
     return (units >> 10) << ((units & 0x200) >> 6)
 
 
-def normalizer_fault(normalizer: Any) -> str | None:
+def normalizer_fault(normalizer: object) -> str | None:
     """Why a charsmap in the `normalizer` of a tokenizer.json can't be followed; None where all are good."""
     if not isinstance(normalizer, dict):
         return None

@@ -17,7 +17,7 @@ _CASED_MARKS = (
     "\u0300-\u036f\u0483-\u0487\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0"
     "\u2de0-\u2dff\ua66f\ua674-\ua67d\ua69e\ua69f\ufe20-\ufe2f"
 )
-"""Marks of Latin, Greek and Cyrillic letters, as the inside of a character class. In scripts without case marks spell
+"""Marks of Latin, Greek and Cyrillic letters, as the inside of a character class. In scripts without case, marks spell
 vowels and consonants, as in Hindi and Japanese."""
 _SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
 """Variation selectors: marks that choose the picture of a character, which is the same character."""
@@ -27,6 +27,7 @@ ZERO_WIDTH_SPACE = "\u200b"
 """Written between words in Khmer, Lao, Burmese, Thai and Tibetan, where it is no white space to Unicode."""
 _TURKISH_CAPITALS = {"I\u0307": "i", "İ": "i", "I": "ı"}
 """Small letters of Turkish and Azeri that other languages don't have, in the order in which they are replaced."""
+_CASED = re.compile(f"[{_CASED_MARKS}{_SELECTORS}]")
 _CHARACTERS = (
     range(1, 0x3400),
     range(0xA000, 0xD800),
@@ -104,18 +105,12 @@ class Cleaning(NamedTuple):
             return ""
         form = self.form or "NFC"
         text = unicodedata.normalize("NFKD" if form == "NFKC" else "NFD", character)
-        if self.strip_accents:
-            text = "".join(part for part in text if not self._strips(part))
+        if self.strip_accents == "cased":
+            text = _CASED.sub("", text)
+        elif self.strip_accents:
+            text = "".join(part for part in text if unicodedata.category(part) != "Mn")
         text = unicodedata.normalize(form, text)
         return unicodedata.normalize(form, text.lower()) if self.lowercase else text
-
-    def _strips(self, mark: str) -> bool:
-        if self.strip_accents == "cased":
-            return bool(_CASED.match(mark))
-        return unicodedata.category(mark) == "Mn"
-
-
-_CASED = re.compile(f"[{_CASED_MARKS}{_SELECTORS}]")
 
 
 ORIGINAL = Cleaning()

@@ -149,7 +149,7 @@ class Lexicon:
     def matches(self, text: Marked) -> Int[np.ndarray, "n 2"]:
         """First token, and token after the last, of each entry in `text`.
 
-        Of entries that overlap it is the leftmost, and of those that begin together the longest.
+        Of overlapping entries the leftmost counts, and of entries that begin together the longest.
         """
         if not self._spelled:
             return np.zeros((0, 2), int)

@@ -122,7 +122,7 @@ class Tokenizer:
     def encode_spans(self, text: str) -> list[PieceSpan]:
         """The pieces of `text` with their positions in it.
 
-        Pieces of one character have the whole character's. The span of a boundary by itself is empty.
+        Pieces that share a character all have its position. The span of a boundary by itself is empty.
         """
         spans = []
         for number, begin, end in self._offsets(text):

@@ -5,7 +5,6 @@ import itertools
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
 
 import sentencex
 
@@ -27,20 +26,16 @@ _LONGEST = 16_000
 def split_sentences(paragraph: str, language: str) -> list[str]:
     """The sentences of `paragraph`, stripped, without empty ones. `language` is a code like "en" or "pt-BR"; for a
     language that sentencex doesn't know, it uses the rules of a related one."""
-    stripped = (sentence.strip() for sentence in sentencex.segment(_rules(language), paragraph))
+    # sentencex knows en but not en-GB, and has lower-case names such as pt-br.
+    base = language.partition("-")[0]
+    rules = base if base in _WITH_RULES else language.lower()
+    stripped = (sentence.strip() for sentence in sentencex.segment(rules, paragraph))
     return [sentence for sentence in stripped if sentence]
 
 
 def has_rules(language: str) -> bool:
     """Whether sentencex splits text of this language (a code) correctly, by rules for it or without any."""
     return language.partition("-")[0] in _WITH_RULES | _NEED_NONE
-
-
-@cache
-def _rules(language: str) -> str:
-    """sentencex' name for a language: it knows en but not en-GB, and has lower-case names such as pt-br."""
-    base = language.partition("-")[0]
-    return base if base in _WITH_RULES else language.lower()
 
 
 def open_segmenter(name: str) -> Segmenter:

@@ -150,8 +150,7 @@ class SentencePieceTokenizer(Tokenizer):
             raise UsageError(
                 f"the vocabulary can't be exported: {reason}, for which Hugging Face's library gives other pieces"
             )
-        convert = _huggingface_bpe if self.kind == "bpe" else _huggingface_unigram
-        tokenizer = Pipeline(convert(self._model, self.vocabulary.unknown_id))
+        tokenizer = Pipeline(self._huggingface_model())
         spec = self._model.normalizer_spec
         charsmap: list[normalizers.Normalizer] = []
         if spec.precompiled_charsmap:
@@ -167,6 +166,18 @@ class SentencePieceTokenizer(Tokenizer):
         tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(BOUNDARY, scheme)
         tokenizer.decoder = decoders.Metaspace(BOUNDARY, scheme)
         return tokenizer
+
+    def _huggingface_model(self) -> models.Model:
+        """Pieces and scores, or for a BPE the merges of all pairs that make up a piece, ranked by its score."""
+        if self.kind == "unigram":
+            pieces = self._model.pieces
+            scored = [(piece.piece, piece.score if piece.type == _Piece.NORMAL else _NEVER) for piece in pieces]
+            return models.Unigram(scored, self.vocabulary.unknown_id, False)
+        ids, merges = self.vocabulary.ids, []
+        ranked = sorted(self._model.pieces, key=lambda piece: -piece.score)
+        for text in (piece.piece for piece in ranked if piece.type == _Piece.NORMAL):
+            merges += [(text[:at], text[at:]) for at in range(1, len(text)) if text[:at] in ids and text[at:] in ids]
+        return models.BPE(ids, merges, unk_token=self.vocabulary.special[1], fuse_unk=True)
 
     def write_vocabulary(self, path: Place) -> None:
         """Writes the sentencepiece model."""
@@ -246,21 +257,3 @@ def _inexpressible(model: ModelProto) -> str | None:
     if not model.normalizer_spec.remove_extra_whitespaces:
         return "it keeps several spaces (remove_extra_whitespaces is false)"
     return None
-
-
-def _huggingface_unigram(model: ModelProto, unknown_id: int) -> models.Unigram:
-    pieces = [(piece.piece, piece.score if piece.type == _Piece.NORMAL else _NEVER) for piece in model.pieces]
-    return models.Unigram(pieces, unknown_id, False)
-
-
-def _huggingface_bpe(model: ModelProto, unknown_id: int) -> models.BPE:
-    """A BPE model whose merges are all pairs that make up a piece, ranked by the score of that piece."""
-    pieces = [piece.piece for piece in model.pieces]
-    ids = {piece: number for number, piece in enumerate(pieces)}
-    merges = []
-    for piece in sorted(
-        (piece for piece in model.pieces if piece.type == _Piece.NORMAL), key=lambda piece: -piece.score
-    ):
-        text = piece.piece
-        merges += [(text[:at], text[at:]) for at in range(1, len(text)) if text[:at] in ids and text[at:] in ids]
-    return models.BPE(ids, merges, unk_token=pieces[unknown_id], fuse_unk=True)

@@ -8,7 +8,7 @@ import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Int
@@ -40,7 +40,7 @@ class SpannedSentence(NamedTuple):
     """Number of spans that begin in it and end in another sentence."""
 
 
-def with_spans(text: str, value: Any, place: str, dropped: Counter[str]) -> str:
+def with_spans(text: str, value: object, place: str, dropped: Counter[str]) -> str:
     """`text` with the spans of `value`, a list of [begin, end, kind] or null, marked in it.
 
     Invalid spans are counted in `dropped`, by reason. Raises UsageError, naming `place`, if `value` is no such list.
@@ -63,7 +63,7 @@ def with_spans(text: str, value: Any, place: str, dropped: Counter[str]) -> str:
     return _inserted(text, marks)
 
 
-def _span(item: Any, place: str) -> TextSpan:
+def _span(item: object, place: str) -> TextSpan:
     """One item of a list of spans. Raises UsageError if it isn't one."""
     if isinstance(item, list) and len(item) == 3 and {type(edge) for edge in item[:2]} == {int}:
         if item[2] in (*_OPENING,):
@@ -73,7 +73,7 @@ def _span(item: Any, place: str) -> TextSpan:
 
 
 def _fault(span: TextSpan, size: int, before: TextSpan) -> str | None:
-    """Why a span is invalid that follows `before`, of the same kind; None if it is valid."""
+    """Why a span is invalid; None if it is valid. `before`: the span of the same kind before it."""
     if span.begin < 0 or span.end > size:
         return "spans past the text"
     if span.begin > span.end or span.begin < before.begin:

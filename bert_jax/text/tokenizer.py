@@ -5,7 +5,7 @@ import os
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
-from bert_jax.system.json_file import ShapeKind, as_shape, check_format, read_object
+from bert_jax.system.json_file import as_shape, check_format, read_object
 from bert_jax.text.cleaning import ORIGINAL, Accents, Cleaning
 from bert_jax.text.pipeline import FORMAT, TOKENIZER_CONFIG, Tokenizer, TokenizerSettings
 from bert_jax.text.sentencepiece import SentencePieceTokenizer, read_model
@@ -32,36 +32,33 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool = True, strip_accent
 
 
 def _saved(directory: Place) -> Tokenizer:
-    """Reads the files of `Tokenizer.save`. Raises UsageError if they are damaged or contradict each other."""
-    settings = _read_settings(directory, TokenizerSettings)
-    names = (Tokenizer.file_name, SentencePieceTokenizer.file_name)
-    file = next((directory / name for name in names if (directory / name).is_file()), None)
-    if file is None:
-        saved = _read_settings(directory, WordPieceSettings)
-        vocabulary = Vocabulary.read(fetched(directory / WordPieceTokenizer.file_name))
-        cleaning = Cleaning(**saved.model_dump(exclude={"format", "kind", "longest_word"}))
-        return WordPieceTokenizer(vocabulary, cleaning, saved.longest_word)
-    tokenizer = read_vocabulary_file(file)
-    if settings.kind != tokenizer.kind:
-        raise UsageError(
-            f"{file} is a {tokenizer.kind} model and {TOKENIZER_CONFIG} beside it says {settings.kind}; put the "
-            "files back that were made together"
-        )
-    return tokenizer
+    """Reads the files of `Tokenizer.save`.
 
-
-def _read_settings(directory: Place, shape: type[ShapeKind]) -> ShapeKind:
-    """Raises UsageError if the settings are missing, damaged, or were written by another program or release."""
+    Raises UsageError if they are missing, damaged or another program's or release's, or if they contradict each other.
+    """
+    others = (directory / Tokenizer.file_name, directory / SentencePieceTokenizer.file_name)
+    file = next((path for path in others if path.is_file()), directory / WordPieceTokenizer.file_name)
     path = directory / TOKENIZER_CONFIG
     remedy = "give the vocabulary's own file, such as a vocab.txt or a .model, or make a run of it with bert-jax import"
     try:
         value = read_object(path)
         check_format(path, value.get("format"), FORMAT)
-        return as_shape(value, shape)
+        settings = as_shape(value, TokenizerSettings if file in others else WordPieceSettings)
     except OSError as error:
         raise UsageError(f"{path} can't be read ({error.strerror}); {remedy}") from None
     except ValueError as error:
         raise UsageError(f"{path} is damaged or another program's ({error}); {remedy}") from None
+    if isinstance(settings, WordPieceSettings):
+        vocabulary = Vocabulary.read(fetched(file))
+        cleaning = Cleaning(**settings.model_dump(include={*Cleaning._fields}))
+        return WordPieceTokenizer(vocabulary, cleaning, settings.longest_word)
+    tokenizer = read_vocabulary_file(file)
+    if settings.kind != tokenizer.kind:
+        raise UsageError(
+            f"{file} is a {tokenizer.kind} model and {TOKENIZER_CONFIG} beside it says {settings.kind}; put the files "
+            "back that were made together"
+        )
+    return tokenizer
 
 
 def read_vocabulary_file(path: Place, cleaning: Cleaning = ORIGINAL) -> Tokenizer:

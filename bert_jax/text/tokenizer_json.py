@@ -6,7 +6,7 @@ Its added tokens are found in a text before anything else splits it, as transfor
 import json
 from collections.abc import Container, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
@@ -158,7 +158,7 @@ def check_keys(file: JsonObject, tokenizer: Tokenizer, name: str) -> None:
             )
 
 
-def _unknown(part: Any, written: Any, path: str) -> list[str]:
+def _unknown(part: object, written: object, path: str) -> list[str]:
     """The keys in a part of a file that are not in what the library makes of that part."""
     if path in ("model.vocab", "model.merges"):
         return []
@@ -256,7 +256,7 @@ def frame_of(step: object, ids: dict[str, int], name: str) -> Frame:
 
 
 def _parts(
-    template: list[dict[str, Any]], tokens: dict[str, tuple[int, ...]], texts: str, name: str
+    template: list[JsonObject], tokens: dict[str, tuple[int, ...]], texts: str, name: str
 ) -> tuple[list[tuple[int, ...]], int]:
     """The ids before, between and after the `texts` of a template, and how many tokens after the first text are in
     segment 0.

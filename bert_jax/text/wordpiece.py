@@ -40,7 +40,7 @@ MANY_CAPITALS = 0.02
 """A vocabulary with a larger share of pieces with capitals is a cased one. Published cased vocabularies have 0.16 and
 0.29; the uncased and the Chinese ones have capitals in special pieces only."""
 _SHARE_IMPOSSIBLE, _EXAMPLES = 0.001, 3
-"""Share of impossible pieces from which on they are remarked, and how many are named."""
+"""Least share of impossible pieces that a remark is made about, and the number of its examples."""
 _FEW_PIECES = 1000
 """Smallest vocabulary whose casing is judged by its letters."""
 
