@@ -72,7 +72,7 @@ class Relative(NamedTuple):
     title: str
     """Its name in text."""
     tensors: Renames = ()
-    """Its names of BERT's tensors. A tensor whose name replaces several names holds these tensors one below the other."""
+    """Its names of BERT's tensors. A tensor whose name replaces several holds these tensors one below the other."""
     of_class: dict[str, Renames] = {}
     """Names in the files of one class, which go before those of `tensors`."""
     sizes: dict[str, str] = SIZES

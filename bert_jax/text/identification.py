@@ -14,11 +14,11 @@ import numpy as np
 from bert_jax.text.scripts import letters_by_script
 
 BLOCK_CHARACTERS = 600
-"""Characters of a block. Answers are right for 0.998 of the blocks, and for 0.8 to 0.9 of the lines under 40 characters."""
+"""Characters of a block. Answers are right for 0.998 of the blocks, and for 0.8 to 0.9 of lines under 40 characters."""
 UNSURE = "unsure"
 """The answer for text whose language isn't clear."""
 UNKNOWN = "und"
-"""The answer for a language that the model doesn't know, as letters of the text show: ISO's code for undetermined."""
+"""The answer for a language that the model doesn't know, as letters show: ISO's code for undetermined."""
 _FEWEST_LETTERS, _FEWEST_OF_SCRIPT = 12, 3
 """Fewest letters that are judged by the model, and by their script alone."""
 _LEAST_PROBABILITY, _LEAST_AMONG_FEW = 0.5, 0.8

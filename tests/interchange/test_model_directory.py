@@ -301,10 +301,7 @@ SPOILED = {
     "an absurd size": (_settings("config.json", vocab_size=10**15), "vocab_size is 1000000000000000; a size from 1 to"),
     "no size": (_settings("config.json", hidden_size=None), "hidden_size is None; a size"),
     "heads that don't divide": (_settings("config.json", num_attention_heads=5), "num_heads=5; change one of them"),
-    "another family": (
-        _settings("config.json", model_type="robrta"),
-        "did you mean roberta",
-    ),
+    "another family": (_settings("config.json", model_type="robrta"), "did you mean roberta"),
     "relative positions": (
         _settings("config.json", position_embedding_type="relative_key"),
         "position_embedding_type is",
@@ -326,10 +323,7 @@ SPOILED = {
     ),
     "an index to no file": (_index("none.safetensors"), "none.safetensors can't be read"),
     "an index to another file": (_index("model-00003-of-00003.safetensors"), "lacks cls.predictions.bias, which model"),
-    "no vocabulary": (
-        lambda folder: (folder / "vocab.txt").unlink(),
-        "has no vocabulary; put the model's",
-    ),
+    "no vocabulary": (lambda folder: (folder / "vocab.txt").unlink(), "has no vocabulary; put the model's"),
     "more pieces than rows": (
         lambda folder: _lines("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *map(str, range(93)), folder=folder),
         "the vocabulary has 98 pieces and the model's table 97 rows",
@@ -376,10 +370,7 @@ SPOILED = {
         _settings("tokenizer_config.json", added_tokens_decoder={"9" * 5_000: {"content": "[MASK]"}}),
         "calls '[MASK]' piece 999999999, where the vocabulary has None",
     ),
-    "an absurd length": (
-        _settings("tokenizer_config.json", model_max_length=10**400),
-        "model_max_length is",
-    ),
+    "an absurd length": (_settings("tokenizer_config.json", model_max_length=10**400), "model_max_length is"),
     "pieces numbered by words": (
         _tokenizer(model={"type": "WordPiece", "vocab": {"a": "0"}}),
         "the piece 'a' has the number '0'; expected an integer",

@@ -1,6 +1,5 @@
 """What cleaning keeps and drops of text in many scripts."""
 
-import re
 import unicodedata
 
 import pytest
@@ -10,7 +9,7 @@ from trained_tokenizers import KINDS, trained
 
 from bert_jax.system.errors import UsageError
 from bert_jax.text.cleaning import ORIGINAL, Cleaning
-from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
+from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary, VocabularySizeError
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
 OURS = Cleaning.of_training()
@@ -31,10 +30,9 @@ ALL_TEXTS = tuple(f"{text} {clean}" for text, clean in SPELLED.values()) * 3
 
 def largest(kind, texts, *cleaning, **named):
     """The tokenizer with the largest vocabulary of this kind that the texts can give."""
-    with pytest.raises(UsageError) as refusal:
+    with pytest.raises(VocabularySizeError) as refusal:
         trained(kind, 9000, texts, *cleaning, **named)
-    size = int(re.search(r"--vocabulary.size (\d+)", str(refusal.value))[1])
-    return trained(kind, size, texts, *cleaning, **named)
+    return trained(kind, refusal.value.size, texts, *cleaning, **named)
 
 
 @pytest.mark.parametrize("kind", KINDS)

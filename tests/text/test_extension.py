@@ -4,6 +4,7 @@ from trained_tokenizers import trained
 from bert_jax.system.errors import UsageError
 from bert_jax.text import sentencepiece as sentencepiece_module
 from bert_jax.text.extension import extend, replaced_pieces
+from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
@@ -16,30 +17,32 @@ def wordpiece():
     return WordPieceTokenizer(Vocabulary(pieces))
 
 
-@pytest.fixture(scope="module", params=["wordpiece", "unigram", "bpe"])
+@pytest.fixture(scope="module", params=["wordpiece", "unigram", "bpe", "byte_bpe"])
 def old(request):
-    return wordpiece() if request.param == "wordpiece" else trained(request.param, 34, TEXT)
+    if request.param == "wordpiece":
+        return wordpiece()
+    return trained(request.param, 270 if request.param == "byte_bpe" else 34, TEXT)
 
 
 def written(tokenizer, ids):
     return [tokenizer.vocabulary.pieces[number] for number in ids]
 
 
-def test_old_pieces_keep_their_ids_and_new_words_are_whole(old):
+def test_old_pieces_keep_their_ids_and_new_words_are_whole(old, tmp_path):
     longer, added, known, split, _ = extend(old, WORDS)
     new = longer.vocabulary.pieces[len(old.vocabulary) :]
     assert longer.vocabulary.pieces[: len(old.vocabulary)] == old.vocabulary.pieces
     # WordPiece sets every ideograph apart.
     assert (added, known, split) == ((3, 1, 4) if old.kind == "wordpiece" else (4, 1, 3))
+    longer.save(tmp_path)
     for piece, word in zip(new, ["photovirus", "PHOTOVIRUSES", "coronavirus"]):
-        assert piece.strip("\u2581") == word.lower()
+        assert longer.piece_text(longer.vocabulary.ids[piece]) == word.lower()
         assert written(longer, longer.encode(word)) == [piece]
+        assert load_tokenizer(tmp_path).encode(word) == longer.encode(word)
     assert longer.starts_word[-len(new) :].all()
 
 
-@pytest.mark.parametrize("kind", ["unigram", "bpe"])
-def test_other_words_are_encoded_as_before(kind):
-    old = trained(kind, 34, TEXT)
+def test_other_words_are_encoded_as_before(old):
     longer = extend(old, ["photovirus", "worldvirus"]).tokenizer
     for text in ["hello world", "worlds unable corona", "electron immune virus"]:
         assert longer.encode(text) == old.encode(text)

@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from trained_tokenizers import KINDS, SIZES, TEXTS, trained
 
 from bert_jax.system.errors import UsageError
-from bert_jax.text.extension import extend, replaced_pieces
 from bert_jax.text.pipeline import BYTES
-from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES
 from bert_jax.text.vocabulary_training import FAIRSEQ_PIECES, count_words
 
@@ -121,15 +119,3 @@ def test_a_word_is_the_same_wherever_it_stands(of_bytes):
     assert of_bytes.encode("dog") == of_bytes.encode("a dog")[-1:]
     assert of_bytes.piece_text(of_bytes.encode("dog")[0]) == "dog"
     assert of_bytes.spelled(of_bytes.encode("dog")[0]) == "▁dog"
-
-
-def test_words_are_added_after_the_old_pieces(of_bytes, tmp_path):
-    extension = extend(of_bytes, ["dog", "zebra", "two words", "zebra", "semi;colon"])
-    assert (extension.added, extension.known, extension.split) == (1, 2, 2)
-    longer = extension.tokenizer
-    assert longer.vocabulary.pieces[:320] == of_bytes.vocabulary.pieces
-    assert longer.encode("a zebra") == [*of_bytes.encode("a"), 320]
-    assert longer.encode("the zebras' dog")[-2:] == of_bytes.encode("the zebras' dog")[-2:]
-    assert replaced_pieces(of_bytes, longer)[320] == of_bytes.encode("zebra")
-    longer.save(tmp_path)
-    assert load_tokenizer(tmp_path).encode("zebra") == [320]
