@@ -192,12 +192,12 @@ def _database(directory: Path, settings: PreparationConfig) -> Iterator["DuckDBP
         "temp_directory": str(directory / _SPILLED),
         "threads": settings.processes or available_cores(),
         "preserve_insertion_order": False,
-        "enable_progress_bar": False,
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
     }
     try:
         with duckdb.connect(config=options) as database:
+            database.execute("set enable_progress_bar = false")
             files = sorted(map(str, (directory / _BATCHES).glob("*.parquet")))
             database.from_parquet(files).create_view("batches")
             yield database
