@@ -5,7 +5,6 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from bert_jax.config.task import COLUMN_IN_BRACES, TaskConfig
 from bert_jax.config.wording import counted
@@ -43,7 +42,7 @@ def word_list(record: Record, name: str) -> list[str]:
     return value
 
 
-def whole_number(record: Record, name: str, value: Any, repairs: Counter[str]) -> int:
+def whole_number(record: Record, name: str, value: object, repairs: Counter[str]) -> int:
     """`value`, found under `name`, as a whole number; one that is written as a text is read and counted."""
     if isinstance(value, str) and len(value) <= _MOST_DIGITS and _WHOLE.fullmatch(value):
         repairs["offsets given as texts, read as numbers"] += 1
@@ -65,7 +64,7 @@ def number(record: Record, name: str) -> float:
     return found
 
 
-def class_name(record: Record, name: str) -> str:
+def class_label(record: Record, name: str) -> str:
     """A class as it is called: a text, or a number or truth value as JSON writes it. Raises UsageError for others."""
     value = record.value(name)
     if isinstance(value, bool):
@@ -143,7 +142,7 @@ def _text(record: Record, name: str) -> str:
     return value or ""
 
 
-def _described(value: Any) -> str:
+def _described(value: object) -> str:
     return f"{value!r:.60}" if isinstance(value, str | int | float) else json_kind(value)
 
 

@@ -3,7 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from bert_jax.system.errors import Setting, UsageError, listed, renamed
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
 
-_KINDS: dict[str, type[Task]] = {
+TASK_CLASSES: dict[str, type[Task]] = {
     "class": ClassTask,
     "labels": LabelsTask,
     "number": NumberTask,
@@ -72,7 +72,7 @@ class LabelledRows(NamedTuple):
     """The dev rows of a task."""
 
     records: list[Record]
-    golds: list[Any]
+    golds: Sequence[object]
     """The right answer for each record."""
 
     @property
@@ -83,7 +83,7 @@ class LabelledRows(NamedTuple):
 
 def make_task(config: TaskConfig, tokenizer: Tokenizer) -> Task:
     """The task of `config.kind`. Raises UsageError if it needs labels and `config` has none."""
-    return _KINDS[config.kind](config, tokenizer)
+    return TASK_CLASSES[config.kind](config, tokenizer)
 
 
 def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) -> TrainingRows:
@@ -98,7 +98,7 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) ->
         records, held_out = pair_records(config, tokenizer, repairs)
     else:
         records = _labelled(config, config.train, read_records(config, config.train, "train", repairs), repairs)
-    config = _KINDS[config.kind].settled(config, records)  # by all rows, even if only some of them are used
+    config = TASK_CLASSES[config.kind].settled(config, records)  # by all rows, even if only some of them are used
     task = make_task(config, tokenizer)
     by_row = [row for _, row in encoded(task, _some(records, config.train_rows), repairs, train=True) if row]
     examples = [example for row in by_row for example in row]
@@ -153,7 +153,7 @@ def read_records(config: TaskConfig, source: str | None, setting: str, repairs: 
     records = held_records(source, repairs, form)
     if not records:
         raise UsageError(f"{source} has no rows; give another file or set")
-    return [_KINDS[config.kind].read(config, record, repairs) for record in records]
+    return [TASK_CLASSES[config.kind].read(config, record, repairs) for record in records]
 
 
 def written_as(
@@ -207,9 +207,9 @@ def _labelled(config: TaskConfig, source: str | None, records: list[Record], rep
 
     Raises UsageError for the others, or counts them in `repairs` if task.unlabelled is `skip`.
     """
-    records = _without_refused(config, records, repairs)
-    is_labelled = _KINDS[config.kind].is_labelled
-    without = [record for record in records if not is_labelled(config, record)]
+    kind = TASK_CLASSES[config.kind]
+    records = kind.without_rejected(config, records, repairs)
+    without = [record for record in records if not kind.is_labelled(config, record)]
     if not without or len(without) == len(records):
         return records
     if config.unlabelled == "refuse":
@@ -230,30 +230,7 @@ def _labelled(config: TaskConfig, source: str | None, records: list[Record], rep
             "--unlabelled skip)"
         )
     repairs["rows without a label left out"] += len(without)
-    return [record for record in records if is_labelled(config, record)]
-
-
-def _without_refused(config: TaskConfig, records: list[Record], repairs: Counter[str]) -> list[Record]:
-    """The records without those that their annotators gave no class, "-" in SNLI and -1 in TFDS, or rejected."""
-    if config.character_spans or config.kind == "tags":
-        kept = [record for record in records if record.values.get("answer") not in ("reject", "ignore")]
-        repairs["rows rejected or ignored in Prodigy left out"] += len(records) - len(kept)
-        return kept or records
-    if config.facts.loss != "classes":
-        return records
-    classes = Counter(str(record.value(config.label)) for record in records if record.has(config.label))
-    known = set(config.labels or ()) or classes.keys()
-    none = {"-"} if "+" not in known else set[str]()
-    if config.labels or {"0", "1", "2"} <= known:
-        none |= {"-1"}
-    none -= set(config.labels or ())
-    if not none & classes.keys() or not classes.keys() - none:
-        return records
-    kept = [record for record in records if not record.has(config.label) or str(record.value(config.label)) not in none]
-    repairs[f"rows without a label ({' and '.join(sorted(none & classes.keys()))}) left out"] += len(records) - len(
-        kept
-    )
-    return kept
+    return [record for record in records if kind.is_labelled(config, record)]
 
 
 def _some(records: list[Record], count: int | None) -> list[Record]:

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Int
+from jaxtyping import Array, Float, Int
 
 from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
 from bert_jax.config.phase import Phase
@@ -268,7 +268,7 @@ def _as_begun(task: TaskConfig, run: RunDirectory) -> TaskConfig:
     choose others."""
     if task.padded_lengths is None and run.under_way:
         before = read_config(run.path)
-        if isinstance(before, TaskRunConfig) and before.task.max_length == task.max_length:
+        if before.task and before.task.max_length == task.max_length:
             return task.replace(padded_lengths=before.task.padded_lengths)
     return task
 
@@ -284,7 +284,7 @@ class DevRows:
     def evaluate(self, params: Parameters, between: Callable[[], None] = lambda: None) -> Results:
         """Every metric and the score. `between` is called before each batch, and may raise to end it."""
 
-        def run(batch: TaskBatch) -> Any:
+        def run(batch: TaskBatch) -> Float[Array, "N ..."]:
             between()
             return self._outputs(params, batch)
 

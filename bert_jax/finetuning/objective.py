@@ -1,7 +1,7 @@
 """The objective of fine-tuning (Devlin et al. 2019, section 4)."""
 
 from abc import abstractmethod
-from typing import Any
+from typing import Any, cast
 
 import jax
 import jax.numpy as jnp
@@ -143,8 +143,7 @@ class TaskObjective(FineTuningObjective):
         self, params: Parameters, batch: TaskBatch, dropout_keys: Key[Array, " B"] | None = None
     ) -> Float[Array, "B ..."]:
         """The model's outputs: [B, outputs], for choices [B, C], for tags and answers [B, T, outputs]."""
-        task_outputs: Any = self._network.apply({"params": params}, batch.tokens, batch.marks, dropout_keys)
-        return task_outputs
+        return cast(Array, self._network.apply({"params": params}, batch.tokens, batch.marks, dropout_keys))
 
     def _weights(self, batch: TaskBatch) -> Float[Array, "B ..."]:
         """The weight of each target in the loss."""

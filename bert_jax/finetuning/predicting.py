@@ -5,14 +5,14 @@ import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, TextIO
+from typing import TextIO
 
 import numpy as np
 
 from bert_jax.batching.grouping import Group, ahead, grouped, usual_lengths
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.task_kind import TASK_KINDS
-from bert_jax.finetuning.batches import TaskBatch, task_batch
+from bert_jax.finetuning.batches import AnyArray, TaskBatch, task_batch
 from bert_jax.finetuning.dataset import LabelledRows, encoded
 from bert_jax.finetuning.task import Example, Outcome, Prediction, Task
 from bert_jax.records.compressed_files import suffix
@@ -24,7 +24,7 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.files import check_written, replacing, write_json
 from bert_jax.training.devices import tokens_at_once
 
-Run = Callable[[TaskBatch], Any]
+Run = Callable[[TaskBatch], AnyArray]
 """The model: a batch to its outputs, an array whose first axis is the batch's; see `Task.predict`."""
 STANDARD_INPUT = "/dev/stdin"
 Predicted = Iterable[tuple[Record, Prediction]]
@@ -72,10 +72,16 @@ def outcomes(
 
 
 def predictions(
-    task: Task, records: Iterable[Record], run: Run, repairs: Counter[str], **settings: Any
+    task: Task,
+    records: Iterable[Record],
+    run: Run,
+    repairs: Counter[str],
+    *,
+    compiling: float = 0,
+    tokens: int | None = None,
 ) -> Iterator[tuple[Record, Prediction]]:
     """Yields each record with its prediction. Arguments are those of `outcomes`."""
-    for outcome in outcomes(task, records, run, repairs, **settings):
+    for outcome in outcomes(task, records, run, repairs, compiling=compiling, tokens=tokens):
         yield outcome.record, task.predict(*outcome)
 
 
@@ -87,7 +93,7 @@ def measure(task: Task, rows: LabelledRows, run: Run, compiling: float = 0) -> R
     return task.evaluate(rows.records, rows.golds, found).updated({"measured_on": measured_on})
 
 
-def given_records(rows: Iterable[Any], config: TaskConfig) -> Iterator[Record]:
+def given_records(rows: Iterable[object], config: TaskConfig) -> Iterator[Record]:
     """Yields rows given in Python: each an object of columns, a text, or a tuple of the task's texts.
 
     If the task has lists of words, a text is split at spaces. Raises UsageError for other rows.
@@ -172,13 +178,13 @@ def _files(path: Place) -> list[Place]:
     return [path, *(path.with_suffix(suffix) for suffix in beside)]
 
 
-def _both(record: Record, prediction: Prediction) -> dict[str, Any]:
+def _both(record: Record, prediction: Mapping[str, object]) -> dict[str, object]:
     """The columns of `record` and those of the prediction. Raises UsageError for a column of both."""
     if twice := next((name for name in prediction if name in record.values), None):
         raise UsageError(
             f"{record.place} has a column {twice!r}, and one of this name is to be written; rename it or leave it out"
         )
-    return record.values | prediction
+    return {**record.values, **prediction}
 
 
 def _write_jsonl(file: TextIO, predicted: Predicted) -> None:
@@ -234,7 +240,7 @@ def _table(predicted: Predicted) -> Iterator[tuple[list[str], str]]:
         yield [_field(values.get(name)) for name in columns], record.place
 
 
-def _flat(prediction: Prediction) -> dict[str, Any]:
+def _flat(prediction: Prediction) -> dict[str, object]:
     """Each class's probability as a column of its own."""
     shares = prediction.get("probabilities", {})
     named = shares.items() if isinstance(shares, dict) else enumerate(shares)
@@ -242,7 +248,7 @@ def _flat(prediction: Prediction) -> dict[str, Any]:
     return others | {f"probability_{name}": share for name, share in named}
 
 
-def _field(value: Any) -> str:
+def _field(value: object) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

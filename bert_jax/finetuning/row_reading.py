@@ -5,15 +5,15 @@ import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from bert_jax.config.task import COLUMN_IN_BRACES, TaskConfig
 from bert_jax.finetuning.character_spans import tag_scheme
-from bert_jax.finetuning.columns import number, sorted_labels, text
+from bert_jax.finetuning.columns import sorted_labels, text
+from bert_jax.finetuning.dataset import TASK_CLASSES
 from bert_jax.finetuning.task import Task
-from bert_jax.finetuning.vectors_task import pair_columns
 from bert_jax.records.formats import format_of
 from bert_jax.records.record import Record
 from bert_jax.system.errors import Setting, UsageError, listed, quoted
@@ -38,6 +38,10 @@ _ODD_TEXTS = (
     (re.compile(r"\s*(?:https?://\S+|\S+\.[A-Za-z]\w{2,3})\s*"), 0.5, "are names of files or pages: give texts"),
 )
 """What a text may look like, the share of texts above which that is odd, and what they are, with a remedy."""
+
+
+Texts = tuple[str | tuple[str, ...], ...]
+"""The texts of a row; one that is a list of words is a tuple of these."""
 
 
 class RowSet(NamedTuple):
@@ -67,12 +71,12 @@ def reading_of_rows(task: Task, sets: dict[str, RowSet]) -> Reading:
     if config.facts.words:
         remarks += [remark for name, rows in sets.items() for remark in _odd_entities(task, name, rows.records)]
     remarks += [remark for name, rows in sets.items() for remark in _contradictions(config, name, rows, texts[name])]
-    golds = {name: [*chain.from_iterable(_golds(task, one) for one in rows.records)] for name, rows in sets.items()}
+    golds = {name: [*chain.from_iterable(map(task.answers, rows.records))] for name, rows in sets.items()}
     if config.facts.labelled or config.choices:
-        kinds = {name: Counter(of_set) for name, of_set in golds.items()}
+        kinds = {name: Counter(map(str, of_set)) for name, of_set in golds.items()}
         facts += [Fact(name=f"labels, {name}", value=_counts(config, of_set)) for name, of_set in kinds.items()]
         remarks += _odd_labels(config, kinds, {name: len(rows.records) for name, rows in sets.items()})
-    elif numbers := {name: np.array(of_set) for name, of_set in golds.items() if of_set}:
+    elif numbers := {name: np.array(of_set, float) for name, of_set in golds.items() if of_set}:
         ranges = {name: f"{of_set.min():g} to {of_set.max():g}" for name, of_set in numbers.items()}
         facts.append(Fact(name="numbers", value=", ".join(f"{name} {range}" for name, range in ranges.items())))
         remarks += _odd_numbers(numbers)
@@ -92,7 +96,7 @@ def reading_of_input(config: TaskConfig, source: str, file_format: str, first: R
     return Reading(subject=f"rows {source}", facts=facts)
 
 
-def _column_facts(used: Sequence[str], unused: Sequence[str], texts: tuple[Any, ...]) -> list[Fact]:
+def _column_facts(used: Sequence[str], unused: Sequence[str], texts: Texts) -> list[Fact]:
     beginning = " | ".join(" ".join(each) if isinstance(each, tuple) else each for each in texts)
     return [
         Fact(name="columns used", value=listed(used), known_by="--task.texts, --task.label"),
@@ -101,29 +105,18 @@ def _column_facts(used: Sequence[str], unused: Sequence[str], texts: tuple[Any, 
     ]
 
 
-def _texts(config: TaskConfig, record: Record) -> tuple[Any, ...]:
+def _texts(config: TaskConfig, record: Record) -> Texts:
     """The texts of a record, one of them perhaps as a tuple of words."""
     if isinstance(words := record.values.get(config.texts[0]), list):
         return (tuple(words),)
-    pair = pair_columns(config, record) if config.makes_vectors else config.texts
-    return tuple(text(record, template) for template in (*pair, *config.choices))
-
-
-def _golds(task: Task, record: Record) -> list[Any]:
-    """The labels of a record, or its number; [] where it has neither."""
-    if task.config.facts.labelled:
-        return task.names(task.config, record)
-    scored = task.config.kind == "number" or task.config.makes_vectors and record.has(task.config.label)
-    return [number(record, task.config.label)] if scored else [str(task.gold(record))] if task.config.choices else []
+    return tuple(text(record, template) for template in TASK_CLASSES[config.kind].text_columns(config, record))
 
 
 def _columns(config: TaskConfig, records: Sequence[Record]) -> tuple[list[str], list[str]]:
     """The columns of `records` that the task uses, and the others."""
-    pair = pair_columns(config, records[0]) if config.makes_vectors else config.texts
-    named = {config.label, *(config.labels or ())}
-    for template in (*pair, *config.choices, *config.marks):
+    named = set[str]()
+    for template in TASK_CLASSES[config.kind].columns(config, records[0]):
         named |= set(COLUMN_IN_BRACES.findall(template) or [template])
-    named |= {config.negatives} if config.makes_vectors and not config.scored else {"is_impossible"}
     there = dict.fromkeys(name for record in records for name in (record.columns or record.values))
     used = [name for name in there if name in named or any(each.startswith(f"{name}.") for each in named)]
     return used, [name for name in there if name not in used]
@@ -141,7 +134,7 @@ def _check_unused(config: TaskConfig, rows: RowSet, unused: Sequence[str]) -> No
             )
 
 
-def _odd_texts(config: TaskConfig, name: str, rows: RowSet, texts: Sequence[tuple[Any, ...]]) -> Iterator[str]:
+def _odd_texts(config: TaskConfig, name: str, rows: RowSet, texts: Sequence[Texts]) -> Iterator[str]:
     short = [one for one in rows.records if len(one.values) < len(one.columns)]
     if short and not config.columns:
         place = short[0].place.rpartition(", ")[2]
@@ -152,13 +145,13 @@ def _odd_texts(config: TaskConfig, name: str, rows: RowSet, texts: Sequence[tupl
             mean = sum(map(len, of_column)) / len(of_column)
             if mean > 200 or mean < 1.5:
                 yield f"{where}: sentences have {mean:,.1f} words on average: put a blank line after each only"
-            of_column = tuple(chain.from_iterable(of_column))
-        if len(set(of_column)) == 1 < len(of_column):
-            yield f"{where} is {quoted(of_column[0])} everywhere: name another column by --task.texts"
+        strings = [*chain.from_iterable(of_column)] if in_words else [str(one) for one in of_column]
+        if len(set(strings)) == 1 < len(strings):
+            yield f"{where} is {quoted(strings[0])} everywhere: name another column by --task.texts"
         for pattern, most, what in _ODD_TEXTS:
-            found = sum(pattern.fullmatch(one) is not None for one in of_column)
-            if found > most * len(of_column) and (most or not in_words):
-                yield f"{where}: {found:,} of {len(of_column):,} texts {what}"
+            found = sum(pattern.fullmatch(one) is not None for one in strings)
+            if found > most * len(strings) and (most or not in_words):
+                yield f"{where}: {found:,} of {len(strings):,} texts {what}"
     if len(texts) >= 20 and 2 * len(set(texts)) < len(texts):
         yield f"{name}: only {len(set(texts)):,} of {len(texts):,} rows differ in their texts: take repeated ones out"
     blanks = [value for one in rows.records if isinstance(value := one.values.get(config.label), str)]
@@ -174,7 +167,7 @@ def _odd_texts(config: TaskConfig, name: str, rows: RowSet, texts: Sequence[tupl
         yield f"{name}: {equal:,} of {len(texts):,} pairs are two equal texts: take them out"
 
 
-def _contradictions(config: TaskConfig, name: str, rows: RowSet, texts: Sequence[tuple[Any, ...]]) -> Iterator[str]:
+def _contradictions(config: TaskConfig, name: str, rows: RowSet, texts: Sequence[Texts]) -> Iterator[str]:
     """Yields a remark if many equal texts have different classes."""
     if config.kind == "class":
         pairs = Counter(zip(texts, (str(one.value(config.label)) for one in rows.records), strict=True))

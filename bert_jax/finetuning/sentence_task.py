@@ -10,7 +10,7 @@ import numpy as np
 from bert_jax.batching.sequences import joined, truncated_sizes
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.character_spans import pieces_of
-from bert_jax.finetuning.columns import class_name, label_names, number, text, whole_number
+from bert_jax.finetuning.columns import class_label, label_names, number, text, whole_number
 from bert_jax.finetuning.metrics import class_metrics, label_metrics, number_metrics
 from bert_jax.finetuning.task import (
     CUT,
@@ -33,6 +33,23 @@ _DROPPED = "rows whose marked word has no piece"
 
 class SentenceTask(Task[RowGold]):
     """[CLS] text [SEP] or [CLS] first [SEP] second [SEP], cut as in the original's run_classifier.py."""
+
+    @classmethod
+    def without_rejected(cls, config: TaskConfig, records: list[Record], repairs: Counter[str]) -> list[Record]:
+        """The records without those of no class: "-" as in SNLI, -1 as in TFDS."""
+        if config.facts.loss != "classes":
+            return records
+        classes = Counter(str(record.value(config.label)) for record in records if record.has(config.label))
+        known = set(config.labels or ()) or classes.keys()
+        none = {"-"} if "+" not in known else set[str]()
+        if config.labels or {"0", "1", "2"} <= known:
+            none |= {"-1"}
+        none = (none - set(config.labels or ())) & classes.keys()
+        if not none or not classes.keys() - none:
+            return records
+        kept = [one for one in records if not one.has(config.label) or str(one.value(config.label)) not in none]
+        repairs[f"rows without a label ({' and '.join(sorted(none))}) left out"] += len(records) - len(kept)
+        return kept
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
         """An example for each record, with a sequence for each choice. One with an empty text, which has no pieces, is
@@ -61,11 +78,11 @@ class ClassTask(SentenceTask[int]):
     @classmethod
     def names(cls, config: TaskConfig, record: Record) -> list[str]:
         """Returns the name of the record's class."""
-        return [class_name(record, config.label)]
+        return [class_label(record, config.label)]
 
     def gold(self, record: Record) -> int:
         """Returns the number of the record's class."""
-        return self.labels.number(class_name(record, self.config.label), record.place)
+        return self.labels.number(class_label(record, self.config.label), record.place)
 
     def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
         """The likeliest class, and the probability of each."""
@@ -190,6 +207,10 @@ class NumberTask(SentenceTask[float]):
         """The number in the label's column."""
         return number(record, self.config.label)
 
+    def answers(self, record: Record) -> list[float]:
+        """The number."""
+        return [self.gold(record)]
+
     def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
         """Returns the head's output as the predicted number."""
         return {"predicted_number": float(outputs[0][0])}
@@ -213,7 +234,7 @@ class ChoiceTask(SentenceTask[int]):
 
     def gold(self, record: Record) -> int:
         """The number of the right choice, from 0. The label may also be the name of its column."""
-        name, count = class_name(record, self.config.label), len(self.config.choices)
+        name, count = class_label(record, self.config.label), len(self.config.choices)
         if name in self.config.choices:
             return self.config.choices.index(name)
         if not (name.isdecimal() and len(name) <= 18 and int(name) < count):
@@ -221,6 +242,10 @@ class ChoiceTask(SentenceTask[int]):
                 f"{record.place}: the label {quoted(name)} is no choice; they are numbered from 0 to {count - 1}"
             )
         return int(name)
+
+    def answers(self, record: Record) -> list[str]:
+        """The number of the right choice, as text."""
+        return [str(self.gold(record))]
 
     def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
         """The likeliest choice's number, and the probability of each."""

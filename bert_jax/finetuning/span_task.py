@@ -4,7 +4,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float
@@ -131,6 +131,12 @@ class BestSpans:
         return list(different.values())
 
 
+class _Answer(NamedTuple):
+    text: str
+    start: object
+    """The place of its first character, which isn't checked yet."""
+
+
 class SpanTask(Task[list[str]]):
     """[CLS] question [SEP] window of the text [SEP]; a window without the answer, or all of it, answers with [CLS]."""
 
@@ -183,8 +189,8 @@ class SpanTask(Task[list[str]]):
         answers = self._answers(record)
         if not answers:
             return range(0)
-        begin = whole_number(record, "answer_start", answers[0].get("answer_start"), repairs)
-        answer = answers[0]["text"]
+        answer, start = answers[0]
+        begin = whole_number(record, "answer_start", start, repairs)
         begin, answer = begin + len(answer) - len(answer.lstrip()), answer.strip()
         if begin < 0 or not answer or context[begin : begin + len(answer)] != answer:
             repairs[_ELSEWHERE] += 1
@@ -195,16 +201,15 @@ class SpanTask(Task[list[str]]):
 
     def gold(self, record: Record) -> list[str]:
         """All answers that are right, none for a question that has none."""
-        return [answer["text"] for answer in self._answers(record)]
+        return [answer.text for answer in self._answers(record)]
 
-    def _answers(self, record: Record) -> list[dict[str, Any]]:
-        """The answers as SQuAD has them. Raises UsageError for none where each question must have one."""
-        answers = [] if _is_impossible(record) else _as_list(record.value(self.config.label))
-        if not isinstance(answers, list) or not all(
-            isinstance(answer, dict) and isinstance(answer.get("text"), str) for answer in answers
-        ):
+    def _answers(self, record: Record) -> list[_Answer]:
+        """The answers of a record. Raises UsageError for none where each question must have one."""
+        written = [] if _is_impossible(record) else record.value(self.config.label)
+        answers = _answers_of(written)
+        if answers is None:
             raise UsageError(
-                f"{record.place}: {self.config.label!r} is {json_kind(answers)}; expected [{{text, answer_start}}, ...]"
+                f"{record.place}: {self.config.label!r} is {json_kind(written)}; expected [{{text, answer_start}}, ...]"
             )
         if not answers and not self.config.span.null_answers:
             raise UsageError(f"{record.place} has no answer; leave it out, or finetune with --task.span.null-answers")
@@ -234,6 +239,11 @@ class SpanTask(Task[list[str]]):
         return [{"predicted_answer": "", "best": [], "null_odds": odds}] * len(golds)
 
     @classmethod
+    def columns(cls, config: TaskConfig, record: Record) -> list[str]:
+        """All columns that are read, also the one that says whether there is an answer."""
+        return [*super().columns(config, record), "is_impossible"]
+
+    @classmethod
     def is_labelled(cls, config: TaskConfig, record: Record) -> bool:
         """Whether there are answers, or a column that says whether there are."""
         return super().is_labelled(config, record) or not record.has(config.label) and record.has("is_impossible")
@@ -247,11 +257,16 @@ def _is_impossible(record: Record) -> bool:
     return bool(value)
 
 
-def _as_list(answers: Any) -> Any:
-    """Answers as SQuAD's files have them, where they are an object of lists, as in TFDS and Hugging Face's sets."""
-    if not isinstance(answers, dict):
-        return answers
-    texts, starts = answers.get("text"), answers.get("answer_start")
-    if not (isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts)):
-        return answers
-    return [{"text": one, "answer_start": start} for one, start in zip(texts, starts, strict=True)]
+def _answers_of(written: object) -> list[_Answer] | None:
+    """The answers in a list of objects, as in SQuAD's files, or in an object of lists, as in TFDS and Hugging Face's
+    sets; None of anything else."""
+    if isinstance(written, dict):
+        texts, starts = written.get("text"), written.get("answer_start")
+        if not (isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts)):
+            return None
+        answers = [_Answer(*each) for each in zip(texts, starts, strict=True)]
+    elif isinstance(written, list) and all(isinstance(each, dict) for each in written):
+        answers = [_Answer(each.get("text"), each.get("answer_start")) for each in written]
+    else:
+        return None
+    return answers if all(isinstance(answer.text, str) for answer in answers) else None

@@ -95,6 +95,13 @@ class TagTask(Task[list[str]]):
         types = [name[2:] if name[:2] in ("B-", "I-") else name for name in labels if name != OUTSIDE]
         return (OUTSIDE, *(f"{letter}-{kind}" for kind in dict.fromkeys(types) for letter in "BI"))
 
+    @classmethod
+    def without_rejected(cls, config: TaskConfig, records: list[Record], repairs: Counter[str]) -> list[Record]:
+        """The records without those that were rejected or ignored in Prodigy."""
+        kept = [record for record in records if record.values.get("answer") not in ("reject", "ignore")]
+        repairs["rows rejected or ignored in Prodigy left out"] += len(records) - len(kept)
+        return kept or records
+
     def _sentence(self, record: Record) -> tuple[str, list[Range]]:
         """A text and the places of its words: a list of words is joined by spaces, where their script sets any."""
         column = self.config.texts[0]

@@ -123,6 +123,25 @@ class Task(Generic[Gold]):
         """All labels in the order of the model's outputs: as set, or else the `names` in the training rows, sorted."""
         return config.labels or sorted_labels(names)
 
+    def answers(self, record: Record) -> Sequence[str | float]:
+        """The labels of a record, or its number, as they are counted to describe rows; none if it has neither."""
+        return self.names(self.config, record)
+
+    @classmethod
+    def text_columns(cls, config: TaskConfig, record: Record) -> Sequence[str]:
+        """The columns of the texts of a record. Raises UsageError if it lacks them."""
+        return (*config.texts, *config.choices)
+
+    @classmethod
+    def columns(cls, config: TaskConfig, record: Record) -> list[str]:
+        """All columns that are read from records like this one."""
+        return [*cls.text_columns(config, record), *config.marks, config.label, *(config.labels or ())]
+
+    @classmethod
+    def without_rejected(cls, config: TaskConfig, records: list[Record], repairs: Counter[str]) -> list[Record]:
+        """The records without those that their annotators rejected or gave no class; `repairs` counts these."""
+        return records
+
     @classmethod
     def is_labelled(cls, config: TaskConfig, record: Record) -> bool:
         """Whether the label's column is there and not empty."""

@@ -98,6 +98,24 @@ class VectorsTask(Task[float | None]):
             )
 
     @classmethod
+    def text_columns(cls, config: TaskConfig, record: Record) -> Sequence[str]:
+        """The names of the columns of the two texts. Raises UsageError if the record lacks them."""
+        possible = _USUAL_COLUMNS if config.texts in _USUAL_COLUMNS else (config.texts,)
+        for columns in possible:
+            if all("{" in name or name in record.values for name in columns):
+                return columns
+        raise UsageError(
+            f"{record.place} has no pair of texts in {' and '.join(config.texts)}: there is "
+            f"{listed(record.columns or record.values)}; name the columns so, or to finetune those that are there by "
+            "--task.texts"
+        )
+
+    @classmethod
+    def columns(cls, config: TaskConfig, record: Record) -> list[str]:
+        """All columns that are read; pairs with scores have no negatives."""
+        return [*super().columns(config, record), *([] if config.scored else [config.negatives])]
+
+    @classmethod
     def is_measurable(cls, config: TaskConfig, record: Record) -> bool:
         """Whether it has two texts: rows without a score are pairs that match."""
         return all(text.strip() for text in pair_of(config, record, Counter())[:2])
@@ -148,6 +166,11 @@ class VectorsTask(Task[float | None]):
     def gold(self, record: Record) -> float | None:
         """The score of the pair; None if it has none."""
         return pair_of(self.config, record, Counter()).score
+
+    def answers(self, record: Record) -> list[float]:
+        """The score of the pair, if it has one."""
+        score = self.gold(record)
+        return [] if score is None else [score]
 
     def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
         """The cosine of the vectors of the two texts."""
@@ -257,8 +280,7 @@ def pair_of(config: TaskConfig, record: Record, repairs: Counter[str]) -> TextPa
 
     Raises UsageError if the columns are missing or hold something else.
     """
-    columns = pair_columns(config, record)
-    first, second = (text(record, column) for column in columns)
+    first, second = (text(record, column) for column in VectorsTask.text_columns(config, record))
     score = None
     if config.label in record.values and record.has(config.label):
         score = number(record, config.label)
@@ -269,19 +291,6 @@ def pair_of(config: TaskConfig, record: Record, repairs: Counter[str]) -> TextPa
                 "correct the row or the range"
             )
     return TextPair(first, second, _negatives(config, record), score)
-
-
-def pair_columns(config: TaskConfig, record: Record) -> Sequence[str]:
-    """The names of the columns of the two texts. Raises UsageError if the record lacks them."""
-    possible = _USUAL_COLUMNS if config.texts in _USUAL_COLUMNS else (config.texts,)
-    for columns in possible:
-        if all("{" in name or name in record.values for name in columns):
-            return columns
-    raise UsageError(
-        f"{record.place} has no pair of texts in {' and '.join(config.texts)}: there is "
-        f"{listed(record.columns or record.values)}; name the columns so, or to finetune those that are there by "
-        "--task.texts"
-    )
 
 
 def _negatives(config: TaskConfig, record: Record) -> list[str]:

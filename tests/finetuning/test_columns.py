@@ -2,7 +2,7 @@ from collections import Counter
 
 import pytest
 
-from bert_jax.finetuning.columns import Labels, class_name, number, sorted_labels, text, whole_number, word_list
+from bert_jax.finetuning.columns import Labels, class_label, number, sorted_labels, text, whole_number, word_list
 from bert_jax.records.record import Record
 from bert_jax.system.errors import UsageError
 
@@ -29,11 +29,11 @@ def test_a_text_is_a_column_or_made_of_several():
         (number, True, "'x' is True and not a number"),
         pytest.param(number, 10**400, "'x' is 1000", id="number-10**400"),
         (number, "1_000", "'x' is '1_000' and not a number"),
-        (class_name, 1.5, "'x' is 1.5, and a class is a text or a whole number"),
+        (class_label, 1.5, "'x' is 1.5, and a class is a text or a whole number"),
         (number, -1e39, "'x' is -1e+39 and not a number from -1e18 to 1e18"),
-        (class_name, " ", "has no label: 'x' is ' '"),
-        (class_name, None, "has no label: 'x' is null"),
-        (class_name, [1], "has no label: 'x' is an array"),
+        (class_label, " ", "has no label: 'x' is ' '"),
+        (class_label, None, "has no label: 'x' is null"),
+        (class_label, [1], "has no label: 'x' is an array"),
     ],
 )
 def test_values_of_another_kind_are_refused_with_their_place(read, value, words_of_it):
@@ -44,7 +44,7 @@ def test_values_of_another_kind_are_refused_with_their_place(read, value, words_
 
 @pytest.mark.parametrize("value, name", [("yes ", "yes"), (True, "true"), (1, "1"), (2.0, "2"), ("01", "01")])
 def test_classes_are_called_by_texts(value, name):
-    assert class_name(record(x=value), "x") == name
+    assert class_label(record(x=value), "x") == name
 
 
 def test_offsets_given_as_texts_are_read_and_counted():
