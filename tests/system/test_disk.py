@@ -52,8 +52,8 @@ def test_a_disk_is_no_traceback_wherever_it_fails(monkeypatch, capsys):
     def fails(_):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS), "/mnt/a.txt")
 
-    monkeypatch.setattr("bert_jax.cli.params.run", fails)
-    assert run(["params", "x"]) == 1
+    monkeypatch.setattr("bert_jax.cli.params.Params.execute", fails)
+    assert run(["params", "demo"]) == 1
     said = capsys.readouterr().err
     assert said.startswith("bert-jax: /mnt/a.txt can't be read or written (Read-only file system); mount that file")
     assert said.count("\n") == 1

@@ -8,7 +8,7 @@ from conftest import program
 
 BEGINNING = """
 import atexit, os, signal, sys, time
-import bert_jax.cli.params as params
+from bert_jax.cli.params import Params
 from bert_jax.cli.main import main
 
 def send(*numbers):
@@ -18,8 +18,8 @@ def send(*numbers):
 
 """
 END = """
-params.run = work
-sys.argv[1:] = ["params"]
+Params.execute = work
+sys.argv[1:] = ["params", "demo"]
 main()
 """
 
