@@ -7,7 +7,8 @@ import time
 import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple, Protocol
+from pathlib import Path
+from typing import NamedTuple
 
 from bert_jax.config.operation import LoggingConfig
 from bert_jax.config.training import TrainingConfig
@@ -41,52 +42,35 @@ class TrackedRun(NamedTuple):
     """The tracker's id of a resumed run; None for a new one."""
 
 
-class Tracker(Protocol):
-    """A run in a tracker. Any method may raise any error."""
+class Tracker(NamedTuple):
+    """A run in a tracker. Any call may raise any error."""
 
-    @property
-    def id(self) -> str | None:
-        """The tracker's id of the run, by which a resumed run is opened; None if it needs none."""
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Adds measurements of a step, such as `train/loss`. After a restart some steps come a second time, with the
-        same values."""
-
-    def close(self, finished: bool) -> None:
-        """Sends the remaining values, and whether the run is finished or was stopped."""
+    log: Callable[[int, Mapping[str, float]], None]
+    """Adds measurements of a step, such as `train/loss`. After a restart some steps come a second time, with the same
+    values."""
+    close: Callable[[bool], None]
+    """Sends the remaining values, and whether the run is finished or was stopped."""
+    id: str | None = None
+    """The tracker's id of the run, by which a resumed run is opened; None if it needs none."""
 
 
-class TensorBoard:
+class _EventFiles:
     """TensorBoard's event files in a folder. After a failed write the next event goes to a new file."""
 
     # tensorboardX is imported on use, since it imports PyTorch wherever that is installed. Its SummaryWriter isn't
     # used: the writer's thread ends when the disk is full, and the next write waits for it for ever.
-    id = None
 
-    def __init__(self, run: TrackedRun):
-        from tensorboardX.event_file_writer import EventsWriter
-        from tensorboardX.proto.event_pb2 import SessionLog
-
-        folder = worked_on(run.path / "tensorboard")
+    def __init__(self, folder: Path):
         folder.mkdir(exist_ok=True)
-        self._prefix = os.fspath(folder / "events")
-        self._writer: EventsWriter | None = None
-        # TensorBoard hides older events of steps after the restored one.
-        self._add(step=run.step + 1, session_log=SessionLog(status=SessionLog.START))
+        self._prefix, self._writer = os.fspath(folder / "events"), None
 
     def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Adds measurements of a step."""
         from tensorboardX.proto.summary_pb2 import Summary
 
         summary = Summary(value=[Summary.Value(tag=name, simple_value=value) for name, value in values.items()])
-        self._add(wall_time=time.time(), step=step, summary=summary)
+        self.add(wall_time=time.time(), step=step, summary=summary)
 
-    def close(self, finished: bool) -> None:
-        """Closes the file."""
-        if self._writer:
-            self._writer.close()
-
-    def _add(self, **fields: object) -> None:
+    def add(self, **fields: object) -> None:
         from tensorboardX.event_file_writer import EventsWriter
         from tensorboardX.proto.event_pb2 import Event
 
@@ -100,67 +84,69 @@ class TensorBoard:
             raise
         self._writer = writer
 
-
-class WeightsAndBiases:
-    """A run of Weights & Biases. Offline (WANDB_MODE=offline) its files lie in the run's wandb/."""
-
-    def __init__(self, run: TrackedRun):
-        import wandb
-
-        self.id = run.id or uuid.uuid4().hex[:8]
-        self._run = wandb.init(
-            project=run.where,
-            name=run.path.name,
-            id=self.id,
-            resume="allow",
-            config=run.settings.model_dump(mode="json"),
-            dir=os.environ.get("WANDB_DIR") or os.fspath(worked_on(run.path)),
-            settings=wandb.Settings(console="off"),  # or it would copy the progress bar
-        )
-        # Its own counter of steps only rises; a resumed run may do some steps again.
-        self._run.define_metric("*", step_metric="step")
-
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Adds measurements of a step."""
-        self._run.log({"step": step, **values})
-
     def close(self, finished: bool) -> None:
-        """Ends the run with exit code 0 if it is finished, otherwise 1."""
-        self._run.finish(exit_code=0 if finished else 1)
+        if self._writer:
+            self._writer.close()
 
 
-class MLflow:
-    """A run of MLflow, on a server or in a folder."""
+def _tensorboard(run: TrackedRun) -> Tracker:
+    from tensorboardX.proto.event_pb2 import SessionLog
 
-    def __init__(self, run: TrackedRun):
-        # By default it waits minutes for a server that doesn't answer.
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
-        os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
-        os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
-        from mlflow.entities import Metric, Param
-        from mlflow.tracking import MlflowClient
+    events = _EventFiles(worked_on(run.path / "tensorboard"))
+    # TensorBoard hides older events of steps after the restored one.
+    events.add(step=run.step + 1, session_log=SessionLog(status=SessionLog.START))
+    return Tracker(events.log, events.close)
 
-        self._client, self._metric = MlflowClient(tracking_uri=run.where), Metric
-        if run.id:
-            self.id = run.id
-            self._client.update_run(self.id, status="RUNNING")
-            return
+
+def _weights_and_biases(run: TrackedRun) -> Tracker:
+    """Offline (WANDB_MODE=offline) its files lie in the run's wandb/."""
+    import wandb
+
+    run_id = run.id or uuid.uuid4().hex[:8]
+    tracked = wandb.init(
+        project=run.where,
+        name=run.path.name,
+        id=run_id,
+        resume="allow",
+        config=run.settings.model_dump(mode="json"),
+        dir=os.environ.get("WANDB_DIR") or os.fspath(worked_on(run.path)),
+        settings=wandb.Settings(console="off"),  # or it would copy the progress bar
+    )
+    # Its own counter of steps only rises; a resumed run may do some steps again.
+    tracked.define_metric("*", step_metric="step")
+    return Tracker(
+        lambda step, values: tracked.log({"step": step, **values}),
+        lambda finished: tracked.finish(exit_code=0 if finished else 1),
+        run_id,
+    )
+
+
+def _mlflow(run: TrackedRun) -> Tracker:
+    """`run.where` is a server or a folder."""
+    # By default it waits minutes for a server that doesn't answer.
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
+    os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
+    os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
+    from mlflow.entities import Metric, Param
+    from mlflow.tracking import MlflowClient
+
+    client, run_id = MlflowClient(tracking_uri=run.where), run.id
+    if run_id:
+        client.update_run(run_id, status="RUNNING")
+    else:
         name = os.environ.get("MLFLOW_EXPERIMENT_NAME", "bert_jax")
-        experiment = self._client.get_experiment_by_name(name)
-        experiment_id = experiment.experiment_id if experiment else self._client.create_experiment(name)
-        self.id = self._client.create_run(experiment_id, run_name=run.path.name).info.run_id
+        experiment = client.get_experiment_by_name(name)
+        experiment_id = experiment.experiment_id if experiment else client.create_experiment(name)
+        run_id = client.create_run(experiment_id, run_name=run.path.name).info.run_id
         parameters = [Param(setting, str(value)) for setting, value in run.settings.flat().items()]
         for begin in range(0, len(parameters), _PARAMETERS_AT_ONCE):
-            self._client.log_batch(self.id, params=parameters[begin : begin + _PARAMETERS_AT_ONCE])
+            client.log_batch(run_id, params=parameters[begin : begin + _PARAMETERS_AT_ONCE])
 
-    def log(self, step: int, values: Mapping[str, float]) -> None:
-        """Adds measurements of a step."""
+    def log(step: int, values: Mapping[str, float]) -> None:
         now = int(1000 * time.time())
-        self._client.log_batch(self.id, [self._metric(name, value, now, step) for name, value in values.items()])
+        client.log_batch(run_id, [Metric(name, value, now, step) for name, value in values.items()])
 
-    def close(self, finished: bool) -> None:
-        """Ends the run as FINISHED or KILLED."""
-        self._client.set_terminated(self.id, "FINISHED" if finished else "KILLED")
+    return Tracker(log, lambda finished: client.set_terminated(run_id, "FINISHED" if finished else "KILLED"), run_id)
 
 
 class GuardedTracker:
@@ -196,11 +182,11 @@ class GuardedTracker:
 
 
 _TRACKERS: dict[str, Callable[[TrackedRun], Tracker]] = {
-    "tensorboard": TensorBoard,
-    "wandb": WeightsAndBiases,
-    "mlflow": MLflow,
+    "tensorboard": _tensorboard,
+    "wandb": _weights_and_biases,
+    "mlflow": _mlflow,
 }
-"""By the setting of LoggingConfig that asks for each."""
+"""What opens a tracker, by the setting of LoggingConfig that asks for it."""
 
 
 def check_trackers(logging: LoggingConfig) -> None:

@@ -164,7 +164,7 @@ def test_events_of_tensorboard_go_to_a_new_file_after_a_write_that_failed(tmp_pa
     def full(_):
         raise OSError(28, "No space left on device")
 
-    tracker._tracker._writer.write_event = full
+    tracker._tracker.log.__self__._writer.write_event = full
     with tracker:
         for step in (1, 2):
             tracker.log(step, {"train/loss": 1.0})
