@@ -229,7 +229,7 @@ def discard(directory: Place) -> None:
 
 
 def publish_prepared(directory: Place) -> None:
-    """Uploads the data set in `worked_on(directory)` if `directory` is in a bucket; uploads the record last."""
+    """Uploads the data set in `local_path(directory)` if `directory` is in a bucket; uploads the record last."""
     publish(directory, last=_RECORD)
 
 

@@ -13,7 +13,7 @@ from pydantic import Field
 from bert_jax.run.hosts import is_first
 from bert_jax.run.tracking import GuardedTracker
 from bert_jax.system.bucket import Place
-from bert_jax.system.copies import Publisher, worked_on
+from bert_jax.system.copies import Publisher, local_path
 from bert_jax.system.files import FileSum, open_regular, write_text
 from bert_jax.system.journal import FILE_NAME
 from bert_jax.system.json_file import JsonObject, Shape, as_shape, parse_object
@@ -49,7 +49,7 @@ class MetricsLog:
         """Size and checksum of all lines so far, including those that couldn't be written yet."""
         if not is_first():
             return
-        file = worked_on(self.path)
+        file = local_path(self.path)
         write_text(file, text)
         self._file = io.FileIO(file, "ab")  # unbuffered: the number of written bytes is known
         self._unwritten, self._failing = b"", False

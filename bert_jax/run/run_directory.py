@@ -19,7 +19,7 @@ from bert_jax.run.saved_state import check_name
 from bert_jax.run.tracking import check_trackers
 from bert_jax.system import reading
 from bert_jax.system.bucket import Place, in_bucket, is_trained_in, place_of
-from bert_jax.system.copies import appended_to
+from bert_jax.system.copies import local_log
 from bert_jax.system.errors import FULL_DISK, RunError, UsageError, command_line, disk_explained, quoted
 from bert_jax.system.files import open_lock, refuse_links, remove_directory, remove_temporary, write_json, write_text
 from bert_jax.system.journal import FILE_NAME, open_journal
@@ -167,7 +167,7 @@ class RunDirectory:
                     raise
                 reason = error.strerror or str(error).partition("\n")[0]
                 raise UsageError(f"--workdir {self.path} can't be written ({reason}); choose another") from None
-        open_journal(appended_to(self.path / FILE_NAME))
+        open_journal(local_log(self.path / FILE_NAME))
         self.manifest.mend(self.under_way)
         write_config(self.config_file, config)
 

@@ -14,7 +14,7 @@ from bert_jax.config.operation import LoggingConfig
 from bert_jax.config.training import TrainingConfig
 from bert_jax.run.hosts import is_first
 from bert_jax.system.bucket import Place
-from bert_jax.system.copies import worked_on
+from bert_jax.system.copies import local_path
 from bert_jax.system.errors import RunError, Setting, check_installed, failure_reason
 from bert_jax.system.files import write_json
 from bert_jax.system.json_file import read_object
@@ -92,7 +92,7 @@ class _EventFiles:
 def _tensorboard(run: TrackedRun) -> Tracker:
     from tensorboardX.proto.event_pb2 import SessionLog
 
-    events = _EventFiles(worked_on(run.path / "tensorboard"))
+    events = _EventFiles(local_path(run.path / "tensorboard"))
     # TensorBoard hides older events of steps after the restored one.
     events.add(step=run.step + 1, session_log=SessionLog(status=SessionLog.START))
     return Tracker(events.log, events.close)
@@ -109,7 +109,7 @@ def _weights_and_biases(run: TrackedRun) -> Tracker:
         id=run_id,
         resume="allow",
         config=run.settings.model_dump(mode="json"),
-        dir=os.environ.get("WANDB_DIR") or os.fspath(worked_on(run.path)),
+        dir=os.environ.get("WANDB_DIR") or os.fspath(local_path(run.path)),
         settings=wandb.Settings(console="off"),  # or it would copy the progress bar
     )
     # Its own counter of steps only rises; a resumed run may do some steps again.

@@ -35,7 +35,7 @@ def fetched(path: Place) -> Path:
     stored = objects(path)
     if not stored:
         raise UsageError(f"there is nothing at {path}; give a file or a folder that is there")
-    copy = worked_on(path)
+    copy = local_path(path)
     with disk_explained(copy), _locked(copy):
         copied = _copied_objects(copy)
         for name in files_below(copy).keys() - stored.keys():
@@ -54,7 +54,7 @@ def fetched(path: Place) -> Path:
     return copy
 
 
-def worked_on(path: Place) -> Path:
+def local_path(path: Place) -> Path:
     """`path` itself if it is on this machine, otherwise its local copy, which `publish` uploads."""
     if not in_bucket(path):
         return path
@@ -63,7 +63,7 @@ def worked_on(path: Place) -> Path:
     return copy
 
 
-def appended_to(path: Place) -> Path:
+def local_log(path: Place) -> Path:
     """The local file to append to: `path` itself, or an up-to-date local copy that a Publisher uploads.
 
     If nothing is at `path`, a local copy that another run left is deleted.
@@ -71,15 +71,15 @@ def appended_to(path: Place) -> Path:
     if in_bucket(path) and path.exists():
         return fetched(path)
     if in_bucket(path):
-        worked_on(path).unlink(missing_ok=True)
-    return worked_on(path)
+        local_path(path).unlink(missing_ok=True)
+    return local_path(path)
 
 
 def publish(path: Place, last: str | None = None) -> None:
     """Uploads the local copy to `path`, if that is in a bucket; in a folder the file `last` after all others."""
     if not in_bucket(path):
         return
-    copy = worked_on(path)
+    copy = local_path(path)
     if copy.is_dir():
         upload_folder(copy, path, last)
         with _locked(copy):
@@ -116,7 +116,7 @@ class Publisher:
     def _publish(self) -> None:
         for path in self._paths:
             try:
-                if worked_on(path).exists():
+                if local_path(path).exists():
                     publish(path)
             except Exception as error:  # gcsfs, Google's libraries and aiohttp have error classes of their own
                 warn(f"{path} could not be written ({first_line(error)}); it will be tried again")

@@ -17,7 +17,7 @@ from bert_jax.run.metrics import MetricsLog
 from bert_jax.run.state import TrainState
 from bert_jax.system import interruption
 from bert_jax.system.bucket import Place
-from bert_jax.system.copies import publish, worked_on
+from bert_jax.system.copies import local_path, publish
 from bert_jax.system.errors import RunError, Setting
 from bert_jax.system.files import replacing, write_json
 from bert_jax.system.journal import Whereabouts, here, note
@@ -218,7 +218,7 @@ class Watchdog:
         )
         os.write(2, line.encode())
         note("failed", f"no progress for {self._seconds / 60:g} minutes while {where}")
-        with replacing(worked_on(path)) as temporary, open(temporary, "w") as file:
+        with replacing(local_path(path)) as temporary, open(temporary, "w") as file:
             self._dump(file, where)
         publish(path)
 

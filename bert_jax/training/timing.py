@@ -11,7 +11,7 @@ from bert_jax.config.operation import CheckpointConfig
 from bert_jax.run.hosts import agreed
 from bert_jax.run.measurement import Mean
 from bert_jax.system.bucket import Place
-from bert_jax.system.copies import publish, worked_on
+from bert_jax.system.copies import local_path, publish
 from bert_jax.system.progress import say
 from bert_jax.training.batch import AnyBatch
 
@@ -75,7 +75,7 @@ class StepTrace:
         """Call it before step number `step` is dispatched; `pending`: arrays of the steps in progress."""
         if step in self._steps and not self._recording:
             jax.block_until_ready(pending)
-            jax.profiler.start_trace(worked_on(self._directory))
+            jax.profiler.start_trace(local_path(self._directory))
             self._recording = True
 
     def after(self, step: int, pending: Any) -> None:

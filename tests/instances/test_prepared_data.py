@@ -7,7 +7,7 @@ import pytest
 from bert_jax.config.data import DataConfig
 from bert_jax.instances.prepared_data import PreparedData, publish_prepared
 from bert_jax.system.bucket import objects, place_of
-from bert_jax.system.copies import worked_on
+from bert_jax.system.copies import local_path
 
 
 class LaterDataConfig(DataConfig):
@@ -60,9 +60,9 @@ def test_a_set_has_the_format_and_its_fingerprint(recipe, whole):
 
 def test_a_set_in_a_bucket_is_finished_by_its_record(bucket):
     there = place_of(f"{bucket}/data/length-32")
-    worked_on(there).mkdir()
+    local_path(there).mkdir()
     for name in ("prepared.json", "piece_counts.safetensors", "train-00000.array_record"):
-        (worked_on(there) / name).write_text(name)
+        (local_path(there) / name).write_text(name)
     publish_prepared(there)
     generations = {name: int(stored.generation) for name, stored in objects(there).items()}
     assert max(generations, key=generations.get) == "prepared.json" and len(generations) == 3

@@ -130,11 +130,6 @@ def test_settings_and_tokenizer_changed_by_hand_are_refused(run, name):
     read_config(run.path)
 
 
-def test_the_manifest_follows_settings_of_operation(run):
-    run.open(RunConfig(model=ModelConfig.tiny(), logging={"every": 9}))
-    assert read_config(run.path).logging.every == 9 and run.manifest.damage(run.path) is None
-
-
 def test_a_checkpoint_that_lost_its_manifest_is_set_aside_and_one_that_is_gone_is_said(run, capsys):
     checkpoint(run, 40), checkpoint(run, 50)
     (run.checkpoints / "00000050" / "manifest.json").unlink()

@@ -2,7 +2,6 @@
 
 import json
 import shutil
-from itertools import islice
 
 import jax
 import numpy as np
@@ -17,7 +16,7 @@ from bert_jax.config.phase import Phase
 from bert_jax.config.training import TrainingConfig
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run import checkpoint_choice, trained_model
-from bert_jax.run.manifest import Manifest, checkpoint_path, complete, delete_checkpoint
+from bert_jax.run.manifest import Manifest, checkpoint_path, delete_checkpoint
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.saved_state import mean_of
 from bert_jax.run.trained_model import TrainedModel
@@ -85,7 +84,8 @@ def test_the_last_step_of_a_phase_belongs_to_it():
     assert [config.phase_of(step) for step in (0, 1, 6, 7, 10, 11)] == [0, 0, 0, 1, 1, 1]
 
 
-def test_a_saved_step_is_that_of_its_checkpoint(kept_run):
+def test_a_saved_step_is_that_of_its_checkpoint_and_by_default_the_newest(kept_run):
+    assert TrainedModel.open(kept_run.path).steps == (12,)
     bert = bert_jax.load(kept_run.path, step=4)
     assert bert.steps == (4,)
     assert largest_difference(jax.device_get(bert.params), params_at(kept_run, 4)) == 0
@@ -194,7 +194,7 @@ def test_of_a_task_an_average_ends_with_the_newest_and_not_with_the_best(run, mo
     assert bert_jax.load(run.path, average=2).steps == (10, 12)
 
 
-def test_an_evaluated_step_has_the_measurements_of_its_checkpoint(kept_run, capsys):
+def test_an_evaluated_step_has_the_measurements_of_its_checkpoint_and_an_average_its_own(kept_run, capsys):
     assert command(["evaluate", str(kept_run.path), "--step", "6", "--json"]) == 0
     results = json.loads(capsys.readouterr().out)
     then = Manifest.at(checkpoint_path(kept_run.checkpoints, 6)).evaluation
@@ -202,13 +202,9 @@ def test_an_evaluated_step_has_the_measurements_of_its_checkpoint(kept_run, caps
     assert results["mlm_loss"] == pytest.approx(then["mlm_loss"], rel=1e-6)
     last = Manifest.at(checkpoint_path(kept_run.checkpoints, 12)).evaluation
     assert then["mlm_loss"] != pytest.approx(last["mlm_loss"], rel=1e-3)
-
-
-def test_an_evaluated_average_is_that_of_the_steps_it_names(kept_run, capsys):
     assert command(["evaluate", str(kept_run.path), "--average", "2", "--json"]) == 0
     results = json.loads(capsys.readouterr().out)
     assert results["averaged_steps"] == [10, 12] and results["steps"] == 12
-    last = Manifest.at(checkpoint_path(kept_run.checkpoints, 12)).evaluation
     assert results["mlm_loss"] != pytest.approx(last["mlm_loss"], rel=1e-6)
     assert command(["evaluate", str(kept_run.path), "--average", "2"]) == 0
     assert "Mean of steps 10, 12, " in " ".join(capsys.readouterr().out.split())
@@ -232,8 +228,3 @@ def test_an_exported_step_has_the_card_of_that_step(kept_run, tmp_path):
     card = (tmp_path / "exported" / "README.md").read_text()
     assert "- 6 steps of 8 sequences" in card and "- 2 steps of 8 sequences" in card
     assert "- this is the checkpoint at step 8 of 12\n" in card and "## Results" not in card
-
-
-def test_a_model_to_use_or_start_from_is_the_newest_where_nothing_is_asked(kept_run):
-    assert TrainedModel.open(kept_run.path).steps == (12,)
-    assert [int(path.name) for path in islice(reversed(complete(kept_run.checkpoints)), 2)] == [12, 10]

@@ -60,11 +60,6 @@ def test_data_whose_folder_has_become_a_file_is_damaged(run):
     assert [verdict.path for verdict in verify(run) if verdict.damage] == [run.data(32)]
 
 
-def test_a_checkpoint_under_the_name_of_another_step_is_damaged(run):
-    shutil.copytree(run.checkpoints / "00000012", run.checkpoints / "00000014")
-    assert [verdict.path.name for verdict in verify(run) if verdict.damage] == ["00000014"]
-
-
 def test_a_pipe_in_place_of_a_file_is_damage_and_nobody_waits_for_what_comes_of_it(run):
     signal.alarm(60)  # ends the tests' process rather than wait for ever
     for path in sorted(

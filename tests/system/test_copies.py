@@ -4,7 +4,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from bert_jax.system.bucket import object_name, place_of
-from bert_jax.system.copies import copy_into, fetched, publish, worked_on
+from bert_jax.system.copies import copy_into, fetched, local_path, publish
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import FileSum, new_directory, write_json, write_text
 
@@ -16,7 +16,7 @@ def asked(server, request):
 
 
 def test_a_path_on_this_machine_is_its_own_copy(tmp_path):
-    assert fetched(tmp_path) == worked_on(tmp_path) == place_of(str(tmp_path)) == tmp_path
+    assert fetched(tmp_path) == local_path(tmp_path) == place_of(str(tmp_path)) == tmp_path
     publish(tmp_path)
 
 
@@ -44,7 +44,7 @@ def test_what_does_not_arrive_as_it_is_stored_is_no_copy(server, folder, objects
         server.fail("GET /download/.*sub%2Fb", how)
     with pytest.raises(RunError, match="sub/b.*the same command again"):
         fetched(folder)
-    assert "sub/b %c" not in content(worked_on(folder)) and not list(worked_on(folder).rglob("*.tmp"))
+    assert "sub/b %c" not in content(local_path(folder)) and not list(local_path(folder).rglob("*.tmp"))
     assert content(fetched(folder)) == objects
 
 
@@ -59,7 +59,7 @@ def test_an_answer_that_fails_once_is_asked_for_again_and_processes_may_ask_at_o
 
 def test_work_is_published_with_its_record_last(bucket_server, bucket, content):
     there = place_of(f"{bucket}/made")
-    here = worked_on(there)
+    here = local_path(there)
     for name in ("record.json", "b", "sub/c"):
         (here / name).parent.mkdir(parents=True, exist_ok=True)
         (here / name).write_text(name)
