@@ -21,7 +21,6 @@ from bert_jax.plan.record import (
     SlicePlan,
     SliceTime,
     StepTime,
-    TotalTime,
 )
 from bert_jax.plan.topology import Topology, can_compile, topology_devices
 from bert_jax.system.errors import RunError, install_extra
@@ -48,42 +47,51 @@ _REFUSALS = (
 
 
 def plan_training(config: AnyRunConfig, objective: Objective, topology: Topology, exact: bool) -> SlicePlan:
-    """Compiles the step of each phase for the slice, in parallel: the compiler spends half its time on one core.
+    """Compiles the step of each phase for the slice. Without libtpu, the plan has FLOPs and their time alone.
 
-    `exact`: compile as a run does, else with _LEAST_EFFORT. Without libtpu the plan has FLOPs alone. Raises UsageError
-    if mesh or batches don't fit the slice or the model, RunError where libtpu fails.
+    `exact`: compile as a run does, else with _LEAST_EFFORT. Raises UsageError if mesh or batches don't fit the slice or
+    the model, RunError where libtpu fails.
     """
     if topology.chips > topology.largest.chips:
         say(f"{topology} is hypothetical: the largest slice of {topology.family} that can be had is {topology.largest}")
-    plan = SlicePlan(
+    # First of all, since JAX looks for a TPU on this machine unless the slice's devices were described.
+    compiled = _compiled_phases(config, objective, topology, exact) if can_compile() else None
+    fits = all(phase.fits for phase in compiled) if compiled else None
+    return SlicePlan(
         topology=str(topology),
         chips=topology.chips,
         chip=topology.chip._asdict(),
         parameters=num_parameters(objective.model, shapes=objective.parameter_shapes),
-        compiled=can_compile(),
-        phases=[],
+        compiled=compiled is not None,
+        libtpu=version("libtpu") if compiled else None,
+        exact=exact,
+        fits=fits,
+        phases=compiled or _phases_by_formula(config, objective, topology),
+        total=_total(compiled) if compiled and fits else None,
     )
-    numbers = range(len(config.phases))
-    if not plan.compiled:
-        say(f"{install_extra('plan')} for memory, collectives and traffic, which need libtpu, the TPU compiler")
-        by_formula = [formula_phase(config, objective, topology, number) for number in numbers]
-        return plan.model_copy(update={"phases": by_formula})
+
+
+def _phases_by_formula(config: AnyRunConfig, objective: Objective, topology: Topology) -> list[FormulaPhase]:
+    say(f"{install_extra('plan')} for memory and traffic, which need libtpu, the TPU compiler")
+    phases = []
+    for number in range(len(config.phases)):
+        work = _work(config, number, objective.flops(config.ids_shape(number)))
+        at_best = _pace(config, work, topology, topology.seconds(work.flops))
+        phases.append(FormulaPhase(**dict(work), at_best=at_best))
+    return phases
+
+
+def _compiled_phases(
+    config: AnyRunConfig, objective: Objective, topology: Topology, exact: bool
+) -> list[CompiledPhase]:
+    """Compiles the phases in parallel: the compiler spends half its time on one core."""
     mesh = make_mesh(config.mesh, topology_devices(topology))
     trainer = Trainer(fitted(config, mesh), mesh, objective)
     _ = trainer.state_shapes  # raises for sizes that can't be divided over the mesh
-    say(f"Compiling {len(numbers)} programs for {topology}")
+    say(f"Compiling {len(config.phases)} programs for {topology}")
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        phases = list(pool.map(lambda number: compiled_phase(trainer, topology, number, exact), numbers))
-    fits = all(phase.fits for phase in phases)
-    update = {"libtpu": version("libtpu"), "exact": exact, "fits": fits, "phases": phases}
-    return plan.model_copy(update=update | {"total": _total(phases) if fits else None})
-
-
-def formula_phase(config: AnyRunConfig, objective: Objective, topology: Topology, number: int) -> FormulaPhase:
-    """FLOPs of phase `number` and their time at the peak of the chips."""
-    flops = objective.flops(config.ids_shape(number))
-    work = _work(config, number, flops)
-    return FormulaPhase(**dict(work), at_best=_pace(config, work, topology, topology.seconds(flops)))
+        numbers = range(len(config.phases))
+        return list(pool.map(lambda number: compiled_phase(trainer, topology, number, exact), numbers))
 
 
 def compiled_phase(trainer: Trainer, topology: Topology, number: int, exact: bool) -> CompiledPhase:
@@ -183,12 +191,13 @@ def _pace(config: AnyRunConfig, work: PlannedPhase, topology: Topology, seconds:
     )
 
 
-def _total(phases: list[CompiledPhase]) -> TotalTime:
-    times = [phase.time for phase in phases if phase.time]
-    return TotalTime(
-        at_best=SliceTime.total([time.at_best for time in times]),
-        in_turn=SliceTime.total([time.in_turn for time in times]),
-    )
+def _total(phases: list[CompiledPhase]) -> dict[str, SliceTime]:
+    total = {}
+    for estimate in ("at_best", "in_turn"):
+        paces = [getattr(phase.time, estimate) for phase in phases]
+        hours, chip_hours = sum(pace.hours for pace in paces), sum(pace.chip_hours for pace in paces)
+        total[estimate] = SliceTime(hours=hours, chip_hours=chip_hours)
+    return total
 
 
 def _memory(compiled: jax.stages.Compiled) -> ChipMemory:

@@ -1,6 +1,6 @@
 """What a plan says of each phase's step on a TPU slice: memory, work and least time; its JSON and its tables."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Annotated
 
 from pydantic import computed_field
@@ -40,13 +40,6 @@ class SliceTime(Facts):
 
     hours: Annotated[facts.Hours, "the phase"]
     chip_hours: Annotated[float, facts.Unit("{:,.1f}".format), "chip-hours"]
-
-    @classmethod
-    def total(cls, phases: Sequence["SliceTime"]) -> "SliceTime":
-        """The sum of all `phases`."""
-        return SliceTime(
-            hours=sum(phase.hours for phase in phases), chip_hours=sum(phase.chip_hours for phase in phases)
-        )
 
 
 class Pace(SliceTime):
@@ -112,13 +105,6 @@ class CompiledPhase(PlannedPhase):
     time: Annotated[StepTime | None, "least time of a step, nothing measured"]
 
 
-class TotalTime(Shape):
-    """The time of all phases, by both estimates of their steps."""
-
-    at_best: SliceTime
-    in_turn: SliceTime
-
-
 class SlicePlan(Shape):
     """The JSON object of a plan."""
 
@@ -128,15 +114,16 @@ class SlicePlan(Shape):
     """Peak FLOPs a second, bytes of memory and bandwidths of a chip, by name."""
     parameters: int
     compiled: bool
-    libtpu: str | None = None
+    libtpu: str | None
     """The compiler's version; None without one."""
-    exact: bool = False
+    exact: bool
     """Whether it was compiled with the effort of a real run."""
-    fits: bool | None = None
+    fits: bool | None
     """Whether the steps of all phases fit a chip; None without a compiler."""
     phases: list[CompiledPhase] | list[FormulaPhase]
-    total: TotalTime | None = None
-    """None without a compiler, or where a step doesn't fit."""
+    total: dict[str, SliceTime] | None
+    """The time of all phases, by the names of both estimates in StepTime; None without a compiler, or where a step
+    doesn't fit."""
 
 
 def plan_tables(topology: Topology, plan: SlicePlan) -> Iterator[Table | str]:
@@ -154,7 +141,7 @@ def plan_tables(topology: Topology, plan: SlicePlan) -> Iterator[Table | str]:
     if plan.total:
         best, turn = (
             f"{duration(3600 * time.hours)}, {time.chip_hours:,.1f} chip-hours"
-            for time in (plan.total.at_best, plan.total.in_turn)
+            for time in (plan.total["at_best"], plan.total["in_turn"])
         )
         yield f"All phases: {best} if all limits overlap; {turn} if nothing does. Real steps take longer."
     else:

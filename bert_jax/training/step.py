@@ -69,7 +69,7 @@ class Objective(ABC):
     @property
     def parameter_shapes(self) -> Parameters:
         """The tree of `init` as shapes and types; nothing is allocated."""
-        return jax.eval_shape(self.init, jax.random.key(0))
+        return jax.eval_shape(lambda: self.init(jax.random.key(0)))
 
     @abstractmethod
     def flops(self, shape: tuple[int, ...]) -> float:

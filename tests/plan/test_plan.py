@@ -162,7 +162,9 @@ def test_the_real_step_is_compiled_for_a_slice(config_file):
     process = command(*line, JAX_PLATFORMS="")
     said, _ = process.communicate(timeout=600)
     assert process.returncode == 0, said
-    found = json.loads(said.splitlines()[-1])
+    first, *_, last = said.splitlines()
+    assert first == "Compiling 1 programs for v5e:2x2"  # and libtpu doesn't look for a TPU
+    found = json.loads(last)
     [phase] = found["phases"]
     memory = phase["memory"]
     assert not found["exact"]
