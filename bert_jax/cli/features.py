@@ -7,7 +7,7 @@ from pydantic import Field
 
 from bert_jax.cli.arguments import PlaceArgument, RunArgument, SavedArguments
 from bert_jax.cli.flags import Positional
-from bert_jax.inference.choices import Join, Pool, Precision
+from bert_jax.config.vectors import Join, Pool, Precision
 from bert_jax.system.errors import UsageError
 
 _OF_LAYERS = {"layers", "join", "pool"}
@@ -59,7 +59,7 @@ class Features(SavedArguments):
         from bert_jax.config.vectors import Prompt
         from bert_jax.config.wording import counted
         from bert_jax.finetuning.dataset import say_repairs
-        from bert_jax.inference.feature_files import check_output, name_of, texts_of, write_features
+        from bert_jax.inference.feature_files import check_output, name_of, read_texts, write_features
         from bert_jax.inference.features import Choice
         from bert_jax.system.progress import say, stage
 
@@ -72,7 +72,7 @@ class Features(SavedArguments):
             )
         check_output(self.output, self.input)
         repairs: Counter[Any] = Counter()
-        texts = texts_of(self.input, self.texts, repairs)
+        texts = read_texts(self.input, self.texts, repairs)
         bert = self.loaded(self.run, self.compute_dtype)
         if own or bert.embedder.trained and not of_layers:
             choice, prompt = bert.embedder.choice(self.width, self.dtype), bert.embedder.prompt(self.role)

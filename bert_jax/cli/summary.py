@@ -1,28 +1,38 @@
 """Prints tables of results, examples and sequences to standard output."""
 
+import re
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
+from rich.cells import cell_len
+from rich.console import Console, ConsoleOptions
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.text import Text
 
 from bert_jax.finetuning.metrics import HEADINGS, class_table
-from bert_jax.inference.examples import FilledExample, MaskedText, around_mask
+from bert_jax.inference.filling import FilledExample
 from bert_jax.instances.preparation import MOST_UNKNOWN
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.pretraining.inspection import SeenSequence
 from bert_jax.pretraining.questions import QUESTIONS
-from bert_jax.report.languages import by_language
+from bert_jax.report.facts import by_language
 from bert_jax.report.verdict import behind_words, nothing_learned, nothing_learned_of_task, unlearned_classes
 from bert_jax.run.results import Results
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import command_line
 from bert_jax.system.facts import Table, print_rows
 from bert_jax.system.progress import output, print_line
+from bert_jax.text.scripts import sets_no_spaces
+from bert_jax.text.vocabulary import MASK
 
 _MOST_CELLS = 160
 """Maximum characters of a sentence in a table; a terminal of 80 columns shows them on five lines."""
+_CUT = "..."
+"""Replaces text that is cut off."""
+_WORD = re.compile(r"\s+|\S+")
+_MASK_OR_CHARACTER = re.compile(rf"{re.escape(MASK)}|.")
 
 
 def print_results(results: Results, phases: int = 1, of: str = "held-out sequences") -> None:
@@ -173,3 +183,56 @@ def _line(sequence: SeenSequence) -> Text:
         if at in closed:
             line.append("}")
     return line
+
+
+class MaskedText:
+    """A text with [MASK] for a table of rich, which never breaks a line within [MASK].
+
+    Lines break at spaces, and beside characters of scripts without spaces. rich itself doesn't know these scripts, and
+    would also break within [MASK].
+    """
+
+    def __init__(self, text: str):
+        self._text = text
+
+    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
+        return Measurement(len(MASK), cell_len(self._text))
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[Text]:
+        for line in folded(self._text, options.max_width):
+            text = Text(line)
+            text.highlight_words([MASK], "bold")
+            yield text
+
+
+def folded(text: str, width: int) -> list[str]:
+    """Breaks `text` into lines of at most `width` terminal cells; `width` must have room for [MASK]."""
+    lines = [""]
+    for word in _WORD.findall(text):
+        divisible = cell_len(word) > width or any(map(sets_no_spaces, word))
+        for unit in _MASK_OR_CHARACTER.findall(word) if divisible else [word]:
+            if cell_len(lines[-1] + unit) > width:
+                lines.append("")
+            lines[-1] += unit if lines[-1] else unit.lstrip()
+    return [line.rstrip() for line in lines]
+
+
+def around_mask(text: str, most: int) -> str:
+    """Cuts `text` around its first [MASK] to at most `most` terminal cells; a Chinese character takes two.
+
+    "..." replaces the text that is cut off.
+    """
+    before, after = text.split(MASK, 1)
+    room = most - len(MASK)
+    left = max(room // 2, room - cell_len(after))
+    before = _begin_of(before[::-1], left)[::-1]
+    return before + MASK + _begin_of(after, room - cell_len(before))
+
+
+def _begin_of(text: str, most: int) -> str:
+    """`text` if it fits in `most` cells, or else its beginning, followed by "..."."""
+    if cell_len(text) <= most:
+        return text
+    while text and cell_len(text) > most - len(_CUT):
+        text = text[:-1]
+    return text + _CUT

@@ -20,6 +20,14 @@ HELD_OUT_PAIRS = "pairs held out from the corpus"
 """What a run of task.source without task.dev is measured on, in words."""
 PASSAGE_ROLES = ("document", "passage", "corpus")
 """Names of the prompt of texts that are searched, in the order in which sentence-transformers looks for one."""
+Join = Literal["concat", "sum", "mean", "none"]
+"""How a token's vectors of several layers are joined: concatenated, added, averaged, or kept separate."""
+Pool = Literal["none", "cls", "mean", "max"]
+"""How a text's vectors are pooled: not at all, the vector of [CLS], or the mean or maximum over all tokens.
+
+In a causal model the last token replaces [CLS], since the first token can't attend to the others."""
+Precision = Literal["float32", "float16"]
+"""Type of the returned or written numbers."""
 
 
 class Prompt(NamedTuple):

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from bert_jax.batching.grouping import WINDOW_GROUPS, grouped, usual_lengths
 from bert_jax.batching.sequences import joined, unpooled_tokens
 from bert_jax.config.vectors import NO_PROMPT, Prompt
-from bert_jax.layout import Tokens, TokenSequence, lay_out_sequences
+from bert_jax.layout import Tokens, TokenSequence
 from bert_jax.model.bert import Encoded
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.progress import say
@@ -30,7 +29,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _WHITE_SPACE = re.compile(r"\s")
 
 
-class Batch(NamedTuple):
+class PlacedBatch(NamedTuple):
     """A padded batch with one sequence per row; rows beyond the length of `places` are padding."""
 
     places: list[int]
@@ -116,26 +115,7 @@ def _segments(text: object, prompt: str) -> tuple[str, ...]:
     return (prompt + segments[0], *segments[1:])
 
 
-def batches(
-    sequences: Iterable[TokenSequence],
-    pad_id: int,
-    longest: int,
-    tokens: int,
-    compiling: float = 0,
-    window: int = WINDOW_GROUPS,
-) -> Iterator[Batch]:
-    """Yields all `sequences` in batches of similar length, padded to 16, 24, 32, 48, 64, ... or `longest` tokens.
-
-    `tokens` is the size of a batch and `compiling` the cost of a new shape, both in tokens; `window` is the number of
-    batches within which sequences are sorted by length.
-    """
-    for group in grouped(
-        sequences, lambda sequence: len(sequence.ids), usual_lengths(longest), tokens, compiling, window
-    ):
-        yield Batch(group.places, lay_out_sequences(group.items, group.shape, pad_id))
-
-
-def in_order(computed: Iterable[tuple[Batch, Encoded | Output]]) -> Iterator[Output]:
+def in_order(computed: Iterable[tuple[PlacedBatch, Encoded | Output]]) -> Iterator[Output]:
     """Yields the output of each sequence without padding, in the input order of the sequences."""
     waiting: dict[int, Output] = {}
     next_place = 0

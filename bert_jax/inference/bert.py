@@ -1,41 +1,35 @@
 """Uses a trained model: fills masks, encodes and searches text, extracts features, shows attention, predicts."""
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
-from itertools import islice, tee
-from typing import Any, TypeVar, overload
+from itertools import islice
+from typing import Any, overload
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
-from bert_jax.batching.grouping import WINDOW_GROUPS, ahead
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.vectors import NO_PROMPT, Prompt
 from bert_jax.finetuning.predicting import given_records
 from bert_jax.finetuning.task import Prediction
-from bert_jax.inference.batches import Batch, Output, Text, Vectors, batches, in_order, stacked, token_sequences
+from bert_jax.inference.batches import Text, Vectors, in_order, stacked
 from bert_jax.inference.embedder import Embedder
-from bert_jax.inference.features import Choice, Feature, encode, features
+from bert_jax.inference.features import BatchedModel, Choice, Feature
 from bert_jax.inference.filling import Fill, Filler, JointFill
-from bert_jax.inference.origin import Origin, seal_of
 from bert_jax.inference.predictor import Predictor
-from bert_jax.inference.search import Hit, search
-from bert_jax.inference.search_corpus import SearchCorpus
+from bert_jax.inference.search import Hit, SearchCorpus, search
+from bert_jax.inference.vector_file import Origin
 from bert_jax.interchange.hub import model_place
-from bert_jax.layout import TokenSequence
-from bert_jax.model.bert import BertForPretraining, Encoded, Parameters, generator_parameters
+from bert_jax.model.bert import Parameters, generator_parameters
 from bert_jax.model.linear import for_inference
 from bert_jax.model.sharding import on_first_device
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.reading import Reading
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.training.devices import compiling_tokens, keep_compiled_programs, tokens_at_once
-
-Computed = TypeVar("Computed", Encoded, Output)
+from bert_jax.training.devices import keep_compiled_programs
 
 
 class Bert:
@@ -65,11 +59,8 @@ class Bert:
             )
         self.config, self.params, self.tokenizer, self.task = config, params, tokenizer, task
         self.steps, self.pooler_trained, self.readings = steps, pooler_trained, readings
-        self._seal = ""
-        network = BertForPretraining(config)
-        self._encode = jax.jit(partial(encode, network), static_argnames="return_attention")
+        self._model = BatchedModel(config, params, tokenizer)
         self._stacked = partial(stacked, config.hidden_size, "pooler" in params["bert"])
-        self._features = jax.jit(partial(features, config), static_argnames="choice")
 
     @overload
     def fill_mask(self, text: str, top: int = 5) -> list[list[Fill]]: ...  # type: ignore[overload-overlap]
@@ -103,7 +94,7 @@ class Bert:
     def _filler(self) -> Filler:
         if self.generator:
             return self.generator._filler
-        return Filler(self.config, self.params, self.tokenizer, partial(self._computed, compute=self._encode))
+        return Filler(self._model)
 
     @cached_property
     def generator(self) -> "Bert | None":
@@ -124,8 +115,8 @@ class Bert:
         """
         if isinstance(texts, str):
             raise UsageError(f"encode takes a list of texts and got the text {quoted(texts)}; put it in brackets")
-        rows = list(self._rows(texts))
-        return self._stacked(in_order(self._computed(rows, self._encode)), [len(row.ids) for row in rows])
+        rows = list(self._model.sequences(texts))
+        return self._stacked(in_order(self._model.encoded(rows)), [len(row.ids) for row in rows])
 
     def encode_stream(self, texts: Iterable[Text], batch_size: int = 64) -> Iterator[Vectors]:
         """Yields the vectors of `batch_size` texts or pairs at a time, in input order, in bounded memory.
@@ -138,7 +129,7 @@ class Bert:
             raise UsageError(
                 f"encode_stream takes texts and a batch_size from 1, and got {quoted(texts)} and {batch_size}"
             )
-        outputs = in_order(self._computed(self._rows(texts), self._encode))
+        outputs = in_order(self._model.encoded(self._model.sequences(texts)))
         while some := list(islice(outputs, batch_size)):
             yield self._stacked(some, [len(output.tokens) for output in some if output.tokens is not None])
 
@@ -153,7 +144,7 @@ class Bert:
         """Yields each text with vectors of chosen layers: of each token, or with `pool` one of the whole text.
 
         The allowed values of `join`, `pool` and `dtype` are those of Join, Pool and Precision in
-        bert_jax.inference.choices. Blocks are numbered from 1, and 0 is the embeddings; -1 is the last block, -2 the
+        bert_jax.config.vectors. Blocks are numbered from 1, and 0 is the embeddings; -1 is the last block, -2 the
         one before. The default is the last four, -1 -2 -3 -4, or all layers of a model that has fewer. Several layers
         are joined in the given order. Pooling includes [CLS] and [SEP].
 
@@ -162,7 +153,7 @@ class Bert:
         """
         if isinstance(texts, str):
             raise UsageError(f"features takes texts and got the text {quoted(texts)}; put it in brackets")
-        return self._features_of(texts, Choice.of(layers, join, pool, dtype, self.config.num_layers))
+        return self._model.features(texts, Choice.of(layers, join, pool, dtype, self.config.num_layers))
 
     def embed(
         self, texts: Iterable[Text], width: int | None = None, *, role: str | None = None
@@ -216,12 +207,11 @@ class Bert:
     @cached_property
     def embedder(self) -> Embedder:
         """Computes the vectors of `embed`."""
-        return Embedder(self.config, self.task, self._features_of, self.origin)
+        return Embedder(self._model, self.task)
 
     def origin(self, choice: Choice, prompt: Prompt = NO_PROMPT) -> Origin:
         """What vectors of a choice are written with, so that those of another model are not taken for this one's."""
-        self._seal = self._seal or seal_of(self.params, self.tokenizer)
-        return Origin(model=self._seal, vectors=choice._replace(width=None).described, prompt=prompt.text)
+        return self._model.origin(choice, prompt)
 
     def predict(self, rows: Iterable[Any]) -> list[Prediction]:
         """The fine-tuned model's prediction for each of `rows`: a mapping of columns, a text, or a tuple of texts.
@@ -255,63 +245,34 @@ class Bert:
 
     def attention(self, text: Text) -> Float[np.ndarray, "L H T T"]:
         """The attention weights of every layer and head: how much each token (row) attends to each other (column)."""
-        [(batch, encoded)] = self._computed(self._rows([text]), self._encode, return_attention=True)
+        [(batch, encoded)] = self._model.encoded(self._model.sequences([text]), return_attention=True)
         length = int(batch.tokens.length[0, 0])
-        return encoded.attention[:, 0, :, :length, :length]
-
-    def _rows(self, texts: Iterable, longest: int | None = None, prompt: Prompt = NO_PROMPT) -> Iterator[TokenSequence]:
-        return token_sequences(texts, self.tokenizer, longest or self.config.max_positions, prompt)
-
-    def _features_of(
-        self, texts: Iterable[Text], choice: Choice, longest: int | None = None, prompt: Prompt = NO_PROMPT
-    ) -> Iterator[Feature]:
-        texts, inputs = tee(texts)
-        rows, read = tee(self._rows(texts, longest, prompt))
-        window = max(WINDOW_GROUPS // choice.vectors_a_token, 1)
-        pieces = self.tokenizer.vocabulary.pieces
-        computed = in_order(self._computed(rows, self._features, window, choice=choice))
-        for output, row, text in zip(computed, read, inputs, strict=True):  # `computed` first: it drives the others
-            vectors = output.tokens if choice.pool == "none" else output.pooled
-            assert vectors is not None
-            yield Feature(text, [pieces[number] for number in row.ids], vectors)
-
-    def _computed(
-        self, rows: Iterable[TokenSequence], compute: Callable[..., Computed], window: int = WINDOW_GROUPS, **settings
-    ) -> Iterator[tuple[Batch, Computed]]:
-        """Yields each batch with its output as numpy arrays; the next batches are computed in the background."""
-
-        def computed(batch: Batch) -> Computed:
-            return jax.device_get(compute(self.params, batch.tokens, **settings))
-
-        pad_id, longest = self.tokenizer.vocabulary.pad_id, self.config.max_positions
-        compiling = compiling_tokens(self.config)
-        return ahead(computed, batches(rows, pad_id, longest, tokens_at_once(), compiling, window))
+        return np.asarray(encoded.attention)[:, 0, :, :length, :length]
 
 
 def load(
     path: str | os.PathLike, step: int | None = None, average: int | None = None, dtype: str | None = None
 ) -> Bert:
-    """Loads the model of a run (its newest undamaged checkpoint), a checkpoint, or a Hugging Face directory.
+    """The model of a run, of one of its checkpoints, of a Hugging Face directory or of the hub by its name.
 
-    Each of these may be in a bucket. A name like "bert-base-uncased" that isn't an existing path is looked up in the
-    Hugging Face hub. The parameters are placed on the first local device. Of a run `step` names a saved step, and
-    `average` asks for the mean of its last so many saved steps, up to `step` or the newest (see `TrainedModel.load`).
+    Each of these may be in a bucket. Of a run `step` names a saved step to take in place of the newest undamaged one
+    (of a fine-tuned run: the best), and `average` asks for the mean of the parameters of its last so many saved steps,
+    up to `step` or the newest (see `TrainedModel.load`). The parameters are placed on the first local device.
 
-    `dtype`: the type of the matrix products, `float32` or `bfloat16`. The default is float32 on CPUs, and elsewhere the
-    type that the model was trained in.
+    `dtype` is the type of the matrix products, `float32` or `bfloat16`; the default is float32 on CPUs, and elsewhere
+    the training's type.
 
-    Raises UsageError if there is no model or step, or its files are inconsistent, and RunError if they are damaged.
+    Raises UsageError if there is no model or step, or its files are inconsistent, and RunError if they are damaged
+    (bert_jax.system.errors).
     """
     keep_compiled_programs()
     trained, params = TrainedModel.load(model_place(path), on_first_device, step, average)
-    config = for_inference(trained.config, dtype)
-    tokenizer, task, steps = trained.tokenizer, trained.task, trained.steps
     return Bert(
-        config,
+        for_inference(trained.config, dtype),
         params,
-        tokenizer,
-        task,
-        steps=steps,
+        trained.tokenizer,
+        trained.task,
+        steps=trained.steps,
         pooler_trained=trained.pooler_trained,
         readings=trained.readings,
     )

@@ -1,17 +1,15 @@
 """One normalised vector of each text, to compare texts by (Reimers and Gurevych 2019, arXiv:1908.10084)."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 
 import numpy as np
 from jaxtyping import Float
 
-from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.vectors import PASSAGE_ROLES, Prompt
 from bert_jax.inference.batches import Text
-from bert_jax.inference.features import Choice, Feature
-from bert_jax.inference.origin import Origin
+from bert_jax.inference.features import BatchedModel, Choice, Feature
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import say
 
@@ -27,22 +25,13 @@ class Embedder:
     Those of any other model are pooled by the mean; one line says that they weren't trained.
     """
 
-    def __init__(
-        self,
-        config: ModelConfig,
-        task: TaskConfig | None,
-        compute: Callable[[Iterable[Text], Choice, int, Prompt], Iterator[Feature]],
-        origin: Callable[[Choice, Prompt], Origin],
-    ):
-        """`compute` yields each text, after a prompt and cut to a number of tokens, with the vectors of a choice.
-
-        `origin` says what such vectors are written with.
-        """
-        self.origin = origin
-        self._config, self._compute = config, compute
+    def __init__(self, model: BatchedModel, task: TaskConfig | None):
+        """`task` is that of a fine-tuned model."""
+        self.origin = model.origin
+        self._model, self._config = model, model.config
         self._task = task if task and task.makes_vectors else None
         self._said: set[str] = set()
-        self.width = config.hidden_size
+        self.width = model.config.hidden_size
         """Width of a whole vector."""
 
     @property
@@ -102,13 +91,14 @@ class Embedder:
         longest = self._config.max_positions
         if self._task:
             longest = min(self._task.max_length, longest)
-        return self._compute(texts, self.choice(width, dtype), longest, self.prompt(role))
+        return self._model.features(texts, self.choice(width, dtype), longest, self.prompt(role))
 
     def batches(
         self, texts: Iterable[Text], width: int | None, size: int, role: str | None
     ) -> Iterator[tuple[list[Text], Float[np.ndarray, "N W"]]]:
         """Yields `size` texts at a time with their vectors. Raises UsageError as `features` does."""
-        return _batches(self.features(texts, width, role=role), size)
+        features = self.features(texts, width, role=role)
+        return _stacked_vectors(features, size)
 
     def _say_once(self, message: str) -> None:
         if message not in self._said:
@@ -116,6 +106,6 @@ class Embedder:
             say(message)
 
 
-def _batches(features: Iterator[Feature], size: int) -> Iterator[tuple[list[Text], Float[np.ndarray, "N W"]]]:
+def _stacked_vectors(features: Iterator[Feature], size: int) -> Iterator[tuple[list[Text], Float[np.ndarray, "N W"]]]:
     while some := list(islice(features, size)):
         yield [feature.text for feature in some], np.stack([feature.vectors for feature in some])

@@ -17,7 +17,7 @@ import numpy as np
 from bert_jax.finetuning.columns import text
 from bert_jax.inference.batches import Text
 from bert_jax.inference.features import Feature
-from bert_jax.inference.origin import Origin
+from bert_jax.inference.vector_file import Origin
 from bert_jax.records.decoded_lines import decoded_lines
 from bert_jax.records.formats import format_of, has_columns
 from bert_jax.records.sources import task_records
@@ -195,7 +195,7 @@ def name_of(source: str) -> str:
     return "standard input" if source == "-" else source
 
 
-def texts_of(source: str, columns: tuple[str, ...], repairs: Counter[str]) -> Iterator[Text]:
+def read_texts(source: str, columns: tuple[str, ...], repairs: Counter[str]) -> Iterator[Text]:
     """Yields the texts of `source`: its lines, or one or two `columns` of its rows.
 
     Raises UsageError, before the first text, if `source` doesn't have that form.

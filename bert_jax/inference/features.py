@@ -3,22 +3,29 @@
 Vectors of chosen layers are for feature-based models (Devlin et al. 2019, section 5.3).
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, get_args
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property, partial
+from itertools import tee
+from typing import Any, NamedTuple, TypeVar, get_args
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from bert_jax.batching.grouping import WINDOW_GROUPS, ahead, grouped, usual_lengths
 from bert_jax.config.model import ModelConfig
-from bert_jax.inference.batches import Output, Text
-from bert_jax.inference.choices import Join, Pool, Precision
-from bert_jax.layout import Tokens
+from bert_jax.config.vectors import NO_PROMPT, Join, Pool, Precision, Prompt
+from bert_jax.inference.batches import Output, PlacedBatch, Text, in_order, token_sequences
+from bert_jax.inference.vector_file import Origin, seal_of
+from bert_jax.layout import Tokens, TokenSequence, lay_out_sequences
 from bert_jax.model.bert import BertForPretraining, Encoded, Parameters
 from bert_jax.model.vectors import normalised, pooled
 from bert_jax.system.errors import UsageError
+from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.training.devices import compiling_tokens, tokens_at_once
 
+Computed = TypeVar("Computed", Encoded, Output)
 _LAST = 4
 """Default number of layers, from the last: concatenated, they are the best choice in table 7 of that section."""
 
@@ -88,6 +95,74 @@ def _one_of(name: str, value: str, allowed: Any) -> Any:
     if value not in get_args(allowed):
         raise UsageError(f"{name}={value!r} is unknown; choose from {', '.join(get_args(allowed))}")
     return value
+
+
+class BatchedModel:
+    """A model that computes any number of texts in batches of similar length, in bounded memory."""
+
+    def __init__(self, config: ModelConfig, params: Parameters, tokenizer: Tokenizer):
+        self.config, self.params, self.tokenizer = config, params, tokenizer
+        self._encode = jax.jit(partial(encode, BertForPretraining(config)), static_argnames="return_attention")
+        self._features = jax.jit(partial(features, config), static_argnames="choice")
+
+    def sequences(
+        self, texts: Iterable[object], longest: int | None = None, prompt: Prompt = NO_PROMPT
+    ) -> Iterator[TokenSequence]:
+        """Yields texts or pairs as token ids, after `prompt` and cut to `longest` tokens; None: the model's positions.
+
+        Raises UsageError for an element that is neither a text nor a pair.
+        """
+        return token_sequences(texts, self.tokenizer, longest or self.config.max_positions, prompt)
+
+    def encoded(
+        self, sequences: Iterable[TokenSequence], return_attention: bool = False
+    ) -> Iterator[tuple[PlacedBatch, Encoded]]:
+        """Yields batches of sequences with their vectors and, if asked for, their attention weights."""
+        return self._computed(sequences, partial(self._encode, return_attention=return_attention))
+
+    def features(
+        self, texts: Iterable[Text], choice: Choice, longest: int | None = None, prompt: Prompt = NO_PROMPT
+    ) -> Iterator[Feature]:
+        """Yields each text, in input order, with the vectors of a choice; `longest` and `prompt` as in `sequences`."""
+        texts, inputs = tee(texts)
+        rows, read = tee(self.sequences(texts, longest, prompt))
+        window = max(WINDOW_GROUPS // choice.vectors_a_token, 1)
+        pieces = self.tokenizer.vocabulary.pieces
+        computed = in_order(self._computed(rows, partial(self._features, choice=choice), window))
+        for output, row, text in zip(computed, read, inputs, strict=True):  # `computed` first: it drives the others
+            vectors = output.tokens if choice.pool == "none" else output.pooled
+            assert vectors is not None
+            yield Feature(text, [pieces[number] for number in row.ids], vectors)
+
+    def _computed(
+        self,
+        sequences: Iterable[TokenSequence],
+        compute: Callable[[Parameters, Tokens], Computed],
+        window: int = WINDOW_GROUPS,
+    ) -> Iterator[tuple[PlacedBatch, Computed]]:
+        """Yields each batch with its output as numpy arrays; the next batches are computed in the background.
+
+        Sequences are padded to 16, 24, 32, 48, 64, ... tokens; within `window` batches they are sorted by length.
+        """
+        pad_id, lengths = self.tokenizer.vocabulary.pad_id, usual_lengths(self.config.max_positions)
+        groups = grouped(
+            sequences,
+            lambda sequence: len(sequence.ids),
+            lengths,
+            tokens_at_once(),
+            compiling_tokens(self.config),
+            window,
+        )
+        batches = (PlacedBatch(group.places, lay_out_sequences(group.items, group.shape, pad_id)) for group in groups)
+        return ahead(lambda batch: jax.device_get(compute(self.params, batch.tokens)), batches)
+
+    @cached_property
+    def _seal(self) -> str:
+        return seal_of(self.params, self.tokenizer)
+
+    def origin(self, choice: Choice, prompt: Prompt = NO_PROMPT) -> Origin:
+        """What vectors of a choice are written with, so that those of another model are not taken for this one's."""
+        return Origin(model=self._seal, vectors=choice._replace(width=None).described, prompt=prompt.text)
 
 
 def encode(

@@ -1,8 +1,11 @@
-"""Fills masks: the likeliest pieces for each, for several together, and the probabilities of given words."""
+"""Fills masks: the likeliest pieces for each, for several together, and the probabilities of given words; examples."""
 
+import itertools
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from hashlib import blake2b
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,13 +14,14 @@ from jaxtyping import Array, Float, Int
 
 from bert_jax.batching.grouping import row_count
 from bert_jax.batching.sequences import joined
-from bert_jax.config.model import ModelConfig
-from bert_jax.inference.batches import Batch
+from bert_jax.config.run import RunConfig
+from bert_jax.inference.features import BatchedModel
 from bert_jax.layout import TokenSequence
-from bert_jax.model.bert import BertForPretraining, Encoded, Parameters
+from bert_jax.model.bert import BertForPretraining, Parameters
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import Setting, UsageError, quoted
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.text.vocabulary import MASK
+from bert_jax.text.vocabulary import MASK, PieceSpan
 
 Fill = tuple[str, float]
 """A piece and its probability."""
@@ -27,20 +31,16 @@ _MASKS_AT_ONCE = 256
 """Number of masks whose logits over the vocabulary are computed at once."""
 _LEAST_BEAMS = 16
 """Least number of partial fills that are kept from mask to mask."""
+_SHORTEST_WORD = 4
+"""Least number of letters of a word that is masked in an example, unless it is an ideograph."""
 
 
 class Filler:
     """Fills masks by a model with a masked-language head."""
 
-    def __init__(
-        self,
-        config: ModelConfig,
-        params: Parameters,
-        tokenizer: Tokenizer,
-        encode: Callable[[Iterable[TokenSequence]], Iterator[tuple[Batch, Encoded]]],
-    ):
-        """`encode` yields batches of sequences with their vectors. Raises UsageError for a model that can't fill
-        masks."""
+    def __init__(self, model: BatchedModel):
+        """Raises UsageError for a model that can't fill masks."""
+        config, params = model.config, model.params
         if config.causal:
             raise UsageError(
                 f"the model is causal ({Setting('model.causal')}): it doesn't see what stands after a [MASK] and "
@@ -53,7 +53,7 @@ class Filler:
             )
         if "masked_lm" not in params:
             raise UsageError("the model has no masked-language head, which fills masks; use one with it")
-        self._config, self._params, self._tokenizer, self._encode = config, params, tokenizer, encode
+        self._model, self._config, self._params, self._tokenizer = model, config, params, model.tokenizer
         network = BertForPretraining(config)
         self._likeliest = jax.jit(partial(_likeliest, network), static_argnums=2)
         self._log_probabilities = jax.jit(partial(_log_probabilities, network))
@@ -62,7 +62,7 @@ class Filler:
         """For each text and each of its masks, the `top` most likely pieces, each mask by itself."""
         rows = [self._masked_sequence(text, top) for text in texts]
         fills: dict[int, list[list[Fill]]] = {place: [] for place in range(len(rows))}
-        for batch, encoded in self._encode(rows):
+        for batch, encoded in self._model.encoded(rows):
             numbers, positions = np.nonzero(batch.tokens.ids == self._tokenizer.vocabulary.mask_id)
             ids, probabilities = self._pieces(np.asarray(encoded.tokens)[numbers, positions], top)
             for number, *found in zip(numbers, ids, probabilities, strict=True):
@@ -160,7 +160,7 @@ class Filler:
     def _vectors(self, rows: list[TokenSequence], places: Sequence[int]) -> Float[np.ndarray, "M D"]:
         """The last layer's vector of each row at its place."""
         vectors = np.zeros((len(rows), self._config.hidden_size), np.float32)
-        for batch, encoded in self._encode(rows):
+        for batch, encoded in self._model.encoded(rows):
             for number, row in enumerate(batch.places):
                 vectors[row] = encoded.tokens[number, places[row]]
         return vectors
@@ -211,3 +211,53 @@ def _log_probabilities(
     """The log probability of the piece `ids` at each masked token."""
     logs = jax.nn.log_softmax(_logits(network, params, vectors))
     return jnp.take_along_axis(logs, ids[:, None], axis=1)[:, 0]
+
+
+class FilledExample(NamedTuple):
+    """A held-out sentence with one masked word."""
+
+    text: str
+    """The sentence with [MASK] in place of the word."""
+    word: str
+    fills: list[tuple[str, float]]
+    """The model's first five pieces for [MASK], as `Tokenizer.spelled` has them, with their probabilities."""
+
+
+def filled_examples(run: RunDirectory, config: RunConfig, count: int = 5) -> list[FilledExample]:
+    """At most `count` held-out sentences of a trained run with the model's predictions; none if nothing was held out.
+
+    Raises what `prepare_lengths` and `load` raise.
+    """
+    from bert_jax.inference.bert import load  # which imports this module
+    from bert_jax.pretraining.dataset import prepare_lengths
+
+    sentences = prepare_lengths(config, run)[config.phases[-1].length].example_sentences
+    bert = load(run.path)
+    examples = masked_examples(sentences, bert.tokenizer, bert.config.max_positions - 2)[:count]
+    return [FilledExample(text, word, bert.fill_mask(text)[0]) for text, word in examples]
+
+
+def masked_examples(sentences: Iterable[str], tokenizer: Tokenizer, most: int) -> list[tuple[str, str]]:
+    """Masks one word in each suitable sentence; returns pairs of the masked sentence and the word.
+
+    A sentence is suitable if it has at most `most` pieces and a word that is a single piece of at least four letters,
+    or an ideograph. Of several such words a hash chooses one.
+    """
+    examples = []
+    for sentence in sentences:
+        pieces = tokenizer.encode_spans(sentence)
+        pairs = itertools.pairwise([*pieces, None])
+        fitting = [piece for piece, after in pairs if piece and _fits(sentence, piece, after, tokenizer)]
+        if fitting and len(pieces) <= most:
+            chosen = min(fitting, key=lambda piece: blake2b(f"{piece.begin} {sentence}".encode()).digest())
+            masked = sentence[: chosen.begin] + MASK + sentence[chosen.end :]
+            examples.append((masked, sentence[chosen.begin : chosen.end]))
+    return examples
+
+
+def _fits(sentence: str, piece: PieceSpan, after: PieceSpan | None, tokenizer: Tokenizer) -> bool:
+    """Whether `piece` is a whole word to mask; `after` is the next piece of the sentence, None at its end."""
+    starts = tokenizer.starts_word
+    word = sentence[piece.begin : piece.end]
+    whole = starts[piece.id] and (after is None or starts[after.id]) and piece.id != tokenizer.vocabulary.unknown_id
+    return bool(whole) and word.isalpha() and (len(word) >= _SHORTEST_WORD or "\u3400" <= word <= "\u9fff")

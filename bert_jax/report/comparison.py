@@ -11,8 +11,7 @@ from bert_jax.finetuning.seeds import spread_of
 from bert_jax.report.charts import Chart, Format, line_chart, points_for
 from bert_jax.report.curves import NO_CURVE, Curve
 from bert_jax.report.facts import RunFacts, name_in_words, score_text
-from bert_jax.report.page import Markup, Section, element, paragraph, table
-from bert_jax.report.sections import sentences
+from bert_jax.report.page import Markup, Section, element, paragraph, remarks, table
 from bert_jax.report.verdict import verdict
 
 _MOST_DIFFERENCES = 200
@@ -44,7 +43,7 @@ def names_of(runs: Sequence[RunFacts]) -> list[str]:
 def _verdicts(runs: Mapping[str, RunFacts]) -> Section:
     section = Section("verdict", "Verdicts")
     for name, facts in runs.items():
-        section.add(element("h3", name), sentences(verdict(facts)))
+        section.add(element("h3", name), remarks(verdict(facts)))
     return section
 
 

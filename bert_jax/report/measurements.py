@@ -12,8 +12,7 @@ from bert_jax.finetuning.columns import sorted_labels
 from bert_jax.finetuning.metrics import HEADINGS, SHOWN, class_table
 from bert_jax.report.charts import HELD_OUT, TRAINING, Chart, Format, line_chart, points_for
 from bert_jax.report.curves import Curve
-from bert_jax.report.facts import RunFacts, name_in_words, score_text
-from bert_jax.report.languages import by_language
+from bert_jax.report.facts import RunFacts, by_language, name_in_words, score_text
 from bert_jax.report.page import Markup, Section, element, paragraph, table
 from bert_jax.run.results import Mistake
 

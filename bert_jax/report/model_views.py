@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_jax.batching.sequences import joined
 from bert_jax.inference.bert import Bert, load
-from bert_jax.inference.examples import masked_examples
+from bert_jax.inference.filling import masked_examples
 from bert_jax.report.facts import RunFacts
 from bert_jax.run.manifest import complete
 from bert_jax.system.errors import first_line

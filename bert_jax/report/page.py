@@ -103,6 +103,15 @@ def table(caption: str, headings: Sequence[str], rows: Iterable[Sequence[object]
     return element("div", whole, {"class": "scroll", "tabindex": "0", "role": "region", "aria-label": caption})
 
 
+def remarks(said: Iterable[tuple[str, str]]) -> Markup:
+    """Remarks as a list, each a kind (good, note or problem) and a text."""
+    lines = [
+        element("li", {"class": kind}, element("strong", kind.capitalize()), Markup(" "), element("span", text))
+        for kind, text in said
+    ]
+    return element("ul", {"class": "verdict"}, *lines)
+
+
 def _figure(anchor: str, chart: Chart) -> Markup:
     drawing = element("div", {"id": anchor, "class": "chart", "role": "img", "aria-label": chart.description})
     figures = element(

@@ -8,7 +8,7 @@ import pytest
 from bert_jax.inference import feature_files
 from bert_jax.inference.feature_files import check_output, write_features
 from bert_jax.inference.features import Feature
-from bert_jax.inference.origin import Origin
+from bert_jax.inference.vector_file import Origin
 from bert_jax.system.errors import UsageError
 
 ORIGIN = Origin(model="0123456789abcdef", vectors="the mean over its tokens")

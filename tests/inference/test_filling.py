@@ -1,4 +1,4 @@
-"""Several masks filled together, and the probabilities of given words."""
+"""Several masks filled together, the probabilities of given words, and the sentences that are masked as examples."""
 
 import jax
 import numpy as np
@@ -9,8 +9,11 @@ import bert_jax
 from bert_jax.cli.main import run
 from bert_jax.config.model import ModelConfig
 from bert_jax.inference.bert import Bert
+from bert_jax.inference.filling import masked_examples
 from bert_jax.model.bert import init
 from bert_jax.system.errors import UsageError
+from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
+from bert_jax.text.wordpiece import WordPieceTokenizer
 
 TWO = "The old [MASK] sees the [MASK] near house."
 
@@ -99,3 +102,20 @@ def test_the_space_before_a_word_counts_if_it_is_a_piece_of_its_own(tiny_run):
     assert [tokenizer.vocabulary.pieces[sequence.ids[place]] for place in places] == ["▁", word]
     ((_, one),) = bert.candidates("the [MASK] fox", word)
     assert 0 < one < probability(bert, "the [MASK] fox", "▁")
+
+
+TOKENIZER = WordPieceTokenizer(Vocabulary([*SPECIAL_PIECES, *"river brid ##ge cats a , . 山".split()]))
+
+
+def test_a_whole_word_of_one_piece_is_masked():
+    examples = masked_examples(["A River, a bridge.", "a , .", "山 a"], TOKENIZER, 62)
+    assert examples == [("A [MASK], a bridge.", "River"), ("[MASK] a", "山")]
+
+
+def test_the_choice_is_the_same_every_time():
+    sentences = ["river cats a river , cats ."]
+    assert masked_examples(sentences, TOKENIZER, 62) == masked_examples(sentences, TOKENIZER, 62)
+
+
+def test_a_sentence_longer_than_the_model_is_left_out():
+    assert masked_examples(["river a river", "river"], TOKENIZER, 2) == [("[MASK]", "river")]

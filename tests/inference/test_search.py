@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 
 import bert_jax
 from bert_jax.inference import search as module
-from bert_jax.inference import search_corpus
-from bert_jax.inference.search import Hit
-from bert_jax.inference.search_corpus import Block
+from bert_jax.inference.search import CorpusBlock, Hit
 from bert_jax.system.errors import UsageError
 
 LINES = ["The old cat sees the dog.", "", "A quiet house near the river.", "The old cat sees the dog.", " ", "dog"]
@@ -23,8 +21,7 @@ def bert(vectors_run):
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    for place in (module, search_corpus):
-        monkeypatch.setattr(place, "ROWS_IN_BLOCK", 8)
+    monkeypatch.setattr(module, "ROWS_IN_BLOCK", 8)
     monkeypatch.setattr(module, "_QUERIES_AT_ONCE", 2)
 
 
@@ -43,7 +40,7 @@ def test_the_best_are_those_of_a_sort_with_ties_in_order(rows, top, each):
     best = module._BestRows(queries, top, "v.npz")
     for begin in range(0, len(rows), each):
         some = vectors[begin : begin + each]
-        best.add(Block(range(begin + 1, begin + 1 + len(some)), some, None))
+        best.add(CorpusBlock(range(begin + 1, begin + 1 + len(some)), some, None))
     assert [[hit.row for hit in hits] for hits in best.hits] == best_by_sorting(queries, vectors, top)
     assert all(len(hits) == min(top, len(rows)) for hits in best.hits)
 

@@ -15,7 +15,7 @@ from bert_jax.pretraining.evaluation import evaluate_run
 from bert_jax.pretraining.mixture import check_epochs, source_shares
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.pretraining.pretrain import pretrain
-from bert_jax.report.languages import by_language
+from bert_jax.report.facts import by_language
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.results import Results
 from bert_jax.run.run_config import read_config

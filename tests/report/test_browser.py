@@ -11,8 +11,7 @@ import pytest
 from bert_jax.report.facts import RunFacts
 from bert_jax.report.model_views import Attention, ModelViews
 from bert_jax.report.page import element, page
-from bert_jax.report.report import write_report
-from bert_jax.report.sections import run_sections
+from bert_jax.report.report import run_sections, write_report
 
 NAMES = "chromium", "chromium-browser", "google-chrome"
 BROWSER = Path(next(filter(None, map(shutil.which, NAMES)), "/usr/bin/chromium"))
