@@ -45,13 +45,13 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import Field
+from scripts import in_own_process, results_before, run_script, write_results
 
 from bert_jax.cli.arguments import Arguments
 from bert_jax.cli.config_files import load_config
-from bert_jax.cli.scripts import in_own_process, results_before, run_script, write_results
 from bert_jax.config.finetune import FinetuneConfig
+from bert_jax.config.objective import UnitKind
 from bert_jax.config.run import RunConfig
-from bert_jax.config.units import UnitKind
 from bert_jax.config.wording import counted
 from bert_jax.run.metrics import read_metrics
 from bert_jax.system.errors import UsageError

@@ -24,8 +24,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from scripts import in_own_process, results_before, run_script, write_results
+
 from bert_jax.cli.arguments import Arguments
-from bert_jax.cli.scripts import in_own_process, results_before, run_script, write_results
 from bert_jax.system.errors import UsageError
 from bert_jax.system.facts import markdown
 from bert_jax.system.progress import say

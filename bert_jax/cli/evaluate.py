@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Literal
 
 from bert_jax.cli.arguments import ROWS_NAMES, InferenceArguments, JsonArguments, RowsArguments, RunArgument
 from bert_jax.config.finetune import TaskRunConfig
-from bert_jax.config.units import Units
+from bert_jax.config.objective import Units
 from bert_jax.system.errors import UsageError
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from pydantic import Field
 
 from bert_jax.config.language import Languages
 from bert_jax.config.model import RotaryBase
+from bert_jax.config.objective import Units
 from bert_jax.config.settings import Settings
-from bert_jax.config.units import Units
 
 Length = Annotated[int, Field(ge=8, le=1 << 24)]
 BatchSize = Annotated[int, Field(gt=0, le=1 << 24)]

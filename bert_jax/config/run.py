@@ -6,11 +6,10 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from bert_jax.config.data import DataConfig
-from bert_jax.config.objective import ObjectiveConfig
+from bert_jax.config.objective import ObjectiveConfig, unit_shares
 from bert_jax.config.operation import InputConfig, PreparationConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.training import TrainingConfig
-from bert_jax.config.units import unit_shares
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.system.errors import Setting
 

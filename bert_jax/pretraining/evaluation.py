@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.config.objective import Units
 from bert_jax.config.operation import MeshConfig
-from bert_jax.config.units import Units
 from bert_jax.instances.prepared_data import HELD_OUT, TRAIN, PreparedData
 from bert_jax.instances.shards import InstanceSource
 from bert_jax.model.bert import Parameters

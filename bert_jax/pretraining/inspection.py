@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from bert_jax.config.objective import UnitKind, unit_shares
 from bert_jax.config.operation import MeshConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.config.units import UnitKind, unit_shares
 from bert_jax.layout import MASKABLE, WORD_START
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.dataset import prepared_for

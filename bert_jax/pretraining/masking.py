@@ -6,8 +6,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int, Key
 
-from bert_jax.config.objective import ObjectiveConfig, num_predictions
-from bert_jax.config.units import Units, unit_shares
+from bert_jax.config.objective import ObjectiveConfig, Units, num_predictions, unit_shares
 from bert_jax.layout import Tokens
 from bert_jax.model.dropout import split
 from bert_jax.pretraining.units import choose_units, divide

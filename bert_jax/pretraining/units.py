@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Int, Key, UInt32
 
-from bert_jax.config.units import UnitKind
+from bert_jax.config.objective import UnitKind
 from bert_jax.layout import ENTITY_START, MASKABLE, PHRASE_START, WORD_START, Tokens
 from bert_jax.model.dropout import split
 

@@ -7,9 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.config.objective import ObjectiveConfig
+from bert_jax.config.objective import UNIT_KINDS, ObjectiveConfig, unit_shares
 from bert_jax.config.settings import SettingsError
-from bert_jax.config.units import UNIT_KINDS, unit_shares
 from bert_jax.layout import ENTITY_START, MASKABLE, PHRASE_START, WORD_START, lay_out
 from bert_jax.pretraining.masking import divide_sequences, mask_sequences
 

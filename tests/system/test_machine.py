@@ -6,8 +6,8 @@ import subprocess
 import sys
 
 import pytest
+from scripts import in_own_process
 
-from bert_jax.cli.scripts import in_own_process
 from bert_jax.system import machine
 
 ON_GLIBC = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the allocator of glibc")
