@@ -5,7 +5,7 @@ import itertools
 import math
 import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import Any
 
