@@ -12,7 +12,7 @@ from warm_process import COMMAND
 
 import bert_jax
 from bert_jax.cli.main import run
-from bert_jax.inference import search_corpus
+from bert_jax.inference import search as search_module
 
 LINES = ["The old cat sees the dog.", "", "A quiet house near the river.", "The old cat sees the dog.", "dog " * 99]
 QUERIES = ["the dog", "a house"]
@@ -122,7 +122,7 @@ def test_a_corpus_comes_from_standard_input(vectors_run):
 
 
 def test_standard_input_is_called_so(vectors_run, folder, capsys, monkeypatch):
-    monkeypatch.setattr(search_corpus, "texts_of", lambda *_: iter(["", " "]))
+    monkeypatch.setattr(search_module, "read_texts", lambda *_: iter(["", " "]))
     assert run(["search", str(vectors_run.path), "-", "the dog"]) == 2
     assert "standard input has nothing to search" in capsys.readouterr().err
 
