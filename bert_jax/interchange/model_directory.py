@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.interchange.model_settings import Activation, class_name, model_config, model_facts
+from bert_jax.interchange.model_settings import Activation, architecture_of, model_config, model_facts
 from bert_jax.interchange.pooling_files import MODULES, has_modules, read_modules
 from bert_jax.interchange.relatives import RELATIVES, relative_of
 from bert_jax.interchange.tensor_names import SEGMENTS, expected_tensors, select, to_parameters
@@ -112,7 +112,7 @@ def open_model_directory(
         tensors, not_listed = read_safetensors(directory)
         relative = relative_of(values.get("model_type", "bert"), str(path))
     config = model_config(values, path, activation, of_google=bool(checkpoint))
-    selected, absent, unused = select(tensors, config, directory, relative, class_name(values))
+    selected, absent, unused = select(tensors, config, directory, relative, architecture_of(values))
     unused |= dict.fromkeys(not_listed, f"not listed in {INDEX}")
     tokenizer = read_tokenizer(directory, config, lowercase)
     _check_special_ids(values, path, config, tokenizer.vocabulary)
@@ -174,7 +174,7 @@ def _nothing_to_read(directory: Path) -> str:
             )
         # Convert with the model's own class, since another class would add random heads.
         config = directory / HUGGING_FACE_CONFIG
-        kind = class_name(read_foreign_object(config)) if config.is_file() else ""
+        kind = architecture_of(read_foreign_object(config)) if config.is_file() else ""
         if not re.fullmatch(rf"({'|'.join(relative.classes for relative in RELATIVES.values())})\w+", kind):
             kind = "AutoModel"
         script = (

@@ -67,7 +67,7 @@ def model_config(
         raise UsageError(f"{path}: {error}" + (f" ({', '.join(renamed)})" if renamed else "")) from None
 
 
-def class_name(values: JsonObject) -> str:
+def architecture_of(values: JsonObject) -> str:
     """The class that a config.json names; empty if it names none."""
     named = values.get("architectures")
     first = named[0] if isinstance(named, list) and named else None
@@ -82,7 +82,7 @@ def model_facts(
     `activation` is what the user asks for in place of the file's.
     """
     relative = relative_of(config.model_type, file)
-    name = class_name(values)
+    name = architecture_of(values)
     known_by = file if name else f"model_type {values.get('model_type', 'bert, which is the default')}"
     encoder = (
         f"{config.num_layers} layers of width {config.hidden_size:,}, {config.num_heads} heads, "

@@ -43,19 +43,20 @@ def _saved(directory: Place) -> Tokenizer:
     try:
         value = read_object(path)
         check_format(path, value.get("format"), FORMAT)
-        settings = as_shape(value, TokenizerSettings if file in others else WordPieceSettings)
+        of_wordpiece = None if file in others else as_shape(value, WordPieceSettings)
+        kind = as_shape(value, TokenizerSettings).kind
     except OSError as error:
         raise UsageError(f"{path} can't be read ({error.strerror}); {remedy}") from None
     except ValueError as error:
         raise UsageError(f"{path} is damaged or another program's ({error}); {remedy}") from None
-    if isinstance(settings, WordPieceSettings):
+    if of_wordpiece:
         vocabulary = Vocabulary.read(fetched(file))
-        cleaning = Cleaning(**settings.model_dump(include={*Cleaning._fields}))
-        return WordPieceTokenizer(vocabulary, cleaning, settings.longest_word)
+        cleaning = Cleaning(**of_wordpiece.model_dump(include={*Cleaning._fields}))
+        return WordPieceTokenizer(vocabulary, cleaning, of_wordpiece.longest_word)
     tokenizer = read_vocabulary_file(file)
-    if settings.kind != tokenizer.kind:
+    if kind != tokenizer.kind:
         raise UsageError(
-            f"{file} is a {tokenizer.kind} model and {TOKENIZER_CONFIG} beside it says {settings.kind}; put the files "
+            f"{file} is a {tokenizer.kind} model and {TOKENIZER_CONFIG} beside it says {kind}; put the files "
             "back that were made together"
         )
     return tokenizer
