@@ -75,7 +75,7 @@ def prepare(corpus: Mixture, recipes: dict[Path, Recipe], settings: PreparationC
             "instead of words; is it the right text, and the right vocabulary for its language?"
         )
     # Held-out documents and their text don't depend on the length.
-    by_source, dropped = separate_held_out(chunks[0], len(corpus.parts), least=documents_needed(recipe.pair))
+    by_source, dropped = separate_held_out(chunks[0], len(corpus.parts), least=recipe.documents_needed)
     examples = _example_sentences(by_source, recipe)
     for target, records, held_out in zip(targets, chunks, _write_held_out(by_source, targets), strict=True):
         yield _finish(corpus, target, records, held_out, dropped, examples)
@@ -142,7 +142,7 @@ def _chunks(corpus: Mixture, targets: Sequence[Target], settings: PreparationCon
     recipe = targets[0].recipe
     prepared = prepared_by_portions if works_by_portions(corpus, settings) else _prepared_by_chunks
     chunks = list(prepared(corpus, targets, settings))
-    needed = documents_needed(recipe.pair)
+    needed = recipe.documents_needed
     documents, held_out = _counts(chunks)
     few = [source for source in documents if min(documents[source], held_out[source]) < needed]
     if few and recipe.data.held_out:
@@ -153,7 +153,7 @@ def _chunks(corpus: Mixture, targets: Sequence[Target], settings: PreparationCon
         chunks = list(prepared(corpus, targets, settings, frozenset(few)))
         documents, _ = _counts(chunks)
     for source, name in enumerate(recipe.data.source):
-        check_enough(name, documents[source], recipe)
+        _check_enough(name, documents[source], recipe)
     return [list(records) for records in zip(*chunks, strict=True)]
 
 
@@ -188,14 +188,9 @@ def _write_held_out(by_source: Sequence[Sequence[Document]], targets: Sequence[T
     return written
 
 
-def documents_needed(pair: str) -> int:
-    """Least number of documents per source, by `objective.pair`: a random second segment needs another document."""
-    return 2 if pair == "next_sentence" else 1
-
-
-def check_enough(source: str, documents: int, recipe: Recipe) -> None:
+def _check_enough(source: str, documents: int, recipe: Recipe) -> None:
     """Raises UsageError if a source gives too few training documents."""
-    if documents < documents_needed(recipe.pair):
+    if documents < recipe.documents_needed:
         wanting = "next sentence prediction needs two" if documents else "one is needed"
         remedy = f", or set {Setting('objective.pair')} none, which needs no pairs" if documents else ""
         purpose = " for training" if recipe.data.held_out else ""  # without a held-out share, evaluate reads it, too

@@ -52,6 +52,11 @@ class Recipe(NamedTuple):
     pair: str = ObjectiveConfig().pair
     """The value of objective.pair."""
 
+    @property
+    def documents_needed(self) -> int:
+        """Least number of documents of a source: a random second segment needs another document."""
+        return 2 if self.pair == "next_sentence" else 1
+
     def fingerprint(self, lexicons: Mapping[str, str] | None = None) -> str:
         """Hash of everything that determines the records, except the text.
 

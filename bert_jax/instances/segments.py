@@ -80,7 +80,9 @@ def pair_segments(
             else:
                 pairs.append((*first, ends[middle], ends[end], 0))
                 begin = end
-    return _cut(pairs, most, rng)
+    columns = np.array(pairs, np.int64).reshape(-1, 5)
+    begins, stops, cut = _truncate(columns[:, [0, 2]], columns[:, [1, 3]], most, rng)
+    return Segments(begins.ravel(), stops.ravel(), np.full(len(pairs), 2), columns[:, 4], cut)
 
 
 def _ordered(ends: list[int], begin: int, end: int, draws: Iterator[float]) -> list[_Pair]:
@@ -116,13 +118,6 @@ def _another(document: int, count: int, draws: Iterator[float]) -> int:
         if other != document:
             break
     return other
-
-
-def _cut(pairs: list[_Pair], most: int, rng: np.random.Generator) -> Segments:
-    """The pairs, cut to `most` tokens."""
-    columns = np.array(pairs, np.int64).reshape(-1, 5)
-    begin, end, cut = _truncate(columns[:, [0, 2]], columns[:, [1, 3]], most, rng)
-    return Segments(begin.ravel(), end.ravel(), np.full(len(begin), 2), columns[:, 4], cut)
 
 
 def _truncate(

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from array_record.python.array_record_module import ArrayRecordReader, ArrayRecordWriter
 from google.protobuf.message import DecodeError
-from jaxtyping import Int
+from jaxtyping import Int, Shaped
 from tensorflow_datasets.proto import tf_example_pb2
 
 from bert_jax.instances.instances import Instances
@@ -168,31 +168,27 @@ def encode_instances(instances: Instances, dtype: type[np.integer]) -> Iterator[
     lists = [getattr(example.features.feature[name], kind).value for name, kind in kinds.items()]
     for values, kind in zip(lists, kinds.values(), strict=True):
         values.append(0 if kind == "int64_list" else b"")
-    for row in zip(*_numbers_by_row(instances), *_tokens_by_row(instances, dtype), strict=True):
+    for row in zip(*_columns(instances, dtype), strict=True):
         for values, value in zip(lists, row, strict=True):
             values[0] = value
         yield example.SerializeToString(deterministic=True)
 
 
-def _numbers_by_row(instances: Instances) -> list[Sequence[int | bytes]]:
-    """For each feature of numbers, in the order of its table, the value of each row."""
+def _columns(instances: Instances, dtype: type[np.integer]) -> list[Sequence[int | bytes]]:
+    """For each feature, in the order of its table, the value of each row."""
+    ends = instances.ends[instances.row_ends]
+    tokens = [_cut(instances.ids.astype(dtype), ends), _cut(instances.units, ends)]
     numbers = [instances.first_length, instances.pair_label]
     if instances.rows is None:
-        return [values.tolist() for values in numbers]
-    ends = (instances.row_ends * _NUMBER.itemsize).tolist()
-    lists = [values.astype(_NUMBER).tobytes() for values in (*numbers, np.diff(instances.ends))]
-    return [_cut(content, ends) for content in lists]
+        return [*(values.tolist() for values in numbers), *tokens]
+    lists = [*numbers, np.diff(instances.ends)]
+    return [*(_cut(values.astype(_NUMBER), instances.row_ends) for values in lists), *tokens]
 
 
-def _tokens_by_row(instances: Instances, dtype: type[np.integer]) -> list[list[bytes]]:
-    """The ids of each row, and the units of each."""
-    ends = instances.ends[instances.row_ends]
-    ids, units = instances.ids.astype(dtype).tobytes(), instances.units.tobytes()
-    return [_cut(ids, (ends * np.dtype(dtype).itemsize).tolist()), _cut(units, ends.tolist())]
-
-
-def _cut(content: bytes, ends: list[int]) -> list[bytes]:
-    return [content[begin:end] for begin, end in pairwise(ends)]
+def _cut(values: Shaped[np.ndarray, " n"], ends: Int[np.ndarray, " m"]) -> list[bytes]:
+    """The bytes of the values of each row."""
+    content, offsets = values.tobytes(), (ends * values.itemsize).tolist()
+    return [content[begin:end] for begin, end in pairwise(offsets)]
 
 
 def decode_instances(records: Sequence[bytes], dtype: type[np.integer], packed: bool = False) -> Instances:
@@ -235,15 +231,12 @@ def _decoded(kinds: dict[str, str], records: Sequence[bytes]) -> list[Sequence[A
             features = tf_example_pb2.Example.FromString(record).features.feature
         except DecodeError as error:
             raise ValueError(f"a record is no TF Example: {error}") from None
-        rows.append([_only(getattr(features[name], kind).value, name) for name, kind in kinds.items()])
+        lists = [getattr(features[name], kind).value for name, kind in kinds.items()]
+        for name, values in zip(kinds, lists, strict=True):
+            if len(values) != 1:
+                raise ValueError(f"a record has {len(values)} values of {name} and should have one")
+        rows.append([values[0] for values in lists])
     return list(zip(*rows, strict=True)) or [()] * len(kinds)
-
-
-def _only(values: Sequence[bytes | int], name: str) -> bytes | int:
-    """The value of a feature. Raises ValueError if there isn't exactly one."""
-    if len(values) != 1:
-        raise ValueError(f"a record has {len(values)} values of {name} and should have one")
-    return values[0]
 
 
 def _numbers(values: Sequence[int]) -> Int[np.ndarray, " n"]:

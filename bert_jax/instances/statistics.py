@@ -78,9 +78,9 @@ class Statistics:
             ("instances", f"{self.instances:,}"),
         ]
         if self.random_pairs:
-            rows.append(("random second segments", _percentage(self.random_pairs, self.instances)))
+            rows.append(("random second segments", f"{self.random_pairs / self.instances:.2%}"))
         if self.swapped_pairs:
-            rows.append(("swapped segments", _percentage(self.swapped_pairs, self.instances)))
+            rows.append(("swapped segments", f"{self.swapped_pairs / self.instances:.2%}"))
         if self.rows != self.instances:
             rows.append(("rows", f"{self.rows:,}"))
         rows.append(("padding", f"{1 - self.fill(length):.2%}"))
@@ -111,7 +111,3 @@ class Statistics:
             if longer := self.longer(name, budget):
                 rows.append((f"{name} of over {budget} tokens, never masked whole", f"{longer:,}"))
         return rows
-
-
-def _percentage(part: int, whole: int) -> str:
-    return f"{part / max(whole, 1):.2%}"
