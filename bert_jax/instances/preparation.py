@@ -92,7 +92,6 @@ def _finish(
     """Completes the data set of `target`."""
     directory = target.directory
     lengths = {TRAIN: [chunk.statistics.rows for chunk in chunks], HELD_OUT: [seen.rows for seen, _ in held_out]}
-    dtype = ids_dtype(len(load_tokenizer(target.recipe.tokenizer_directory).vocabulary))
     sources = [
         sum((chunk.statistics for chunk in chunks if chunk.source == source), Statistics())
         for source in range(len(corpus.parts))
@@ -107,6 +106,7 @@ def _finish(
             path.unlink()
     counts = sum((chunk.numbers(PIECE_COUNTS, np.int64) for chunk in chunks), start=np.zeros((), np.int64))
     write_numbers(directory / COUNTS_FILE, {PIECE_COUNTS: counts})
+    dtype = ids_dtype(len(counts))  # one for each piece of the vocabulary
     with disk_explained(directory):
         write_metadata(directory, lengths, dtype, target.recipe.data.packed)
         for name in SMALL_FILES:
