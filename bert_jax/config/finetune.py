@@ -1,7 +1,7 @@
 """Settings of a fine-tuning run."""
 
 from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, ClassVar, Self
 
 from pydantic import Field
 
@@ -77,7 +77,7 @@ class TaskRunConfig(TransferConfig, TrainingConfig):
             f"{self.task.temperature:g}, pooling {self.task.pooling}"
         )
 
-    def set(self, values: Mapping[str, Any]) -> Self:
+    def set(self, values: Mapping[str, object]) -> Self:
         """A validated copy with other values, by dotted name. The rows of a step change in proportion to
         task.batch_size, unless `values` has them."""
         size, rows = values.get("task.batch_size"), "phases.0.batch_size"

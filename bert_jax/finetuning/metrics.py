@@ -194,9 +194,9 @@ def answer_metrics(
 ) -> dict[str, float]:
     """`exact_match` and `f1`, each by the best of a question's `golds`; a question without an answer has none.
 
-    `predictions` are those of BestSpans. With null odds also both metrics of the questions with (`answerable_`) and
-    without an answer (`unanswerable_`), if there are any, and `best_f1` with its threshold of the odds,
-    `best_f1_threshold`.
+    `predictions` are those of BestSpans. If they have null odds, there are further metrics: both metrics of the
+    questions with an answer (`answerable_f1`) and of those without one (`unanswerable_f1`), and `best_f1`, the best F1
+    over all thresholds of the odds, with its threshold, `best_f1_threshold`.
     """
     pairs = list(zip(golds, predictions, strict=True))
     scores = np.array([scored(gold, one["predicted_answer"], by_character) for gold, one in pairs]).reshape(-1, 2)

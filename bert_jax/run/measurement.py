@@ -57,7 +57,7 @@ def as_sums(means: Means) -> Sums:
     return {name: both for name, both in sums.items() if all(map(math.isfinite, both))}
 
 
-def with_sums(shapes: dict[str, Any], sums: Sums) -> Means:
+def with_sums(shapes: Means, sums: Sums) -> Means:
     """Measurements with the names and shardings of `shapes` and the values of `sums`; 0 for names that `sums` lacks.
 
     So a run goes on from a checkpoint with another set of measurements.

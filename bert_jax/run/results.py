@@ -3,12 +3,12 @@ read."""
 
 import math
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, JsonValue, ValidationError
 
 from bert_jax.system.bucket import Place
-from bert_jax.system.json_file import read_object
+from bert_jax.system.json_file import JsonObject, read_object
 
 
 def _finite(value: object) -> object:
@@ -128,7 +128,7 @@ class Results(BaseModel):
         return {name: value for name, value in own.items() if value is not None} | self.metrics
 
     @property
-    def content(self) -> dict[str, Any]:
+    def content(self) -> JsonObject:
         """What results.json holds."""
         return self.model_dump(exclude_unset=True)
 

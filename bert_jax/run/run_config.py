@@ -1,9 +1,8 @@
 """A run's config.json: written, read and compared."""
 
 import json
+import operator
 from collections.abc import Iterable
-from functools import reduce
-from typing import Any
 
 from bert_jax.config.data import DataConfig, RecordedCode
 from bert_jax.config.finetune import AnyRunConfig, TaskRunConfig
@@ -14,7 +13,7 @@ from bert_jax.run.checkpoint_choice import no_run
 from bert_jax.run.run_manifest import RunManifest
 from bert_jax.system.bucket import Place, place_of, scheme_of
 from bert_jax.system.errors import RunError, Setting, UsageError, command_line, without_passwords
-from bert_jax.system.json_file import read_object
+from bert_jax.system.json_file import JsonObject, read_object
 from bert_jax.system.progress import say
 
 SCHEMA_VERSION = 1
@@ -72,7 +71,7 @@ def check_recorded_places(config: TrainingConfig, run: Place, names: Iterable[st
     are opened. Raises UsageError for a place elsewhere: no server is asked because a file of a run names it.
     """
     for name in sorted({*names} & _PLACES):
-        recorded: Any = reduce(getattr, name.split("."), config)
+        recorded: str | tuple[str, ...] | None = operator.attrgetter(name)(config)
         places = [recorded] if isinstance(recorded, str) else recorded or ()
         for place in places:
             if is_elsewhere(place, is_model=name == "init"):
@@ -108,7 +107,7 @@ def read_pretraining_config(path: Place) -> RunConfig:
     return config
 
 
-def _read(path: Place) -> dict[str, Any]:
+def _read(path: Place) -> JsonObject:
     try:
         value = read_object(path / "config.json")
     except (FileNotFoundError, NotADirectoryError):
@@ -135,14 +134,14 @@ def _damaged_config(path: Place, reason: str) -> RunError:
     )
 
 
-def differences(first: Settings, second: Settings) -> list[tuple[str, Any, Any]]:
+def differences(first: Settings, second: Settings) -> list[tuple[str, object, object]]:
     """Dotted name and both values of every setting that differs."""
     old, new = first.flat(), second.flat()
     names = dict.fromkeys([*old, *new])
     return [(name, old.get(name), new.get(name)) for name in names if old.get(name) != new.get(name)]
 
 
-def described(changes: list[tuple[str, Any, Any]]) -> str:
+def described(changes: list[tuple[str, object, object]]) -> str:
     """The first differences, as text."""
     lines = [
         "the rows of its files or sets have changed"  # the config has their hash
