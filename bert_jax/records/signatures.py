@@ -80,13 +80,13 @@ def word_hashes(texts: Sequence[str]) -> tuple[UInt64[np.ndarray, " W"], Int[np.
     codes = np.frombuffer("\n".join([*lowered, ""]).encode("utf-32-le", "surrogatepass"), np.uint32)
     kinds = _kinds()[np.minimum(codes, _LAST_LETTER)]
     ends_of_texts = np.cumsum([0, *(len(text) + 1 for text in lowered)])
-    letters = np.concatenate([[0], np.cumsum(kinds > _NO_WORD)])[ends_of_texts]
+    letters = np.searchsorted(np.flatnonzero(kinds > _NO_WORD), ends_of_texts)
     for text in np.flatnonzero(np.diff(letters) == 0):  # an empty one has its line feed
         begin, end = ends_of_texts[text : text + 2]
         kinds[begin : max(end - 1, begin + 1)] = _IN_WORD if end - 1 > begin else _WORD_ALONE
     begins = _begins(kinds)
     starts = np.flatnonzero(begins)
-    in_word = np.arange(len(codes)) - starts[np.maximum(np.cumsum(begins) - 1, 0)]
+    in_word = np.arange(len(codes)) - np.repeat(starts, np.diff(starts[1:], prepend=0, append=len(codes)))
     hashes = _mixed((codes.astype(np.uint64) << np.uint64(32)) + in_word.astype(np.uint64))
     hashes[kinds == _NO_WORD] = 0
     return _mixed(np.add.reduceat(hashes, starts)), np.searchsorted(starts, ends_of_texts)
