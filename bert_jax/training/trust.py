@@ -52,7 +52,7 @@ _SETTINGS = ("XLA_FLAGS", "JAX_DISABLE_MOST_OPTIMIZATIONS", "JAX_DEFAULT_MATMUL_
 """Environment variables that the compiled code depends on."""
 
 
-class Part(NamedTuple):
+class CheckedPart(NamedTuple):
     """A part of a step: `function` of the arrays `arguments`."""
 
     name: str
@@ -62,7 +62,7 @@ class Part(NamedTuple):
     """Reference implementation; None means `function` itself. It runs operation by operation."""
 
 
-def parts_to_check(attention: AttentionForm = "auto") -> list[Part]:
+def parts_to_check(attention: AttentionForm = "auto") -> list[CheckedPart]:
     """The parts of a step that sum few values in each of many rows, and the kernel that `attention` names here.
     `difference` also compares their gradients."""
     config = ModelConfig.tiny(compute_dtype="float32")
@@ -79,18 +79,18 @@ def parts_to_check(attention: AttentionForm = "auto") -> list[Part]:
         return lambda rows, kernel: project(rows, kernel, jnp.zeros(kernel.shape[1]), jnp.dtype(dtype))
 
     return [
-        Part("LayerNorm", lambda rows: LayerNorm(config).apply(params, rows), (rows,)),
-        Part("GELU", activation(config), (rows,)),
-        Part("softmax", lambda scores: softmax_where(scores, admitted), (scores,)),
-        *(Part(f"a head of {count} outputs", classified, (rows, _random(_WIDTH, count))) for count in (1, 2, 3)),
-        Part("cross-entropy", lambda logits: cross_entropy(logits, labels)[0], (_random(_ROWS, 24),)),
-        Part("the norm of gradients", lambda *leaves: optax.tree.norm(leaves), (rows, _random(_ROWS, 3))),
-        *(Part(f"a product in {dtype}", projected(dtype), (rows, _random(_WIDTH, 24))) for dtype in _TOLERANCE),
+        CheckedPart("LayerNorm", lambda rows: LayerNorm(config).apply(params, rows), (rows,)),
+        CheckedPart("GELU", activation(config), (rows,)),
+        CheckedPart("softmax", lambda scores: softmax_where(scores, admitted), (scores,)),
+        *(CheckedPart(f"a head of {count} outputs", classified, (rows, _random(_WIDTH, count))) for count in (1, 2, 3)),
+        CheckedPart("cross-entropy", lambda logits: cross_entropy(logits, labels)[0], (_random(_ROWS, 24),)),
+        CheckedPart("the norm of gradients", lambda *leaves: optax.tree.norm(leaves), (rows, _random(_ROWS, 3))),
+        *(CheckedPart(f"a product in {dtype}", projected(dtype), (rows, _random(_WIDTH, 24))) for dtype in _TOLERANCE),
         *_attention_parts(attention),
     ]
 
 
-def _attention_parts(attention: AttentionForm) -> list[Part]:
+def _attention_parts(attention: AttentionForm) -> list[CheckedPart]:
     """The attention kernel of this device, if there is one, beside the exact form: with dropout, in bfloat16, for rows
     of one sequence and of two."""
     rows, length, heads = _ATTENTION
@@ -110,7 +110,7 @@ def _attention_parts(attention: AttentionForm) -> list[Part]:
             functools.partial(_attended, each, pattern=pattern, keys=keys) for each in (form.attend, EXACT.attend)
         )
         name = f"the attention kernel for rows of {counted(sequences, 'sequences')}"
-        parts.append(Part(name, by_kernel, arrays, exactly))
+        parts.append(CheckedPart(name, by_kernel, arrays, exactly))
     return parts
 
 
@@ -149,7 +149,7 @@ def check_compiler(attention: AttentionForm = "auto") -> None:
         pass  # another process wrote it, or the check is repeated next time
 
 
-def difference(part: Part) -> str | None:
+def difference(part: CheckedPart) -> str | None:
     """How the compiled results of `part` differ from those of its operations one by one; None if they agree."""
 
     def gradients(function: Callable[..., Any]) -> Callable[..., Any]:
