@@ -54,10 +54,14 @@ def pretrain(config: RunConfig, run: RunDirectory) -> Results:
             return finished
         data = prepare_data(config, run, plan.inputs)
         check_epochs(config, data.shares)
-    _announce_shares(data, run)
+    if len(data.shares) > 1 and not run.under_way:
+        for share in data.shares:
+            say(str(share))
     vocabulary = data.tokenizer.vocabulary
     trainer = pretraining_trainer(config, plan.mesh, len(vocabulary), vocabulary.mask_id)
-    _announce_model(trainer, data)
+    if reason := export_obstacle(trainer.objective.model, trainer.state_shapes.params, vocabulary):
+        say(f"transformers can't read this model: {reason}")
+    say(f"objective: {trainer.objective.description}")
     held_out = _held_out_of_phases(trainer, data.by_length)
     phases = [_phase(run, trainer, number, data, held_out[number]) for number in range(len(config.phases))]
     trained = train(trainer, run, phases, lambda: _initial_parameters(plan, data))
@@ -100,20 +104,6 @@ def training_source(trainer: PretrainingTrainer, number: int, prepared: Prepared
         rows=local_rows(batch_sharding(trainer.mesh), phase.batch_size),
         sequences_a_row=config.data.sequences_a_row(phase.length),
     )
-
-
-def _announce_shares(data: Data, run: RunDirectory) -> None:
-    """Says how often a new run sees each of its sources, if it has several."""
-    if len(data.shares) > 1 and not run.under_way:
-        for share in data.shares:
-            say(str(share))
-
-
-def _announce_model(trainer: PretrainingTrainer, data: Data) -> None:
-    """Says what is learned, and whether the trained model can be exported."""
-    if reason := export_obstacle(trainer.objective.model, trainer.state_shapes.params, data.tokenizer.vocabulary):
-        say(f"transformers can't read this model: {reason}")
-    say(f"objective: {trainer.objective.description}")
 
 
 def _held_out_of_phases(trainer: PretrainingTrainer, prepared: dict[int, PreparedData]) -> list[HeldOut | None]:

@@ -4,8 +4,7 @@ import faulthandler
 import os
 import signal
 import threading
-from collections.abc import Callable, Sequence
-from typing import TextIO
+from collections.abc import Callable
 
 import jax
 from jax.experimental import multihost_utils
@@ -156,18 +155,15 @@ def no_finite_gradient(
     records = {number: list(phase.source.records(number - phase.first - 1)) for number in numbers}
     if is_first():
         write_json(run / _SKIPPED, records)
+    of_first = ", ".join(map(str, records[numbers[0]][:8]))
+    more = ", ..." if len(records[numbers[0]]) > 8 else ""
     return RunError(
         f"no finite gradient in {skipped} steps in a row, up to step {step:,}. Their training records are in "
-        f"{run / _SKIPPED}; step {numbers[0]:,} had {_list(records[numbers[0]])} "
+        f"{run / _SKIPPED}; step {numbers[0]:,} had {of_first}{more} "
         f"({phase.records_hint(numbers[0])}). The last good checkpoint is "
         f"{good or 'none: nothing was saved before'}; lower {Setting('optimizer.peak_learning_rate')} ({rate:g}) "
         f"and start a new run{' from there' if good else ''}"
     )
-
-
-def _list(numbers: Sequence[int]) -> str:
-    """The first few numbers, as text."""
-    return ", ".join(map(str, numbers[:8])) + (", ..." if len(numbers) > 8 else "")
 
 
 class Watchdog:
@@ -219,12 +215,8 @@ class Watchdog:
         os.write(2, line.encode())
         note("failed", f"no progress for {self._seconds / 60:g} minutes while {where}")
         with replacing(local_path(path)) as temporary, open(temporary, "w") as file:
-            self._dump(file, where)
+            minutes = f"{self._seconds / 60:g} minutes"
+            file.write(f"No progress for {minutes} while {where}. Python's threads, newest call first:\n")
+            file.flush()
+            faulthandler.dump_traceback(file, all_threads=True)
         publish(path)
-
-    def _dump(self, file: TextIO, where: str) -> None:
-        file.write(
-            f"No progress for {self._seconds / 60:g} minutes while {where}. Python's threads, newest call first:\n"
-        )
-        file.flush()
-        faulthandler.dump_traceback(file, all_threads=True)

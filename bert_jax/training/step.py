@@ -180,18 +180,14 @@ def make_train_step(
             skipped_in_a_row=(state.skipped_in_a_row + 1) * ~good,
             seed=state.seed,
         )
+        is_empty = (batch.weight == 0).reshape(len(batch.weight), -1).all(axis=1)
         return state, state.window | {
             "skipped": Mean(state.skipped.astype(jnp.float32), one),
             "skipped_in_a_row": Mean(state.skipped_in_a_row.astype(jnp.float32), one),
-            "skipped_records": Mean(jnp.sum(_is_empty(batch), dtype=jnp.float32), one),
+            "skipped_records": Mean(jnp.sum(is_empty, dtype=jnp.float32), one),
         }
 
     return train_step
-
-
-def _is_empty(batch: AnyBatch) -> Bool[Array, " B"]:
-    """Whether all of a row has weight 0."""
-    return (batch.weight == 0).reshape(len(batch.weight), -1).all(axis=1)
 
 
 def _if(good: Bool[Array, ""], updated: Callable[[], Tree], unchanged: Tree) -> Tree:

@@ -124,7 +124,9 @@ def check_compiler(attention: AttentionForm = "auto") -> None:
     The check takes a few seconds. It is repeated only if the machine, the version of JAX, the environment variables of
     XLA and JAX, the form of attention, or the code of the model or of training changes.
     """
-    passed = cache_directory() / "trusted" / f"{_cache_key(attention)}.json"
+    fields = _cache_key_fields(attention)
+    key = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:24]
+    passed = cache_directory() / "trusted" / f"{key}.json"
     if passed.exists():
         return
     begun = time.monotonic()
@@ -144,7 +146,7 @@ def check_compiler(attention: AttentionForm = "auto") -> None:
     say(f"checked that the compiler computes right on this machine ({time.monotonic() - begun:.0f} s, once)")
     try:
         passed.parent.mkdir(parents=True, exist_ok=True)
-        write_json(passed, _cache_key_fields(attention))
+        write_json(passed, fields)
     except (OSError, RunError):
         pass  # another process wrote it, or the check is repeated next time
 
@@ -183,10 +185,6 @@ def difference(part: CheckedPart) -> str | None:
 
 def _random(*shape: int) -> Float[Array, "..."]:
     return jax.random.normal(jax.random.key(len(shape)), shape)
-
-
-def _cache_key(attention: AttentionForm) -> str:
-    return hashlib.sha256(json.dumps(_cache_key_fields(attention), sort_keys=True).encode()).hexdigest()[:24]
 
 
 def _cache_key_fields(attention: AttentionForm) -> dict[str, Any]:
