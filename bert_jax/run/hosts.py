@@ -48,9 +48,9 @@ def connect(config: HostsConfig) -> None:
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     try:
         jax.distributed.initialize(
-            config.coordinator,
-            config.count,
-            config.index,
+            coordinator_address=config.coordinator,
+            num_processes=config.count,
+            process_id=config.index,
             cluster_detection_method="deactivate" if config.coordinator else None,
             heartbeat_timeout_seconds=int(os.environ.get(_HEARTBEAT, _HEARTBEAT_S)),
             initialization_timeout=config.wait_seconds,

@@ -142,11 +142,11 @@ class _Array(Shape):
 def by_orbax(path: Place) -> Iterator[Place]:
     """Yields the place from which Orbax reads the checkpoint at `path`: a local copy if it can't read there.
 
-    Turns every error in the block into a RunError of one line.
+    Every error in the block becomes a RunError of one line.
     """
-    logging.getLogger("asyncio").addFilter(_is_of_others)
-    if not isinstance(sys.unraisablehook, _Others):
-        sys.unraisablehook = _Others(sys.unraisablehook)
+    logging.getLogger("asyncio").addFilter(_is_not_late)
+    if not isinstance(sys.unraisablehook, _WithoutLateErrors):
+        sys.unraisablehook = _WithoutLateErrors(sys.unraisablehook)
     try:
         readable = path if is_trained_in(path) else fetched(path)
         for file in (readable / name for name in _METADATA):
@@ -194,12 +194,12 @@ def _check_chunks(path: Place) -> None:
             raise ValueError(f"{name.decode()!r} says chunks of {array.chunks} for a shape of {array.shape}")
 
 
-def _is_of_others(record: logging.LogRecord) -> bool:
-    """Whether a message of asyncio's log is not about an array that is no longer wanted."""
+def _is_not_late(record: logging.LogRecord) -> bool:
+    """Filter of asyncio's log: drops messages about arrays that are no longer wanted."""
     return not any(words in record.getMessage() for words in _LATE)
 
 
-class _Others:
+class _WithoutLateErrors:
     """A `sys.unraisablehook` that drops the errors of arrays that are no longer wanted.
 
     When one array can't be read, Orbax closes its event loop. TensorStore's threads still report the other arrays to
