@@ -63,8 +63,8 @@ class SentencePieceTokenizer(Tokenizer):
         self._processor = self._opened({})
 
     def _opened(self, types: dict[int, int]) -> SentencePieceProcessor:
-        """A processor in which special pieces are control pieces, which text is never encoded to, unless `types` has
-        another type for one."""
+        """A processor in which special pieces are control pieces, which no text is encoded to. `types` gives other
+        types to some pieces."""
         special = dict.fromkeys({*self.vocabulary.special_ids} - {self.vocabulary.unknown_id}, _Piece.CONTROL)
         model = copy.deepcopy(self._model)
         for number, kind in (special | types).items():

@@ -107,7 +107,10 @@ def _wordpiece(texts: Sequence[str], size: int, cleaning: Cleaning, coverage: fl
 
 
 def _stretches(unspaced: re.Match[str]) -> str:
-    """A long stretch for training, which takes time quadratic in a word's length: cut, or " " for an address, data."""
+    """A long stretch of text is cut, and one of letters, such as an address or data, becomes " ".
+
+    Training takes time quadratic in the length of a word.
+    """
     text, most = unspaced[0], MAX_WORD_CHARACTERS
     parts = (text[at : at + most] for at in range(0, len(text), most))
     return " ".join(parts) if any(map(sets_no_spaces, text)) else " "
