@@ -5,7 +5,6 @@ import itertools
 import json
 import time
 from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -30,6 +29,7 @@ from bert_jax.instances.segments import pack_sentences, pair_segments
 from bert_jax.instances.sentences import Sentences, as_sentences, encode_documents
 from bert_jax.instances.shards import ids_dtype, shard_path, write_shard
 from bert_jax.instances.statistics import Statistics
+from bert_jax.system.bucket import Place
 from bert_jax.system.files import FileSum
 from bert_jax.system.sealed import first_damaged
 from bert_jax.text.text_spans import SpannedSentence, spanned
@@ -44,9 +44,12 @@ class Target(NamedTuple):
     """
 
     recipe: Recipe
-    directory: Path
+    directory: Place
+    """The directory of its files: on this machine, or for workers on other machines in a bucket."""
     fingerprint: str
     """Fingerprint of the settings, by which a resumed preparation recognizes finished chunks."""
+    place: Place | None = None
+    """Where the finished set goes, if that isn't `directory`: in a bucket."""
 
 
 def prepare_unless_finished(
@@ -208,11 +211,11 @@ def encode_text(documents: Iterable[Sequence[str]], recipe: Recipe, source: int)
 
 
 @functools.lru_cache(maxsize=1)
-def _marker(tokenizer_directory: Path, data: DataConfig) -> Marker:
+def _marker(tokenizer_directory: Place, data: DataConfig) -> Marker:
     return Marker(tokenizer_in(tokenizer_directory), data)
 
 
 @functools.lru_cache(maxsize=1)
-def tokenizer_in(directory: Path) -> Tokenizer:
+def tokenizer_in(directory: Place) -> Tokenizer:
     """The tokenizer in `directory`; it is kept for the next chunk."""
     return load_tokenizer(directory)

@@ -8,7 +8,6 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
-from pathlib import Path
 from typing import Annotated
 
 import numpy as np
@@ -90,7 +89,7 @@ def text_hash(chunks: Iterable[tuple[int, int]]) -> str:
     return blake2b(repr([(source, crc32) for source, crc32 in chunks]).encode(), digest_size=8).hexdigest()
 
 
-def chunk_file(directory: Path, index: int, suffix: str) -> Path:
+def chunk_file(directory: Place, index: int, suffix: str) -> Place:
     """The path of a file of chunk `index` of the data set in `directory`."""
     return directory / "chunks" / f"{index:05d}{suffix}"
 
@@ -98,7 +97,7 @@ def chunk_file(directory: Path, index: int, suffix: str) -> Path:
 class ChunkRecord(Sealed):
     """The record of a finished chunk, which seals its shard and the files beside the record."""
 
-    directory: Annotated[Path, Field(exclude=True)]
+    directory: Annotated[Place, Field(exclude=True)]
     """The data set's directory."""
     index: Annotated[int, Field(exclude=True)]
     """Position of the chunk in the corpus, from 0."""
@@ -136,7 +135,7 @@ class ChunkRecord(Sealed):
         raise RunError(f"{path} can't be used ({reason}); give the same command again: it is made anew")
 
 
-def write_numbers(path: Path, arrays: Mapping[str, Integer[np.ndarray, " _"]]) -> None:
+def write_numbers(path: Place, arrays: Mapping[str, Integer[np.ndarray, " _"]]) -> None:
     """Writes named arrays atomically as a safetensors file."""
     with replacing(path) as temporary:
         safetensors.save_file(dict(arrays), temporary)

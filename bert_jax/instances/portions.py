@@ -14,6 +14,8 @@ from bert_jax.records.corpus import Corpus, Mixture, open_corpus
 from bert_jax.records.drops import Drops
 from bert_jax.records.engine import engine
 from bert_jax.records.file_source import FileSource
+from bert_jax.system.bucket import in_bucket
+from bert_jax.system.copies import fetched
 from bert_jax.system.errors import RunError, Setting, UsageError
 from bert_jax.system.progress import say
 from bert_jax.system.spark import check_spark
@@ -57,14 +59,14 @@ def prepared_by_portions(
 
     The shards are those that workers write for which one process reads. The text is read twice: a chunk's index, by
     which its shard is named and its random numbers are drawn, follows from the number of chunks before it. All sources
-    consist of files. Raises UsageError if a file changes meanwhile, and RunError if what workers of Spark wrote isn't
+    consist of files. Workers of Spark write a set that goes to a bucket there, so that they need no disk in common with
+    this machine. Raises UsageError if a file changes meanwhile, and RunError if what workers of Spark wrote isn't
     here.
     """
     portions = [Portion(*portion, corpus.drops) for portion in corpus.files_portions()]
     chunk_bytes = targets[0].recipe.data.chunk_bytes
     with engine(settings) as mapped:
         seen = mapped(functools.partial(read_portion, chunk_bytes=chunk_bytes), portions, "Cutting the text")
-        corpus.begin_elsewhere()
         for source, part in enumerate(corpus.parts):
             own = [each for portion, each in zip(portions, seen, strict=True) if portion.source == source]
             part.was_read(sum((each.repairs for each in own), Counter()), sum(each.lines for each in own))
@@ -73,9 +75,13 @@ def prepared_by_portions(
             portion._replace(first=first, crc32s=each.crc32s)
             for portion, first, each in zip(portions, firsts, seen, strict=False)
         ]
-        work = functools.partial(prepare_portion, targets=targets, ends_held_out=ends_held_out)
+        elsewhere = [_written_by_workers(target, settings) for target in targets]
+        work = functools.partial(prepare_portion, targets=elsewhere, ends_held_out=ends_held_out)
         lengths = " and ".join(dict.fromkeys(str(target.recipe.length) for target in targets))
         remarks = mapped(work, numbered, f"Preparing sequences of {lengths}")
+    for target in elsewhere:
+        if in_bucket(target.directory):
+            fetched(target.directory)
     for remark in itertools.chain(*remarks):
         say(f"{remark}: this part of the data is prepared anew")
     return [[_record(target, index) for target in targets] for index in range(sum(len(each.crc32s) for each in seen))]
@@ -115,6 +121,13 @@ def prepare_portion(portion: Portion, targets: Sequence[Target], ends_held_out: 
     return remarks
 
 
+def _written_by_workers(target: Target, settings: PreparationConfig) -> Target:
+    """The target of workers: for those of Spark in the bucket that the set goes to, if it goes to one."""
+    if settings.engine == "spark" and target.place and in_bucket(target.place):
+        return target._replace(directory=target.place)
+    return target
+
+
 def _record(target: Target, index: int) -> ChunkRecord:
     """The record that a worker wrote of a chunk."""
     path = chunk_file(target.directory, index, RECORD)
@@ -123,5 +136,5 @@ def _record(target: Target, index: int) -> ChunkRecord:
     except (OSError, ValueError):
         raise RunError(
             f"{path} isn't here, or can't be read, after Spark's workers have written it; give a --workdir on a file "
-            "system that this machine and all workers share"
+            "system that this machine and all workers share, or in a bucket"
         ) from None

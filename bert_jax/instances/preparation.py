@@ -6,7 +6,6 @@ import itertools
 import shutil
 from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from pathlib import Path
 
 import numpy as np
 
@@ -33,8 +32,10 @@ from bert_jax.instances.shards import ids_dtype
 from bert_jax.instances.statistics import Statistics
 from bert_jax.records.corpus import Document, Mixture
 from bert_jax.records.engine import works_by_portions
+from bert_jax.system.bucket import Place, in_bucket
+from bert_jax.system.copies import worked_on
 from bert_jax.system.errors import Setting, UsageError, disk_explained
-from bert_jax.system.files import FileSum, remove_temporary, sync
+from bert_jax.system.files import FileSum, remove_directory, remove_temporary, sync
 from bert_jax.system.progress import say, stage, warn
 from bert_jax.system.workers import available_cores, map_in_processes
 from bert_jax.text.segmentation import has_rules
@@ -50,22 +51,23 @@ _HeldOut = list[tuple[Statistics, dict[str, FileSum]]]
 """Statistics and checksum by name of each held-out shard of a data set."""
 
 
-def prepare(corpus: Mixture, recipes: dict[Path, Recipe], settings: PreparationConfig) -> Iterator[PreparedData]:
-    """Writes the data set of each recipe to its directory, and yields each as it is finished.
+def prepare(corpus: Mixture, recipes: dict[Place, Recipe], settings: PreparationConfig) -> Iterator[PreparedData]:
+    """Writes the data set of each recipe to its place, and yields each as it is finished.
 
     The text is read, split into sentences and encoded once for all recipes, so they may differ only in how it is cut
     into sequences: in their length, in `data.packed` and in `data.dupe_factor`. Chunks that an interrupted attempt
     finished are used again. Raises UsageError if a source has too little text, and RunError if the disk is full or a
     worker process dies. The settings make no difference to what is written.
+    A set whose place is in a bucket is written to the local copy of that, and isn't uploaded.
     """
-    targets = [Target(recipe, directory, recipe.fingerprint()) for directory, recipe in recipes.items()]
+    targets = [Target(recipe, worked_on(place), recipe.fingerprint(), place) for place, recipe in recipes.items()]
     recipe = targets[0].recipe
     _say_missing_rules(recipe.data)
     Marker(load_tokenizer(recipe.tokenizer_directory), recipe.data).report_unused_entries()
-    for directory in recipes:
-        with disk_explained(directory):
-            (directory / "chunks").mkdir(parents=True, exist_ok=True)
-            remove_temporary(directory)
+    for target in targets:
+        with disk_explained(target.directory):
+            (target.directory / "chunks").mkdir(parents=True, exist_ok=True)
+            remove_temporary(target.directory)
     chunks = _chunks(corpus, targets, settings)
     train = sum((chunk.statistics for chunk in chunks[0]), Statistics())
     if max(train.unknown_share, train.unknown_character_share) > MOST_UNKNOWN:
@@ -133,6 +135,8 @@ def _finish(
     )
     prepared.save()
     shutil.rmtree(directory / "chunks")
+    if target.place and in_bucket(target.place):
+        remove_directory(target.place / "chunks")
     return prepared
 
 

@@ -48,7 +48,7 @@ class Recipe(NamedTuple):
     data: DataConfig
     length: int
     seed: int
-    tokenizer_directory: Path
+    tokenizer_directory: Place
     pair: str = ObjectiveConfig().pair
     """The value of objective.pair."""
 
@@ -64,7 +64,7 @@ class Recipe(NamedTuple):
         new setting whose default keeps the earlier behaviour doesn't change any fingerprint. `lexicons`: hashes of
         lexicons whose files may be missing, such as those that a data set was made with.
         """
-        there = (path for path in self.tokenizer_directory.iterdir() if path.is_file())
+        there = (path for path in fetched(self.tokenizer_directory).iterdir() if path.is_file())
         files = sorted(path for path in there if path.name != "origin.json")
         # A sentencepiece model is binary, so undecodable bytes are kept as surrogates.
         tokenizer = [path.read_bytes().decode("utf-8", "surrogateescape") for path in files]

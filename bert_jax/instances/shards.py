@@ -17,6 +17,7 @@ from tensorflow_datasets.proto import tf_example_pb2
 
 from bert_jax.instances.instances import Instances
 from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, first_line
 from bert_jax.system.files import FileSum, replacing
 from bert_jax.system.progress import warn
@@ -41,7 +42,7 @@ _NO_TOKENS = Instances(np.zeros(0, int), np.zeros(0, np.uint8), np.zeros(2, int)
 """One sequence without tokens, which replaces a skipped record."""
 
 
-def shard_path(directory: Path, split: str, index: int) -> Path:
+def shard_path(directory: Place, split: str, index: int) -> Place:
     """The path of shard `index` of `split`."""
     return directory / f"{split}-{index:05d}.array_record"
 
@@ -51,7 +52,7 @@ def ids_dtype(vocabulary_size: int) -> type[np.integer]:
     return np.uint16 if vocabulary_size <= 1 << 16 else np.int32
 
 
-def write_shard(path: Path, instances: Iterable[Instances], dtype: type[np.integer]) -> FileSum:
+def write_shard(path: Place, instances: Iterable[Instances], dtype: type[np.integer]) -> FileSum:
     """Writes one shard atomically and returns its checksum. Raises RunError if the disk is full or fails."""
     with replacing(path) as temporary:
         writer = ArrayRecordWriter(os.fspath(temporary), _WRITER_OPTIONS)

@@ -22,7 +22,6 @@ from bert_jax.records.examination import check_packages
 from bert_jax.records.filters import check_language_filter
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
-from bert_jax.system.copies import fetched, local_path
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import refuse_links
 from bert_jax.system.progress import say, stage
@@ -231,7 +230,7 @@ def _prepare(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> It
     if run.under_way and others and corpus_stamp(config.data) not in {other.corpus for other in others}:
         raise other_text
     written = _written_shards(config, run, lengths) if run.under_way else {}
-    recipes = {local_path(run.data(length)): _recipe(config, run, length) for length in lengths}
+    recipes = {run.data(length): _recipe(config, run, length) for length in lengths}
     for new_data in prepare(open_text(config, run), recipes, config.preparation):
         length = new_data.length
         of_other_text = any(other.text != new_data.text for other in others)
@@ -271,4 +270,4 @@ def _written_shards(config: RunConfig, run: RunDirectory, lengths: Sequence[int]
 
 
 def _recipe(config: RunConfig, run: RunDirectory, length: int) -> Recipe:
-    return Recipe(config.data, length, config.seed, fetched(run.tokenizer), config.objective.pair)
+    return Recipe(config.data, length, config.seed, run.tokenizer, config.objective.pair)

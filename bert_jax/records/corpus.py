@@ -46,7 +46,7 @@ class Corpus:
     def __init__(self, source: Source, settings: TextSettings, is_whole: bool = True):
         """`is_whole`: whether it isn't a portion or a sample of another corpus."""
         self.source, self._settings, self._is_whole = source, settings, is_whole
-        self._begin_pass()
+        self.begin_pass()
 
     @property
     def repairs(self) -> Counter[str]:
@@ -66,7 +66,7 @@ class Corpus:
     def was_read(self, repairs: Counter[str], lines: int) -> None:
         """Ends a pass whose text other processes read, in `lines` lines. Raises UsageError as `documents` does at the
         end."""
-        self._begin_pass()
+        self.begin_pass()
         self.repairs.update(repairs)
         self._pass.lines = lines
         self._end_pass()
@@ -90,7 +90,7 @@ class Corpus:
         Raises UsageError if the input is damaged, if a record lacks the field, if many lines aren't UTF-8, or, with
         `undecodable` "refuse", if any line isn't.
         """
-        self._begin_pass()
+        self.begin_pass()
         yield from self._documents(self.source)
         self._end_pass()
 
@@ -99,12 +99,13 @@ class Corpus:
 
         The caller reads each portion to its end before taking the next.
         """
-        self._begin_pass()
+        self.begin_pass()
         for portion in self.source.portions(self._settings.chunk_bytes):
             yield portion.number, self._documents(portion)
         self._end_pass()
 
-    def _begin_pass(self) -> None:
+    def begin_pass(self) -> None:
+        """Resets what the current pass has read and repaired."""
         replace, language = self._settings.undecodable == "replace", self._settings.language
         self._pass = Pass(None, replace, f"set {Setting('data.undecodable')} replace", language, self._is_whole)
 
@@ -170,7 +171,6 @@ class Mixture:
         """The sources, and the name of each as KIND:PLACE."""
         self.drops: Drops | None = None
         """What is dropped from the documents."""
-        self._begun = 0
         units = {part.source.unit for part in self.parts}
         if len(units) > 1 and all(unit.startswith("MB") for unit in units):
             units = {"MB compressed"}  # as of one source with files of both kinds
@@ -187,12 +187,12 @@ class Mixture:
     @property
     def position(self) -> float:
         """Amount that the current pass has read, in the unit of `total`."""
-        return sum(part.position * scale for part, scale in zip(self.parts[: self._begun], self._scales, strict=False))
+        return sum(part.position * scale for part, scale in zip(self.parts, self._scales, strict=True))
 
     @property
     def repairs(self) -> Counter[str]:
         """Kinds of damage that the current pass repaired in all parts, with their counts."""
-        return sum((part.repairs for part in self.parts[: self._begun]), Counter())
+        return sum((part.repairs for part in self.parts), Counter())
 
     @property
     def stamp(self) -> str:
@@ -204,15 +204,12 @@ class Mixture:
         """The revision of a single part, or the hash of the revisions of several."""
         return _combined_hash([part.source.revision for part in self.parts])
 
-    def begin_elsewhere(self) -> None:
-        """Begins a pass in which other processes read all parts."""
-        self._begun = len(self.parts)
-
     def whole_portions(self) -> Iterator[tuple[int, int, Iterator[Document]]]:
         """Yields the index of the source, the number of the portion and all its documents, for each portion of all
         parts. The caller reads each portion to its end before taking the next."""
+        for part in self.parts:
+            part.begin_pass()
         for source, part in enumerate(self.parts):
-            self._begun = source + 1
             for portion, documents in part.documents_of_portions():
                 yield source, portion, documents
 

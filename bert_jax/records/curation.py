@@ -21,7 +21,6 @@ from bert_jax.records.filters import ALL_BOILERPLATE, ALL_COPIED, COPY, SETTINGS
 from bert_jax.records.near_duplicates import find_copies
 from bert_jax.records.source import short_hash
 from bert_jax.system.bucket import Place
-from bert_jax.system.copies import fetched
 from bert_jax.system.errors import RunError, Setting, UsageError, first_line
 from bert_jax.system.files import FileSum, new_directory, refuse_links, remove_directory
 from bert_jax.system.progress import Stage, say, stage
@@ -114,7 +113,7 @@ def curated(corpus: Mixture, data: DataConfig, settings: PreparationConfig, dire
             CurationRecord(made_from=made_from, files=files).write(temporary / _RECORD)
             has_list = (temporary / _LIST).stat().st_size > 0
         say(f"{directory / _LIST} lists the documents that are dropped" if has_list else "no document is dropped")
-    return Drops(fetched(directory))
+    return Drops(directory)
 
 
 def curation_damage(directory: Place) -> str | None:

@@ -8,6 +8,8 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from jaxtyping import UInt64
 
+from bert_jax.system.bucket import Place
+from bert_jax.system.copies import fetched
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.text.text_spans import plain
 
@@ -45,7 +47,7 @@ class _Counting(Protocol):
 class Drops(NamedTuple):
     """What is dropped from a corpus."""
 
-    directory: Path
+    directory: Place
     """Where the places lie, in order: of the first line of each document, and of lines, each with all lines of its
     document that equal it."""
 
@@ -60,8 +62,9 @@ class Drops(NamedTuple):
     ) -> Iterator[list[str]]:
         """Yields the documents of a portion of `corpus` without what is dropped, which its repairs count. Memory
         doesn't grow with the number of places."""
+        directory = fetched(self.directory)
         of_documents, of_lines = (
-            np.load(self.directory / name, mmap_mode="r", allow_pickle=False) for name in (_DOCUMENTS, _LINES)
+            np.load(directory / name, mmap_mode="r", allow_pickle=False) for name in (_DOCUMENTS, _LINES)
         )
         end = first_place(source, portion)
         for document in documents:

@@ -12,7 +12,7 @@ from bert_jax.records.decoded_lines import Pass
 from bert_jax.records.file_source import content_ends
 from bert_jax.records.record import Record
 from bert_jax.records.source import Source, short_hash
-from bert_jax.system.errors import UsageError, first_line, install_extra
+from bert_jax.system.errors import UsageError, check_installed, first_line
 
 HF_PLACE = re.compile(r"([^:#]+):([^:#\[\]]+)#(.+)")
 """NAME/CONFIG:SPLIT#FIELD. NAME is a folder or OWNER/SET of the hub, with an optional /CONFIG; SPLIT has no slice."""
@@ -80,12 +80,8 @@ def _library() -> ModuleType:
     Raises UsageError if it is missing, or so old that it may run code that comes with a dataset.
     """
     os.environ.setdefault("HF_HUB_DISABLE_TELEMETRY", "1")
-    try:
-        library = importlib.import_module("datasets")
-    except ImportError:
-        raise UsageError(
-            f"hf: sources are read by the library datasets, which is not installed; {install_extra('hf')}"
-        ) from None
+    check_installed("hf: sources are read by the library datasets", "datasets", "hf")
+    library = importlib.import_module("datasets")
     if int(library.__version__.partition(".")[0]) < _FIRST_VERSION:
         raise UsageError(
             f"datasets {library.__version__} is installed, which may run code that comes with a dataset; install "

@@ -12,8 +12,8 @@ from bert_jax.system.errors import (
     BertJaxError,
     Setting,
     UsageError,
+    check_installed,
     first_line,
-    install_extra,
     json_kind,
     listed,
     quoted,
@@ -82,14 +82,11 @@ def parquet_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
     One row is in memory at a time, besides one page of the file and the column's dictionary. Raises UsageError if the
     file is damaged, lacks the text column or decompresses to implausibly many bytes, or if pyarrow isn't installed.
     """
-    try:
-        import pyarrow
-        import pyarrow.compute
-        import pyarrow.parquet
-    except ImportError:
-        raise UsageError(
-            f"Parquet files are read by pyarrow, which is not installed; {install_extra('parquet')}"
-        ) from None
+    check_installed("Parquet files are read by pyarrow", "pyarrow", "parquet")
+    import pyarrow
+    import pyarrow.compute
+    import pyarrow.parquet
+
     path, (field,) = file.path, form.columns or ("",)
     number, content, size = 0, 0, file.raw.seek(0, os.SEEK_END)
     try:

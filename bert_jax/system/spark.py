@@ -148,15 +148,16 @@ def _warn_of_names(context: "SparkContext", settings: Collection[str]) -> None:
 
 
 def _outcome(function: Callable[[Item], Result], directory: Path, item: Item) -> Result | BertJaxError:
-    """What `function` returns in `directory`, from which paths are given, or the error for the user that it raises:
-    Spark would try the task again."""
+    """What `function` returns in `directory`, from which relative paths are given, or the error for the user that it
+    raises: Spark would try the task again."""
     try:
-        os.chdir(directory)
+        if directory.is_dir():  # as on all machines unless everything is in buckets
+            os.chdir(directory)
         return function(item)
     except OSError as error:
         return RunError(
             f"a worker of Spark on {socket.gethostname()} failed ({error}); let all machines share the file system of "
-            "the text and of the run, with the right to write there"
+            "the text and of the run, with the right to write there, or give both in a bucket"
         )
     except BertJaxError as error:
         return error

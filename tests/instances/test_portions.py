@@ -17,11 +17,12 @@ from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.instances import portions, preparation
 from bert_jax.instances.preparation import prepare
-from bert_jax.instances.prepared_data import PreparedData, Recipe
+from bert_jax.instances.prepared_data import PreparedData, Recipe, publish_prepared
 from bert_jax.records import engine
 from bert_jax.records.corpus import open_corpus
 from bert_jax.records.curation import curated
 from bert_jax.system import errors, spark
+from bert_jax.system.bucket import objects, place_of, upload, upload_folder
 from bert_jax.system.errors import RunError, UsageError
 
 needs_java = pytest.mark.skipif(not shutil.which("java"), reason="Spark needs Java")
@@ -166,6 +167,41 @@ def test_spark_prepares_the_same_shards(recipe, tmp_path):
     expected = built(recipe, tmp_path / "local", "local", processes=1)
     assert built(recipe, tmp_path / "spark", "spark", processes=2) == expected
     assert not own_children("java")
+
+
+def check_equal_in_bucket(recipe, folder, tmp_path, **settings):
+    """Text, tokenizer and data set lie in `folder`, and the set is that of one reader."""
+    folder = place_of(folder)
+    upload_folder(recipe.tokenizer_directory, folder / "tokenizer")
+    for path in (*tmp_path.glob("text-*"), tmp_path / "few.jsonl"):
+        upload(path, folder / path.name)
+    sources = (f"text:{folder}/text-*", f"jsonl:{folder}/few.jsonl#text")
+    recipe = recipe._replace(data=recipe.data.replace(source=sources), tokenizer_directory=folder / "tokenizer")
+    expected = built(recipe, tmp_path / "local", "local", processes=1)
+    settings = PreparationConfig(engine="spark", **settings)
+    (prepared,) = prepare(open_corpus(recipe.data), {folder / "set": recipe}, settings)
+    assert files(prepared.directory) == expected
+    publish_prepared(folder / "set")
+    assert objects(folder / "set").keys() == expected.keys()  # without chunks
+
+
+def test_machines_that_share_no_disk_read_and_write_in_a_bucket(recipe, bucket, tmp_path, monkeypatch):
+    class OtherMachine(Elsewhere):
+        def map(self, function, items, finished):
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+                return super().map(function, items, finished)
+
+    monkeypatch.setattr(engine, "connected", lambda *_: contextlib.nullcontext(OtherMachine(None)))
+    check_equal_in_bucket(recipe, bucket, tmp_path)
+    assert not [*(tmp_path / "other").rglob("*.array_record")]
+
+
+@needs_java
+def test_spark_reads_and_writes_in_s3(recipe, s3, tmp_path):
+    other = f"spark.executorEnv.XDG_CACHE_HOME={tmp_path}/other"
+    check_equal_in_bucket(recipe, s3, tmp_path, spark=("spark.master=local[2]", other))
+    assert [*(tmp_path / "other").rglob("tokenizer")]
 
 
 @needs_java

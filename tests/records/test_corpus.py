@@ -56,7 +56,6 @@ def test_sources_in_different_units_are_measured_in_percent(sources, monkeypatch
     _, documents = next(corpus.portions())
     list(documents)
     assert corpus.position == 50
-    corpus.begin_elsewhere()
     corpus.parts[1].was_read(Counter(), 10)
     assert corpus.position == 100
 

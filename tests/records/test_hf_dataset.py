@@ -2,6 +2,7 @@ import importlib.util
 import json
 import os
 import sys
+from importlib.machinery import ModuleSpec
 
 import pytest
 from conftest import stories
@@ -123,6 +124,7 @@ def test_without_the_library_the_extra_is_named(monkeypatch):
 def test_an_old_library_that_runs_code_is_refused(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", type(sys)("datasets"))
     sys.modules["datasets"].__version__ = "3.6.0"
+    sys.modules["datasets"].__spec__ = ModuleSpec("datasets", None, origin="elsewhere")
     with pytest.raises(UsageError, match="datasets 3.6.0 is installed, which may run code"):
         opened("hf:a/b:train#text")
 
