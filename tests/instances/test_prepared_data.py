@@ -64,5 +64,5 @@ def test_a_set_in_a_bucket_is_finished_by_its_record(bucket):
     for name in ("prepared.json", "piece_counts.safetensors", "train-00000.array_record"):
         (local_path(there) / name).write_text(name)
     publish_prepared(there)
-    generations = {name: int(stored.generation) for name, stored in objects(there).items()}
+    generations = {name: int(stored.revision) for name, stored in objects(there).items()}
     assert max(generations, key=generations.get) == "prepared.json" and len(generations) == 3

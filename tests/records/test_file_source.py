@@ -97,7 +97,7 @@ def test_the_unit_says_where_bytes_are_not_those_of_the_text(tmp_path, source, u
     assert corpus.unit == unit and corpus.total == pytest.approx(sum(part.source.total for part in corpus.parts))
 
 
-DOCUMENTS = TEXT.strip().split("\n\n")
+DOCUMENTS = stories(40).strip().split("\n\n")
 
 
 def read(ranges, separator=BLANK_LINE):
