@@ -58,6 +58,7 @@ def prepare(corpus: Mixture, recipes: dict[Place, Recipe], settings: Preparation
     into sequences: in their length, in `data.packed` and in `data.dupe_factor`. Chunks that an interrupted attempt
     finished are used again. Raises UsageError if a source has too little text, and RunError if the disk is full or a
     worker process dies. The settings make no difference to what is written.
+
     A set whose place is in a bucket is written to the local copy of that, and isn't uploaded.
     """
     targets = [Target(recipe, worked_on(place), recipe.fingerprint(), place) for place, recipe in recipes.items()]

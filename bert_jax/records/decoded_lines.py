@@ -59,10 +59,12 @@ class Pass:
         remedy: str = "save it as UTF-8",
         language: str = "en",
         reads_all: bool = True,
+        mends: bool = False,
     ):
         """`remedy`: what the error for an undecodable byte tells the user to do. `language`: the language of the text;
         it decides which encoding the error for too many undecodable lines suggests. `reads_all`: whether it reads a
-        whole source, so that it can judge whether too many lines are undecodable."""
+        whole source, so that it can judge whether too many lines are undecodable. `mends`: whether halves of surrogate
+        pairs in records are replaced."""
         self.repairs = Counter() if repairs is None else repairs
         """Kinds of damage that were repaired, with their counts."""
         self.position = 0.0
@@ -71,6 +73,7 @@ class Pass:
         """Bytes of the text of records that were read."""
         self.lines = 0
         """Lines with text that were read."""
+        self.mends = mends
         self._replace, self._remedy, self._language, self._reads_all = replace, remedy, language, reads_all
 
     def decode(self, line: bytes | bytearray, place: str, number: int) -> str:

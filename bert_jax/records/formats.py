@@ -26,19 +26,17 @@ class Format(NamedTuple):
     """Which of `task.columns` and `task.separator` a file of rows has. Others name their own columns."""
     separator: re.Pattern[bytes] | None = None
     """What ends a document; None if an end can't be found from any place of a file."""
-    has_escapes: bool = False
-    """Whether escapes may give half a surrogate pair in a string."""
 
 
 FORMATS: dict[str, Format] = {
     "text": Format(text_records, settings=("columns",), separator=BLANK_LINE),
-    "jsonl": Format(jsonl_records, (".jsonl", ".ndjson"), separator=LINE_END, has_escapes=True),
+    "jsonl": Format(jsonl_records, (".jsonl", ".ndjson"), separator=LINE_END),
     "parquet": Format(parquet_records, (".parquet",)),
     "csv": Format(csv_records, (".csv",), ("columns", "separator")),
     "tsv": Format(tsv_records, (".tsv", ".txt"), ("columns", "separator")),
     "conll": Format(conll_records, (".conll", ".bio", ".bmes"), ("columns",)),
     "conllu": Format(conllu_records, (".conllu",)),
-    "squad": Format(squad_records, (".json",), has_escapes=True),
+    "squad": Format(squad_records, (".json",)),
 }
 ROW_FORMATS: tuple[FileFormat, ...] = get_args(FileFormat)
 """The formats of a task's rows."""

@@ -25,7 +25,7 @@ _READ_BYTES = 1 << 20
 
 
 def jsonl_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
-    """Yields a record per line. Its strings may contain lone surrogates.
+    """Yields a record per line. Its strings may contain lone surrogates, unless the pass mends them.
 
     Empty lines are skipped and counted, except at the end. Raises UsageError, with the line, for anything that isn't a
     JSON object.
@@ -42,17 +42,18 @@ def jsonl_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
         value = _parsed(line, place, limits.RECORD_VALUES)
         if not isinstance(value, dict):
             raise UsageError(f"{place} is {json_kind(value)}; a record is an object with named values")
-        yield Record(place, value)
+        record = Record(place, value)
+        yield record.mended(file.reading.repairs) if file.reading.mends and "\\u" in line else record
 
 
 def squad_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
     """Yields a record per question of SQuAD 1.1 or 2.0: `id`, `title`, `context`, `question`, and `answers` and
     `is_impossible` if present; of an array of objects, such as Label Studio's minimal JSON, one per object.
 
-    Strings may contain lone surrogates. Raises UsageError if the file doesn't have the format of SQuAD, or is too large
-    to be read whole.
+    Lone surrogates are mended. Raises UsageError if the file doesn't have the format of SQuAD, or is too large to be
+    read whole.
     """
-    path = file.path
+    path, repairs = file.path, file.reading.repairs
     kept, size = [], 0
     for line in file.lines(limits.SQUAD_BYTES):
         kept.append(line)
@@ -64,7 +65,7 @@ def squad_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
     value = _parsed("".join(kept), str(path), limits.SQUAD_VALUES)
     if isinstance(value, list) and value and all(isinstance(row, dict) for row in value):
         for number, row in enumerate(value, 1):
-            yield Record(f"{path}, row {number}", row)
+            yield Record(f"{path}, row {number}", row).mended(repairs)
         return
     for number, article in enumerate(_list(value, "data", str(path)), 1):
         of_article = f"{path}, article {number}"
@@ -73,7 +74,7 @@ def squad_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
             for question in _list(paragraph, "qas", of_paragraph):
                 place = f"{of_paragraph}, question {quoted(_value(question, 'id', of_paragraph))}"
                 title, context = article.get("title", ""), _value(paragraph, "context", of_paragraph)
-                yield Record(place, {"title": title, "context": context} | question)
+                yield Record(place, {"title": title, "context": context} | question).mended(repairs)
 
 
 def parquet_records(file: InputFile, form: RowFormat) -> Iterator[Record]:

@@ -158,11 +158,7 @@ def task_records(source: str, repairs: Counter[str], form: RowFormat = BY_SUFFIX
 
     `repairs` counts what was repaired. Raises UsageError with file and line for rows that can't be read.
     """
-    rows = open_rows(source, form)
-    records = rows.records(Pass(repairs))
-    if isinstance(rows, FileSource) and rows.format.has_escapes:
-        return (record.mended(repairs) for record in records)
-    return records
+    return open_rows(source, form).records(Pass(repairs, mends=True))
 
 
 def held_records(source: str, repairs: Counter[str], form: RowFormat = BY_SUFFIX) -> list[Record]:
