@@ -33,7 +33,7 @@ from bert_jax.instances.statistics import Statistics
 from bert_jax.records.corpus import Document, Mixture
 from bert_jax.records.engine import works_by_portions
 from bert_jax.system.bucket import Place, in_bucket
-from bert_jax.system.copies import worked_on
+from bert_jax.system.copies import local_path
 from bert_jax.system.errors import Setting, UsageError, disk_explained
 from bert_jax.system.files import FileSum, remove_directory, remove_temporary, sync
 from bert_jax.system.progress import say, stage, warn
@@ -61,7 +61,7 @@ def prepare(corpus: Mixture, recipes: dict[Place, Recipe], settings: Preparation
 
     A set whose place is in a bucket is written to the local copy of that, and isn't uploaded.
     """
-    targets = [Target(recipe, worked_on(place), recipe.fingerprint(), place) for place, recipe in recipes.items()]
+    targets = [Target(recipe, local_path(place), recipe.fingerprint(), place) for place, recipe in recipes.items()]
     recipe = targets[0].recipe
     _say_missing_rules(recipe.data)
     Marker(load_tokenizer(recipe.tokenizer_directory), recipe.data).report_unused_entries()
