@@ -30,7 +30,7 @@ def test_a_dry_run_tells_what_would_be_done_and_writes_nothing(config_file, tiny
     assert run([*command, "--phases.0.steps", "20"]) == 0
     assert "go on from step 12 of 20" in (shown := capsys.readouterr().out) and "20 steps (8 left)" in shown
     assert run([*command, "--seed", "9"]) == 2
-    assert "is another run: seed is 0 there and 9 now" in capsys.readouterr().err
+    assert "is another run: --seed is 0 there and 9 now" in capsys.readouterr().err
     assert contents(tiny_run.path) == before
 
 
