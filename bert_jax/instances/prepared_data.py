@@ -121,6 +121,12 @@ class PreparedData(Sealed):
     cutting_seconds: Annotated[float, Field(exclude=True)] = 0.0
     """Time in which one core cut it into these sequences and wrote them; 0 if the record was read."""
 
+    def __eq__(self, other: object) -> bool:
+        """Whether both are the same set. The seconds, which aren't stored, don't count."""
+        if not isinstance(other, PreparedData):
+            return NotImplemented
+        return (self.directory, self.model_dump()) == (other.directory, other.model_dump())
+
     @property
     def sources(self) -> list[int]:
         """Number of training records of each source."""
