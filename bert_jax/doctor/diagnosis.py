@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated
 
 import jax
@@ -17,12 +17,13 @@ from bert_jax.records.corpus_reading import reading_of_samples
 from bert_jax.records.sample import read_sample
 from bert_jax.system import facts
 from bert_jax.system.errors import Setting, UsageError
-from bert_jax.system.facts import Facts
-from bert_jax.system.progress import say
+from bert_jax.system.facts import Facts, facts_table, rows_table
+from bert_jax.system.progress import output, print_line, say
 from bert_jax.system.reading import show
 from bert_jax.training.devices import CHIPS, TPU_FAMILIES, SquareProduct, chip_of
 
 _PRODUCT_SIZE, _ROUNDS = 2048, 4
+
 _MFU = 0.4
 """Share of a chip's peak that a step of BERT-base or BERT-large reaches: 0.36 to 0.43 on an H200 (docs/performance.md);
 on other chips it is assumed."""
@@ -187,3 +188,28 @@ def _matrix_rate(config: RunConfig) -> float:
         jax.block_until_ready(probe.run())
         seconds.append(time.perf_counter() - began)
     return probe.flops / min(seconds)
+
+
+_SHARES_SHOWN = 8
+_LEAST_SHOWN = 0.0005
+
+
+def print_diagnosis(found: Diagnosis, changes: Sequence[Change]) -> None:
+    """Prints the tables of a diagnosis, and a line for each change."""
+    output.print(facts_table("The text, estimated from the sample", {"": found.text}))
+    for title, shares in (("Languages", found.languages), ("Scripts", found.scripts)):
+        shown = [share for share in shares if share.share >= _LEAST_SHOWN][:_SHARES_SHOWN]
+        output.print(rows_table(title, shown))
+    if found.faults:
+        output.print(rows_table("Faults in the sample", found.faults))
+    output.print(
+        rows_table("Sequences of the whole text", found.cuts),
+        rows_table("Vocabularies, on the sample", found.pieces),
+        facts_table("Preparation, from rates measured on the sample", {"": found.preparation}),
+        facts_table("The config's training", {"": found.training}),
+        rows_table("Its time", found.hours),
+        sep="\n",
+    )
+    print_line("What to change" if changes else "Nothing to change was found.")
+    for change in changes:
+        print_line(f"- {change.reason}: {change.change}")

@@ -25,7 +25,7 @@ from bert_jax.model.bert import Parameters
 from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.placement import split_by_rows
 from bert_jax.model.size import encoder_flops
-from bert_jax.model.vectors import PooledEncoder, normalised
+from bert_jax.model.task import PooledEncoder, normalised
 from bert_jax.run.measurement import Mean, Means
 from bert_jax.training.cross_entropy import cross_entropy
 from bert_jax.training.step import every_nth, undo_every_nth

@@ -20,7 +20,7 @@ from bert_jax.inference.batches import Output, PlacedBatch, Text, in_order, toke
 from bert_jax.inference.vector_file import Origin, seal_of
 from bert_jax.layout import Tokens, TokenSequence, lay_out_sequences
 from bert_jax.model.bert import BertForPretraining, Encoded, Parameters
-from bert_jax.model.vectors import normalised, pooled
+from bert_jax.model.task import normalised, pooled
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.devices import compiling_tokens, tokens_at_once

@@ -17,7 +17,7 @@ from bert_jax.inference.batches import Text
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.feature_files import name_of, read_texts
 from bert_jax.inference.vector_file import VectorFile, check_origin
-from bert_jax.model.vectors import normalised
+from bert_jax.model.task import normalised
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import Setting, UsageError, quoted
 

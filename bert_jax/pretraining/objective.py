@@ -19,7 +19,7 @@ from bert_jax.model.dropout import split
 from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.memory import Memory, step_memory
 from bert_jax.model.size import train_flops
-from bert_jax.pretraining.masking import Masked, MaskingKeys, mask_sequences, next_tokens
+from bert_jax.pretraining.masking import Masked, MaskingKeys, draw_tokens, mask_sequences, next_tokens, replace_tokens
 from bert_jax.pretraining.questions import (
     MASKED_TOKENS,
     NEXT_TOKENS,
@@ -28,7 +28,6 @@ from bert_jax.pretraining.questions import (
     REPLACED_TOKENS,
     Question,
 )
-from bert_jax.pretraining.replaced import draw_tokens, replace_tokens
 from bert_jax.run.measurement import Mean, Means
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.training.batch import Batch, synthetic_batch

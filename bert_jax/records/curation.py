@@ -18,7 +18,7 @@ from bert_jax.records.drops import Drops
 from bert_jax.records.engine import engine, works_by_portions
 from bert_jax.records.examination import DocumentBatch, cut_into_batches, examine
 from bert_jax.records.filters import ALL_BOILERPLATE, ALL_COPIED, COPY, SETTINGS
-from bert_jax.records.near_duplicates import find_copies
+from bert_jax.records.signatures import find_copies
 from bert_jax.records.source import short_hash
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, Setting, UsageError, first_line

@@ -11,7 +11,7 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.inference.bert import Bert
 from bert_jax.layout import lay_out_sequences
 from bert_jax.model.bert import init
-from bert_jax.model.vectors import PooledEncoder, normalised
+from bert_jax.model.task import PooledEncoder, normalised
 from bert_jax.system.errors import UsageError
 
 TEXTS = ["The old cat.", "", "The bright river crosses the broken bridge near the old house number 7.", "dog " * 50]

@@ -15,7 +15,7 @@ from bert_jax.cli.main import run
 from bert_jax.inference.batches import token_sequences
 from bert_jax.inference.bert import Bert
 from bert_jax.layout import lay_out_sequences
-from bert_jax.model.vectors import PooledEncoder, normalised
+from bert_jax.model.task import PooledEncoder, normalised
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError
 

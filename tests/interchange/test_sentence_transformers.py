@@ -12,8 +12,7 @@ from bert_jax.inference.batches import token_sequences
 from bert_jax.interchange.export import write_model_directory
 from bert_jax.interchange.relatives import RELATIVES
 from bert_jax.layout import lay_out_sequences
-from bert_jax.model.task import HeadShape, task_parameter_shapes
-from bert_jax.model.vectors import PooledEncoder, normalised
+from bert_jax.model.task import HeadShape, PooledEncoder, normalised, task_parameter_shapes
 
 transformers = pytest.importorskip("transformers")
 sentence_transformers = pytest.importorskip("sentence_transformers")

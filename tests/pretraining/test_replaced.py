@@ -13,10 +13,9 @@ from bert_jax.config.settings import SettingsError
 from bert_jax.layout import MASKABLE, WORD_START, Tokens, lay_out
 from bert_jax.model.bert import BertForPretraining, Discriminator, generator_parameters, init
 from bert_jax.model.parameters import parameter_at, path_of
-from bert_jax.pretraining import replaced as replaced_tokens
-from bert_jax.pretraining.masking import Masked
+from bert_jax.pretraining import masking as replaced_tokens
+from bert_jax.pretraining.masking import Masked, draw_tokens, replace_tokens
 from bert_jax.pretraining.objective import ReplacedTokens
-from bert_jax.pretraining.replaced import draw_tokens, replace_tokens
 from bert_jax.training.batch import Batch
 from bert_jax.training.step import loss_gradients
 

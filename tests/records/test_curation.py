@@ -11,7 +11,7 @@ from prepared_sets import files
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
-from bert_jax.records import engine, examination, near_duplicates
+from bert_jax.records import engine, examination, signatures
 from bert_jax.records.corpus import open_corpus
 from bert_jax.records.curation import curated, curation_damage
 from bert_jax.records.drops import check_lines, first_place
@@ -87,8 +87,8 @@ def test_only_what_is_like_a_document_that_stays_is_dropped(tmp_path):
 def test_what_is_like_a_copy_is_compared_with_its_original(tmp_path, monkeypatch):
     first = document(0, 400)
     texts = [first, with_changes(first, 0.02, 1), with_changes(first, 0.02, 2), document(1)]
-    without = near_duplicates._CANDIDATES + "and not (earlier = 0 and document = 2)"
-    monkeypatch.setattr(near_duplicates, "_CANDIDATES", without)
+    without = signatures._CANDIDATES + "and not (earlier = 0 and document = 2)"
+    monkeypatch.setattr(signatures, "_CANDIDATES", without)
     assert Curated(tmp_path, texts, deduplicate="near").kept == [texts[0], texts[3]]
 
 
@@ -259,7 +259,7 @@ def test_missing_packages_are_named_with_their_extra(package, monkeypatch):
 
 
 def test_too_little_memory_is_said_with_its_setting(tmp_path, monkeypatch):
-    monkeypatch.setattr(near_duplicates, "_CANDIDATES", "select list(hash(range)) from range(100_000_000)")
+    monkeypatch.setattr(signatures, "_CANDIDATES", "select list(hash(range)) from range(100_000_000)")
     with pytest.raises(RunError, match="^preparation.memory_megabytes=100 is too little .*; give more"):
         Curated(tmp_path, ["One.", "Two."], deduplicate="exact", memory=100)
     assert [path.name for path in tmp_path.iterdir()] == ["text.jsonl"]
