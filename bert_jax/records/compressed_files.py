@@ -16,7 +16,7 @@ from bert_jax.system.files import open_binary
 DAMAGE = (EOFError, zlib.error, gzip.BadGzipFile, zstandard.ZstdError)
 """Exceptions that reading a `decompressed` stream raises if the file is damaged or truncated."""
 SUFFIXES = {".gz": rb"\x1f\x8b\x08", ".zst": rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18"}
-"""First bytes of the kinds of compressed files that are read, by their usual suffixes."""
+"""First bytes of the compressed files that can be read, by suffix."""
 _TEXT = re.compile(rb"[\t\n\r -~\x80-\xff]+")
 _FEED_BYTES = 512
 """Compressed bytes per read. Four bytes can decompress to 128 KB, so one read yields at most 16 MB."""
@@ -40,7 +40,7 @@ def opened(path: Place) -> io.BufferedReader:
 def compression(path: Place, raw: io.BufferedReader) -> str | None:
     """The kind of compression, one of SUFFIXES, of a file that was opened as `raw`; None if it isn't compressed.
 
-    Its first bytes decide; where they are damaged, and no text either, the suffix does.
+    The first bytes decide. If they fit no kind and aren't text either (damage), the suffix decides.
     """
     begin = raw.peek(64)[:64]
     known = next((end for end, magic in SUFFIXES.items() if re.match(magic, begin)), None)
@@ -59,7 +59,7 @@ def decompressed(path: Place, raw: io.BufferedReader) -> io.BufferedReader:
 
 
 def damage_of(path: Place, error: Exception, line: int = 0) -> UsageError:
-    """The error for a file of which reading after `line` raised one of DAMAGE."""
+    """The error to raise if reading a file raised one of DAMAGE after line `line`."""
     return UsageError(
         f"{path} is damaged or cut short after line {line:,} ({first_line(error)}); copy it again from its source"
     )

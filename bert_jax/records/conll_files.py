@@ -20,7 +20,7 @@ _TAB = re.compile(" *\t *")
 _Line = tuple[int, list[str]]
 """The number of a line, and its columns."""
 _MOST_TAGS = 10_000
-"""Most different tags that are collected: a column may hold words."""
+"""Most distinct tags that are collected, since the column may hold words instead."""
 _COMMENTS = "comment lines (with # first) skipped"
 
 
@@ -29,9 +29,9 @@ def conll_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
 
     By default the columns are called `words`, `column 2`, `column 3`, ..., `tags`. Columns are separated by a tab and
     any spaces, or by spaces if the line has no tab. A blank line or -DOCSTART- ends a sentence. A line that begins with
-    # is a comment if it has another number of columns than the other lines, or if there is a column `form.label` and no
-    other line of the file has its tag; comments are counted. Raises UsageError if any other line has another number of
-    columns than the first, or if a name occurs twice.
+    # is a comment in two cases: it has another number of columns than the other lines, or there is a column
+    `form.label` and no other line of the file has the line's tag. Comments are counted. Raises UsageError if any other
+    line has another number of columns than the first, or if a name occurs twice.
     """
     path, lines = file.path, file.lines()
     again = partial(decoded_lines, path)
@@ -70,8 +70,8 @@ def conllu_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
     """Yields a record per sentence, with a list for each column of CoNLL-U: words, upos, xpos, ...
 
     Comments are skipped, and so are multiword tokens (`3-4`) and empty nodes (`3.1`), which aren't tagged words of the
-    text. A line that begins with # is a comment if it has no tab or no line of its sentence is before it. Raises
-    UsageError for any other line that doesn't have ten columns.
+    text. A line that begins with # is a comment if it has no tab or stands before the first word of its sentence.
+    Raises UsageError for any other line that doesn't have ten columns.
     """
     path = file.path
     split = ([] if not line.strip() else line.rstrip("\r\n").split("\t", limits.COLUMNS) for line in file.lines())
@@ -93,13 +93,13 @@ def conllu_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
 
 
 def _word_lines(lines: Iterable[str]) -> Iterator[list[str]]:
-    """Yields the columns of the lines that are certainly words."""
+    """Yields the columns of the lines that can't be comments."""
     split = map(_columns, lines)
     return (fields for fields in split if fields and not (_is_comment(fields) or _ends(fields)))
 
 
 def _tags(lines: Iterable[str], place: int, count: int) -> set[str]:
-    """The different tags of the words that have `count` columns: those in column `place`."""
+    """The distinct tags, in column `place`, of the words that have `count` columns."""
     tags: set[str] = set()
     for fields in _word_lines(lines):
         if len(fields) == count and len(tags) < _MOST_TAGS:
@@ -108,7 +108,7 @@ def _tags(lines: Iterable[str], place: int, count: int) -> set[str]:
 
 
 def _is_comment(fields: list[str]) -> bool:
-    """Whether a line may be a comment by its beginning. In files of two columns or more it may also be a word."""
+    """Whether a line begins like a comment. In a file of two or more columns it may also be a word."""
     return fields[0].startswith("#")
 
 
@@ -129,7 +129,7 @@ def _columns(line: str) -> list[str]:
 
 
 def _default_names(count: int) -> list[str]:
-    """The names of `count` columns: none for none."""
+    """The default names of `count` columns; empty for 0."""
     if not count:
         return []
     names = ["words", *(f"column {number}" for number in range(2, count))]

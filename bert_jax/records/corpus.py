@@ -34,7 +34,7 @@ class TextSettings(NamedTuple):
     language: str = "en"
     """Language code of the text, by which an error message suggests an encoding."""
     spans: str | None = None
-    """Field with spans of the text, which the documents are then marked with (bert_jax/text/text_spans.py)."""
+    """Field with spans of the text. The documents then carry marks of these spans (bert_jax/text/text_spans.py)."""
 
 
 class Corpus:
@@ -44,7 +44,7 @@ class Corpus:
     """
 
     def __init__(self, source: Source, settings: TextSettings, is_whole: bool = True):
-        """`is_whole`: whether it isn't a portion or a sample of another corpus."""
+        """`is_whole`: False for a portion or a sample of another corpus."""
         self.source, self._settings, self._is_whole = source, settings, is_whole
         self.begin_pass()
 
@@ -64,28 +64,30 @@ class Corpus:
         return self._pass.position
 
     def was_read(self, repairs: Counter[str], lines: int) -> None:
-        """Ends a pass whose text other processes read, in `lines` lines. Raises UsageError as `documents` does at the
-        end."""
+        """Ends a pass whose text, of `lines` lines, was read by other processes.
+
+        Raises UsageError if too many of the lines weren't UTF-8.
+        """
         self.begin_pass()
         self.repairs.update(repairs)
         self._pass.lines = lines
         self._end_pass()
 
     def portions(self) -> list["Corpus"]:
-        """The portions of the corpus, in order, each to be read by itself."""
+        """The portions of the corpus, in order, each a corpus that can be read alone."""
         portions = self.source.portions(self._settings.chunk_bytes)
         return [Corpus(portion, self._settings, is_whole=False) for portion in portions]
 
     def sampled(self, most_bytes: int) -> "Corpus":
-        """A corpus for looking at this one, of about `most_bytes` if parts of it can be read alone.
+        """A sample of about `most_bytes` if parts of this corpus can be read alone, otherwise the whole text.
 
-        A pass over it counts undecodable lines without refusing them. Of a sample that consists of ranges of files,
-        `position` is the part of the source that was read.
+        A pass over it counts undecodable lines without refusing them. If the sample consists of ranges of files,
+        `position` is the amount of the source that was read.
         """
         return Corpus(self.source.sampled(most_bytes), self._settings, is_whole=False)
 
     def documents(self) -> Iterator[Document]:
-        """Starts a pass over the documents; none is empty.
+        """Starts a pass over the documents. No document is empty.
 
         Raises UsageError if the input is damaged, if a record lacks the field, if many lines aren't UTF-8, or, with
         `undecodable` "refuse", if any line isn't.
@@ -95,9 +97,9 @@ class Corpus:
         self._end_pass()
 
     def documents_of_portions(self) -> Iterator[tuple[int, Iterator[Document]]]:
-        """Starts a pass over the documents of each portion, with its number. Raises UsageError as `documents` does.
+        """Starts a pass; yields the number and the documents of each portion.
 
-        The caller reads each portion to its end before taking the next.
+        The caller reads each portion to its end before taking the next. Raises UsageError as `documents` does.
         """
         self.begin_pass()
         for portion in self.source.portions(self._settings.chunk_bytes):
@@ -173,7 +175,7 @@ class Mixture:
         """What is dropped from the documents."""
         units = {part.source.unit for part in self.parts}
         if len(units) > 1 and all(unit.startswith("MB") for unit in units):
-            units = {"MB compressed"}  # as of one source with files of both kinds
+            units = {"MB compressed"}  # the unit of one source with files of both kinds
         self.unit = units.pop() if len(units) == 1 else "%"
         self._scales = [
             1.0 if self.unit != "%" else 100 / len(self.parts) / max(part.source.total, 1e-9) for part in self.parts
@@ -205,8 +207,10 @@ class Mixture:
         return _combined_hash([part.source.revision for part in self.parts])
 
     def whole_portions(self) -> Iterator[tuple[int, int, Iterator[Document]]]:
-        """Yields the index of the source, the number of the portion and all its documents, for each portion of all
-        parts. The caller reads each portion to its end before taking the next."""
+        """Yields each portion of all parts: the index of its source, its number, and all its documents.
+
+        The caller reads each portion to its end before taking the next.
+        """
         for part in self.parts:
             part.begin_pass()
         for source, part in enumerate(self.parts):
@@ -214,8 +218,10 @@ class Mixture:
                 yield source, portion, documents
 
     def portions(self) -> Iterator[tuple[int, Iterator[Document]]]:
-        """Yields the documents of each portion that aren't dropped, with the index of their source, like
-        `whole_portions`."""
+        """Yields the remaining documents of each portion, with the index of the portion's source.
+
+        Dropped documents are left out. The caller reads each portion to its end before taking the next.
+        """
         for source, portion, documents in self.whole_portions():
             if self.drops:
                 documents = self.drops.remaining(documents, source, portion, self.parts[source])
@@ -223,11 +229,11 @@ class Mixture:
 
     @property
     def has_portions(self) -> bool:
-        """Whether all parts consist of files, so that other processes can read portions of them."""
+        """Whether all parts consist of files, so that other processes can read their portions."""
         return all(isinstance(part.source, FileSource) for part in self.parts)
 
     def files_portions(self) -> list[tuple[int, Corpus]]:
-        """Each portion of all parts, with the index of its source, as a corpus of its own."""
+        """Each portion of all parts as a corpus, with the index of its source."""
         return [(source, portion) for source, part in enumerate(self.parts) for portion in part.portions()]
 
     def sourced_documents(self) -> Iterator[tuple[int, Document]]:

@@ -1,4 +1,4 @@
-"""What the text of a run was taken for, from a brief sample of each source."""
+"""Describes what the text of a run was taken for, from a brief sample of each source."""
 
 import math
 from collections import Counter
@@ -21,27 +21,28 @@ from bert_jax.text.identification import UNKNOWN, UNSURE, blocks, identified
 from bert_jax.text.segmentation import split_sentences
 
 _BYTES, _LEAST_BYTES = 1 << 20, 1 << 16
-"""Bytes of text that are read of all sources together, and of each at least."""
+"""Bytes of text that are read from all sources together, and the fewest from each source."""
 _CHARACTERS, _LEAST_CHARACTERS, _LINES_TOGETHER = 200_000, 20_000, 50
-"""Characters that are looked at of all sources together, and of each at least; lines that are looked at together."""
+"""Characters that are examined of all sources together, and the fewest of each source; lines in one group."""
 _SPLIT_LINES, _BLOCKS = 100, 100
-"""Lines that are split into sentences, and blocks whose language is identified, of all sources together."""
+"""Number of lines split into sentences, and of blocks whose language is identified, over all sources."""
 _MOST_SENTENCES, _MOST_OTHER = 1.5, 0.5
-"""Sentences of a line that is said to be one, and share of a source that may be in another language than it is said."""
+"""With layout `sentences`, the highest mean number of sentences in a line; the highest share of a source in a language
+other than data.language. A remark is given above either."""
 _UNIDENTIFIED = (UNSURE, UNKNOWN)
 _BEGINNING, _MOST_NAMED = 60, 5
-"""Characters of the first document, and most languages or repairs, that are shown."""
+"""Characters that are shown of the first document; most languages, and most kinds of repair, that are shown."""
 
 
 def read_corpus(corpus: Mixture, data: DataConfig) -> Reading:
-    """The reading of the sources of `data`, of each of which a little is read.
+    """Reads a sample of each source of `data`, and describes what the sources were taken for.
 
     Raises UsageError if one can't be read or holds no text.
     """
     size = max(_BYTES // len(corpus.parts), _LEAST_BYTES)
     samples = dict[str, SpreadSample]()
     for source, part in zip(data.source, corpus.parts, strict=True):
-        if not isinstance(part.source, PythonDocs):  # it always has text, and would start processes to read it
+        if not isinstance(part.source, PythonDocs):  # it always has text, and reading it starts processes
             samples[source] = read_sample(part, most_bytes=size)
             if not samples[source].documents:
                 raise UsageError(f"{Setting('data.source')}={source!r} holds no text; give another")
@@ -49,11 +50,11 @@ def read_corpus(corpus: Mixture, data: DataConfig) -> Reading:
 
 
 def reading_of_samples(corpus: Mixture, data: DataConfig, samples: Mapping[str, SpreadSample]) -> Reading:
-    """The reading of the sources of `data`, by the samples of those that were read."""
+    """What the sources of `data` were taken for, judged from `samples` of those that were read."""
     facts = [_format(corpus, data)]
     if files := sum(len(part.source.sizes) for part in corpus.parts if isinstance(part.source, FileSource)):
         facts.append(Fact(name="files", value=counted(files, "files")))
-    if corpus.unit != "%":  # which stands for several
+    if corpus.unit != "%":  # "%" stands for several units
         facts.append(Fact(name="size", value=f"{float(f'{corpus.total:.3g}'):,.15g} {corpus.unit}"))
     languages, remarks, sentences = Counter[str](), dict[str, list[str]](), 0.0
     for source, language in zip(data.source, data.languages, strict=True):
@@ -79,7 +80,7 @@ def reading_of_samples(corpus: Mixture, data: DataConfig, samples: Mapping[str, 
 
 
 def _format(corpus: Mixture, data: DataConfig) -> Fact:
-    """The kinds of the sources, and how they are known."""
+    """The kinds of the sources, and what shows the kinds."""
     kinds, known_by = Counter[str](), dict[str, None]()
     for source, resolved, part in zip(data.source, corpus.resolved, corpus.parts, strict=True):
         packed = part.source.compression if isinstance(part.source, FileSource) else None
@@ -105,7 +106,7 @@ def _of_samples(samples: Sequence[SpreadSample]) -> Iterator[Fact]:
 
 
 def _groups(documents: Sequence[Document], characters: int) -> list[Document]:
-    """Consecutive lines of documents, about so many characters spread over them all."""
+    """Groups of consecutive lines, spread over all documents, of about `characters` characters in all."""
     groups = [
         document[at : at + _LINES_TOGETHER] for document in documents for at in range(0, len(document), _LINES_TOGETHER)
     ]
@@ -113,16 +114,16 @@ def _groups(documents: Sequence[Document], characters: int) -> list[Document]:
 
 
 def _spread(items: Sequence[str], count: int) -> Sequence[str]:
-    """About `count` of the items, at even distances."""
+    """About `count` of the items, evenly spaced."""
     return items[:: max(len(items) // max(count, 1), 1)]
 
 
 def _language_shares(documents: Sequence[Document], count: int) -> Counter[str]:
-    """The share of the characters in each language, by `count` blocks of text."""
-    found = Counter[str]()
+    """The share of the characters in each language, estimated from about `count` blocks of text."""
+    sizes = Counter[str]()
     for block in _spread([block for document in documents for block in blocks(document)], count):
-        found[identified(block)] += len(block)
-    return Counter({language: size / found.total() for language, size in found.items()})  # type: ignore[dict-item]
+        sizes[identified(block)] += len(block)
+    return Counter({language: size / sizes.total() for language, size in sizes.items()})  # type: ignore[dict-item]
 
 
 def _in_words(languages: Counter[str]) -> str:
@@ -134,7 +135,7 @@ def _in_words(languages: Counter[str]) -> str:
 
 
 def _misnamed(shares: Counter[str], language: str, sentences: float, data: DataConfig) -> Iterator[Oddity]:
-    """What a source is said to be and isn't."""
+    """Yields the settings that a source contradicts: its language, or one sentence per line."""
     most, share = shares.most_common(1)[0]
     is_other = most not in (*_UNIDENTIFIED, language) and not are_same_language(most, language)
     if share > _MOST_OTHER and is_other and is_identifiable(language):

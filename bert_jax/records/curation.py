@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 BOILERPLATE_SHARE, BOILERPLATE_TIMES = 0.01, 1000
-"""A line is boilerplate if it is in more than this share of the documents, or in more than so many of them."""
+"""A line is boilerplate if more than this share of the documents have it, or more than this number of them."""
 FEWEST_TIMES = 10
-"""Fewest documents that share a line of boilerplate, however small the corpus is."""
+"""Fewest documents that share a line of boilerplate, even in a small corpus."""
 PARAGRAPH_CHARACTERS = 64
-"""Shortest line that is compared with those of other documents as a paragraph: headings recur in many documents."""
+"""Characters of the shortest line that is compared across documents: shorter lines are often headings, which recur."""
 _RECORD, _LIST, _BATCHES, _SPILLED = "curation.json", "dropped.jsonl", "batches", "spilled"
 _EXAMINING = "Examining the text"
 _OF_READING = ("source", "language", "layout", "undecodable", "spans", "chunk_megabytes")
 """Settings of the data by which the text is read."""
 _EXAMPLES = 3
 _ROWS_AT_ONCE = 10_000
-"""Dropped documents that are listed at a time."""
+"""Dropped documents that are fetched from the database at a time."""
 
 _TABLES = """
 create temp table documents as
@@ -98,10 +98,11 @@ class CurationRecord(Sealed):
 
 
 def curated(corpus: Mixture, data: DataConfig, settings: PreparationConfig, directory: Place) -> Drops:
-    """Decides what is dropped from a corpus, unless `directory` holds it already; lists the documents there.
+    """Decides what is dropped from a corpus, and lists the dropped documents in `directory`.
 
-    First the filters refuse documents, then later copies of the others are dropped, then lines of what is left.
-    Nothing depends on the order of the work. Raises UsageError if nothing is left of a source.
+    A finished curation in `directory`, of the same text and settings, is used again. The filters refuse documents
+    first. Then documents that copy an earlier one are dropped, then lines of the remaining documents. The result
+    doesn't depend on the order of the work. Raises UsageError if nothing is left of a source.
     """
     made_from = short_hash([corpus.revision, data.model_dump(mode="json", include={*_OF_READING, *CURATION})])
     if curation_damage(directory) or CurationRecord.read(directory / _RECORD).made_from != made_from:
@@ -127,7 +128,7 @@ def curation_damage(directory: Place) -> str | None:
 
 
 def times_allowed(documents: int) -> float:
-    """The number of documents, of all `documents`, that may have a line that isn't boilerplate."""
+    """The most documents, of `documents` in all, that may share a line before it is boilerplate."""
     return min(max(BOILERPLATE_SHARE * documents, FEWEST_TIMES - 1), BOILERPLATE_TIMES)
 
 
@@ -157,7 +158,7 @@ def _curate(corpus: Mixture, data: DataConfig, settings: PreparationConfig, dire
 
 
 def _examine_all(corpus: Mixture, data: DataConfig, settings: PreparationConfig, directory: Path) -> None:
-    """Examines all batches of a corpus, each of which gets a file in `directory`."""
+    """Examines a corpus batch by batch; each batch gets a file in `directory`."""
     work = functools.partial(examine, data=data, directory=directory)
     if works_by_portions(corpus, settings):
         with engine(settings) as mapped:
@@ -183,7 +184,7 @@ def _examine_portion(work: Callable[[DocumentBatch], None], portion: tuple[int, 
 
 @contextlib.contextmanager
 def _database(directory: Path, settings: PreparationConfig) -> Iterator["DuckDBPyConnection"]:
-    """A database in memory, whose view `batches` has all examined documents. What doesn't fit goes to `directory`."""
+    """Yields a database in memory with all examined documents as view `batches`; it spills to `directory`."""
     import duckdb
 
     options: dict[str, str | bool | int | float | list[str]] = {
@@ -210,12 +211,12 @@ def _database(directory: Path, settings: PreparationConfig) -> Iterator["DuckDBP
 
 
 def _drop(database: "DuckDBPyConnection", reason: int, places: str) -> None:
-    """Gives the documents, whose places a query selects, a reason why they are dropped."""
+    """Marks documents as dropped for `reason`; the query `places` selects their places."""
     database.execute(f"update documents set reason = {reason} where place in ({places})")
 
 
 def _drop_lines(database: "DuckDBPyConnection", data: DataConfig) -> None:
-    """Drops lines of the documents that are kept, and the documents that this leaves empty. Says how many they are."""
+    """Drops lines of the kept documents, and documents that lose all their lines. Reports the counts."""
     database.execute(_LINES)
     (kept,) = database.execute("select count(*) from documents where reason = 0").fetchall()[0]
     allowed = times_allowed(kept)
@@ -262,8 +263,11 @@ def _check_sources(database: "DuckDBPyConnection", names: Sequence[str]) -> None
 
 
 def _write_list(database: "DuckDBPyConnection", names: Sequence[str], path: Path) -> dict[int, dict]:
-    """Writes a JSON object for each document that is dropped, one a line: its source, number there (from 1), begin and
-    the setting that drops it, and of a copy the document that it is a copy of. Returns the first of each setting."""
+    """Writes a line of JSON for each dropped document. Returns the first object for each reason.
+
+    An object has the document's source, its number there (from 1), its beginning, and the setting that drops it. A copy
+    also has the original document and the similarity.
+    """
     firsts: dict[int, dict] = {}
     database.execute(_DROPPED_DOCUMENTS, {"names": names})
     with open(path, "w", encoding="utf-8") as file:
@@ -278,7 +282,7 @@ def _write_list(database: "DuckDBPyConnection", names: Sequence[str], path: Path
 
 
 def _say_reasons(database: "DuckDBPyConnection", firsts: Mapping[int, dict]) -> None:
-    """Says of each reason how many documents are dropped for it, with the first as an example."""
+    """Reports for each reason how many documents are dropped, with the first of them as an example."""
     all_documents, all_bytes = database.execute("select count(*), sum(size) from documents").fetchall()[0]
     counts = "select reason, count(*), sum(size) from documents where reason > 0 group by reason order by reason"
     for reason, documents, size in database.execute(counts).fetchall():

@@ -36,20 +36,21 @@ _FOREIGN = {
     rb"SQLite format 3\0|ARROW1|\x93NUMPY|\x89HDF": "a database or an array; write its texts as JSON lines",
     rb"\xd0\xcf\x11\xe0\xa1\xb1|\{\\rtf": f"an Office document (doc, rtf); {_SAVE}",
 }
-"""What a file is that holds no lines of text, and what to do, by a pattern of its first bytes."""
+"""Files that hold no lines of text: the kind and the remedy, by a pattern of the first bytes."""
 _NO_TEXT = {"Cc", "Cn", "Co", "Cs"}
-"""Categories of code points that other bytes have if they are taken for UTF-16: control, unassigned, private."""
+"""Unicode categories of the characters that bytes of other files give if decoded as UTF-16: control, unassigned,
+private use, surrogate."""
 _DOC = re.compile(r'<doc id=".*" url=".*" title="(.*)">')
 """The line before each article in the output of WikiExtractor, which repeats the title in the next line."""
 _REPLACED = "lines with undecodable bytes"
 _CHECKED_EVERY = 1000
-"""Number of undecodable lines after which their share is checked again."""
+"""Undecodable lines are counted in steps of this number before their share is checked again."""
 
 
 class Pass:
     """One pass over a source: it decodes lines as UTF-8, and counts what it reads and repairs.
 
-    Undecodable bytes are an error, or with `replace` become U+FFFD and are counted.
+    Undecodable bytes are an error; with `replace` they become U+FFFD and are counted.
     """
 
     def __init__(
@@ -61,10 +62,12 @@ class Pass:
         reads_all: bool = True,
         mends: bool = False,
     ):
-        """`remedy`: what the error for an undecodable byte tells the user to do. `language`: the language of the text;
-        it decides which encoding the error for too many undecodable lines suggests. `reads_all`: whether it reads a
-        whole source, so that it can judge whether too many lines are undecodable. `mends`: whether halves of surrogate
-        pairs in records are replaced."""
+        """`remedy`: what the error for an undecodable byte tells the user to do.
+
+        `language`: the language of the text; it decides which encoding the error for too many undecodable lines
+        suggests. `reads_all`: whether the pass reads a whole source. Only then it judges whether too many lines are
+        undecodable. `mends`: whether halves of surrogate pairs in records are replaced.
+        """
         self.repairs = Counter() if repairs is None else repairs
         """Kinds of damage that were repaired, with their counts."""
         self.position = 0.0
@@ -101,7 +104,7 @@ class Pass:
             yield self.decode(part, place, number).strip()
 
     def check(self, place: str) -> None:
-        """Raises UsageError if too many lines weren't UTF-8. `place` is what was read last, for the message."""
+        """Raises UsageError if too many lines weren't UTF-8. `place` names what was read last, for the message."""
         bad = self.repairs[_REPLACED]
         if self._reads_all and bad >= limits.FEWEST_UNDECODABLE and bad > limits.UNDECODABLE * self.lines:
             raise UsageError(
@@ -122,8 +125,8 @@ class InputFile(NamedTuple):
     def lines(self, most_bytes: int | None = None) -> Iterator[str]:
         """Yields the decoded lines. Only a line feed ends a line; each line includes it.
 
-        Raises UsageError as `parts` does, if a line isn't UTF-8, or is longer than `most_bytes`, by default
-        RECORD_BYTES.
+        Raises UsageError for what `parts` refuses, for a line that isn't UTF-8, and for a line longer than `most_bytes`
+        (by default RECORD_BYTES).
         """
         most_bytes = most_bytes or limits.RECORD_BYTES
         for number, parts in itertools.groupby(self.parts(), itemgetter(0)):
@@ -140,8 +143,8 @@ class InputFile(NamedTuple):
     def parts(self) -> Iterator[tuple[int, bytes]]:
         """Yields the numbered lines, decompressed; an over-long line comes in several parts.
 
-        A byte-order mark is removed and counted. Raises UsageError if the file is damaged, is no text in UTF-8 by its
-        first bytes, contains a NUL byte, or decompresses to more than EXPANSION allows.
+        A byte-order mark is removed and counted. Raises UsageError if the file is damaged, has the first bytes of
+        another format or encoding, contains a NUL byte, or decompresses to more than EXPANSION allows.
         """
         path, raw = self.path, self.raw
         content = decompressed(path, raw)
@@ -199,7 +202,7 @@ def numbered_parts(file: io.BufferedIOBase) -> Iterator[tuple[int, bytes]]:
 
 
 def _cut(line: bytes) -> tuple[bytes, bytes]:
-    """Splits a line at the last space of its second half, or if there is none, between two UTF-8 characters."""
+    """Splits a line at the last space of its second half, or between two UTF-8 characters if there is no space."""
     at = line.rfind(b" ", len(line) // 2)
     if at < 0:
         at = len(line) - 1
@@ -220,7 +223,7 @@ def _check_text(path: Place, number: int, part: bytes) -> None:
             raise UsageError(f"{path} is {encoding} text; convert it: {convert} > NEW")
     if nuls := part.count(0):
         odd = part[1::2].count(0)
-        # Where a line feed ended the line before in little-endian order, its NUL begins this one.
+        # In little-endian order, a line feed's second byte, a NUL, begins the next line.
         is_little = (odd == nuls) == (number == 1)
         encoding, text = ("UTF-16LE", part[number > 1 :]) if is_little else ("UTF-16BE", part)
         remedy = "the file is not text; leave it out"

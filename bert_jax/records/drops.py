@@ -21,8 +21,8 @@ _PORTIONS, _LINES_OF_PORTION = 1 << _PORTION_BITS, 1 << _LINE_BITS
 def first_place(source: int, portion: int) -> int:
     """The place of a portion's first line, before anything is dropped.
 
-    The next line has the next number, so places are ordered as the text is. Raises UsageError for portions without a
-    number of 20 bits.
+    The next line has the next number, so places have the order of the text. Raises UsageError if `portion` doesn't fit
+    in 20 bits.
     """
     if portion >= _PORTIONS:
         raise UsageError(
@@ -38,7 +38,7 @@ def check_lines(lines: int) -> None:
 
 
 class _Counting(Protocol):
-    """A corpus, which begins to count anew with each pass."""
+    """A corpus, whose counts start anew with each pass."""
 
     @property
     def repairs(self) -> Counter[str]: ...
@@ -48,20 +48,22 @@ class Drops(NamedTuple):
     """What is dropped from a corpus."""
 
     directory: Place
-    """Where the places lie, in order: of the first line of each document, and of lines, each with all lines of its
-    document that equal it."""
+    """Directory with two sorted arrays of places: of the first line of each dropped document, and of dropped lines. A
+    dropped line stands for all equal lines of its document."""
 
     @staticmethod
     def write(directory: Path, documents: UInt64[np.ndarray, " N"], lines: UInt64[np.ndarray, " M"]) -> None:
-        """Writes the places of documents and lines, which are in order."""
+        """Writes the places of dropped documents and dropped lines, both in ascending order."""
         np.save(directory / _DOCUMENTS, documents)
         np.save(directory / _LINES, lines)
 
     def remaining(
         self, documents: Iterable[list[str]], source: int, portion: int, corpus: _Counting
     ) -> Iterator[list[str]]:
-        """Yields the documents of a portion of `corpus` without what is dropped, which its repairs count. Memory
-        doesn't grow with the number of places."""
+        """Yields the documents of a portion of `corpus`, without the dropped documents and lines.
+
+        `corpus.repairs` counts what is dropped. Memory doesn't grow with the number of places.
+        """
         directory = fetched(self.directory)
         of_documents, of_lines = (
             np.load(directory / name, mmap_mode="r", allow_pickle=False) for name in (_DOCUMENTS, _LINES)

@@ -11,17 +11,18 @@ from bert_jax.system.spark import connected
 from bert_jax.system.workers import available_cores, map_in_processes
 
 _MOST_READERS_FEED = 16
-"""Local processes that one reader keeps busy: it reads about 100 MB/s, and each of them prepares about 5 MB/s."""
+"""Most local processes that one reader feeds: it reads about 100 MB/s, and each process prepares about 5 MB/s."""
 
 Item = TypeVar("Item")
 Map = Callable[[Callable[[Item], Any], Sequence[Item], str], list[Any]]
-"""Maps a function over items, each a task of its own, and shows the progress under a name."""
+"""Maps a function over items, one task for each item, and shows the progress under a name."""
 
 
 def works_by_portions(corpus: Mixture, settings: PreparationConfig) -> bool:
     """Whether each worker reads portions of its own; otherwise this process reads for all workers.
 
-    Portions are read twice, so local processes read their own only if they are many and there are enough portions.
+    Portions are read twice then, so local processes read their own portions only if there are many processes and at
+    least two portions for each.
     """
     if settings.engine == "spark":
         return True
@@ -31,7 +32,7 @@ def works_by_portions(corpus: Mixture, settings: PreparationConfig) -> bool:
 
 @contextlib.contextmanager
 def engine(settings: PreparationConfig) -> Iterator[Map]:
-    """The map of the engine that the settings name."""
+    """Yields the map of the engine that the settings name."""
     if settings.engine == "spark":
         with connected(settings.spark, settings.processes) as spark:
 

@@ -1,4 +1,4 @@
-"""Examines documents batch by batch: what filters refuse, and the keys by which copies are found, as Parquet files."""
+"""Examines documents batch by batch; writes what filters refuse, and the keys of copies, as Parquet files."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 _BEGIN_BYTES = 96
-"""Bytes of a document's begin that are kept, by which a person recognizes it."""
+"""Bytes of a document's beginning that are kept, so that a person recognizes the document."""
 _BATCH_BYTES = 3_000_000
 _REPEATED = 3
-"""Documents of a batch from which on a line is kept as a possible example of boilerplate."""
+"""A line that a batch has in this many documents or more is kept as a possible example of boilerplate."""
 _EXAMPLE_CHARACTERS = 80
 
 
 class DocumentBatch(NamedTuple):
-    """Consecutive documents of a portion, which one task examines."""
+    """Consecutive documents of a portion. One task examines them."""
 
     source: int
     """Index of the source."""
@@ -72,7 +72,7 @@ def examine(batch: DocumentBatch, data: DataConfig, directory: Path) -> None:
 
     Columns: source, place, size in bytes, begin (a string) and refusal (bert_jax/records/filters.py). With
     `data.deduplicate` also signature and bands (bert_jax/records/signatures.py), with `data.compares_lines` also lines,
-    a list of structs. Raises UsageError as `check_packages` does.
+    a list of structs. Raises UsageError if a package isn't installed.
     """
     check_packages(data)
     import pyarrow as pa
@@ -119,8 +119,11 @@ def _strings(texts: Sequence[str]) -> "pa.Array":
 
 
 def _lines(documents: Sequence[Document], place: int) -> "pa.Array":
-    """The lines of each document, of equal ones only the last: key, place, characters, and text if several documents
-    of the batch have the line."""
+    """The distinct lines of each document, as a column of structs.
+
+    A struct has the line's key, place, number of characters, and text. Of equal lines in a document it has the place of
+    the last. The text is empty unless at least _REPEATED documents of the batch have the line.
+    """
     import pyarrow as pa
 
     lines: list[str] = []

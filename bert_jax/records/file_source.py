@@ -21,32 +21,36 @@ from bert_jax.system.errors import UsageError
 from bert_jax.system.files import matching_files
 
 _SEARCHED_BYTES = 1 << 20
-"""How far beyond its end a range is read for the end of its last document."""
+"""Bytes beyond the end of a range that are searched for the end of its last document."""
 _STRIDE = 0.6180339887498949
-"""Consecutive multiples of the golden ratio, modulo 1, are spread evenly, however many are taken."""
+"""Multiples of this part of the golden ratio, modulo 1, are spread evenly, however many are taken."""
 _END_BYTES = 1 << 12
 _RANGE_BYTES, _FEWEST_RANGES = 1 << 17, 8
-"""Largest size of a sample's ranges of uncompressed files, and their fewest."""
+"""In a sample of uncompressed files: the largest size of a range in bytes, and the fewest ranges."""
 _BEGINNING_BYTES, _FEWEST_FILES = 1 << 21, 16
-"""Largest size of its ranges of compressed files, in bytes of text, and the fewest files whose beginnings are one."""
+"""In a sample of compressed files, which are read from their beginnings: most bytes of text of a file, and fewest
+files."""
 Item = TypeVar("Item")
 
 
 class FileRange(NamedTuple):
-    """A range of a file's content, from `begin`, in bytes; of a compressed file, `begin` is 0."""
+    """A range of a file's content: `size` bytes from byte `begin`. In a compressed file, `begin` is 0."""
 
     path: Place
     begin: int
     size: int
 
     def read(self, separator: re.Pattern[bytes], reading: Pass) -> tuple[InputFile, int]:
-        """The documents that begin in the range, each whole, as an uncompressed file with its name, and the bytes of
-        the file on disk that the range has. Raises UsageError if the file can't be read or is damaged."""
+        """Returns the documents that begin in the range, as a file, and how many bytes of this file were read.
+
+        The documents are whole. The file is uncompressed and named after this one. Raises UsageError if this file can't
+        be read or is damaged.
+        """
         with opened(self.path) as raw:
             content = decompressed(self.path, raw)
             if content is raw:
                 raw.seek(self.begin)
-            elif self.begin:  # a compressed file among others can't be read from there
+            elif self.begin:  # a compressed file can only be read from its beginning
                 return InputFile(self.path, io.BufferedReader(io.BytesIO()), reading), 0  # type: ignore[arg-type]
             try:
                 text = content.read(self.size)
@@ -63,8 +67,9 @@ class FileRange(NamedTuple):
     def _bounds(self, text: bytes, separator: re.Pattern[bytes]) -> tuple[int, int]:
         """Where the documents begin and end in `text`, the content from `self.begin` on.
 
-        A document belongs to the range in which the separator before it begins. If none begins there, the range lies
-        within a long one, of which a part is taken; of a record that isn't possible.
+        A document belongs to the range in which the separator before it begins. If no separator begins in the range,
+        the range lies within a long document, and the whole lines in the range are taken; a record isn't divided, so
+        nothing is taken.
         """
         begin = 0
         if self.begin:
@@ -78,19 +83,21 @@ class FileRange(NamedTuple):
         return begin, len(text) if is_rest else text.rfind(b"\n") + 1
 
     def _within_document(self, text: bytes) -> tuple[int, int]:
-        """Whole lines of the range, or whole words if it has no line end, or whole characters if no space either."""
+        """Bounds of the whole lines in the range; without a line end, of words; without a space, of characters."""
         text = text[: self.size]
         for end in (b"\n", b" "):
             if end in text:
                 return text.find(end) + 1, text.rfind(end) + 1
         at_ends = [*range(min(4, len(text))), *range(max(len(text) - 4, 0), len(text))]
-        begins = [place for place in at_ends if text[place] & 0xC0 != 0x80]  # of characters in UTF-8
+        begins = [place for place in at_ends if text[place] & 0xC0 != 0x80]  # where characters of UTF-8 begin
         return (begins[0], begins[-1]) if begins else (0, 0)
 
 
 def spread_ranges(sizes: Mapping[Place, int], count: int, size: int) -> list[FileRange]:
-    """`count` ranges of `size` bytes at even distances over uncompressed files of these sizes. Any first ones of them
-    are spread over all files, too."""
+    """`count` ranges of `size` bytes, evenly spaced over uncompressed files of these sizes.
+
+    For every n, the first n ranges are spread over all files, too.
+    """
     ends = list(itertools.accumulate(sizes.values()))
     files = list(sizes.items())
     ranges = []
@@ -103,7 +110,7 @@ def spread_ranges(sizes: Mapping[Place, int], count: int, size: int) -> list[Fil
 
 
 def beginnings(paths: Sequence[Place], count: int, size: int) -> list[FileRange]:
-    """The first `size` bytes of `count` of the files, in an order of which any first ones are spread over all."""
+    """The first `size` bytes of `count` of the files. For every n, the first n ranges are spread over all files."""
     return [FileRange(paths[len(paths) * number // count], 0, size) for number in _spread_order(count)]
 
 
@@ -112,40 +119,40 @@ def _spread_order(count: int) -> list[int]:
 
 
 class FileSource(Source):
-    """Files of one format, with their sizes as the unit of progress."""
+    """Files of one format. Progress is measured by their sizes."""
 
     unit = "MB"
     revision = ""
     compression: str | None = None
     """How the first file is compressed."""
     _ranges: Sequence[FileRange] = ()
-    """What is read in place of the whole files."""
+    """The ranges that are read; if empty, the whole files are."""
 
     def __init__(self, format: str, form: RowFormat, sizes: Mapping[Place, int]):
-        """`sizes`: the size of each file, or 0 if progress isn't measured, as of a pipe."""
+        """`sizes`: the size of each file; 0 if progress can't be measured, as for a pipe."""
         self._format, self._form = format, form
         self._set_files(sizes)
 
     @classmethod
     def matching(cls, format: str, pattern: str, field: str = "") -> "FileSource":
         """The files that match a pattern. Raises UsageError if there is none, or the first can't be read."""
-        found = matching_files(pattern)
-        if not found:
+        files = matching_files(pattern)
+        if not files:
             raise UsageError(f"no file matches {pattern!r}; give a path or a pattern like 'corpus/*.txt.gz'")
-        source = cls(format, RowFormat(columns=(field,)), {path: file.size for path, file in found.items()})
+        source = cls(format, RowFormat(columns=(field,)), {path: file.size for path, file in files.items()})
         source.field = field
-        first = next(iter(found))
+        first = next(iter(files))
         with opened(first) as raw:
             source.compression = compression(first, raw)
-        if source.compression or any(path.suffix in (*SUFFIXES, ".parquet") for path in found):
+        if source.compression or any(path.suffix in (*SUFFIXES, ".parquet") for path in files):
             source.unit = "MB compressed"
-        revisions = [(path.name, file.revision) for path, file in found.items()]
+        revisions = [(path.name, file.revision) for path, file in files.items()]
         source.revision = short_hash(revisions)
         return source
 
     @property
     def format(self) -> Format:
-        """The row of the files' format in the table."""
+        """The format's row in the table FORMATS."""
         return FORMATS[self._format]
 
     @cached_property
@@ -165,8 +172,11 @@ class FileSource(Source):
         return self._each(InputFile.document_lines, reading) if self._format == "text" else None
 
     def portions(self, portion_bytes: int) -> Sequence["FileSource"]:
-        """A portion consists of consecutive files. It ends with the file that brings it to `portion_bytes`. The rest
-        at the end joins the portion before it if it has less than half of that."""
+        """Cuts the source into portions of consecutive files.
+
+        A portion ends with the file that brings it to `portion_bytes`. A last portion of less than half that size joins
+        the one before it.
+        """
         groups, size = [dict[Place, int]()], 0
         for path, of_file in self.sizes.items():
             if size >= portion_bytes:
@@ -180,8 +190,10 @@ class FileSource(Source):
         return [self._of_files(files, number) for number, files in enumerate(groups)]
 
     def sampled(self, most_bytes: int) -> "FileSource":
-        """The whole if it has at most `most_bytes`, else ranges of bytes that are spread over it. Where ranges can't be
-        read (Parquet, a few compressed files) it is the whole, too."""
+        """The source itself if it has at most `most_bytes`, otherwise ranges of bytes that are spread over it.
+
+        If ranges can't be read (Parquet, a few compressed files), the whole source is read.
+        """
         ranges: list[FileRange] = []
         if self.total * 1e6 <= most_bytes or self.format.separator is None:
             return self
@@ -207,7 +219,7 @@ class FileSource(Source):
         return part
 
     def _each(self, read: Callable[[InputFile], Iterable[Item]], reading: Pass) -> Iterator[Item]:
-        """Yields what `read` yields for each opened file or range, and advances the position."""
+        """Yields the items that `read` gives for each opened file or range, and advances the position."""
         for file_range in self._ranges:
             file, size = file_range.read(self.format.separator or LINE_END, reading)
             yield from read(file)

@@ -14,7 +14,7 @@ from bert_jax.system.errors import Setting, UsageError
 from bert_jax.text.identification import UNSURE, blocks, identified, known_languages
 
 NONE, TOO_SHORT, SYMBOLS, OTHER_LANGUAGE, COPY, ALL_BOILERPLATE, ALL_COPIED = range(7)
-"""Why a document is dropped. Copies, and documents all of whose lines are dropped, aren't found here."""
+"""Reasons to drop a document. Filters find the first ones; comparing documents finds the last three."""
 SETTINGS = {
     TOO_SHORT: "data.min_doc_words",
     SYMBOLS: "data.max_symbol_word_ratio",
@@ -25,23 +25,24 @@ SETTINGS = {
 }
 """The settings by which documents are dropped."""
 _BLOCKS = 5
-"""Blocks of a document whose language is identified, besides the one in its middle."""
+"""Blocks of a document whose language is identified, besides the middle block."""
 _SAME_LANGUAGE = 20
-"""Largest distance of languages that count as one, as nb and da do, by Unicode's table of related languages."""
+"""Languages at most this far apart count as one, as nb and da do. Unicode's table of related languages has the
+distances."""
 
 
 def refusals(texts: Sequence[str], data: DataConfig, source: int) -> UInt8[np.ndarray, " N"]:
-    """For each document of a source, as a text, the first filter that refuses it, or NONE."""
-    found = np.zeros(len(texts), np.uint8)
+    """For each of N texts, documents of source number `source`: the first filter that refuses it, or NONE."""
+    refused_by = np.zeros(len(texts), np.uint8)
     words = word_counts(texts) if data.min_doc_words or data.max_symbol_word_ratio is not None else None
     for number, text in enumerate(texts):
         if words is not None and words[number] < data.min_doc_words:
-            found[number] = TOO_SHORT
+            refused_by[number] = TOO_SHORT
         elif words is not None and _symbols(text) > _or_all(data.max_symbol_word_ratio) * words[number]:
-            found[number] = SYMBOLS
+            refused_by[number] = SYMBOLS
         elif data.language_filter and is_of_other_language(text, data.languages[source]):
-            found[number] = OTHER_LANGUAGE
-    return found
+            refused_by[number] = OTHER_LANGUAGE
+    return refused_by
 
 
 def check_language_filter(data: DataConfig) -> None:
@@ -56,12 +57,14 @@ def check_language_filter(data: DataConfig) -> None:
 
 
 def is_identifiable(language: str) -> bool:
-    """Whether `identified` knows a language, or one that differs from it as little as nb and da."""
+    """Whether `identified` knows a language, or another that is as close to it as nb is to da."""
     return any(are_same_language(known, language) for known in known_languages())
 
 
 def is_of_other_language(text: str, language: str) -> bool:
-    """Whether a document is in another language than `language`: the block in its middle, and most of some others.
+    """Whether a document is in another language than `language`.
+
+    The block in its middle must be, and most of several blocks spread over the document.
 
     Blocks whose language is unsure don't count.
     """
@@ -70,10 +73,10 @@ def is_of_other_language(text: str, language: str) -> bool:
     if middle == UNSURE or are_same_language(middle, language):
         return False
     spread = parts[:: max(len(parts) // _BLOCKS, 1)][:_BLOCKS]
-    found = Counter([middle, *map(identified, spread)])
-    del found[UNSURE]
-    others = sum(count for other, count in found.items() if not are_same_language(other, language))
-    return others > found.total() / 2
+    languages = Counter([middle, *map(identified, spread)])
+    del languages[UNSURE]
+    others = sum(count for other, count in languages.items() if not are_same_language(other, language))
+    return others > languages.total() / 2
 
 
 def _symbols(text: str) -> int:
@@ -87,7 +90,7 @@ def _or_all(ratio: float | None) -> float:
 
 @functools.cache
 def are_same_language(tag: str, other: str) -> bool:
-    """Whether two codes are of one language, or of languages that differ as little as nb and da."""
+    """Whether two codes name one language, or two that are as close as nb and da."""
     import langcodes
 
     ours, theirs = (langcodes.get(each).language or each for each in (tag, other))

@@ -13,7 +13,7 @@ from bert_jax.records.record_files import jsonl_records, parquet_records, squad_
 from bert_jax.records.table_files import csv_records, text_records, tsv_records
 
 BLANK_LINE, LINE_END = re.compile(rb"\n[ \t\r]*\n|\n(?=<doc )"), re.compile(rb"\n")
-"""What ends a document of a text file, and a record of JSON lines."""
+"""The end of a document in a text file, and of a record in JSON lines."""
 
 
 class Format(NamedTuple):
@@ -23,9 +23,10 @@ class Format(NamedTuple):
     """Yields the records of a file."""
     suffixes: tuple[str, ...] = ()
     settings: tuple[str, ...] = ()
-    """Which of `task.columns` and `task.separator` a file of rows has. Others name their own columns."""
+    """Those of the settings `task.columns` and `task.separator` that apply to the format. Other formats name their own
+    columns."""
     separator: re.Pattern[bytes] | None = None
-    """What ends a document; None if an end can't be found from any place of a file."""
+    """The end of a document; None if reading from the middle of a file can't find an end."""
 
 
 FORMATS: dict[str, Format] = {
@@ -49,10 +50,10 @@ def format_of(source: str) -> FileFormat | None:
 
 
 def has_columns(source: str) -> bool:
-    """Whether `source` has rows with columns, by its name. A .txt file may have them, but counts as not."""
+    """Whether `source` has rows with columns, judged by its name. A .txt file may have columns, but doesn't count."""
     return source.startswith("tfds:") or suffix(source) in _BY_SUFFIX.keys() - {".txt"}
 
 
 def takes_columns(format: FileFormat | None) -> bool:
-    """Whether the columns of a file of this format can be named by task.columns."""
+    """Whether task.columns can name the columns of a file of this format."""
     return format is not None and "columns" in FORMATS[format].settings

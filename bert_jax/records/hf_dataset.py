@@ -39,7 +39,7 @@ class HfSource(Source):
         try:
             builder = library.load_dataset_builder(path, config)
             self._rows = builder.as_streaming_dataset(split=split)
-        except Exception as error:  # the library's and the hub's own, ValueError, OSError, ...
+        except Exception as error:  # exceptions of the library and the hub, ValueError, OSError, ...
             raise UsageError(f"{self.name} can't be opened ({first_line(error)}); {_REMEDY}") from None
         self._files = list(map(str, (builder.config.data_files or {}).get(split, [])))
         """Paths and URLs of the split's files."""
@@ -53,14 +53,14 @@ class HfSource(Source):
 
     @cached_property
     def stamp(self) -> str:
-        """Hash of the name, size and both ends of local files, and of the URLs of others, which contain the commit."""
+        """Hash of the names, sizes and both ends of local files, and of the URLs of others, which have the commit."""
         files = [
             content_ends(Path(file), os.path.getsize(file)) if os.path.isfile(file) else (file,) for file in self._files
         ]
         return short_hash((self._split, self.field, files))
 
     def records(self, reading: Pass) -> Iterator[Record]:
-        """Yields the rows. Raises UsageError if a file is damaged, or the network is gone."""
+        """Yields the rows. Raises UsageError if a file is damaged, or the network fails."""
         number = 0
         try:
             for row in self._rows:

@@ -10,22 +10,22 @@ Text compresses 3 to 10 times and one repeated line about 100 times; a decompres
 WINDOW_BYTES = 1 << 27
 """Largest window of a Zstandard frame: the default limit of the `zstd` program."""
 LINE_BYTES = 1 << 20
-"""Longest line of a corpus; longer lines are cut at a space."""
+"""Bytes of the longest line of a corpus; longer lines are cut at a space."""
 RECORD_BYTES = 1 << 25
-"""Longest record of any format, since a record is in memory as a whole."""
+"""Bytes of the longest record of any format: a record is in memory as a whole."""
 RECORD_VALUES = 2_000_000
 """Most commas and brackets of a JSON record: each may stand for a value that takes up to 100 bytes of memory."""
 COLUMNS = 100_000
-"""Most separators of a table's line, since each field takes about a hundred bytes of memory."""
+"""Most separators in a line of a table: each field takes about a hundred bytes of memory."""
 SENTENCE_WORDS = 100_000
-"""Most words of a CoNLL sentence: a file without blank lines is one sentence."""
+"""Most words of a CoNLL sentence: a file without blank lines is a single sentence."""
 SQUAD_BYTES, SQUAD_VALUES = 1 << 27, 5_000_000
-"""Size of a SQuAD file in bytes and JSON values: it is read whole and takes up to four times its size in memory.
+"""Largest SQuAD file, in bytes and in JSON values. The file is read whole and takes up to four times its size in
+memory.
 
 The training file of SQuAD 2.0 has 42 MB and a million values."""
 TEXT_CHARACTERS = 1_000_000
-"""Longest text of a task's row: its pieces take about 200 bytes of memory for each character."""
+"""Characters of the longest text in a task's row: its pieces take about 200 bytes of memory for each character."""
 UNDECODABLE, FEWEST_UNDECODABLE = 0.1, 10
-"""Highest share of a corpus's lines that aren't UTF-8, and the number of such lines from which on it applies.
-
-Beyond it the text has another encoding, and a model would learn U+FFFD."""
+"""Highest share of a corpus's lines that aren't UTF-8. It applies from FEWEST_UNDECODABLE such lines on. Beyond it the
+text has another encoding, and a model would learn U+FFFD."""

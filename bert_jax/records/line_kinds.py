@@ -1,4 +1,4 @@
-"""Lines that are no running text, by what they look like: markup, columns, code, wrapped paragraphs."""
+"""Finds lines that aren't running text by their look: markup, columns, code, wrapped paragraphs."""
 
 import itertools
 import re
@@ -10,15 +10,15 @@ from typing import NamedTuple
 from bert_jax.text.scripts import sets_no_spaces
 
 _FEWEST_LINES, LONG_LINE = 10, 10_000
-"""Fewest lines that are judged; characters of a long line, of which paragraphs seldom have a tenth."""
+"""Fewest lines that are judged; characters above which a line is long. Few paragraphs have a tenth of that."""
 _MOST_LONG, _MOST_ALIKE, _MOST_WRAPPED, _LEAST_LETTERS = 0.5, 0.9, 0.35, 0.7
-"""Share of the text in long lines, shares of the lines that have equally many fields or go on in the next, and share of
-the characters that are letters, beyond which text is odd. Clean text in 28 languages has 0.02, 0.4, 0.28 and 0.83."""
+"""Text is odd above these shares: of text in long lines, of lines with equally many fields, of lines that go on in the
+next; and below this share of letters among the characters. Clean text in 28 languages has 0.02, 0.4, 0.28 and 0.83."""
 _MOST_BEGUN, _MOST_MARKED = 0.2, 0.03
-"""Share of the lines that may begin with the same word and sign, and with the same sign of markup."""
+"""Highest share of the lines that begin with the same word and sign, and with the same sign of markup."""
 _MARK = re.compile(r"[#@<>=*|%~^\\_{}\[\]+&$/].")
 _OF_SPEECH = re.compile(r"(?:[^\w#@<>=*|%~^\\{}\[\]+&$/]*|[*+])(?: ?[^\W\d_]+)*")
-"""How markup begins; and the dashes, quotes and words with which text begins."""
+"""Beginnings of markup; and beginnings of prose: dashes, quotes and words."""
 _TAGS = "a|b|blockquote|body|br|center|code|dd|div|dl|dt|em|font|gallery|h[1-6]|head|hr|html|i|iframe|img|input|li|link"
 _TAGS += "|math|meta|nowiki|ol|p|pre|ref|s|script|small|span|strong|style|su[bp]|t[adhr]|table|tbody|u|ul"
 _LEFTOVERS = r"</?(?:doc|templatestyles|section)\b|\bformula_\d+\b|__[A-Z]{3,}__"
@@ -26,15 +26,15 @@ _HEADERS = r"From|To|Cc|Subject|Date|Message-ID|Received|Reply-To|Content-\w+|MI
 
 
 class LineKind(NamedTuple):
-    """What a line may hold that isn't running text."""
+    """A kind of content that running text doesn't have, found line by line."""
 
     name: str
     most: float
-    """Share of the lines from which on a text is odd: at least twice what clean text has."""
+    """A text is odd if at least this share of its lines match. It is at least twice the share in clean text."""
     remedy: str
     pattern: str
     is_fault: bool = False
-    """Whether it is a fault wherever it stands."""
+    """Whether even a single such line is a fault."""
 
 
 KINDS = (
@@ -58,7 +58,7 @@ KINDS = (
 
 
 class Oddity(NamedTuple):
-    """What many lines of a text have that running text doesn't."""
+    """A property that many lines of a text have and running text doesn't."""
 
     kind: str
     share: float
@@ -67,21 +67,25 @@ class Oddity(NamedTuple):
     remedy: str
 
     @classmethod
-    def of(cls, kind: str, found: Sequence[str], lines: Sequence[str], what: str, remedy: str) -> "Oddity":
-        """The oddity that lines have been `found` to have, among all `lines`."""
-        share, example = len(found) / len(lines), found[0] if len(found[0]) <= 40 else f"{found[0][:37]}..."
+    def of(cls, kind: str, matching: Sequence[str], lines: Sequence[str], what: str, remedy: str) -> "Oddity":
+        """The oddity of the `matching` lines among all `lines`."""
+        share = len(matching) / len(lines)
+        example = matching[0] if len(matching[0]) <= 40 else f"{matching[0][:37]}..."
         return cls(kind, share, f"{share:.0%} of the lines, like {example!r}, {what}", remedy)
 
 
 def oddities(documents: Sequence[Sequence[str]]) -> list[Oddity]:
-    """What is odd about the lines of documents: the clearest, and where it is in less than half of them, the next."""
+    """What is odd about the lines of documents, the largest share first: at most two oddities.
+
+    There is only one if its share is at least one half.
+    """
     lines = [line for document in documents for line in document]
     odd = [*_long(lines)]
     if len(lines) >= _FEWEST_LINES:
         for kind in KINDS:
-            found = [*filter(re.compile(kind.pattern).search, lines)]
-            if len(found) >= kind.most * len(lines):
-                odd.append(Oddity.of(kind.name, found, lines, f"hold {kind.name}, as markup does", kind.remedy))
+            matching = [*filter(re.compile(kind.pattern).search, lines)]
+            if len(matching) >= kind.most * len(lines):
+                odd.append(Oddity.of(kind.name, matching, lines, f"hold {kind.name}, as markup does", kind.remedy))
         forms = (_columns(lines), _begun(lines), _wrapped(documents), _without_letters(lines))
         odd += itertools.islice(itertools.chain.from_iterable(forms), 1)
     odd.sort(key=lambda each: -each.share)
@@ -89,7 +93,7 @@ def oddities(documents: Sequence[Sequence[str]]) -> list[Oddity]:
 
 
 def _columns(lines: Sequence[str]) -> Iterator[Oddity]:
-    """Lines with equally many fields, or with single words in a script that has spaces between them."""
+    """Yields an oddity if most lines have equally many fields, or one word each in a script that uses spaces."""
     for name, separator in (("tabs", "\t"), ("commas", ","), ("semicolons", ";"), ("spaces", None)):
         counts = [len(re.sub('"[^"]*"', '""', line).split(separator)) for line in lines]
         fields, times = Counter(counts).most_common(1)[0]
@@ -99,7 +103,10 @@ def _columns(lines: Sequence[str]) -> Iterator[Oddity]:
 
 
 def _begun(lines: Sequence[str]) -> Iterator[Oddity]:
-    """Lines that begin with the same word and sign, whatever number: names of speakers, markers, numbers."""
+    """Yields an oddity if many lines begin with the same word and sign, such as a speaker's name, a marker or a number.
+
+    All numbers count as equal.
+    """
     for length in (1, 2):
         words = [re.sub(r"\d+", "0", " ".join(line.split(maxsplit=length)[:length])) for line in lines]
         for word, times in Counter(words).most_common(5):

@@ -43,7 +43,7 @@ class PythonDocs(Source):
         return short_hash(times)
 
     def records(self, reading: Pass) -> Iterator[Record]:
-        """Yields the docstrings, which processes of this machine read."""
+        """Yields the docstrings. Processes of this machine read them."""
         yielded: set[str] = set()
         docstrings = map_in_processes(_docstrings, self.paths, available_cores(), items_at_once=64)
         for path, module in zip(self.paths, docstrings, strict=True):
@@ -81,7 +81,7 @@ def _docstrings(path: Path) -> list[str]:
     while pending:
         node = pending.pop()
         if docstring := ast.get_docstring(node):
-            docstrings.append(docstring.encode(errors="replace").decode())  # some quote lone surrogates
+            docstrings.append(docstring.encode(errors="replace").decode())  # some docstrings have lone surrogates
         pending += reversed([*_definitions(node)])
     return docstrings
 

@@ -1,4 +1,4 @@
-"""One record of a source: named values with their location; and how the files are written that hold records."""
+"""One record of a source, as named values with a location; and the settings by which files of records are read."""
 
 import re
 from collections import Counter
@@ -16,20 +16,21 @@ _REMEDY = (
 
 
 class RowFormat(NamedTuple):
-    """How a file of records is written; None where the file itself shows it."""
+    """How a file of records is written. A value of None means that the file itself shows it."""
 
     format: FileFormat | None = None
-    """The file format; None: by the suffix."""
+    """The file format. None: by the suffix."""
     columns: tuple[str, ...] | None = None
-    """Names of the columns; None: the file has a header line, or its format names them. Of Parquet, those to read."""
+    """Names of the columns; for Parquet, of those to read. None: the file has a header line, or its format names the
+    columns."""
     separator: str | None = None
-    """The character between columns; None: the usual one of the format."""
+    """The character between columns. None: the usual one of the format."""
     label: str = "tags"
-    """The column of tags in a file of CoNLL, which distinguishes comments from words."""
+    """The column of tags in a CoNLL file. It distinguishes comments from words."""
 
 
 BY_SUFFIX = RowFormat()
-"""Everything as the suffix and the first line of the file show it."""
+"""The suffix and the first line of the file show everything."""
 
 
 class Record(NamedTuple):
@@ -42,9 +43,9 @@ class Record(NamedTuple):
     """The names of all columns of a table; a row may lack the last ones. Empty for other formats."""
 
     def value(self, name: str, remedy: str = _REMEDY) -> Any:
-        """The value of column `name`, or with dots of a nested field, `a.b`; null also if what contains it is null.
+        """The value of column `name`, or of a nested field `a.b`. It is null if the object that contains it is null.
 
-        Raises UsageError if it is missing; `remedy` ends the message.
+        Raises UsageError if the column is missing; `remedy` ends the message.
         """
         if name in self.values:
             return self.values[name]

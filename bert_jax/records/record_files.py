@@ -47,8 +47,9 @@ def jsonl_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
 
 
 def squad_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
-    """Yields a record per question of SQuAD 1.1 or 2.0: `id`, `title`, `context`, `question`, and `answers` and
-    `is_impossible` if present; of an array of objects, such as Label Studio's minimal JSON, one per object.
+    """Yields a record per question of SQuAD 1.1 or 2.0, or per object of an array, such as Label Studio's minimal JSON.
+
+    A question's record has `id`, `title`, `context`, `question`, and, if present, `answers` and `is_impossible`.
 
     Lone surrogates are mended. Raises UsageError if the file doesn't have the format of SQuAD, or is too large to be
     read whole.
@@ -78,10 +79,11 @@ def squad_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
 
 
 def parquet_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
-    """Yields a record per row with the bytes in the one column of `form.columns`, also `a.b` in a struct column.
+    """Yields a record per row of a Parquet file, with the bytes of one column.
 
-    One row is in memory at a time, besides one page of the file and the column's dictionary. Raises UsageError if the
-    file is damaged, lacks the text column or decompresses to implausibly many bytes, or if pyarrow isn't installed.
+    `form.columns` names the column; `a.b` is a field in a struct column. Memory holds one row, one page of the file,
+    and the column's dictionary. Raises UsageError if the file is damaged, lacks the text column or decompresses to
+    implausibly many bytes, or if pyarrow isn't installed.
     """
     check_installed("Parquet files are read by pyarrow", "pyarrow", "parquet")
     import pyarrow
@@ -96,7 +98,7 @@ def parquet_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
         columns = _text_columns(table.schema)
         if field not in columns:
             raise UsageError(f"{path} has no text column {field!r}: there is {listed(columns)}; name another after #")
-        # Several rows at once would take memory for each that refers to a long text of the dictionary.
+        # With several rows at once, each row that refers to a long text of the dictionary takes memory.
         for batch in table.iter_batches(1, columns=[field], use_threads=False):
             column, inner = batch.column(0), field.split(".")[1:]
             if inner and pyarrow.types.is_struct(column.type):  # otherwise the dot is in a column's name
@@ -107,7 +109,7 @@ def parquet_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
             for text in column.cast(pyarrow.large_binary()).to_pylist():
                 number += 1
                 yield Record(f"{path}, row {number}", {field: text})
-    except BertJaxError:  # ours, or the bucket failed; the file isn't damaged
+    except BertJaxError:  # our own error, or the bucket failed; the file isn't damaged
         raise
     except Exception as error:  # Arrow's own exceptions, OSError, OverflowError, UnicodeDecodeError, ...
         raise UsageError(
@@ -116,7 +118,7 @@ def parquet_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
 
 
 def _text_columns(schema: Any) -> list[str]:
-    """The names of all columns and fields of structs that hold one string each."""
+    """The names of all columns, and of fields in structs, that hold one string each."""
     columns = [schema.column(number) for number in range(len(schema))]
     return [
         column.path

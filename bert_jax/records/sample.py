@@ -1,4 +1,4 @@
-"""Samples of documents: uniform ones of a stream of unknown length, and spread ones of a source in bounded time."""
+"""Samples of documents: uniform ones of a stream of unknown length, and in bounded time ones spread over a source."""
 
 import heapq
 import itertools
@@ -16,9 +16,9 @@ from bert_jax.records.source import Source
 from bert_jax.system.progress import stage
 
 _RANGES_BYTES, _SECONDS = 64_000_000, 15.0
-"""Most text that is read of files of which ranges can be read, and the time after which reading ends."""
+"""Most bytes of text that are read of files whose ranges can be read, and the seconds after which reading ends."""
 SAMPLE_BYTES = 16e6
-"""Most text that is kept of a source, to be prepared."""
+"""Most bytes of text that are kept of a source to be prepared."""
 Sourced = tuple[int, Document]
 """The index of a document's source, and the document."""
 
@@ -44,8 +44,8 @@ def sample_mixture(
     """A sample of all sources in which each source has its share of the bytes, to within one document.
 
     `shares` returns the share of each source, from the bytes of each; documents come source by source. The sample has
-    as many bytes as the corpus, but at most `limit_bytes`; meanwhile it takes twice that in memory. The documents of a
-    source that is smaller than its share are repeated, as they are in training.
+    as many bytes as the corpus, but at most `limit_bytes`; meanwhile it takes twice that in memory. If a source is
+    smaller than its share, its documents are repeated, as in training.
     """
     samples = [_Sample(limit_bytes) for _ in range(sources)]
     sizes = [0] * sources
@@ -113,13 +113,13 @@ class SpreadSample:
     number: int
     """How many documents were read."""
     bytes: int
-    """Bytes of their text, with line ends and blank lines between documents."""
+    """Bytes of the text that was read, with line ends and blank lines between documents."""
     repairs: Counter[str]
     """Kinds of damage that were repaired while reading, with their counts."""
     share: float
     """Share of the source that was read, from 0 to 1."""
     seconds: float
-    """Time of reading it."""
+    """Seconds that reading took."""
     described: str
     """Which part of the source was read."""
 
@@ -130,16 +130,16 @@ class SpreadSample:
 
     @property
     def text_bytes(self) -> float:
-        """Bytes of text of the whole source, estimated."""
+        """Estimated bytes of text in the whole source."""
         return self.bytes / self.share
 
     @property
     def kept_bytes(self) -> int:
-        """Bytes of the text of `documents`, counted as `bytes` are."""
+        """Bytes of the text of `documents`, with line ends and blank lines between documents."""
         return sum(map(_text_bytes, self.documents))
 
     def as_corpus(self, chunk_bytes: int) -> Mixture:
-        """The documents as a corpus of one source. `chunk_bytes`: size of a chunk, as when they were read."""
+        """The documents as a corpus of one source. `chunk_bytes`: the size of a chunk when they were read."""
         return Mixture([Corpus(_SampledSource(self.documents), TextSettings("replace", chunk_bytes))])
 
 
@@ -165,12 +165,12 @@ class _SampledSource(Source):
 def read_sample(
     source: Corpus, each: Callable[[Document], None] = lambda document: None, most_bytes: int | None = None
 ) -> SpreadSample:
-    """Reads a sample of `source`, and calls `each` with every document. `most_bytes`: about the most text that is read.
+    """Reads a sample of `source`, and calls `each` with every document. It reads about `most_bytes` of text at most.
 
     Raises UsageError if the source is damaged or a record lacks the field of the text.
     """
     sample = _read(source, source.sampled(most_bytes or _RANGES_BYTES), each, most_bytes)
-    # Of a few long documents none may begin in a range.
+    # If a source has only a few long documents, perhaps none begins in a range.
     return sample if sample.documents else _read(source, source, each, most_bytes)
 
 

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _BANDS = 32
-"""Bands of a MinHash signature. Documents that agree in one band are compared: of two documents of Jaccard similarity s
-this finds a share 1 - (1 - s^4)^32, which is 0.87 of those at 0.5 and 0.999 of those at 0.66."""
+"""Bands of a MinHash signature. Documents that agree in one band are compared. Two documents of Jaccard similarity s
+agree in one with probability 1 - (1 - s^4)^32, which is 0.87 at s = 0.5 and 0.999 at s = 0.66."""
 _ROWS = 4
 """32-bit numbers in a band."""
 
@@ -25,9 +25,9 @@ _SHINGLE = 5
 """Words in a shingle; a document of fewer words has one shingle of all of them."""
 _SEED = 1
 _LAST_LETTER = 0x323B0
-"""No character from here on is a letter."""
+"""Code points from here on aren't letters."""
 _NO_WORD, _IN_WORD, _WORD_ALONE = range(3)
-"""Kinds of characters: in no word, part of a word, and a word each, as in Chinese."""
+"""Kinds of characters: in no word, part of a word, and a word by itself, as in Chinese."""
 
 
 def digests(texts: Sequence[str]) -> UInt32[np.ndarray, "N 4"]:
@@ -62,7 +62,7 @@ def word_counts(texts: Sequence[str]) -> Int[np.ndarray, " N"]:
 
 
 def _shingles(texts: Sequence[str]) -> tuple[UInt64[np.ndarray, " S"], Int[np.ndarray, " N+1"]]:
-    """The hashes of all shingles, and where those of each text begin and end."""
+    """The hashes of all shingles, and the indices at which those of each text begin and end."""
     words, ends = word_hashes(texts)
     joined = words.copy()
     for place in range(1, _SHINGLE):
@@ -71,7 +71,7 @@ def _shingles(texts: Sequence[str]) -> tuple[UInt64[np.ndarray, " S"], Int[np.nd
     whole = number + _SHINGLE <= np.repeat(ends[1:], of_text)
     first = number == np.repeat(ends[:-1], of_text)
     short = np.flatnonzero(of_text < _SHINGLE)
-    for text in short[of_text[short] > 0]:  # its words alone, without those of the next text
+    for text in short[of_text[short] > 0]:  # one shingle of its own words, without the next text's
         begin, end = ends[text : text + 2]
         joined[begin] = (words[begin:end] * (2 * np.arange(end - begin) + 1).astype(np.uint64)).sum()
     kept = whole | first
@@ -80,13 +80,16 @@ def _shingles(texts: Sequence[str]) -> tuple[UInt64[np.ndarray, " S"], Int[np.nd
 
 
 def word_hashes(texts: Sequence[str]) -> tuple[UInt64[np.ndarray, " W"], Int[np.ndarray, " N+1"]]:
-    """The hashes of all words, and where those of each text begin and end. A text without words counts as one."""
+    """The hashes of all words, and the indices at which those of each text begin and end.
+
+    A text without words counts as one word.
+    """
     lowered = [text.lower() for text in texts]
     codes = np.frombuffer("\n".join([*lowered, ""]).encode("utf-32-le", "surrogatepass"), np.uint32)
     kinds = _kinds()[np.minimum(codes, _LAST_LETTER)]
     ends_of_texts = np.cumsum([0, *(len(text) + 1 for text in lowered)])
     letters = np.searchsorted(np.flatnonzero(kinds > _NO_WORD), ends_of_texts)
-    for text in np.flatnonzero(np.diff(letters) == 0):  # an empty one has its line feed
+    for text in np.flatnonzero(np.diff(letters) == 0):  # an empty text is its line feed alone
         begin, end = ends_of_texts[text : text + 2]
         kinds[begin : max(end - 1, begin + 1)] = _IN_WORD if end - 1 > begin else _WORD_ALONE
     begins = _begins(kinds)

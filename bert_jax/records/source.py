@@ -1,4 +1,4 @@
-"""What every source of foreign records has, whatever they are stored in."""
+"""The interface of all sources of foreign records, whatever stores them."""
 
 from collections.abc import Iterator, Sequence
 from hashlib import blake2b
@@ -24,9 +24,9 @@ class Source:
     field: str = ""
     """The field of the records that holds the text of a corpus; it may be nested, with dots: `a.b`."""
     number: int = 0
-    """The number of the portion that it is of another source."""
+    """For a portion of another source: its number there."""
     in_ranges: bool = False
-    """Whether it is a sample that consists of ranges of files."""
+    """Whether the source is a sample that consists of ranges of files."""
 
     @property
     def stamp(self) -> str:
@@ -45,11 +45,11 @@ class Source:
         return None
 
     def portions(self, portion_bytes: int) -> Sequence["Source"]:
-        """The portions of the source, in order: they are cut into chunks independently of each other."""
+        """The portions of the source, in order. Each is cut into chunks by itself."""
         return [self]
 
     def sampled(self, most_bytes: int) -> "Source":
-        """A source for looking at this one, of about `most_bytes` if parts of it can be read alone."""
+        """A sample of about `most_bytes` if parts of the source can be read alone, otherwise the whole source."""
         return self
 
 

@@ -75,9 +75,9 @@ def open_source(source: str) -> Source:
 
 
 def resolved_source(text: str) -> str:
-    """Resolves `text`, as a user typed it: a source is returned as it is, a path or pattern of files as KIND:PLACE.
+    """Resolves a user's `text` to KIND:PLACE: a source stays as it is, a path or pattern of files gets its kind.
 
-    The suffix of a file decides the kind: .jsonl and .parquet files hold records, and #FIELD may follow; all others
+    The suffix of a file decides the kind: .jsonl and .parquet files hold records, and #FIELD may follow. All others
     hold plain text. Raises UsageError if no file matches.
     """
     if text == "python-docs" or text.partition(":")[0] in _KINDS:
@@ -119,8 +119,8 @@ def _begins_with_record(path: Place) -> bool:
 def open_rows(source: str, form: RowFormat = BY_SUFFIX) -> Source:
     """Opens the rows of a task: a file, or `tfds:NAME/CONFIG:SPLIT`.
 
-    Raises UsageError if the format isn't known or doesn't have the settings of `form`. A file may be a pipe, and is
-    opened when its rows are read.
+    Raises UsageError if the format isn't known or doesn't have the settings of `form`. A file is opened only when its
+    rows are read, so it may be a pipe.
     """
     kind, _, place = source.partition(":")
     if kind == "tfds":
@@ -154,7 +154,7 @@ def open_rows(source: str, form: RowFormat = BY_SUFFIX) -> Source:
 
 
 def task_records(source: str, repairs: Counter[str], form: RowFormat = BY_SUFFIX) -> Iterator[Record]:
-    """Yields the rows of `source`, as `open_rows` opens it. Only SQuAD's JSON is read whole.
+    """Yields the rows of `source`, which `open_rows` opens. Only SQuAD's JSON is read whole.
 
     `repairs` counts what was repaired. Raises UsageError with file and line for rows that can't be read.
     """
@@ -178,13 +178,13 @@ def held_records(source: str, repairs: Counter[str], form: RowFormat = BY_SUFFIX
 
 
 def _memory(value: Any) -> int:
-    """The memory in bytes that a JSON value takes, without the keys of objects, which the rows share."""
+    """The memory in bytes of a JSON value, without the keys of objects, which the rows share."""
     parts = value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
     return sys.getsizeof(value) + sum([sys.getsizeof(part) if type(part) is str else _memory(part) for part in parts])
 
 
 def _compressed_bytes(source: str) -> int:
-    """Size in bytes of the file `source`; unlimited for a pipe and for a TFDS dataset, which is trusted."""
+    """Size in bytes of the file `source`. It is unlimited for a pipe, and for a TFDS dataset, which is trusted."""
     if source.startswith("tfds:") or not place_of(source).is_file():
         return sys.maxsize
     with opened(place_of(source)) as raw:

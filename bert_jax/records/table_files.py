@@ -24,16 +24,16 @@ _LOOKED_AT = 10_000
 _Row = tuple[int, list[str]]
 """The number of a row's first line, and the row's fields; an empty line has no fields."""
 _NUMBER = re.compile(r"[-+.\deE]*")
-"""A field that writers don't quote where they quote all texts."""
+"""A field that needs no quotes where a writer quotes all texts."""
 _HEADER = "lines of column names left out"
 
 
 def csv_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
     """Yields the rows of a CSV file. Quoted fields may contain separators, line feeds and doubled quotes.
 
-    A separator that isn't given is guessed from the first line; any other than a comma is reported. In a file with one
-    column an empty line is an empty text, except at the file's end. In other files empty lines are skipped and counted.
-    Raises UsageError for rows that can't be read.
+    If no separator is given, it is guessed from the first line; a guess other than a comma is reported. In a file with
+    one column an empty line is an empty text, except at the file's end. In other files empty lines are skipped and
+    counted. Raises UsageError for rows that can't be read.
     """
     lines, separator = file.lines(), form.separator
     if separator is None:
@@ -50,10 +50,10 @@ def csv_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
 
 
 def tsv_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
-    """Yields the rows of a TSV file, with tabs or another separator. Quotes are ordinary characters, as in GLUE, unless
-    the whole file is as CSV writers quote it, which is reported.
+    """Yields the rows of a TSV file, with tabs or another separator.
 
-    Empty lines are read as by `csv_records`. Raises UsageError for rows that can't be read.
+    Quotes are ordinary characters, as in GLUE, unless the whole file is quoted in the way of CSV writers, which is
+    reported. Empty lines are read as by `csv_records`. Raises UsageError for rows that can't be read.
     """
     separator = form.separator or "\t"
     if file.path.is_file() and has_csv_quotes(decoded_lines(file.path), separator):
@@ -63,8 +63,11 @@ def tsv_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
 
 
 def has_csv_quotes(lines: Iterable[str], separator: str) -> bool:
-    """Whether quotes are a CSV writer's: no field has any but around it, with inner ones doubled, each row has the
-    fields of the first, and a quoted field needs its quotes or all fields but numbers have them."""
+    """Whether a CSV writer set the quotes in these lines.
+
+    Three conditions hold then. Quotes are only around fields, with inner quotes doubled. Each row has as many fields as
+    the first. Either some field needs its quotes, or all fields but numbers have them.
+    """
     csv.field_size_limit(limits.RECORD_BYTES)  # the default limit is 131,072 characters
     mark = re.escape(separator)
     field = f'"(?:[^"]|"")*"|[^"{mark}]*'
@@ -83,7 +86,7 @@ def has_csv_quotes(lines: Iterable[str], separator: str) -> bool:
 
 
 def _closed(lines: Iterable[str]) -> Iterator[str]:
-    """Yields the lines, joined until the number of quotes is even; a rest where it stays odd is cut."""
+    """Yields lines, joined until their number of quotes is even. Stops joining at RECORD_BYTES."""
     parts: list[str] = []
     size, is_open = 0, False
     for line in lines:

@@ -1,7 +1,7 @@
 """The source `tfds:NAME/CONFIG:SPLIT`: a TensorFlow Datasets set, read without TensorFlow.
 
-TFDS imports the module of every feature class that features.json names, whatever module that is. Only the classes of
-TFDS itself are allowed.
+TFDS imports the module of every feature class that features.json names, whatever module that is. Therefore only TFDS'
+own classes are allowed.
 """
 
 import os
@@ -28,7 +28,7 @@ from bert_jax.system.json_file import MOST_BYTES, parse_object, read_bytes
 TFDS_PLACE = re.compile(r"([\w/.-]+(?::[\d*]+[.][\d*]+[.][\d*]+)?):([^#]+)(?:#(.+))?")
 """NAME/CONFIG with an optional version (`:1.0.0`), SPLIT in TFDS' syntax (`train[:1%]`), and an optional FEATURE."""
 _READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
-"""No read-ahead: by default several groups of records are decompressed ahead, which takes memory."""
+"""No read-ahead: by default the reader decompresses several groups of records ahead, which takes memory."""
 _READER_BUFFER_BYTES = 1 << 15
 _TEXT = tfds.features.Text()
 _KNOWN = {
@@ -79,10 +79,10 @@ class TfdsSource(Source):
         return short_hash((self._builder.info.full_name, self.field, parts))
 
     def records(self, reading: Pass) -> Iterator[Record]:
-        """Yields the records. With all features texts become str, sequences lists, and translations an object by
-        language; a class label becomes its name, or None if it is unknown, as in test splits.
+        """Yields the records.
 
-        Raises UsageError if a file is damaged.
+        If all features are read, texts become str, sequences lists, and translations an object by language; a class
+        label becomes its name, or None if it is unknown, as in test splits. Raises UsageError if a file is damaged.
         """
         features, key, number = self._builder.info.features, self.field.replace(".", "/"), 0
         try:
@@ -129,10 +129,10 @@ def _plain(feature: tfds.features.FeatureConnector, value: Any) -> Any:
 
 
 def _builder(name: str) -> tfds.core.DatasetBuilder:
-    """The TFDS builder of the dataset, set to its ArrayRecord files.
+    """The TFDS builder of the dataset, set to its ArrayRecord files, which are read without TensorFlow.
 
-    Raises UsageError if the dataset isn't prepared as ArrayRecord, the one format that is read without TensorFlow, or
-    its metadata names a feature class that isn't TFDS' own.
+    Raises UsageError if the dataset isn't prepared as ArrayRecord, or if its metadata names a class that isn't TFDS'
+    own.
     """
     directory = os.environ.get("TFDS_DATA_DIR")
     data_dir = place_of(os.path.expanduser(directory or tfds.core.constants.DATA_DIR))
@@ -148,7 +148,7 @@ def _builder(name: str) -> tfds.core.DatasetBuilder:
         found = f"its format is {formats.pop().value}" if formats else "it is not prepared"
     except UsageError:
         raise
-    except Exception as error:  # TFDS' own for an unknown name, and any of a builder that needs TensorFlow
+    except Exception as error:  # TFDS' own error for an unknown name, or any error of a builder that needs TensorFlow
         found = first_line(error).rstrip(".")
     raise UsageError(
         f"no set tfds:{name} in array_record format in {directory or tfds.core.constants.DATA_DIR} ({found}); prepare "
@@ -160,8 +160,8 @@ def _builder(name: str) -> tfds.core.DatasetBuilder:
 def _check_feature_classes(directory: Place) -> None:
     """Checks the metadata of all configs and versions of the dataset in `directory`, before TFDS reads them.
 
-    Raises UsageError if a file is damaged, or names a class that isn't TFDS' own. Other formats of the metadata than
-    TFDS writes now name classes in other fields, and are refused.
+    Raises UsageError if a file is damaged, or names a class that isn't TFDS' own. Only the metadata format that TFDS
+    writes now is accepted, since others name classes in other fields.
     """
     for name, message in _METADATA.items():
         for path in [path for folder in _FOLDERS for path in directory.glob(folder + name)]:
