@@ -40,22 +40,22 @@ from bert_jax.text.vocabulary import Vocabulary
 class Target(NamedTuple):
     """A data set that is being prepared.
 
-    The recipes of all targets of one preparation encode the text alike: they differ in how it is cut into sequences.
+    All targets of one preparation encode the text in the same way, and differ only in how it is cut into sequences.
     """
 
     recipe: Recipe
     directory: Place
-    """The directory of its files: on this machine, or for workers on other machines in a bucket."""
+    """The directory of its files. It is on this machine, or in a bucket for workers on other machines."""
     fingerprint: str
     """Fingerprint of the settings, by which a resumed preparation recognizes finished chunks."""
     place: Place | None = None
-    """Where the finished set goes, if that isn't `directory`: in a bucket."""
+    """Where the finished set goes if not to `directory`: a place in a bucket."""
 
 
 def prepare_unless_finished(
     chunk: Chunk, targets: Sequence[Target], ends_held_out: Collection[int] = ()
 ) -> list[tuple[ChunkRecord, str | None]]:
-    """Prepares a chunk for the targets whose earlier attempt didn't finish it or whose files of it aren't intact.
+    """Prepares a chunk for the targets that have no intact files of it from an earlier attempt.
 
     Returns for each target the chunk's record, and a description of the damage if a finished chunk couldn't be used.
     `ends_held_out`: the sources of which the end of each document is held out, rather than whole documents.
@@ -70,7 +70,7 @@ def prepare_unless_finished(
 
 
 def _finished(chunk: Chunk, target: Target) -> tuple[ChunkRecord | None, str | None]:
-    """The record of an earlier attempt if it finished the chunk and the files are intact; the damage if they aren't."""
+    """The chunk's record if an earlier attempt finished the chunk and its files are intact; else, what is damaged."""
     path = chunk_file(target.directory, chunk.index, RECORD)
     try:
         record = ChunkRecord.read(path, directory=target.directory, index=chunk.index)
@@ -86,10 +86,10 @@ def _finished(chunk: Chunk, target: Target) -> tuple[ChunkRecord | None, str | N
 
 
 def prepare_chunk(chunk: Chunk, targets: Sequence[Target], ends_held_out: bool = False) -> list[ChunkRecord]:
-    """Writes the shard of a chunk's training documents and the files beside it for each target; returns the records.
+    """Writes the shard and the other files of a chunk for each target; returns the records.
 
-    The text is split into sentences and encoded once. Held-out documents are left out of the shards; with
-    `ends_held_out`, the end of each document is instead.
+    The text is split into sentences and encoded once. Held-out documents are left out of the shards. With
+    `ends_held_out`, the end of each document is left out instead.
     """
     for target in targets:  # an old record would mark the files as finished while they are rewritten
         chunk_file(target.directory, chunk.index, RECORD).unlink(missing_ok=True)
@@ -128,7 +128,7 @@ def prepare_chunk(chunk: Chunk, targets: Sequence[Target], ends_held_out: bool =
 def write_instances(
     text: Sentences, marks: Marks, target: Target, split: str, index: int
 ) -> tuple[Statistics, dict[str, FileSum]]:
-    """Writes shard `index` of `split` of `target` from a text; returns the statistics, and the shard's sum by name."""
+    """Writes shard `index` of `split` of `target`; returns the statistics, and the shard's checksum by its name."""
     recipe, vocabulary = target.recipe, tokenizer_in(target.recipe.tokenizer_directory).vocabulary
     statistics = Statistics(
         documents=len(text.documents) - 1,
@@ -158,7 +158,7 @@ def _cut(
     seed: np.random.SeedSequence,
     statistics: Statistics,
 ) -> Instances:
-    """The instances of one pass over a text; adds what they hold to `statistics`."""
+    """The instances of one pass over a text. Their counts are added to `statistics`."""
     data, rng = recipe.data, np.random.Generator(np.random.Philox(seed))
     if recipe.pair == "none":
         whole, across = data.whole_sentences, data.across_documents
@@ -176,7 +176,7 @@ def _cut(
         separators=vocabulary.separators,
     )
     if data.packed:
-        # Held-out sequences keep rows of their own: an evaluation is the same with and without packing.
+        # Held-out sequences keep rows of their own, so that evaluation is the same with and without packing.
         most = data.sequences_a_row(recipe.length)
         lengths = np.diff(built.ends)
         rows = best_fit(lengths, recipe.length, most) if split == TRAIN else np.arange(built.sequences)
@@ -192,7 +192,10 @@ def _cut(
 
 
 def encode_text(documents: Iterable[Sequence[str]], recipe: Recipe, source: int) -> tuple[Sentences, Marks]:
-    """The sentences of documents from `source` as piece ids, with their units, whatever their sequences' length."""
+    """The sentences of documents from `source` as piece ids, with their units.
+
+    They don't depend on the sequence length.
+    """
     marker = _marker(recipe.tokenizer_directory, recipe.data)
     with_spans: dict[int, SpannedSentence] = {}
     numbers = itertools.count()
@@ -217,5 +220,5 @@ def _marker(tokenizer_directory: Place, data: DataConfig) -> Marker:
 
 @functools.lru_cache(maxsize=1)
 def tokenizer_in(directory: Place) -> Tokenizer:
-    """The tokenizer in `directory`; it is kept for the next chunk."""
+    """The tokenizer in `directory`, cached for the next chunk."""
     return load_tokenizer(directory)

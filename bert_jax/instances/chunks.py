@@ -1,6 +1,6 @@
 """Chunks of the corpus, the units of work of preparation, and the files of a finished chunk.
 
-The files of a chunk exist until the whole data set is finished.
+These files exist until the whole data set is finished.
 """
 
 import itertools
@@ -26,10 +26,10 @@ from bert_jax.system.sealed import Sealed
 RECORD, NUMBERS = ".json", ".safetensors"
 """Suffixes of a chunk's files beside its shard: the ChunkRecord, written last, and arrays of numbers."""
 PARAGRAPHS, PIECE_COUNTS, DOCUMENTS = "paragraphs", "piece_counts", "held_out"
-"""Names of these arrays: distinct hashes of the training paragraphs, occurrences of each piece in them, and the
-held-out documents as bytes of JSON, a list of the lines of each."""
+"""Names of the arrays: the distinct hashes of the training paragraphs; how often each piece occurs in training; the
+held-out documents, each a list of lines, as bytes of JSON."""
 MOST_BYTES = 1 << 30
-"""Largest file of numbers that is read. Of a chunk it has at most some 500 MB."""
+"""Largest file of numbers that is read, in bytes. A chunk's file has about 500 MB at most."""
 _DOCUMENTS = TypeAdapter(list[list[str]])
 
 
@@ -54,9 +54,9 @@ def cut_chunks(
 ) -> Iterator[Chunk]:
     """Cuts each portion of a source into chunks: a chunk ends with the document that brings it to `chunk_bytes`.
 
-    `portions`: of each the index of its source, and its documents. `first`: the index of the first chunk. The rest at
-    the end of a portion joins the previous chunk if it is less than half a chunk. The cuts depend on the portion's text
-    alone. At most two chunks are in memory.
+    `portions` has for each portion the index of its source, and its documents. `first`: the index of the first chunk. A
+    last chunk of less than half that size joins the previous chunk of its portion. The cuts depend on the portion's
+    text alone. At most two chunks are in memory.
     """
     indices = itertools.count(first)
     for source, documents in portions:
@@ -95,7 +95,7 @@ def chunk_file(directory: Place, index: int, suffix: str) -> Place:
 
 
 class ChunkRecord(Sealed):
-    """The record of a finished chunk, which seals its shard and the files beside the record."""
+    """The record of a finished chunk. It seals the chunk's shard and other files."""
 
     directory: Annotated[Place, Field(exclude=True)]
     """The data set's directory."""
@@ -111,9 +111,9 @@ class ChunkRecord(Sealed):
     held_out: Count
     """Number of held-out documents."""
     text_seconds: Annotated[float, Field(exclude=True)] = 0.0
-    """Time in which the text was split and encoded, for all lengths together; 0 if the record was read."""
+    """Seconds in which the text was split and encoded, for all lengths together; 0 if the record was read."""
     cutting_seconds: Annotated[float, Field(exclude=True)] = 0.0
-    """Time in which it was cut into sequences and written; 0 if the record was read."""
+    """Seconds in which the text was cut into sequences and written; 0 if the record was read."""
 
     def held_out_documents(self) -> list[list[str]]:
         """The held-out documents. Raises RunError if their file isn't as it was written."""
@@ -153,7 +153,7 @@ def read_numbers(content: bytes, name: str, kind: type[np.integer]) -> Integer[n
 
 
 def damaged_set(path: Place, error: Exception | str) -> RunError:
-    """The error for a file of a prepared data set that can't be used, with `error` as the reason."""
+    """The error for a file of a prepared data set that can't be used because of `error`."""
     return RunError(
         f"{path} is damaged ({first_line(error)}); delete {path.parent} and give the same command again to prepare it "
         "anew"

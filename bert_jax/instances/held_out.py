@@ -1,4 +1,4 @@
-"""What is held out of the text for evaluation: whole documents, chosen by their hashes, or the ends of documents."""
+"""Chooses the text that is held out for evaluation: whole documents by their hashes, or the ends of documents."""
 
 import itertools
 import operator
@@ -16,17 +16,18 @@ from bert_jax.records.sample import sample_documents
 from bert_jax.text.text_spans import plain
 
 SHARED_PARAGRAPH_CHARACTERS = 64
-"""Shortest paragraph that is compared between held-out and training documents; headings recur in many documents."""
+"""Characters of the shortest paragraph that is compared between held-out and training documents. Shorter ones are often
+headings, which recur."""
 LEAST_END_BYTES = 10_000
-"""Least size of a held-out end of a document, unless this is more than a tenth of the document.
+"""Least bytes of a document's held-out end, unless this is more than a tenth of the document.
 
-Ends are held out if there are too few documents to hold out whole ones."""
+Ends are held out if a source has too few documents to hold out whole ones."""
 HELD_OUT_BYTES = 16_000_000
-"""Most held-out text that is used, in bytes: for a large corpus a sample measures as well as all of it."""
+"""Most bytes of held-out text that are used: in a large corpus a sample measures as well as the whole."""
 
 
 def divided(chunk: Chunk, data: DataConfig, ends: bool) -> tuple[list[Document], list[Document]]:
-    """The training documents of a chunk and the held-out ones; with `ends`, the end of each document is held out."""
+    """The training documents of a chunk and its held-out ones. With `ends`, the end of each document is held out."""
     if ends:
         parts = [split_end(document, data, chunk.source) for document in chunk.documents]
         return [begin for begin, _ in parts], [end for _, end in parts if end]
@@ -38,8 +39,10 @@ def divided(chunk: Chunk, data: DataConfig, ends: bool) -> tuple[list[Document],
 
 
 def training_documents(documents: Iterable[tuple[int, Document]], data: DataConfig) -> Iterator[tuple[int, Document]]:
-    """Yields the documents that aren't held out, with the index of their source. Of a source that has no others, the
-    beginnings of the held-out ones."""
+    """Yields the documents that aren't held out, with the index of their source.
+
+    If all documents of a source are held out, it yields their beginnings.
+    """
     for source, of_source in itertools.groupby(documents, key=operator.itemgetter(0)):
         only: list[Document] | None = []
         for _, document in of_source:
@@ -53,11 +56,11 @@ def training_documents(documents: Iterable[tuple[int, Document]], data: DataConf
 
 
 def split_end(document: Document, data: DataConfig, source: int) -> tuple[Document, Document]:
-    """Splits a document from `source` into a training part and a held-out end. Depends on its text alone.
+    """Splits a document from `source` into a training part and a held-out end. The split depends on the text alone.
 
-    The end is the share `data.held_out` of the bytes, but at least LEAST_END_BYTES or a tenth of the document,
-    whichever is less; this is an upper limit. It consists of whole lines, or of whole sentences if the last line alone
-    is too long. It is empty if the last sentence is too long, too.
+    The end has at most the larger of two sizes: the share `data.held_out` of the bytes, and the smaller of
+    LEAST_END_BYTES and a tenth of the document. It consists of whole lines, or of whole sentences if the last line
+    alone is too long. It is empty if the last sentence is too long, too.
     """
     for lines in (document, as_sentences(document, data, source)):
         sizes = [len(line.encode()) + 1 for line in lines]
@@ -72,12 +75,12 @@ def split_end(document: Document, data: DataConfig, source: int) -> tuple[Docume
 
 
 def is_held_out(document: Iterable[str], share: float) -> bool:
-    """Whether a document belongs to the held-out `share`, by a hash of its text: independent of seed and order."""
+    """Whether a document belongs to the held-out `share`, by a hash of its text alone: seed and order don't matter."""
     return document_hash(document) < share * 2**64
 
 
 def document_hash(document: Iterable[str]) -> int:
-    """The 64-bit hash of a document's text, without marks; the smallest ones are held out."""
+    """The 64-bit hash of a document's text without marks. Documents with small hashes are held out."""
     return int.from_bytes(blake2b(plain("\n".join(document)).encode(), digest_size=8).digest())
 
 
@@ -93,9 +96,9 @@ def paragraph_hashes(documents: Iterable[Iterable[str]]) -> UInt64[np.ndarray, "
 
 
 def separate_held_out(chunks: Sequence[ChunkRecord], sources: int, least: int) -> tuple[list[list[Document]], int]:
-    """The held-out documents of each source that share no long paragraph with training, and how many were dropped.
+    """The held-out documents of each source that share no long paragraph with training; the number of the others.
 
-    A source with fewer than `least` documents left gets none. Only one chunk's hashes of paragraphs are in memory.
+    A source with fewer than `least` documents left keeps none. Only one chunk's hashes of paragraphs are in memory.
     """
     held_out = ((chunk.source, document) for chunk in chunks for document in chunk.held_out_documents())
     documents = sample_documents(held_out, HELD_OUT_BYTES)

@@ -11,11 +11,11 @@ from bert_jax.layout import MASKABLE, WORD_START
 
 
 class Instances(NamedTuple):
-    """n sequences in the form in which they are stored, concatenated to N tokens."""
+    """n sequences as they are stored, concatenated to N tokens."""
 
     ids: Int[np.ndarray, " N"]
-    """Piece ids of all sequences, concatenated. A sequence is [CLS], then each segment followed by [SEP];
-    with two separators, the first of a pair by two."""
+    """Piece ids of all sequences, concatenated. A sequence is [CLS], then each segment followed by [SEP]. With two
+    separators, the first segment of a pair is followed by two [SEP]."""
     units: UInt8[np.ndarray, " N"]
     """Unit bits of each token (bert_jax/layout.py)."""
     ends: Int[np.ndarray, " n+1"]
@@ -25,7 +25,7 @@ class Instances(NamedTuple):
     pair_label: Int[np.ndarray, " n"]
     """1 if the second segment was drawn at random, 0 otherwise."""
     rows: Int[np.ndarray, " n"] | None = None
-    """The row that each sequence goes to, ascending from 0; None: each has a row of its own."""
+    """The row of each sequence, ascending from 0. None: each sequence has a row of its own."""
 
     @property
     def sequences(self) -> int:
@@ -34,13 +34,13 @@ class Instances(NamedTuple):
 
     @property
     def row_ends(self) -> Int[np.ndarray, " m"]:
-        """Offsets of the rows: row r has the sequences row_ends[r] to row_ends[r + 1] - 1. No row is without any."""
+        """Offsets of the rows: row r has the sequences row_ends[r] to row_ends[r + 1] - 1. No row is empty."""
         if self.rows is None:
             return np.arange(self.sequences + 1)
         return np.append(np.flatnonzero(np.diff(self.rows, prepend=-1)), self.sequences)
 
     def in_rows(self, rows: Int[np.ndarray, " n"]) -> "Instances":
-        """The same sequences in these rows, sorted by them."""
+        """The same sequences in these rows, sorted by row."""
         order = np.argsort(rows, kind="stable")
         sizes = np.diff(self.ends)
         tokens = ranges(self.ends[:-1][order], sizes[order])
@@ -64,12 +64,11 @@ def build_instances(
     paired: bool,
     separators: int = 1,
 ) -> Instances:
-    """Adds the special tokens to the segments. `units` are the bits of each of `tokens`.
+    """Adds the special tokens to the segments. `units` are the unit bits of `tokens`.
 
-    If `paired`, the first of two segments has segment id 0, with the `separators` after it; otherwise the whole
-    sequence has. The first token of a
-    segment begins a unit of each kind that is marked. (In the whole-word masking of the original BERT, a ##piece after
-    [SEP] joins the last word of the first segment.)
+    If `paired`, segment id 0 covers the first of two segments and the `separators` after it. Otherwise it covers the
+    whole sequence. The first token of a segment begins a unit of each kind that is marked. (In the whole-word masking
+    of the original BERT, a ##piece after [SEP] joins the last word of the first segment.)
     """
     sizes = segments.end - segments.begin
     owner = np.repeat(np.arange(len(segments.counts)), segments.counts)
@@ -93,10 +92,11 @@ def build_instances(
 def best_fit(lengths: Int[np.ndarray, " n"], row_length: int, most: int) -> Int[np.ndarray, " n"]:
     """The row of each of n sequences, in rows of `row_length` tokens that hold up to `most` sequences each.
 
-    Longest first, each goes to that row with room for it that is left with the least, or else to an empty one; of rows
-    with the same room, to the last one used. This is best fit on the histogram of lengths (Krell et al. 2021,
-    arXiv:2107.02027, algorithm 2). Rows are numbered in the order of their first sequences, so that neighbours on disk
-    have nothing in common but their place in the text. Deterministic.
+    Sequences are placed from the longest to the shortest. Each goes to the row that it leaves with the least room, or
+    to a new row if it fits in none. Of rows with the same room it takes the last one used. This is best fit on the
+    histogram of lengths (Krell et al. 2021, arXiv:2107.02027, algorithm 2). Rows are numbered in the order of their
+    first sequences, so that neighbours on disk have nothing in common but their place in the text. The result is
+    deterministic.
     """
     rows = np.empty(len(lengths), np.int64)
     with_room: list[list[int]] = [[] for _ in range(row_length + 1)]

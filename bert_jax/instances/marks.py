@@ -28,16 +28,16 @@ class Marks(NamedTuple):
     units: UInt8[np.ndarray, " N"]
     """Unit bits of each token (bert_jax/layout.py)."""
     counts: Counter[str]
-    """Number of units and of entries by their names in tables."""
+    """Number of units and of lexicon entries, by their names in tables."""
     sizes: Counter[str]
-    """Number of units by name and tokens, such as "words 3"."""
+    """Number of units by kind and size in tokens, such as "words 3"."""
 
 
 class Marker:
-    """Finds the units of encoded text by the settings of the data."""
+    """Finds the units of encoded text. The settings of the data say which."""
 
     def __init__(self, tokenizer: Tokenizer, data: DataConfig):
-        """Raises UsageError for a segmenter that can't be imported, and for a lexicon that isn't one."""
+        """Raises UsageError for a segmenter that can't be imported, and for a file that is no lexicon."""
         self._tokenizer, self._starts = tokenizer, tokenizer.starts_word
         self._segmenter = open_segmenter(data.words) if data.words else None
         self._files = {name: LexiconFile.read(path, f"data.{name}") for name, path in data.lexicons.items()}
@@ -48,7 +48,7 @@ class Marker:
         return Speller(self._tokenizer)
 
     def report_unused_entries(self) -> None:
-        """Reports how many lines of each lexicon are left out, and why."""
+        """Reports for each lexicon how many lines are left out, and why."""
         for name, lexicon in self._lexicons.items():
             file = self._files[name]
             useless = {
@@ -64,56 +64,56 @@ class Marker:
     def mark(self, text: Sentences, spanned: Mapping[int, SpannedSentence] | None = None) -> Marks:
         """The units of all tokens of `text`. Raises UsageError where a segmenter fails.
 
-        `spanned`: the sentences that have spans, by their index in `text.numbers`' order of all encoded sentences.
+        `spanned`: the sentences that have spans, by their number among all encoded sentences (`text.numbers`).
         """
-        words, found = self._starts[text.tokens], Counter[str]()
+        words, counts = self._starts[text.tokens], Counter[str]()
         begins = np.zeros(len(words), bool)
         begins[text.ends[:-1]] = True
         if self._segmenter:
-            words, found["word boundaries inside a piece, not taken"] = self._segmented(self._segmenter, text, begins)
+            words, counts["word boundaries inside a piece, not taken"] = self._segmented(self._segmenter, text, begins)
         stretches = {}
         if self._lexicons:
             spelled = self._speller.marked(text.tokens, begins)
             stretches = {name: lexicon.matches(spelled) for name, lexicon in self._lexicons.items()}
-        for name, of_spans in self._of_spans(text, spanned or {}, found).items():
+        for name, of_spans in self._of_spans(text, spanned or {}, counts).items():
             others = stretches.get(name, of_spans[:0])
             stretches[name] = np.concatenate([of_spans, others[~_overlapping(others, of_spans, len(words))]])
-        for stretch in stretches.values():  # where a segmenter's words cross a phrase, they are cut
+        for stretch in stretches.values():  # a phrase cuts a segmenter's words at its ends
             edges = stretch.ravel()
             words[edges[edges < len(words)]] = True
         units, sizes = np.where(words, np.uint8(MASKABLE | WORD_START), np.uint8(MASKABLE)), Counter[str]()
         for name, stretch in stretches.items():
             inner = _covered(stretch[:, 0] + 1, stretch[:, 1], len(words))
             units[words & ~inner] |= np.uint8(_BITS[name])
-            found[name] = len(stretch)
-            found[f"tokens in {name}"] = int(np.diff(stretch).sum())
+            counts[name] = len(stretch)
+            counts[f"tokens in {name}"] = int(np.diff(stretch).sum())
             sizes += _counted(name, np.diff(stretch).ravel())
-        found["words"] = int(words.sum())
+        counts["words"] = int(words.sum())
         sizes += _counted("words", np.diff(np.append(np.flatnonzero(words), len(words))))
-        return Marks(units, found, sizes)
+        return Marks(units, counts, sizes)
 
     def _of_spans(
-        self, text: Sentences, spanned: Mapping[int, SpannedSentence], found: Counter[str]
+        self, text: Sentences, spanned: Mapping[int, SpannedSentence], counts: Counter[str]
     ) -> dict[str, Int[np.ndarray, "_ 2"]]:
-        """First token, and token after the last, of each span. `found` counts the spans that are left out."""
+        """First token, and token after the last, of each span, by kind. Spans left out are counted in `counts`."""
         stretches: dict[str, list[np.ndarray]] = {}
         for at, number in enumerate(text.numbers.tolist() if spanned and text.numbers is not None else ()):
             if number not in spanned:
                 continue
             sentence, (begin, end) = spanned[number], text.ends[at : at + 2]
             pieces = self._tokenizer.encode_spans(sentence.text)
-            found["spans across sentences, not taken"] += sentence.cut
+            counts["spans across sentences, not taken"] += sentence.cut
             for kind in {span.kind for span in sentence.spans}:
                 spans = [span for span in sentence.spans if span.kind == kind]
                 tokens = tokens_of(spans, pieces, self._starts[text.tokens[begin:end]])
-                found["spans that are not whole words, not taken"] += len(spans) - len(tokens)
+                counts["spans that are not whole words, not taken"] += len(spans) - len(tokens)
                 stretches.setdefault(_NAMES[kind], []).append(begin + tokens)
         return {name: np.concatenate(parts) for name, parts in stretches.items()}
 
     def _segmented(
         self, segmenter: Segmenter, text: Sentences, begins: Bool[np.ndarray, " N"]
     ) -> tuple[Bool[np.ndarray, " N"], int]:
-        """Where the segmenter lets words begin, and the number of its boundaries inside a piece, which are ignored."""
+        """Where the segmenter lets words begin; and how many of its boundaries are inside a piece and so ignored."""
         plain = self._speller.plain(text.tokens, begins)
         edges = np.append(plain.places[text.ends[:-1]], len(plain.text)).tolist()
         boundary = np.zeros(len(plain.text) + 1, bool)
@@ -125,7 +125,7 @@ class Marker:
 
 
 def _counted(name: str, sizes: Int[np.ndarray, " n"]) -> Counter[str]:
-    """The number of units of each size."""
+    """The number of units by kind and size."""
     counts = np.bincount(sizes)
     return Counter({f"{name} {size}": int(counts[size]) for size in np.flatnonzero(counts)})
 
@@ -133,7 +133,7 @@ def _counted(name: str, sizes: Int[np.ndarray, " n"]) -> Counter[str]:
 def _overlapping(
     stretches: Int[np.ndarray, "n 2"], others: Int[np.ndarray, "m 2"], size: int
 ) -> Bool[np.ndarray, " n"]:
-    """Whether each of `stretches`, of `size` tokens, has a token in common with any of `others`."""
+    """Whether each of `stretches` shares a token with one of `others`; the text has `size` tokens."""
     covered = np.concatenate([[0], np.cumsum(_covered(others[:, 0], others[:, 1], size))])
     return covered[stretches[:, 1]] > covered[stretches[:, 0]]
 

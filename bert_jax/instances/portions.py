@@ -1,4 +1,4 @@
-"""Prepares the portions of a corpus, each from its files to its shards, so that other machines can do it."""
+"""Prepares the portions of a corpus, each from its files to its shards. Other machines can do so, too."""
 
 import functools
 import itertools
@@ -22,16 +22,16 @@ from bert_jax.system.spark import check_spark
 
 
 class Portion(NamedTuple):
-    """Files of one source that are cut into chunks by themselves."""
+    """Files of one source that are cut into chunks independently of its other files."""
 
     source: int
     text: Corpus
     drops: Drops | None = None
     """What is dropped from the corpus."""
     first: int = 0
-    """Index of its first chunk in the corpus."""
+    """Index in the corpus of the portion's first chunk."""
     crc32s: tuple[int, ...] = ()
-    """Checksums of its chunks."""
+    """Checksums of the portion's chunks."""
 
     def chunks(self, chunk_bytes: int) -> Iterator[Chunk]:
         """Reads the files and cuts the text."""
@@ -42,10 +42,10 @@ class Portion(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What reading a portion showed."""
+    """What the first reading of a portion returns."""
 
     crc32s: tuple[int, ...]
-    """Checksums of its chunks."""
+    """Checksums of the portion's chunks."""
     repairs: Counter[str]
     lines: int
     """Lines with text."""
@@ -54,14 +54,13 @@ class Seen(NamedTuple):
 def prepared_by_portions(
     corpus: Mixture, targets: Sequence[Target], settings: PreparationConfig, ends_held_out: Collection[int] = ()
 ) -> list[list[ChunkRecord]]:
-    """The records of all chunks, in order and one per target, after workers that each read their own portions prepared
-    them.
+    """Prepares the chunks in workers that read their own portions; returns the records, in order and one per target.
 
-    The shards are those that workers write for which one process reads. The text is read twice: a chunk's index, by
-    which its shard is named and its random numbers are drawn, follows from the number of chunks before it. All sources
-    consist of files. Workers of Spark write a set that goes to a bucket there, so that they need no disk in common with
-    this machine. Raises UsageError if a file changes meanwhile, and RunError if what workers of Spark wrote isn't
-    here.
+    The shards are the same as if one process had read for all workers. The text is read twice: a chunk's index follows
+    from the number of chunks before it, and determines its shard's name and its random numbers. All sources must
+    consist of files. If a set goes to a bucket, workers of Spark write there, so they needn't share a disk with this
+    machine.
+    Raises UsageError if a file changes meanwhile, and RunError if what workers of Spark wrote isn't here.
     """
     portions = [Portion(*portion, corpus.drops) for portion in corpus.files_portions()]
     chunk_bytes = targets[0].recipe.data.chunk_bytes
@@ -101,14 +100,16 @@ def check_engine(data: DataConfig, settings: PreparationConfig) -> None:
 
 
 def read_portion(portion: Portion, chunk_bytes: int) -> Seen:
-    """Reads a portion and cuts it into chunks."""
+    """Reads a portion and cuts it into chunks, for their checksums."""
     crc32s = tuple(chunk.crc32 for chunk in portion.chunks(chunk_bytes))
     return Seen(crc32s, portion.text.repairs, portion.text.lines)
 
 
 def prepare_portion(portion: Portion, targets: Sequence[Target], ends_held_out: Collection[int] = ()) -> list[str]:
-    """Prepares the chunks of a portion one after the other; returns what was wrong with chunks that an earlier attempt
-    finished. Raises UsageError if the chunks have other checksums than before."""
+    """Prepares the chunks of a portion one by one; returns the damage to chunks of an earlier attempt.
+
+    Raises UsageError if the chunks have other checksums than at the first reading.
+    """
     remarks: list[str] = []
     chunks = portion.chunks(targets[0].recipe.data.chunk_bytes)
     for chunk, crc32 in itertools.zip_longest(chunks, portion.crc32s):
@@ -122,14 +123,14 @@ def prepare_portion(portion: Portion, targets: Sequence[Target], ends_held_out: 
 
 
 def _written_by_workers(target: Target, settings: PreparationConfig) -> Target:
-    """The target of workers: for those of Spark in the bucket that the set goes to, if it goes to one."""
+    """The target that workers write to: workers of Spark write into the bucket if the set goes to one."""
     if settings.engine == "spark" and target.place and in_bucket(target.place):
         return target._replace(directory=target.place)
     return target
 
 
 def _record(target: Target, index: int) -> ChunkRecord:
-    """The record that a worker wrote of a chunk."""
+    """The record of chunk `index` that a worker wrote."""
     path = chunk_file(target.directory, index, RECORD)
     try:
         return ChunkRecord.read(path, directory=target.directory, index=index)

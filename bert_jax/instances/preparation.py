@@ -45,21 +45,21 @@ from bert_jax.text.tokenizer import load_tokenizer
 _EXAMPLES = 16
 """Number of example sentences that are kept."""
 MOST_UNKNOWN = 0.05
-"""Share of unknown pieces, or of characters behind them, above which a warning is given; with a vocabulary that fits it
-is about 0.001."""
+"""Share of unknown pieces, or of characters behind them, above which a warning is given. It is about 0.001 with a
+vocabulary that fits."""
 _HeldOut = list[tuple[Statistics, dict[str, FileSum]]]
-"""Statistics and checksum by name of each held-out shard of a data set."""
+"""Statistics of each held-out shard of a data set, and its checksum by its name."""
 
 
 def prepare(corpus: Mixture, recipes: dict[Place, Recipe], settings: PreparationConfig) -> Iterator[PreparedData]:
-    """Writes the data set of each recipe to its place, and yields each as it is finished.
+    """Writes the data set of each recipe to its place, and yields each data set when it is finished.
 
-    The text is read, split into sentences and encoded once for all recipes, so they may differ only in how it is cut
-    into sequences: in their length, in `data.packed` and in `data.dupe_factor`. Chunks that an interrupted attempt
+    The text is read, split into sentences and encoded once for all recipes, so recipes may differ only in how the text
+    is cut into sequences: in `length`, `data.packed` and `data.dupe_factor`. Chunks that an interrupted attempt
     finished are used again. Raises UsageError if a source has too little text, and RunError if the disk is full or a
-    worker process dies. The settings make no difference to what is written.
+    worker process dies. `settings` don't change what is written.
 
-    A set whose place is in a bucket is written to the local copy of that, and isn't uploaded.
+    If a place is in a bucket, the set is written to its local copy and isn't uploaded.
     """
     targets = [Target(recipe, local_path(place), recipe.fingerprint(), place) for place, recipe in recipes.items()]
     recipe = targets[0].recipe
@@ -109,7 +109,7 @@ def _finish(
             path.unlink()
     counts = sum((chunk.numbers(PIECE_COUNTS, np.int64) for chunk in chunks), start=np.zeros((), np.int64))
     write_numbers(directory / COUNTS_FILE, {PIECE_COUNTS: counts})
-    dtype = ids_dtype(len(counts))  # one for each piece of the vocabulary
+    dtype = ids_dtype(len(counts))  # one count for each piece of the vocabulary
     with disk_explained(directory):
         write_metadata(directory, lengths, dtype, target.recipe.data.packed)
         for name in SMALL_FILES:
@@ -142,8 +142,10 @@ def _finish(
 
 
 def _chunks(corpus: Mixture, targets: Sequence[Target], settings: PreparationConfig) -> list[list[ChunkRecord]]:
-    """Prepares all chunks for each target; those of sources of which too few documents are held out again, with
-    held-out ends of documents."""
+    """Prepares all chunks for each target.
+
+    Sources with too few documents are prepared again, with held-out ends of documents.
+    """
     recipe = targets[0].recipe
     prepared = prepared_by_portions if works_by_portions(corpus, settings) else _prepared_by_chunks
     chunks = list(prepared(corpus, targets, settings))
@@ -163,7 +165,7 @@ def _chunks(corpus: Mixture, targets: Sequence[Target], settings: PreparationCon
 
 
 def _counts(chunks: Iterable[Sequence[ChunkRecord]]) -> tuple[Counter[int], Counter[int]]:
-    """The numbers of training documents and of held-out ones by source."""
+    """The numbers of training documents and of held-out documents, by source."""
     documents, held_out = Counter[int](), Counter[int]()
     for chunk, *_ in chunks:
         documents[chunk.source] += chunk.statistics.documents
@@ -172,7 +174,7 @@ def _counts(chunks: Iterable[Sequence[ChunkRecord]]) -> tuple[Counter[int], Coun
 
 
 def _say_missing_rules(data: DataConfig) -> None:
-    """Says for each language without sentence rules that other rules are used."""
+    """Reports each language that has no rules for sentences."""
     for code in dict.fromkeys(data.languages):
         if data.layout != "sentences" and not has_rules(code):
             say(
@@ -198,7 +200,7 @@ def _check_enough(source: str, documents: int, recipe: Recipe) -> None:
     if documents < recipe.documents_needed:
         wanting = "next sentence prediction needs two" if documents else "one is needed"
         remedy = f", or set {Setting('objective.pair')} none, which needs no pairs" if documents else ""
-        purpose = " for training" if recipe.data.held_out else ""  # without a held-out share, evaluate reads it, too
+        purpose = " for training" if recipe.data.held_out else ""  # without a held-out share, evaluation reads it, too
         raise UsageError(
             f"{Setting('data.source')}={source!r} holds {counted(documents, 'documents')}{purpose} and {wanting}; "
             f"give more text, with a blank line between documents{remedy}"
@@ -208,7 +210,7 @@ def _check_enough(source: str, documents: int, recipe: Recipe) -> None:
 def _prepared_by_chunks(
     corpus: Mixture, targets: Sequence[Target], settings: PreparationConfig, ends_held_out: Collection[int] = ()
 ) -> Iterator[list[ChunkRecord]]:
-    """Yields the records of each chunk in order, one per target, and prepares what isn't finished yet."""
+    """Yields the records of each chunk in order, one per target. Chunks that aren't finished are prepared first."""
     work = functools.partial(prepare_unless_finished, targets=targets, ends_held_out=ends_held_out)
     lengths = " and ".join(dict.fromkeys(str(target.recipe.length) for target in targets))
     with stage(f"Preparing sequences of {lengths}", corpus.total, corpus.unit) as bar:
@@ -234,7 +236,7 @@ def _prepared_by_chunks(
 
 
 def cut_corpus(corpus: Mixture, data: DataConfig, show: Callable[[], None]) -> Iterator[Chunk]:
-    """Yields the chunks of a corpus; calls `show` after each document that is read."""
+    """Yields the chunks of a corpus; calls `show` after each document."""
 
     def shown_while_read(documents: Iterable[Document]) -> Iterator[Document]:
         for document in documents:
@@ -246,7 +248,7 @@ def cut_corpus(corpus: Mixture, data: DataConfig, show: Callable[[], None]) -> I
 
 
 def _example_sentences(by_source: Sequence[Sequence[Document]], recipe: Recipe) -> list[str]:
-    """The first well-formed sentence of each document, at most _EXAMPLES, in the order of their hashes."""
+    """The first well-formed sentence of each document, at most _EXAMPLES sentences, ordered by their hashes."""
     examples: list[str] = []
     for source, documents in enumerate(by_source):
         for document in documents:
@@ -257,7 +259,7 @@ def _example_sentences(by_source: Sequence[Sequence[Document]], recipe: Recipe) 
 
 
 def _reads_well(sentence: str) -> bool:
-    """Whether a sentence is of medium length, ends with a stop and is mostly letters: no table, code or heading."""
+    """Whether a sentence is of medium length, ends with a stop and is mostly letters: not a table, code or heading."""
     if not 30 <= len(sentence) <= 120 or sentence[-1] not in ".!?。！？।؟":
         return False
     return sum(character.isalpha() or character.isspace() for character in sentence) >= 0.93 * len(sentence)

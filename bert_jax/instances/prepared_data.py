@@ -1,4 +1,4 @@
-"""A prepared data set on disk: the recipe that it is made with, its record and its checksums."""
+"""A prepared data set on disk: the recipe that it was made with, its record and its checksums."""
 
 import hashlib
 import json
@@ -29,16 +29,16 @@ TRAIN, HELD_OUT = "train", "held_out"
 _FORMAT = 1
 """Version of the format of the record, the shards and the fingerprint.
 
-It is increased when the same settings give other records, and when the default of a setting changes, since
+It is increased when the same settings give other records. It is also increased when a setting's default changes, since
 fingerprints leave out defaults."""
 _RECORD = "prepared.json"
 COUNTS_FILE = "piece_counts.safetensors"
 SMALL_FILES = (COUNTS_FILE, "features.json", "dataset_info.json")
-"""The other files of a data set besides the shards and the record: TFDS' metadata are two of them."""
+"""The files of a data set besides the shards and the record. Two of them are TFDS' metadata."""
 _SHARD_TEMPLATE = "{SPLIT}-{SHARD_INDEX}.{FILEFORMAT}"
 """TFDS' template of a shard's name, without a total: shards are written before their number is known."""
 _OF_ORDER = ("weights", "smoothing", "most_epochs")
-"""Settings of the data that determine in what order sequences are drawn, and not the sequences."""
+"""Settings of the data that determine only the order in which sequences are drawn."""
 _Hash = Annotated[str, Field(max_length=128)]
 
 
@@ -54,15 +54,15 @@ class Recipe(NamedTuple):
 
     @property
     def documents_needed(self) -> int:
-        """Least number of documents of a source: a random second segment needs another document."""
+        """Fewest documents of a source: a random second segment needs a second document."""
         return 2 if self.pair == "next_sentence" else 1
 
     def fingerprint(self, lexicons: Mapping[str, str] | None = None) -> str:
         """Hash of everything that determines the records, except the text.
 
-        The settings that only determine the order are left out. Settings with their default value are left out, too: a
-        new setting whose default keeps the earlier behaviour doesn't change any fingerprint. `lexicons`: hashes of
-        lexicons whose files may be missing, such as those that a data set was made with.
+        Settings that only determine the order are left out. Settings with their default value are left out, too, so
+        that a new setting whose default keeps the earlier behaviour changes no fingerprint. `lexicons`: the recorded
+        hashes of lexicons, for files that are missing.
         """
         there = (path for path in fetched(self.tokenizer_directory).iterdir() if path.is_file())
         files = sorted(path for path in there if path.name != "origin.json")
@@ -70,7 +70,7 @@ class Recipe(NamedTuple):
         tokenizer = [path.read_bytes().decode("utf-8", "surrogateescape") for path in files]
         settings = self.data.model_dump(exclude={*_OF_ORDER, *self.data.lexicons}, exclude_defaults=True)
         shape = [_FORMAT, settings, self.length, self.seed, tokenizer, self.pair]
-        # Of a lexicon what it holds counts, not where it lies.
+        # A lexicon counts by its content, not by its path.
         shape += [[name, sha256] for name, sha256 in self.lexicon_hashes(lexicons).items()]
         return hashlib.sha256(json.dumps(shape, sort_keys=True).encode()).hexdigest()
 
@@ -84,7 +84,7 @@ class Recipe(NamedTuple):
 
 
 class PreparedData(Sealed):
-    """A finished data set, as recorded in its prepared.json, which seals all of its other files."""
+    """The record of a finished data set, its prepared.json. It seals all other files of the set."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -105,7 +105,7 @@ class PreparedData(Sealed):
     """Statistics of each source's training documents. The training records are ordered by source."""
     held_out: Statistics
     held_out_dropped: Count
-    """Number of held-out documents left out because they share a long paragraph with a training document."""
+    """Number of held-out documents that were dropped because they share a long paragraph with a training document."""
     ids_type: Literal["uint16", "int32"]
     """Type of the stored piece ids."""
     packed: bool
@@ -117,9 +117,9 @@ class PreparedData(Sealed):
     example_sentences: list[str]
     """A few held-out sentences of medium length, for showing the model's predictions."""
     text_seconds: Annotated[float, Field(exclude=True)] = 0.0
-    """Time in which one core split and encoded the text, for all lengths together; 0 if the record was read."""
+    """Seconds in which one core split and encoded the text, for all lengths together; 0 if the record was read."""
     cutting_seconds: Annotated[float, Field(exclude=True)] = 0.0
-    """Time in which one core cut it into these sequences and wrote them; 0 if the record was read."""
+    """Seconds in which one core cut the text into these sequences and wrote them; 0 if the record was read."""
 
     def __eq__(self, other: object) -> bool:
         """Whether both are the same set. The seconds, which aren't stored, don't count."""
@@ -139,7 +139,7 @@ class PreparedData(Sealed):
 
     @property
     def shards_hash(self) -> str:
-        """Hash of the names and checksums of all shards: equal for data sets with the same records."""
+        """Hash of the names and checksums of all shards. It is equal for data sets with the same records."""
         return hashlib.blake2b(json.dumps(sorted(self.shards.items())).encode(), digest_size=8).hexdigest()
 
     @property
@@ -159,8 +159,8 @@ class PreparedData(Sealed):
     def open(cls, directory: Place) -> "PreparedData | None":
         """Opens the finished data set in `directory`, or returns None if there is none. A set in a bucket is copied.
 
-        The checksums of the small files are verified; of shards only the sizes are. Raises RunError if a file is
-        missing or changed, and UsageError if another release wrote the data set.
+        The checksums of small files are verified, but only the sizes of shards. Raises RunError if a file is missing or
+        changed, and UsageError if another release wrote the data set.
         """
         found = cls.record(directory)
         if not found:
@@ -192,16 +192,13 @@ class PreparedData(Sealed):
             raise damaged_set(path, error) from None
 
     def sequences_a_row(self, shares: Sequence[float] | None) -> float:
-        """The mean number of sequences in the rows that a training draws, with these shares of the sources."""
+        """The mean number of sequences in the rows that a training with these shares of the sources draws."""
         drawn = shares or self.sources
         means = [source.instances / max(source.rows, 1) for source in self.of_sources]
         return sum(map(operator.mul, drawn, means)) / max(sum(drawn), 1e-9)
 
     def as_json(self, budget: int) -> dict[str, Any]:
-        """What the training sequences are, as a JSON object.
-
-        `budget`: how many tokens of a full sequence are masked.
-        """
+        """Describes the training sequences as a JSON object."""
         train = self.train
         return {
             "rows": train.rows,
@@ -214,9 +211,9 @@ class PreparedData(Sealed):
         }
 
     def table(self, budget: int) -> list[tuple[str, str, str]]:
-        """Names and values of the training and the held-out text for a table that a person reads.
+        """Rows of a table for people: name, value for the training text, and value for the held-out text.
 
-        `budget`: how many tokens of a full sequence are masked.
+        `budget`: the number of tokens that are masked in a full sequence.
         """
         held_out = dict(self.held_out.table(self.length, budget))
         train = self.train.table(self.length, budget)
@@ -224,8 +221,11 @@ class PreparedData(Sealed):
         return [*rows, ("dropped: shares a paragraph with training", "", f"{self.held_out_dropped:,}")]
 
     def is_of(self, recipe: Recipe) -> bool:
-        """Whether the data set was made with `recipe`. A lexicon whose file is missing is taken for the one of then, so
-        this is for the settings of a run under way, which can't name another."""
+        """Whether the data set was made with `recipe`.
+
+        A missing lexicon file counts as unchanged. This suits the settings of a run under way, which can't name another
+        lexicon.
+        """
         return self.fingerprint == recipe.fingerprint(self.lexicons)
 
     def damaged_file(self) -> str | None:
@@ -240,7 +240,7 @@ def discard(directory: Place) -> None:
 
 
 def publish_prepared(directory: Place) -> None:
-    """Uploads the data set in `local_path(directory)` if `directory` is in a bucket; uploads the record last."""
+    """Uploads the data set in `local_path(directory)` if `directory` is in a bucket. The record is uploaded last."""
     publish(directory, last=_RECORD)
 
 
@@ -249,8 +249,8 @@ def write_metadata(
 ) -> None:
     """Writes the metadata with which other programs read the data set by `tfds.builder_from_directory`.
 
-    This program doesn't read them: TFDS imports whatever classes features.json names. `shard_lengths`: number of
-    records of each shard, by split. `packed`: whether a record may hold several sequences.
+    This program doesn't read the metadata, since TFDS imports whatever classes features.json names. `shard_lengths`:
+    number of records of each shard, by split. `packed`: whether a record may hold several sequences.
     """
     number = tfds.features.Scalar(np.int32)
     numbers = tfds.features.Tensor(shape=(None,), dtype=np.int32, encoding="bytes")

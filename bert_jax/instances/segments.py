@@ -1,4 +1,4 @@
-"""Cuts a text into the segments of its sequences: pairs of segments, or sequences without pairs."""
+"""Cuts a text into the segments of its sequences, in pairs or without pairs."""
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
@@ -10,12 +10,12 @@ from jaxtyping import Int
 from bert_jax.instances.sentences import Sentences
 
 _ENDS = 2
-"""Special tokens of a sequence besides the separators of a pair: [CLS] first, and [SEP] last."""
+"""Special tokens of a sequence besides the separators within a pair: [CLS] at the beginning and [SEP] at the end."""
 OTHER_DOCUMENT_TRIES = 10
-"""Most attempts to draw a random document other than the first segment's."""
+"""Most draws of a random document that isn't the first segment's own."""
 _DRAWS_AT_ONCE = 1 << 12
 _Pair = tuple[int, int, int, int, int]
-"""Begin and end of both segments in tokens, and the label."""
+"""Begin and end of both segments, as indices of tokens, and the label."""
 
 
 class Segments(NamedTuple):
@@ -41,18 +41,19 @@ def pair_segments(
     separators: int = 1,
     ordered: bool = False,
 ) -> Segments:
-    """Pairs up the sentences of `text`: each is in some pair of segments, of at most `length` tokens together with
-    [CLS], the `separators` between them, and [SEP].
+    """Pairs up the sentences of `text`; each sentence is in some pair.
+
+    A pair has at most `length` tokens, with [CLS], the `separators` between the segments, and [SEP].
 
     Sentences of a document are gathered until they reach a target length. The first segment takes a random number of
-    them. The second segment takes the rest, or, half of the time and always if there is no rest, sentences of a random
-    other document; then the rest is gathered again. If `ordered`, the second segment is always the rest, and half of
-    the time the two change places (Lan et al. 2020, section 3.1).
+    them. The second segment takes the rest in half of the cases. In the other half, and if there is no rest, it takes
+    sentences of a random other document; the rest is then gathered again. If `ordered`, the second segment is always
+    the rest, and the two change places in half of the cases (Lan et al. 2020, section 3.1).
 
     As in the original BERT, the target length is drawn once per document, and the random document is the same one if
-    ten draws give no other. Unlike there, the random document comes from the same chunk of text. He and Xu (2020),
-    section 4, pair two single sentences, cut to fill the length; the original BERT and this function pair two runs of
-    sentences, which may be shorter than the length.
+    ten draws give no other. Unlike in the original, the random document comes from the same chunk of text. He and Xu
+    (2020), section 4, pair two single sentences, cut to fill the length; the original BERT and this function pair two
+    runs of sentences, which may be shorter than the length.
     """
     most = length - _ENDS - separators
     ends, documents = text.ends.tolist(), text.documents.tolist()
@@ -86,10 +87,10 @@ def pair_segments(
 
 
 def _ordered(ends: list[int], begin: int, end: int, draws: Iterator[float]) -> list[_Pair]:
-    """The sentences `begin` to `end` - 1 as two segments that follow each other, or in half of the cases swapped.
+    """The sentences `begin` to `end` - 1 as two segments in text order or, in half of the cases, swapped.
 
-    Of one sentence by itself both segments are parts. (ALBERT's code gives it a segment of another document and calls
-    that a swap.) A single token by itself makes no pair.
+    A single sentence is cut into two parts. (ALBERT's code pairs it with a segment of another document and calls that a
+    swap.) A single token makes no pair.
     """
     places = range(ends[begin] + 1, ends[end]) if end - begin == 1 else ends[begin + 1 : end]
     if not places:
@@ -107,12 +108,12 @@ def _uniform(rng: np.random.Generator) -> Iterator[float]:
 
 
 def _gather(ends: list[int], begin: int, stop: int, target: int) -> int:
-    """The end of the shortest run of sentences from `begin` that has `target` tokens: after `begin`, at most `stop`."""
+    """The end of the shortest run of sentences from `begin` with `target` tokens, but `stop` at most."""
     return bisect_left(ends, ends[begin] + target, begin + 1, stop)
 
 
 def _another(document: int, count: int, draws: Iterator[float]) -> int:
-    """A random one of `count` documents, other than `document` unless OTHER_DOCUMENT_TRIES draws give no other."""
+    """A random one of `count` documents, other than `document` if OTHER_DOCUMENT_TRIES draws give another."""
     for _ in range(OTHER_DOCUMENT_TRIES):
         other = int(next(draws) * count)
         if other != document:
@@ -126,8 +127,8 @@ def _truncate(
     """Cuts each pair to `most` tokens; returns the new begins and ends, and the number of tokens removed.
 
     The original BERT removes one token at a time from the longer segment (the second if both are equally long), at a
-    random end. This makes the segments equally long and then alternates between them, and fair coins divide the
-    tokens of a segment between its two ends. Here the totals are computed directly, with the same distribution.
+    random end. This makes the segments equally long and then alternates between them, and fair coins divide the tokens
+    of a segment between its two ends. This function computes the totals directly, with the same distribution.
     """
     sizes = end - begin
     excess = np.maximum(sizes.sum(1) - most, 0)
@@ -149,12 +150,12 @@ def pack_sentences(
 ) -> Segments:
     """Packs sentences into sequences of at most `length` tokens, each token of `text` exactly once.
 
-    A sequence takes consecutive sentences while they fit, and continues in the next document after a [SEP]; the part
-    of each document is a segment. Unless `across_documents`, it ends with its document (DOC-SENTENCES of the same
+    A sequence takes consecutive sentences while they fit. It continues in the next document after a [SEP]; its part of
+    each document is a segment. Without `across_documents`, it ends with its document (DOC-SENTENCES of the same
     section). Documents are in random order. A sentence longer than a sequence is cut into parts, which count as
-    sentences. Unless `whole_sentences`, each token counts as one, so that sequences are full (but for one token where
-    the next document would need two: a [SEP] and its first). With probability `short_sequence_probability` a sequence
-    has a random shorter target length, but takes at least one sentence.
+    sentences. Without `whole_sentences`, each token counts as a sentence, so that sequences are full. They lack at most
+    one token, since continuing in the next document takes two: a [SEP] and a token. With probability
+    `short_sequence_probability` a sequence has a random shorter target length, but takes at least one sentence.
     """
     most = length - _ENDS
     order = rng.permutation(len(text.documents) - 1)

@@ -13,7 +13,7 @@ from bert_jax.text.text_spans import split_marked
 
 
 class Sentences(NamedTuple):
-    """D documents with S sentences and N tokens in all. No sentence and no document is empty."""
+    """D documents with S sentences and N tokens in all. No sentence or document is empty."""
 
     tokens: Int[np.ndarray, " N"]
     """Piece ids of all sentences, concatenated."""
@@ -22,16 +22,16 @@ class Sentences(NamedTuple):
     documents: Int[np.ndarray, " D+1"]
     """Offsets of the documents: document d consists of the sentences documents[d] to documents[d + 1] - 1."""
     numbers: Int[np.ndarray, " S"] | None = None
-    """Index of each sentence among all encoded sentences, counting also those without a piece, which are left out."""
+    """Number of each sentence among all encoded sentences. Sentences without a piece are counted, but left out."""
     characters: int = 0
     """Characters of all encoded sentences, without spaces."""
     unknown_characters: int = 0
-    """How many of these are behind unknown pieces."""
+    """Number of these characters that are behind unknown pieces."""
 
 
 @runtime_checkable
 class TextEncoder(Protocol):
-    """The interface of a tokenizer that `encode_documents` uses."""
+    """The part of a tokenizer's interface that `encode_documents` uses."""
 
     @property
     def cuts(self) -> Sequence[Callable[[Iterable[str]], list[str]]]:
@@ -47,9 +47,11 @@ class TextEncoder(Protocol):
 
 
 def as_sentences(document: Sequence[str], data: DataConfig, source: int) -> Sequence[str]:
-    """The sentences of a document from `source`: its lines, if the layout is "sentences", or else split paragraphs.
+    """The sentences of a document from `source`: its lines if the layout is "sentences", otherwise the sentences of its
+    paragraphs.
 
-    With `data.spans` they hold the marks of their spans."""
+    With `data.spans` they hold the marks of their spans.
+    """
     if data.layout == "sentences":
         return document
     from bert_jax.text.segmentation import split_sentences  # imports sentencex, which bench does without
@@ -83,8 +85,9 @@ def encode_documents(documents: Iterable[Sequence[str]], tokenizer: TextEncoder)
 def _encode(
     groups: Iterable[Sequence[str]], tokenizer: TextEncoder, cuts: Sequence[Callable[[Iterable[str]], list[str]]]
 ) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
-    """Returns the concatenated piece ids of the texts of all groups, and of each text the number of ids and the number
-    of characters behind unknown pieces.
+    """Returns the concatenated piece ids of the texts of all groups.
+
+    Also returns for each text its number of ids, and its number of characters behind unknown pieces.
 
     Each distinct part, such as a word, is encoded only once; for English this takes a tenth of the time.
     """
@@ -95,7 +98,7 @@ def _encode(
         tokens = np.fromiter(itertools.chain.from_iterable(encoded), np.int32, int(lengths.sum()))
         return tokens, lengths, np.array(tokenizer.unknown_characters(texts, encoded), np.int64)
     number_of = _Numbers({"\n": 0})
-    # Texts are cut a group at a time: a call for each text takes longer, and all parts at once take much memory.
+    # Texts are cut one group at a time: a call for each text takes longer, and all parts at once take much memory.
     numbers = np.fromiter(map(number_of.__getitem__, itertools.chain.from_iterable(map(cuts[0], groups))), np.int32)
     _, *parts = number_of
     pieces, *counts = _encode([parts], tokenizer, cuts[1:])
@@ -113,7 +116,7 @@ def ranges(begin: Int[np.ndarray, " m"], sizes: Int[np.ndarray, " m"]) -> Int[np
 
 
 class _Numbers(dict[str, int]):
-    """Numbers texts in the order of their first lookup."""
+    """Numbers texts in the order in which they are first looked up."""
 
     def __missing__(self, text: str) -> int:
         self[text] = number = len(self)

@@ -1,4 +1,4 @@
-"""Shards: ArrayRecord files of instances as TF Examples, which are written whole and read by record number."""
+"""Shards: ArrayRecord files of instances as TF Examples. They are written as a whole, and read by record number."""
 
 import bisect
 import itertools
@@ -27,19 +27,19 @@ _WRITER_OPTIONS = "group_size:1,uncompressed"
 
 Zstandard, the default, takes 17% less space, but four times as long to write and twice as long to read."""
 _READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
-"""Options for random access, at 3 microseconds per record; with parallelism each call would start threads."""
+"""Options for random access, which takes 3 microseconds per record. With parallelism each call would start threads."""
 _READER_BUFFER_BYTES = 4096
 MOST_RECORD_BYTES = 1 << 24
 """Largest record that is read: a sequence has at most 2^20 tokens of at most five bytes each."""
 _ONE = {"first_length": "int64_list", "pair_label": "int64_list", "ids": "bytes_list", "units": "bytes_list"}
-"""The features of a record of one sequence, each with the list of its one value."""
+"""The features of a record of one sequence. Each has a list of this type, with one value."""
 _SEVERAL = dict.fromkeys(("first_length", "pair_label", "length", "ids", "units"), "bytes_list")
-"""The features of a record of several sequences: the numbers of all of them are one byte string."""
+"""The features of a record of several sequences. One byte string holds the values of all sequences."""
 _MOST_NUMBER = (1 << 31) - 1
 _NUMBER = np.dtype("<i4")
-"""Type of the lists of numbers, one for each sequence, in a record of several sequences."""
+"""Type of the numbers in those byte strings that hold one number for each sequence."""
 _NO_TOKENS = Instances(np.zeros(0, int), np.zeros(0, np.uint8), np.zeros(2, int), np.zeros(1, int), np.zeros(1, int))
-"""One sequence without tokens, which replaces a skipped record."""
+"""One sequence without tokens. It replaces a skipped record."""
 
 
 def shard_path(directory: Place, split: str, index: int) -> Place:
@@ -66,7 +66,7 @@ def write_shard(path: Place, instances: Iterable[Instances], dtype: type[np.inte
 
 
 class ShardReader:
-    """Reads the records of one shard by number. Not thread-safe, as the reader has a position."""
+    """Reads the records of one shard by number. It isn't thread-safe, since the reader has a position."""
 
     def __init__(self, path: Path, records: int):
         """Opens the shard. Raises ValueError if it is damaged or compressed, or hasn't exactly `records` records."""
@@ -95,7 +95,7 @@ class InstanceSource:
     def __init__(self, directory: Path, split: str, damaged: Literal["stop", "skip"] = "stop"):
         """Reads the set's record. Raises RunError if it is damaged or missing, or lacks the split.
 
-        `damaged` says what happens at a record that can't be read: "stop" raises an error, "skip" warns and goes on.
+        `damaged` decides what happens at a record that can't be read: "stop" raises an error, "skip" warns and goes on.
         """
         self.directory, self.split = directory, split
         self._skips = damaged == "skip"
@@ -145,7 +145,10 @@ class InstanceSource:
             return self._damaged(f"{what} ({first_line(error)})", error)
 
     def _damaged(self, what: str, error: Exception) -> bytes:
-        """The empty record that replaces a skipped one; warns once per record. Raises RunError if none are skipped."""
+        """Returns an empty record in place of a skipped one, and warns once per record.
+
+        Raises RunError if none may be skipped.
+        """
         if not self._skips:
             raise RunError(
                 f"{what}; delete {self.directory} and give the same command again to prepare it anew, or go on without "
@@ -161,11 +164,12 @@ class InstanceSource:
 def encode_instances(instances: Instances, dtype: type[np.integer]) -> Iterator[bytes]:
     """Yields a serialized TF Example per row, with piece ids of type `dtype`.
 
-    Where rows hold several sequences, their numbers are lists in bytes, and there is a list of their `length`.
+    If rows hold several sequences, each feature is a byte string of the values of all sequences, and the feature
+    `length` has their numbers of tokens.
     """
     kinds = _ONE if instances.rows is None else _SEVERAL
     example = tf_example_pb2.Example()
-    # One message serves all records: to look up a feature takes longer than to set its value.
+    # One message serves all records, since looking up a feature takes longer than setting its value.
     lists = [getattr(example.features.feature[name], kind).value for name, kind in kinds.items()]
     for values, kind in zip(lists, kinds.values(), strict=True):
         values.append(0 if kind == "int64_list" else b"")
@@ -176,7 +180,7 @@ def encode_instances(instances: Instances, dtype: type[np.integer]) -> Iterator[
 
 
 def _columns(instances: Instances, dtype: type[np.integer]) -> list[Sequence[int | bytes]]:
-    """For each feature, in the order of its table, the value of each row."""
+    """The values of all rows for each feature, in the order of the table of features."""
     ends = instances.ends[instances.row_ends]
     tokens = [_cut(instances.ids.astype(dtype), ends), _cut(instances.units, ends)]
     numbers = [instances.first_length, instances.pair_label]
@@ -225,7 +229,7 @@ def decode_instances(records: Sequence[bytes], dtype: type[np.integer], packed: 
 
 
 def _decoded(kinds: dict[str, str], records: Sequence[bytes]) -> list[Sequence[Any]]:
-    """The values of all records for each feature in `kinds`. Raises ValueError if a record is malformed."""
+    """The values of all records, for each feature in `kinds`. Raises ValueError if a record is malformed."""
     rows = []
     for record in records:
         try:

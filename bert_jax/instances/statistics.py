@@ -11,7 +11,7 @@ Count = Annotated[int, Field(ge=0, lt=1 << 53, strict=True)]
 
 @dataclass
 class Statistics:
-    """Counts over a part of the corpus. The `+` operator adds those of two parts."""
+    """Counts over a part of the corpus. The `+` operator adds the counts of two parts."""
 
     __pydantic_config__: ClassVar = ConfigDict(strict=False)  # lets pydantic build it from a JSON object
     documents: Count = 0
@@ -24,7 +24,7 @@ class Statistics:
     """Number of characters behind unknown pieces."""
     instances: Count = 0
     rows: Count = 0
-    """Number of rows, which are the records."""
+    """Number of rows. Each row is a record."""
     instance_tokens: Count = 0
     """Number of tokens in instances, with special tokens and without padding."""
     random_pairs: Count = 0
@@ -34,9 +34,9 @@ class Statistics:
     tokens_cut: Count = 0
     """Number of tokens that were removed to fit the length."""
     units: Counter[str] = field(default_factory=Counter)
-    """Units that were found, by name: words, phrases, entities, and the tokens in these."""
+    """Number of units that were marked, by kind (words, phrases, entities), and number of tokens in each kind."""
     unit_sizes: Counter[str] = field(default_factory=Counter)
-    """Number of units by name and tokens, such as "words 3"."""
+    """Number of units by kind and size in tokens, such as "words 3"."""
     repairs: Counter[str] = field(default_factory=Counter)
     """Kinds of damage that were repaired, with their counts."""
 
@@ -45,7 +45,7 @@ class Statistics:
         return type(self)(**{name: mine[name] + theirs[name] for name in mine})
 
     def fill(self, length: int) -> float:
-        """Share of the positions in rows of `length` tokens that hold tokens, from 0 to 1."""
+        """Share of the positions that hold tokens in rows of `length` tokens, from 0 to 1."""
         return self.instance_tokens / max(self.rows * length, 1)
 
     @property
@@ -59,14 +59,14 @@ class Statistics:
         return self.unknown_characters / max(self.characters, 1)
 
     def longer(self, name: str, budget: int) -> int:
-        """Number of units with so many tokens that masking never takes them: more than `budget`."""
+        """Number of units of more than `budget` tokens, which masking never takes."""
         sizes = (key.rpartition(" ") + (count,) for key, count in self.unit_sizes.items())
         return sum(count for kind, _, size, count in sizes if kind == name and int(size) > budget)
 
     def table(self, length: int, budget: int) -> list[tuple[str, str]]:
         """Names and values for a table that a person reads.
 
-        `length`: the number of tokens of a full sequence; `budget`: how many of these are masked.
+        `length`: the number of tokens in a full sequence. `budget`: the number of them that are masked.
         """
         rows = [
             ("documents", f"{self.documents:,}"),
@@ -89,7 +89,7 @@ class Statistics:
         return rows
 
     def units_json(self, budget: int) -> dict[str, dict[str, float]]:
-        """For each kind of unit: how many there are, their mean number of tokens, and how many are `longer`."""
+        """For each kind of unit: its number of units, their mean number of tokens, and how many are `longer`."""
         kinds = {}
         for name, kind in (("words", "word"), ("phrases", "phrase"), ("entities", "entity")):
             if count := self.units[name]:
