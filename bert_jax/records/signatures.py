@@ -132,7 +132,7 @@ _TABLES = """
 create temp table pairs (earlier ubigint, document ubigint, similarity double);
 create temp view keys as select unnest(bands) as key, place from batches where refusal = 0;
 """
-# Pairs that connect all documents of a key: of each document and the first one, and of each and the one before it.
+# Pairs that connect all documents of a key: each one with the first, and each one with the one before it.
 _CANDIDATES = """
 create temp table candidates as
 select distinct earlier, document
@@ -170,9 +170,9 @@ from originals join pairs on earlier = original and pairs.document = originals.d
 def find_copies(database: "DuckDBPyConnection") -> None:
     """Fills the table `copies` with the places of the documents that are copies and of their originals.
 
-    A document is a copy if an earlier one that stays is similar to it; the first of these is its original. Documents
-    that a filter refuses don't count. The result doesn't depend on the order of the work. `database` has the examined
-    documents as `batches`.
+    A document is a copy if it is similar to an earlier document that is kept. The first such document is its original.
+    Documents that a filter refuses don't count. The result doesn't depend on the order of the work. `database` has a
+    view `batches` of the examined documents.
     """
     database.execute(_TABLES)
     database.execute(_CANDIDATES)
@@ -189,7 +189,7 @@ def find_copies(database: "DuckDBPyConnection") -> None:
 
 
 def _originals(earlier: UInt64[np.ndarray, " P"], document: UInt64[np.ndarray, " P"]) -> dict[int, int]:
-    """The original of each copy, from all similar pairs in the order of their documents."""
+    """The original of each copy. The arguments are all P similar pairs, ordered by place."""
     originals: dict[int, int] = {}
     for first, second in zip(earlier.tolist(), document.tolist(), strict=True):
         if second not in originals and first not in originals:  # all pairs of `first` as the later one are decided
