@@ -1,4 +1,4 @@
-"""Multi-head self-attention, and the table of the forms in which it can be computed."""
+"""Multi-head self-attention, and the table of its implementations (forms)."""
 
 from collections.abc import Iterable
 
@@ -28,14 +28,15 @@ FORMS: dict[AttentionForm, tuple[Form, ...]] = {
 
 
 def form_for(name: AttentionForm, case: AttentionCase) -> Form:
-    """The first form that a setting names and that can be used for `case`; the exact one where none can."""
+    """The first form of a setting that can be used for `case`; the exact form if none can."""
     return next((form for form in FORMS[name] if not form.obstacle(case)), EXACT)
 
 
 def training_forms(
     name: AttentionForm, config: ModelConfig, length: int, sequences: int, mesh: Mesh | AbstractMesh
 ) -> tuple[Form, Form]:
-    """The forms of global and of local attention in a training on rows of `length` tokens and up to `sequences`."""
+    """The forms of global and of local attention in a training on rows of `length` tokens and at most `sequences`
+    sequences."""
     whole, local = (_training_case(config, length, sequences, mesh, local) for local in (False, True))
     return form_for(name, whole), form_for(name, local)
 
@@ -43,8 +44,8 @@ def training_forms(
 def check_attention(
     execution: ExecutionConfig, config: ModelConfig, rows: Iterable[tuple[int, int]], mesh: Mesh
 ) -> None:
-    """Raises UsageError where `execution.attention` names a form that can't be used for training on `rows`, each given
-    as (tokens, most sequences)."""
+    """Raises UsageError if `execution.attention` names a form that can't be used for training on `rows`. Each of `rows`
+    is (tokens, largest number of sequences)."""
     name = execution.attention
     if name == "auto":
         return
@@ -68,7 +69,7 @@ class SelfAttention(nn.Module):
     config: ModelConfig
     form: AttentionForm = "auto"
     local: bool = False
-    """Whether queries attend to the `local_window` alone."""
+    """Whether queries attend only to keys within `local_window`."""
 
     @nn.compact
     def __call__(
@@ -80,10 +81,8 @@ class SelfAttention(nn.Module):
         places: Int[Array, "B R"] | None = None,
         return_probabilities: bool = False,
     ) -> tuple[Float[Array, "B T D"], Float[Array, "B H T S"] | None]:
-        """The output at `places` of each row (T = R), or at all of them (T = S). `at_queries`: the vectors
-        of `x` at these places.
-
-        The probabilities, if requested, are those before dropout.
+        """The output at `places` of each row (T = R), or at every place (T = S). `at_queries`: the vectors of `x` at
+        `places`. The probabilities, if requested, are those before dropout.
         """
         config, dtype = self.config, compute_dtype(self.config)
         shape = (3, config.num_heads, config.head_size)
@@ -101,10 +100,11 @@ class SelfAttention(nn.Module):
             some_queries=places is not None,
         )
         form = form_for(self.form, case)
-        # Heads that are split over devices have to be the slowest of the features' axes; else the stored order is best.
+        # Heads that are split over devices have to be the slowest axis of the features; otherwise the stored order is
+        # best.
         slowest = int(head_shards() > 1)
         if form.whole_arrays and places is None:
-            # Three products: the kernel reads whole arrays, and parts of one would be copied.
+            # Three products: the kernel reads whole arrays, and slices of one array would be copied.
             biases = [None] * 3 if bias is None else bias
             query, key, value = (project(x, kernel[:, part], biases[part], dtype) for part in range(3))
         elif places is None:  # one product instead of two
@@ -124,12 +124,13 @@ class SelfAttention(nn.Module):
 
 
 def at_places(x: Float[Array, "B S D"], places: Int[Array, "B R"] | None) -> Float[Array, "B T D"]:
-    """The vectors at `places` of each row; all where None."""
+    """The vectors at `places` of each row; None means all places."""
     return x if places is None else jnp.take_along_axis(x, places[:, :, None], axis=1)
 
 
 def _parted(x: Float[Array, "B T _ _ K"], axis: int) -> list[Float[Array, "B T H K"]]:
-    """`x` split along `axis`. The gradient of split joins the parts once; that of indexing adds up whole arrays."""
+    """`x` split along `axis`. The gradient of a split joins the parts once; the gradient of indexing adds up whole
+    arrays."""
     return [jnp.squeeze(part, axis) for part in jnp.split(x, x.shape[axis], axis)]
 
 
@@ -137,8 +138,8 @@ def rotated(x: Float[Array, "B T H K"], positions: Int[Array, "B T"] | None, bas
     """`x` with features i and i + K/2 of each vector turned as a pair by the angle position / base^(2i/K), in float32.
 
     So the inner product of a query and a key depends only on the distance between them (Su et al. 2021). `positions`:
-    None where vector t of each row has position t. Pairs are those of transformers; Su et al. pair 2i with 2i + 1, the
-    same up to the order of the features.
+    None if vector t of each row has position t. The pairing is that of transformers. Su et al. pair 2i with 2i + 1,
+    which is the same up to the order of the features.
     """
     frequencies = (base ** -(np.arange(0, x.shape[-1], 2) / x.shape[-1])).astype(np.float32)
     if positions is None:  # constants of the program

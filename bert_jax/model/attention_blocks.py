@@ -1,4 +1,4 @@
-"""What the kernels of attention have in common: blocks of tokens, and which of them share a sequence."""
+"""Code that the attention kernels share: blocks of tokens, and which blocks share a sequence."""
 
 from typing import NamedTuple
 
@@ -22,7 +22,7 @@ def block_product(first, second, contracted: tuple[int, int]):
 
 
 class Bounds(NamedTuple):
-    """The least and the greatest sequence and position in each block of some rows. Padding is of no sequence."""
+    """The least and the greatest sequence and position in each block of some rows. Padding belongs to no sequence."""
 
     first: Int[Array, "B Q"]
     last: Int[Array, "B Q"]
@@ -34,13 +34,13 @@ class Bounds(NamedTuple):
         """The bounds of blocks of so many tokens."""
         blocks = places.reshape(*places.shape[:2], -1, tokens)
         sequence, position = blocks[:, 0], blocks[:, 1]
-        nothing = np.iinfo(np.int32).max  # above the last sequence, so that blocks of padding share none
+        nothing = np.iinfo(np.int32).max  # above the last sequence, so that blocks of padding share no sequence
         first = jnp.where(sequence > 0, sequence, nothing).min(axis=2)
         return cls(first, sequence.max(axis=2), position.min(axis=2), position.max(axis=2))
 
 
 class Admission(NamedTuple):
-    """Which keys a query attends to: the part of an `AttentionPattern` that a kernel is compiled for."""
+    """Which keys a query attends to: the part of an `AttentionPattern` that is fixed when a kernel is compiled."""
 
     sequences: int
     """How many sequences a row may hold."""
@@ -48,7 +48,7 @@ class Admission(NamedTuple):
     window: int | None
 
     def admits(self, queries: tuple[Array, Array], keys: tuple[Array, Array]) -> Array:
-        """Whether these queries attend to these keys. Each is (sequence, position)."""
+        """Whether these queries attend to these keys, both given as (sequence, position)."""
         admitted = queries[0] == jnp.where(keys[0] > 0, keys[0], -1)
         if self.causal:
             admitted &= keys[1] <= queries[1]
@@ -57,7 +57,7 @@ class Admission(NamedTuple):
         return admitted
 
     def shared(self, queries: Bounds, keys: Bounds) -> Bool[Array, "B Q S"]:
-        """Whether, by their bounds, a query of the one block may attend to a key of the other."""
+        """Whether a query of one block may attend to a key of the other, by the bounds of both blocks."""
         queries, keys = Bounds(*(each[:, :, None] for each in queries)), Bounds(*(each[:, None] for each in keys))
         shared = (queries.first <= keys.last) & (keys.first <= queries.last)
         if self.causal:
@@ -69,17 +69,17 @@ class Admission(NamedTuple):
 
 
 class TpuKernel(NamedTuple):
-    """What a TPU's kernel is compiled for."""
+    """The static settings of a TPU kernel."""
 
     heads: int
     head_size: int
     rate: float
-    """Of dropout; 0 for none."""
+    """Rate of dropout; 0 for none."""
     admission: Admission
 
     @property
     def together(self) -> int:
-        """Heads of a program: as many as fill the lanes."""
+        """Number of heads of a program: as many as fill the lanes."""
         return max(1, LANES // self.head_size)
 
     @property
@@ -89,7 +89,8 @@ class TpuKernel(NamedTuple):
 
 
 def block_spans(shared: Bool[Array, "B Q S"]) -> tuple[Int[Array, "B Q"], Int[Array, "B Q"]]:
-    """For each block, the first of the blocks that it shares something with and the one after the last; equal where
-    there is none. The span has every block that it shares something with, in whatever order a row has its sequences."""
+    """For each block, its span: the first block that shares a sequence with it, and the block after the last one; equal
+    if there is none. The span contains every block that shares a sequence with it, in whatever order a row has its
+    sequences."""
     begin = jnp.argmax(shared, axis=2)
     return begin, jnp.where(shared.any(axis=2), shared.shape[2] - jnp.argmax(shared[:, :, ::-1], axis=2), begin)

@@ -1,4 +1,4 @@
-"""What attention computes: who attends to whom; and what a form of it is, and what decides whether it can be used."""
+"""What attention computes (which queries attend to which keys), and the interface of its implementations (forms)."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -32,14 +32,14 @@ class AttentionPattern(NamedTuple):
     queries: Places
     keys: Places
     sequences: int
-    """How many sequences a row may hold. With one, and neither causal nor a window, all queries of a row attend to the
-    same keys."""
+    """Largest number of sequences in a row. With one sequence, no causal order and no window, all queries of a row
+    attend to the same keys."""
     causal: bool = False
-    """Whether a query attends to no later position than its own."""
+    """Whether a query attends only to positions up to its own."""
     window: int | None = None
-    """A query attends to keys at most so many positions away from its own; None: to all."""
+    """A query attends to keys at most this many positions away; None means no limit."""
     rows: Int[Array, "B T"] | None = None
-    """The place of each query in its row; None: the queries are all of the row, in order."""
+    """The place of each query in its row; None means that every token of the row is a query, in order."""
 
     @classmethod
     def of(cls, tokens: Tokens, causal: bool) -> "AttentionPattern":
@@ -48,7 +48,7 @@ class AttentionPattern(NamedTuple):
         return cls(places, places, tokens.begin.shape[-1], causal)
 
     def of_queries(self, places: Int[Array, "B R"] | None) -> "AttentionPattern":
-        """The pattern for the queries at these places of the row; for all of them where None."""
+        """The pattern for the queries at these places of each row; None means all places."""
         if places is None:
             return self
         queries = Places(*(jnp.take_along_axis(each, places, axis=1) for each in self.queries))
@@ -56,7 +56,8 @@ class AttentionPattern(NamedTuple):
 
     @property
     def query_positions(self) -> Int[Array, "B T"] | None:
-        """The position of each query in its sequence; None where each row holds one sequence, all of it queries."""
+        """The position of each query in its sequence; None if each row holds one sequence and every token is a
+        query."""
         return self.rows if self.sequences == 1 else self.queries.position
 
     def admitted(self) -> Bool[Array, "B #T S"]:
@@ -73,24 +74,24 @@ class AttentionPattern(NamedTuple):
 
 
 class AttentionCase(NamedTuple):
-    """One use of attention in a model: all that decides which forms can compute it."""
+    """One use of attention in a model: everything that decides which forms can compute it."""
 
     platform: str
-    """Of the devices: `cpu`, `gpu` or `tpu`."""
+    """Kind of the devices: `cpu`, `gpu` or `tpu`."""
     dtype: jnp.dtype
-    """Of queries, keys and values."""
+    """Type of queries, keys and values."""
     heads: int
     """On each device."""
     head_size: int
     length: int
-    """Tokens of a row, padding included; all are keys."""
+    """Tokens of a row, including padding; all are keys."""
     dropout: float
     """The rate at which probabilities are dropped; 0 outside training."""
     sequences: int
     """How many sequences a row may hold."""
     causal: bool
     window: int | None
-    """As in `AttentionPattern`."""
+    """Whether a query attends only to positions up to its own, and to keys at most how far away (None: no limit)."""
     some_queries: bool = False
     """Whether only some tokens of a row are queries."""
 
@@ -119,14 +120,14 @@ class Form(NamedTuple):
 
     name: str
     obstacle: Callable[[AttentionCase], str | None]
-    """Why this form can't be used for a case; None where it can."""
+    """Why this form can't be used for a case; None if it can."""
     attend: Callable[..., Array]
     """(query, key, value, pattern, rate, dropout_keys) -> context: see `exact_attention`."""
     whole_arrays: bool = False
     """Whether the form is faster with queries, keys and values as three separate arrays than as slices of one."""
     probabilities: Callable[[int, int | None], tuple[int, int]] = lambda length, window: (0, 0)
-    """(length, window) -> probabilities in memory for each query and head: those kept for the backward pass, and those
-    held while a row is computed. Kernels have none in memory: theirs never leave the chip."""
+    """(length, window) -> number of probabilities in memory for each query and head: those kept for the backward pass,
+    and those held while a row is computed. Both are 0 for kernels, whose probabilities never leave the chip."""
 
 
 def head_shards() -> int:
@@ -136,7 +137,8 @@ def head_shards() -> int:
 
 
 def on_every_device(kernel: Callable[..., Array], arguments: tuple[P, ...], result: P) -> Callable[..., Array]:
-    """`kernel` applied on each device of the mesh in force to its own part: XLA can't split a kernel by itself."""
+    """`kernel` applied on each device of the mesh in force to the device's part of the arrays: XLA can't split a kernel
+    by itself."""
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty:
         return kernel

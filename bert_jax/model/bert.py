@@ -51,11 +51,11 @@ class Encoded(NamedTuple):
     tokens: Float[Array, "B R D"]
     """The last layer's vector at the chosen places, by default at every token."""
     pooled: Float[Array, "B N D"] | None
-    """One vector a sequence; None where the parameters have no pooler."""
+    """One vector a sequence; None if the parameters have no pooler."""
     layers: Float[Array, "_ B T D"] | None
-    """The embeddings and after them every layer's vectors, L + 1 in all, if requested."""
+    """If requested, L + 1 arrays: the embeddings, then every layer's vectors."""
     attention: Float[Array, "L B H T T"] | None
-    """Every layer's attention probabilities, if requested."""
+    """If requested, every layer's attention probabilities."""
 
 
 class BertEncoder(nn.Module):
@@ -64,7 +64,8 @@ class BertEncoder(nn.Module):
     config: ModelConfig
     execution: ExecutionConfig = UNTRAINED
     frozen_layers: int | None = None
-    """Number of first blocks that get no gradient, nor do the embeddings. None: all get one."""
+    """Number of first blocks that get no gradient; then the embeddings get none either. None: all parameters get
+    one."""
 
     def setup(self):
         self.embeddings = Embeddings(self.config)
@@ -81,9 +82,9 @@ class BertEncoder(nn.Module):
     ) -> Encoded:
         """The vectors of B rows of tokens.
 
-        `dropout_keys` holds one key a sequence; None means no dropout. With `places` the result's `tokens` are those at
-        these places of each row: the same values, and unless layers or attention are requested, with less
-        work. Ids must lie within the vocabulary; batches are checked where they are read.
+        `dropout_keys` holds one key a sequence; None means no dropout. With `places` the result's `tokens` are the
+        vectors at these places of each row. Their values are the same, and they take less work unless layers or
+        attention are requested. Ids must lie within the vocabulary; batches are checked where they are read.
         """
         pooled = pooled_places(self.config, tokens)
         computed = None if places is None else jnp.concatenate([pooled, places], axis=1)
@@ -101,7 +102,7 @@ class BertEncoder(nn.Module):
 
 
 def pooled_places(config: ModelConfig, tokens: Tokens) -> Int[Array, "B N"]:
-    """The token whose vector stands for a sequence: its first or, where that attends to nothing else, its last."""
+    """The token whose vector stands for a sequence: the first or, in a causal model, the last."""
     if not config.causal:
         return tokens.begin
     return tokens.begin + jnp.maximum(tokens.length - 1, 0)
@@ -124,8 +125,8 @@ class BertForPretraining(nn.Module):
         places: Int[Array, "B P"] | None,
         dropout_keys: Key[Array, "B N"] | None = None,
     ) -> tuple[Float[Array, "B P V"], Float[Array, "B N 2"] | None]:
-        """Float32 logits over the padded vocabulary at `places` of each row (at all where None), and of each pair;
-        None where there is no head for pairs."""
+        """Float32 logits over the padded vocabulary at `places` of each row (None: at all), and logits of each pair
+        (None without a head for pairs)."""
         encoded = self.bert(tokens, dropout_keys, places)
         has_pairs = self.is_initializing() or self.has_variable("params", "next_sentence")
         pairs = None
@@ -156,10 +157,10 @@ class Discriminator(nn.Module):
 
 @functools.partial(jax.jit, static_argnums=0)
 def init(config: ModelConfig, key: Key[Array, ""]) -> Parameters:
-    """Initial parameters of encoder and heads. `config.vocabulary_size` must be set. Same key, same values.
+    """Initial parameters of encoder and heads. `config.vocabulary_size` must be set. Equal keys give equal values.
 
     A discriminator has its head and, where `config.generator_divisor` is set, the generator's own parameters; neither
-    has a pooler. It is jitted as one program: compiled operation by operation it would take seconds.
+    has a pooler. It is jitted as one program, since compiling each operation by itself would take seconds.
     """
     if not config.discriminator:
         return BertForPretraining(config).init(key, one_token(), jnp.zeros((1, 1), jnp.int32))["params"]
@@ -176,8 +177,9 @@ def init(config: ModelConfig, key: Key[Array, ""]) -> Parameters:
 
 
 def generator_parameters(params: Parameters) -> Parameters:
-    """The generator beside a discriminator as a model of its own, of the config `ModelConfig.generator`: its parameters
-    and the discriminator's tables with their LayerNorm, which both models learn (Clark et al. 2020, section 3.2)."""
+    """The parameters of a discriminator's generator as a model of its own, whose config is `ModelConfig.generator`.
+    They include the discriminator's tables and their LayerNorm, which both models share (Clark et al. 2020, section
+    3.2)."""
     own = params["generator"]
     shared = {name: part for name, part in params["bert"]["embeddings"].items() if name != _OWN_EMBEDDINGS}
     embeddings = {**shared, **own["bert"].get("embeddings", {})}
@@ -201,12 +203,12 @@ def without(params: Parameters, absent: Collection[str]) -> Parameters:
 
 
 def completed(params: Parameters, others: Parameters) -> Parameters:
-    """`params` with the parts of `others` that it lacks."""
+    """`params` with those parts of `others` that `params` lacks."""
     return {**others, **params, "bert": {**others["bert"], **params["bert"]}}
 
 
 def absent_parts(params: Parameters, config: ModelConfig) -> frozenset[str]:
-    """Those of OPTIONAL_PARTS that a model of `config` has and `params` lacks."""
+    """The members of OPTIONAL_PARTS that a model of `config` has and `params` lacks."""
     present = {*params, *(f"bert/{name}" for name in params["bert"])}
     if not config.discriminator:
         return frozenset(_OF_BERT) - present

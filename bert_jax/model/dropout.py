@@ -1,5 +1,5 @@
-"""Dropout whose mask is a function of the sequence and the element's place in it, not of the batch, row or array that
-it stands in."""
+"""Dropout whose mask depends on the sequence and the element's place in it, and not on the batch, row or array that
+contains the element."""
 
 import functools
 
@@ -29,8 +29,8 @@ def dropout(
 
     `x` is [*K, D] or [*K, T, D], with one key for each of its vectors or matrices; None means no dropout (evaluation).
     `rows`, [*#K T] for matrices and [*#K] for vectors, number the rows; None: 0 to T - 1, and 0 for a vector.
-    `columns`, which broadcast with `x`, number the columns; None: 0 to D - 1. An element's mask depends on
-    its key, row and column alone: a row that is computed alone has the mask that it has among all.
+    `columns`, which broadcast with `x`, number the columns; None: 0 to D - 1. An element's mask depends only on its
+    key, row and column: a row has the same mask whether it is computed alone or with others.
 
     The backward pass draws the mask again instead of reading it from memory.
     """
@@ -46,9 +46,9 @@ def token_dropout(
     sequence: Int[Array, "B T"],
     position: Int[Array, "B T"] | None,
 ) -> Float[Array, "B T D"]:
-    """`dropout` of vectors of tokens: a mask depends on the key of a token's sequence and its position in that.
-
-    `sequence`: the token's sequence in its row, from 1. `position`: None where each row holds one sequence, whole.
+    """`dropout` of vectors of tokens: a mask depends on the key of the token's sequence and the token's position in it.
+    `sequence`: the number of the token's sequence in its row, from 1. `position`: None if each row holds one whole
+    sequence.
     """
     if keys is None or not _threshold(rate):
         return x
@@ -58,7 +58,7 @@ def token_dropout(
 
 
 def of_tokens(keys: Key[Array, "B N *H"], sequence: Int[Array, "B T"]) -> Key[Array, "B T *H"]:
-    """The key of each token's sequence; for padding that of the first one."""
+    """The key of each token's sequence; for padding, the key of the first sequence."""
     return jax.vmap(lambda keys, sequence: keys[jnp.maximum(sequence - 1, 0)])(keys, sequence)
 
 
@@ -74,7 +74,7 @@ def _dropped(
     first, second = (keys[..., half].reshape(*keys.shape[:-1], *[1] * len(inner)) for half in range(2))
     if rows is None:
         rows = jnp.arange(inner[0] if len(inner) > 1 else 1)
-    # The barriers keep XLA from recomputing the words for each element. Those of an arange are constants.
+    # The barriers keep XLA from recomputing the words for each element. The words of an arange are constants.
     row = jax.lax.optimization_barrier(row_word(first, rows.astype(jnp.uint32)[..., None]))
     if columns is None:
         column = jnp.asarray(column_word(np.arange(inner[-1], dtype=np.uint32)))
@@ -96,21 +96,20 @@ _dropped.defvjp(_forward, _backward)
 
 
 def row_word(first: Array, row: Array) -> Array:
-    """A word for each row of a mask, from the first half of its key."""
+    """One random word for each row of a mask, from the first half of its key."""
     return _mixed(row + first)
 
 
 def column_word(column: Word) -> Word:
-    """A word for each column, the same in all masks."""
+    """One random word for each column, the same in all masks."""
     return _mixed(column + np.uint32(0x9E3779B9))
 
 
 def survives(row: Array, second: Array, column: Word, rate: float) -> Bool[Array, "..."]:
-    """Whether elements are kept, by the words of their row and column and the second half of the key.
-
-    Each place gets a random word from six operations, where Threefry takes fifty: the xor of both words goes through
-    half of MurmurHash3's finaliser, and `second` is added. Keys come from Threefry; this only distinguishes the
-    elements of one mask. It is elementwise, so that a kernel may call it for a part of them.
+    """Whether elements are kept, by the words of their row and column and `second`, the second half of the key. Each
+    element gets a random word from six operations, where Threefry takes fifty: the xor of both words goes through half
+    of MurmurHash3's finaliser, and `second` is added. Keys come from Threefry; this function only distinguishes the
+    elements of one mask. It is elementwise, so a kernel may call it for a part of a mask.
     """
     x = (row ^ column) * np.uint32(0x85EBCA6B)
     return (x ^ (x >> 15)) * np.uint32(0xC2B2AE35) + second >= np.uint32(_threshold(rate))
@@ -129,5 +128,5 @@ def _mixed(x):
 
 
 def _threshold(rate: float) -> int:
-    """A word below this is dropped."""
+    """Elements with a word below this are dropped."""
     return round(rate * _WORDS)

@@ -1,4 +1,4 @@
-"""From piece ids to vectors."""
+"""Converts piece ids to vectors."""
 
 import math
 from collections.abc import Callable
@@ -21,15 +21,15 @@ ROW_MULTIPLE = 128
 
 
 def vocabulary_size(config: ModelConfig) -> int:
-    """Pieces of the model's vocabulary. Raises ValueError where the config doesn't set it yet."""
+    """Number of pieces in the model's vocabulary. Raises ValueError if the config doesn't set it yet."""
     if config.vocabulary_size is None:
         raise ValueError("model.vocabulary_size is not set")
     return config.vocabulary_size
 
 
 def padded_vocabulary_size(config: ModelConfig) -> int:
-    """Rows of the word table in memory; those past `vocabulary_size` are never read or predicted, and those past
-    `num_word_rows` never counted or exported."""
+    """Rows of the word table in memory. Rows past `vocabulary_size` are never read or predicted; rows past
+    `num_word_rows` are never counted or exported."""
     return -(-max(vocabulary_size(config), config.num_word_rows) // ROW_MULTIPLE) * ROW_MULTIPLE
 
 
@@ -60,8 +60,8 @@ class Embeddings(nn.Module):
         dtype = compute_dtype(config)
         x = rows_of(self.word, tokens.ids).astype(dtype)
         if config.num_segments:
-            # A product with a one-hot matrix: its gradient is a product too, not a scatter onto two rows.
-            # With one segment, as in RoBERTa, both texts of a pair have it: separators part them.
+            # A product with a one-hot matrix, because its gradient is a product too and not a scatter onto two rows.
+            # With one segment, as in RoBERTa, both texts of a pair are in it, and separators stand between them.
             segment = jnp.minimum(tokens.segment, config.num_segments - 1)
             x += nn.one_hot(segment, config.num_segments, dtype=dtype) @ self.segment.astype(dtype)
         one_each = tokens.begin.shape[1] == 1
@@ -70,7 +70,7 @@ class Embeddings(nn.Module):
                 positions = jnp.asarray(sinusoids(config, length))
             else:
                 positions = self.position[config.first_position :] if config.first_position else self.position
-            if one_each:  # one sequence a row, from its first token: the gradient is a sum, no scatter
+            if one_each:  # One sequence a row, from its first token: the gradient is a sum and not a scatter.
                 x += positions[:length].astype(dtype)
             else:
                 x += rows_of(positions, tokens.position).astype(dtype)
@@ -84,8 +84,8 @@ class Embeddings(nn.Module):
 def sinusoids(config: ModelConfig, length: int) -> Float[np.ndarray, "T D"]:
     """sin(t / 10000^(2i/D)) in column 2i and its cosine in column 2i + 1, for position t (Vaswani et al. 2017).
 
-    Theirs have a root mean square of sqrt(1/2), beside words scaled by sqrt(D). These have `initializer_range`, about
-    what a learned table starts from, so that they don't outweigh the words.
+    The paper's positions have a root mean square of sqrt(1/2), beside words scaled by sqrt(D). Positions here have a
+    root mean square of `initializer_range`, about that of a new learned table, so that they don't outweigh the words.
     """
     angles = np.arange(length)[:, None] / 10_000 ** (np.arange(0, config.table_size, 2) / config.table_size)
     table = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(length, config.table_size)
@@ -93,7 +93,7 @@ def sinusoids(config: ModelConfig, length: int) -> Float[np.ndarray, "T D"]:
 
 
 def _initial_words(config: ModelConfig) -> Callable[..., Array]:
-    """Initialiser of the word table. Its padding rows are 0 and stay 0, so norms are those of the true table."""
+    """Initialiser of the word table. Its padding rows are 0 and stay 0, so that they don't change norms."""
 
     def init(key: Key[Array, ""], shape: tuple[int, int]) -> Float[Array, "V D"]:
         true = jnp.arange(shape[0])[:, None] < vocabulary_size(config)

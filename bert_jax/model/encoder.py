@@ -19,20 +19,22 @@ from bert_jax.model.linear import PRODUCT, LayerNorm, Linear, activation
 from bert_jax.model.placement import row_major, split_by_rows
 
 UNTRAINED = ExecutionConfig(unroll=1)
-"""How a model is computed outside of training: by a loop over blocks, which compiles fast."""
+"""Execution settings outside of training: a loop over blocks, which compiles fast."""
 
 
 def blocks_at_once(execution: ExecutionConfig, blocks: int) -> int:
     """Blocks in one iteration of a loop over `blocks` blocks.
 
-    Without the setting: one with remat, where the loop bounds the memory, and otherwise all. More blocks take longer to
-    compile and make a step faster, because a loop copies what the backward pass needs into stacks and out of them.
+    Without the setting, it is 1 with remat, where the loop bounds the memory, and otherwise all blocks. More blocks
+    take longer to compile but make a step faster, because a loop copies what the backward pass needs into stacks and
+    out of them.
     """
     return min(execution.unroll or (1 if execution.remat != "none" else blocks), blocks)
 
 
 class FeedForward(nn.Module):
-    """Two linear layers with an activation between them, applied to each token; gated if `config` has it gated."""
+    """Two linear layers with an activation between them, applied to each token; the activation is gated if `config`
+    says so."""
 
     config: ModelConfig
 
@@ -52,16 +54,16 @@ class FeedForward(nn.Module):
 class Block(nn.Module):
     """Attention and feed-forward, each with dropout, residual sum and normalisation.
 
-    The norm follows the sum, as in BERT: norm(x + layer(x)) (Vaswani et al. 2017); or with model.norm=pre it precedes
-    the layer: x + layer(norm(x)) (Xiong et al. 2020), and one more follows the last block.
+    The norm follows the sum, as in BERT: norm(x + layer(x)) (Vaswani et al. 2017); with model.norm=pre the norm
+    precedes the layer: x + layer(norm(x)) (Xiong et al. 2020), and one more norm follows the last block.
     """
 
     config: ModelConfig
     attention: AttentionForm = "auto"
     local: bool = False
-    """Whether its attention is local."""
+    """Whether the block's attention is local."""
     first: bool = False
-    """Whether it is the first of all blocks, which with model.norm=pre has no norm before its attention."""
+    """Whether this is the model's first block, which with model.norm=pre has no norm before its attention."""
 
     @nn.compact
     def __call__(
@@ -72,15 +74,15 @@ class Block(nn.Module):
         places: Int[Array, "B R"] | None = None,
         return_probabilities: bool = False,
     ) -> tuple[Float[Array, "B R D"], Float[Array, "B H R T"] | None]:
-        """The block's output at `places` of each row (at all T where None), and its attention if requested."""
+        """The block's output at `places` of each row (None: at all T), and its attention if requested."""
         config = self.config
         keys = [None] * 3 if dropout_keys is None else split(dropout_keys, 3)
         before, after = config.norm == "pre", config.norm == "post"
         norm = LayerNorm(config, name="attention_norm")
         attention = SelfAttention(config, self.attention, self.local, name="attention")
         inputs = norm(x) if before and not self.first else x
-        # With model.norm=post the same vectors are the queries' and the residual stream's. They are gathered once: XLA
-        # merges the gradients of two gathers into one scatter, which adds to each place twice, on GPUs in any order.
+        # With model.norm=post, queries and residual stream have the same vectors. They are gathered once: XLA merges
+        # the gradients of two gathers into one scatter, which adds to each place twice, on GPUs in any order.
         here = at_places(x, places)
         at_queries = here if inputs is x else at_places(inputs, places)
         attended, probabilities = attention(inputs, at_queries, pattern, keys[0], places, return_probabilities)
@@ -91,7 +93,7 @@ class Block(nn.Module):
         x = norm(x) if after else x
         norm = LayerNorm(config, name="feedforward_norm")
         feedforward = FeedForward(config, name="feedforward")
-        nn.share_scope(self, feedforward)  # its parameters are the block's, beside the attention's
+        nn.share_scope(self, feedforward)  # shares the block's scope, so that its parameters lie beside the attention's
         output = feedforward(norm(x) if before else x)
         x += token_dropout(output, config.dropout, keys[2], *dropout_places)
         x = row_major(x)
@@ -109,7 +111,7 @@ class Encoder(nn.Module):
     config: ModelConfig
     execution: ExecutionConfig = UNTRAINED
     frozen_layers: int | None = None
-    """The number of blocks, from the first on, that get no gradient; nothing below them gets one. None: all get one."""
+    """Number of first blocks that get no gradient; nothing below them gets one either. None: all get one."""
 
     @nn.compact
     def __call__(
@@ -121,7 +123,7 @@ class Encoder(nn.Module):
         return_layers: bool = False,
         return_attention: bool = False,
     ) -> tuple[Float[Array, "B R D"], Float[Array, "L B T D"] | None, Float[Array, "L B H T T"] | None]:
-        """The output at `places` of each row (at all T where None); on request, every block's output and attention."""
+        """The output at `places` of each row (None: at all T); on request, every block's output and attention."""
         config, count, keeps = self.config, self.config.num_layers, return_layers or return_attention
         blocks = _Blocks(config, self.execution, pattern, return_layers, return_attention)
         keys = None if dropout_keys is None else split(dropout_keys, count)
@@ -147,7 +149,7 @@ class Encoder(nn.Module):
             return x, None, None
         outputs, attention = jax.tree.map(lambda *each: jnp.concatenate(each), *collected)
         if return_layers and config.norm == "pre":
-            outputs = outputs.at[-1].set(x)  # the last block's output is what follows its norm
+            outputs = outputs.at[-1].set(x)  # the last block's output includes the norm after it
         return at_places(x, places), outputs, attention
 
     def _parameters(self, x: Float[Array, "B T D"], pattern: AttentionPattern) -> dict[str, PyTree]:
@@ -173,15 +175,15 @@ class _Blocks(NamedTuple):
 
     @property
     def in_a_loop(self) -> bool:
-        """Whether the blocks before the last one, which is computed by itself, take several iterations of a loop."""
+        """Whether the blocks before the last take several iterations of a loop. The last one is computed by itself."""
         others = self.config.num_layers - 1
         return blocks_at_once(self.execution, self.config.num_layers) < others
 
     def one(
         self, number: int, layer: PyTree, x: Float[Array, "B T D"], places: Int[Array, "B R"] | None = None
     ) -> tuple[Float[Array, "B R D"], Float[Array, "B H T T"] | None]:
-        """Computes block `number`, or one of its kind, with `layer`, its parameters and dropout keys. Returns its
-        output and, if requested, its attention."""
+        """Computes block `number`, or another block of the same kind, with the parameters and dropout keys in `layer`.
+        Returns the block's output and, if requested, its attention."""
         block = Block(
             self.config, self.execution.attention, not self.config.is_global(number), number == 0, parent=None
         )
@@ -194,10 +196,9 @@ class _Blocks(NamedTuple):
         return _rematerialised(run, self.execution.remat, self.in_a_loop)(layer, x, places)
 
     def loop(self, stretch: range, stack: PyTree, x: Float[Array, "B T D"]) -> tuple[Float[Array, "B T D"], PyTree]:
-        """Computes a stretch of blocks in a loop over `stack`, their parameters and dropout keys. Returns the output of
-        the last one and, where requested, the outputs and attention of all, stacked.
-
-        Where kinds of blocks alternate, an iteration computes one period of them.
+        """Computes a stretch of blocks in a loop over `stack`, which holds their parameters and dropout keys. Returns
+        the output of the last block and, if requested, the stacked outputs and attention of all. If local and global
+        blocks alternate, an iteration computes one period of them.
         """
         period = min(self.config.global_every, len(stretch))
 
@@ -220,13 +221,12 @@ class _Blocks(NamedTuple):
 
 
 def _stretches(config: ModelConfig, begins: Collection[int]) -> list[range]:
-    """The blocks as stretches, each of which is one loop, or one block by itself. `begins`: where one has to begin.
-
-    The blocks of a stretch are of one kind, or repeat in groups of `global_every`.
+    """Divides the blocks into stretches, each of which is one loop or a single block. `begins`: blocks at which a
+    stretch has to begin. The blocks of a stretch are of one kind, or repeat in groups of `global_every`.
     """
     begins = set(begins)
     if config.norm == "pre":
-        begins |= {0, 1} - {config.num_layers}  # the first is unlike all others
+        begins |= {0, 1} - {config.num_layers}  # the first block is unlike all others
     for begin, end in itertools.pairwise([*sorted(begins), config.num_layers]):
         whole = (end - begin) // config.global_every * config.global_every
         begins |= set(range(begin + whole, end))
@@ -234,18 +234,17 @@ def _stretches(config: ModelConfig, begins: Collection[int]) -> list[range]:
 
 
 def _apart(layers: PyTree, places: Sequence[int]) -> list[PyTree]:
-    """The stack of blocks `layers`, cut before each of `places`. The gradient of split joins the parts once; that of
-    slices would add up a whole stack for each part."""
+    """The stack of blocks `layers`, cut before each of `places`. The gradient of a split joins the parts once; the
+    gradient of slices would add up a whole stack for each part."""
     leaves, structure = jax.tree.flatten(layers)
     parts = zip(*(jnp.split(leaf, list(places)) for leaf in leaves), strict=True)
     return [jax.tree.unflatten(structure, each) for each in parts]
 
 
 def _stacked(config: ModelConfig) -> Callable[..., PyTree]:
-    """Initialiser of the stacked parameters of all blocks that have their own, each from its own key.
-
-    With model.norm=pre the first block has no norm before its attention: the array of these norms has one row less,
-    and a model of one block has no such array, as checkpoints can't hold empty ones.
+    """Initialiser of the stacked parameters of all blocks that have their own; each block has its own key. With
+    model.norm=pre the first block has no norm before its attention, so the array of these norms has one row less. A
+    model of one block has no such array, because checkpoints can't hold empty arrays.
     """
     block = Block(config, attention="exact", parent=None)  # a kernel can't be mapped over blocks
 
@@ -263,8 +262,8 @@ def _stacked(config: ModelConfig) -> Callable[..., PyTree]:
 
 
 def _rematerialised(run: Callable, remat: Remat, in_a_loop: bool) -> Callable:
-    """`run` with the recomputation that `remat` names. Outside of loops XLA must not merge it with the first
-    computation, whose results would then stay in memory."""
+    """`run` with the recomputation that `remat` names. Outside of loops, XLA must not merge the recomputation with the
+    first computation, whose results would then stay in memory."""
     if remat == "none":
         return run
     policy = jax.checkpoint_policies.save_only_these_names(PRODUCT) if remat == "dots" else None

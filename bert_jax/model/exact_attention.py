@@ -1,4 +1,4 @@
-"""Attention by matrix products and softmax: the form that all others agree with.
+"""Attention by matrix products and softmax: the reference for all other forms.
 
 Long rows are computed in parts, so that memory grows with their length and not with its square: local attention in
 bands, each block of queries with the keys near it, and global attention in strips of queries.
@@ -15,9 +15,9 @@ from bert_jax.model.dropout import dropout, of_tokens, split
 from bert_jax.model.products import heads_first, inner_products, weighted_sums
 
 _LEAST_BLOCK = 64
-"""Fewest queries in a block of local attention: fewer make products too small for any device."""
+"""Fewest queries in a block of local attention: with fewer, products are too small for any device."""
 _STRIP = 1024
-"""Queries whose probabilities are in memory at a time, where those of a whole row exceed _MOST_SCORES."""
+"""Number of queries whose probabilities are in memory at a time if those of a whole row exceed _MOST_SCORES."""
 _MOST_SCORES = 2048 * 2048
 
 
@@ -31,7 +31,7 @@ def exact_attention(
 ) -> Float[Array, "B T H K"]:
     """The mean of `value` under each query's softmax over the keys that `pattern` admits, after dropout at `rate`.
 
-    `dropout_keys`: one for each sequence; None means no dropout.
+    `dropout_keys`: one key for each sequence; None means no dropout.
     """
     if pattern.rows is None and (block := band(query.shape[1], pattern.window)):
         return _in_bands(query, key, value, pattern, rate, dropout_keys, block)
@@ -69,20 +69,20 @@ def _dropout(
 
 
 def head_keys(dropout_keys: Key[Array, "B N"], heads: int) -> Key[Array, "B N H"]:
-    """The key of each head's dropout in each sequence. With the positions of query and key it decides which of the
+    """The key of each head's dropout in each sequence. The key and the positions of query and key decide which of the
     head's probabilities are dropped."""
     return jnp.moveaxis(split(dropout_keys, heads), 0, -1)
 
 
 def band(length: int, window: int | None) -> int | None:
-    """Queries in a block of local attention over rows of `length` tokens; each block has three times as many keys.
-    None where the whole row is computed at once."""
+    """Queries in a block of local attention over rows of `length` tokens; each block has three times as many keys. None
+    if the whole row is computed at once."""
     block = max(window or 0, _LEAST_BLOCK)
     return block if window is not None and length >= 4 * block else None
 
 
 def is_in_strips(queries: int, keys: int) -> bool:
-    """Whether so many queries of a row are computed in strips over its keys."""
+    """Whether attention of this many queries of a row is computed in strips of queries."""
     return queries * keys > _MOST_SCORES and queries > _STRIP
 
 
@@ -114,7 +114,7 @@ def _in_bands(query, key, value, pattern: AttentionPattern, rate, dropout_keys, 
     local = pattern._replace(
         queries=Places(*map(flat, pattern.queries)),
         keys=Places(*map(with_neighbours, pattern.keys)),
-        sequences=max(pattern.sequences, 2),  # so that places count within a sequence, not within a block
+        sequences=max(pattern.sequences, 2),  # so that places are counted within a sequence and not within a block
     )
     keys = None if dropout_keys is None else jnp.repeat(dropout_keys, blocks, axis=0)
     context = exact_attention(flat(query), with_neighbours(key), with_neighbours(value), local, rate, keys)

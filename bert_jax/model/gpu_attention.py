@@ -3,8 +3,8 @@ writes a [T, S] array to the GPU's memory.
 
 Each program handles one block of queries. It loops over blocks of keys and keeps a running maximum and sum (Dao 2023,
 "FlashAttention-2"). The backward pass recomputes the probabilities twice: for each block of keys, and for each block of
-queries. So each sum is computed by one program, without atomic additions. Dropout is drawn inside, by the function and
-keys of the exact form (model/dropout.py): both keep the same elements.
+queries. So one program computes each sum, without atomic additions. Dropout is drawn inside the kernel, by the function
+and keys of the exact form (model/dropout.py), so both keep the same elements.
 
 Blocks of keys that share no sequence with a block of queries are skipped, in packed rows and at the padded end of rows.
 """
@@ -38,17 +38,17 @@ class Tiling(NamedTuple):
 
 
 class GpuKernel(NamedTuple):
-    """What the kernels are compiled for."""
+    """The static settings of the kernels."""
 
     head_size: int
     rate: float
-    """Of dropout; 0 for none."""
+    """Rate of dropout; 0 for none."""
     admission: Admission
     forward: Tiling
     of_keys: Tiling
-    """For the gradients of keys and values."""
+    """Blocks for the gradients of keys and values."""
     of_queries: Tiling
-    """For the gradients of queries."""
+    """Blocks for the gradients of queries."""
 
     @property
     def scale(self) -> float:
@@ -69,9 +69,9 @@ def gpu_attention(
 ) -> Float[Array, "B T H K"]:
     """The mean of the values under each query's softmax over the keys of its sequence, after dropout.
 
-    `projected`: queries, keys and values. They are one array, and so are their gradients, because one matrix product
-    computes them. `places`: the number of each token's sequence, 0 for padding, and its position. `head_keys`: the
-    dropout keys of each sequence and head. The context of padding is finite and has no meaning.
+    `projected`: queries, keys and values as one array, as are their gradients, because one matrix product computes
+    them. `places`: the number of each token's sequence, 0 for padding, and its position. `head_keys`: the dropout keys
+    of each sequence and head. The context of padding is finite and has no meaning.
     """
     return _forward(kernel, projected, places, head_keys)[0]
 
@@ -129,7 +129,7 @@ def _backward(kernel, residuals, gradient):
         (head_keys, call.head_keys),
         (log_sums, call.line),
         (means, call.line),
-        (of_projected, call.block_of(0)),  # has the gradients of keys and values already
+        (of_projected, call.block_of(0)),  # already holds the gradients of keys and values
         results=[(projected, call.block_of(0))],
         aliases={9: 0},
     )
@@ -142,7 +142,7 @@ gpu_attention.defvjp(_forward, _backward)
 def _spans(
     kernel: GpuKernel, places: Int[Array, "B 2 T"], tiling: Tiling, of_keys: bool = False
 ) -> Int[Array, "B Q 2"]:
-    """The span of keys of each block of queries; if `of_keys`, that of queries of each block of keys."""
+    """The span of keys of each block of queries; with `of_keys`, the span of queries of each block of keys."""
     shared = kernel.admission.shared(Bounds.of(places, tiling.queries), Bounds.of(places, tiling.keys))
     return jnp.stack(block_spans(shared.swapaxes(1, 2) if of_keys else shared), axis=2).astype(jnp.int32)
 
@@ -170,7 +170,7 @@ class _Call:
         return pl.BlockSpec(shape, lambda part, head, row: (row, part, which, head, 0))
 
     def row_of(self, which: int) -> pl.BlockSpec:
-        """As `block_of`, of the whole row."""
+        """The whole row's part of the queries (0), keys (1) or values (2) of projected tokens."""
         shape = (None, self._length, None, None, self._size)
         return pl.BlockSpec(shape, lambda part, head, row: (row, 0, which, head, 0))
 
@@ -182,8 +182,8 @@ class _Call:
         results: list[tuple[jax.ShapeDtypeStruct | Array, pl.BlockSpec]],
         aliases: dict[int, int] | None = None,
     ) -> Sequence[Array]:
-        """Runs `program` on the grid; returns its results. `results`: for each an array of its shape and type, or a
-        ShapeDtypeStruct, and the part that a program writes."""
+        """Runs `program` on the grid; returns its results. `results`: for each result, an array or ShapeDtypeStruct of
+        its shape and type, and the part that one program writes."""
         return pl.pallas_call(
             program,
             out_shape=[jax.ShapeDtypeStruct(like.shape, like.dtype) for like, _ in results],
@@ -218,7 +218,7 @@ def _attend_block(kernel: GpuKernel, span, query, key, value, places, head_keys,
 
     sums = jnp.full((block,), LEAST), jnp.zeros((block,)), jnp.zeros((block, size))
     most, total, sums = jax.lax.fori_loop(span[0], span[1], step, sums)
-    total = jnp.where(total > 0, total, 1.0)  # of queries without keys
+    total = jnp.where(total > 0, total, 1.0)  # for queries without keys
     context[...] = (sums * (scale(kernel.rate) / total)[:, None]).astype(context.dtype)
     log_sums[...] = most + jnp.log2(total)
 
@@ -274,8 +274,8 @@ def _differentiate_queries(
 
 
 def _of_scores(kernel: GpuKernel, scores, admitted, keep, of_dropped, log_sums, means):
-    """The probabilities after dropout, not yet scaled, and the gradients of the scores, from those of the probabilities
-    after dropout. `keep`: the mask of dropout, or None."""
+    """The probabilities after dropout (not yet scaled), and the gradients of the scores, from the gradients of the
+    probabilities after dropout. `keep`: the mask of dropout, or None."""
     probabilities = jnp.where(admitted, jnp.exp2(scores - log_sums), 0.0)
     if keep is None:
         return probabilities, probabilities * (of_dropped - means)
@@ -284,7 +284,7 @@ def _of_scores(kernel: GpuKernel, scores, admitted, keep, of_dropped, log_sums, 
 
 
 class _Tokens:
-    """The facts of a block of tokens that decide which keys are admitted, and which of them dropout keeps."""
+    """Data of a block of tokens that decides which keys are admitted and which of these dropout keeps."""
 
     def __init__(self, kernel: GpuKernel, places, head_keys, here):
         self._kernel, self._head_keys = kernel, head_keys
@@ -299,7 +299,7 @@ class _Tokens:
         return self.sequence[None, :], self.position[None, :]
 
     def keeps(self, keys: "_Tokens", transposed: bool = False) -> Array:
-        """Which of the keys dropout keeps for these queries, [queries, keys]; [keys, queries] if `transposed`."""
+        """Which keys dropout keeps for these queries: [queries, keys], or [keys, queries] if `transposed`."""
         kernel = self._kernel
         if kernel.admission.sequences == 1:
             first, second = self._head_keys[0, 0], self._head_keys[0, 1]

@@ -1,6 +1,6 @@
 """The form of attention for NVIDIA GPUs: a kernel with dropout inside, for rows of one or several sequences.
 
-The kernel's module is imported when it attends: Pallas takes a second to import.
+The kernel's module is imported at the first use, because Pallas takes a second to import.
 """
 
 import functools
@@ -18,11 +18,11 @@ from bert_jax.model.placement import BATCH_AXES, is_ampere_or_newer
 
 _HEAD_SIZES = (16, 32, 64, 128)
 _LEAST_BLOCK = 32
-"""Tokens of the smallest blocks, of which a row is a multiple."""
+"""Tokens of the smallest block; the length of a row is a multiple of it."""
 
 
 def _obstacle(case: AttentionCase) -> str | None:
-    """Why the kernel can't compute `case`; None where it can."""
+    """Why the kernel can't compute `case`; None if it can."""
     if case.platform != "gpu":
         return f"this is a {case.platform.upper()}, and the kernel is for NVIDIA's GPUs"
     if not is_ampere_or_newer():
@@ -46,7 +46,7 @@ def _attend(
     rate: float,
     dropout_keys: Key[Array, "B N"] | None,
 ) -> Float[Array, "B T H K"]:
-    """The exact form's result by the kernel."""
+    """Computes attention by the kernel; the result is that of the exact form, up to rounding."""
     from bert_jax.model import gpu_attention
 
     batch, length, heads, _ = key.shape
@@ -59,7 +59,7 @@ def _attend(
         key.shape[3],
         rate,
         Admission(pattern.sequences, pattern.causal, pattern.window),
-        # The fastest of those tried on an H200 for heads of 64 and rows of 128 and 512.
+        # The fastest of the tried settings on an H200, for heads of 64 and rows of 128 and 512.
         forward=gpu_attention.Tiling(block(128), block(64), warps=4, stages=3),
         of_keys=gpu_attention.Tiling(block(64), block(64), warps=4, stages=3),
         of_queries=gpu_attention.Tiling(block(64), block(64), warps=4, stages=2),

@@ -16,9 +16,8 @@ MASKED_OUT = -1e30
 
 
 class Pooler(nn.Module):
-    """tanh(x W + b) of the vector x of one token, the first (of a causal model the last): one for the sequence.
-
-    Relatives have GELU for tanh, and a norm after it (model.pooler).
+    """The vector of a sequence: tanh(x W + b) of the vector x of its first token (in a causal model, its last). Other
+    models use GELU in place of tanh, and a norm after it (model.pooler).
     """
 
     config: ModelConfig
@@ -30,14 +29,15 @@ class Pooler(nn.Module):
         match config.pooler:
             case "tanh":
                 return jnp.tanh(x)
-            case "gelu":  # that of transformers' ELECTRA has the error function, whatever the blocks have
+            case "gelu":  # GELU of transformers' ELECTRA uses the error function here, whatever the blocks use
                 return activation(config.replace(activation="gelu_erf"))(x)
             case "transform":
                 return LayerNorm(config, name="norm")(activation(config.prediction_head)(x))
 
 
 class MaskedLanguageHead(nn.Module):
-    """Dense to the width of the word table, activation, LayerNorm, then this table and a bias over the vocabulary."""
+    """A dense layer to the width of the word table, activation and LayerNorm, then a product with that table and a bias
+    over the vocabulary."""
 
     config: ModelConfig
 
@@ -65,7 +65,8 @@ class NextSentenceHead(nn.Module):
 
 
 class ReplacedTokenHead(nn.Module):
-    """Dense, activation, and one number a token: the logit that it was replaced (Clark et al. 2020, section 2)."""
+    """A dense layer and activation, then one number a token: the logit that it was replaced (Clark et al. 2020, section
+    2)."""
 
     config: ModelConfig
 
@@ -77,7 +78,7 @@ class ReplacedTokenHead(nn.Module):
 
 
 class TaskHead(nn.Module):
-    """Dropout, then a linear layer: what a task learns beside the encoder (Devlin et al. 2019, section 4)."""
+    """A task's own parameters: dropout, then a linear layer (Devlin et al. 2019, section 4)."""
 
     config: ModelConfig
     outputs: int
@@ -93,8 +94,8 @@ class TaskHead(nn.Module):
 def times_table(x: Float[Array, "N E"], table: Float[Array, "V E"]) -> Float[Array, "N V"]:
     """x table^T in float32.
 
-    The gradient is written out to choose what is transposed: for the table's gradient XLA would transpose that of the
-    logits, the largest array of a small model's step; here x and the result are transposed.
+    The gradient is written out to choose what is transposed. For the table's gradient, XLA would transpose the gradient
+    of the logits, the largest array of a small model's step; here x and the result are transposed.
     """
     return product_with_transposed(x, table, jnp.float32)
 

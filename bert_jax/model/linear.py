@@ -1,4 +1,4 @@
-"""Matrix products and normalisation, with BERT's initial values."""
+"""Linear layers and normalisation, with BERT's initial values."""
 
 import functools
 import math
@@ -23,9 +23,9 @@ PRODUCT = "product"
 def initial_weights(config: ModelConfig, into_sum: bool = False) -> Callable[..., Array]:
     """Initial values of a matrix or table: a normal of standard deviation `initializer_range`, cut at two deviations.
 
-    `into_sum`: for the matrices that end a block's two parts. Where their results add up over the blocks without a norm
-    between (model.norm=pre), they start smaller by the root of the number of these sums (Radford et al. 2019,
-    section 2.3).
+    `into_sum`: for the last matrix of a block's attention and of its feed-forward part. With model.norm=pre their
+    results add up over the blocks without a norm between, so they start smaller, by the square root of the number of
+    sums (Radford et al. 2019, section 2.3).
     """
     sums = 2 * config.num_layers if into_sum and config.norm == "pre" else 1
     return nn.initializers.truncated_normal(config.initializer_range / math.sqrt(sums))
@@ -39,10 +39,9 @@ def compute_dtype(config: ModelConfig) -> jnp.dtype:
 
 
 def for_inference(config: ModelConfig, dtype: str | None = None) -> ModelConfig:
-    """`config` of a trained model as it is used: with `dtype` as compute type, `auto`, `float32` or `bfloat16`.
-
-    Without `dtype` it is float32 on CPUs, whatever the training computed in, and the training's type elsewhere. Raises
-    UsageError for another `dtype`.
+    """`config` for using a trained model, with the compute type `dtype`: `auto`, `float32` or `bfloat16`. Without
+    `dtype`, the compute type is float32 on CPUs, whatever the training's type, and the training's type elsewhere.
+    Raises UsageError for another `dtype`.
     """
     if dtype not in (None, *get_args(ComputeType)):
         raise UsageError(f"dtype={dtype} isn't a type to compute in; give {', '.join(get_args(ComputeType))}")
@@ -50,14 +49,15 @@ def for_inference(config: ModelConfig, dtype: str | None = None) -> ModelConfig:
 
 
 class Linear(nn.Module):
-    """x W + b over the last `contracted` axes of x, or x W without `bias`; W has their shape before `features`."""
+    """x W + b over the last `contracted` axes of x, or x W without `bias`. The shape of W is that of these axes, then
+    `features`."""
 
     config: ModelConfig
     features: tuple[int, ...]
     contracted: int = 1
     bias: bool = True
     into_sum: bool = False
-    """Whether the result is added to the residual stream: see `initial_weights`."""
+    """Whether the result is added to the residual stream, which changes the initial values (`initial_weights`)."""
 
     @nn.compact
     def __call__(self, x: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -77,7 +77,7 @@ def project(
 ) -> Float[Array, "..."]:
     """x W + b in `dtype`, over the last `contracted` axes of x and the first ones of `kernel`.
 
-    The result has the features' axes last, number `slowest` of them moved before the others.
+    The result has the features' axes last; number `slowest` of them is moved before the others.
     """
     outer, features = x.shape[: x.ndim - contracted], kernel.shape[contracted:]
     result = checkpoint_name(_affine(x.astype(dtype), kernel, bias, contracted, slowest), PRODUCT)
@@ -90,7 +90,7 @@ def _affine(
 ) -> Float[Array, "N F"]:
     """x W + b as one product of two matrices, for which every backend has its fastest code.
 
-    Of several axes of features, one that is split over devices has to be the slowest: only so are the features of a
+    If one of several axes of features is split over devices, it has to be the slowest: only then are the features of a
     device next to each other in the matrix. The gradient is written out so that it keeps the arguments as they are (a
     reshaped or converted weight would be kept beside the weight, in every layer), and so that XLA puts the output's
     gradient together once, not in another layout for each of the three that are made of it.
@@ -136,16 +136,16 @@ _affine.defvjp(_affine_forward, _affine_backward)
 
 
 def recomputed(function: Callable[..., Array]) -> Callable[..., Array]:
-    """`function` keeping nothing but its arguments for the backward pass.
-
-    For functions that cost less to recompute than to write to memory and read back: activations, normalisation. Without
-    prevent_cse, XLA on GPUs merges both computations, and keeps what lies between.
+    """`function`, keeping only its arguments for the backward pass. For functions that cost less to recompute than to
+    write to memory and read back: activations, normalisation. Without prevent_cse, XLA on GPUs merges both computations
+    and keeps the intermediate values.
     """
     return jax.checkpoint(function, prevent_cse=platform() == "gpu")
 
 
 class LayerNorm(nn.Module):
-    """Normalises each token's features in float32, then scale and, with biases, shift; in the compute dtype."""
+    """Normalises each token's features in float32, then scales and, with biases, shifts them; the result has the
+    compute type."""
 
     config: ModelConfig
 
@@ -182,9 +182,9 @@ def _normalised_backward(epsilon, dtype, residuals, gradient):
     x, scale, bias = residuals
     width, rows = x.shape[-1], tuple(range(x.ndim - 1))
     x32, gradient = jax.lax.optimization_barrier(x).astype(jnp.float32), gradient.astype(jnp.float32)
-    x32 -= x32[..., :1]  # a mean that is much larger than the deviation would cancel the digits of the variance
+    x32 -= x32[..., :1]  # with a mean much larger than the deviation, the variance would lose its digits
     scaled = gradient * scale
-    # All sums over features in one pass, and the barrier makes XLA compute them once, not in each use.
+    # All sums over features are computed in one pass; the barrier makes XLA compute them once and not at each use.
     summed = [jnp.sum(each, axis=-1, keepdims=True) for each in (x32, jnp.square(x32), scaled, scaled * x32)]
     of_x32, of_squares, of_scaled, of_products = jax.lax.optimization_barrier(summed)
     mean = of_x32 / width
@@ -200,10 +200,9 @@ _normalised.defvjp(_normalised_forward, _normalised_backward)
 
 
 def activation(config: ModelConfig) -> Callable[[Array], Array]:
-    """GELU in the form that `config` names.
-
-    On CPUs and GPUs in float32: XLA rounds bfloat16 after each operation there, which on CPUs takes twice as long. On
-    TPUs it rounds once in any case, and an input in float32 would take twice the memory until the backward pass.
+    """GELU in the form that `config` names. On CPUs and GPUs it is computed in float32: XLA rounds bfloat16 after each
+    operation there, which on CPUs takes twice as long. On TPUs XLA rounds once in any case, and an input in float32
+    would take twice the memory until the backward pass.
     """
     if config.activation == "gelu_tanh" and platform() == "gpu":
         return _gelu_tanh
@@ -219,7 +218,7 @@ def activation(config: ModelConfig) -> Callable[[Array], Array]:
 def _gelu_tanh(x: Float[Array, "..."]) -> Float[Array, "..."]:
     """0.5 x (1 + tanh(u)) with u = sqrt(2/pi) (x + 0.044715 x^3), for GPUs.
 
-    In this form and in the type of a product, XLA leaves it to cuBLAS, which computes it before it rounds the product
+    In this form and in the type of a product, XLA leaves GELU to cuBLAS, which computes it before rounding the product
     (the epilogue GELU_AUX_BIAS of cublasLtMatmul).
     """
     return jax.nn.gelu(x, approximate=True)

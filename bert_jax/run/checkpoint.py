@@ -1,4 +1,5 @@
-"""Checkpoints: written in the background; verified after the write, before an older one is deleted, and when read."""
+"""Writes checkpoints in the background, and verifies each after the write, before an older one is deleted, and when
+read."""
 
 import contextlib
 import threading
@@ -38,15 +39,17 @@ _UNFINISHED = ".orbax-checkpoint-tmp"
 """Suffix of the directories that Orbax is still writing."""
 
 _LATE_LOOKS, _LATE_PAUSE_S = 5, 0.1
-"""Number of deletions of a failed save's remains at the end, and seconds between them: its threads may still write."""
+"""At the end, the remains of a failed save are deleted this many times, at intervals of so many seconds: its threads
+may still write."""
 
 
 class Checkpoints:
     """The checkpoints of a run: one directory a step, with parameters, training state, config and tokenizer.
 
     A checkpoint is good if all its files have their checksums and the state read back right after the write was equal
-    bit for bit. Kept are: the newest `keep` good ones; the best one, by the score on a task or else by held-out loss;
-    the newest one saved after a step with finite gradients; and each whose step is a multiple of `keep_every`.
+    bit for bit. These checkpoints are kept: the newest `keep` good ones; the best one, by the score on a task or else
+    by held-out loss; the newest one saved after a step with finite gradients; and each whose step is a multiple of
+    `keep_every`.
     """
 
     def __init__(
@@ -61,7 +64,8 @@ class Checkpoints:
         """Each checkpoint gets copies of the files and directories `carried`, so that it can be used by itself.
 
         `check_owner` is called before each write, and raises RunError if another process has taken over the run.
-        `stranger` returns why a checkpoint belongs to another run, or None; training doesn't continue from such a one.
+        `stranger` returns why a checkpoint belongs to another run, or None; training doesn't continue from such a
+        checkpoint.
         """
         self._directory, self._carried, self._keep, self._check_owner = directory, carried, keep, check_owner
         self._keep_every, self._stranger = keep_every, stranger
@@ -77,7 +81,7 @@ class Checkpoints:
         )
         self._finishing: threading.Thread | None = None
         self.failure: str | None = None
-        """Why the newest save failed, if it did."""
+        """Why the newest save failed; None if it didn't."""
         self.newest: int | None = None
         """Step of the newest complete checkpoint that this process has written or read."""
 
@@ -88,7 +92,8 @@ class Checkpoints:
         evaluation: dict[str, float] | None,
         metrics: FileSum | None = None,
     ) -> None:
-        """Begins to write `state`, which may be donated at once. A failed save is reported, and the next one tried.
+        """Begins to write `state`, which may be donated at once. A failed save is reported; the next save is tried as
+        usual.
 
         `metrics`: size and checksum of the run's metrics.jsonl up to `step`.
         """
@@ -126,8 +131,8 @@ class Checkpoints:
         """Waits until the last checkpoint is complete on all processes. If it could not be written, `failure` is set on
         all of them.
 
-        Only the first process completes it. If another one exited before, JAX would end the first some seconds later,
-        and the other might go on with a checkpoint that the first doesn't use.
+        Only the first process completes it. If another process exited before, JAX would end the first process some
+        seconds later, and the other one might go on with a checkpoint that the first one doesn't use.
         """
         self.wait()
         wait_for_all("checkpoints finished")
@@ -145,11 +150,11 @@ class Checkpoints:
     def restore(self, shapes: TrainState) -> TrainState | None:
         """The state of the newest good checkpoint, with the shardings of `shapes`; None if there is none.
 
-        A damaged checkpoint is reported and renamed, and the one before it used.
+        A damaged checkpoint is reported and renamed, and the one before it is used.
         """
         while True:
             found = self._newest_good()
-            # The first process reads all files, longer than a collective operation would wait for it.
+            # The first process reads all files, which takes longer than a collective operation would wait.
             wait_for_all("checkpoints looked through")
             if (step := agreed(found)) < 0:
                 return None
@@ -195,7 +200,8 @@ class Checkpoints:
                     raise ValueError("its numbers are not finite")
                 if self._keep_every and step % self._keep_every == 0:
                     write_text(path / KEPT, "")
-                # First complete, then read back: a machine that is preempted in between leaves a checkpoint.
+                # The checkpoint is completed first and read back then, so that a preemption in between leaves a
+                # checkpoint.
                 make_complete(path, self._carried, step, evaluation, check, metrics)
                 self.newest = step
                 if bits_on_disk(path, skeleton) != check.bits:
@@ -220,10 +226,10 @@ class Checkpoints:
         warn(f"{self.failure}; training goes on, and the next one is tried")
 
     def _delete_unfinished(self) -> None:
-        """Deletes unfinished checkpoints, of an earlier process or of a failed save.
+        """Deletes unfinished checkpoints of an earlier process or of a failed save.
 
-        After a failure the writer's threads go on for a while and create their directories again. So this is called
-        before and after the next save too, and at the end.
+        After a failure the writer's threads go on for a while and create their directories again. So this function is
+        also called before and after the next save, and at the end.
         """
         if not is_first():
             return
@@ -232,7 +238,7 @@ class Checkpoints:
                 remove_directory(path)
 
     def _delete_old(self, verified: Place) -> None:
-        """Deletes the checkpoints that needn't be kept. Those to keep are verified before, but for `verified`."""
+        """Deletes the checkpoints that needn't be kept. The others are verified first, except `verified`."""
         try:
             paths = complete(self._directory)
             best, good, sound = best_of(paths), 0, False
@@ -249,7 +255,7 @@ class Checkpoints:
 
 
 def write_model(directory: Place, params: Parameters, carried: tuple[Place, ...]) -> None:
-    """Writes the one checkpoint of a model that was not trained here: parameters without training state, at step 0."""
+    """Writes the only checkpoint of a model that was not trained here: parameters without training state, at step 0."""
     path = checkpoint_path(directory, 0)
     with ocp.Checkpointer(ocp.StandardCheckpointHandler()) as checkpointer:
         checkpointer.save(path, args=ocp.args.StandardSave({"params": params}))

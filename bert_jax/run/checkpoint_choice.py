@@ -1,4 +1,4 @@
-"""Chooses a checkpoint of a run, and reads it although a training in another process may delete it."""
+"""Chooses and reads a checkpoint of a run while a training in another process may delete checkpoints."""
 
 import contextlib
 import itertools
@@ -19,7 +19,7 @@ Read = TypeVar("Read")
 
 
 class CheckpointGone(RunError):
-    """A checkpoint was deleted while it was read: a training in another process deletes old ones."""
+    """A checkpoint was deleted while it was read: a training in another process deletes its old checkpoints."""
 
     def __init__(self, path: Place):
         super().__init__(f"{path} was deleted while it was read; give the same command again, or another checkpoint")
@@ -27,7 +27,8 @@ class CheckpointGone(RunError):
 
 @contextlib.contextmanager
 def being_read(path: Place) -> Iterator[None]:
-    """Raises CheckpointGone, whatever else the block raises, if the checkpoint at `path` is deleted during the block.
+    """Raises CheckpointGone if the checkpoint at `path` is deleted during the block, also in place of another error of
+    the block.
 
     A deletion removes the manifest first. While the manifest exists, the checkpoint is whole.
     """
@@ -42,7 +43,8 @@ def being_read(path: Place) -> Iterator[None]:
 
 
 def looking_again(read: Callable[[], Read]) -> Read:
-    """Returns what `read` returns, which chooses a checkpoint and reads it. Repeats it after CheckpointGone.
+    """Returns the result of `read`, a function that chooses a checkpoint and reads it. Calls `read` again after
+    CheckpointGone.
 
     Raises CheckpointGone after _LOOKS attempts.
     """
@@ -54,16 +56,15 @@ def looking_again(read: Callable[[], Read]) -> Read:
 
 def earlier_undamaged(checkpoint: Place, count: int, after: int) -> list[Place]:
     """The last `count` undamaged checkpoints of a run that were saved before `checkpoint` and at a step above `after`,
-    newest first; fewer where the run has fewer. Damaged ones are reported.
-
-    Raises CheckpointGone where one is deleted meanwhile.
+    newest first. The list is shorter if the run has fewer. Damaged checkpoints are reported. Raises CheckpointGone if a
+    checkpoint is deleted meanwhile.
     """
     earlier = [path for path in complete(checkpoint.parent) if after < int(path.name) < int(checkpoint.name)]
     return list(itertools.islice(_undamaged(reversed(earlier)), count))
 
 
 def _undamaged(paths: Iterable[Place], next_one: str = "the one before it") -> Iterator[Place]:
-    """Yields the undamaged checkpoints; warns of damaged ones, instead of which `next_one` is used. Reads each
+    """Yields the undamaged checkpoints. Warns of damaged ones; `next_one` says what is used instead. Reads each
     checkpoint just before it is yielded."""
     for path in paths:
         with being_read(path):
@@ -77,8 +78,8 @@ def _undamaged(paths: Iterable[Place], next_one: str = "the one before it") -> I
 def checkpoint_of(path: Place, step: int | None = None, newest: bool = False) -> Place:
     """The checkpoint to use at `path`, which is a checkpoint or a run.
 
-    Of a run it is the one of `step`; without `step` the undamaged one with the best score on its task; without scores,
-    or with `newest`, the newest undamaged one.
+    Of a run it is the checkpoint of `step`. Without `step` it is the undamaged checkpoint with the best score on its
+    task; without scores, or with `newest`, the newest undamaged one.
 
     Raises UsageError if there is no checkpoint, none of `step`, or `path` is itself a checkpoint and `step` is given;
     RunError if the chosen one or all are damaged; CheckpointGone if one is deleted meanwhile.
@@ -91,7 +92,7 @@ def checkpoint_of(path: Place, step: int | None = None, newest: bool = False) ->
 
 
 def not_of_a_run(path: Place) -> UsageError:
-    """The error for a step or an average of a path that is one model."""
+    """The error for a step or an average that is asked of a path with a single model."""
     return UsageError(
         f"{path} is one model, and a step or an average is chosen from the saved steps of a run; give the run, or "
         "leave both out"
@@ -142,8 +143,8 @@ def _checkpoint_of_run(path: Place, step: int | None, newest: bool) -> Place:
 
 
 def no_run(path: Place, lacks: str, wanted: str = "a run") -> UsageError:
-    """The error for a `path` that isn't what a command needs, `wanted`. It says what is there; of a folder, what it
-    `lacks` ("has no config.json") and which runs are in it."""
+    """The error for a `path` that isn't the `wanted` thing that a command needs. The message says what is at the path.
+    For a folder it says what the folder `lacks` ("has no config.json") and which runs are in it."""
     if not path.exists():
         return UsageError(f"there is nothing at {path}; give {wanted}")
     if path.is_file():
@@ -165,16 +166,16 @@ class Judged(NamedTuple):
     """Checkpoints by their evaluation."""
 
     best_first: list[Place]
-    """Those that were evaluated. Of equal ones the earliest comes first."""
+    """The checkpoints that were evaluated. Of equal ones the earliest comes first."""
     unknown: list[Place]
-    """Those whose manifests, which hold the evaluation, are damaged."""
+    """The checkpoints with damaged manifests; a manifest holds the evaluation."""
 
 
 def judged(paths: list[Place], by: Literal["score", "any"] = "any") -> Judged:
-    """Orders checkpoints by the score on a task or, where `by` is any, also by held-out loss.
+    """Orders checkpoints by the score on a task or, if `by` is any, also by held-out loss.
 
-    A copy of a checkpoint under another step is left out. Raises OSError where a manifest can't be read, CheckpointGone
-    where one is deleted meanwhile.
+    A copy of a checkpoint under another step is left out. Raises OSError if a manifest can't be read, CheckpointGone if
+    a checkpoint is deleted meanwhile.
     """
     values: dict[Place, float] = {}
     unknown = []

@@ -1,4 +1,4 @@
-"""Where a run is computed: versions, commit, devices and processor."""
+"""Records where a run is computed: versions, commit, devices and processor."""
 
 import functools
 import importlib
@@ -35,7 +35,7 @@ def machine(mesh: Mesh) -> dict[str, Scalar]:
 
 
 def processor() -> str:
-    """The CPU's model as Linux names it; elsewhere as Python does."""
+    """The CPU's model, by its name in Linux; on other systems by its name in Python."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

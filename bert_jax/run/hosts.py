@@ -20,18 +20,19 @@ from bert_jax.system.progress import keep_quiet, say
 _HEARTBEAT_S = 30
 """Seconds without a heartbeat after which JAX takes a process for dead and ends the others. JAX' default is 100."""
 _HEARTBEAT = "BERT_JAX_HEARTBEAT_SECONDS"
-"""Environment variable with which tests, whose processes share a machine, have a dead one noticed sooner."""
+"""Environment variable that shortens _HEARTBEAT_S, for tests whose processes share a machine."""
 _LONGEST_WAIT_S = 7 * 24 * 3600
-"""For the first process to prepare data. Should it die, its heartbeats end the wait."""
+"""Seconds that the other processes wait while the first one prepares data. If the first one dies, its missing
+heartbeats end the wait."""
 _PARTING_S = 10
-"""Seconds that a process which fails or is stopped waits for the others to end too."""
+"""A process that fails or is stopped waits this many seconds for the others to end."""
 
 _CALLS: Counter[str] = Counter()
 """Calls of `wait_for_all` by name, equal on all hosts."""
 
 
 def several(config: HostsConfig) -> bool:
-    """Whether this process may have others to work with: by its settings, in a Slurm step of several, on a TPU."""
+    """Whether this process may be one of several: by its settings, in a Slurm step of several tasks, or on a TPU."""
     return config.coordinator is not None or _in_slurm() or has_tpu()
 
 
@@ -40,7 +41,8 @@ def _in_slurm() -> bool:
 
 
 def connect(config: HostsConfig) -> None:
-    """Joins this process to the others; call it before JAX computes anything. Afterwards only the first prints.
+    """Joins this process to the others. Must be called before JAX computes anything. Afterwards only the first process
+    prints.
 
     Raises UsageError if they can't be joined. (If they don't come in time, JAX ends this process.)
     """
@@ -69,15 +71,14 @@ def connect(config: HostsConfig) -> None:
 
 
 def is_first() -> bool:
-    """Whether this is the process that writes the files that are written once: logs, results, manifests, data."""
+    """Whether this is the process that writes the files of the whole run: logs, results, manifests, data."""
     return not jax.distributed.is_initialized() or jax.process_index() == 0
 
 
 @contextlib.contextmanager
 def first_alone(name: str) -> Iterator[None]:
-    """The first process runs the block, then all others run it and find the first one's files; all leave it together.
-
-    If the block raises an error of ours on the first process, the others raise RunError and don't run it. (They leave
+    """The first process runs the block. Then all others run it and find the first one's files; all leave it together.
+    If the block raises a BertJaxError on the first process, the others raise RunError and don't run it. (All leave
     together because collectives between CPUs or GPUs give up waiting for a process that still copies data.)
     """
     if not is_first():
@@ -114,8 +115,8 @@ def agreed(number: int) -> int:
 def compile_together(name: str, function: jax.stages.Wrapped, *arguments: PyTree) -> None:
     """Compiles a jitted `function` on all processes before any of them calls it with such `arguments`.
 
-    (The first call connects the devices, and CPUs wait 30 s for each other's then; compiling
-    may take one process longer than that.)
+    (The first call connects the devices. CPUs wait 30 s for each other in that call, and compiling may take one process
+    longer.)
     """
     if jax.process_count() > 1:
         function.lower(*arguments).compile()  # kept for the call
@@ -124,9 +125,8 @@ def compile_together(name: str, function: jax.stages.Wrapped, *arguments: PyTree
 
 @contextlib.contextmanager
 def ending_together() -> Iterator[None]:
-    """If the block fails or is stopped on every process, they shut down together.
-
-    Raises what the block does; HostLost instead of what JAX says when another process is gone.
+    """If the block fails or is stopped on every process, they shut down together. Raises the error of the block; JAX's
+    error about a process that is gone becomes HostLost.
     """
     try:
         yield
@@ -141,18 +141,18 @@ def ending_together() -> Iterator[None]:
 
 
 def wait_for_all(name: str, seconds: int = _LONGEST_WAIT_S) -> None:
-    """Returns once every process has called it as often with this `name`. Raises where they don't come in time."""
+    """Returns once every process has called it with this `name` as often as this one. Raises if a process doesn't come
+    in time."""
     _CALLS[name] += 1  # a barrier's name can be used once
-    # By the coordinator: JAX' own barrier is a sum over devices, and those give up waiting after some seconds.
+    # The coordinator's barrier: JAX' own barrier is a sum over devices, which give up waiting after some seconds.
     multihost.sync_global_processes(
         f"bert_jax/{name} {_CALLS[name]}", timeout=seconds, processes=set(range(jax.process_count()))
     )
 
 
 def _part() -> None:
-    """Shuts JAX down on all processes at once, if all call this within seconds.
-
-    Otherwise JAX aborts those that the first one leaves behind, as if a host had been lost.
+    """Shuts JAX down on all processes at once, if all call this within seconds. Otherwise JAX aborts the remaining
+    processes once the first one has ended, as if a host had been lost.
     """
     with contextlib.suppress(Exception):  # only this process ends, and the others will notice
         wait_for_all("parting", _PARTING_S)

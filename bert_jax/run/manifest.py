@@ -1,4 +1,4 @@
-"""Checkpoints on disk: directories named by their steps, each with a manifest of all its files, written last."""
+"""Checkpoints on disk: directories named by their steps. Each has a manifest of all its files, written last."""
 
 import contextlib
 import math
@@ -25,15 +25,15 @@ KEPT = "kept_for_good"
 
 
 class Manifest(Sealed):
-    """The seal of one checkpoint. Written last: a directory without it is not a checkpoint."""
+    """The seal of one checkpoint. It is written last: a directory without it is not a checkpoint."""
 
     step: Natural
     evaluation: dict[str, float | None] | None
-    """Measurements on held-out documents at this step, if there are any; None for one that is not finite."""
+    """Measurements on held-out documents at this step, if there are any. A value that is not finite is None."""
     bits: Natural | None = None
     """`sum_of_bits` of the state when it was saved; None for a model that was not trained here."""
     skipped_in_a_row: Natural = 0
-    """Steps skipped up to this one because a gradient wasn't finite."""
+    """Number of steps up to this one that were skipped because a gradient wasn't finite."""
     metrics: FileSum | None = None
     """Size and checksum of the run's metrics.jsonl up to this step; None for a model that was not trained here."""
     window: dict[str, Annotated[tuple[float, float], Field(strict=False)]] = {}  # JSON has lists
@@ -63,7 +63,7 @@ class Manifest(Sealed):
         return cls.read(directory / MANIFEST)
 
     def seal(self, directory: Place) -> None:
-        """Writes it into the checkpoint at `directory`; then the run's manifest lists it."""
+        """Writes the manifest into the checkpoint at `directory`; the run's manifest then lists the checkpoint."""
         _run_of(directory).write_json(directory / MANIFEST, self.as_sealed())
 
 
@@ -85,7 +85,7 @@ def complete(directory: Place) -> list[Place]:
 
 
 def incomplete(directory: Place) -> set[Place]:
-    """The checkpoints without manifest: their process was killed while it wrote or deleted them.
+    """The checkpoints without a manifest: a process was killed while it wrote or deleted them.
 
     Raises OSError if the disk or bucket doesn't answer; a glob would hide that, and callers delete these checkpoints.
     """
@@ -123,10 +123,11 @@ def write_evaluation(path: Place, evaluation: dict[str, float]) -> None:
 
 
 def checkpoint_damage(path: Place) -> str | None:
-    """Which file of the finished checkpoint at `path` isn't as it was written; None if all are. Reads all files.
+    """Describes a file of the finished checkpoint at `path` that differs from what was written; None if no file does.
+    Reads all files.
 
-    A checkpoint whose name is another step than its manifest's is damaged; a copy may have a name that is no step.
-    Raises RunError where a bucket doesn't answer: the checkpoint may be undamaged.
+    A checkpoint is damaged if its name is another step than its manifest's; a copy may have a name that is no step.
+    Raises RunError if a bucket doesn't answer: the checkpoint may be undamaged.
     """
     file: str | None = MANIFEST
     with contextlib.suppress(OSError, ValueError):  # damaged, gone, or on a disk that can't read it
@@ -139,7 +140,7 @@ def checkpoint_damage(path: Place) -> str | None:
 
 
 def lost_checkpoints(directory: Place) -> list[Place]:
-    """The checkpoints in `directory` that were finished and whose manifests are gone, oldest first."""
+    """The checkpoints in `directory` that were finished and have lost their manifests, oldest first."""
     run = RunManifest(directory.parent)
     listed = [(run.run / name).parent for name in run.listed(directory)]
     return sorted(path for path in listed if not has_manifest(path) and run.damage(path / MANIFEST))
@@ -168,7 +169,8 @@ def _run_of(path: Place) -> RunManifest:
 
 
 def is_sound(path: Place) -> bool:
-    """Whether the step before the checkpoint at `path` had finite gradients. Raises OSError where it can't be read."""
+    """Whether the step before the checkpoint at `path` had finite gradients. Raises OSError if the checkpoint can't be
+    read."""
     try:
         return Manifest.at(path).skipped_in_a_row == 0
     except ValueError:
@@ -187,14 +189,14 @@ def noted_metrics(directory: Place, last: int | None = None) -> dict[int, FileSu
 
 
 def delete_checkpoint(path: Place) -> None:
-    """Deletes a checkpoint, its manifest first: after half a deletion there is no checkpoint."""
+    """Deletes a checkpoint. The manifest is deleted first, so that an interrupted deletion leaves no checkpoint."""
     with _unlisted(path):
         (path / MANIFEST).unlink(missing_ok=True)
         remove_directory(path)
 
 
 def set_aside(path: Place, damage: str) -> None:
-    """Renames a damaged checkpoint: it is no longer used, and can still be examined."""
+    """Renames a damaged checkpoint, so that it is no longer used but can still be examined."""
     aside = path.with_name(f"damaged-{path.name}")
     remove_directory(aside)
     with _unlisted(path):

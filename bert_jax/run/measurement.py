@@ -1,4 +1,4 @@
-"""Means kept as sums and counts, which add up over rows, microbatches, devices and steps."""
+"""Means as sums and counts, which add up over rows, microbatches, devices and steps."""
 
 import math
 from typing import Any, NamedTuple
@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float
 
 
 class Mean(NamedTuple):
-    """A mean that is still a sum and a count."""
+    """A mean as a sum and a count."""
 
     total: Float[Array, ""]
     count: Float[Array, ""]  # type: ignore[assignment]  # hides tuple.count
@@ -43,7 +43,7 @@ Means = dict[str, Mean]
 
 
 def add(first: Means, second: Means) -> Means:
-    """The means over both, name by name."""
+    """The means over both sets of values, name by name."""
     return {name: first[name] + second[name] for name in first}
 
 
@@ -52,7 +52,7 @@ Sums = dict[str, tuple[float, float]]
 
 
 def as_sums(means: Means) -> Sums:
-    """Fetched measurements without those that are not finite, which JSON doesn't have."""
+    """Fetched measurements without the values that are not finite, which JSON lacks."""
     sums = {name: (float(mean.total), float(mean.count)) for name, mean in means.items()}
     return {name: both for name, both in sums.items() if all(map(math.isfinite, both))}
 
@@ -60,7 +60,7 @@ def as_sums(means: Means) -> Sums:
 def with_sums(shapes: Means, sums: Sums) -> Means:
     """Measurements with the names and shardings of `shapes` and the values of `sums`; 0 for names that `sums` lacks.
 
-    So a run goes on from a checkpoint with another set of measurements.
+    So a run can go on from a checkpoint that has another set of measurements.
     """
 
     def placed(leaf: Any, value: float) -> Float[Array, ""]:

@@ -1,4 +1,4 @@
-"""The measurements of a run: metrics.jsonl, and the trackers that get the same lines."""
+"""The measurements of a run: metrics.jsonl, and trackers that receive the same lines."""
 
 import contextlib
 import io
@@ -22,11 +22,11 @@ from bert_jax.system.progress import warn
 _MOST_LISTED = 3
 """Maximum number of damaged lines that a warning lists."""
 _LONGEST = 1 << 20
-"""Maximum bytes of a line. Our own have some hundreds, and with a hundred languages some thousands."""
+"""Maximum bytes of a line. Lines that we write have some hundreds, and with a hundred languages some thousands."""
 
 
 class MetricsLog:
-    """One JSON object a line. A restart removes the lines of steps that are done again.
+    """The file metrics.jsonl: one JSON object a line. A restart removes the lines of steps that are done again.
 
     A full disk doesn't end the training: lines that couldn't be written are kept and written later. Of several
     processes only the first writes. An object in a bucket can't be appended to: a copy is uploaded there every minute
@@ -46,7 +46,7 @@ class MetricsLog:
         self._file: io.FileIO | None = None
         text = "".join(line.text + "\n" for line in kept)
         self.sum = FileSum.of_bytes(text.encode())
-        """Size and checksum of all lines so far, including those that couldn't be written yet."""
+        """Size and checksum of all lines so far, including lines that couldn't be written yet."""
         if not is_first():
             return
         file = local_path(self.path)
@@ -60,7 +60,7 @@ class MetricsLog:
         return self._last.get(split, -1)
 
     def write(self, step: int, split: str, values: dict[str, float | None]) -> None:
-        """Adds a line. Numbers that are not finite become null, since JSON has none."""
+        """Adds a line. Numbers that are not finite become null, since JSON can't hold them."""
         finite = {name: value if value is not None and math.isfinite(value) else None for name, value in values.items()}
         self._last[split] = step
         if split == "eval" and "score" in finite:
@@ -89,7 +89,8 @@ class MetricsLog:
         self._publisher.publish()
 
     def publish(self) -> None:
-        """Flushes all lines, before a checkpoint is written: a restart finds those up to its step, in a bucket too."""
+        """Flushes all lines before a checkpoint is written, so that a restart finds the lines up to its step, also in a
+        bucket."""
         if not self._file:
             return
         with self._warning_of_failures():
@@ -116,7 +117,7 @@ class MetricsLog:
 
 
 def _score(values: JsonObject) -> float:
-    """The score of an evaluation; -inf if it wasn't finite."""
+    """The score of an evaluation; -inf if the score wasn't finite."""
     score = values["score"]
     return score if isinstance(score, int | float) else -math.inf
 
@@ -126,7 +127,7 @@ class Line(NamedTuple):
 
     text: str
     values: JsonObject
-    """Has a `step` from 0 and a `split`; the other values may be anything that JSON has."""
+    """The line's object: it has a `step` from 0 and a `split`; the other values may be anything that JSON has."""
 
 
 class DamagedLine(NamedTuple):
@@ -173,7 +174,7 @@ def _parsed_line(number: int, line: bytes) -> Line | DamagedLine:
 
 
 def _read_lines(path: Place) -> list[Line]:
-    """The lines that can be read; warns of the others."""
+    """The lines that can be read. Warns of the others."""
     lines = list(metrics_lines(path))
     if damaged := listed_damage([line for line in lines if isinstance(line, DamagedLine)]):
         warn(f"{path}: lines that can't be read are left out: {damaged}")
@@ -197,7 +198,7 @@ def listed_damage(damaged: Sequence[DamagedLine]) -> str:
 def changed_lines(path: Place, noted: dict[int, FileSum]) -> str | None:
     """Describes which lines of the metrics.jsonl at `path` differ from what was written; None if none does.
 
-    `noted`: by step, size and checksum of the file up to there, from the checkpoints' manifests.
+    `noted`: size and checksum of the file up to a step, by step, from the checkpoints' manifests.
     """
     if not noted:
         return None

@@ -1,5 +1,5 @@
-"""The results of a run: what trainings and evaluations write to results.json, and reports, model cards and commands
-read."""
+"""The results of a run: trainings and evaluations write them to results.json; reports, model cards and commands read
+them."""
 
 import math
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from bert_jax.system.json_file import JsonObject, read_object
 
 
 def _finite(value: object) -> object:
-    """The finite numbers of an object; any other value unchanged, which is refused then."""
+    """The finite numbers of an object. Any other value is returned unchanged, and validation then refuses it."""
     if not isinstance(value, Mapping):
         return value
     return {name: each for name, each in value.items() if isinstance(each, float) and math.isfinite(each)}
@@ -21,8 +21,8 @@ def _finite(value: object) -> object:
 Scores = Annotated[dict[str, float], BeforeValidator(_finite)]
 """Finite measurements by name."""
 Confusion = dict[str, dict[str, int]]
-"""For each true class, the one with the most errors first, how often each class is predicted; without pairs that don't
-occur."""
+"""For each true class, how often each class is predicted. Classes with the most errors come first; pairs that don't
+occur are left out."""
 
 
 class Mistake(BaseModel):
@@ -32,7 +32,7 @@ class Mistake(BaseModel):
     right: str | None = None
     predicted: str | None = None
     probability: float | None = None
-    """The probability that the model gives what it predicted; None where it gives none."""
+    """The probability that the model gives its prediction; None if the model gives none."""
 
 
 class ClassFigures(BaseModel):
@@ -40,7 +40,7 @@ class ClassFigures(BaseModel):
 
     label: str
     rows: int
-    """How often it is the right answer."""
+    """Number of times that it is the right answer."""
     predicted: int
     precision: float
     recall: float
@@ -63,14 +63,14 @@ class Results(BaseModel):
     stopped_early: bool = False
     """Whether the training ended because the score got no better."""
     best_step: int | None = None
-    """The step of the checkpoint that was measured, if it isn't the last one."""
+    """Step of the measured checkpoint, if it isn't the last one."""
     averaged_steps: list[int] = []
     """The saved steps whose mean was measured; empty for one checkpoint."""
     seeds: list[int] = []
     skipped_steps: int = 0
-    """Steps whose gradient was not finite."""
+    """Number of steps whose gradient was not finite."""
     skipped_records: int = 0
-    """Damaged training records that were left out."""
+    """Number of damaged training records that were left out."""
     training_rows: int | None = None
     dev_rows: int | None = None
     held_out_sequences: int | None = None
@@ -80,11 +80,11 @@ class Results(BaseModel):
     """The value of `metric`."""
     loss: float | None = None
     baseline: Scores | None = None
-    """The measurements of a prediction without a model: by frequency, the commonest answer, the mean, or BM25."""
+    """The measurements of a prediction without a model: by frequencies, the commonest answer, the mean, or BM25."""
     baselines: dict[str, Scores] = {}
-    """Of vectors of texts: the measurements of comparisons of words alone, by name."""
+    """For vectors of texts: the measurements of methods that compare words alone, by the method's name."""
     beats_baseline: bool = True
-    """Whether the loss of a pretraining is lower than the baseline's."""
+    """Whether a pretraining's loss is lower than the baseline's."""
     errors: list[Mistake] | None = None
     """The worst errors of a task, the worst first."""
     constant_prediction: JsonValue = None
@@ -92,22 +92,23 @@ class Results(BaseModel):
     classes: list[ClassFigures] = []
     """The figures of each class, the worst first."""
     unlearned: str = ""
-    """The classes that are never predicted or never right, in words."""
+    """Text about the classes that are never predicted or never right."""
     confusion: Confusion = {}
     cut_texts: Scores = {}
-    """Of vectors of texts: how many `texts` were measured, and how many of them were `cut` to how many `pieces`."""
+    """For vectors of texts: the number of `texts` measured, and how many of these were `cut` to a length of `pieces`.
+    """
     measured_on: dict[str, JsonValue] | None = None
-    """What the measurements depend on besides the model: those with equal values can be compared."""
+    """What the measurements depend on besides the model: measurements with equal values here can be compared."""
     unknown_share: float | None = None
     """The share of pieces of the measured text that are unknown to the vocabulary."""
     run: str | None = None
-    """The directory of the run; of several seeds that of the best one."""
+    """The directory of the run; with several seeds, of the best one's run."""
     scores: list[float] = []
     """The score of each of several seeds."""
     standard_deviation: float | None = None
     best_score: float | None = None
     spread: dict[str, Scores] = {}
-    """Of several seeds: the spread of each measurement."""
+    """The spread of each measurement over several seeds."""
     constant_predictions: int = 0
     """The number of seeds whose model gives one answer for every row."""
 
@@ -123,7 +124,7 @@ class Results(BaseModel):
 
     @property
     def logged(self) -> dict[str, float]:
-        """The score, the loss and every measurement by name: what the log of an evaluation has."""
+        """The score, the loss and every measurement by name, as the log of an evaluation has them."""
         own = {"score": self.score, "loss": self.loss}
         return {name: value for name, value in own.items() if value is not None} | self.metrics
 
@@ -133,12 +134,12 @@ class Results(BaseModel):
         return self.model_dump(exclude_unset=True)
 
     def updated(self, values: Mapping[str, object]) -> "Results":
-        """A validated copy with more or other values."""
+        """A validated copy with added or replaced values."""
         return Results.model_validate({**self.content, **values})
 
 
 def read_results(path: Place) -> tuple[Results, list[str]]:
-    """The results in a file, and the names of the values of another type than this release writes, which are left out.
+    """The results in a file, and the names of the values that are left out because this release writes another type.
 
     Raises OSError if the file can't be read, ValueError if it holds no JSON object.
     """

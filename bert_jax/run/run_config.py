@@ -24,7 +24,7 @@ _PLACES = {
     *("data.source", "data.phrases", "data.entities", "vocabulary.file", "init"),
     *("task.train", "task.source", "task.dev"),
 }
-"""The settings that name places to read from."""
+"""Names of the settings that say where to read from."""
 _MOST_CHANGES = 8
 """Maximum number of differences between two runs that an error lists."""
 
@@ -49,10 +49,9 @@ def write_config(path: Place, config: TrainingConfig, imported_from: str | None 
 
 
 def read_config(path: Place) -> AnyRunConfig:
-    """The settings with which the run (or checkpoint) at `path` was pretrained or fine-tuned.
-
-    They are data: a function that they name is a RecordedCode, which isn't imported. Raises UsageError if config.json
-    is missing or of another release, RunError if it or the tokenizer beside it is damaged.
+    """The settings with which the run (or checkpoint) at `path` was pretrained or fine-tuned. They are data: a function
+    named in them becomes a RecordedCode and isn't imported. Raises UsageError if config.json is missing or of another
+    release, RunError if it or the tokenizer beside it is damaged.
     """
     settings = _read(path)["config"]
     RunManifest(path).check(path / "config.json", path / "tokenizer")
@@ -67,8 +66,9 @@ def read_config(path: Place) -> AnyRunConfig:
 
 
 def check_recorded_places(config: TrainingConfig, run: Place, names: Iterable[str]) -> None:
-    """Says which places on this machine `run`'s config.json names, of the settings `names`; to be called before they
-    are opened. Raises UsageError for a place elsewhere: no server is asked because a file of a run names it.
+    """Prints the places on this machine that the settings `names` of `run`'s config.json name. Must be called before
+    these places are opened. Raises UsageError for a place elsewhere: a file of a run mustn't decide which servers are
+    asked.
     """
     for name in sorted({*names} & _PLACES):
         recorded: str | tuple[str, ...] | None = operator.attrgetter(name)(config)
@@ -142,7 +142,7 @@ def differences(first: Settings, second: Settings) -> list[tuple[str, object, ob
 
 
 def described(changes: list[tuple[str, object, object]]) -> str:
-    """The first differences, as text."""
+    """The first differences as text."""
     lines = [
         "the rows of its files or sets have changed"  # the config has their hash
         if name == "rows_hash"

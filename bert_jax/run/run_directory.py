@@ -54,7 +54,7 @@ class RunDirectory:
         self.manifest = RunManifest(self.path)
         self._owner_file = self.path / ".owner"
         self._owner: str | None = None
-        """This process, as the owner of a run in a bucket; None elsewhere."""
+        """This process as the owner of a run in a bucket; None for a run elsewhere."""
 
     def data(self, length: int) -> Place:
         """The prepared sequences of one length."""
@@ -72,8 +72,8 @@ class RunDirectory:
         return int(finished[-1].name) if finished else None
 
     def stranger(self, checkpoint: Place) -> str | None:
-        """Why a checkpoint in this directory belongs to another run, by the settings and the tokenizer in it; None if
-        they are this run's. Phases may differ: steps may have been added since it was written."""
+        """Why a checkpoint in this directory belongs to another run, by its settings and tokenizer; None if they are
+        this run's. Phases may differ: steps may have been added since it was written."""
         ours, theirs = read_config(self.path), read_config(checkpoint)
         if type(ours) is not type(theirs):
             return "it is of a run of another kind"
@@ -127,7 +127,8 @@ class RunDirectory:
             self.manifest.write_json(self.results_file, results.content)
 
     def readings(self) -> list[Reading]:
-        """What the run's foreign input was taken for; [] if nothing is kept or the file is damaged, which is said."""
+        """How the run's foreign input was understood; [] if nothing is kept. If the file is damaged, prints a warning
+        and returns []."""
         try:
             return reading.read_readings(self.reading_file)
         except (OSError, ValueError) as error:
@@ -135,7 +136,7 @@ class RunDirectory:
             return []
 
     def keep(self, *readings: Reading) -> None:
-        """Shows `readings` and adds them to reading.json, each in place of an earlier one of the same subject."""
+        """Shows `readings` and adds them to reading.json. Each replaces an earlier one of the same subject."""
         if is_first() and readings:
             reading.show(readings)
             by_subject = {each.subject: each for each in (*self.readings(), *readings)}
@@ -149,7 +150,7 @@ class RunDirectory:
         under way with other settings, if another process works on it, or if a tracker isn't installed.
         """
         self.check(config)
-        check_trackers(config.logging)  # packages come after settings, so that the first error is that of the settings
+        check_trackers(config.logging)  # packages after settings: an error in the settings is reported first
         if not is_first():
             if not self.config_file.exists():
                 raise UsageError(
@@ -198,7 +199,7 @@ class RunDirectory:
         refuse_links(*written, *self.checkpoints.glob("*"))
 
     def _refuse_another_program(self) -> None:
-        """Refuses a directory, of a Hugging Face model for example, of which config.json would be overwritten."""
+        """Refuses a directory whose config.json would be overwritten, for example that of a Hugging Face model."""
         try:
             there = read_object(self.config_file)
         except FileNotFoundError:

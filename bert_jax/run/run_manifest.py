@@ -17,7 +17,7 @@ from bert_jax.system.sealed import Sealed, file_damage
 
 MANIFEST = "manifest.json"
 _CHANGING = threading.Lock()
-"""Held while a manifest is read, changed and written: another thread adds checkpoints."""
+"""Held while a manifest is read, changed and written, because another thread adds checkpoints."""
 
 
 class Covered(Sealed):
@@ -32,8 +32,8 @@ class RunManifest:
     """The checksums of the files that a run is built on: config.json, the tokenizer, results.json, reading.json, the
     checkpoints' manifests and the prepared data.
 
-    Whenever the writing process is killed, each listed file is there and as it was written: a file is listed after it
-    was written, and taken off the list before it is replaced or deleted. A file that isn't listed is not covered.
+    A listed file is always present and unchanged, whenever the writing process is killed: a file is listed after it was
+    written, and taken off the list before it is replaced or deleted. A file that isn't listed has no checksum here.
     Only the first of several processes writes.
     """
 
@@ -41,17 +41,14 @@ class RunManifest:
         self.run, self.path = run, run / MANIFEST
 
     def read(self) -> Covered | None:
-        """The manifest; None if the run has none.
-
-        Raises what `Sealed.read` does, but for a missing file.
-        """
+        """The manifest; None if the run has none. Raises the errors of `Sealed.read`, except for a missing file."""
         try:
             return Covered.read(self.path)
         except FileNotFoundError:
             return None
 
     def readable(self) -> Covered:
-        """The manifest; an empty one where it is missing or damaged. Raises RunError where a bucket doesn't answer."""
+        """The manifest; an empty one if it is missing or damaged. Raises RunError if a bucket doesn't answer."""
         with contextlib.suppress(OSError, ValueError):
             return self.read() or Covered(data={})
         return Covered(data={})
@@ -85,9 +82,8 @@ class RunManifest:
         self.note(path)
 
     def mend(self, begun: bool) -> Covered | None:
-        """Reads the manifest. Rewrites it from the files that are there, if it is damaged, or missing in a `begun` run.
-
-        Raises RunError where a bucket doesn't answer, UsageError if another release wrote it.
+        """Reads the manifest. Rewrites it from the existing files if it is damaged, or if it is missing in a `begun`
+        run. Raises RunError if a bucket doesn't answer, UsageError if another release wrote it.
         """
         try:
             covered = self.read()
@@ -118,7 +114,7 @@ class RunManifest:
         return {file: written for file, written in self.readable().files.items() if name in _ways_to(file)}
 
     def damage(self, place: Place) -> str | None:
-        """The damage of the first damaged file among those listed at or in `place`; None if there is none.
+        """Describes the first damaged file among the listed files at or in `place`; None if all are undamaged.
 
         A file restored from a checkpoint is undamaged. Also None if the manifest itself can't be read. Raises RunError
         if a bucket doesn't answer.
@@ -142,7 +138,7 @@ class RunManifest:
                 )
 
     def _is_copy(self, name: str) -> bool:
-        """Whether a checkpoint carries the same file."""
+        """Whether a checkpoint has a copy of the same file."""
         with contextlib.suppress(OSError):
             found = FileSum.of(self.run / name)
             copies = self.run.glob(f"checkpoints/{'[0-9]' * 8}/{name}")

@@ -1,4 +1,4 @@
-"""Reading a training state, or the parameters of one or several checkpoints, by Orbax."""
+"""Reads a training state, or the parameters of one or several checkpoints, by Orbax."""
 
 import contextlib
 import functools
@@ -28,8 +28,8 @@ _METADATA = ("_METADATA", "_CHECKPOINT_METADATA", "_sharding")
 _LATE = ("Event loop is closed", "reading array index", "tensorstore_spec")
 """Parts of asyncio's messages about arrays that are no longer wanted."""
 _PARTS = 4
-"""A checkpoint is read and added in so many parts, each at least one array. Orbax holds most of the arrays that it
-reads twice: reading all at once would take memory for a third copy of the parameters."""
+"""Number of parts in which a checkpoint is read and added; a part has at least one array. Orbax holds two copies of
+most arrays that it reads: reading all at once would take memory for a third copy of the parameters."""
 
 Leaves = dict[tuple[str, ...], Array]
 """The leaves of a tree of parameters, by their paths."""
@@ -38,7 +38,8 @@ Leaves = dict[tuple[str, ...], Array]
 def restored_state(path: Place, shapes: TrainState) -> TrainState:
     """The state of the checkpoint at `path`, with the shapes and shardings of `shapes`.
 
-    The window stays that of `shapes`: measurements are stored in the manifest. Raises RunError if Orbax can't read it.
+    The window of measurements is that of `shapes`, because measurements are stored in the manifest. Raises RunError if
+    Orbax can't read it.
     """
     found = _restored(path, saved_item(shapes))
     return shapes._replace(params=found["params"], **found["training"])
@@ -55,8 +56,7 @@ def load_parameters(path: Place, shapes: Parameters) -> Parameters:
 
 def saved_shapes(path: Place) -> Parameters:
     """The parameter tree of the checkpoint at `path`, whose leaves have `shape` and `dtype`; nothing else is read.
-
-    Raises RunError where Orbax can't read it, CheckpointGone where it is deleted meanwhile.
+    Raises RunError if Orbax can't read it, CheckpointGone if it is deleted meanwhile.
     """
     with being_read(path), by_orbax(path) as place, ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
         return checkpointer.metadata(place).item_metadata.tree["params"]
@@ -86,9 +86,9 @@ def _restored(path: Place, item: PyTree) -> PyTree:
 def mean_of(reads: Sequence[Callable[[Parameters], Parameters]], shapes: Parameters) -> Parameters:
     """The arithmetic mean of the parameters that `reads` return, as in Vaswani et al. (2017), section 6.1.
 
-    They are summed up and divided in their type, float32; a single one is returned unchanged. Each of `reads` takes a
-    tree of shapes with shardings, a part of `shapes`, and returns its arrays. Memory holds two copies of the parameters
-    at most: the sum and the one being read. Raises ValueError if `reads` is empty.
+    The sum and the division are in float32, the parameters' type. A single set of parameters is returned unchanged.
+    Each of `reads` takes a tree of shapes with shardings, a part of `shapes`, and returns its arrays. Memory holds two
+    copies of the parameters at most: the sum and the one being read. Raises ValueError if `reads` is empty.
     """
     if not reads:
         raise ValueError("no parameters were given, and a mean is of one or more")
@@ -150,7 +150,7 @@ def by_orbax(path: Place) -> Iterator[Place]:
     try:
         readable = path if is_trained_in(path) else fetched(path)
         for file in (readable / name for name in _METADATA):
-            if file.exists():  # Orbax reports those that it misses
+            if file.exists():  # Orbax reports missing files
                 read_object(file)  # its own parser has no bounds
         _check_chunks(readable)
         yield readable
@@ -167,10 +167,8 @@ def by_orbax(path: Place) -> Iterator[Place]:
 
 
 def check_name(path: Place, written: bool = False) -> None:
-    """Raises UsageError if the name of `path` keeps checkpoints from being read there or, if `written`, from being
-    written.
-
-    TensorStore takes a backslash for a slash. Orbax takes *, ? and [ for a pattern when it writes.
+    """Raises UsageError if checkpoints can't be read at `path` because of its name or, with `written`, can't be written
+    there. TensorStore takes a backslash for a slash. Orbax takes *, ? and [ for a pattern when it writes.
     """
     if sign := next((sign for sign in ("\\*?[" if written else "\\") if sign in os.fspath(path)), None):
         raise UsageError(f"{path}: checkpoints can't be kept in a folder with {sign} in its path; choose or rename it")

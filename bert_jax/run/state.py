@@ -20,24 +20,25 @@ class TrainState(NamedTuple):
     """Everything that a training step changes."""
 
     step: Int[Array, ""]
-    """Steps done, skipped ones included."""
+    """Number of steps done, including skipped ones."""
     params: Parameters
     optimizer: PyTree
     """The optimizer's state."""
     window: Means
     """Measurements since the last line of the log."""
     skipped: Int[Array, ""]
-    """Steps skipped since the beginning because a gradient wasn't finite."""
+    """Number of steps of the run that were skipped because a gradient wasn't finite."""
     skipped_in_a_row: Int[Array, ""]
-    """Steps skipped since the last one that wasn't."""
+    """Number of steps skipped since the last step with finite gradients."""
     seed: UInt32[Array, ""]
     """Seed of the randomness in a step. It is part of the state so that runs of all seeds share one compiled
     program."""
 
 
 def saved_item(state: TrainState) -> dict[str, PyTree]:
-    """The tree that Orbax saves: the parameters by themselves, since most readers want nothing else, and the rest of
-    the state. Measurements are in the manifest instead, because the set of them may change (see `Manifest.window`).
+    """The tree that Orbax saves: the parameters as an item of their own, since most readers need nothing else, and the
+    rest of the state. Measurements are in the manifest instead, because the set of them may change (see
+    `Manifest.window`).
     """
     training = state._asdict()
     del training["params"], training["window"]
@@ -45,21 +46,22 @@ def saved_item(state: TrainState) -> dict[str, PyTree]:
 
 
 class StateCheck(NamedTuple):
-    """The check of one training state: scalars on the device until they are fetched."""
+    """Figures that check one training state: scalars on the device until they are fetched."""
 
     bits: UInt32[Array, ""]
     """`sum_of_bits` of what a checkpoint holds of the state."""
     finite: Bool[Array, ""]
     """Whether every number of the parameters and of the optimizer is finite."""
     skipped_in_a_row: Int[Array, ""]
-    """Steps skipped up to this state."""
+    """Number of steps skipped up to this state."""
     window: Means
     """Measurements since the last line of the log."""
 
 
 @jax.jit
 def check_state(state: TrainState) -> StateCheck:
-    """Computed where the state lies, the same on any mesh; the state may be donated once this is dispatched."""
+    """The check of `state`, computed on its devices and equal on every mesh. `state` may be donated once this is
+    dispatched."""
     numbers = [
         leaf for leaf in jax.tree.leaves((state.params, state.optimizer)) if jnp.issubdtype(leaf.dtype, jnp.floating)
     ]
@@ -69,14 +71,13 @@ def check_state(state: TrainState) -> StateCheck:
 
 
 def sum_of_bits(tree: PyTree) -> UInt32[Array, ""]:
-    """Every element's bits times an odd number that its place gives, added up modulo 2^32.
-
-    One changed bit always changes it; elements that changed places, or several bits, in all but one case of 2^32.
+    """The sum, modulo 2^32, of every element's bits times an odd number that depends on the element's place. One
+    changed bit always changes the sum. Several changed bits or swapped elements leave it unchanged in one case of 2^32.
     """
     total = jnp.zeros((), jnp.uint32)
     for number, leaf in enumerate(jax.tree.leaves(tree)):
         place = jnp.asarray(_first_place(number))
-        for size in leaf.shape:  # by the axes, so that of a split array each device computes its own
+        for size in leaf.shape:  # computed from the axes, so that each device computes its part of a split array
             place = place[..., None] * np.uint32(size) + jnp.arange(size, dtype=jnp.uint32)
         bits = jax.lax.bitcast_convert_type(leaf, f"uint{8 * leaf.dtype.itemsize}").astype(jnp.uint32)
         total += jnp.sum(bits * (place * _SPREAD | 1), dtype=jnp.uint32)
@@ -98,5 +99,5 @@ def sum_of_bits_on_host(tree: PyTree) -> int:
 
 
 def _first_place(number: int) -> np.uint32:
-    """Where counting begins in leaf `number` of a tree (times the leaf's size)."""
+    """Number at which the places in leaf `number` of a tree begin (times the leaf's size)."""
     return np.uint32(number * 0x85EBCA6B % 2**32)

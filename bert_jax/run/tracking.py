@@ -1,4 +1,4 @@
-"""Where the measurements go besides metrics.jsonl: TensorBoard, Weights & Biases and MLflow."""
+"""Sends measurements to TensorBoard, Weights & Biases and MLflow."""
 
 import contextlib
 import os
@@ -21,7 +21,7 @@ from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import warn
 
 _PAUSE = 10
-"""After a failed call a tracker is left alone for this many times as long as the call took: a server that doesn't
+"""After a failed call, a tracker isn't called for this many times the duration of that call. So a server that doesn't
 answer costs a tenth of the training's time at most."""
 _ID = re.compile(r"[\w-]{1,128}", re.ASCII)
 """Pattern of a tracker's id of a run."""
@@ -34,7 +34,7 @@ class TrackedRun(NamedTuple):
 
     path: Place
     where: str
-    """The project, the server's URI, or the folder."""
+    """The tracker's project, the server's URI, or the folder."""
     settings: TrainingConfig
     step: int
     """The last step done before this process."""
@@ -46,8 +46,8 @@ class Tracker(NamedTuple):
     """A run in a tracker. Any call may raise any error."""
 
     log: Callable[[int, Mapping[str, float]], None]
-    """Adds measurements of a step, such as `train/loss`. After a restart some steps come a second time, with the same
-    values."""
+    """Adds measurements of a step, such as `train/loss`. After a restart some steps are added a second time, with the
+    same values."""
     close: Callable[[bool], None]
     """Sends the remaining values, and whether the run is finished or was stopped."""
     id: str | None = None
@@ -99,7 +99,7 @@ def _tensorboard(run: TrackedRun) -> Tracker:
 
 
 def _weights_and_biases(run: TrackedRun) -> Tracker:
-    """Offline (WANDB_MODE=offline) its files lie in the run's wandb/."""
+    """A run in Weights & Biases. Offline (WANDB_MODE=offline) its files are in the run's wandb/."""
     import wandb
 
     run_id = run.id or uuid.uuid4().hex[:8]
@@ -150,7 +150,8 @@ def _mlflow(run: TrackedRun) -> Tracker:
 
 
 class GuardedTracker:
-    """A tracker whose failures end no training: the first one is a warning of one line. Closed at the block's end."""
+    """A tracker whose failures don't end the training: the first failure prints a warning. It is closed at the block's
+    end."""
 
     def __init__(self, name: str, tracker: Tracker):
         self._name, self._tracker, self._failed, self._paused_until = name, tracker, False, 0.0
@@ -186,7 +187,7 @@ _TRACKERS: dict[str, Callable[[TrackedRun], Tracker]] = {
     "wandb": _weights_and_biases,
     "mlflow": _mlflow,
 }
-"""What opens a tracker, by the setting of LoggingConfig that asks for it."""
+"""The function that opens a tracker, by the setting of LoggingConfig that asks for it."""
 
 
 def check_trackers(logging: LoggingConfig) -> None:
@@ -197,9 +198,8 @@ def check_trackers(logging: LoggingConfig) -> None:
 
 def open_trackers(config: TrainingConfig, path: Place, step: int) -> list[GuardedTracker]:
     """Starts the trackers in `config.logging` for the run at `path`, which goes on after `step`; [] on processes other
-    than the first.
-
-    Warns of one that doesn't start, and leaves it out. The run's trackers.json keeps each tracker's id of the run.
+    than the first. If a tracker doesn't start, prints a warning and leaves it out. The run's trackers.json keeps each
+    tracker's id of the run.
     """
     if not is_first():
         return []

@@ -1,4 +1,4 @@
-"""A trained model on disk, of a run or of another program: opened, or imported as a run."""
+"""Opens trained models of runs and of other programs, and imports models of other programs as runs."""
 
 import functools
 from collections.abc import Callable, Sequence
@@ -55,7 +55,7 @@ class TrainedModel(NamedTuple):
 
     path: Place
     config: ModelConfig
-    """With `vocabulary_size` set."""
+    """The model's settings, with `vocabulary_size` set."""
     tokenizer: Tokenizer
     shapes: Parameters
     """The parameters as shapes and types, without the parts that the model lacks."""
@@ -63,17 +63,17 @@ class TrainedModel(NamedTuple):
     """Reads the parameters with given shardings, a tree like `shapes`. Raises CheckpointGone if a training has deleted
     the checkpoint since; `load` chooses again then."""
     steps: tuple[int, ...] = ()
-    """The saved steps of the run whose parameters these are, oldest first; of several steps, the mean. Empty for a
-    model of another program."""
+    """The run's saved steps that the parameters come from, oldest first; with several, the parameters are their mean.
+    Empty for a model of another program."""
     task: TaskConfig | None = None
     """The task that the model was fine-tuned for; None for a pretrained model."""
     obstacle: str | None = None
-    """Why a sentence-transformers directory can't give the vectors of its program; its encoder can be used. None where
-    there is no such reason."""
+    """Why the model of a sentence-transformers directory can't give the vectors that sentence-transformers gives,
+    although its encoder can be used. None if it can."""
     pooler_trained: bool = True
     """False if it was pretrained here from random parameters and without sentence pairs."""
     readings: tuple[Reading, ...] = ()
-    """What the files of another program's model were taken for; empty for a run of this one."""
+    """How the files of another program's model were understood; empty for a run of bert_jax."""
 
     def parameters(self, mesh: Mesh) -> Parameters:
         """The parameters on `mesh`; those of a newer checkpoint if a training has deleted this one."""
@@ -84,14 +84,13 @@ class TrainedModel(NamedTuple):
 
     @property
     def step(self) -> int:
-        """Steps of training in this run; of an average, those of the newest checkpoint in it."""
+        """Number of steps that this run trained the parameters; for an average, that of the newest checkpoint in it."""
         return self.steps[-1] if self.steps else 0
 
     @classmethod
     def open(cls, path: Place) -> "TrainedModel":
         """The model of a run (its newest undamaged checkpoint), of one checkpoint, or of a Hugging Face directory.
-
-        A line names the `obstacle` if there is one. Raises UsageError if there is no model or its files don't belong
+        Prints the `obstacle` if there is one. Raises UsageError if there is no model or its files don't belong
         together, RunError if they are damaged.
         """
         trained = looking_again(lambda: _opened(path))
@@ -109,13 +108,13 @@ class TrainedModel(NamedTuple):
     ) -> tuple["TrainedModel", Parameters]:
         """Returns the model at `path` and its parameters, sharded as `shardings` returns for a tree of shapes.
 
-        `step`: the saved step of a run to read. `average`: the number of saved steps of which the mean is returned;
-        the last of them is `step` or else the newest one, and all are of one phase, because another phase has other
-        data. A message names them.
+        `step`: the saved step of a run to read. `average`: the number of saved steps of which the mean is returned; the
+        last of them is `step` or else the newest one, and all are of one phase, because another phase has other data. A
+        message names the averaged steps.
 
-        A run may be training meanwhile: only checkpoints that existed all the while are returned. Raises what `open`
-        does, and UsageError for an `obstacle`, a step that isn't saved, an average below one, or either of the last two
-        for a model that is no run.
+        The run may be training meanwhile: only checkpoints that existed during the whole read are returned. Raises what
+        `open` does, and UsageError for an `obstacle`, a step that isn't saved, an average below one, or either of the
+        last two for a model that is no run.
         """
         if average is not None and average < 1:
             raise UsageError(f"an average of {average} saved steps has no parameters; give how many, from 1")
@@ -238,7 +237,8 @@ def _averaged(path: Place, steps: Sequence[int], wanted: int) -> str:
 
 
 def _refuse_bombs(checkpoint: Place, shapes: Parameters, stored: int) -> None:
-    """Refuses parameters that take far more memory than their files have bytes: trained ones hardly compress."""
+    """Refuses parameters that take far more memory than their files have bytes, since trained parameters hardly
+    compress."""
     wanted = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
     if wanted > _MOST_COMPRESSED * stored:
         raise RunError(
@@ -250,7 +250,7 @@ def _refuse_bombs(checkpoint: Place, shapes: Parameters, stored: int) -> None:
 def import_model(
     source: str | Place, directory: Place, activation: Activation | None = None, lowercase: bool | None = None
 ) -> PublishedModel:
-    """Writes a run at `directory` whose one checkpoint, at step 0, is the model of `source`.
+    """Writes a run at `directory` whose only checkpoint, at step 0, is the model of `source`.
 
     `model_place` describes `source`; `open_model_directory` describes `activation`, `lowercase` and the errors. The run
     has no training state; other runs start from it. A model that sentence-transformers wrote becomes a run of kind
@@ -285,7 +285,7 @@ def _run_config(model: PublishedModel) -> RunConfig:
         vocabulary = vocabulary.replace(
             lowercase=cleaning.lowercase, strip_accents=cleaning.strip_accents, unicode_form=cleaning.form
         )
-    # No head for pairs, or no segment for the second: no question about them.
+    # Without a head for pairs, or without a second segment, the run has no question about pairs.
     has_pairs = "next_sentence" not in model.absent and model.config.num_segments > 1
     objective = ObjectiveConfig(pair="none")
     if model.config.discriminator:

@@ -1,4 +1,4 @@
-"""bert-jax verify: compares the files of a run with their checksums."""
+"""Compares the files of a run with their checksums, for bert-jax verify."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -30,13 +30,13 @@ class Verdict(NamedTuple):
 
     path: Place
     damage: str | None
-    """What differs from what was written; None if nothing that has a checksum does."""
+    """Describes how the file differs from what was written; None if no file with a checksum differs."""
     remark: str = GOOD
     """What is printed if there is no damage."""
 
 
 def verify(run: RunDirectory) -> list[Verdict]:
-    """Compares every file of `run` that has a checksum with it.
+    """Compares every file of `run` with its checksum, if it has one.
 
     Raises UsageError if there is neither a checkpoint nor data.
     """
@@ -87,7 +87,7 @@ def _of_checkpoint(path: Place) -> Verdict | None:
 
 
 def _data_sets(run: RunDirectory) -> list[Place]:
-    """The data sets in the run, and those that its manifest lists."""
+    """The data sets in the run, and the data sets that its manifest lists."""
     listed = {run.data(int(length)) for length in run.manifest.readable().data}
     return sorted({*(run.path / "data").glob("length-*"), *listed})
 
