@@ -9,7 +9,7 @@ import pytest
 from conftest import program, stories
 from warm_process import COMMAND
 
-from bert_jax.cli.main import COMMANDS, _failed, run
+from bert_jax.cli.main import COMMANDS, _failed, arguments_of, run
 from bert_jax.instances.prepared_data import PreparedData
 
 SHELL = [sys.executable, "-m", "bert_jax.cli.main"]
@@ -156,7 +156,7 @@ def test_an_interruption_is_one_line(monkeypatch, capsys, line, words):
     def interrupted(_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(f"bert_jax.cli.{line[0]}.run", interrupted)
+    monkeypatch.setattr(arguments_of(line[0]), "parse", interrupted)
     assert run(line) == 143 and capsys.readouterr().err.strip().endswith(f"give the same command again {words}")
 
 

@@ -236,7 +236,8 @@ def test_a_run_without_pairs_measures_masked_words_alone(tiny_config, tmp_path, 
         objective=tiny_config.objective.replace(pair="none"), phases=(Phase(steps=4, length=32, batch_size=8),)
     )
     run = RunDirectory(tmp_path)
-    results = pretrain(config, run).content
+    measured = pretrain(config, run)
+    results = measured.content
     lines = read_metrics(tmp_path / "metrics.jsonl")
     assert not [name for values in (results, results["baseline"], *lines) for name in values if "nsp" in name]
     assert results["loss"] == results["mlm_loss"]
@@ -244,7 +245,7 @@ def test_a_run_without_pairs_measures_masked_words_alone(tiny_config, tmp_path, 
     seen = training_step(run, 1)
     batch, targets = seen.batch, seen.targets
     assert not batch.tokens.segment.any() and not targets.masked.tokens.segment.any()
-    print_results(results)
+    print_results(measured)
     assert command(["inspect", str(tmp_path), "--rows", "2"]) == 0
     shown = capsys.readouterr().out
     assert "MLM accuracy" in shown and "NSP" not in shown and "second segment" not in shown
