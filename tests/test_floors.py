@@ -9,25 +9,25 @@ import bert_jax
 
 ROOT = Path(bert_jax.__file__).parent
 FLOORS = {
-    "system": -1,
-    "layout": -1,
-    "config": 0,
-    "text": 1,
-    "model": 1,
-    "batching": 2,
-    "records": 2,
-    "interchange": 2,
-    "instances": 3,
-    "run": 4,
-    "training": 5,
-    "pretraining": 6,
-    "finetuning": 6,
-    "inference": 7,
-    "bench": 7,
-    "plan": 7,
-    "doctor": 7,
-    "report": 8,
-    "cli": 9,
+    "system": 0,
+    "layout": 0,
+    "config": 1,
+    "text": 2,
+    "model": 2,
+    "batching": 3,
+    "records": 3,
+    "interchange": 3,
+    "instances": 4,
+    "run": 5,
+    "training": 6,
+    "pretraining": 7,
+    "finetuning": 7,
+    "inference": 8,
+    "bench": 8,
+    "plan": 8,
+    "doctor": 8,
+    "report": 9,
+    "cli": 10,
 }
 MODULES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.py")
 
@@ -60,7 +60,7 @@ def test_imports_go_down_or_sideways(path):
         parts = name.split(".")
         if parts[0] == "bert_jax":
             other = parts[1] if len(parts) > 1 else "bert_jax itself"
-            assert other == package or FLOORS.get(other, 9) < FLOORS[package], f"{path} imports {name}"
+            assert other == package or FLOORS.get(other, 10) < FLOORS[package], f"{path} imports {name}"
 
 
 @pytest.mark.parametrize("package", ["layout", "config", "system", "text", "data"])
