@@ -63,7 +63,7 @@ def test_imports_go_down_or_sideways(path):
             assert other == package or FLOORS.get(other, 10) < FLOORS[package], f"{path} imports {name}"
 
 
-@pytest.mark.parametrize("package", ["layout", "config", "system", "text", "data"])
+@pytest.mark.parametrize("package", ["layout", "config", "system", "text", "records"])
 def test_lower_floors_do_without_jax(package):
     for path in (path for path in MODULES if room(path) == package):
         assert not {name.split(".")[0] for name in imports(path)} & {"jax", "flax", "optax", "orbax", "grain"}, path
