@@ -1,4 +1,4 @@
-"""Memory that a training step takes on a device, by formula."""
+"""Estimates the memory of a training step on a device, by formula."""
 
 from typing import NamedTuple
 
@@ -26,13 +26,14 @@ class Memory(NamedTuple):
     """Parameters and optimizer state."""
     gradients: int
     activations: int
-    """Residuals that the forward pass keeps of every block, and those of one block in the backward pass."""
+    """What the forward pass keeps of every block for the backward pass, and the arrays of one block in the backward
+    pass."""
     outputs: int
-    """Logits of the predicted tokens with their gradient, and the word table in the type of the products."""
+    """Logits of the predicted tokens and their gradient, and the word table in the compute type."""
 
     @property
     def total(self) -> int:
-        """The sum of all parts. Batches and compiled programs are not counted."""
+        """The sum of all parts, without batches and compiled programs."""
         return sum(self)
 
 
@@ -46,12 +47,9 @@ def step_memory(
     packed: int,
 ) -> Memory:
     """The memory of a step of `phase` on one device of `mesh`. The vocabulary's size must be set in `model`.
-
     `predictions`: predicted tokens of a row; 0 in fine-tuning, where there are no logits over the vocabulary. `packed`:
-    most sequences of a row.
-
-    What a block keeps for its backward pass was read off the traced step (jax.vjp's residuals). A discriminator and its
-    generator keep theirs at the same time.
+    the largest number of sequences in a row. What a block keeps for its backward pass comes from the traced step
+    (jax.vjp's residuals). A discriminator and its generator keep these arrays at the same time.
     """
     length = phase.length
     forms = training_forms(execution.attention, model, length, packed, mesh)
@@ -74,9 +72,9 @@ def step_memory(
             largest = max(largest, tokens * _block_bytes(one, keys_at_once, size, tensor))
     table = padded_vocabulary_size(model) * model.table_size * size // tensor if predictions else 0
     logits = rows * predictions * padded_vocabulary_size(model) * (2 * _F32 + size) // tensor
-    if model.generator and tensor > 1:  # whose replacements are drawn from logits that aren't split
+    if model.generator and tensor > 1:  # ELECTRA draws replacements from logits that aren't split
         logits += rows * predictions * padded_vocabulary_size(model) * 2 * _F32
-    # Gradients are summed up over microbatches in an array of their own.
+    # Gradients of microbatches are summed in an array of their own.
     copies = 2 if execution.accumulation > 1 else 1
     return Memory(
         state=_STATE * _F32 * parameters // split,
@@ -87,7 +85,8 @@ def step_memory(
 
 
 def _block_bytes(model: ModelConfig, probabilities: int, size: int, tensor: int) -> int:
-    """Bytes of residuals of one block for each token without remat; `probabilities`: those of a head for each query."""
+    """Bytes for each token that one block without remat keeps for the backward pass; `probabilities`: how many a head
+    keeps for each query."""
     width, scores = model.hidden_size, model.num_heads * probabilities // tensor
     # The block's input, LayerNorm's two, the residual sums; queries, keys, values and context; GELU's input and output
     # and, of a gated layer, the gate.

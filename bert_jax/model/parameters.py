@@ -1,4 +1,4 @@
-"""One row for each parameter with all its facts: axes, group, weight decay and names in other programs' files."""
+"""Table of all parameters, one row each: axes, group, weight decay and names in other programs' files."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -13,8 +13,8 @@ class Parameter(NamedTuple):
     path: str
     """Its path from the root of the parameter tree."""
     axes: tuple[str, ...]
-    """The names of its axes; `model/sharding.py` maps each name to the mesh axes that split it. Axes of one length have
-    different names where they are split differently: `width` in a matrix, `vector` in a bias or a norm."""
+    """The names of its axes; `model/sharding.py` maps each name to the mesh axes that split it. Axes of equal length
+    have different names if they are split differently: `width` in a matrix, `vector` in a bias or a norm."""
     group: str
     """Its group in counts of parameters: embeddings, block, last norm, pooler, or a head."""
     part: str
@@ -25,8 +25,8 @@ class Parameter(NamedTuple):
     decays: bool
     """Whether weight decay applies: to matrices and tables, not to biases and norms."""
     inputs: int = 0
-    """Number of a matrix's axes that belong to its input; 0 for a parameter that is no matrix. Hugging Face's matrices
-    have the output's axis first."""
+    """Number of axes of a matrix that belong to its input; 0 for other parameters. Hugging Face's matrices have the
+    output's axis first."""
 
     @property
     def stacked(self) -> tuple[int, ...]:
@@ -72,7 +72,8 @@ class Parameter(NamedTuple):
 def _linear(
     path: str, group: str, part: str, tensors: tuple[str, ...], inputs: tuple[str, ...], *outputs: str
 ) -> tuple[Parameter, Parameter]:
-    """The kernel and the bias of a linear layer. A bias over _SPLIT_OUTPUTS has their axes, any other is whole."""
+    """The kernel and the bias of a linear layer. A bias over axes in _SPLIT_OUTPUTS is split like them; any other bias
+    is whole."""
     of_bias = outputs if outputs[-1] in _SPLIT_OUTPUTS else ("vector",)
     return (
         _parameter(f"{path}/kernel", (*inputs, *outputs), group, part, tensors, "weight", len(inputs)),
@@ -109,7 +110,7 @@ _HEADS = ("heads", "head")
 _WIDTH = ("width",)
 _GATED = ("projection", "inner")
 _SPLIT_OUTPUTS = ("head", "inner")
-"""Last axes of outputs that are split in the bias too."""
+"""Last axes of outputs that are split in the bias as well as in the kernel."""
 
 PARAMETERS: tuple[Parameter, ...] = (
     _table("word", "vocabulary", "word table"),
@@ -152,7 +153,7 @@ def path_of(keys: Iterable[object]) -> str:
 
 
 def parameter_at(path: str) -> Parameter:
-    """The parameter whose path `path` ends with; the names of an optimizer's slot or of a second model may precede it.
+    """The parameter whose path `path` ends with; the name of an optimizer's slot or of a second model may precede it.
 
     Raises ValueError if there is none.
     """

@@ -1,4 +1,4 @@
-"""Where the model is computed: sharding constraints on activations, and the kind of device."""
+"""Sharding constraints on activations, and the kind of device that computes the model."""
 
 import functools
 import os
@@ -17,7 +17,7 @@ _BFLOAT16_INSTRUCTIONS = {"avx512_bf16", "amx_bf16"}
 
 
 def platform() -> str:
-    """The kind of device, `cpu`, `gpu` or `tpu`, of the mesh in force or, without a mesh, of JAX' default."""
+    """The kind of device of the mesh in force or, without a mesh, of JAX' default: `cpu`, `gpu` or `tpu`."""
     mesh = jax.sharding.get_abstract_mesh()
     return jax.default_backend() if mesh.empty else mesh.abstract_device.platform
 
@@ -36,19 +36,19 @@ def multiplies_bfloat16() -> bool:
 
 
 def is_ampere_or_newer() -> bool:
-    """Whether this machine's GPU is one of NVIDIA's that multiply bfloat16, from compute capability 8.0 on. True where
-    there is no GPU, and a program is compiled for one."""
+    """Whether this machine's GPU is an NVIDIA GPU that multiplies bfloat16 (compute capability 8.0 and later). True if
+    this machine has no GPU but compiles for one."""
     if jax.default_backend() != "gpu":
         return True
     try:
         return float(jax.devices()[0].compute_capability) >= 8.0
-    except ValueError:  # AMD's are names, such as gfx90a
+    except ValueError:  # AMD's capabilities are names, such as gfx90a
         return False
 
 
 @functools.cache
 def cpu_flags() -> frozenset[str]:
-    """The instruction sets of this machine's CPU as Linux names them; none where it isn't Linux."""
+    """The instruction sets of this machine's CPU, by their names in Linux; empty on other systems."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -57,7 +57,7 @@ def cpu_flags() -> frozenset[str]:
 
 
 def split_by_rows(x: Float[Array, "B *rest"]) -> Float[Array, "B *rest"]:
-    """`x` with its rows split over BATCH_AXES of the mesh in force, all else whole; `x` itself where there is none.
+    """`x` with its rows split over BATCH_AXES of the mesh in force and all other axes whole; `x` itself without a mesh.
 
     Constrains the activations between blocks, so that XLA gathers the weights that `fsdp` splits. Without it, XLA also
     splits the activations' features and has to sum partial products in every block.
@@ -75,7 +75,7 @@ def row_major(x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
     """`x` with a row-major layout on a GPU. XLA would otherwise choose a layout with the batch axis last for the
     residual stream, and transpose it before and after each norm.
 
-    On a mesh of several devices XLA would gather the whole batch for the constraint, so there is none.
+    On a mesh of several devices, XLA would gather the whole batch for such a constraint, so `x` is returned as it is.
     """
     return with_layout_constraint(x, Layout(major_to_minor=(0, 1, 2))) if on_one_gpu() else x
 

@@ -1,4 +1,4 @@
-"""Matrix products and their gradients, each in the form that the backend computes fastest."""
+"""Matrix products and their gradients, each in the form that is fastest on the backend."""
 
 import functools
 import math
@@ -10,7 +10,7 @@ from jaxtyping import Array, DTypeLike, Float
 from bert_jax.model.placement import platform
 
 _BLOCK = 8
-"""Rows that `transposed` copies together on a CPU."""
+"""Number of rows that `transposed` copies together on a CPU."""
 
 
 def product(a: Float[Array, "*B N D"], b: Float[Array, "*B D F"], dtype: DTypeLike) -> Float[Array, "*B N F"]:
@@ -37,7 +37,7 @@ def product_of_transposed(
 def weighted_sums(
     weights: Float[Array, "*B T S"], values: Float[Array, "*B S K"], dtype: DTypeLike
 ) -> Float[Array, "*B T K"]:
-    """The sums of `values`, weighted by `weights`, in `dtype`. The gradients are computed by the functions above."""
+    """The sums of `values`, weighted by `weights`, in `dtype`. The functions above compute the gradients."""
     return _product_with_custom_gradient(weights, values, False, dtype)
 
 
@@ -103,7 +103,7 @@ def transposed(a: Float[Array, "*B N D"]) -> Float[Array, "*B D N"]:
 def _row_major_copy(x: Array, shape: tuple[int, ...]) -> Array:
     """Copies `x`, an array with permuted axes, into a row-major array of `shape`.
 
-    XLA implements a permutation of axes as a change of layout and copies nothing, and its fast products refuse that
-    layout. A reshape that merges axes, with a barrier after it, makes XLA copy the values.
+    XLA implements a permutation of axes as a change of layout without a copy, and its fast products refuse that layout.
+    A reshape that merges axes, with a barrier after it, makes XLA copy the values.
     """
     return jax.lax.optimization_barrier(x.reshape(shape))

@@ -1,4 +1,4 @@
-"""The device mesh, and how it splits parameters, optimizer slots and batches."""
+"""The device mesh, and the sharding of parameters, optimizer slots and batches."""
 
 import functools
 import math
@@ -19,26 +19,25 @@ from bert_jax.system.errors import Setting, UsageError
 
 Rows = TypeVar("Rows")
 MESH_AXES = (*BATCH_AXES, "tensor")
-"""The mesh's axes, fastest-changing last: devices that share a tensor lie next to each other."""
+"""The mesh's axes, fastest-changing last, so that devices that share a tensor lie next to each other."""
 
 AXIS_TABLE: dict[str, tuple[str, ...]] = {
-    "vocabulary": ("tensor", "fsdp"),  # tensor first: where fsdp is gathered, each device has one stretch of it
+    # tensor first, so that each device has one contiguous part after fsdp is gathered
+    "vocabulary": ("tensor", "fsdp"),
     "width": ("fsdp",),
     "heads": ("tensor",),
     "inner": ("tensor",),
     "features": ("tensor",),
 }
-"""The name of a parameter's axis (model/parameters.py) -> the mesh axes that split it. Others are whole on each device.
-
-`tensor` splits heads and inner features: one sum over it ends the attention and one the feed-forward (Megatron-LM,
-section 3). The axis of the layers is never split: every device runs every layer. A mesh axis splits one axis of an
-array, the first that asks for it."""
+"""The name of a parameter's axis (model/parameters.py) -> the mesh axes that split it. All other axes are whole on each
+device. `tensor` splits heads and inner features: attention and feed-forward each end with one sum over `tensor`
+(Megatron-LM, section 3). The axis of the layers is never split: every device runs every layer. A mesh axis splits only
+one axis of an array, the first that names it."""
 
 
 def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
-    """`devices` (all where None) as a mesh of `data` x `fsdp` x `tensor`.
-
-    Raises UsageError where the sizes don't multiply to their number.
+    """`devices` (None: all) as a mesh of `data` x `fsdp` x `tensor`. Raises UsageError if the product of the sizes
+    isn't the number of devices.
     """
     sizes, all_of_jax = [config.data, config.fsdp, config.tensor], devices is None
     devices = jax.devices() if devices is None else devices
@@ -51,7 +50,8 @@ def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -
 
 
 def _wrong_count(config: MeshConfig, count: int, all_of_jax: bool) -> str:
-    """The error for mesh sizes that don't multiply to `count` devices. `all_of_jax`: these are all that JAX finds."""
+    """The error for mesh sizes that don't multiply to `count` devices. `all_of_jax`: whether these are all devices that
+    JAX finds."""
     sizes = " x ".join(f"{Setting(f'mesh.{axis}', getattr(config, axis))}" for axis in MESH_AXES)
     here = "this machine has" if jax.process_count() == 1 else "this run has"
     owner = here if all_of_jax else "there are"
@@ -60,7 +60,7 @@ def _wrong_count(config: MeshConfig, count: int, all_of_jax: bool) -> str:
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-    """Rows over `data` and `fsdp`; devices along `tensor` have the same ones."""
+    """Splits rows over `data` and `fsdp`; devices along `tensor` have the same rows."""
     return NamedSharding(mesh, P(BATCH_AXES))
 
 
@@ -103,7 +103,7 @@ def row_shards(mesh: Mesh | AbstractMesh) -> int:
 
 
 def check_batch_size(batch_size: int, accumulation: int, mesh: Mesh | AbstractMesh) -> None:
-    """Raises UsageError where a microbatch doesn't divide over the devices."""
+    """Raises UsageError if a microbatch can't be divided over the devices."""
     shards = row_shards(mesh)
     if batch_size % (accumulation * shards):
         microbatches = f" in {accumulation} microbatches" if accumulation > 1 else ""
@@ -126,7 +126,7 @@ def num_shards(mesh: Mesh | AbstractMesh, axes: str | tuple[str, ...] | None) ->
 def tree_shardings(params: PyTree, mesh: Mesh | AbstractMesh) -> PyTree:
     """The sharding of every array of `params`, a tree of parameters or of their shapes.
 
-    Raises UsageError where an axis doesn't divide by the mesh, ValueError for an array that is no parameter.
+    Raises UsageError if an axis can't be divided over the mesh, ValueError for an array that is no parameter.
     """
     return jax.tree_util.tree_map_with_path(lambda path, leaf: _sharding(path_of(path), leaf.shape, mesh), params)
 
@@ -144,7 +144,7 @@ def _sharding(name: str, shape: tuple[int, ...], mesh: Mesh | AbstractMesh) -> N
 
 
 def on_first_device(tree: PyTree) -> PyTree:
-    """The sharding of every array of `tree`, or of shapes, that puts it whole on this process' first device."""
+    """The shardings that put each array of `tree`, which may hold shapes, whole on this process' first device."""
     device = SingleDeviceSharding(jax.local_devices()[0])
     return jax.tree.map(lambda _: device, tree)
 
@@ -152,8 +152,9 @@ def on_first_device(tree: PyTree) -> PyTree:
 def state_shardings(state: PyTree, params: PyTree, mesh: Mesh | AbstractMesh) -> PyTree:
     """The sharding of every array of `state`: of `params` themselves, of an optimizer's slots or of other values.
 
-    An array whose path ends with that of a parameter and which has its shape is split like it. All others are whole on
-    each device: scalars, and statistics of a parameter in another shape. Raises as `tree_shardings`.
+    An array is split like a parameter if its path ends with the parameter's path and it has the parameter's shape. All
+    others are whole on each device: scalars, and statistics of a parameter in another shape. Raises the errors of
+    `tree_shardings`.
     """
     leaves = jax.tree_util.tree_leaves_with_path(params)
     shapes = {path_of(path): tuple(leaf.shape) for path, leaf in leaves}
@@ -168,7 +169,7 @@ def state_shardings(state: PyTree, params: PyTree, mesh: Mesh | AbstractMesh) ->
 
 
 def parameter_spec(name: str) -> P:
-    """How the parameter at a path, or at the end of one, is split. Raises ValueError for a path of no parameter."""
+    """The sharding of the parameter whose path `path` ends with. Raises ValueError if there is none."""
     used_axes: set[str] = set()
     spec = []
     for axis in parameter_at(name).axes:

@@ -1,4 +1,4 @@
-"""Counts of parameters, from the parameter tree, and of FLOPs, by formula."""
+"""Counts parameters, from the parameter tree, and FLOPs, by formula."""
 
 import itertools
 import math
@@ -13,10 +13,10 @@ from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.parameters import PARAMETERS, parameter_at, path_of
 
 HEADS = ("MLM head", "pair head", "RTD head", "task head")
-"""The groups that are dropped when a model is trained for another task, as is a generator."""
+"""The groups that are dropped when a model is trained for another task; a generator is dropped too."""
 _GENERATOR = "generator/"
 FORWARD_SHARE = 1 / 3
-"""FLOPs of the forward pass over those of forward and backward pass."""
+"""FLOPs of the forward pass as a share of those of forward and backward pass."""
 
 
 class ModelPart(NamedTuple):
@@ -25,7 +25,7 @@ class ModelPart(NamedTuple):
     group: str
     name: str
     shapes: tuple[tuple[int, ...], ...]
-    """Weights first; without padding and, in a block, without the layer axis."""
+    """Shapes of the parameters, weights first, without padding and, in a block, without the layer axis."""
     copies: int
     """For a part of a block, the number of blocks that have their own parameters; otherwise 1."""
     of_generator: bool = False
@@ -33,20 +33,19 @@ class ModelPart(NamedTuple):
 
     @property
     def parameters(self) -> int:
-        """Parameters of one copy."""
+        """Number of parameters in one copy of the part."""
         return sum(map(math.prod, self.shapes))
 
     @property
     def in_encoder(self) -> bool:
-        """Whether it is kept when the model is trained for another task."""
+        """Whether the part is kept when the model is trained for another task."""
         return not self.of_generator and self.group not in HEADS
 
 
 def model_parts(config: ModelConfig, shapes: Parameters | None = None) -> list[ModelPart]:
-    """The model's parts in the order of PARAMETERS. `shapes`: its parameters; None: those of pretraining.
-
-    Those of a generator follow those of its discriminator. The word table, which the masked language head uses too, is
-    counted once, and so are tables that both models use. Raises ValueError for a parameter that has no row there.
+    """The model's parts in the order of PARAMETERS. `shapes`: the model's parameters; None: those of pretraining. The
+    parts of a generator follow those of its discriminator. The word table, which the masked language head uses too, is
+    counted once; so are tables that both models use. Raises ValueError for a parameter that isn't in PARAMETERS.
     """
     rows = []
     for keys, leaf in jax.tree_util.tree_leaves_with_path(shapes or parameter_shapes(config)):
@@ -67,7 +66,7 @@ def model_parts(config: ModelConfig, shapes: Parameters | None = None) -> list[M
 
 def num_parameters(config: ModelConfig, heads: bool = True, shapes: Parameters | None = None) -> int:
     """Parameters of the encoder with its pooler and, with `heads`, of the heads and of a discriminator's generator,
-    without the vocabulary's padding. `shapes`: as in `model_parts`."""
+    without the vocabulary's padding. `shapes`: the model's parameters; None: those of pretraining."""
     return sum(part.copies * part.parameters for part in model_parts(config, shapes) if heads or part.in_encoder)
 
 
@@ -98,10 +97,9 @@ def forward_flops(config: ModelConfig, length: int, predictions: int) -> int:
 
 
 def encoder_flops(config: ModelConfig, length: int, last_queries: int) -> int:
-    """FLOPs of the forward pass of embeddings and blocks over one sequence; in the last block at `last_queries` tokens.
-
-    A product of [m, k] and [k, n] counts 2 m k n. Causal attention is counted whole, as it is computed; local attention
-    with the keys of its window.
+    """FLOPs of the forward pass of embeddings and blocks over one sequence; the last block is computed at
+    `last_queries` tokens. A product of [m, k] and [k, n] counts as 2 m k n. Causal attention counts as if each query
+    had all keys, because it is computed so; local attention counts the keys of its window.
     """
     width, inner, last = config.hidden_size, config.inner_size, config.num_layers - 1
     matrices = 3 if config.feedforward == "gated" else 2

@@ -1,8 +1,9 @@
 """Attention without dropout over long rows on TPUs, by JAX's splash attention: no [T, S] array in main memory.
 
-The kernel of model/tpu_attention.py has all keys of a row on the chip, where those of a long row don't fit. This one
-has blocks of them with a running maximum, as FlashAttention (Dao et al. 2022), and leaves out the blocks that lie
-outside of a window or, for causal attention, ahead. Keys of another sequence in the row are computed and masked.
+The kernel of model/tpu_attention.py has all keys of a row on the chip, and the keys of a long row don't fit there. This
+kernel reads blocks of keys and keeps a running maximum, as FlashAttention does (Dao et al. 2022). It leaves out blocks
+outside of the window and, for causal attention, blocks after the query. Keys of another sequence in the row are
+computed and masked.
 """
 
 import functools
@@ -20,10 +21,10 @@ from bert_jax.model.attention_form import AttentionPattern, Places, on_every_dev
 from bert_jax.model.placement import BATCH_AXES
 
 _BLOCK, _LOCAL_BLOCK = (1024, 512), (512, 256)
-"""Most queries and most keys of a program: of global attention, and within a window, where of larger blocks more lies
-outside. As libtpu 0.0.42 schedules 8,192 tokens for v5e, global programs of 512 queries take 11% more cycles and those
-of 1,024 keys 14% fewer, but wide or float32 heads of so many don't fit in the chip's fast memory; local programs take
-10% more with 512 keys and 26% more with 128."""
+"""Most queries and most keys of a program, for global attention and for attention within a window. In a window, more of
+a larger block lies outside. Measured on libtpu 0.0.42's schedule of 8,192 tokens for v5e: global programs of 512
+queries take 11% more cycles. Programs of 1,024 keys take 14% fewer, but with wide or float32 heads they don't fit in
+the chip's fast memory. Local programs take 10% more cycles with 512 keys and 26% more with 128."""
 
 
 def splash_attention(
@@ -34,8 +35,9 @@ def splash_attention(
 ) -> Float[Array, "B T H K"]:
     """The mean of `value` under each query's softmax over the keys that `pattern` admits.
 
-    Causal or with a window it is for all queries of each row (T = S), and the tokens of a sequence must stand side by
-    side, for the kernel counts places in the row. Padding attends to padding; nothing depends on its context.
+    If attention is causal or has a window, all tokens of each row must be queries (T = S), and the tokens of a sequence
+    must stand side by side, because the kernel counts places in the row. Padding attends to padding; nothing depends on
+    its context.
     """
 
     def attend_here(query: Array, key: Array, value: Array, queries: Places, keys: Places) -> Array:
@@ -60,8 +62,8 @@ def _attend(query: Array, key: Array, value: Array, pattern: AttentionPattern) -
 def _of_row(
     heads: int, some: int, length: int, causal: bool, window: int | None
 ) -> Callable[..., Float[Array, "H T K"]]:
-    """The kernel for `some` queries of a row of `length` tokens. Finding the blocks of a window takes most of a
-    second, so the result is cached for all layers."""
+    """The kernel for `some` queries of a row of `length` tokens. Finding the blocks of a window takes nearly a second,
+    so the result is cached for all layers."""
     if window is not None:
         mask: splash.Mask = splash.LocalMask((some, length), (window, 0 if causal else window), 0)
     else:
@@ -76,10 +78,10 @@ def _of_row(
         block_q_dq=queries,
         block_kv_dq=keys,
     )
-    with jax.ensure_compile_time_eval():  # arrays, which outlive the function that is traced
+    with jax.ensure_compile_time_eval():  # concrete arrays, which outlive this trace
         return splash.make_splash_mha_single_device(splash.MultiHeadMask([mask] * heads), block_sizes=sizes)
 
 
 def _block(length: int, most: int) -> int:
-    """The largest number of tokens, at most so many, that cuts a row into equal blocks."""
+    """The largest number of tokens, up to a limit, that cuts a row into equal blocks."""
     return max(size for size in range(LANES, most + 1, LANES) if length % size == 0)

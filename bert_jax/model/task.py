@@ -27,11 +27,11 @@ class HeadShape(NamedTuple):
 
     input: HeadInput
     outputs: int
-    """Outputs for each input vector."""
+    """Number of outputs for each input vector."""
     marks: int = 0
-    """Marked words in a row."""
+    """Number of marked words in a row."""
     drops: bool = True
-    """Whether there is dropout on its input."""
+    """Whether dropout is applied to the head's input."""
 
     @classmethod
     def of(cls, task: TaskConfig) -> "HeadShape":
@@ -42,7 +42,7 @@ class HeadShape(NamedTuple):
         return cls(facts.head, outputs, len(task.marks) // 2, facts.head_dropout)
 
     def has_pooler(self, config: ModelConfig) -> bool:
-        """Whether the head reads the pooler's output. A head for tokens does so only if `pools_tokens`."""
+        """Whether the head reads the pooler's output. A head for tokens reads it only if `pools_tokens`."""
         return pools_tokens(config) if self.input == "tokens" else self.input != "texts"
 
 
@@ -53,9 +53,10 @@ class BertForTask(nn.Module):
     head: HeadShape
     execution: ExecutionConfig = UNTRAINED
     frozen_layers: int | None = None
-    """Number of first blocks that get no gradient, nor do the embeddings. None: all get one."""
+    """Number of first blocks that get no gradient; then the embeddings get none either. None: every parameter
+    gets one."""
     probe: bool = False
-    """Whether the head alone gets a gradient."""
+    """Whether only the head gets a gradient."""
 
     def setup(self):
         self.bert = BertEncoder(self.config, self.execution, self.frozen_layers)
@@ -67,7 +68,7 @@ class BertForTask(nn.Module):
         """Float32 outputs: [B, O] of pooled and marked vectors, [B, C] of choices, [B, T, O] of tokens.
 
         `tokens` are [B, C, T]: each choice has a row of its own, which holds one sequence. `marks` are begin and end
-        (exclusive) of the marked words, as places in the row. A filler has no tokens.
+        (exclusive) of the marked words, as places in the row. A filler row has no tokens.
         """
         rows, choices, _ = tokens.ids.shape
         in_encoder, in_head = (None, None) if dropout_keys is None else split(dropout_keys, 2)
@@ -92,7 +93,7 @@ class BertForTask(nn.Module):
 
 
 def mean_of_marked(x: Float[Array, "B T D"], marks: Int[Array, "B M 2"]) -> Float[Array, "B M D"]:
-    """The mean vector of the tokens begin to end - 1 of each mark; 0 of an empty one."""
+    """The mean vector of the tokens begin to end - 1 of each mark; 0 for an empty mark."""
     places = jnp.arange(x.shape[1])
     inside = (places >= marks[..., :1]) & (places < marks[..., 1:])
     share = inside / jnp.maximum(jnp.sum(inside, axis=-1, keepdims=True), 1)
@@ -105,7 +106,7 @@ def pools_tokens(config: ModelConfig) -> bool:
 
 
 def init_for_task(config: ModelConfig, head: HeadShape, key: Key[Array, ""]) -> Parameters:
-    """Initial parameters of encoder and head. Same key, same values."""
+    """Initial parameters of encoder and head. Equal keys give equal values."""
     if head.input == "texts":
         return without(PooledEncoder(config, "mean").init(key, one_token())["params"], ["bert/pooler"])
     tokens = jax.tree.map(lambda leaf: leaf[None], one_token())
@@ -119,24 +120,24 @@ def task_parameter_shapes(config: ModelConfig, head: HeadShape) -> Parameters:
 
 
 _SHORTEST = 1e-12
-"""Least length that a vector is divided by, as in sentence-transformers: the zero vector stays zero."""
+"""Least length that a vector is divided by, so that the zero vector stays zero, as in sentence-transformers."""
 
 
 class PooledEncoder(nn.Module):
-    """The encoder without any head. Its parameters are those of `BertEncoder` without pooler, under `bert`."""
+    """The encoder without any head. Its parameters, under `bert`, are those of `BertEncoder` without pooler."""
 
     config: ModelConfig
     pool: Pooling
     execution: ExecutionConfig = UNTRAINED
     frozen_layers: int | None = None
-    """Number of first blocks that get no gradient, nor do the embeddings. None: all get one."""
+    """Number of first blocks that get no gradient; then the embeddings get none either. None: every parameter
+    gets one."""
 
     def setup(self):
         self.bert = BertEncoder(self.config, self.execution, self.frozen_layers)
 
     def __call__(self, tokens: Tokens, dropout_keys: Key[Array, "B N"] | None = None) -> Float[Array, "B N D"]:
-        """The vector of each sequence of each row, in float32 and not normalised; 0 where there is no sequence.
-
+        """The vector of each sequence of each row, in float32 and not normalised; 0 for an absent sequence.
         `dropout_keys` holds one key for each sequence; None means no dropout.
         """
         return pooled(self.config, self.bert(tokens, dropout_keys).tokens.astype(jnp.float32), tokens, self.pool)
@@ -145,8 +146,8 @@ class PooledEncoder(nn.Module):
 def pooled(config: ModelConfig, x: Float[Array, "B T ..."], tokens: Tokens, pool: Pooling) -> Float[Array, "B N ..."]:
     """One vector for each sequence from the vectors `x` of its tokens, [CLS] and [SEP] included; 0 for an absent one.
 
-    Tokens with the unit bit UNPOOLED, the first ones of a sequence, are left out. `cls` takes the vector of the first
-    other token or, in a causal model, of the last.
+    Tokens with the unit bit UNPOOLED, which begin a sequence, are left out. `cls` takes the vector of the first token
+    that isn't left out or, in a causal model, of the last token.
     """
     of_sequence = tokens.sequence[:, None, :] == jnp.arange(1, tokens.length.shape[1] + 1)[None, :, None]
     left_out = of_sequence & ((tokens.units & UNPOOLED) > 0)[:, None, :]
@@ -162,7 +163,7 @@ def pooled(config: ModelConfig, x: Float[Array, "B T ..."], tokens: Tokens, pool
     def maximum(inside: Array) -> Array:
         return jnp.where(inside.reshape(*inside.shape, *[1] * (x.ndim - 2)), x, -jnp.inf).max(axis=1)
 
-    # One sequence of each row after the other: an array [B, N, T, D] would be large.
+    # The sequences of a row are pooled one after the other, because an array [B, N, T, D] would be large.
     return jnp.where(there, jax.lax.map(maximum, of_sequence.swapaxes(0, 1)).swapaxes(0, 1), 0)
 
 

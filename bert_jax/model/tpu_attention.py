@@ -1,12 +1,9 @@
-"""Attention as one TPU kernel: no [T, S] array in main memory, forwards or backwards.
-
-A program of the kernel has a block of queries and all keys of a few heads on the chip, so that the softmax needs no
-running maximum; the backward pass computes the probabilities again, as in FlashAttention (Dao et al. 2022). Dropout is
-drawn inside, by the function and keys of the exact form (model/dropout.py): both keep the same elements. JAX's splash
-attention has no dropout.
-
-The programs here are for rows that hold one sequence. Those for packed rows, in tpu_attention_tiles.py, leave out what
-has no sequence in common.
+"""Attention as one TPU kernel: neither the forward nor the backward pass has a [T, S] array in main memory. A program
+of the kernel has a block of queries and all keys of a few heads on the chip, so that the softmax needs no running
+maximum; the backward pass computes the probabilities again, as in FlashAttention (Dao et al. 2022). Dropout is drawn
+inside the kernel, by the function and keys of the exact form (model/dropout.py), so both keep the same elements. JAX's
+splash attention has no dropout. The programs here are for rows that hold one sequence. The programs for packed rows, in
+tpu_attention_tiles.py, leave out queries and keys that share no sequence.
 """
 
 import functools
@@ -24,9 +21,10 @@ from bert_jax.model.attention_blocks import LANES, LEAST, TpuKernel, block_produ
 from bert_jax.model.dropout import column_word, row_word, scale, survives
 
 _MOST_SCORES = 512 * 512
-"""Scores of a head in a program at a time: a MiB in float32, of which about six are alive at once."""
+"""Most scores of a head in a program at a time. This array takes 1 MiB in float32, and about six such arrays are alive
+at once."""
 _MOST_FEATURES = 1024 * LANES
-"""Features of queries, or of keys, in a program where that has several rows."""
+"""Most features of queries, or of keys, in a program of several rows."""
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
@@ -40,8 +38,8 @@ def tpu_attention(
 ) -> Float[Array, "B T D"]:
     """The mean of `value` under each query's softmax over the keys of its row, after dropout; heads side by side.
 
-    `places`: the number of each token's sequence, 0 for padding, and its position. `head_keys`: of dropout, for each
-    sequence and head.
+    `places`: the number of each token's sequence, 0 for padding, and its position. `head_keys`: the dropout keys of
+    each sequence and head.
     """
     return _forward(kernel, query, key, value, places, head_keys)[0]
 
@@ -72,8 +70,7 @@ def _call(
     in_scratch: int,
 ) -> tuple[Array, ...]:
     """Runs `program` over rows, heads and blocks of queries, one after the other. `results`: each result's blocks.
-
-    `in_scratch`: how many of the results that are split by keys alone are summed over the blocks of queries.
+    `in_scratch`: number of results that are split only by keys and summed over the blocks of queries.
     """
     batch, length, width = arrays[0].shape
     block = _block(length)
@@ -113,7 +110,7 @@ def _call(
 
 
 def _block(length: int) -> int:
-    """Queries in a block: as many as have no more than _MOST_SCORES scores, in blocks of equal size."""
+    """Number of queries in a block: the most that have at most _MOST_SCORES scores, in blocks of equal size."""
     sizes = [size for size in range(LANES, length + 1, LANES) if length % size == 0 and size * length <= _MOST_SCORES]
     return max(sizes, default=LANES)
 
@@ -154,7 +151,7 @@ def _differentiate_block(
             value_sum[row, :, head] += block_product(dropped.astype(of_context.dtype), of_context, (0, 0))
             mean = jnp.sum(probabilities * of_probabilities, axis=1, keepdims=True)
             of_scores = probabilities * (of_probabilities - mean) / math.sqrt(kernel.head_size)
-            # Where no key is admitted all have the same probability, and none a gradient.
+            # If no key is admitted, all keys have the same probability and none has a gradient.
             of_scores = jnp.where(admitted, of_scores, 0.0).astype(query.dtype)
             of_query[row, :, head] = block_product(of_scores, key[row, :, head], (1, 0)).astype(of_query.dtype)
             key_sum[row, :, head] += block_product(of_scores, query[row, :, head], (0, 0))
@@ -166,12 +163,12 @@ def _differentiate_block(
 
 
 def _here() -> tuple[Array, Array, Array]:
-    """The program's numbers along rows, heads and blocks of queries. Can't be read within a loop."""
+    """The program's numbers along rows, heads and blocks of queries. They can't be read within a loop."""
     return pl.program_id(0), pl.program_id(1), pl.program_id(2)
 
 
 def _probabilities(kernel: TpuKernel, here, head_keys, query, key, places, row, number: int):
-    """One head's softmax in one row of the block; which keys are admitted, and which dropout keeps (None: all)."""
+    """One head's softmax in one row of the block; which keys are admitted, and which keys dropout keeps (None: all)."""
     head = kernel.lanes[number]
     scores = block_product(query[row, :, head], key[row, :, head], (1, 1)) / math.sqrt(kernel.head_size)
     admitted = _admitted(kernel, here, places, row, scores.shape[0])
@@ -190,7 +187,7 @@ def _probabilities(kernel: TpuKernel, here, head_keys, query, key, places, row, 
 
 
 def _admitted(kernel: TpuKernel, here, places, row, block: int):
-    """Which keys each query of the block attends to; one line for all where that is the same."""
+    """Which keys each query of the block attends to; a single line if it is the same for all queries."""
     sequence, position = places[row, :1], places[row, 1:]
     admitted = sequence > 0
     if not kernel.admission.causal and kernel.admission.window is None:

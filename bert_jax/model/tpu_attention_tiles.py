@@ -1,8 +1,7 @@
-"""Attention within packed rows, as programs of a TPU kernel: what has no sequence in common is not multiplied.
-
-A row is cut into tiles: of 128 keys, of one or two times as many queries. The keys of a tile of queries are its span:
-the tiles from the first to the last that may share a sequence with it. A span has one of a few widths, and the code for
-each width is a branch of its own with static shapes, so that the softmax needs no running maximum here either.
+"""Attention within packed rows, as programs of a TPU kernel: queries and keys that share no sequence aren't multiplied.
+A row is cut into tiles of 128 keys, and into tiles of 128 or 256 queries. The keys of a tile of queries are its span:
+the tiles from the first to the last that may share a sequence with it. A span has one of a few widths. The code for
+each width is a branch with static shapes, so that the softmax needs no running maximum here either.
 """
 
 import functools
@@ -19,18 +18,19 @@ from bert_jax.model.attention_blocks import LANES, LEAST, Bounds, TpuKernel, blo
 from bert_jax.model.dropout import column_word, row_word, scale, survives
 
 _QUERIES = 256
-"""Queries of a tile, at most. With 128 there is less to multiply, but libtpu 0.0.42 schedules more cycles in all."""
+"""Most queries of a tile. With 128 there is less to multiply, but libtpu 0.0.42 schedules more cycles in all."""
 
 
 def widths(tiles: int) -> list[int]:
-    """The tiles that a span may have in rows of so many: those between are rounded up, by a third at most."""
+    """The widths, in tiles, that a span may have in rows of so many tiles. Other widths are rounded up, by a third at
+    most."""
     steps = sorted({1, tiles} | {part << power for power in range(tiles.bit_length()) for part in (2, 3)})
     return [width for width in steps if width <= tiles]
 
 
 def tile_spans(kernel: TpuKernel, places: Int[Array, "B 2 T"], queries: int) -> Int[Array, "B Q 2"]:
-    """The span of each tile of so many queries (Q = T / queries): its first tile of keys, and how many; 0 where all
-    queries are padding."""
+    """The span of each tile of queries (Q = T / queries): its first tile of keys, and its number of tiles, which is 0
+    if all queries are padding."""
     tiles = places.shape[2] // LANES
     begin, end = block_spans(kernel.admission.shared(Bounds.of(places, queries), Bounds.of(places, LANES)))
     steps = np.array([0, *widths(tiles)])
@@ -47,7 +47,7 @@ def token_lines(
     if not kernel.rate:
         return places[:, None]
     batch, _, length = places.shape
-    # A sum over one sequence and noughts: elementwise, where indexing by token would be a gather.
+    # A sum of one sequence's value and zeros is elementwise; indexing by token would be a gather.
     numbers = jnp.arange(1, kernel.admission.sequences + 1)[:, None, None, None]
     words = head_keys[..., None] * (places[:, :1, None, None] == numbers).astype(jnp.uint32)
     words = words.sum(axis=1, dtype=jnp.uint32)
@@ -74,7 +74,8 @@ def attend_block(kernel: TpuKernel, spans, query, key, value, lines, context):
 def differentiate_block(
     kernel: TpuKernel, spans, query, key, value, lines, gradient, of_query, of_key, of_value, key_sum, value_sum
 ):
-    """The gradients of a block of queries; those of keys and values are sums over the blocks, one after the other."""
+    """The gradients of a block of queries. The gradients of keys and values are summed over the blocks, one after the
+    other."""
     of_score = scale(kernel.rate) / math.sqrt(kernel.head_size)
 
     @pl.when(pl.program_id(2) == 0)
@@ -88,7 +89,7 @@ def differentiate_block(
             powers, total = _powers(kernel, scores, columns, of_keys)
             probabilities = powers / total
             of_context = gradient[row, tile, head]
-            # Constant factors are left to the sums, which are smaller.
+            # Constant factors are applied to the sums, which are smaller arrays.
             dropped = _dropped(kernel, probabilities, columns, of_keys, number)
             weighted = dropped * block_product(of_context, value[row, keys, head], (1, 1))
             mean = jnp.sum(weighted, axis=1, keepdims=True)
@@ -108,9 +109,8 @@ def differentiate_block(
 
 
 def _each_tile(kernel: TpuKernel, spans, lines, shape: tuple[int, ...], program: Callable[..., None], nothing: tuple):
-    """Runs `program` for each tile of a block of queries that has keys, and gives 0 in `nothing` to the others.
-
-    It takes the row, the places of queries and keys, and the facts of their tokens as columns and as lines.
+    """Runs `program` for each tile of a block of queries that has keys, and writes 0 to `nothing` for the other tiles.
+    `program` takes the row, the places of queries and keys, and the facts of their tokens as columns and as lines.
     """
     rows, block = shape[:2]
     length, queries = lines.shape[2], tile_of(block)
@@ -136,17 +136,18 @@ def _each_tile(kernel: TpuKernel, spans, lines, shape: tuple[int, ...], program:
 
 
 def tile_of(block: int) -> int:
-    """Queries of a tile, in blocks of so many: short tiles have fewer keys, tall ones fill the chip's units better."""
+    """Number of queries of a tile, in blocks of so many queries: short tiles have fewer keys, tall ones fill the chip's
+    units better."""
     return math.gcd(block, _QUERIES)
 
 
 def _part(begin, size: int):
-    """A part of a row that begins with a tile."""
+    """A slice of a row that begins with a tile."""
     return pl.ds(pl.multiple_of(begin, LANES), size)
 
 
 def _powers(kernel: TpuKernel, scores, columns, of_keys) -> tuple[Array, Array]:
-    """The numerators of each query's softmax, and their sum."""
+    """The numerators of each query's softmax, and the sum of these."""
     admitted = kernel.admission.admits((columns[:, :1], columns[:, 1:2]), (of_keys[:1], of_keys[1:2]))
     scores = jnp.where(admitted, scores, LEAST)
     powers = jnp.exp(scores - jnp.max(scores, axis=1, keepdims=True))

@@ -1,7 +1,5 @@
-"""The form of attention for TPUs: a kernel of its own for rows whose keys fit on the chip, JAX's splash attention for
-longer ones.
-
-The kernels' modules are imported when they attend: Pallas takes a second to import.
+"""The form of attention for TPUs: bert_jax's own kernel for rows whose keys fit on the chip, and JAX's splash attention
+for longer rows. The kernels' modules are imported at their first use, because Pallas takes a second to import.
 """
 
 import functools
@@ -17,14 +15,14 @@ from bert_jax.model.exact_attention import head_keys, is_in_strips
 from bert_jax.model.placement import BATCH_AXES
 
 MOST_KEYS = {16: 512, 32: 1024, 64: 2048, 128: 2048, 256: 1024}
-"""Tokens of the longest rows of the own kernel, by the width of a head. So many fit in the chip's fast memory with
-every pattern in float32, as libtpu 0.0.42 compiles for v4, which has the least of it."""
+"""Tokens of the longest rows for bert_jax's own kernel, by the width of a head. With every pattern in float32 they fit
+in the fast memory of v4, which has the least, as libtpu 0.0.42 compiles them."""
 _WIDEST = 256
-"""Most features of a head in splash attention: its programs with so many fit in float32."""
+"""Most features of a head in splash attention, so that its programs fit in the chip's memory in float32."""
 
 
 def _obstacle(case: AttentionCase) -> str | None:
-    """Why no kernel can compute `case`; None where one can."""
+    """Why no kernel can compute `case`; None if one can."""
     if case.platform != "tpu":
         return f"this is a {case.platform.upper()}, and the kernel is for TPUs"
     return _obstacle_of_long_rows(case) if is_in_strips(case.length, case.length) else _obstacle_of_short_rows(case)
@@ -64,7 +62,7 @@ def _attend(
     rate: float,
     dropout_keys: Key[Array, "B N"] | None,
 ) -> Float[Array, "B T H K"]:
-    """The exact form's result by a kernel."""
+    """Computes attention by a kernel; the result is that of the exact form, up to rounding."""
     if is_in_strips(key.shape[1], key.shape[1]):
         from bert_jax.model import splash_attention
 

@@ -1,4 +1,4 @@
-"""Batches of pretraining: from a prepared data set, or of random pieces for benchmarks."""
+"""Batches of pretraining, from a prepared data set or of random pieces for benchmarks."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -24,16 +24,16 @@ class AnyBatch(Protocol):
 
     @property
     def weight(self) -> Float[Any, "B *N"]:
-        """1 for a sequence or a whole row that counts, 0 for a filler."""
+        """1 for a real sequence or row, 0 for a filler."""
 
     @property
     def ordinal(self) -> UInt32[Any, "B *N"]:
-        """The number of the sequence or row in the phase's order: the source of its random keys."""
+        """The number of the sequence or row in the phase's order, from which its random keys are derived."""
 
 
 @runtime_checkable
 class NumberedBatches(Protocol):
-    """The batches of a training by their number, at random access."""
+    """The batches of a training, with random access by their number."""
 
     def __len__(self) -> int: ...
 
@@ -49,11 +49,11 @@ class Batch(NamedTuple):
 
     tokens: Tokens
     pair_label: Int[Any, "B N"]
-    """0: the second segment follows the first in its document; 1: it was drawn at random."""
+    """0 if the second segment follows the first in its document, 1 if it was drawn at random."""
     weight: Float[Any, "B N"]
-    """1 for a sequence that counts, 0 for a filler."""
+    """1 for a real sequence, 0 for a filler."""
     ordinal: UInt32[Any, "B N"]
-    """Number of the sequence in its phase's order: the source of its random keys."""
+    """Number of the sequence in its phase's order, from which its random keys are derived."""
 
 
 def assemble(instances: Instances, ordinals: Int[np.ndarray, " B"], length: int, most: int = 1) -> Batch:
@@ -61,8 +61,8 @@ def assemble(instances: Instances, ordinals: Int[np.ndarray, " B"], length: int,
     empty rows to one row for each of `ordinals`.
 
     `ordinals`: the numbers of the rows in their phase's order; the sequences of row r have the numbers from r N on,
-    modulo 2^32. A sequence without tokens has weight 0: in an empty row, in place of an unreadable record, or where a
-    row has fewer than N sequences.
+    modulo 2^32. A sequence without tokens has weight 0. It occurs in an empty row, in place of an unreadable record, or
+    if a row has fewer than N sequences.
     """
     shape = (len(ordinals), length)
     lengths, rows = np.diff(instances.ends), instances.rows

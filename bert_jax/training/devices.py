@@ -26,12 +26,12 @@ _COMPILER_OPTIONS: dict[str, dict[str, bool | int]] = {
     "gpu": {
         # Overlaps collectives with computation.
         "xla_gpu_enable_latency_hiding_scheduler": True,
-        # Products by cuBLAS, which adds biases and residuals itself, and needs half the time to compile. On an H200,
-        # it was chosen over Triton for nearly all products of BERT-base anyway.
+        # cuBLAS computes the products: it adds biases and residuals itself, and needs half the time to compile. On an
+        # H200, XLA chose it over Triton for nearly all products of BERT-base anyway.
         "xla_gpu_enable_triton_gemm": False,
         # Takes the code that cuBLAS proposes for a product. Otherwise XLA would time several in each process, and a
-        # training that is continued could get another one and other bits. On an H200, steps of BERT-base take the same
-        # time without it.
+        # continued training could get other code and other bits. On an H200, steps of BERT-base take the same time
+        # either way.
         "xla_gpu_autotune_level": 0,
     }
 }
@@ -40,8 +40,8 @@ https://docs.jax.dev/en/latest/gpu_performance_tips.html. The launchers set thos
 libtpu reads from the environment."""
 
 _COMPILING_FLOPS = {"cpu": 6 * 1e11, "accelerator": 20 * 1e14}
-"""FLOPs that a device could compute while one training step compiles. For the forward pass alone it is a third: both
-the compilation and the computation of a token take a third."""
+"""FLOPs that a device could compute while one training step compiles. For the forward pass alone it is a third of
+that."""
 _TYPICAL_LENGTH = 128
 _SHORTEST_TEXT = 3
 """Tokens of the shortest text: [CLS], a piece, [SEP]."""
@@ -61,7 +61,7 @@ class Chip(NamedTuple):
     flops: float
     """Dense bfloat16 FLOP/s at its peak."""
     memory: float = 0.0
-    """Bytes that a program may use: the chip's memory less the system's part. 0 for chips that `plan` doesn't know."""
+    """Bytes that a program may use: the chip's memory minus the system's part. 0 for chips that `plan` doesn't know."""
     memory_bandwidth: float = 0.0
     """Bytes a second to and from memory."""
     link_bandwidth: float = 0.0
@@ -89,9 +89,10 @@ CHIPS = {
     "NVIDIA H100 NVL": Chip(835e12, memory_bandwidth=3900e9),
     "NVIDIA H200": Chip(989e12, memory_bandwidth=4800e9),
 }
-"""Chips by the beginning of a device's name, from the makers' data sheets. For TPUs these are
+"""Chips by the beginning of a device's name, from the makers' data sheets. The data sheets of TPUs are
 https://cloud.google.com/tpu/docs/v4 to v6e. They give 32, 16, 95 and 32 GB of memory; the table has the part that
-libtpu 0.0.52 lets a program use. Links have 2,400, 1,600, 4,800 and 3,200 Gbit/s each way over 6, 4, 6 and 4 links."""
+libtpu 0.0.52 lets a program use. All links of a chip together carry 2,400, 1,600, 4,800 and 3,200 Gbit/s each way, over
+6, 4, 6 and 4 links."""
 
 
 TPU_FAMILIES = ("v4", "v5e", "v5p", "v6e")
@@ -99,7 +100,7 @@ TPU_FAMILIES = ("v4", "v5e", "v5p", "v6e")
 
 
 class SquareProduct(NamedTuple):
-    """A product of two square matrices, whose time gives a device's matrix rate."""
+    """A product of two square matrices; its time gives a device's matrix rate."""
 
     run: Callable[[], Array]
     flops: int
@@ -140,16 +141,15 @@ def keep_compiled_programs() -> None:
 
 
 def compiling_tokens(model: ModelConfig) -> float:
-    """The number of tokens that `model` computes, roughly, in the time that compiling one more shape takes.
-
-    It comes from a formula and not from a clock, so that the shapes chosen by it are always the same.
+    """Roughly the number of tokens that `model` computes in the time of compiling one more shape. A formula and not a
+    clock gives it, so that the shapes chosen by it are always the same.
     """
     rate = _COMPILING_FLOPS["cpu" if jax.default_backend() == "cpu" else "accelerator"]
     return rate * _TYPICAL_LENGTH / (3 * encoder_flops(model, _TYPICAL_LENGTH, _TYPICAL_LENGTH))
 
 
 def tokens_at_once() -> int:
-    """Tokens of a batch in inference, with padding: enough to keep an accelerator busy, few enough for a CPU's
+    """Tokens of a batch in inference, including padding: enough to keep an accelerator busy, few enough for a CPU's
     caches."""
     return 1 << 11 if jax.default_backend() == "cpu" else 1 << 13
 
@@ -185,7 +185,7 @@ def check_room(memory: Memory, phase: Phase, mesh: Mesh, batch_size: str) -> Non
 
 
 def fitted(config: AnyRunConfig, mesh: Mesh) -> AnyRunConfig:
-    """`config` with packed texts in as many rows as the devices of `mesh` share evenly, as fine-tuning makes them.
+    """`config` for fine-tuning, with packed texts in a number of rows that divides evenly over the devices of `mesh`.
 
     Raises UsageError if a batch can't be divided over the devices, if the rows are too short for their texts, or if the
     attention can't be computed there.

@@ -1,4 +1,4 @@
-"""What a training would do, in words: how the run begins, its steps, memory and disk."""
+"""Describes what a training would do: how the run begins, its steps, memory and disk."""
 
 import math
 import shutil
@@ -20,14 +20,14 @@ from bert_jax.system.reading import Reading
 from bert_jax.training.devices import device_memory, gigabytes
 
 _CHECKPOINTS_BESIDE = 2
-"""Checkpoints on the disk besides the newest ones: the best one, and one that is being written."""
+"""Number of checkpoints on the disk besides the newest ones: the best one, and one that is being written."""
 
 Lines = Iterator[tuple[str, str]]
-"""Lines of a table, each a name and what is planned in words."""
+"""Lines of a table, each a name and a text about the plan."""
 
 
 def planned_run(config: TrainingConfig, run: RunDirectory, mesh: Mesh) -> Lines:
-    """How the run would begin and on which devices. Raises UsageError if the run that is there has other settings."""
+    """How the run would begin, and on which devices. Raises UsageError if the existing run has other settings."""
     newest = run.newest_step or 0
     if not run.under_way:
         beginning = f"a new one of {counted(config.steps, 'steps')}"
@@ -42,14 +42,14 @@ def planned_run(config: TrainingConfig, run: RunDirectory, mesh: Mesh) -> Lines:
 
 
 def read_as(readings: Iterable[Reading]) -> Lines:
-    """What foreign input is taken for, and what is odd about it."""
+    """How foreign input is understood, and warnings about odd figures."""
     for reading in readings:
         yield from reading.rows()
         yield from (("odd", remark) for remark in reading.remarks)
 
 
 def steps_in_words(phase: Phase, done: int, packed: bool) -> str:
-    """The steps of a phase, of which `done` are done."""
+    """The number of steps of a phase, and how many of them are done."""
     left = f" ({max(0, phase.steps - done):,} left)" if done else ""
     tokens = phase.steps * phase.batch_size * phase.length
     return f"{counted(phase.steps, 'steps')}{left} of {phase.batch(packed)}, {tokens:.3e} tokens at most"
@@ -64,7 +64,7 @@ def memory_in_words(memory: Memory, mesh: Mesh) -> str:
 
 
 def checkpoints_in_words(config: TrainingConfig, workdir: Place, memory: Memory, mesh: Mesh, runs: int = 1) -> str:
-    """Size of the checkpoints of all runs, and the free space on the disk, which isn't known of a bucket."""
+    """Size of the checkpoints of all runs, and the free space on the disk, which is unknown for a bucket."""
     size = runs * memory.state * num_shards(mesh, ("fsdp", "tensor"))
     most = (config.checkpoints.keep + _CHECKPOINTS_BESIDE) * size
     words = f"{gigabytes(size)} each, every {config.checkpoints.every:,} steps; {gigabytes(most)} at most"

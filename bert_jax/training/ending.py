@@ -24,7 +24,7 @@ from bert_jax.system.progress import say, warn
 from bert_jax.training.trainer import PhaseWork
 
 _SKIPPED = "skipped_steps.json"
-"""File in the run with the training records of the skipped steps that ended it."""
+"""File in the run with the training records of those skipped steps that ended the training."""
 STUCK = 124
 """Exit code of a run that got stuck: the same as of the command `timeout`."""
 _TICK_S = 1.0
@@ -33,15 +33,14 @@ _REPORT_S = 20.0
 
 
 class StopSignals:
-    """Within the block, the first SIGTERM or Ctrl-C requests a stop after the current step; later ones are ignored.
-
-    In a command a second Ctrl-C ends the process at once (see `interruption`); elsewhere it raises KeyboardInterrupt.
-    With several processes JAX handles SIGTERM, whichever process receives it, and all stop after the same step; a
-    Ctrl-C is passed on as SIGTERM.
+    """Within the block, the first SIGTERM or Ctrl-C requests a stop after the current step; later signals are ignored.
+    In a command, a second Ctrl-C ends the process at once (see `interruption`); elsewhere it raises KeyboardInterrupt.
+    With several processes, JAX handles SIGTERM, whichever process receives it, and all processes stop after the same
+    step. A Ctrl-C is passed on as SIGTERM.
     """
 
     requested = False
-    """Whether this process received a request. `at` is the decision on which all processes agree."""
+    """Whether this process received a request. `at` gives the decision on which all processes agree."""
 
     def __init__(self, newest: Callable[[], int | None]):
         """`newest`: the step of the newest checkpoint, which the message of a second Ctrl-C names."""
@@ -55,7 +54,7 @@ class StopSignals:
         return self
 
     def at(self, step: int) -> bool:
-        """Whether to stop after `step`. Call it after every step."""
+        """Whether to stop after `step`. Must be called after every step."""
         return multihost_utils.reached_preemption_sync_point(step) if jax.process_count() > 1 else self.requested
 
     def __exit__(self, *_) -> None:
@@ -89,19 +88,19 @@ def _left(newest: int | None) -> str:
 class Patience:
     """Ends a phase after some evaluations in a row without a better score.
 
-    The scores come from the log, so a resumed run ends at the same step as an uninterrupted one.
+    The scores come from the log, so a resumed run ends at the same step as an uninterrupted run.
     """
 
     def __init__(self, phase: PhaseWork, log: MetricsLog):
         self._phase, self._log = phase, log
 
     def is_over(self) -> bool:
-        """Whether the phase is to end."""
+        """Whether the phase should end."""
         patience, scores = self._phase.patience, self._log.scores
         return patience is not None and len(scores) - 1 - _best(scores) >= patience
 
     def announce(self, step: int, steps: int) -> None:
-        """Prints a message if patience ends training after `step`, before the last of `steps`."""
+        """Prints a message if patience ends the training after `step`, before the last of `steps`."""
         if not self.is_over() or step == steps:
             return
         best_step, best_score = list(self._log.scores.items())[_best(self._log.scores)]
@@ -138,7 +137,8 @@ class Skips:
         return in_a_row if in_a_row >= self._limit else 0
 
     def warn(self, skipped: int, step: int) -> None:
-        """Warns if `skipped`, of the run's first `step` steps, are more than at the last warning."""
+        """Warns if `skipped`, the number of skipped steps among the run's first `step`, has grown since the last
+        warning."""
         if skipped > self._warned_of:
             warn(f"{skipped:,} of {step:,} steps had no finite gradient and were skipped")
             self._warned_of = skipped
@@ -167,9 +167,8 @@ def no_finite_gradient(
 
 
 class Watchdog:
-    """Within the block, ends the process if `watched` reports no progress for too long.
-
-    A thread counts ticks, so that time during which the process or the machine was suspended doesn't count.
+    """Within the block, ends the process if `watched` reports no progress for too long. A thread counts ticks, so that
+    the time of a suspended process or machine doesn't count.
     """
 
     def __init__(self, minutes: float | None, run: Place, watched: Whereabouts = here, tick: float = _TICK_S):

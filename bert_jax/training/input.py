@@ -1,4 +1,4 @@
-"""Batches from a prepared data set: their records, the order of these, and the arrays."""
+"""Batches from a prepared data set: the order of the records, and the arrays."""
 
 import functools
 import hashlib
@@ -16,7 +16,7 @@ from bert_jax.training.batch import Batch, assemble
 
 _SHUFFLE_ROUNDS = 4
 _PERMUTED = 1 << 15
-"""Most records of a source whose order is a permutation in memory, of four bytes a record."""
+"""Largest number of records of a source whose order is a permutation in memory, with four bytes a record."""
 
 
 @runtime_checkable
@@ -28,7 +28,7 @@ class Order(Protocol):
 
 
 class ShuffledOrder(NamedTuple):
-    """The endless order of training: every record once an epoch, each epoch in an order of its own.
+    """The endless order of training: every epoch has each record once, in an order of its own.
 
     The record at an ordinal is a function of these numbers and the ordinal alone, so resuming at any step needs no
     state.
@@ -48,8 +48,8 @@ class ShuffledOrder(NamedTuple):
 
 
 class PermutedOrder(ShuffledOrder):
-    """A ShuffledOrder of few records, by a permutation that is computed once an epoch: for sizes that are no power of
-    two, `index_shuffle` takes up to 50 microseconds a record."""
+    """A ShuffledOrder of few records that computes a permutation once an epoch, because `index_shuffle` takes up to 50
+    microseconds a record for sizes that are no power of two."""
 
     def record(self, ordinal: int) -> int:
         """The record at `ordinal`."""
@@ -59,10 +59,9 @@ class PermutedOrder(ShuffledOrder):
 
 class MixedOrder:
     """The endless order of training on several sources with fixed shares. Each source has an order of its own, in which
-    every record comes once an epoch.
-
-    Ordinals are divided into blocks of `BLOCK`. Every block has the same number of records of a source, shuffled
-    separately. The record at an ordinal is a function of the constructor's arguments and the ordinal alone.
+    every record occurs once an epoch. Ordinals are divided into blocks of `BLOCK`. Every block has the same number of
+    records of each source and is shuffled by itself. The record at an ordinal is a function of the constructor's
+    arguments and the ordinal alone.
     """
 
     BLOCK = 10_000
@@ -109,23 +108,24 @@ def _permutation(size: int, *words: str | int) -> array:
 
 def _permuted(size: int, *words: str | int) -> Int[np.ndarray, " n"]:
     """A permutation of the numbers below `size` that `words` determine."""
-    # Sorting random words shuffles. Unlike its shuffles, numpy keeps the stream of these words in later releases.
+    # Sorting random words gives a permutation. Later releases of numpy keep the stream of these words, but may change
+    # shuffles.
     return np.argsort(np.random.Philox(key=_hashed(16, *words)).random_raw(size), kind="stable")
 
 
-@functools.lru_cache(maxsize=1024)  # the seed of an epoch is that of all its records
+@functools.lru_cache(maxsize=1024)  # all records of an epoch share its seed
 def _hashed(size: int, *words: str | int) -> int:
     """A number of `size` bytes that `words` determine."""
     return int.from_bytes(hashlib.blake2b(" ".join(map(str, words)).encode(), digest_size=size).digest())
 
 
 class InOrder(NamedTuple):
-    """The order of evaluation: records evenly spaced over a stretch of them, and fillers (None) after the last."""
+    """The order of evaluation: records evenly spaced over a range of records, then fillers (None)."""
 
     size: int
-    """Records in the stretch."""
+    """Number of records in the range."""
     reads: int
-    """Records to read."""
+    """Number of records to read."""
     first: int = 0
     """Number of the first record."""
 

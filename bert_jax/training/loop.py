@@ -85,7 +85,8 @@ def train(
             for phase in phases:
                 state = loop.train(phase, state)
         _finish(checkpoints)
-        note("finished", f"step {int(state.step):,}")  # before the log is closed, which uploads the journal too
+        # Must precede the closing of the log, which uploads the journal too.
+        note("finished", f"step {int(state.step):,}")
     return Trained(state, loop.evaluations)
 
 
@@ -137,7 +138,7 @@ class Loop:
         self._noted_at = 0.0
 
     def train(self, phase: PhaseWork, state: TrainState) -> TrainState:
-        """Trains from `state` to the end of `phase`. Returns `state` unchanged if its step lies outside the phase."""
+        """Trains from `state` to the end of `phase`. Returns `state` unchanged if its step is outside the phase."""
         self._phase, self._patience, step = phase, Patience(phase, self._log), int(state.step)
         missed_evaluation = self._missed_evaluation(step)
         open_steps = phase.first <= step < phase.last
@@ -152,7 +153,7 @@ class Loop:
             return state if self._patience.is_over() else self._steps(state, step)
 
     def _steps(self, state: TrainState, begin: int) -> TrainState:
-        """Does the steps after `begin`. The measurements of a step are read after the next one is dispatched."""
+        """Executes the steps after `begin`. The measurements of a step are read after the next one is dispatched."""
         phase, batches, measured = self._phase, self._phase.batches(begin - self._phase.first), None
         self._progress.advance(0, note="compiling")
         for step in range(begin + 1, phase.last + 1):
@@ -168,7 +169,7 @@ class Loop:
             if previous:
                 self._check_skips(previous, step - 1)
                 self._show(previous)
-            else:  # dispatched, and so compiled
+            else:  # the step is dispatched, and so it is compiled
                 self._restart_speed()
                 self._progress.pace_from_here(1)
             self._speed.count(batch, measured["skipped_records"] if phase.skips_records else None)
@@ -190,7 +191,7 @@ class Loop:
         here.at(f"{activity} step {step:,} of {self._config.steps:,} ({self._phase.name})")
 
     def _show(self, measured: Means) -> None:
-        """Counts a step in the progress line, and every half second updates the measurements there."""
+        """Counts a step in the progress line, and updates the measurements there every half second."""
         if time.monotonic() - self._noted_at > _NOTE_EVERY_S:
             self._noted_at = time.monotonic()
             values, rate = _values(measured), self._phase.sequences * self._progress.rate

@@ -1,4 +1,5 @@
-"""Optimizers, from parts of optax: BERT's (its optimization.py), LAMB and Muon; schedules of the learning rate."""
+"""Optimizers, from parts of optax: BERT's (optimization.py of its release), LAMB and Muon; schedules of the learning
+rate."""
 
 import math
 from collections.abc import Callable
@@ -26,14 +27,14 @@ class Moments(NamedTuple):
     """The state of `scale_by_moments`."""
 
     count: Int[Array, ""]  # type: ignore[assignment]  # hides tuple.count; checkpoints have this name
-    """Steps taken."""
+    """Number of steps taken."""
     mean: Parameters
     square: Parameters
 
 
 def scale_by_moments(beta1: float, beta2: float, epsilon: float, bias_correction: bool) -> optax.GradientTransformation:
-    """Adam: m / (sqrt(v) + epsilon), with or without bias correction of the moments; optax' own always corrects
-    them."""
+    """Adam: m / (sqrt(v) + epsilon), with or without bias correction of the moments. optax' own function always
+    corrects them."""
 
     def init(params: Parameters) -> Moments:
         zero = jax.tree.map(jnp.zeros_like, params)
@@ -54,7 +55,7 @@ def clip_by_global_norm(most: float) -> optax.GradientTransformationExtraArgs:
     """Scales all gradients by one number so that their global norm is at most `most`.
 
     The update's argument `gradient_norm` is that norm, if the caller has computed it. optax' own transformation
-    computes it again and divides element by element, which takes two more passes over memory.
+    computes the norm again and divides element by element, which takes two more passes over memory.
     """
 
     def update(gradients: Parameters, state: Any, params=None, *, gradient_norm: Float[Array, ""] | None = None):
@@ -69,7 +70,7 @@ def scale_by_trust_ratio() -> optax.GradientTransformation:
     """Scales each matrix' update by |matrix| / |update|, as LAMB does.
 
     The ratio is 1 if either norm is 0. Parameters without weight decay aren't scaled, as in the authors' code. optax'
-    own takes the norm of a whole array, which here may hold one matrix for each layer.
+    own transformation takes the norm of a whole array, which here may hold one matrix for each layer.
     """
 
     def scale(path, update: Float[Array, "..."], parameter: Float[Array, "..."]) -> Float[Array, "..."]:
@@ -122,7 +123,7 @@ def _share_of_peak(
     config: OptimizerConfig, step: int | Int[Array, ""], warmup: int, steps: int
 ) -> float | Float[Array, ""]:
     """The share of the peak rate after the warm-up; 0 at `steps`."""
-    # As in the original, the line counts the warm-up's steps too: it begins at 1 - warmup / steps.
+    # The line counts the warm-up's steps too, as in BERT's release: it begins at 1 - warmup / steps.
     line = 1 - step / steps
     match config.schedule:
         case "linear":
@@ -136,8 +137,8 @@ def _share_of_peak(
 
 
 def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformationExtraArgs:
-    """The optimizer at learning rate 1: clipping by global norm, Adam, weight decay; for LAMB the trust ratio; for Muon
-    its update in place of Adam's in the blocks' matrices.
+    """The optimizer at learning rate 1: clipping by global norm, Adam and weight decay. LAMB adds the trust ratio. Muon
+    replaces Adam's update of the blocks' matrices by its own.
 
     The training step multiplies the updates by the learning rate, which follows the run's count of steps, and passes
     `gradient_norm`.
@@ -157,7 +158,7 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformationExtra
 
 
 def _descending(direction: optax.GradientTransformationExtraArgs) -> optax.GradientTransformationExtraArgs:
-    """`direction` with negated updates, by optax' convention: adding them to the parameters lowers the loss."""
+    """`direction` with negated updates: by optax' convention, adding updates to the parameters lowers the loss."""
 
     def update(gradients: Parameters, state: Any, params: Parameters, **others) -> tuple[Parameters, Any]:
         updates, state = direction.update(gradients, state, params, **others)
@@ -169,9 +170,8 @@ def _descending(direction: optax.GradientTransformationExtraArgs) -> optax.Gradi
 def learning_only(
     optimizer: optax.GradientTransformation, learned: Callable[[Parameters], Parameters | None]
 ) -> optax.GradientTransformationExtraArgs:
-    """`optimizer` without updates of frozen parameters, for which `learned` returns False, as booleans that broadcast.
-
-    optax' own masks apply to whole arrays, and an array here holds one matrix for each layer.
+    """`optimizer` without updates of frozen parameters. `learned` returns, as booleans that broadcast, which parameters
+    are learned. optax' own masks apply to whole arrays, and an array here holds one matrix for each layer.
     """
 
     optimizer = optax.with_extra_args_support(optimizer)

@@ -18,7 +18,7 @@ from bert_jax.run.state import TrainState
 from bert_jax.training.batch import AnyBatch
 
 PURPOSES = {"parameters": 0, "targets": 1, "dropout": 2, "evaluation": 3}
-"""Numbers of the purposes of random keys; each purpose has its own stream."""
+"""Purposes of random keys and their numbers; each purpose has its own stream."""
 
 STEP_MEASUREMENTS = ("loss", "grad_norm", "learning_rate", "tokens")
 """Measurements of a step besides those of its objective. `tokens` counts the tokens of a step without padding."""
@@ -34,7 +34,7 @@ class Moment(NamedTuple):
 
     phase: int
     done: Float[Array, ""]
-    """Share of the phase's steps that are done: 0 in its first step and 1 in its last."""
+    """Share of the phase's steps that are done, from 0 in the first step to 1 in the last."""
 
     @classmethod
     def of(cls, phase: int, steps: range, step: Int[Array, ""] | int) -> "Moment":
@@ -52,10 +52,10 @@ class Objective(ABC):
     measurements: tuple[str, ...]
     """Names of all measurements that `measure` returns."""
     labels: Mapping[str, str]
-    """Names in the progress line of the `measurements` that are shown there beside the loss."""
+    """Labels of the measurements that the progress line shows beside the loss, by the name of the measurement."""
 
     def in_phase(self, phase: int) -> "Objective":
-        """The objective with the model's settings for phase number `phase`; by default itself."""
+        """The objective with the model's settings for phase number `phase`; by default the objective itself."""
         return self
 
     def learns(self, params: Parameters) -> Parameters | None:
@@ -64,7 +64,7 @@ class Objective(ABC):
 
     @abstractmethod
     def init(self, key: Key[Array, ""]) -> Parameters:
-        """Random parameters of the model. Same key, same values."""
+        """Random parameters of the model. Equal keys give equal values."""
 
     @property
     def parameter_shapes(self) -> Parameters:
@@ -82,11 +82,11 @@ class Objective(ABC):
     @abstractmethod
     def targets(self, batch: Any, keys: Key[Array, "B *N"], moment: Moment | None = None) -> Targets:
         """Input and labels of each example of `batch`, an AnyBatch. All randomness of an example comes from its key.
-        `moment`: None in an evaluation."""
+        `moment` is None in an evaluation."""
 
     @abstractmethod
     def counts(self, targets: Targets) -> dict[str, Float[Array, ""]]:
-        """The denominator of each of `losses` over all of `targets`, known before the model runs."""
+        """The denominator of each of `losses` over all of `targets`, which is known before the model runs."""
 
     @abstractmethod
     def measure(self, params: Parameters, targets: Targets, dropout_keys: Key[Array, "B *N"] | None) -> Means:
@@ -95,8 +95,8 @@ class Objective(ABC):
     def gradients(
         self, params: Parameters, targets: Targets, dropout_keys: Key[Array, "B *N"], microbatches: int
     ) -> tuple[Parameters, Means]:
-        """Gradients of the loss, and the measurements. By default those of `microbatches` are added up, which is right
-        for a loss that is a sum over rows."""
+        """Gradients of the loss, and the measurements. By default the gradients and measurements of `microbatches` are
+        added up, which is right for a loss that is a sum over rows."""
         return loss_gradients(self, params, targets, dropout_keys, microbatches)
 
 
@@ -123,7 +123,7 @@ def targets_and_keys(
 def initial_state(
     params: Parameters, optimizer: optax.GradientTransformation, names: tuple[str, ...], seed: Seed
 ) -> TrainState:
-    """The state before the first step; `names` are those of the window."""
+    """The state before the first step; `names` are the names of the window's measurements."""
     zero, window = jnp.zeros((), jnp.int32), {name: Mean.zero() for name in names}
     return TrainState(zero, params, optimizer.init(params), window, zero, zero, jnp.asarray(seed, jnp.uint32))
 
@@ -193,9 +193,9 @@ def make_train_step(
 def _if(good: Bool[Array, ""], updated: Callable[[], Tree], unchanged: Tree) -> Tree:
     """The result of `updated` if `good`, else `unchanged`.
 
-    On accelerators it is a select, which XLA fuses with the update; a condition would copy weights and moments between
-    two layouts (1.2 GB a step of BERT-base on a TPU, and 1 GiB of memory). On CPUs it is a condition; a select would
-    need arrays of its own (0.5 GB for BERT-base).
+    On accelerators the choice is a select, which XLA fuses with the update; a condition would copy weights and moments
+    between two layouts (1.2 GB a step of BERT-base on a TPU, and 1 GiB of memory). On CPUs the choice is a condition; a
+    select would need arrays of its own (0.5 GB for BERT-base).
     """
     if platform() == "cpu":
         return jax.lax.cond(good, updated, lambda: unchanged)

@@ -1,4 +1,4 @@
-"""Time in the training loop: the rate of steps, a profiler trace, and when checkpoints are due."""
+"""Measures time in the training loop: the rate of steps, a profiler trace, and when checkpoints are due."""
 
 import time
 from collections.abc import Callable
@@ -28,8 +28,8 @@ class Speed:
         self._began = time.monotonic()
 
     def count(self, batch: AnyBatch, skipped_records: Mean | None) -> None:
-        """Counts one more step. `skipped_records`: the damaged records that the batch left out; None if it never
-        does."""
+        """Counts one more step. `skipped_records`: the number of damaged records that the batch leaves out; None for
+        batches that never leave any out."""
         self._steps += 1
         self._positions += batch.tokens.ids.size
         self._flops += self._flops_of(batch.tokens.ids.shape)
@@ -37,7 +37,7 @@ class Speed:
             self._skipped_records.append(skipped_records.total)  # fetched with the other measurements
 
     def paused(self) -> "Speed":
-        """A context whose time doesn't count."""
+        """A context whose time isn't counted."""
         return self
 
     def __enter__(self) -> None:
@@ -72,14 +72,14 @@ class StepTrace:
         self._recording = False
 
     def before(self, step: int, pending: Any) -> None:
-        """Call it before step number `step` is dispatched; `pending`: arrays of the steps in progress."""
+        """Must be called before step number `step` is dispatched. `pending`: arrays of the steps in progress."""
         if step in self._steps and not self._recording:
             jax.block_until_ready(pending)
             jax.profiler.start_trace(local_path(self._directory))
             self._recording = True
 
     def after(self, step: int, pending: Any) -> None:
-        """Call it after step number `step` is dispatched. The last step writes the trace."""
+        """Must be called after step number `step` is dispatched. Writes the trace after the last step."""
         if self._recording and step == self._steps[-1]:
             jax.block_until_ready(pending)
             self._write()
@@ -101,10 +101,10 @@ class StepTrace:
 class Cadence:
     """Decides after which steps a checkpoint is due, the same on all hosts.
 
-    The first host's clock counts. Agreeing on its time stops all devices for a moment, so it isn't read at every step:
-    at each reading the first host announces the number of steps until the next one. That number is half of the steps
-    that fit into the remaining time at the pace since the last checkpoint, and at most the steps since then, in case
-    steps become slower.
+    The first host's clock decides. Agreeing on its time stops all devices for a moment, so the clock isn't read at
+    every step: at each reading the first host announces the number of steps until the next reading. That number is half
+    of the steps that fit into the remaining time at the pace since the last checkpoint. It is at most the number of
+    steps since that checkpoint, in case steps become slower.
     """
 
     def __init__(
@@ -120,11 +120,11 @@ class Cadence:
         self.saved(step)
 
     def saved(self, step: int) -> None:
-        """Restarts the clock after a checkpoint of `step`. Call it on all hosts."""
+        """Restarts the clock after a checkpoint of `step`. Must be called on all hosts."""
         self._saved, self._saved_at, self._read_at = step, self._clock(), step + 1
 
     def due(self, step: int) -> bool:
-        """Whether a checkpoint is due after `step`. Call it after every step, on all hosts."""
+        """Whether a checkpoint is due after `step`. Must be called after every step, on all hosts."""
         if step % self._every == 0 or (self._keep_every and step % self._keep_every == 0):
             return True
         return self._due_by_time(step)

@@ -1,4 +1,4 @@
-"""The compiled steps of a training, which bench and plan use too, and its phases."""
+"""The compiled steps of a training, also for bench and plan, and the phases of a training."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -42,8 +42,8 @@ class Trainer(Generic[Config, Learned]):
         self._optimizer = learning_only(make_optimizer(config.optimizer), objective.learns)
 
     def initial_state(self, params: Parameters | None = None) -> TrainState:
-        """The state before the first step, created with its shardings: `params`, and random values for parts that they
-        lack. The values are the same on every mesh.
+        """The state before the first step, created with its shardings. Its parameters are `params`, with random values
+        for parts that these lack. The values are the same on every mesh.
         """
         return jax.jit(self._make_state, out_shardings=self._shardings)(np.uint32(self.config.seed), params)
 
@@ -75,7 +75,7 @@ class Trainer(Generic[Config, Learned]):
     def parts(
         self, phase: int
     ) -> tuple[Callable[[Parameters, AnyBatch], Means], Callable[[Parameters, AnyBatch], Any]]:
-        """The forward pass of a training step, and the forward and backward passes, as functions to be timed."""
+        """Functions to time: the forward pass of a training step, and the forward and backward passes together."""
         objective, steps = self.objective.in_phase(phase), self.config.steps_of(phase)
         first = Moment.of(phase, steps, steps.start)
 
@@ -111,8 +111,7 @@ class Evaluator(Protocol):
     """Measures a model on held-out data."""
 
     def evaluate(self, params: Parameters, between: Callable[[], None]) -> Results:
-        """Returns measurements, which are logged. `between` is called before each batch, and may
-        raise."""
+        """Returns the measurements, which the caller logs. `between` is called before each batch, and may raise."""
 
 
 @dataclass(frozen=True)
@@ -123,19 +122,19 @@ class PhaseWork:
     number: int
     """Number of the phase in the settings, from 0."""
     source: NumberedBatches
-    """The batches of the phase, each with the rows of this process' devices."""
+    """The batches of the phase; each has the rows of this process' devices."""
     evaluator: Evaluator | None
-    """None if nothing is held out."""
+    """The evaluation on held-out data; None if nothing is held out."""
     records_hint: Callable[[int], str]
     """Returns a message with the command that shows the training records of a step of the run."""
     sequences: float
-    """Sequences a step; of packed rows the average."""
+    """Number of sequences a step; with packed rows, the average."""
     name: str
     """Title of the phase in the progress."""
     packed: float | None = None
-    """Sequences a row on average, where rows hold several."""
+    """Average number of sequences a row."""
     skips_records: bool = False
-    """Whether a batch leaves out damaged records, as rows of weight 0."""
+    """Whether batches have rows of weight 0 in place of damaged records."""
     score: str = "score"
     """The name of an evaluation's score."""
     patience: int | None = None
@@ -185,7 +184,7 @@ class PhaseWork:
                 labels.append((name, label, ".3f"))
         labels.append(("learning_rate", "rate", ".2e"))
         known = [each for each in labels if each[0] in values]
-        # A batch may have nothing to count a share of, as pairs of equal scores.
+        # A batch may have no cases for a share, for example only pairs of equal scores.
         known = [each for each in known if each[0] in ("loss", "score") or not math.isnan(values[each[0]])]
         parts = [f"{label} {values[name]:{form}}" for name, label, form in known]
         if values.get("skipped"):

@@ -37,15 +37,15 @@ from bert_jax.system.progress import say
 from bert_jax.training.cross_entropy import cross_entropy
 
 _ROWS = 40_000
-"""Rows of each part: the fault of jaxlib 0.10.2 begins at 32,769 rows, and is gone at 65,536."""
+"""Number of rows of each part: the fault of jaxlib 0.10.2 occurs from 32,769 rows on, and no longer at 65,536."""
 _WIDTH = 16
 _TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
-"""Largest accepted difference by type, relative to the largest value. Rounding gives a tenth of it."""
+"""Largest accepted difference by type, relative to the largest value. Rounding causes a tenth of it."""
 
 _ATTENTION = 8, 512, 8
 """Rows, tokens of a row and heads for which a kernel of attention is checked."""
 _RATE = 0.1
-"""Of dropout there."""
+"""Rate of dropout in the check of attention kernels."""
 _TRAINING = Path(__file__).parent
 _MODEL = _TRAINING.parent / "model"
 _SETTINGS = ("XLA_FLAGS", "JAX_DISABLE_MOST_OPTIMIZATIONS", "JAX_DEFAULT_MATMUL_PRECISION", "JAX_ENABLE_X64")
@@ -53,7 +53,7 @@ _SETTINGS = ("XLA_FLAGS", "JAX_DISABLE_MOST_OPTIMIZATIONS", "JAX_DEFAULT_MATMUL_
 
 
 class CheckedPart(NamedTuple):
-    """A part of a step: `function` of the arrays `arguments`."""
+    """A part of a step: the `function` and the arrays `arguments` that it is called with."""
 
     name: str
     function: Callable[..., Any]
@@ -63,8 +63,8 @@ class CheckedPart(NamedTuple):
 
 
 def parts_to_check(attention: AttentionForm = "auto") -> list[CheckedPart]:
-    """The parts of a step that sum few values in each of many rows, and the kernel that `attention` names here.
-    `difference` also compares their gradients."""
+    """The parts of a step that sum few values in each of many rows, and the kernel that `attention` chooses on this
+    machine. `difference` also compares their gradients."""
     config = ModelConfig.tiny(compute_dtype="float32")
     rows, labels = _random(_ROWS, _WIDTH), jnp.arange(_ROWS) % 3
     params = {"params": {"scale": jnp.ones(_WIDTH), "bias": jnp.zeros(_WIDTH)}}
@@ -91,8 +91,8 @@ def parts_to_check(attention: AttentionForm = "auto") -> list[CheckedPart]:
 
 
 def _attention_parts(attention: AttentionForm) -> list[CheckedPart]:
-    """The attention kernel of this device, if there is one, beside the exact form: with dropout, in bfloat16, for rows
-    of one sequence and of two."""
+    """The checks of this device's attention kernel, if it has one, against the exact form: with dropout, in bfloat16,
+    for rows of one sequence and of two."""
     rows, length, heads = _ATTENTION
     place = np.broadcast_to(np.arange(length), (rows, length))
     parts = []
@@ -157,7 +157,8 @@ def difference(part: CheckedPart) -> str | None:
     def gradients(function: Callable[..., Any]) -> Callable[..., Any]:
         def differentiated(*arguments):
             output, backward = jax.vjp(function, *arguments)
-            return backward(jnp.cos(output))  # with cotangents equal to its output LayerNorm would have gradients of 0
+            # If cotangents were equal to the output, LayerNorm would have gradients of 0.
+            return backward(jnp.cos(output))
 
         return differentiated
 
