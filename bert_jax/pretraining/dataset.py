@@ -1,4 +1,4 @@
-"""The second step of a run: the prepared sequences of each length."""
+"""The second step of a run: prepares the sequences of each length."""
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
@@ -35,14 +35,14 @@ from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 
 @dataclass(frozen=True)
 class Inputs:
-    """What a pretraining starts from, opened and checked. Nothing is written yet."""
+    """The opened and checked inputs of a pretraining. Nothing is written yet."""
 
     initial: TrainedModel | None
     """The model of `config.init`; None if there is none or the run has a checkpoint of its own."""
     tokenizer: Tokenizer | None
-    """None if one is to be trained on the text."""
+    """The existing tokenizer; None if one is to be trained on the text."""
     readings: tuple[Reading, ...]
-    """What the initial model and the text are taken for, as far as they have to be read."""
+    """How the initial model and the text are understood, as far as they have to be read."""
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ class Data:
     by_length: dict[int, PreparedData]
     """The prepared sequences by the length of the phases."""
     shares: tuple[SourceShare, ...]
-    """How often the phases see each source."""
+    """Average number of times that the phases see each source."""
 
 
 def check_sources(config: RunConfig, run: RunDirectory) -> Inputs:
-    """Opens what the run starts from. Writes nothing.
+    """Opens the inputs of the run. Writes nothing.
 
     Raises UsageError if a corpus, vocabulary or model that the run needs is missing.
     """
@@ -65,22 +65,22 @@ def check_sources(config: RunConfig, run: RunDirectory) -> Inputs:
     initial = None if run.under_way else open_initial(config)
     tokenizer = load_tokenizer(run.tokenizer) if run.under_way else existing_tokenizer(config, initial)
     if initial:
-        assert tokenizer is not None  # it comes with the model
+        assert tokenizer is not None  # the tokenizer comes with the model
         replaced_pieces(initial.tokenizer, tokenizer)
         readings += initial.readings
-    if not _is_prepared(config, run):  # otherwise possibly on another machine, and the text may be missing here
+    # Data that exists may come from another machine, and the text may be missing here.
+    if not _is_prepared(config, run):
         corpus = open_corpus(config.data)
-        if config.data.spans:  # without their marks, which are no text
+        if config.data.spans:  # spans are left out, because their marks are no text
             corpus = open_corpus(config.data.replace(spans=None))
         readings.append(read_corpus(corpus, config.data))
-        identification.unload()  # filters identify in processes of their own
+        identification.unload()  # filters identify languages in processes of their own
     return Inputs(initial, tokenizer, tuple(readings))
 
 
 def check_preparation(config: RunConfig, run: RunDirectory) -> Inputs:
-    """Opens what the run starts from, as `check_sources` does, and checks the means of a preparation that is needed.
-
-    Raises UsageError also if the segmenter or a lexicon can't be used. Writes nothing.
+    """Opens the inputs of the run, as `check_sources` does. If a preparation is needed, also checks that its tools can
+    be used: raises UsageError if the segmenter or a lexicon can't. Writes nothing.
     """
     inputs = check_sources(config, run)
     if not _is_prepared(config, run):
@@ -89,7 +89,7 @@ def check_preparation(config: RunConfig, run: RunDirectory) -> Inputs:
 
 
 def prepare_data(config: RunConfig, run: RunDirectory, inputs: Inputs) -> Data:
-    """Writes tokenizer and sequences into the open run, unless they are there. Raises UsageError."""
+    """Writes tokenizer and sequences into the open run, unless they exist. Raises UsageError."""
     run.keep(*inputs.readings)
     tokenizer = make_tokenizer(config, run, inputs.initial)
     by_length = prepare_lengths(config, run)
@@ -105,16 +105,15 @@ def _check_means(data: DataConfig, preparation: PreparationConfig) -> None:
     for name, path in data.lexicons.items():
         LexiconFile.read(path, f"data.{name}")
     check_language_filter(data)
-    if data.words:  # packages come after settings
+    if data.words:  # packages are checked after settings
         open_segmenter(data.words)
     check_packages(data)
     check_engine(data, preparation)
 
 
 def prepare_lengths(config: RunConfig, run: RunDirectory) -> dict[int, PreparedData]:
-    """The data set of each length of a phase: the existing one if settings and text are the same, otherwise a new one.
-
-    Raises UsageError if a run under way would get other data than it began with.
+    """The data set of each length of a phase: the existing one if settings and text are unchanged, otherwise a new one.
+    Raises UsageError if a run under way would get other data than at its start.
     """
     lengths = list(dict.fromkeys(phase.length for phase in config.phases))
     text = functools.cache(lambda: _text_of(config, run))
@@ -135,15 +134,16 @@ def prepare_lengths(config: RunConfig, run: RunDirectory) -> dict[int, PreparedD
 
 
 def _existing_data(config: RunConfig, run: RunDirectory, length: int, text: Callable[[], str]) -> PreparedData | None:
-    """The finished data set of `length`, or None. Deletes one of other settings or text if the run hasn't begun.
+    """The finished data set of `length`, or None. Deletes a data set of other settings or text if the run hasn't begun.
 
-    `text` returns the hash of the whole text. Raises UsageError if the run is under way and the set has other settings.
+    `text` returns the hash of the whole text. Raises UsageError if the run is under way and the data set has other
+    settings.
     """
     data = PreparedData.open(run.data(length))
     if data and run.under_way:
         return prepared_for(config, run, length)
     if data and is_outdated(data, config, run, text):
-        open_corpus(config.data)  # refused before anything is deleted
+        open_corpus(config.data)  # raises before anything is deleted
         _check_means(config.data, config.preparation)
         refuse_links(run.path / "data", run.data(length))
         say(f"{run.data(length)} is of other settings or other text: it is prepared anew")
@@ -177,7 +177,7 @@ def prepare_other(
     here = PreparationConfig(processes=config.preparation.processes)
     _check_means(config.data, here)
     language = language or config.data.languages[0]
-    # An evaluation takes one sequence a row, also after packed training.
+    # An evaluation uses one sequence a row, also after packed training.
     own = {"source": source, "weights": None, "language": language, "held_out": 0.0, "dupe_factor": 1, "packed": False}
     recipe = _recipe(config.replace(data=config.data.uncurated().replace(**own)), run, length)
     corpus = open_corpus(recipe.data)
@@ -187,10 +187,9 @@ def prepare_other(
 
 
 def is_outdated(found: PreparedData, config: RunConfig, run: RunDirectory, text: Callable[[], str]) -> bool:
-    """Whether settings or text differ from those of the prepared set, which then has to be prepared anew.
-
-    If the text is missing, only settings are compared. `text` returns the hash of the whole text; it is called only if
-    the files were written since the preparation.
+    """Whether settings or text differ from those of the prepared set, so that it has to be prepared again. If the text
+    is missing, only settings are compared. `text` returns the hash of the whole text; it is called only if the files
+    were written since the preparation.
     """
     if found.fingerprint != _recipe(config, run, found.length).fingerprint():
         return True
@@ -206,7 +205,7 @@ def is_outdated(found: PreparedData, config: RunConfig, run: RunDirectory, text:
 
 
 def _text_of(config: RunConfig, run: RunDirectory) -> str:
-    """Hash of the whole text, as preparation computes it."""
+    """Hash of the whole text, equal to that of the preparation."""
     corpus = open_text(config, run)
     with stage("Comparing the text with what was prepared", corpus.total, corpus.unit) as progress:
         chunks = cut_corpus(corpus, config.data, lambda: progress.advance(corpus.position - progress.done))
@@ -214,10 +213,9 @@ def _text_of(config: RunConfig, run: RunDirectory) -> str:
 
 
 def _prepare(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> Iterator[PreparedData]:
-    """Prepares the data sets of `lengths` together; yields each once it is finished and uploaded.
-
-    Raises UsageError if a run under way would get other text than it began with. A set that the run had before must
-    have the hash of shards in the run's manifest; a set of another length must have the same hash of the text.
+    """Prepares the data sets of `lengths` together; yields each once it is finished and uploaded. Raises UsageError if
+    a run under way would get other text than at its start. If the run had the data set of a length before, the new
+    shards must have the hash in the run's manifest; the data set of another length must have the same hash of the text.
     """
     if not lengths:
         return
@@ -244,7 +242,7 @@ def _prepare(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> It
 
 
 def _pieces(prepared: PreparedData) -> Reading:
-    """What the vocabulary doesn't know of the text."""
+    """Reports which parts of the text are unknown to the vocabulary."""
     seen = prepared.train
     unknown = f"{seen.unknown_character_share:.2%} of the characters, {seen.unknown_share:.2%} of the pieces"
     return Reading(subject="corpus in pieces of the vocabulary", facts=[Fact(name="unknown", value=unknown)])

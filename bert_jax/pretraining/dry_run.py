@@ -1,4 +1,4 @@
-"""What `pretrain` and `prepare` would do, in words. Nothing is written to the run."""
+"""Describes what `pretrain` and `prepare` would do. Writes nothing to the run."""
 
 from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
@@ -24,7 +24,7 @@ from bert_jax.training.dry_run import (
 )
 
 _WORKERS = (1, 10, 100)
-"""Numbers of workers whose time a dry run tells."""
+"""Numbers of workers for which a dry run states the time."""
 
 
 def planned_pretraining(config: RunConfig, workdir: Place) -> Lines:
@@ -69,7 +69,7 @@ def _data(config: RunConfig, run: RunDirectory, length: int) -> str:
     prepared = PreparedData.open(run.data(length))
     outdated = False
     if prepared and not run.under_way and run.tokenizer.exists():
-        # As far as it is known without reading text that was written since, or making a tokenizer that is gone.
+        # The shares that are known without reading newer text and without training a missing tokenizer.
         outdated = is_outdated(prepared, config, run, lambda: prepared.text or "")
     if prepared and not outdated:
         kind = "packed training rows" if config.data.packed else "training sequences"
@@ -85,8 +85,8 @@ def _data(config: RunConfig, run: RunDirectory, length: int) -> str:
 def _sources(config: RunConfig) -> Lines:
     """The size of each of several sources, and its share in each phase.
 
-    Without weights, the shares are estimated from the sizes, and left out if these have no unit in common: those of the
-    training follow from the numbers of sequences, which are known after preparation.
+    Without weights, the shares are estimated from the sizes, because the true shares depend on the numbers of
+    sequences, which are known only after preparation. They are left out if the sizes have no common unit.
     """
     sources = [part.source for part in open_corpus(config.data).parts]
     if len(sources) == 1:
@@ -103,7 +103,7 @@ def _sources(config: RunConfig) -> Lines:
 
 
 def planned_preparation(config: RunConfig) -> Lines:
-    """Yields what a preparation would do, in words, each with its name, after a trial on a sample of each source.
+    """Yields pairs of a name and a text about what a preparation would do, after a trial on a sample of each source.
 
     Raises UsageError if a source can't be read, or holds no or too little text.
     """

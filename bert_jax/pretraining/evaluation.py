@@ -1,4 +1,4 @@
-"""Evaluation on held-out documents: of the model, and of a baseline that knows only frequencies."""
+"""Evaluates a model, and a baseline that knows only frequencies, on held-out documents."""
 
 import contextlib
 import itertools
@@ -50,8 +50,8 @@ _OF_MASKS = {"predict", "units", "evaluated_share", "mask_probability", "random_
 class HeldOut:
     """The sequences of one prepared set for evaluation, with fixed masks. Rows of weight 0 fill up the last batches.
 
-    Several languages are measured one by one, and the whole is their mean by the shares that training draws from them;
-    without shares it is the mean over all sequences.
+    Several languages are measured one by one. The total is their mean, weighted by the shares of training; without
+    shares it is the mean over all sequences.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class HeldOut:
         self.sequences = 0
         self._several = split == HELD_OUT and len({*config.data.languages}) > 1
         self._shares: dict[str, float] = {}
-        """The share of each language; empty without shares."""
+        """The share of each language in training; empty without shares."""
         counts, languages = data.records[split], config.data.languages
         if self._several:
             for language, share in zip(languages, config.shares(phase, data.sources) or (), strict=False):
@@ -95,7 +95,7 @@ class HeldOut:
             "shares": self._shares,
             **config.objective.model_dump(mode="json", include=_OF_MASKS),
         }
-        """What the measurements depend on besides the model: those with equal ones can be compared."""
+        """What the measurements depend on besides the model: measurements with equal values here can be compared."""
 
     def _batches(self, instances: InstanceSource, order: InOrder, length: int) -> BatchSource:
         return BatchSource(
@@ -109,7 +109,7 @@ class HeldOut:
         )
 
     def evaluate(self, params: Parameters, between: Callable[[], None] = lambda: None) -> Results:
-        """The loss and all measurements; of several languages also those of each, as in `hi/mlm_loss`.
+        """The loss and all measurements; with several languages also those of each language, such as `hi/mlm_loss`.
 
         `between` is called before each batch, and may raise to end the evaluation.
         """
@@ -124,10 +124,9 @@ class HeldOut:
         return {"loss": sum(weight * values[name] for name, weight in self._method.losses.items())} | values
 
     def baseline(self, data: PreparedData, measured: dict[str, float]) -> tuple[dict[str, float], dict[str, int]]:
-        """The measurements of the method's baseline, which knows the frequencies of pieces in `data` and of labels.
-
-        Of several languages also those of each, and the numbers of its sequences and predicted tokens.
-        `measured`: the measurements of `evaluate`, for the frequency of replaced tokens."""
+        """The measurements of the objective's baseline, which knows the frequencies of pieces in `data` and of labels.
+        With several languages, also the baseline of each and the numbers of its sequences and predicted tokens.
+        `measured`: the measurements of `evaluate`, from which the frequency of replaced tokens comes."""
         piece_counts = data.piece_counts + 1
         log_share = jnp.log(piece_counts / np.sum(piece_counts))
 
@@ -149,7 +148,8 @@ class HeldOut:
     def _means(
         self, step: Callable[[Any], Means], between: Callable[[], None] = lambda: None
     ) -> tuple[dict[str, float], dict[str, list[Means]]]:
-        """The means over all batches, weighted by the shares of the languages, and those of each one's batches."""
+        """The means over all batches, weighted by the languages' shares, and the means over the batches of each
+        language."""
         parts: dict[str, list[Means]] = {}
         for language, source in self._parts:
             for batch in read_ahead(source):
@@ -187,16 +187,16 @@ def evaluate_run(
     """Evaluates the newest checkpoint of `run`; returns the same measurements as pretraining. Changes nothing in the
     run.
 
-    It is evaluated on the held-out documents or, with `source` (a source as in `data.source`), on all documents of
-    that, which are prepared in a temporary directory with the run's settings at the length of its last phase.
+    It is evaluated on the held-out documents or, with `source`, on all documents of that source, written as in
+    `data.source`. These are prepared in a temporary directory with the run's settings, at the length of its last phase.
 
     `language`: the language of `source`; None: the run's first. `step` and `average`: other parameters (see
     `TrainedModel.load`); the result names the steps of an average as `averaged_steps`. `words`: the function of the
-    run's `data.words`, which `source` needs: a function that only the run's config.json names isn't imported. `dtype`:
-    the type of the matrix products (see `for_inference`). `units`: units of masking; None: the run's.
+    run's `data.words`, needed with `source`, because a function that only the run's config.json names isn't imported.
+    `dtype`: the type of the matrix products (see `for_inference`). `units`: units of masking; None: the run's.
 
-    Raises UsageError if the run has no checkpoint, no such step or no data, if `source` has too little text, or for
-    `units` that its data lack.
+    Raises UsageError if the run has no checkpoint, no such step or no data, if `source` has too little text, or if its
+    data lack the marks of `units`.
     """
     keep_compiled_programs()
     config = read_pretraining_config(run.path)
@@ -210,7 +210,7 @@ def evaluate_run(
     objective = config.objective.replace(units=units or config.objective.units)
     config = config.replace(data=data, objective=objective, model=for_inference(config.model, dtype))
     tokenizer = load_tokenizer(run.tokenizer)
-    # On this machine's devices: the run may come from another machine.
+    # uses this machine's devices, because the run may come from another machine
     trainer = pretraining_trainer(
         config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id
     )
@@ -220,7 +220,7 @@ def evaluate_run(
     if "masked_lm" not in trained.shapes and "generator" not in trained.shapes:
         raise UsageError(f"{run.path} is an encoder without masked-language head; there is nothing to measure")
     length = config.phases[-1].length
-    phase = config.phase_of(trained.step)  # for its base of rotary positions
+    phase = config.phase_of(trained.step)  # the last phase decides the base of rotary positions
     sequences: HeldOut | None
     with contextlib.ExitStack() as stack:
         if source:
@@ -247,7 +247,7 @@ def measurements(
 ) -> Results:
     """The measurements of the model and of the baseline on `sequences` of `prepared`.
 
-    `evaluation`: the model's measurements, if an evaluation has returned them already.
+    `evaluation`: the model's measurements, if they are known already.
     """
     results = Results(task="pretraining", steps=step, seeds=[trainer.config.seed])
     if not sequences:

@@ -25,8 +25,9 @@ _MAY_DIFFER = {
     *("causal", "rotary_base", "dropout", "attention_dropout", "initializer_range"),
     *("compute_dtype", "vocabulary_size"),
 }
-"""Settings that may differ: parameters learned with one value are a good start for another. (Vocabularies are compared
-piece by piece.) Without a table of positions `max_positions` may differ too."""
+"""Settings that may differ between a model and its initial model: parameters learned with one value are a good start
+for another. (Vocabularies are compared piece by piece.) Without a table of positions, `max_positions` may differ too.
+"""
 
 
 def open_initial(config: RunConfig) -> TrainedModel | None:
@@ -39,11 +40,12 @@ def open_initial(config: RunConfig) -> TrainedModel | None:
     trained = TrainedModel.open(model_place(config.init))
     has_table = config.model.positions == "learned"
     theirs, ours = (_shaping(model, has_table) for model in (trained.config, config.model))
-    if "pooler" not in trained.shapes["bert"]:  # no pooler there: a random one of any kind is added
+    if "pooler" not in trained.shapes["bert"]:  # the initial model has no pooler: a random one of any kind is added
         theirs["pooler"] = ours["pooler"]
-    if "generator" not in trained.shapes:  # no generator there: a random one of any size is added
+    if "generator" not in trained.shapes:  # the initial model has no generator: a random one of any size is added
         theirs["generator_divisor"] = ours["generator_divisor"]
-    if not {"masked_lm", "generator"} & trained.shapes.keys():  # no head there: a random one of any kind is added
+    # The initial model has no head: a random one of any kind is added.
+    if not {"masked_lm", "generator"} & trained.shapes.keys():
         theirs["head_activation"] = ours["head_activation"]
     if theirs != ours:
         differing = [name for name in ours if theirs[name] != ours[name]]
@@ -80,16 +82,14 @@ def initial_parameters(trained: TrainedModel, model: ModelConfig, tokenizer: Tok
 
 
 def _shaping(model: ModelConfig, learned_positions: bool) -> dict[str, Any]:
-    """The settings that must be the same in a model and its initial model."""
+    """The settings that must be equal in a model and its initial model."""
     free = _MAY_DIFFER if learned_positions else _MAY_DIFFER | {"max_positions"}
     return model.model_dump(exclude=free) | {"feedforward_size": model.inner_size}
 
 
 def _lengthened(params: Parameters, old: ModelConfig, new: ModelConfig, rows: list[list[int]]) -> Parameters:
-    """`params` with a row for each added piece in every table over the vocabulary.
-
-    The row is the mean of the rows of the old pieces that spell the added piece, which `rows` lists. Added pieces use
-    the table's unused rows first.
+    """`params` with a row for each added piece in every table over the vocabulary. `rows` lists the old pieces that
+    spell each added piece; the new row is the mean of their rows. Added pieces use the table's unused rows first.
     """
     added = rows[old.vocabulary_size :]
     most = max(map(len, added))

@@ -1,4 +1,4 @@
-"""The sequences of a training step as the model sees them, with the pieces that it is to predict."""
+"""The sequences of a training step as the model sees them, with the pieces to predict."""
 
 from typing import Any, NamedTuple
 
@@ -36,13 +36,13 @@ class SeenPiece(NamedTuple):
     """The piece to predict, without marks of words; None if the token isn't predicted."""
     segment: int
     position: int
-    """Place in the sequence, from 0."""
+    """Position in the sequence, from 0."""
     begins_word: bool
     """Whether it is a special piece or the first piece of a word."""
 
 
 class SeenUnit(NamedTuple):
-    """Tokens that masking takes together."""
+    """Tokens that are masked together."""
 
     begin: int
     """Position of the first token in the sequence, from 0."""
@@ -55,19 +55,19 @@ class SeenSequence(NamedTuple):
     """One sequence of a training batch."""
 
     record: int
-    """Number of the training record, which is the row."""
+    """Number of the training record; a record is one row."""
     number: int
-    """Its number among the sequences of the row, from 1."""
+    """Number of the sequence in its row, from 1."""
     pieces: list[SeenPiece]
-    """Without padding."""
+    """The tokens without padding."""
     row_length: int
-    """Tokens of the row, with padding."""
+    """Number of tokens of the row, including padding."""
     units: list[SeenUnit]
-    """The units among which masking chose, in order; empty where next tokens are predicted."""
+    """The units from which masking chose, in order; empty if next tokens are predicted."""
     pair_label: int | None
     """The correct answer about the second segment; None without a question about pairs."""
     second_segment: str | None
-    """The same in words."""
+    """The correct answer about the second segment in words; None without a question about pairs."""
 
     @property
     def predicted(self) -> list[int]:
@@ -75,7 +75,7 @@ class SeenSequence(NamedTuple):
         return [piece.position for piece in self.pieces if piece.answer is not None]
 
     def as_json(self) -> dict[str, Any]:
-        """The sequence as a JSON object: lists have an item for each token, but `predicted` and `units`."""
+        """The sequence as a JSON object. Lists have an item for each token, except `predicted` and `units`."""
         return {
             "record": self.record,
             "sequence": self.number,
@@ -97,7 +97,7 @@ class TrainingStep(NamedTuple):
     batch: Batch
     targets: PretrainingTargets
     starts: np.ndarray
-    """[B, T]: where the units that masking chose among begin."""
+    """[B, T]: where the units begin that masking chose from."""
     kinds: list[list[UnitKind]]
     """The kind of unit of each row's sequences."""
     records: list[int]
@@ -107,7 +107,7 @@ class TrainingStep(NamedTuple):
 def seen_sequences(run: RunDirectory, step: int, rows: int) -> list[SeenSequence]:
     """The sequences of the first `rows` rows of training step `step` (from 1).
 
-    Raises UsageError where `run` has no data or no such step.
+    Raises UsageError if `run` has no data or no such step.
     """
     seen = training_step(run, step)
     return [
@@ -169,7 +169,7 @@ def _units(starts: np.ndarray, maskable: np.ndarray, kind: UnitKind) -> list[See
 def training_step(run: RunDirectory, step: int) -> TrainingStep:
     """The batch and targets of training step `step` (from 1).
 
-    Raises UsageError where `run` has no data or no such step.
+    Raises UsageError if `run` has no data or no such step.
     """
     config = read_pretraining_config(run.path)
     if not 1 <= step <= config.steps:
@@ -178,7 +178,7 @@ def training_step(run: RunDirectory, step: int) -> TrainingStep:
     phase, steps = config.phases[number], config.steps_of(number)
     prepared = prepared_for(config, run, phase.length)
     tokenizer = load_tokenizer(run.tokenizer)
-    mesh = make_mesh(MeshConfig(), jax.local_devices()[:1])  # by which any batch can be divided
+    mesh = make_mesh(MeshConfig(), jax.local_devices()[:1])  # one device, so that any batch can be divided
     trainer = pretraining_trainer(config, mesh, len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
     source = training_source(trainer, number, prepared)
     batch = jax.device_put(source[step - 1 - steps.start])

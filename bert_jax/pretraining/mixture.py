@@ -1,4 +1,4 @@
-"""How often a training sees the text of each of its sources."""
+"""Computes how often a training sees the text of each source."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
@@ -12,20 +12,20 @@ from bert_jax.system.facts import Facts
 
 
 class SourceShare(Facts):
-    """One source in the phases of a training, or in those of one length."""
+    """One source in all phases of a training, or in the phases of one length."""
 
     source: str
     language: str
     sequences: int
-    """Training sequences, of all lengths together."""
+    """Number of training sequences, over all lengths."""
     tokens: int
-    """Tokens of these."""
+    """Number of tokens of these sequences."""
     unknown: Annotated[float, facts.Unit("{:.2%}".format), "unknown pieces"]
-    """Share of its pieces that are unknown to the vocabulary."""
+    """Share of the source's pieces that are unknown to the vocabulary."""
     share: facts.Share
-    """Its share of what these phases draw, in tokens of whole rows."""
+    """The source's share of the rows that these phases draw, in tokens including padding."""
     epochs: Annotated[float, facts.Unit("{:,.3g}".format), "times seen"]
-    """How often these phases see its text, on average."""
+    """Average number of times that these phases see the source's text."""
 
     def __str__(self) -> str:
         times = f"seen {self.epochs:,.3g} times"

@@ -42,13 +42,14 @@ class PretrainingTargets(NamedTuple):
     masked: Masked
     pair_label: Int[Array, "B N"]
     pair_weight: Float[Array, "B N"]
-    """1 for a sequence, 0 for a filler."""
+    """1 for a real sequence, 0 for a filler."""
     drawing_keys: Key[Array, "B N"] | None = None
-    """Each sequence's key for drawing replacements; None where none are drawn from predictions."""
+    """Each sequence's key for drawing replacements; None if no replacements are drawn from predictions."""
 
 
 class MaskedTokens(Objective):
-    """Masked tokens and, optionally, sentence pairs. The loss is the sum of both means over the global batch."""
+    """Masked tokens and, optionally, sentence pairs. The loss is the sum of both questions' means over the global
+    batch."""
 
     token_question = MASKED_TOKENS
     """The question whose labels are tokens."""
@@ -56,7 +57,7 @@ class MaskedTokens(Objective):
     """The question whose accuracy is the run's score."""
 
     def __init__(self, config: RunConfig, mask_id: int):
-        """The model's vocabulary size is set in `config`."""
+        """`config` must have the model's vocabulary size."""
         self.model, self._config, self._mask_id = config.model, config, mask_id
         self.pair_question = OF_PAIRS[config.objective.pair]
         questions = self.questions
@@ -82,7 +83,7 @@ class MaskedTokens(Objective):
         )
 
     def in_phase(self, phase: int) -> "MaskedTokens":
-        """The method with the phase's base of rotary positions; itself if that is the model's."""
+        """The objective with the phase's base of rotary positions; the objective itself if the base is the model's."""
         base = self._config.phases[phase].rotary_base
         if base in (None, self.model.rotary_base):
             return self
@@ -113,7 +114,7 @@ class MaskedTokens(Objective):
         return PretrainingTargets(masked._replace(weights=masked.weights * weight), batch.pair_label, batch.weight)
 
     def counts(self, targets: PretrainingTargets) -> dict[str, Float[Array, ""]]:
-        """The number of predicted tokens and of sequences."""
+        """The number of predicted tokens and the number of sequences."""
         return {question.loss: jnp.sum(weights) for question, _, weights in self._labelled(targets)}
 
     def measure(self, params: Parameters, targets: PretrainingTargets, dropout_keys: Key[Array, "B N"] | None) -> Means:
@@ -128,7 +129,7 @@ class MaskedTokens(Objective):
     def guess(self, batch: Batch, targets: PretrainingTargets, log_share: Float[Array, " V"]) -> Means:
         """Sums over a batch that `baseline` needs. `log_share`: the logarithm of each piece's share of the text.
 
-        [SEP] isn't counted in these shares but may be a next token: `end` is its share of the labels.
+        These shares don't count [SEP], which may be a next token: `end` is its share of the labels.
         """
         labels, weights = targets.masked.labels, targets.masked.weights
         last = batch.tokens.begin + batch.tokens.length - 1
@@ -142,10 +143,9 @@ class MaskedTokens(Objective):
         }
 
     def baseline(self, guessed: dict[str, float], measured: dict[str, float]) -> dict[str, float]:
-        """The measurements of a baseline that knows only frequencies and predicts the same for each token or pair.
-
-        For tokens its probabilities are the pieces' shares of the text, and its guess the commonest piece. For pairs
-        its guess is the commoner label. `guessed`: the means of `guess`; `measured`: the model's measurements.
+        """The measurements of a baseline that knows only frequencies and gives each token or pair the same prediction.
+        For tokens, its probabilities are the pieces' shares of the text and its guess is the commonest piece. For
+        pairs, its guess is the commoner label. `guessed`: the means of `guess`; `measured`: the model's measurements.
         """
         random, end = guessed["random"], guessed["end"]
         values = {
@@ -157,7 +157,7 @@ class MaskedTokens(Objective):
         return values
 
     def _masked(self, tokens: Tokens, keys: Key[Array, "B N"], moment: Moment | None) -> Masked:
-        """The rows with the places and labels of the tokens to predict."""
+        """The model's input rows, with the places and labels of the tokens to predict."""
         return mask_sequences(
             tokens,
             keys,
@@ -182,7 +182,7 @@ class MaskedTokens(Objective):
 
 
 class NextTokens(MaskedTokens):
-    """The next token of every token but a sequence's last, predicted by a causal model."""
+    """A causal model predicts the token after each token, except after a sequence's last."""
 
     token_question = main_question = NEXT_TOKENS
 
@@ -198,7 +198,7 @@ class ReplacedTokens(MaskedTokens):
 
     The loss is the weighted sum of the generator's mean over the masked tokens and the discriminator's over all tokens.
     No gradient passes from the discriminator to the generator through the drawn tokens. A drawn token that equals the
-    original one counts as original.
+    original token counts as original.
     """
 
     main_question = REPLACED_TOKENS
@@ -217,16 +217,16 @@ class ReplacedTokens(MaskedTokens):
 
     @property
     def questions(self) -> dict[Question, float]:
-        """The generator's question and the discriminator's, each with the weight of its loss."""
+        """The questions of generator and discriminator, each with the weight of its loss."""
         objective = self._config.objective
         return {MASKED_TOKENS: objective.generator_weight, REPLACED_TOKENS: objective.discriminator_weight}
 
     def targets(self, batch: Batch, keys: Key[Array, "B N"], moment: Moment | None = None) -> PretrainingTargets:
-        """Masks each sequence by its key, and adds the keys by which replacements are drawn."""
+        """Masks each sequence by its key, and adds the keys for drawing replacements."""
         return super().targets(batch, keys, moment)._replace(drawing_keys=MaskingKeys.of(keys).generator)
 
     def counts(self, targets: PretrainingTargets) -> dict[str, Float[Array, ""]]:
-        """The number of masked tokens and of all tokens."""
+        """The number of masked tokens and the number of all tokens."""
         return super().counts(targets) | {REPLACED_TOKENS.loss: jnp.sum(_token_weights(targets))}
 
     def measure(self, params: Parameters, targets: PretrainingTargets, dropout_keys: Key[Array, "B N"] | None) -> Means:
@@ -251,25 +251,25 @@ class ReplacedTokens(MaskedTokens):
         }
 
     def baseline(self, guessed: dict[str, float], measured: dict[str, float]) -> dict[str, float]:
-        """The baseline of masked tokens; and one that guesses every token to be original, with the share of replaced
-        tokens in the model's draws as probability."""
+        """The baseline of masked tokens, and a baseline that takes every token for original. Its probability that a
+        token was replaced is the share of replaced tokens in the model's draws."""
         share = measured[REPLACED_SHARE]
         of_replaced = {REPLACED_TOKENS.loss: _entropy(share), REPLACED_TOKENS.accuracy: 1 - share}
         return super().baseline(guessed, measured) | of_replaced
 
 
 METHODS: dict[str, type[MaskedTokens]] = {"masked": MaskedTokens, "next": NextTokens, "replaced": ReplacedTokens}
-"""By objective.predict."""
+"""The objective's class, by the setting objective.predict."""
 
 
 def _token_weights(targets: PretrainingTargets) -> Float[Array, "B T"]:
-    """1 for each token of a sequence that counts, 0 for padding and fillers."""
+    """1 for each token of a real sequence, 0 for padding and fillers."""
     sequence = targets.masked.tokens.sequence
     return jnp.take_along_axis(targets.pair_weight, jnp.maximum(sequence - 1, 0), axis=1) * (sequence > 0)
 
 
 def _entropy(share: float) -> float:
-    """Entropy of an event with probability `share`, in nats: the least loss of a constant prediction of it."""
+    """Entropy in nats of an event with probability `share`, which is the least loss of a constant prediction."""
     return -sum(part * math.log(part) for part in (share, 1 - share) if part)
 
 
@@ -279,7 +279,7 @@ PretrainingTrainer = Trainer[RunConfig, MaskedTokens]
 def pretraining_objective(config: RunConfig, vocabulary_size: int, mask_id: int) -> MaskedTokens:
     """The objective of a run, from the size of its vocabulary and the id of [MASK].
 
-    Raises UsageError where the settings name another size.
+    Raises UsageError if the settings name another size.
     """
     if config.model.vocabulary_size not in (None, vocabulary_size):
         raise UsageError(
@@ -291,14 +291,13 @@ def pretraining_objective(config: RunConfig, vocabulary_size: int, mask_id: int)
 
 
 def pretraining_trainer(config: RunConfig, mesh: Mesh, vocabulary_size: int, mask_id: int) -> PretrainingTrainer:
-    """The trainer of a run, which needs no data. Raises UsageError as `pretraining_objective`."""
+    """The trainer of a run; it needs no data. Raises the errors of `pretraining_objective`."""
     return Trainer(config, mesh, pretraining_objective(config, vocabulary_size, mask_id))
 
 
 def planned_vocabulary_size(config: RunConfig) -> int:
-    """The size that the run's vocabulary will have: that of an existing one which the settings name, or as configured.
-
-    Raises UsageError where an existing one can't be read.
+    """The size that the run's vocabulary will have: that of an existing vocabulary which the settings name, or the
+    configured size. Raises UsageError if an existing vocabulary can't be read.
     """
     if config.vocabulary.file or config.init:
         from bert_jax.pretraining.vocabulary import existing_tokenizer  # imports the tokenizers' libraries

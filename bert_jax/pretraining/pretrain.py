@@ -31,19 +31,18 @@ from bert_jax.training.trainer import PhaseWork
 
 @dataclass(frozen=True)
 class PretrainingPlan:
-    """A pretraining whose settings and inputs are checked. Nothing is written yet."""
+    """The checked settings and inputs of a pretraining. Nothing is written yet."""
 
     config: RunConfig
     mesh: Mesh
     inputs: Inputs
     trainer: PretrainingTrainer
-    """The trainer; for a vocabulary that is still to be trained, with its size by the settings."""
+    """The trainer. If the vocabulary is still to be trained, its size comes from the settings."""
 
 
 def pretrain(config: RunConfig, run: RunDirectory) -> Results:
-    """Runs or resumes pretraining to its end; returns the results, which are also written to results.json.
-
-    Raises UsageError, RunError or Interrupted; the same call then continues where it stopped.
+    """Runs or resumes pretraining to its end; returns the results, which are also written to results.json. Raises
+    UsageError, RunError or Interrupted; after an error, the same call continues the run.
     """
     keep_compiled_programs()
     plan = plan_pretraining(config, run)
@@ -71,7 +70,7 @@ def pretrain(config: RunConfig, run: RunDirectory) -> Results:
 
 
 def plan_pretraining(config: RunConfig, run: RunDirectory) -> PretrainingPlan:
-    """Checks settings, sizes and inputs and writes nothing. Raises UsageError; warns if the memory may not suffice."""
+    """Checks settings, sizes and inputs. Raises UsageError, and warns if memory may not suffice. Writes nothing."""
     mesh = make_mesh(config.mesh)
     for phase in config.phases:
         check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
@@ -81,14 +80,14 @@ def plan_pretraining(config: RunConfig, run: RunDirectory) -> PretrainingPlan:
     if inputs.tokenizer:
         size = len(inputs.tokenizer.vocabulary)
     trainer = pretraining_trainer(config, mesh, size, mask_id=0)
-    _ = trainer.state_shapes  # refuses what doesn't divide over the mesh
+    _ = trainer.state_shapes  # raises for sizes that can't be divided over the mesh
     for number, phase in enumerate(config.phases):
         check_room(trainer.objective.memory(phase, mesh), phase, mesh, f"--phases.{number}.batch-size")
     return PretrainingPlan(config, mesh, inputs, trainer)
 
 
 def training_source(trainer: PretrainingTrainer, number: int, prepared: PreparedData) -> BatchSource:
-    """The batches of phase `number`, by step."""
+    """The batches of phase number `number`, by step."""
     config, phase = trainer.config, trainer.config.phases[number]
     instances = InstanceSource(prepared.directory, TRAIN, config.input.damaged_records)
     order: ShuffledOrder | MixedOrder = ShuffledOrder(sum(prepared.sources), config.seed, number)
@@ -107,7 +106,7 @@ def training_source(trainer: PretrainingTrainer, number: int, prepared: Prepared
 
 
 def _held_out_of_phases(trainer: PretrainingTrainer, prepared: dict[int, PreparedData]) -> list[HeldOut | None]:
-    """The held-out sequences of each phase. Phases with the same length, model and shares have the same."""
+    """The held-out sequences of each phase. Phases of equal length, model and shares have the same sequences."""
     by_kind: dict[object, HeldOut | None] = {}
     held_out = []
     for number, phase in enumerate(trainer.config.phases):
@@ -122,7 +121,7 @@ def _held_out_of_phases(trainer: PretrainingTrainer, prepared: dict[int, Prepare
 def _phase(
     run: RunDirectory, trainer: PretrainingTrainer, number: int, data: Data, held_out: HeldOut | None
 ) -> PhaseWork:
-    """Phase `number` on its prepared sequences."""
+    """Phase number `number` on its prepared sequences."""
     config, phase = trainer.config, trainer.config.phases[number]
     prepared = data.by_length[phase.length]
     sequences_a_row = prepared.sequences_a_row(config.shares(number, prepared.sources))

@@ -13,20 +13,20 @@ class Question(NamedTuple):
     title: str
     """Name in sentences."""
     guessed_accuracy: str
-    """The guess of the baseline, in words."""
+    """Text about the baseline's guess."""
     guessed_loss: str | None = None
-    """The probabilities of the baseline, in words; None if its loss isn't measured."""
+    """Text about the baseline's probabilities; None if the baseline's loss isn't measured."""
     second_segment: tuple[str, str] | None = None
-    """For a question about pairs: the meaning of the answers 0 and 1, in words about the second segment."""
+    """For a question about pairs, the meaning of the answers 0 and 1 as texts about the second segment."""
 
     @property
     def loss(self) -> str:
-        """Name of the measurement of its cross-entropy."""
+        """Name of the measurement of the question's cross-entropy."""
         return f"{self.name}_loss"
 
     @property
     def accuracy(self) -> str:
-        """Name of the measurement of its accuracy."""
+        """Name of the measurement of the question's accuracy."""
         return f"{self.name}_accuracy"
 
 
@@ -44,7 +44,7 @@ REPLACED_TOKENS = Question(
     "rtd", "RTD", "replaced-token", "always an original token", "each token at the share that is replaced"
 )
 REPLACED_SHARE = "rtd_replaced"
-"""Name of the measurement of the share of tokens that are replaced, on which the baseline of REPLACED_TOKENS rests."""
+"""Name of the measurement of the share of replaced tokens, which the baseline of REPLACED_TOKENS uses."""
 QUESTIONS = (MASKED_TOKENS, NEXT_TOKENS, NEXT_SENTENCE, SENTENCE_ORDER, REPLACED_TOKENS)
 OF_PAIRS = {"next_sentence": NEXT_SENTENCE, "sentence_order": SENTENCE_ORDER, "none": None}
-"""By objective.pair."""
+"""The question about pairs, by the setting objective.pair."""

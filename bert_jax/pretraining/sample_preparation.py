@@ -1,4 +1,4 @@
-"""The preparation of a sample of a source, and what it says of the whole: sequences, padding, pieces, time."""
+"""Prepares a sample of a source, and estimates the figures of the whole: sequences, padding, pieces, time."""
 
 import math
 import tempfile
@@ -25,13 +25,13 @@ from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import VocabularySizeError
 
 LENGTHS = (128, 512)
-"""Tokens of a sequence that are tried beside those of the config."""
+"""Lengths of sequences that are tried besides those of the config, in tokens."""
 _DOCUMENTS, _MOST_PASSES = 8_000, 8
-"""How many documents a sample is cut into sequences, at least, by several passes over it. A pass draws anew which
-documents give short sequences, and among a few thousand documents one draw says little. A text that is prepared as a
-whole is cut as often as the preparation does it."""
+"""Least number of documents that are cut into sequences, by several passes over the sample if it has fewer. Each pass
+draws anew which documents give short sequences, and one draw among a few thousand documents says little. A text that is
+sampled as a whole is cut in as many passes as in the preparation."""
 _ATTEMPTS = 4
-"""Sizes of a vocabulary that are tried if the text can't give the first."""
+"""Number of vocabulary sizes that are tried if the text can't give the configured size."""
 
 
 class Cut(Facts):
@@ -92,19 +92,20 @@ class PreparationTime(Facts):
 
 @dataclass(frozen=True)
 class SamplePreparation:
-    """What the preparation of a sample says of the whole source. Sizes and counts are of the whole."""
+    """Figures of the whole source, estimated from the preparation of a sample. Sizes and counts are those of the
+    whole."""
 
     sentences: int
     words: int
-    """Words as masking takes them."""
+    """Number of words as masking takes them."""
     tokens: int
-    """Pieces, without special tokens."""
+    """Number of pieces, without special tokens."""
     cuts: list[Cut]
     """The sequences at the lengths of the config and at LENGTHS, in rows of one sequence each and packed."""
     pieces: list[Pieces]
-    """Of the given vocabulary, if there is one, and of one trained on the sample."""
+    """Figures of the given vocabulary, if there is one, and of a vocabulary trained on the sample."""
     vocabulary_size: int | None
-    """The size of the trained vocabulary, if it isn't the one that the config asks for."""
+    """The size of the trained vocabulary, if it isn't the configured size."""
     time: PreparationTime
 
 
@@ -118,11 +119,12 @@ class _Shape(NamedTuple):
 def prepare_sample(sample: SpreadSample, config: RunConfig) -> SamplePreparation:
     """Prepares a sample of the only source of `config` as `prepare` does, in a temporary folder.
 
-    Raises UsageError if the vocabulary that the config names can't be read, or if the text is too little for a
+    Raises UsageError if the vocabulary that the config names can't be read, or if there is too little text for a
     vocabulary or a sequence.
     """
     data, scale, passes = config.data, sample.text_bytes / sample.kept_bytes, config.data.dupe_factor
-    if not sample.has_all:  # its documents alone don't show whether some or the ends of all would be held out
+    # A sample's documents don't show whether some documents or the ends of all would be held out.
+    if not sample.has_all:
         scale, data = scale * (1 - data.held_out), data.replace(held_out=0.0)
         passes = min(math.ceil(_DOCUMENTS / len(sample.documents)), _MOST_PASSES)
     given = existing_tokenizer(config)
@@ -132,7 +134,7 @@ def prepare_sample(sample: SpreadSample, config: RunConfig) -> SamplePreparation
     training_seconds = time.perf_counter() - began
     own = list(dict.fromkeys(_Shape(phase.length, data.packed) for phase in config.phases))
     lengths = {*LENGTHS, *(shape.length for shape in own)}
-    # Packing takes long and fills rows to nearly the same share in each pass.
+    # Packing takes long, and each pass fills rows to nearly the same share.
     passes_of = {
         _Shape(length, packed): 1 if packed else passes for length in sorted(lengths) for packed in (False, True)
     }
@@ -176,7 +178,7 @@ def prepare_sample(sample: SpreadSample, config: RunConfig) -> SamplePreparation
 
 
 def _trained_tokenizer(sample: SpreadSample, config: RunConfig, data: DataConfig, size: int) -> Tokenizer:
-    """A vocabulary trained on a sample, of `size` pieces or of a number near it that the text can give."""
+    """A vocabulary trained on a sample, with `size` pieces or the nearest number that the text can give."""
     documents = training_documents(((0, document) for document in sample.documents), data)
     lines = [plain(line) for _, document in documents for line in document]
     for _ in range(_ATTEMPTS):
@@ -190,7 +192,7 @@ def _trained_tokenizer(sample: SpreadSample, config: RunConfig, data: DataConfig
 def _prepared(
     sample: SpreadSample, config: RunConfig, data: DataConfig, tokenizer: Tokenizer, passes_of: dict[_Shape, int]
 ) -> dict[_Shape, PreparedData]:
-    """The data set of each shape, of so many passes over the sample. Its files are deleted already."""
+    """The data set of each shape, from so many passes over the sample. Its files are already deleted."""
     chunks = math.ceil(sample.kept_bytes / data.chunk_bytes)
     settings = PreparationConfig(processes=min(config.preparation.processes or available_cores(), chunks))
     with tempfile.TemporaryDirectory() as folder:
@@ -205,7 +207,7 @@ def _prepared(
 
 
 def _cut(shape: _Shape, prepared: PreparedData, apart: PreparedData, scale: float) -> Cut:
-    """The sequences of a text that is `scale` times as large; `apart`: the same sequences in rows of their own."""
+    """The sequences of a text that is `scale` times as large. `apart`: the same sequences, each in a row of its own."""
     seen, fill = apart.train, prepared.train.fill(shape.length)
     return Cut(
         length=shape.length,

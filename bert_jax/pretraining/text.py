@@ -1,4 +1,4 @@
-"""The text of a run."""
+"""Opens the text of a run."""
 
 from bert_jax.config.run import RunConfig
 from bert_jax.records.corpus import Mixture, open_corpus
@@ -8,9 +8,8 @@ from bert_jax.system.files import refuse_links, remove_directory
 
 
 def open_text(config: RunConfig, run: RunDirectory, with_spans: bool = True) -> Mixture:
-    """Opens the corpora of `config.data` without the documents and lines that it drops.
-
-    Decides first what is dropped, unless the run has it already. Without `with_spans`, the text has no marks of
+    """Opens the corpora of `config.data` without the documents and lines that the settings drop. First decides which
+    are dropped, unless the run holds this decision already. Without `with_spans`, the text has no marks of
     `data.spans`. Raises UsageError as `open_corpus` and `curated` do.
     """
     corpus = open_corpus(config.data)

@@ -1,7 +1,6 @@
-"""Units of masking: tokens that are masked together. Divides sequences into units, and chooses among them.
-
-Functions take one row, and are mapped over a batch. Random words are drawn for each sequence and indexed within it, so
-that a sequence gets the same units and the same choice in any row.
+"""Divides sequences into units of masking (tokens that are masked together) and chooses among the units. Functions take
+one row, and are mapped over a batch. Random words are drawn for each sequence and indexed within it, so that a sequence
+gets the same units and the same choice in any row.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +15,7 @@ from bert_jax.layout import ENTITY_START, MASKABLE, PHRASE_START, WORD_START, To
 from bert_jax.model.dropout import split
 
 _MARKS: dict[UnitKind, int] = {"word": WORD_START, "phrase": PHRASE_START, "entity": ENTITY_START}
-"""The bit of a token's unit byte that marks the begin of such a unit."""
+"""For each kind of unit, the bit of a token's unit byte that marks the begin of a unit."""
 _WORDS: dict[UnitKind, list[float]] = {
     "ngram": [1 / count for count in range(1, 4)],
     "span": [0.8**count for count in range(10)],
@@ -24,15 +23,14 @@ _WORDS: dict[UnitKind, list[float]] = {
 """Relative probabilities of units of 1, 2, ... words (Lan et al. 2020, section 3.1; Joshi et al. 2020,
 section 3.1)."""
 _LAST = np.uint32(2**32 - 1)
-"""A value above the random words of units, which have 31 bits."""
+"""A value above all random words of units, which have 31 bits."""
 
 
 def divide(
     row: Tokens, keys: Key[Array, " N"], shares: Mapping[UnitKind, float]
 ) -> tuple[Bool[Array, " T"], Int[Array, " N"]]:
-    """Where the units of a row begin, and for each sequence the index in `shares` of its kind of units.
-
-    With several kinds each sequence draws one. A unit ends before the next unit and before a special token.
+    """Where the units of a row begin, and for each sequence the index in `shares` of its kind of units. If there are
+    several kinds, each sequence draws one. A unit ends before the next unit and before a special token.
     """
     of_kind, of_words = split(keys, 2)
     starts = [_starts(row, kind, of_words) for kind in shares]
@@ -54,17 +52,17 @@ def _starts(row: Tokens, kind: UnitKind, keys: Key[Array, " N"]) -> Bool[Array, 
 def _runs(
     row: Tokens, maskable: Bool[Array, " T"], random: UInt32[Array, " T"], weights: Sequence[float]
 ) -> Bool[Array, " T"]:
-    """Where the runs of words begin that divide each segment; the words of a run are drawn by `weights`.
-
-    The last run of a segment is cut at its end. The length of a segment's n-th run comes from the random word at the
-    segment's n-th token.
+    """Divides each segment into runs of words, and returns where the runs begin. The number of words of a run is drawn
+    by `weights`. The last run of a segment is cut at the segment's end. The length of a segment's n-th run comes from
+    the random word at the segment's n-th token.
     """
     words = maskable & (row.units & WORD_START > 0)
     after_special = maskable & jnp.roll(~maskable, 1)
-    segment = jax.lax.cummax(jnp.where(after_special, jnp.arange(len(words)), 0))  # by its first token
+    # A segment is known by its first token.
+    segment = jax.lax.cummax(jnp.where(after_special, jnp.arange(len(words)), 0))
 
     def before(counts: Int[Array, " T"]) -> Int[Array, " T"]:
-        """The sum over the tokens of the same segment that come before each."""
+        """For each token, the sum over the earlier tokens of its segment."""
         sums = jnp.cumsum(counts) - counts
         return sums - sums[segment]
 
@@ -80,8 +78,8 @@ def choose_units(
     skipped.
 
     A unit is a start and the maskable tokens after it up to the next start. The result is that of a loop over the
-    shuffled units; but each round here takes all units up to the first that doesn't fit, so that single pieces need one
-    round.
+    shuffled units, but each round here takes all units up to the first that doesn't fit. So units of single pieces need
+    one round.
     """
     size, several = len(starts), len(keys) > 1
     maskable = row.units & MASKABLE > 0
@@ -89,7 +87,7 @@ def choose_units(
     unit = jnp.where(maskable, begun - 1, size - 1)
     sizes = jnp.zeros(size, jnp.int32).at[unit].add(maskable.astype(jnp.int32))
     places = jnp.arange(size)
-    # The number of each sequence's first unit; past all units where there is no sequence.
+    # The number of each sequence's first unit; for an absent sequence, a number past all units.
     first = jnp.where(row.length > 0, (begun - starts)[row.begin], size)
     own = jnp.maximum(jnp.sum(places[:, None] >= first, axis=1) - 1, 0)
     random = jnp.where(sizes > 0, _words_at(keys, own, places - first[own]) >> 1, _LAST)
@@ -98,7 +96,7 @@ def choose_units(
     sizes, own = sizes[order], own[order]
 
     def sums(of_units: Int[Array, " T"]) -> Int[Array, " T"]:
-        """Sums over the units of a sequence, in random order."""
+        """Running sums over the units of each sequence, in random order."""
         total = jnp.cumsum(of_units)
         return total - (total - of_units)[first[own]] if several else total
 
@@ -118,12 +116,12 @@ def choose_units(
 
 
 def _own(row: Tokens) -> Int[Array, " T"]:
-    """The sequence that each token belongs to, from 0; 0 for padding too."""
+    """Number of the sequence that each token belongs to, from 0; also 0 for padding."""
     return jnp.maximum(row.sequence - 1, 0)
 
 
 def _words_at(keys: Key[Array, " N"], sequence: Int[Array, " U"], number: Int[Array, " U"]) -> UInt32[Array, " U"]:
-    """The random word of this number of each of these sequences."""
+    """The random word with this number of each of these sequences."""
     return jax.vmap(lambda key: jax.random.bits(key, number.shape))(keys)[sequence, number]
 
 

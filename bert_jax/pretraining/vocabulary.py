@@ -1,4 +1,4 @@
-"""The first step of a run: its tokenizer."""
+"""The first step of a run: makes its tokenizer."""
 
 from collections.abc import Collection
 from hashlib import blake2b
@@ -30,7 +30,7 @@ from bert_jax.text.vocabulary_training import share_of_long_words, train_tokeniz
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
 _MOST_CUT = 0.01
-"""Largest share of the characters in words that a WordPiece cuts for their length without a remark."""
+"""Largest share of characters in words that are too long for a WordPiece tokenizer; above it, a remark is printed."""
 
 
 def make_tokenizer(config: RunConfig, run: RunDirectory, initial: TrainedModel | None = None) -> Tokenizer:
@@ -64,7 +64,8 @@ def make_tokenizer(config: RunConfig, run: RunDirectory, initial: TrainedModel |
             f"data.language has {turkish}, and the vocabulary lower-cases I to i, not to ı, and mixes words up; set "
             "--vocabulary.lowercase False, or train a vocabulary on text in that language alone"
         )
-    _ = tokenizer.vocabulary.separators  # raises for a frame of special tokens that sequences aren't built with
+    # Raises for special tokens round texts that differ from those of prepared sequences.
+    _ = tokenizer.vocabulary.separators
     if folder := _foreign_folder(config.vocabulary):
         run.keep(Reading(subject=f"vocabulary {folder}", facts=tokenizer_facts(folder, tokenizer)))
     run.save_tokenizer(tokenizer, origin)
@@ -75,8 +76,8 @@ def make_tokenizer(config: RunConfig, run: RunDirectory, initial: TrainedModel |
 def existing_tokenizer(config: RunConfig, initial: TrainedModel | None = None) -> Tokenizer | None:
     """The tokenizer that the settings name; None if one is to be trained. Raises UsageError if it can't be read.
 
-    It comes from `vocabulary.file` or from the model `init`; with both, from the file with the casing of the model.
-    `initial`: that model, if it is open already.
+    It comes from `vocabulary.file` or from the model `init`. If both are set, it is the file's, with the model's
+    casing. `initial`: that model, if it is open already.
     """
     theirs = initial and initial.tokenizer
     if config.init and not theirs:
@@ -93,7 +94,8 @@ def existing_tokenizer(config: RunConfig, initial: TrainedModel | None = None) -
 
 
 def _foreign_folder(settings: VocabularyConfig) -> Path | None:
-    """The folder of another program's tokenizer that `vocabulary.file` names, on this machine; None if it is none."""
+    """The folder of another program's tokenizer that `vocabulary.file` names, as a local folder; None if the setting
+    names no such folder."""
     path = place_of(settings.file) if settings.file else None
     if path is None or not path.is_dir():
         return None
@@ -102,7 +104,8 @@ def _foreign_folder(settings: VocabularyConfig) -> Path | None:
 
 
 def _is_current(origin: dict[str, Any], marker: Place) -> bool:
-    """Whether the saved tokenizer was made with these settings and this text, if the text is on this machine."""
+    """Whether the saved tokenizer was made with these settings and this text. The text is compared only if it is on
+    this machine."""
     try:
         before = read_object(marker)
     except (OSError, ValueError):
