@@ -118,11 +118,11 @@ def few_lengths(longest: Sequence[int], limit: int, compiling: float) -> tuple[i
         costs = np.array(least) + size * (below[end] - below[:end]) + compiling
         begins.append(int(costs.argmin()))
         least.append(float(costs[begins[-1]]))
-    found, end = {limit}, len(sizes)
+    lengths, end = {limit}, len(sizes)
     while end:
-        found.add(int(sizes[end - 1]))
+        lengths.add(int(sizes[end - 1]))
         end = begins[end - 1]
-    return tuple(sorted(found))
+    return tuple(sorted(lengths))
 
 
 def ahead(

@@ -44,15 +44,15 @@ def language_code(named: str) -> str:
     try:
         if langcodes.tag_is_valid(named):
             return langcodes.standardize_tag(named)
-        found = langcodes.find(named)  # also finds misspelled names
-        names = (found.display_name(), found.autonym())
+        match = langcodes.find(named)  # also finds misspelled names
+        names = (match.display_name(), match.autonym())
     except (LookupError, ValueError):  # its index of names raises UnicodeDecodeError for some
         raise ValueError(
             f"{value_text(named)} is no language; give a code like en or zh, or a name in English"
         ) from None
     if named.strip().lower() not in map(str.lower, names):
-        raise ValueError(f"{value_text(named)} is no language that is known; did you mean {names[0]} ({found})?")
-    return found.to_tag()
+        raise ValueError(f"{value_text(named)} is no language that is known; did you mean {names[0]} ({match})?")
+    return match.to_tag()
 
 
 def _codes(names: Iterable[str]) -> tuple[str, ...]:

@@ -105,14 +105,14 @@ def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
 def _explained(error: ValidationError, settings: type[Settings]) -> SettingsError:
     conflicts: list[str] = []
     problems: dict[str, str] = {}
-    for found in error.errors():
-        path = ".".join(part for part in map(str, found["loc"]) if "[" not in part)  # "tuple[...]": of a union
-        cause = found.get("ctx", {}).get("error")
+    for item in error.errors():
+        path = ".".join(part for part in map(str, item["loc"]) if "[" not in part)  # "tuple[...]": of a union
+        cause = item.get("ctx", {}).get("error")
         if isinstance(cause, SettingsError):  # of a group of settings within this one
             conflicts += cause.conflicts
             problems |= {f"{path}.{inner}": text for inner, text in cause.problems.items()}
         elif path:
-            problems[path] = str(cause or _problem(found, settings))
+            problems[path] = str(cause or _problem(item, settings))
         else:
             conflicts.append(str(cause))
     # For a tuple with a wrong item, pydantic also reports that the tuple is too short: that second error is dropped.
@@ -120,16 +120,16 @@ def _explained(error: ValidationError, settings: type[Settings]) -> SettingsErro
     return SettingsError(settings.__name__, conflicts, {path: problems[path] for path in wrong})
 
 
-def _problem(found: Any, settings: type[Settings]) -> str:
-    """Describes `found`, an item of ValidationError.errors(), with what the field expects."""
-    if found["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(str(found["loc"][-1]), _field_names(Settings), n=1)
+def _problem(item: Any, settings: type[Settings]) -> str:
+    """Describes `item`, an item of ValidationError.errors(), with what the field expects."""
+    if item["type"] == "extra_forbidden":
+        close = difflib.get_close_matches(str(item["loc"][-1]), _field_names(Settings), n=1)
         return ": there is no such setting" + (f"; did you mean {close[0]}?" if close else "")
-    field = settings.model_fields[str(found["loc"][0])]
+    field = settings.model_fields[str(item["loc"][0])]
     expected = Kind.of_field(field).expected
-    if found["type"] == "missing":
+    if item["type"] == "missing":
         return f" is missing; give {expected}" + (f" ({field.description.rstrip('.')})" if field.description else "")
-    return f"={value_text(found['input'])}: expected {expected}"
+    return f"={value_text(item['input'])}: expected {expected}"
 
 
 def _field_names(settings: type[Settings]) -> set[str]:

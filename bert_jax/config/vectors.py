@@ -102,8 +102,8 @@ class VectorsConfig(Settings):
         A role without a prompt has none, not the default one, as in sentence-transformers.
         """
         names = (role, *PASSAGE_ROLES) if role in PASSAGE_ROLES else (role or self.default_prompt,)
-        found = (self.prompt_texts.get(name or "") for name in names)
-        return Prompt(next(filter(None, found), ""), self.include_prompt)
+        texts = (self.prompt_texts.get(name or "") for name in names)
+        return Prompt(next(filter(None, texts), ""), self.include_prompt)
 
     @field_validator("prompts")
     @classmethod

@@ -22,9 +22,9 @@ AnyArray = np.ndarray | jax.Array
 ROW_ORDER, _BATCH_ORDER = 0, 1
 """Random streams."""
 _WINDOW_BATCHES = 256
-"""Examples are sorted by length within windows of at least so many batches."""
+"""Fewest batches in a window. Examples are sorted by length only within a window."""
 _SHORTEST_ROW = 64
-"""Fewest tokens of a row of packed texts, so that several short texts share one."""
+"""Least length of a row of packed texts, so that several short texts share a row."""
 _MULTIPLE = 8
 """The lengths of rows of packed texts are multiples of this."""
 
@@ -33,16 +33,17 @@ class TaskBatch(NamedTuple):
     """B examples of C sequences (several for choices), each in a row of its own. Numpy arrays or JAX arrays."""
 
     tokens: Tokens
-    """[B, C, T]."""
+    """Token arrays of shape [B, C, T]."""
     marks: Int[AnyArray, "B M 2"]
-    """Begin and end (exclusive) of the M marked words, as places in the row."""
+    """Begin and end (exclusive) of the M marked words, as positions in the row."""
     target: Float[AnyArray, " B"] | Int[AnyArray, "B *_"]
-    """A number, a class or a choice [B]; an answer's first and last token [B, 2]; 1 for each label that holds, else 0
-    [B, L]; a tag or IGNORED for each token [B, T]. 0 where none are given."""
+    """A number, a class or a choice has the shape [B]. An answer's first and last token have [B, 2]. Labels have [B,
+    L], 1 for each label that holds, else 0. Tags have [B, T], with IGNORED for a token without a tag. Missing targets
+    are 0."""
     weight: Float[AnyArray, " B"]
     """1 for an example that counts, 0 for a filler."""
     ordinal: UInt32[AnyArray, " B"]
-    """Number of the example in the order of training: the source of its random keys."""
+    """Number of the example in training order: the seed of its random keys."""
 
 
 class BatchShape(NamedTuple):
@@ -58,9 +59,9 @@ class BatchShape(NamedTuple):
 class TrainingBatches:
     """A random-access source whose element i is batch i.
 
-    Each epoch has every example once, in an order of its own. Examples are sorted by length within windows of 256
-    batches; the batches of a window are shuffled. Batch i is a function of the examples, the seed and i alone. The
-    batch of an epoch's shortest examples may be filled up with rows of weight 0.
+    Each epoch has every example once, in its own order. Examples are sorted by length within windows of 256 batches;
+    the batches of a window are shuffled. Batch i is a function of the examples, the seed and i alone. The batch with an
+    epoch's shortest examples may be filled up with rows of weight 0.
     """
 
     def __init__(
@@ -71,8 +72,10 @@ class TrainingBatches:
         pad_id: int,
         local: Callable[[int], Int[np.ndarray, " b"]] = np.arange,
     ):
-        """`config` has the batch size, padded lengths and epochs. `local` maps the number of rows of a batch to those
-        that this process needs."""
+        """`config` has the batch size, padded lengths and epochs.
+
+        `local` maps a batch's number of rows to the indices of the rows that this process needs.
+        """
         self._examples, self._seed, self._pad_id = examples, seed, pad_id
         self._rows = local(config.batch_size)
         self.shape = BatchShape(config.batch_size, config.max_length)
@@ -87,7 +90,7 @@ class TrainingBatches:
         self._window = functools.lru_cache(maxsize=2)(self._sorted_window)
 
     def __len__(self) -> int:
-        """Steps of all epochs."""
+        """Number of steps in all epochs."""
         return self._count
 
     def records(self, number: int) -> list[int]:
@@ -137,21 +140,23 @@ def task_batch(examples: Sequence[Example], shape: tuple[int, int], pad_id: int,
 
 def _targets(targets: Sequence[Any], count: int, length: int) -> np.ndarray:
     first = targets[0]
-    if isinstance(first, list):  # of tags
-        found = np.full((count, length), IGNORED, np.int32)
-        for row, tags in zip(found, targets, strict=False):
+    if isinstance(first, list):  # a list of tags
+        array = np.full((count, length), IGNORED, np.int32)
+        for row, tags in zip(array, targets, strict=False):
             row[: len(tags)] = tags
-        return found
+        return array
     shape = (count, *np.shape(first)) if first is not None else (count,)
-    found = np.zeros(shape, np.float32 if isinstance(first, float) else np.int32)
+    array = np.zeros(shape, np.float32 if isinstance(first, float) else np.int32)
     if first is not None:
-        found[: len(targets)] = targets
-    return found
+        array[: len(targets)] = targets
+    return array
 
 
 def synthetic_task_batch(task: TaskConfig, shape: tuple[int, ...], vocabulary_size: int) -> TaskBatch:
-    """A batch of random pieces, whose ids have the shape [B, C, T]: each sequence fills its row and has two segments
-    of equal length. Targets are random, too."""
+    """A batch of random pieces and random targets.
+
+    `shape` is [B, C, T], that of the ids. Each sequence fills its row and has two segments of equal length.
+    """
     rows, choices, length = shape
     rng = np.random.default_rng(0)
     marks = ((1, 2),) * HeadShape.of(task).marks
@@ -188,25 +193,25 @@ class TextBatch(NamedTuple):
     """
 
     tokens: Tokens
-    """[R, T]."""
+    """Token arrays of shape [R, T]."""
     slot: Int[AnyArray, "R N"]
-    """The group of the text times S, plus its slot in the group; P S where there is no text."""
+    """Group number times S, plus the text's slot in the group; P S where a row has no text."""
     text: Int[AnyArray, "R N"]
-    """A number for each different text of the training rows."""
+    """Number of the text among the distinct texts of the training rows."""
     score: Float[AnyArray, "R N"]
-    """The score of the group; 0 where it has none."""
+    """Score of the text's group; 0 if the group has none."""
     weight: Float[AnyArray, "R N"]
     """1 where there is a text, else 0."""
     ordinal: UInt32[AnyArray, "R N"]
-    """Number of the text in training order, with S numbers for each group: the source of its random keys."""
+    """Number of the text in training order, where each group takes S numbers: the seed of its random keys."""
 
 
 class TextBatches:
     """A random-access source whose element i is batch i, for kind `vectors`.
 
-    Each epoch has an order of its own; the rows that don't fill its last batch are left out of it. The texts of a batch
-    are packed into as few rows as possible, since those of a pair may differ much in length. The numbers of rows are
-    rounded up to a few values, since the step is compiled for each.
+    Each epoch has its own order, and leaves out the examples that don't fill a batch at its end. The texts of a batch
+    are packed into as few rows as possible, since the two texts of a pair may differ much in length. The number of rows
+    is rounded up to one of a few values, since the step is compiled for each.
     """
 
     def __init__(
@@ -219,9 +224,12 @@ class TextBatches:
         multiple: int = 1,
         compiling: float = 0.0,
     ):
-        """`config` has the batch size, epochs and most negatives. `local` gives the rows of a batch that this process
-        needs, from their number. Batches have a multiple of `multiple` rows. `compiling`: the number of padding tokens
-        that take as long as compiling one more shape."""
+        """`config` has the batch size, epochs and most negatives.
+
+        `local` maps a batch's number of rows to the indices of the rows that this process needs. The number of rows is
+        a multiple of `multiple`. `compiling`: the number of padding tokens that take as long as compiling one more
+        shape.
+        """
         self._examples, self._pad_id = examples, pad_id
         self._batch_size, self._slots = config.batch_size, config.texts_a_group
         self._batches_per_epoch = max(len(examples) // config.batch_size, 1)
@@ -241,11 +249,11 @@ class TextBatches:
         self._row_counts = few_lengths(rows, rows[0], compiling / self._length)
         self.shape = BatchShape(rows[0], self._length, max(int(of_rows.max()) for of_rows in counts))
         self.texts = sum(int(of_rows.sum()) for of_rows in counts) / self._count
-        """Texts of a batch, on average."""
+        """Mean number of texts in a batch."""
         self._local = local
 
     def __len__(self) -> int:
-        """Steps of all epochs."""
+        """Number of steps in all epochs."""
         return self._count
 
     def records(self, number: int) -> list[int]:
@@ -304,9 +312,9 @@ class TextBatches:
 
 
 def synthetic_text_batch(task: TaskConfig, shape: tuple[int, ...], vocabulary_size: int) -> TextBatch:
-    """A batch of random pieces, whose ids have the shape [R, T], with all texts that the groups of a step can have.
+    """A batch of random pieces with all texts that the groups of a step can have. `shape` is [R, T], that of the ids.
 
-    The texts are in random order and spread evenly over the rows; those of a row are equally long.
+    The texts are in random order and spread evenly over the rows. The texts of a row are equally long.
     """
     rng = np.random.default_rng(0)
     each = task.texts_a_group

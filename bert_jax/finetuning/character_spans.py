@@ -1,4 +1,4 @@
-"""Spans of characters in a text: of words, of pieces, and of entities, which are also written as tags of words."""
+"""Character spans in a text, of words, pieces and entities; and entities written as tags of words."""
 
 import re
 import unicodedata
@@ -15,20 +15,23 @@ from bert_jax.text.vocabulary import PieceSpan
 OUTSIDE = "O"
 """The tag of a word outside of every entity."""
 _PREFIXED = re.compile(r"([BIMESLU])(?:[-_](.+))?")
-"""A tag like B-PER, B_PER, or B where all entities are of one type."""
+"""A tag like B-PER, B_PER, or B if all entities are of one type."""
 _BARE_TYPE = re.compile(r"(?!.*[-_][BIMESLU]$)[^\W\d_]{2}.*")
-"""A type alone, as in PER; not PER-B, nor single characters, which are mistyped more often than meant."""
+"""A type alone, such as PER; not PER-B, nor a single character, which is more often a typing error."""
 _INSIDE = {"M": "I", "L": "E", "U": "S"}
-"""Maps the letters of BMES and BILOU tags to those of IOBES."""
+"""Maps the letters of BMES and BILOU tags to the letters of IOBES."""
 Range = tuple[int, int]
-"""Begin and end (exclusive) in characters."""
+"""Begin and end (exclusive), in characters."""
 _EXTENDED = "spans with an end within a word, extended to whole words"
 _LOST = "spans without a word of their own, left out"
 
 
 def word_places(text: str) -> list[Range]:
-    """Where the words of a text are: split at white space, as in BERT, with punctuation and characters of scripts
-    without spaces as words of their own."""
+    """The character ranges of a text's words.
+
+    Words are split at white space, as in BERT. Punctuation marks, and characters of scripts without spaces, are words
+    of their own.
+    """
     places: list[Range] = []
     joins = False
     for place, character in enumerate(text):
@@ -44,7 +47,7 @@ def word_places(text: str) -> list[Range]:
 def tags_of(record: Record, name: str, text: str, repairs: Counter[str]) -> list[str]:
     """The tag of each word of `text`, B-TYPE, I-TYPE or O, from the spans in column `name`.
 
-    A span is extended to whole words, and left out if they all belong to the span before; `repairs` counts both.
+    A span is extended to whole words. It is left out if all of these belong to the span before. `repairs` counts both.
     Raises UsageError, which names the record, for spans that overlap, leave the text or have another form.
     """
     spans, places = _checked(record, name, len(text)), word_places(text)
@@ -63,7 +66,7 @@ def tags_of(record: Record, name: str, text: str, repairs: Counter[str]) -> list
 
 
 def spans_of(tags: Sequence[str], places: Sequence[Range]) -> list[list[int | str]]:
-    """The entities of tags like B-TYPE and I-TYPE, as [begin, end, type]. An I- without its B- begins an entity."""
+    """The entities of tags like B-TYPE and I-TYPE, as [begin, end, type]. An I- tag without its B- begins an entity."""
     spans: list[list[int | str]] = []
     before = OUTSIDE
     for tag, (begin, end) in zip(tags, places, strict=True):
@@ -77,7 +80,7 @@ def spans_of(tags: Sequence[str], places: Sequence[Range]) -> list[list[int | st
 
 
 def _checked(record: Record, name: str, length: int) -> list[tuple[int, int, str]]:
-    """The spans of a record in order."""
+    """The spans of a record, in text order."""
     value, spans = record.value(name), []
     for written in value if isinstance(value, list) else [value]:
         span = _span(written, length)
@@ -104,8 +107,10 @@ def _checked(record: Record, name: str, length: int) -> list[tuple[int, int, str
 
 
 def _span(written: object, length: int) -> tuple[int, int, str] | None:
-    """Begin, end and type of [begin, end, type], or of an object as Prodigy, doccano and Label Studio write it; None of
-    another form, or of a span that leaves the text."""
+    """Begin, end and type of a span; None if the span has another form or leaves the text.
+
+    The form is [begin, end, type], or an object as Prodigy, doccano and Label Studio write it.
+    """
     if isinstance(written, dict):
         names = written.get("labels")
         kind = names[0] if isinstance(names, list) and len(names) == 1 else written.get("label")
@@ -120,8 +125,8 @@ def _span(written: object, length: int) -> tuple[int, int, str] | None:
 def entity_forms(tags: Sequence[str]) -> dict[str, str]:
     """Maps each tag to the form in which entities are counted (IOB2 or IOBES); empty where `tags` name no entities.
 
-    They name entities if O is among them and most of the others are read as B-PER, B_PER, B, or PER alone (which is
-    I-PER). The rest, such as a mistyped `0`, count as O.
+    Tags name entities if O is among them and most others look like B-PER, B_PER, B or PER. PER alone counts as I-PER.
+    Remaining tags, such as a mistyped `0`, count as O.
     """
     forms = {tag: entity_form(tag) for tag in tags if tag != OUTSIDE}
     odd = sum(form is None for form in forms.values())
@@ -131,14 +136,14 @@ def entity_forms(tags: Sequence[str]) -> dict[str, str]:
 
 
 def entity_form(tag: str) -> str | None:
-    """The form in which a tag's entity is counted: I-PER of PER, or of B_PER B-PER; None of a tag that names none."""
+    """The form in which a tag's entity is counted: I-PER for PER, B-PER for B_PER; None if the tag names no entity."""
     if prefixed := _PREFIXED.fullmatch(tag):
         return f"{_INSIDE.get(prefixed[1], prefixed[1])}-{prefixed[2] or '_'}"
     return f"I-{tag}" if _BARE_TYPE.fullmatch(tag) else None
 
 
 def tag_scheme(tags: Iterable[str]) -> str | None:
-    """How `tags` name entities by their letters, as "IOB" or "BIOES"; None where they name none."""
+    """The scheme by which `tags` name entities, such as "IOB" or "BIOES"; None if they name none."""
     forms = entity_forms([*tags])
     letters = {form[0] for form in forms.values()} - {OUTSIDE}
     if not letters:
@@ -147,9 +152,9 @@ def tag_scheme(tags: Iterable[str]) -> str | None:
 
 
 def pieces_of(spans: Sequence[PieceSpan], begin: int, end: int) -> range:
-    """The numbers of the pieces that stand for any of the characters begin to end - 1; none where they were dropped.
+    """The indices of the pieces that stand for any of the characters begin to end - 1; empty if cleaning dropped these.
 
-    `spans` are those of all the text, in order.
+    `spans`: the pieces of the whole text, in order.
     """
     inside = [number for number, piece in enumerate(spans) if piece.begin < end and piece.end > begin]
     return range(inside[0], inside[-1] + 1) if inside else range(0)
@@ -158,7 +163,7 @@ def pieces_of(spans: Sequence[PieceSpan], begin: int, end: int) -> range:
 def characters_of(text: str, spans: Sequence[PieceSpan], first: int, last: int) -> tuple[int, int]:
     """Begin and end (exclusive) of the characters that the pieces `first` to `last` stand for.
 
-    No letter is parted from its combining marks, which a tokenizer may have dropped.
+    A letter stays with its combining marks, which a tokenizer may have dropped.
     """
     begin, end = spans[first].begin, spans[last].end
     while 0 < begin < len(text) and _is_mark(text[begin]):

@@ -1,4 +1,4 @@
-"""Reads a record's columns: texts, words, numbers and class names; and numbers the classes."""
+"""Reads a record's columns as texts, words, numbers and class names; and numbers the classes."""
 
 import json
 import math
@@ -15,10 +15,11 @@ from bert_jax.system.errors import Setting, UsageError, json_kind, listed, quote
 _MOST_DIGITS = 18
 """Most digits of a whole number that is read from text."""
 _LIST_AS_TEXT = re.compile(r"""\[(?:\s*['"\d][^][]*|[^][,]*,[^][]*|\s*)\]""")
-"""A list as Python, NumPy or JSON print it: ['a', 'b'], [0 1], [a, b] or []; not [a], which may be a label."""
+"""A list as Python, NumPy or JSON print it: ['a', 'b'], [0 1], [a, b] or []. [a] doesn't count, since it may be a
+label."""
 _WHOLE = re.compile(r"\s*-?\d+\s*")
 _LARGEST = 1e18
-"""Largest number to be learned: the square of an error must be finite in float32."""
+"""Largest number that can be learned: the square of an error must be finite in float32."""
 
 
 def text(record: Record, template: str) -> str:
@@ -43,7 +44,10 @@ def word_list(record: Record, name: str) -> list[str]:
 
 
 def whole_number(record: Record, name: str, value: object, repairs: Counter[str]) -> int:
-    """`value`, found under `name`, as a whole number; one that is written as a text is read and counted."""
+    """The value found under `name` as a whole number.
+
+    A number that is written as a text is read and counted in `repairs`.
+    """
     if isinstance(value, str) and len(value) <= _MOST_DIGITS and _WHOLE.fullmatch(value):
         repairs["offsets given as texts, read as numbers"] += 1
         return int(value)
@@ -53,19 +57,19 @@ def whole_number(record: Record, name: str, value: object, repairs: Counter[str]
 
 
 def number(record: Record, name: str) -> float:
-    """A column of numbers. Raises UsageError for anything else, also for those too large to be learned."""
+    """A column of numbers. Raises UsageError for anything else, and for numbers too large to be learned."""
     value = record.value(name)
     try:
-        found = math.nan if isinstance(value, str) and "_" in value else float(value)
+        parsed = math.nan if isinstance(value, str) and "_" in value else float(value)
     except (TypeError, ValueError, OverflowError):
-        found = math.nan
-    if not abs(found) <= _LARGEST or isinstance(value, bool):
+        parsed = math.nan
+    if not abs(parsed) <= _LARGEST or isinstance(value, bool):
         raise UsageError(f"{record.place}: {name!r} is {_described(value)} and not a number from -1e18 to 1e18")
-    return found
+    return parsed
 
 
 def class_label(record: Record, name: str) -> str:
-    """A class as it is called: a text, or a number or truth value as JSON writes it. Raises UsageError for others."""
+    """The name of a class: a text, or a number or truth value as JSON writes it. Raises UsageError for other values."""
     value = record.value(name)
     if isinstance(value, bool):
         return str(value).lower()
@@ -83,7 +87,8 @@ def class_label(record: Record, name: str) -> str:
 def label_names(record: Record, config: TaskConfig) -> list[str]:
     """The labels of a record of kind `labels`, in any of the forms that `task.label` describes. Raises UsageError.
 
-    A list of 0 and 1 has one for each label, unless these are names of labels and of another number, none twice.
+    A list of 0 and 1 has a flag for each label. It has names of labels instead if these are names, none occurs twice,
+    and their number isn't that of the labels.
     """
     labels = config.labels or ()
     if not record.has(config.label) and labels and all(map(record.has, labels)):
@@ -122,12 +127,12 @@ def label_names(record: Record, config: TaskConfig) -> list[str]:
 
 
 def _holds(record: Record, name: str) -> bool:
-    """Whether a column of 0 and 1 has 1. Raises UsageError for other values."""
+    """Whether a column of 0 and 1 has a 1. Raises UsageError for other values."""
     value = record.value(name)
-    found = str(value).strip().lower()
-    if found not in ("0", "1", "0.0", "1.0", "false", "true"):
+    flag = str(value).strip().lower()
+    if flag not in ("0", "1", "0.0", "1.0", "false", "true"):
         raise UsageError(f"{record.place}: {name!r} is {_described(value)}; a column of a label holds 0 or 1")
-    return found in ("1", "1.0", "true")
+    return flag in ("1", "1.0", "true")
 
 
 def _text(record: Record, name: str) -> str:
@@ -147,10 +152,10 @@ def _described(value: object) -> str:
 
 
 class Labels:
-    """Names in the order of the model's outputs."""
+    """The names of labels, in the order of the model's outputs."""
 
     def __init__(self, names: Sequence[str]):
-        """Raises UsageError for fewer than two names, or equal ones."""
+        """Raises UsageError if there are fewer than two names, or if two are equal."""
         if len(set(names)) < max(len(names), 2):
             there = listed(names) if names else "none"
             raise UsageError(f"there are no two different labels to tell apart, only {there}; give more rows")
@@ -161,7 +166,7 @@ class Labels:
         return len(self.names)
 
     def number(self, name: str, place: str) -> int:
-        """The number of `name`. Raises UsageError with the `place` of an unknown one."""
+        """The number of the label `name`. Raises UsageError, with the `place`, for an unknown one."""
         if name not in self._numbers:
             raise UsageError(
                 f"{place}: the label {quoted(name)} is none of the {len(self)} that are known, "
@@ -172,7 +177,10 @@ class Labels:
 
 
 def sorted_labels(names: Iterable[str]) -> tuple[str, ...]:
-    """Different `names`, sorted; by value if all are whole numbers of at most 18 digits, equal ones as text."""
+    """The distinct `names`, sorted as text.
+
+    If all are whole numbers of at most 18 digits, they are sorted by value, and equal values as text.
+    """
     different = set(names)
     numbers = all(len(name) <= 18 and name.removeprefix("-").isdecimal() for name in different)
     return tuple(sorted(different, key=(lambda name: (int(name), name)) if numbers else None))

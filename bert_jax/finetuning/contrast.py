@@ -1,9 +1,9 @@
 """The objective of learning vectors: the texts of a batch are compared with each other.
 
-For pairs that match, the loss raises each pair's cosine over those with the other texts of the batch over all devices
+For pairs that match, the loss raises each pair's cosine over its cosines with the other texts of the global batch
 (Henderson et al. 2017, section 4.4, arXiv:1705.00652; with a temperature as in Gao et al. 2021, arXiv:2104.08821). For
-pairs with scores, it raises the cosines of pairs with higher scores over those of pairs with lower ones (CoSENT:
-https://kexue.fm/archives/8847).
+pairs with scores, the loss raises the cosines of pairs with higher scores over the cosines of pairs with lower scores
+(CoSENT: https://kexue.fm/archives/8847).
 
 Further letters in shapes: R rows of packed texts, P groups (rows of the task), S slots of a group, C texts to choose
 from.
@@ -35,24 +35,24 @@ _IMPOSSIBLE = -1e30
 
 
 class _Groups(NamedTuple):
-    """The texts of a batch by group. Absent ones have the number -1."""
+    """The numbers of a batch's texts, by group. A missing text has the number -1."""
 
     first: Int[Array, " P"]
     second: Int[Array, " P"]
     negatives: Int[Array, " M"]
-    """Of all groups, one after the other; M = P (S - 2)."""
+    """The negatives of all groups, group after group; M = P (S - 2)."""
     weight: Float[Array, " P"]
-    """1 for a group that is there, else 0."""
+    """1 for a group that is present, else 0."""
     score: Float[Array, " P"]
 
 
 class ContrastObjective(FineTuningObjective):
-    """The mean loss of the groups of the global batch, each of which is compared with the whole batch.
+    """The mean loss of the groups of the global batch. Each group is compared with the whole batch.
 
-    With execution.accumulation above 1 the texts are encoded in that many parts. Activations are recomputed in the
-    backward pass (Gao et al. 2021, arXiv:2101.06983), and groups that match are compared part by part, too. The result
-    is that of the undivided batch in less memory; accumulated gradients would be those of smaller batches with fewer
-    texts to compare. Scores are compared at once, in arrays [P, P].
+    With execution.accumulation above 1 the texts are encoded in that many parts, and activations are recomputed in the
+    backward pass (Gao et al. 2021, arXiv:2101.06983). Pairs that match are compared part by part, too. The result
+    equals that of the undivided batch, in less memory. Accumulated gradients wouldn't: they would come from smaller
+    batches with fewer texts to compare. Pairs with scores are compared all at once, in arrays [P, P].
     """
 
     labels = {"accuracy": "accuracy", "excluded": "excluded"}
@@ -60,7 +60,7 @@ class ContrastObjective(FineTuningObjective):
     def __init__(
         self, task: TaskConfig, model: ModelConfig, execution: ExecutionConfig, frozen_layers: int | None = None
     ):
-        """`task` is settled; `frozen_layers` as in FinetuneConfig."""
+        """`task` must be settled. `frozen_layers` is defined in FinetuneConfig."""
         super().__init__(task, model, frozen_layers, probe=False)
         self._parts = execution.accumulation
         self._encoder = PooledEncoder(model, task.pooling, execution, frozen_layers)
@@ -68,35 +68,35 @@ class ContrastObjective(FineTuningObjective):
         self.measurements = ("task_loss", "accuracy") if task.scored else ("task_loss", "accuracy", "excluded")
 
     def flops(self, shape: tuple[int, ...]) -> float:
-        """FLOPs of a training step's matrix products in the encoder, as if nothing were computed again."""
+        """FLOPs of the encoder's matrix products in a training step. Recomputation doesn't count."""
         rows, length = shape
         return 3 * rows * encoder_flops(self.model, length, length)
 
     def random_batch(self, shape: tuple[int, ...]) -> TextBatch:
-        """All texts of a step in random order, spread evenly over the rows; the texts of a row are equally long."""
+        """All texts of a step in random order, spread evenly over the rows. The texts of a row are equally long."""
         return synthetic_text_batch(self._task, shape, vocabulary_size(self.model))
 
     def counts(self, targets: TextBatch) -> dict[str, Float[Array, ""]]:
-        """The number of groups."""
+        """The number of groups that are present."""
         return {"task_loss": jnp.sum(self._by_slot(targets, targets.weight)[:, 0])}
 
     def gradients(
         self, params: Parameters, targets: TextBatch, dropout_keys: Key[Array, "R N"], microbatches: int
     ) -> tuple[Parameters, Means]:
-        """Gradients of the loss of the whole batch; `measure` itself computes it in parts."""
+        """Gradients of the loss of the whole batch. `measure` itself divides the batch into parts."""
         return super().gradients(params, targets, dropout_keys, microbatches=1)
 
     def outputs(self, params: Parameters, batch: TaskBatch) -> Float[Array, "B D"]:
-        """The vector of each text of a batch with one text in each row, not normalised."""
+        """The vector of each text, not normalised. The batch has one text in each row."""
         tokens = jax.tree.map(lambda leaf: leaf.reshape(-1, leaf.shape[-1]), batch.tokens)
         return cast(Array, self._encoder.apply({"params": params}, tokens))[:, 0]
 
     def measure(self, params: Parameters, targets: TextBatch, dropout_keys: Key[Array, "R N"] | None) -> Means:
         """Returns the loss, the accuracy and, of pairs that match, `excluded`.
 
-        The accuracy is the share of first texts whose own second text is the most similar one. With scores it is the
-        share of pairs of groups that cosines and scores order in the same way. `excluded` is the number of texts that
-        a first text isn't compared with, since they match it, too, or are equal to it.
+        The accuracy is the share of first texts whose most similar text is their own second text. With scores it is the
+        share of pairs of groups that cosines and scores order in the same way. `excluded` is the number of texts that a
+        first text isn't compared with, because they match it, too, or equal it.
         """
         vectors = self._by_slot(targets, self._encoded(params, targets, dropout_keys))
         groups = self._groups(targets)
@@ -124,7 +124,7 @@ class ContrastObjective(FineTuningObjective):
         return undo_every_nth(jax.lax.map(jax.checkpoint(encode), parts))
 
     def _by_slot(self, batch: TextBatch, values: Num[AnyArray, "R N *D"], empty: float = 0) -> Num[Array, "P S *D"]:
-        """`values` of the texts in their slots; `empty` where a slot has no text."""
+        """Arranges `values` of the texts by group and slot; a slot without a text gets `empty`."""
         groups, each = self._task.batch_size, self._task.texts_a_group
         rest = values.shape[2:]
         # Places of a row without a text have a slot past the end, which the scatter drops.
@@ -144,7 +144,7 @@ class ContrastObjective(FineTuningObjective):
         negatives: Float[Array, "M D"],
         groups: _Groups,
     ) -> Means:
-        """The cross-entropy of each first text's own second one among all, and the reverse."""
+        """The cross-entropy of choosing each first text's second text among all candidates, and the reverse choice."""
         candidates = jnp.concatenate([second, negatives])
         numbers = jnp.concatenate([groups.second, groups.negatives])
         group = jnp.arange(len(first))
@@ -181,20 +181,21 @@ class ContrastObjective(FineTuningObjective):
         return jnp.einsum("PD,CD->PC", x, y, precision=jax.lax.Precision.HIGHEST) / self._task.temperature
 
     def _in_parts(self, losses: Callable, group: Int[Array, " P"]) -> tuple[Array, ...]:
-        """`losses` of all groups, computed for a part of them at a time."""
+        """`losses` of all groups. They are computed for one part of the groups at a time."""
         if self._parts == 1:
             return losses(group)
-        found = jax.lax.map(jax.checkpoint(losses), every_nth(group, self._parts))
-        return jax.tree.map(undo_every_nth, found)
+        parts = jax.lax.map(jax.checkpoint(losses), every_nth(group, self._parts))
+        return jax.tree.map(undo_every_nth, parts)
 
 
 def _matches(
     first: Int[Array, " P"], candidates: Int[Array, " C"]
 ) -> tuple[Bool[Array, "P C"], Int[Array, " P"], Int[Array, " C"]]:
-    """A table of the candidates that match a first text, the row in it of each first text, and the column of each
-    candidate. Arguments are the texts' numbers; the first P candidates are the second texts of the groups.
+    """A table of which candidates match which first text; the row of each first text, and the column of each candidate.
 
-    A candidate matches a first text if it is the second text of any group with an equal first one.
+    The arguments are numbers of texts. The first P candidates are the second texts of the groups.
+
+    A candidate matches a first text if it is the second text of any group with an equal first text.
     """
     row = jnp.unique(first, return_inverse=True, size=len(first))[1].reshape(-1)
     column = jnp.unique(candidates, return_inverse=True, size=len(candidates))[1].reshape(-1)
@@ -209,7 +210,7 @@ def make_objective(
     frozen_layers: int | None = None,
     probe: bool = False,
 ) -> FineTuningObjective:
-    """The objective of a task that is settled; `frozen_layers` and `probe` as in FinetuneConfig."""
+    """The objective of a settled task. `frozen_layers` and `probe` are defined in FinetuneConfig."""
     if task.facts.loss == "contrast":
         return ContrastObjective(task, model, execution, frozen_layers)
     return TaskObjective(task, model, execution, frozen_layers, probe)

@@ -1,4 +1,4 @@
-"""A task's rows, read and encoded."""
+"""Reads and encodes a task's rows."""
 
 import hashlib
 from collections import Counter
@@ -39,9 +39,10 @@ TASK_CLASSES: dict[str, type[Task]] = {
     "vectors": VectorsTask,
 }
 _CHARACTERS_AT_ONCE, _LEAST_CHARACTERS = 1_000_000, 2_000
-"""Characters that go to the tokenizer at once, for its several threads, and those that a record counts besides."""
+"""Characters that go to the tokenizer in one call, enough for its threads; characters that each record adds to its own
+in this count."""
 _LISTED_ROWS = 5
-"""Most rows without a label that an error lists."""
+"""Most unlabelled rows that an error lists."""
 
 
 class TrainingRows(NamedTuple):
@@ -51,11 +52,11 @@ class TrainingRows(NamedTuple):
     """The task. Its config has labels and padded lengths, so predicting needs no training rows."""
     examples: list[Example]
     rows: int
-    """Number of rows that `examples` come from."""
+    """Number of rows that gave `examples`."""
     held_out: Sequence[Record] = ()
-    """Dev rows that were made from the same corpus."""
+    """Dev rows that were made from the same corpus as the training rows."""
     records: Sequence[Record] = ()
-    """The rows themselves, if they come from a file."""
+    """The rows themselves, if they were read from a file."""
 
     @property
     def stamp(self) -> str:
@@ -87,10 +88,10 @@ def make_task(config: TaskConfig, tokenizer: Tokenizer) -> Task:
 
 
 def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) -> TrainingRows:
-    """The encoded training rows, and the task with the labels, class weights and padded lengths that follow from them.
+    """The encoded training rows, and the task with the labels, class weights and padded lengths that the rows give.
 
-    `compiling`: the tokens of padding that compiling one more length costs as much as. Repairs are reported in one
-    line. Raises UsageError with file and line for rows that can't be used.
+    `compiling`: the number of padding tokens that take as long as compiling one more length. Repairs are reported in
+    one line. Raises UsageError with file and line for rows that can't be used.
     """
     repairs: Counter[str] = Counter()
     source, held_out = config.source or config.train, list[Record]()
@@ -98,7 +99,7 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) ->
         records, held_out = pair_records(config, tokenizer, repairs)
     else:
         records = _labelled(config, config.train, read_records(config, config.train, "train", repairs), repairs)
-    config = TASK_CLASSES[config.kind].settled(config, records)  # by all rows, even if only some of them are used
+    config = TASK_CLASSES[config.kind].settled(config, records)  # all rows count, even if only some of them are used
     task = make_task(config, tokenizer)
     by_row = [row for _, row in encoded(task, _some(records, config.train_rows), repairs, train=True) if row]
     examples = [example for row in by_row for example in row]
@@ -114,16 +115,17 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) ->
         named = ", ".join(f"{name}: {weight:.3g}" for name, weight in zip(config.labels, weights, strict=False))
         say(f"weights of the classes in the loss: {named}")
         config = config.replace(class_weights=weights)
-    if config.padded_lengths is None and config.facts.loss != "contrast":  # which packs texts into rows
+    if config.padded_lengths is None and config.facts.loss != "contrast":  # that loss packs texts into rows
         config = config.replace(padded_lengths=_lengths(config, examples, compiling))
     task.config = config
     return TrainingRows(task, examples, len(by_row), held_out, () if config.source else records)
 
 
 def read_labelled(task: Task, held_out: Sequence[Record] = ()) -> LabelledRows:
-    """The dev rows, or if task.dev names none those that are `held_out`, with their right answers.
+    """The dev rows with their right answers.
 
-    Raises UsageError for a row that has none or can't be read, and if the library that measures isn't installed.
+    They are the rows `held_out` if there are any, otherwise the rows of task.dev. Raises UsageError for a row that has
+    no answer or can't be read, and if the library that measures isn't installed.
     """
     check_measurable(task.config)
     repairs: Counter[str] = Counter()
@@ -139,14 +141,14 @@ def read_labelled(task: Task, held_out: Sequence[Record] = ()) -> LabelledRows:
         repairs["rows with an empty text, not measured"] += len(unmeasurable)
         records = [record for record in records if task.is_measurable(task.config, record)]
     golds = [task.gold(record) for record in records]
-    for _ in encoded(task, records, repairs, train=False):  # so that a wrong row is found before training
+    for _ in encoded(task, records, repairs, train=False):  # finds a wrong row before training
         pass
     say_repairs(task.config.dev or "held-out pairs", repairs)
     return LabelledRows(records, golds)
 
 
 def read_records(config: TaskConfig, source: str | None, setting: str, repairs: Counter[str]) -> list[Record]:
-    """All rows of `source`, at least one. Raises UsageError if there is none; `setting` names the source."""
+    """All rows of `source`. Raises UsageError if there are none, or no source; `setting` is the name of its setting."""
     if source is None:
         raise UsageError(f"{Setting(f'task.{setting}')} names no rows; give a file or a set like tfds:glue/cola:train")
     form = RowFormat(config.format, config.columns, config.separator, config.label)
@@ -163,9 +165,10 @@ def written_as(
     columns: tuple[str, ...] | None = None,
     separator: str | None = None,
 ) -> RowFormat:
-    """The format of `source`: as given, or else that of the training rows if the suffix is theirs or unknown.
+    """The format of `source`: as given, otherwise by its suffix.
 
-    Empty `columns`: the file has a header line. Raises UsageError for an impossible separator.
+    If the suffix is unknown or that of the training rows, the format is theirs. Empty `columns` means that the file has
+    a header line. Raises UsageError for an impossible separator.
     """
     if format == "text":
         return RowFormat(format, columns or (task.texts[0],), separator, task.label)
@@ -185,7 +188,7 @@ def written_as(
 def encoded(
     task: Task, records: Iterable[Record], repairs: Counter[str], train: bool
 ) -> Iterator[tuple[Record, list[Example]]]:
-    """Yields each record with its examples. Records are encoded together, fewer of them if their texts are long."""
+    """Yields each record with its examples. Records are encoded many at a time, fewer if their texts are long."""
     for some in windows(records, _size_to_encode, _CHARACTERS_AT_ONCE):
         examples = task.encode(some, repairs, train)
         repairs[UNKNOWN] += sum(any(one.mostly(task.unknown_id) for one in row) for row in examples)
@@ -203,9 +206,9 @@ def say_repairs(source: str | None, repairs: Counter[str]) -> None:
 
 
 def _labelled(config: TaskConfig, source: str | None, records: list[Record], repairs: Counter[str]) -> list[Record]:
-    """The records that have a label, or all if none has one.
+    """The records with a label; all records if none has one.
 
-    Raises UsageError for the others, or counts them in `repairs` if task.unlabelled is `skip`.
+    If only some have none, raises UsageError, or counts them in `repairs` if task.unlabelled is `skip`.
     """
     kind = TASK_CLASSES[config.kind]
     records = kind.without_rejected(config, records, repairs)
@@ -234,7 +237,7 @@ def _labelled(config: TaskConfig, source: str | None, records: list[Record], rep
 
 
 def _some(records: list[Record], count: int | None) -> list[Record]:
-    """Draws `count` records (None: all), the same in every run, in their order. Raises UsageError for too many."""
+    """Draws `count` records (None: all) in their order, the same in every run. Raises UsageError if there are fewer."""
     if count is None:
         return records
     if count > len(records):
@@ -246,9 +249,9 @@ def _some(records: list[Record], count: int | None) -> list[Record]:
 
 
 def balanced_weights(examples: Sequence[Example], count: int) -> tuple[float, ...]:
-    """The weight of each of `count` classes: the mean number of targets of a class divided by its own number.
+    """The weight of each of `count` classes: the mean number of targets per class, divided by the class's number.
 
-    The classes without any target have weight 1 and don't count for the mean.
+    Classes without a target have weight 1 and don't count for the mean.
     """
     targets = np.concatenate([np.ravel(np.asarray(example.target)) for example in examples])
     counts = np.bincount(targets[targets != IGNORED], minlength=count)
@@ -256,8 +259,8 @@ def balanced_weights(examples: Sequence[Example], count: int) -> tuple[float, ..
 
 
 def _lengths(config: TaskConfig, examples: Sequence[Example], compiling: float) -> tuple[int, ...]:
-    """The lengths to pad training batches to. They depend on these rows and settings alone, not on the seed."""
+    """The lengths that training batches are padded to. They depend on these rows and settings, but not on the seed."""
     sizes = sorted((example.size for example in examples), reverse=True)
-    longest = sizes[:: config.batch_size]  # of the batches of an epoch, or nearly: TrainingBatches sorts so
+    longest = sizes[:: config.batch_size]  # about the longest of each batch, since TrainingBatches sorts by length
     rows = config.batch_size * max(len(config.choices), 1)
     return few_lengths(longest, config.max_length, compiling / (rows * config.epochs))

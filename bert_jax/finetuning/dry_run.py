@@ -1,4 +1,4 @@
-"""What `finetune` would do, in words. Nothing is written to the run."""
+"""Says in words what `finetune` would do, and writes nothing to the run."""
 
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.wording import counted

@@ -46,7 +46,7 @@ class FineTuningPlan:
     """A fine-tuning whose settings, model and rows are read and checked. Nothing is written yet."""
 
     config: TaskRunConfig
-    """The settings with the one phase that the rows give."""
+    """The settings, with the one phase that follows from the rows."""
     mesh: Mesh
     started: TrainedModel
     """The model to start from."""
@@ -54,17 +54,18 @@ class FineTuningPlan:
     measured: LabelledRows | None
     """The dev rows."""
     others: dict[str, LabelledRows]
-    """The rows of task.other_dev by name."""
+    """The rows of task.other_dev, by name."""
     batches: TrainingBatches | TextBatches
     readings: tuple[Reading, ...]
-    """What the rows were taken for; () for pairs from a corpus."""
+    """What the rows were taken for; empty for pairs from a corpus."""
 
 
 def finetune(config: FinetuneConfig, run: RunDirectory) -> Results:
-    """Runs or resumes fine-tuning to its end; returns the measurements of the best checkpoint, which are also written
-    to results.json.
+    """Runs or resumes fine-tuning to its end; returns the results of the best checkpoint.
 
-    Raises UsageError, RunError or Interrupted; the same call then continues where it stopped.
+    The results are also written to results.json.
+
+    Raises UsageError, RunError or Interrupted. The same call then continues where it stopped.
     """
     keep_compiled_programs()
     plan = plan_finetuning(config, run)
@@ -98,7 +99,7 @@ def plan_finetuning(config: FinetuneConfig, run: RunDirectory) -> FineTuningPlan
     learned = read_training(task, started.tokenizer, compiling)
     measured = read_labelled(learned.task, learned.held_out) if config.task.dev or learned.held_out else None
     if measured:
-        learned.task.metric(measured.golds)  # refuses one that these rows don't have
+        learned.task.metric(measured.golds)  # refuses a metric that these rows don't have
     others = {
         name: read_labelled(make_task(learned.task.config.replace(dev=source, other_dev=()), started.tokenizer))
         for name, source in task.other_sets.items()
@@ -107,7 +108,7 @@ def plan_finetuning(config: FinetuneConfig, run: RunDirectory) -> FineTuningPlan
     if measured and task.dev:
         sets["dev"] = RowSet(task.dev, measured.records)
     readings = (reading_of_rows(learned.task, sets),) if sets else ()
-    learned = learned._replace(records=())  # which aren't needed in the training
+    learned = learned._replace(records=())  # training doesn't need them
     stamp = f"{learned.stamp}{measured.stamp if measured else ''}"
     batches = _batches(learned, config, mesh, compiling)
     # A published model's files give no type to train in, and it is read as float32.
@@ -121,7 +122,7 @@ def plan_finetuning(config: FinetuneConfig, run: RunDirectory) -> FineTuningPlan
 
 
 def _prepare(plan: FineTuningPlan, run: RunDirectory) -> None:
-    """Writes the tokenizer into the open run, unless it is there, and what the inputs were taken for."""
+    """Writes the tokenizer, unless it is there, and what the inputs were taken for into the open run."""
     if not run.under_way:
         run.save_tokenizer(plan.started.tokenizer)
         run.keep(*plan.started.readings)
@@ -170,7 +171,7 @@ def _results(
 
 
 def _with_other(results: Results, name: str, other: Results) -> Results:
-    """`results` with the metrics of the rows `name` of task.other_dev, as in zh/accuracy, and their baselines."""
+    """`results` with the metrics and baselines of the rows `name` of task.other_dev, under names like zh/accuracy."""
 
     def prefixed(values: Mapping[str, Value] | None) -> dict[str, Value]:
         return {f"{name}/{metric}": value for metric, value in (values or {}).items()}
@@ -203,13 +204,13 @@ def _batches(
 
 
 def planned_memory(config: TaskRunConfig, mesh: Mesh) -> Memory:
-    """Memory of a step with the longest rows on one device, by formula."""
+    """Estimates by formula the memory of a step with the longest rows on one device."""
     packed = 2 if config.task.facts.loss == "contrast" else 1
     return step_memory(config.execution, config.model, mesh, config.phases[0], predictions=0, packed=packed)
 
 
 def _open_model(config: FinetuneConfig) -> TrainedModel:
-    """The model that `config.init` names. Raises UsageError where there is none, or where it can't read the task."""
+    """The model that `config.init` names. Raises UsageError if there is none, or if it can't read the task."""
     if config.task.patience and not config.task.dev and not config.task.source:
         raise UsageError(
             f"{Setting('task.patience', config.task.patience)} compares scores, and {Setting('task.dev')} names no "
@@ -239,7 +240,7 @@ def _open_model(config: FinetuneConfig) -> TrainedModel:
 
 
 def _fitted(task: TaskConfig, positions: int) -> TaskConfig:
-    """Shortens `task` to a model's positions, and reports what became shorter."""
+    """Shortens `task` to a model's positions, and reports what is shorter now."""
     fitting = task.fitting(positions)
     if fitting != task:
         shorter = f"sequences have {positions} pieces at most (task.max_length={task.max_length})"
@@ -253,8 +254,10 @@ def _fitted(task: TaskConfig, positions: int) -> TaskConfig:
 
 
 def _with_pooling(task: TaskConfig, begun: TaskConfig | None) -> TaskConfig:
-    """`task` with the pooling and the prompts of the task that the model to start from was trained for, if it sets
-    none."""
+    """`task` with a pooling and prompts.
+
+    What it doesn't set is taken from `begun`, the task of the model to start from.
+    """
     if task.facts.loss != "contrast":
         return task
     if begun and begun.prompts and not task.prompts:
@@ -264,8 +267,10 @@ def _with_pooling(task: TaskConfig, begun: TaskConfig | None) -> TaskConfig:
 
 
 def _as_begun(task: TaskConfig, run: RunDirectory) -> TaskConfig:
-    """`task` with the padded lengths that `run` began with, which decide rounding; another kind of machine might
-    choose others."""
+    """`task` with the padded lengths that `run` began with.
+
+    Padded lengths decide rounding, and another kind of machine might choose others.
+    """
     if task.padded_lengths is None and run.under_way:
         before = read_config(run.path)
         if before.task and before.task.max_length == task.max_length:
@@ -282,7 +287,7 @@ class DevRows:
         self._compiling = compiling_tokens(plan.started.config)
 
     def evaluate(self, params: Parameters, between: Callable[[], None] = lambda: None) -> Results:
-        """Every metric and the score. `between` is called before each batch, and may raise to end it."""
+        """Every metric and the score. `between` is called before each batch, and may raise to end the evaluation."""
 
         def run(batch: TaskBatch) -> Float[Array, "N ..."]:
             between()
@@ -292,23 +297,23 @@ class DevRows:
 
 
 def _initial_parameters(plan: FineTuningPlan) -> Parameters | None:
-    """The encoder of the model to start from, with its pooler where the task's head takes that; None for random ones.
+    """The encoder of the model to start from, with its pooler if the task's head uses one; None for random parameters.
 
-    With model.pooler=transform that is the layer before the vocabulary, as in transformers' classes of ModernBERT.
+    With model.pooler=transform, the pooler is the layer before the vocabulary, as in transformers' ModernBERT classes.
     """
     config, started = plan.config, plan.started
     if config.from_random:
         return None
-    found = started.parameters(plan.mesh)
-    encoder, transform, lacks = found["bert"], pools_tokens(config.model), ""
+    parameters = started.parameters(plan.mesh)
+    encoder, transform, lacks = parameters["bert"], pools_tokens(config.model), ""
     fits = config.model.table_size == config.model.hidden_size
     if not HeadShape.of(config.task).has_pooler(config.model):
         encoder.pop("pooler", None)
         return {"bert": encoder}
     if transform and not started.pooler_trained:
         encoder.pop("pooler", None)
-    if transform and "pooler" not in encoder and "masked_lm" in found and fits:
-        encoder["pooler"] = {name: found["masked_lm"][name] for name in ("dense", "norm")}
+    if transform and "pooler" not in encoder and "masked_lm" in parameters and fits:
+        encoder["pooler"] = {name: parameters["masked_lm"][name] for name in ("dense", "norm")}
     if "pooler" not in encoder:
         missing = "layer that fits before the task's head" if transform else "pooler"
         lacks = f"has no {missing}: random values are put there"

@@ -1,4 +1,4 @@
-"""Metrics of predictions. Scores are shares of 1; undefined ones, such as correlations of constants, are 0."""
+"""Metrics of predictions. Scores are shares of 1. Undefined scores, such as correlations of constants, are 0."""
 
 import importlib
 import itertools
@@ -21,9 +21,9 @@ from bert_jax.system.files import as_json
 from bert_jax.text.scripts import sets_no_spaces
 
 _MOST_BYTES = 3_000_000
-"""Limit on the text of all figures, and on that of the confusion: readers of results.json refuse 16 MB."""
+"""Most bytes of the figures of classes as JSON, and of the confusion: readers of results.json refuse 16 MB."""
 SHOWN, _NAMED = 30, 5
-"""Most classes in a table, and in a sentence."""
+"""Most classes in a table, and most in a sentence."""
 HEADINGS = ("class", ">rows", ">predicted", ">precision", ">recall", ">F1", "taken for")
 Item = TypeVar("Item")
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
@@ -31,8 +31,11 @@ _ASCII_PUNCTUATION = frozenset(string.punctuation)
 
 
 def class_metrics(golds: Sequence[int], predicted: Sequence[int], names: Sequence[str]) -> Results:
-    """`accuracy`; `f1` of the second of two classes, or else `macro_f1`; `macro_f1`, the mean over classes that are in
-    `golds` or `predicted`, as in scikit-learn; `matthews`; what `class_results` has; and the `confusion`."""
+    """The metrics of classes, with the results of `class_results` and the `confusion`.
+
+    They are `accuracy`, `f1`, `macro_f1` and `matthews`. With two classes, `f1` is that of the second class; with more,
+    it is `macro_f1`. `macro_f1` is the mean over the classes in `golds` or `predicted`, as in scikit-learn.
+    """
     scores = _library("sklearn.metrics")
     macro = float(scores.f1_score(golds, predicted, average="macro", zero_division=0.0))
     of_second = scores.f1_score(golds, predicted, labels=[1], average="macro", zero_division=0.0)
@@ -51,7 +54,7 @@ def class_metrics(golds: Sequence[int], predicted: Sequence[int], names: Sequenc
 
 
 def _matthews(golds: Counter[str], predicted: Counter[str], right: Counter[str]) -> float:
-    """Matthews' correlation, without scikit-learn's table of all pairs of classes."""
+    """Matthews' correlation, computed without scikit-learn's table of all pairs of classes."""
     rows = golds.total()
     agreement = right.total() * rows - sum(count * predicted[name] for name, count in golds.items())
     spread = math.prod(rows**2 - sum(count**2 for count in side.values()) for side in (golds, predicted))
@@ -59,9 +62,11 @@ def _matthews(golds: Counter[str], predicted: Counter[str], right: Counter[str])
 
 
 def label_metrics(golds: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]], names: Sequence[str]) -> Results:
-    """`micro_f1` over all labels of all rows, `macro_f1`, the mean over labels (0 for one that neither has),
-    `exact_match`, the share of rows with all labels right, and what `class_results` has. `golds` and `predicted`
-    have 0 or 1 for each of `names`."""
+    """The metrics of labels, with the results of `class_results`.
+
+    `micro_f1` is over all labels of all rows. `macro_f1` is the mean over labels; a label that is in neither has 0.
+    `exact_match` is the share of rows with all labels right. `golds` and `predicted` have 0 or 1 for each of `names`.
+    """
     scores = _library("sklearn.metrics")
     right, guessed = np.asarray(golds), np.asarray(predicted)
     micro, macro = (
@@ -74,7 +79,7 @@ def label_metrics(golds: Sequence[Sequence[int]], predicted: Sequence[Sequence[i
 
 
 def number_metrics(golds: Sequence[float], predicted: Sequence[float]) -> dict[str, float]:
-    """`pearson` and `spearman` correlations, and the `squared_error`'s mean."""
+    """The correlations `pearson` and `spearman`, and the mean `squared_error`."""
     statistics = _library("scipy.stats")
     varied = len(set(golds)) > 1 and len(set(predicted)) > 1
     return {
@@ -85,38 +90,41 @@ def number_metrics(golds: Sequence[float], predicted: Sequence[float]) -> dict[s
 
 
 def tag_metrics(golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], names: Sequence[str]) -> Results:
-    """`accuracy` by words; of tags that name entities also `entity_f1`, `entity_precision` and `entity_recall`: whole
-    entities, as CoNLL's evaluation counts them; and what `class_results` has, by type of entity or else by tag."""
+    """The metrics of tags, with the results of `class_results` by type of entity, or by tag if tags name no entities.
+
+    `accuracy` is over words. Tags that name entities also have `entity_f1`, `entity_precision` and `entity_recall`,
+    which count whole entities as CoNLL's evaluation does.
+    """
     pairs = [pair for sentence in zip(golds, predicted, strict=True) for pair in zip(*sentence, strict=True)]
-    found = {"accuracy": sum(gold == guess for gold, guess in pairs) / max(len(pairs), 1)}
+    metrics = {"accuracy": sum(gold == guess for gold, guess in pairs) / max(len(pairs), 1)}
     if forms := entity_forms(names):
         scores = _library("seqeval.metrics")
         both = [[[forms[tag] for tag in tags] for tags in side] for side in (golds, predicted)]
         for name in ("f1", "precision", "recall"):
-            found[f"entity_{name}"] = float(getattr(scores, f"{name}_score")(*both, zero_division=0))
+            metrics[f"entity_{name}"] = float(getattr(scores, f"{name}_score")(*both, zero_division=0))
         entities = _library("seqeval.metrics.sequence_labeling").get_entities
         true, guessed = (set(entities(side)) for side in both)
         names = sorted({form[2:] for form in forms.values() if form != OUTSIDE})
     else:
         true, guessed = ({(pair[side], word) for word, pair in enumerate(pairs)} for side in (0, 1))
     counters = (Counter(kind for kind, *_ in some) for some in (true, guessed, true & guessed))
-    return class_results(names, *counters).updated(found)
+    return class_results(names, *counters).updated(metrics)
 
 
 def metric_of(task: TaskConfig) -> str:
-    """The metric that the best checkpoint is chosen by: as set, or the first of the kind's that can be measured."""
+    """The metric that chooses the best checkpoint: task.metric, or the kind's first one that can be measured."""
     measurable = (name for name in task.facts.metrics if name != "entity_f1" or entity_forms(task.labels or ()))
     return task.metric or next(measurable)
 
 
 def check_measurable(task: TaskConfig) -> None:
-    """Raises UsageError where the library that measures `task` isn't installed: before anything is learned."""
+    """Raises UsageError before training if the library that measures `task` isn't installed."""
     if task.facts.measured_by and ("entity_f1" not in task.facts.metrics or entity_forms(task.labels or ())):
         _library(task.facts.measured_by)
 
 
 def _library(name: str) -> ModuleType:
-    """A module of the extra `tasks`. Raises UsageError where it isn't installed."""
+    """Imports a module of the extra `tasks`. Raises UsageError if it isn't installed."""
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -126,9 +134,9 @@ def _library(name: str) -> ModuleType:
 
 
 def class_results(names: Sequence[str], golds: Counter[str], predicted: Counter[str], right: Counter[str]) -> Results:
-    """The figures of each of `names`, and in words those never predicted or never right.
+    """The figures of each of `names`; and in words, which of them are never predicted or never right.
 
-    The counters say how often each class is right, is predicted, and both.
+    The counters have for each class its number in the right answers, in the predictions, and in both at once.
     """
     figures = [
         ClassFigures(
@@ -158,7 +166,10 @@ def _unlearned(figures: Sequence[ClassFigures]) -> Iterator[str]:
 
 
 def confusion_of(golds: Sequence[str], predicted: Sequence[str]) -> Confusion:
-    """The class with the most errors comes first, and in it the commonest prediction."""
+    """How often each class is predicted as which.
+
+    The class with the most errors, and its commonest prediction, come first.
+    """
     rows: Confusion = {}
     for (true, guess), count in Counter(zip(golds, predicted, strict=True)).most_common():
         rows.setdefault(true, {})[guess] = count
@@ -171,14 +182,16 @@ def _errors(row: tuple[str, dict[str, int]]) -> int:
 
 
 def _fitting(items: Sequence[Item], sizes: Sequence[int]) -> list[Item]:
-    """The first items whose JSON, of these sizes, has together at most _MOST_BYTES."""
+    """The first items whose JSON has at most _MOST_BYTES together. `sizes`: the bytes of each item's JSON."""
     ends = itertools.accumulate(sizes)
     return [item for item, end in zip(items, ends, strict=True) if end <= _MOST_BYTES]
 
 
 def class_table(results: Results) -> tuple[str, list[list[str]]]:
-    """A title, and a row for each of the worst classes under HEADINGS, of which ">" aligns numbers; no row if there are
-    no classes."""
+    """A title, and a row under HEADINGS for each of the worst classes; no row without classes.
+
+    ">" in HEADINGS aligns numbers.
+    """
     rows = []
     for each in results.classes[:SHOWN]:
         wrong = [one for one in results.confusion.get(each.label, {}).items() if one[0] != each.label]
@@ -192,43 +205,47 @@ def class_table(results: Results) -> tuple[str, list[list[str]]]:
 def answer_metrics(
     golds: Sequence[Sequence[str]], predictions: Sequence[dict[str, Any]], by_character: bool
 ) -> dict[str, float]:
-    """`exact_match` and `f1`, each by the best of a question's `golds`; a question without an answer has none.
+    """The metrics of answers: `exact_match` and `f1`, each by the best of a question's `golds`.
 
-    `predictions` are those of BestSpans. If they have null odds, there are further metrics: both metrics of the
-    questions with an answer (`answerable_f1`) and of those without one (`unanswerable_f1`), and `best_f1`, the best F1
-    over all thresholds of the odds, with its threshold, `best_f1_threshold`.
+    A question without an answer has no golds. `predictions` are those of BestSpans. If these have null odds, there are
+    further metrics. Both metrics are also given for the questions with an answer (`answerable_f1`), and for the
+    questions without one (`unanswerable_f1`). `best_f1` is the best F1 over all thresholds of the odds, and
+    `best_f1_threshold` is its threshold.
     """
     pairs = list(zip(golds, predictions, strict=True))
     scores = np.array([scored(gold, one["predicted_answer"], by_character) for gold, one in pairs]).reshape(-1, 2)
-    found = {"exact_match": _mean(scores[:, 0]), "f1": _mean(scores[:, 1])}
+    metrics = {"exact_match": _mean(scores[:, 0]), "f1": _mean(scores[:, 1])}
     if not pairs or predictions[0]["null_odds"] is None:
-        return found
+        return metrics
     answerable = np.array([any(gold) for gold in golds])
     for name, chosen in (("answerable", answerable), ("unanswerable", ~answerable)):
         if chosen.any():
-            found[f"{name}_exact_match"], found[f"{name}_f1"] = (_mean(scores[chosen, place]) for place in (0, 1))
+            metrics[f"{name}_exact_match"], metrics[f"{name}_f1"] = (_mean(scores[chosen, place]) for place in (0, 1))
     texts = [next((answer["text"] for answer in one["best"] if answer["text"]), "") for one in predictions]
     f1_of_texts = np.array([scored(gold, text, by_character)[1] for gold, text in zip(golds, texts, strict=True)])
     odds = np.array([one["null_odds"] for one in predictions])
-    found["best_f1"], found["best_f1_threshold"] = _best(f1_of_texts, ~answerable, odds)
-    return found
+    metrics["best_f1"], metrics["best_f1_threshold"] = _best(f1_of_texts, ~answerable, odds)
+    return metrics
 
 
 def scored(golds: Sequence[str], answer: str, by_character: bool) -> tuple[float, float]:
-    """Exact match and F1 of an answer, each with the gold answer that is best for it."""
+    """Exact match and F1 of an answer. Each is the best over the gold answers."""
     golds = [gold for gold in golds if _normalised(gold, by_character)] or [""]
     exact = max(float(_normalised(gold, by_character) == _normalised(answer, by_character)) for gold in golds)
     return exact, max(_f1(_words(gold, by_character), _words(answer, by_character)) for gold in golds)
 
 
 def _normalised(text: str, by_character: bool) -> str:
-    """In lower case, without punctuation (of any script where `by_character`) and articles, single-spaced."""
+    """`text` in lower case, single-spaced, without articles and ASCII punctuation.
+
+    With `by_character`, the punctuation of any script is removed.
+    """
     letters = (character for character in text.lower() if not _is_punctuation(character, by_character))
     return " ".join(_ARTICLES.sub(" ", "".join(letters)).split())
 
 
 def _words(text: str, by_character: bool) -> list[str]:
-    """What F1 counts: words, or where `by_character` each character of a script that sets no spaces."""
+    """The units that F1 counts: words; with `by_character`, also each character of a script without spaces."""
     plain = _normalised(text, by_character)
     if by_character:
         plain = "".join(f" {character} " if sets_no_spaces(character) else character for character in plain)
@@ -248,10 +265,10 @@ def _is_punctuation(character: str, by_character: bool) -> bool:
 
 
 def _best(f1: np.ndarray, unanswerable: np.ndarray, odds: np.ndarray) -> tuple[float, float]:
-    """The best mean F1 and its threshold: questions with larger null odds get no answer."""
+    """The best mean F1 and its threshold. Questions whose null odds exceed the threshold get no answer."""
     order = np.argsort(odds, kind="stable")
     gains = np.concatenate([[0.0], np.cumsum(f1[order] - unanswerable[order])])
-    last = np.append(odds[order][1:] != odds[order][:-1], True)  # a threshold takes all of the same odds
+    last = np.append(odds[order][1:] != odds[order][:-1], True)  # equal odds are on the same side of a threshold
     gains[1:][~last] = -np.inf
     best = int(gains.argmax())
     total = float(unanswerable.sum() + gains[best]) / len(f1)

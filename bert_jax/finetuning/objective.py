@@ -26,7 +26,7 @@ from bert_jax.training.cross_entropy import cross_entropy
 from bert_jax.training.step import Moment, Objective
 
 _NOWHERE = -1e30
-"""Score of padding as an answer's first or last token: the loss doesn't depend on padding."""
+"""Score of padding as an answer's first or last token, which makes the loss independent of padding."""
 
 
 class Outputs:
@@ -37,7 +37,7 @@ class Outputs:
         self._run = jax.jit(on_mesh(mesh, objective.outputs), out_shardings=NamedSharding(mesh, PartitionSpec()))
 
     def __call__(self, params: Parameters, batch: TaskBatch) -> Float[Array, "N ..."]:
-        """Returns the model's outputs on every device; rows of fillers may follow those of the batch."""
+        """Returns the model's outputs on every device. Outputs of filler rows may follow the batch's own."""
         count = -(-len(batch.weight) // self._shards) * self._shards
         here = local_rows(self._rows, count)
 
@@ -54,7 +54,7 @@ class FineTuningObjective(Objective):
     labels = {"accuracy": "accuracy"}
 
     def __init__(self, task: TaskConfig, model: ModelConfig, frozen_layers: int | None, probe: bool):
-        """`task` is settled; `frozen_layers` and `probe` as in FinetuneConfig."""
+        """`task` must be settled. `frozen_layers` and `probe` are defined in FinetuneConfig."""
         self.model, self._task, self._head = model, task, HeadShape.of(task)
         self._frozen_layers, self._probe = frozen_layers, probe
 
@@ -62,8 +62,10 @@ class FineTuningObjective(Objective):
         return init_for_task(self.model, self._head, key)
 
     def learns(self, params: Parameters) -> Parameters | None:
-        """Whether each parameter is trained: with `probe` the head alone, otherwise all but the frozen embeddings and
-        layers. None: all are."""
+        """Whether each parameter is trained; None if all are.
+
+        With `probe` only the head is trained. Otherwise all are, except the frozen embeddings and layers.
+        """
         if self._frozen_layers is None and not self._probe:
             return None
         layers = jnp.arange(self.model.num_layers) >= (self._frozen_layers or 0)
@@ -72,25 +74,25 @@ class FineTuningObjective(Objective):
             group = parameter_at(path_of(path)).group
             if self._probe:
                 return jnp.array(group == "task head")
-            if group == "block":  # of a stack that holds fewer blocks, the last ones
+            if group == "block":  # a stack with fewer blocks holds the last ones
                 return layers[-len(leaf) :].reshape(-1, *[1] * (leaf.ndim - 1))
             return jnp.array(group != "embeddings")
 
         return jax.tree_util.tree_map_with_path(learned, params)
 
     def targets(self, batch: Any, keys: Key[Array, "B *N"], moment: Moment | None = None) -> Any:
-        """Returns the batch itself: nothing in it is random."""
+        """Returns the batch itself, since nothing in it is random."""
         return batch
 
     @abstractmethod
     def outputs(self, params: Parameters, batch: TaskBatch) -> Float[Array, "B ..."]:
-        """The model's outputs without dropout, as `Task.predict` takes them."""
+        """The model's outputs without dropout, in the form that `Task.predict` takes."""
 
 
 class TaskObjective(FineTuningObjective):
     """The mean loss of all targets in the global batch, weighted by class if the task has class weights.
 
-    `config.task_kind.Loss` describes the losses; the tag of a word is predicted at its first piece.
+    `config.task_kind.Loss` describes the losses. The tag of a word is predicted at the word's first piece.
     """
 
     def __init__(
@@ -101,14 +103,17 @@ class TaskObjective(FineTuningObjective):
         frozen_layers: int | None = None,
         probe: bool = False,
     ):
-        """`task` has its labels; `frozen_layers` and `probe` as in FinetuneConfig."""
+        """`task` must have its labels. `frozen_layers` and `probe` are defined in FinetuneConfig."""
         super().__init__(task, model, frozen_layers, probe)
         self._loss, self._class_weights, self._smoothing = task.facts.loss, task.class_weights, task.label_smoothing
         self._network = BertForTask(model, self._head, execution, frozen_layers, probe)
         self.measurements = tuple(self.losses) if self._loss == "squares" else (*self.losses, "accuracy")
 
     def flops(self, shape: tuple[int, ...]) -> float:
-        """FLOPs of a training step's matrix products in the encoder, as if no layer were frozen. A head's are few."""
+        """FLOPs of the encoder's matrix products in a training step, as if no layer were frozen.
+
+        Those of a head are few.
+        """
         rows, choices, length = shape
         wanted = 1 if self._head.input in ("pooled", "choices") else length
         return 3 * rows * choices * encoder_flops(self.model, length, wanted)
@@ -117,11 +122,11 @@ class TaskObjective(FineTuningObjective):
         return synthetic_task_batch(self._task, shape, vocabulary_size(self.model))
 
     def counts(self, targets: TaskBatch) -> dict[str, Float[Array, ""]]:
-        """The sum of the weights of all targets: without class weights the number of rows, or of tagged words."""
+        """The sum of the weights of all targets. Without class weights it is the number of rows, or of tagged words."""
         return {"task_loss": jnp.sum(self._weights(targets))}
 
     def measure(self, params: Parameters, targets: TaskBatch, dropout_keys: Key[Array, " B"] | None) -> Means:
-        """Returns the loss and, except for numbers, the accuracy, which class weights don't change."""
+        """Returns the loss and, except for numbers, the accuracy. Class weights don't change the accuracy."""
         outputs, weights = self.outputs(params, targets, dropout_keys), self._weights(targets)
         if self._loss == "labels":
             wrong_way = jnp.where(targets.target > 0, -outputs, outputs)
@@ -142,7 +147,7 @@ class TaskObjective(FineTuningObjective):
     def outputs(
         self, params: Parameters, batch: TaskBatch, dropout_keys: Key[Array, " B"] | None = None
     ) -> Float[Array, "B ..."]:
-        """The model's outputs: [B, outputs], for choices [B, C], for tags and answers [B, T, outputs]."""
+        """The model's outputs: [B, outputs]; for choices [B, C]; for tags and answers [B, T, outputs]."""
         return cast(Array, self._network.apply({"params": params}, batch.tokens, batch.marks, dropout_keys))
 
     def _weights(self, batch: TaskBatch) -> Float[Array, "B ..."]:
@@ -151,7 +156,7 @@ class TaskObjective(FineTuningObjective):
         return counted if not self._class_weights else counted * jnp.array(self._class_weights)[batch.target]
 
     def _counted(self, batch: TaskBatch) -> Float[Array, "B ..."]:
-        """1 for every target, 0 for ignored ones and in fillers; half for each end of an answer."""
+        """1 for every target, 0 for ignored targets and fillers. Each end of an answer counts one half."""
         weight = jnp.asarray(batch.weight)
         if self._loss == "tags":
             return jnp.where(batch.target == IGNORED, 0.0, weight[:, None])

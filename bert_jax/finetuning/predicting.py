@@ -1,4 +1,4 @@
-"""Streams rows through a model to predictions, measures them, and writes them to a file together with their rows."""
+"""Streams rows through a model, measures the predictions, and writes rows with predictions to a file."""
 
 import csv
 import json
@@ -25,7 +25,7 @@ from bert_jax.system.files import check_written, replacing, write_json
 from bert_jax.training.devices import tokens_at_once
 
 Run = Callable[[TaskBatch], AnyArray]
-"""The model: a batch to its outputs, an array whose first axis is the batch's; see `Task.predict`."""
+"""The model: it maps a batch to its outputs, an array whose first axis is the batch's (see `Task.predict`)."""
 STANDARD_INPUT = "/dev/stdin"
 Predicted = Iterable[tuple[Record, Prediction]]
 
@@ -42,9 +42,9 @@ def outcomes(
 ) -> Iterator[Outcome]:
     """Yields each record with its examples and the model's outputs for them, in order and in bounded memory.
 
-    Batches of similar length have about `tokens` tokens each (None: as many as suit the device), in few shapes;
-    compiling one costs as much as `compiling` tokens. `repairs` counts what was cut or is empty. Give one thread if
-    `run` uses several devices: all have to compute the batches in the same order.
+    Rows of similar length share a batch of about `tokens` tokens (None: as many as suit the device). Batches have few
+    shapes; compiling a shape costs as much as `compiling` tokens. `repairs` counts what was cut or is empty. If `run`
+    uses several devices, `threads` must be 1, since all devices have to compute the batches in the same order.
     """
     waiting: deque[tuple[Record, list[Example]]] = deque()
     choices = max(len(task.config.choices), 1)
@@ -62,8 +62,8 @@ def outcomes(
     groups = grouped(examples(), lambda example: example.size, lengths, tokens, compiling=compiling / choices)
     outputs: dict[int, np.ndarray] = {}
     begin = 0
-    for group, found in ahead(outputs_of, groups, threads):
-        outputs.update(zip(group.places, found, strict=False))
+    for group, results in ahead(outputs_of, groups, threads):
+        outputs.update(zip(group.places, results, strict=False))
         while waiting and all(place in outputs for place in range(begin, begin + len(waiting[0][1]))):
             record, of_one = waiting.popleft()
             places = range(begin, begin + len(of_one))
@@ -80,7 +80,7 @@ def predictions(
     compiling: float = 0,
     tokens: int | None = None,
 ) -> Iterator[tuple[Record, Prediction]]:
-    """Yields each record with its prediction. Arguments are those of `outcomes`."""
+    """Yields each record with its prediction. The arguments are those of `outcomes`."""
     for outcome in outcomes(task, records, run, repairs, compiling=compiling, tokens=tokens):
         yield outcome.record, task.predict(*outcome)
 
@@ -88,15 +88,15 @@ def predictions(
 def measure(task: Task, rows: LabelledRows, run: Run, compiling: float = 0) -> Results:
     """Every metric of the task's kind over `rows`, with its baselines and the worst errors."""
     read = task.inputs(rows.records)
-    found = outcomes(task, read, run, Counter(), compiling=compiling, threads=1)
+    stream = outcomes(task, read, run, Counter(), compiling=compiling, threads=1)
     measured_on = {"rows": len(rows.records), "rows_hash": rows.stamp}
-    return task.evaluate(rows.records, rows.golds, found).updated({"measured_on": measured_on})
+    return task.evaluate(rows.records, rows.golds, stream).updated({"measured_on": measured_on})
 
 
 def given_records(rows: Iterable[object], config: TaskConfig) -> Iterator[Record]:
-    """Yields rows given in Python: each an object of columns, a text, or a tuple of the task's texts.
+    """Yields the records of rows given in Python.
 
-    If the task has lists of words, a text is split at spaces. Raises UsageError for other rows.
+    A row is an object of columns, a text, or a tuple of the task's texts.
     """
     if not isinstance(rows, Iterable):
         raise UsageError(f"predict takes rows and got {rows!r:.60}; give a list of them")
@@ -119,7 +119,7 @@ def _of_line(line: str, task: TaskConfig) -> str | list[str]:
 
 
 def of_lines(records: Iterable[Record], task: TaskConfig) -> Iterator[Record]:
-    """Yields the records of a file of plain lines, each of which has one column, as the task reads them."""
+    """Yields the records of a file of plain lines as the task reads them. Each record has one column."""
     for record in records:
         yield record._replace(values={name: _of_line(line, task) for name, line in record.values.items()})
 
@@ -127,8 +127,8 @@ def of_lines(records: Iterable[Record], task: TaskConfig) -> Iterator[Record]:
 def has_plain_lines(task: TaskConfig, source: str) -> bool:
     """Whether `source` has a text on each line and nothing else, for a task of one text.
 
-    It is standard input, or a .txt whose first line doesn't name the text's column, unless the training rows were a
-    .txt with columns.
+    Standard input counts as such. So does a .txt if its first line doesn't name the text's column and the training rows
+    weren't a .txt with columns.
     """
     if task.facts.head not in ("pooled", "tokens") or len(task.texts) > 1 or "{" in task.texts[0]:
         return False
@@ -141,8 +141,10 @@ def has_plain_lines(task: TaskConfig, source: str) -> bool:
 
 
 def check_predictions_file(path: Place, kind: str, read: str = "") -> None:
-    """Raises UsageError if predictions of this `kind` for the rows `read` can't be written to `path`: it has another
-    suffix than those of the kind, or `check_written` refuses it."""
+    """Raises UsageError if predictions of this `kind` for the rows `read` can't be written to `path`.
+
+    The reason is that the kind doesn't have this suffix, or that `check_written` refuses the path.
+    """
     possible = [".jsonl", ".csv", ".tsv", *filter(None, [TASK_KINDS[kind].written_to])]
     if path.suffix not in possible:
         raise UsageError(f"{path}: predictions of kind {kind} are written to {', '.join(possible)}; name it so")
@@ -151,12 +153,12 @@ def check_predictions_file(path: Place, kind: str, read: str = "") -> None:
 
 
 def write_predictions(path: Place, predicted: Predicted, kind: str) -> None:
-    """Writes each row with its prediction, in the format of the suffix; the file is whole or absent.
+    """Writes each row with its prediction in the format of the suffix. The file is either whole or absent.
 
-    JSON lines and tables have the row's columns and after them the prediction's. `.conll` has the predicted tag after
-    the other columns of each word. `.json` has the answers as SQuAD's official script reads them, with the best ones in
-    `.best.json` and the odds of no answer in `.null_odds.json` beside it. Raises UsageError for another suffix, before
-    anything is read, and if there is no row.
+    JSON lines and tables have the row's columns, then the prediction's columns. `.conll` has the predicted tag after
+    the other columns of each word. `.json` has the answers in the format of SQuAD's official script. Beside it,
+    `.best.json` has the best answers, and `.null_odds.json` the odds of no answer. Raises UsageError for another
+    suffix, before anything is read, and if there is no row.
     """
     check_predictions_file(path, kind)
     predicted = iter(predicted)
@@ -173,13 +175,13 @@ def write_predictions(path: Place, predicted: Predicted, kind: str) -> None:
 
 
 def _files(path: Place) -> list[Place]:
-    """`path` and the files beside it: for answers the best ones and the odds of none."""
+    """`path` and the files beside it. For answers these are the best answers and the odds of no answer."""
     beside = (".best.json", ".null_odds.json") if path.suffix == ".json" else ()
     return [path, *(path.with_suffix(suffix) for suffix in beside)]
 
 
 def _both(record: Record, prediction: Mapping[str, object]) -> dict[str, object]:
-    """The columns of `record` and those of the prediction. Raises UsageError for a column of both."""
+    """The columns of `record` and of the prediction. Raises UsageError if both have a column of the same name."""
     if twice := next((name for name in prediction if name in record.values), None):
         raise UsageError(
             f"{record.place} has a column {twice!r}, and one of this name is to be written; rename it or leave it out"
@@ -221,14 +223,14 @@ _WRITERS: dict[str, Callable[[TextIO, Predicted], None]] = {
 
 
 def _tabbed(fields: list[str], place: str, remedy: str) -> str:
-    """A line of `fields` with tabs between them. Raises UsageError for a field with a tab or line feed."""
+    """A line of `fields` separated by tabs. Raises UsageError for a field with a tab or line feed."""
     if held := next((field for field in fields if set(field) & set("\t\r\n")), None):
         raise UsageError(f"{place} holds a tab or line feed in {held[:40]!r}, which such a file can't; {remedy}")
     return "\t".join(fields) + "\n"
 
 
 def _table(predicted: Predicted) -> Iterator[tuple[list[str], str]]:
-    """Rows of fields, the first of them names, each with its record's place."""
+    """Yields rows of fields, each with its record's place. The first row has the names."""
     columns: list[str] | None = None
     for record, prediction in predicted:
         values = _both(record, _flat(prediction))

@@ -1,5 +1,7 @@
-"""How well vectors of texts, and baselines that compare words alone (tf-idf and BM25), find the texts that belong to a
-query, and how well they order pairs with scores."""
+"""How well vectors of texts find the texts that belong to a query, and how well they order pairs with scores.
+
+Baselines that compare words alone (tf-idf and BM25) are measured in the same way.
+"""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
@@ -14,13 +16,13 @@ from bert_jax.records.signatures import word_hashes
 from bert_jax.run.results import Mistake
 
 _SCORES_AT_ONCE = 1 << 22
-"""Scores of queries and candidates in memory at once; all candidates of one query if those are more."""
+"""Scores of queries and candidates that are in memory at once. The candidates of one query may be more."""
 _TIE = 1e-6
-"""Scores that differ by less are equal: a product in float32 rounds equal texts differently, by their places."""
+"""Scores that differ by less are equal. A float32 product rounds equal texts differently at different positions."""
 _FIRST = 10
-"""Depth to which a ranking is measured."""
+"""Number of ranks that are measured."""
 _SATURATION, _LENGTH_SHARE = 1.2, 0.75
-"""k1 and b of BM25, as Lucene has them."""
+"""The parameters k1 and b of BM25, with Lucene's values."""
 _CHARACTERS_AT_ONCE = 1_000_000
 """Characters whose words are hashed at once; each takes about 50 bytes meanwhile."""
 Matrix = Any
@@ -33,14 +35,14 @@ class Retrieval(NamedTuple):
     queries: list[str]
     candidates: list[str]
     relevant: list[list[int]]
-    """For each query, the numbers of the candidates that belong to it; at least one."""
+    """For each query, the numbers of the candidates that belong to it, at least one."""
     own: list[int]
-    """For each query, the number of the candidate that is the same text without belonging to it, which is left out of
-    its ranking; -1 where there is none."""
+    """For each query, the number of the candidate that has its text without belonging to it. This candidate is left out
+    of the query's ranking. -1: there is none."""
 
 
 class Ranking(NamedTuple):
-    """Where the candidates that belong to each query are ranked."""
+    """The ranks of the candidates that belong to each query."""
 
     ranks: list[Int[np.ndarray, " _"]]
     """For each query, the ranks, from 1, of the best ten candidates that belong to it, in ascending order."""
@@ -49,7 +51,8 @@ class Ranking(NamedTuple):
     best_right: Int[np.ndarray, " Q"]
     """For each query, the best candidate that belongs to it."""
     best_wrong: Int[np.ndarray, " Q"]
-    """For each query, the best candidate that doesn't belong to it; without meaning if all others belong to it."""
+    """For each query, the best candidate that doesn't belong to it. The number is meaningless if all candidates belong
+    to it."""
 
 
 def retrieval_of(pairs: Iterable[tuple[str, str]]) -> Retrieval:
@@ -73,11 +76,11 @@ def ranked(
     relevant: Sequence[Sequence[int]],
     own: Sequence[int] | None = None,
 ) -> Ranking:
-    """Ranks all candidates for each query by the product of their vectors, which are arrays or scipy's sparse ones.
+    """Ranks all candidates for each query by the product of their vectors, which are arrays or scipy's sparse arrays.
 
-    Candidates that don't belong to a query are ranked before those that do if their scores are equal or not a number,
-    so a model with the same vector for every text finds nothing. `relevant` and `own` are those of `Retrieval`; None:
-    no candidate is left out. Memory is bounded: only some queries are compared with all candidates at once.
+    If scores are equal or not a number, candidates that don't belong to the query rank before those that do. A model
+    with the same vector for every text thus finds nothing. `relevant` and `own` are defined in `Retrieval`. With `own`
+    None, no candidate is left out. Memory is bounded: only some queries are compared with all candidates at once.
     """
     block = max(_SCORES_AT_ONCE // candidates.shape[0], 1)
     ranks, best_right, best_wrong = [], [], []
@@ -91,7 +94,7 @@ def ranked(
             row[right] = -np.inf
             if own is not None and own[number] >= 0:
                 row[own[number]] = -np.inf
-            before = [np.count_nonzero(~(row <= score - _TIE)) for score in best]  # "not below" counts NaN, too
+            before = [np.count_nonzero(~(row <= score - _TIE)) for score in best]  # also counts NaN
             ranks.append(np.sort(before + np.arange(1, len(best) + 1)))
             best_right.append(right[order[0]])
             best_wrong.append(row.argmax())
@@ -100,10 +103,11 @@ def ranked(
 
 
 def retrieval_metrics(ranking: Ranking) -> dict[str, float]:
-    """Means over the queries: `ndcg@10` with a gain of 1 for each candidate that belongs to the query, `recall@1` and
-    `recall@10`, the share of its candidates that are among the first k, of at most k.
+    """Means over the queries of `ndcg@10`, `recall@1` and `recall@10`.
 
-    They are those of pytrec_eval but for `recall@k` of a query with more than k candidates, whose best is 1 here.
+    In `ndcg@10`, each candidate that belongs to the query has a gain of 1. `recall@k` is the number of the query's
+    candidates among the first k, divided by the number of all of them or by k, whichever is less. The values equal
+    pytrec_eval's, except `recall@k` of a query with more than k candidates, whose best value is 1 here.
     """
     gains = 1 / np.log2(np.arange(2, _FIRST + 2))
     best = np.concatenate([[0.0], np.cumsum(gains)])
@@ -120,8 +124,10 @@ def retrieval_metrics(ranking: Ranking) -> dict[str, float]:
 
 
 def similarity_metrics(scores: Sequence[float], cosines: Float[np.ndarray, " N"]) -> dict[str, float]:
-    """`spearman` and `pearson` correlations of N pairs' scores with their cosines; 0 where all scores or all cosines
-    are equal, or a cosine is not a number."""
+    """`spearman` and `pearson` correlations of N pairs' scores with their cosines.
+
+    They are 0 if all scores or all cosines are equal, or if a cosine is not a number.
+    """
     if not np.isfinite(cosines).all():
         return {"spearman": 0.0, "pearson": 0.0}
     correlations = number_metrics(list(scores), [float(cosine) for cosine in cosines])
@@ -129,8 +135,10 @@ def similarity_metrics(scores: Sequence[float], cosines: Float[np.ndarray, " N"]
 
 
 def retrieval_errors(rows: Retrieval, ranking: Ranking) -> list[Mistake]:
-    """The worst ten queries: each with its text, the right candidate with its rank, and the one that is ranked first
-    instead as the predicted one. Queries whose candidate is first aren't among them."""
+    """The worst ten of the queries whose own candidate isn't ranked first.
+
+    Each has its text, the right candidate with its rank, and as the predicted one the candidate that is ranked first.
+    """
     first = np.array([ranks[0] for ranks in ranking.ranks])
     worst = [number for number in np.argsort(-first, kind="stable")[:MOST_ERRORS] if first[number] > 1]
     return [
@@ -146,8 +154,11 @@ def retrieval_errors(rows: Retrieval, ranking: Ranking) -> list[Mistake]:
 def similarity_errors(
     pairs: Sequence[tuple[str, str]], scores: Sequence[float], cosines: Float[np.ndarray, " N"]
 ) -> list[Mistake]:
-    """The ten of N pairs whose cosine's place among all cosines differs most from their score's among all scores: each
-    with its texts, the right score and the cosine as the predicted one, both with the share of pairs below them."""
+    """The ten of N pairs whose rank by cosine differs most from their rank by score.
+
+    Each has its texts, the right score, and the cosine as the predicted one. Both come with the share of pairs below
+    them.
+    """
     right, predicted = _shares_below(np.asarray(scores, float)), _shares_below(np.asarray(cosines, float))
     distances = np.abs(right - predicted)
     worst = [number for number in np.argsort(-distances, kind="stable")[:MOST_ERRORS] if distances[number] > 0]
@@ -162,14 +173,14 @@ def similarity_errors(
 
 
 def _shares_below(values: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
-    """The share of all values that is below each one; of equal values half, as in mean ranks."""
+    """For each value, the share of all values below it. Equal values count half, as in mean ranks."""
     ordered = np.sort(values)
     below = np.searchsorted(ordered, values, "left") + np.searchsorted(ordered, values, "right") - 1
     return below / (2 * max(len(values) - 1, 1))
 
 
 def retrieval_baselines(rows: Retrieval) -> dict[str, dict[str, float]]:
-    """The metrics of `retrieval_metrics` for `tf-idf` and `BM25`; how rare a word is follows from the candidates."""
+    """The metrics of `retrieval_metrics` for `tf-idf` and `BM25`. The candidates determine how rare a word is."""
     counts = _word_counts([*rows.queries, *rows.candidates])
     queries, candidates = counts[: len(rows.queries)], counts[len(rows.queries) :]
     vectors = {"tf-idf": _tf_idf(candidates, queries, candidates), "BM25": (queries, _bm25_weights(candidates))}
@@ -180,24 +191,24 @@ def retrieval_baselines(rows: Retrieval) -> dict[str, dict[str, float]]:
 
 
 def similarity_baselines(pairs: Sequence[tuple[str, str]], scores: Sequence[float]) -> dict[str, dict[str, float]]:
-    """The metrics of `similarity_metrics` for `tf-idf` and `BM25`; how rare a word is follows from all texts.
+    """The metrics of `similarity_metrics` for `tf-idf` and `BM25`. All texts determine how rare a word is.
 
-    BM25 compares a query with a document; here each text is both in turn, and the two scores are added.
+    BM25 compares a query with a document. Here each text is the query in turn, and the two scores are added.
     """
     firsts, seconds = zip(*pairs, strict=True)
     counts = _word_counts([*firsts, *seconds])
     weights = _bm25_weights(counts)
     size = len(pairs)
     vectors = _tf_idf(counts, counts[:size], counts[size:])
-    found = {
+    similarities = {
         "tf-idf": _products(*vectors),
         "BM25": _products(counts[:size], weights[size:]) + _products(counts[size:], weights[:size]),
     }
-    return {name: similarity_metrics(scores, values) for name, values in found.items()}
+    return {name: similarity_metrics(scores, values) for name, values in similarities.items()}
 
 
 def _word_counts(texts: Sequence[str]) -> Matrix:
-    """How often each word occurs in each text. In scripts without spaces each character is a word."""
+    """How often each word occurs in each text. In scripts without spaces each character counts as a word."""
     from scipy.sparse import csr_array
 
     hashes, sizes = [], []
@@ -213,8 +224,10 @@ def _word_counts(texts: Sequence[str]) -> Matrix:
 
 
 def _tf_idf(known: Matrix, *counts: Matrix) -> tuple[Matrix, ...]:
-    """The normalised tf-idf vectors of `counts`, as scikit-learn weights words by how many texts of `known` have
-    them."""
+    """The normalised tf-idf vectors of `counts`, with scikit-learn's weights.
+
+    `known` has the texts that determine how rare a word is.
+    """
     from sklearn.feature_extraction.text import TfidfTransformer
 
     weigh = TfidfTransformer().fit(known)
@@ -222,9 +235,9 @@ def _tf_idf(known: Matrix, *counts: Matrix) -> tuple[Matrix, ...]:
 
 
 def _bm25_weights(counts: Matrix) -> Matrix:
-    """The weights of the words of documents: BM25's score is their product with the counts of a query's words.
+    """The weights of the words in documents. BM25's score is their product with the counts of a query's words.
 
-    Robertson et al. 1994 with the idf of Lucene, which is never negative.
+    The formula is that of Robertson et al. 1994, with Lucene's idf, which is never negative.
     """
     texts = counts.shape[0]
     having = np.bincount(counts.indices, minlength=counts.shape[1])
@@ -237,5 +250,5 @@ def _bm25_weights(counts: Matrix) -> Matrix:
 
 
 def _products(ours: Matrix, theirs: Matrix) -> Float[np.ndarray, " N"]:
-    """The product of each row with the same row of another matrix."""
+    """The product of each row with the same row of the other matrix."""
     return np.asarray(ours.multiply(theirs).sum(axis=1)).ravel()

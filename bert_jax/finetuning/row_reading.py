@@ -1,4 +1,4 @@
-"""What the rows of a task were taken for: format, columns, labels and texts, with a remark where they are odd."""
+"""Describes what the rows of a task were taken for: format, columns, labels and texts, with remarks on what is odd."""
 
 import re
 import unicodedata
@@ -23,9 +23,9 @@ _NUMBER = re.compile(r"\s*[-+]?\d[\d.,]*(?:[eE][-+]?\d+)?\s*")
 _SHOWN = 12
 """Most labels that are listed with their counts."""
 _LOOKED_AT = 1_000
-"""First rows of a set whose columns are looked at."""
+"""First rows of a set that are searched for columns."""
 _RIVAL = re.compile(r"neg|label|scor|simil|relat|rating|gold|match|dupl|class|target", re.IGNORECASE)
-"""Names of columns that say how two texts are related."""
+"""Names of columns that tell how two texts are related."""
 _SAME = {"y": "yes", "true": "yes", "1": "yes", "n": "no", "false": "no", "0": "no"}
 _ODD_TEXTS = (
     (_NUMBER, 0.5, "are numbers: name the texts by --task.texts"),
@@ -37,11 +37,11 @@ _ODD_TEXTS = (
     (re.compile(r".*\S\\n\S.*", re.DOTALL), 0.05, "hold a backslash and n for a line break: put line breaks there"),
     (re.compile(r"\s*(?:https?://\S+|\S+\.[A-Za-z]\w{2,3})\s*"), 0.5, "are names of files or pages: give texts"),
 )
-"""What a text may look like, the share of texts above which that is odd, and what they are, with a remedy."""
+"""Kinds of unusual texts: a pattern, the share of texts above which it is reported, and a description with a remedy."""
 
 
 Texts = tuple[str | tuple[str, ...], ...]
-"""The texts of a row; one that is a list of words is a tuple of these."""
+"""The texts of a row. A list of words is a tuple among them."""
 
 
 class RowSet(NamedTuple):
@@ -52,8 +52,10 @@ class RowSet(NamedTuple):
 
 
 def reading_of_rows(task: Task, sets: dict[str, RowSet]) -> Reading:
-    """What `sets`, "train" and "dev", were taken for. Raises UsageError for training rows with a column that says how
-    the texts of a pair are related and isn't used."""
+    """What the sets of rows, "train" and "dev", were taken for.
+
+    Raises UsageError if training rows have an unused column that tells how the texts of a pair are related.
+    """
     config = task.config
     used, unused = _columns(config, [record for rows in sets.values() for record in rows.records[:_LOOKED_AT]])
     if config.makes_vectors and "train" in sets:
@@ -91,7 +93,7 @@ def reading_of_rows(task: Task, sets: dict[str, RowSet]) -> Reading:
 
 
 def reading_of_input(config: TaskConfig, source: str, file_format: str, first: Record) -> Reading:
-    """What rows without labels were taken for, by the first of them."""
+    """What rows without labels were taken for, judged by the first row."""
     facts = [Fact(name="format", value=file_format), *_column_facts(*_columns(config, [first]), _texts(config, first))]
     return Reading(subject=f"rows {source}", facts=facts)
 
@@ -106,14 +108,14 @@ def _column_facts(used: Sequence[str], unused: Sequence[str], texts: Texts) -> l
 
 
 def _texts(config: TaskConfig, record: Record) -> Texts:
-    """The texts of a record, one of them perhaps as a tuple of words."""
+    """The texts of a record. A list of words becomes a tuple."""
     if isinstance(words := record.values.get(config.texts[0]), list):
         return (tuple(words),)
     return tuple(text(record, template) for template in TASK_CLASSES[config.kind].text_columns(config, record))
 
 
 def _columns(config: TaskConfig, records: Sequence[Record]) -> tuple[list[str], list[str]]:
-    """The columns of `records` that the task uses, and the others."""
+    """The columns of `records` that the task uses, and its other columns."""
     named = set[str]()
     for template in TASK_CLASSES[config.kind].columns(config, records[0]):
         named |= set(COLUMN_IN_BRACES.findall(template) or [template])
@@ -149,9 +151,9 @@ def _odd_texts(config: TaskConfig, name: str, rows: RowSet, texts: Sequence[Text
         if len(set(strings)) == 1 < len(strings):
             yield f"{where} is {quoted(strings[0])} everywhere: name another column by --task.texts"
         for pattern, most, what in _ODD_TEXTS:
-            found = sum(pattern.fullmatch(one) is not None for one in strings)
-            if found > most * len(strings) and (most or not in_words):
-                yield f"{where}: {found:,} of {len(strings):,} texts {what}"
+            count = sum(pattern.fullmatch(one) is not None for one in strings)
+            if count > most * len(strings) and (most or not in_words):
+                yield f"{where}: {count:,} of {len(strings):,} texts {what}"
     if len(texts) >= 20 and 2 * len(set(texts)) < len(texts):
         yield f"{name}: only {len(set(texts)):,} of {len(texts):,} rows differ in their texts: take repeated ones out"
     blanks = [value for one in rows.records if isinstance(value := one.values.get(config.label), str)]
@@ -172,8 +174,8 @@ def _contradictions(config: TaskConfig, name: str, rows: RowSet, texts: Sequence
     if config.kind == "class":
         pairs = Counter(zip(texts, (str(one.value(config.label)) for one in rows.records), strict=True))
         several = {one for one, count in Counter(one for one, _ in pairs).items() if count > 1}
-        if (found := sum(one in several for one in texts)) > 0.05 * len(texts):
-            yield f"{name}: {found:,} of {len(texts):,} rows have texts that have another label too: mend them"
+        if (count := sum(one in several for one in texts)) > 0.05 * len(texts):
+            yield f"{name}: {count:,} of {len(texts):,} rows have texts that have another label too: mend them"
 
 
 def _counts(config: TaskConfig, labels: Counter[str]) -> str:
@@ -228,7 +230,7 @@ def _odd_entities(task: Task, name: str, records: Sequence[Record]) -> Iterator[
 
 
 def _folded(label: str, exact: bool) -> str:
-    """`label` without what often varies in spelling; with `exact`, of tags, without case and width alone."""
+    """`label` without common variations of spelling. With `exact`, for tags, only those of case, width and spaces."""
     folded = " ".join(unicodedata.normalize("NFKC", label).casefold().split()).replace("_", "-")
     if exact:
         return folded

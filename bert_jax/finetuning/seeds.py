@@ -1,4 +1,4 @@
-"""Several runs that differ in their seed alone, to show the spread of a score."""
+"""Runs that differ only in their seed, to show the spread of a score."""
 
 import statistics
 from collections.abc import Mapping, Sequence
@@ -19,11 +19,11 @@ _SEED = "seed-"
 def finetune_seeds(config: FinetuneConfig, path: Place, count: int) -> Results:
     """Fine-tunes at `path`, with `count` seeds from `config.seed` on; returns the results there.
 
-    With more than one each has a run of its own below `path`, one after the other: their batches differ in length, and
-    five seeds vmapped into one step would be padded to the longest, 1.95 times the tokens for SST-2 in batches of 32.
-    What is returned are means, in `spread` that of each metric over the seeds (see `spread_of`), the `run` with the
-    `best_score`, and in `constant_predictions` the number of seeds that give one answer for every row.
-    Raises what `finetune` does, and UsageError where nothing is measured, or where there are runs of the other kind.
+    Several seeds have runs below `path`, one after the other. They aren't vmapped into one step: their batches differ
+    in length, and padding five seeds to the longest would take 1.95 times the tokens for SST-2 in batches of 32. Their
+    results are means over the seeds. `spread` has the spread of each metric (see `spread_of`), `run` is the run with
+    the `best_score`, and `constant_predictions` counts the seeds that give one answer for every row. Raises the errors
+    of `finetune`, and UsageError if nothing is measured or if `path` holds runs of the other kind, one seed or several.
     """
     runs = _runs(config, path, count)
     if count == 1:
@@ -35,7 +35,7 @@ def finetune_seeds(config: FinetuneConfig, path: Place, count: int) -> Results:
 
 
 def _runs(config: FinetuneConfig, path: Place, count: int) -> list[tuple[FinetuneConfig, RunDirectory]]:
-    """The settings and directory of the run of each seed. Raises UsageError as `finetune_seeds` does."""
+    """The settings and directory of each seed's run. Raises UsageError for the reasons given in `finetune_seeds`."""
     if count < 1:
         raise UsageError(f"--seeds {count} asks for no runs; give how many, from 1")
     several = path.is_dir() and any(child.name.startswith(_SEED) for child in path.iterdir())
@@ -58,17 +58,17 @@ def seed_runs(path: Place) -> list[Place]:
     """The runs of several seeds in the folder `path`, by seed; [] if it holds none or is itself a run."""
     if not path.is_dir() or RunDirectory(path).config_file.exists():
         return []
-    found = [child for child in path.iterdir() if child.name.startswith(_SEED) and (child / "config.json").exists()]
-    return sorted(found, key=lambda child: (len(child.name), child.name))
+    runs = [child for child in path.iterdir() if child.name.startswith(_SEED) and (child / "config.json").exists()]
+    return sorted(runs, key=lambda child: (len(child.name), child.name))
 
 
 def spread_of(values: Sequence[float]) -> dict[str, float]:
-    """The spread of a metric over at least two seeds; the standard deviation is that of a sample."""
+    """The spread of a metric over at least two seeds, with the standard deviation of a sample."""
     return {"standard deviation": statistics.stdev(values), "least": min(values), "most": max(values)}
 
 
 def summed_up(by_run: Mapping[str, Results]) -> Results:
-    """Combines the measured results of runs, which are given by their paths."""
+    """Combines the results of runs, given by their paths."""
     every = list(by_run.values())
     first, scores = every[0], {run: results.logged["score"] for run, results in by_run.items()}
     unlearned = [results.unlearned for results in every if results.unlearned]

@@ -1,4 +1,4 @@
-"""A class, several labels or a number for a text or a pair, also with marked words, and the best of several choices."""
+"""Tasks of one text or a pair: a class, labels, a number, a class with marked words, or the best of several choices."""
 
 import math
 from collections import Counter
@@ -32,11 +32,11 @@ _DROPPED = "rows whose marked word has no piece"
 
 
 class SentenceTask(Task[RowGold]):
-    """[CLS] text [SEP] or [CLS] first [SEP] second [SEP], cut as in the original's run_classifier.py."""
+    """Sequences [CLS] text [SEP] or [CLS] first [SEP] second [SEP], cut as in the original's run_classifier.py."""
 
     @classmethod
     def without_rejected(cls, config: TaskConfig, records: list[Record], repairs: Counter[str]) -> list[Record]:
-        """The records without those of no class: "-" as in SNLI, -1 as in TFDS."""
+        """The records without those that have no class: "-" as in SNLI, -1 as in TFDS."""
         if config.facts.loss != "classes":
             return records
         classes = Counter(str(record.value(config.label)) for record in records if record.has(config.label))
@@ -52,8 +52,10 @@ class SentenceTask(Task[RowGold]):
         return kept
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
-        """An example for each record, with a sequence for each choice. One with an empty text, which has no pieces, is
-        not learned from."""
+        """An example for each record, with a sequence for each choice.
+
+        Empty texts have no pieces, so training skips a record with an empty text.
+        """
         config, vocabulary = self.config, self._tokenizer.vocabulary
         columns = (*config.texts, *config.choices)
         pieces = iter(
@@ -85,7 +87,7 @@ class ClassTask(SentenceTask[int]):
         return self.labels.number(class_label(record, self.config.label), record.place)
 
     def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
-        """The likeliest class, and the probability of each."""
+        """The most probable class, and the probability of each class."""
         shares = probabilities(outputs[0]).tolist()
         return {
             "predicted_label": self.labels.names[int(np.argmax(shares))],
@@ -97,10 +99,10 @@ class ClassTask(SentenceTask[int]):
         return class_metrics(golds, [self._number(one) for one in predictions], self.labels.names)
 
     def mistake(self, outcome: Outcome, gold: int, prediction: Prediction) -> Wrong | None:
-        """Another class; its size is that class's probability."""
-        right, found = self.labels.names[gold], prediction["predicted_label"]
-        share = prediction["probabilities"][found]
-        return Wrong(share, right, found, share) if found != right else None
+        """The predicted class, if it is wrong. The mistake's size is the probability of that class."""
+        right, predicted = self.labels.names[gold], prediction["predicted_label"]
+        share = prediction["probabilities"][predicted]
+        return Wrong(share, right, predicted, share) if predicted != right else None
 
     def baseline(self, golds: Sequence[int]) -> list[Prediction]:
         """Predicts the commonest class for every record."""
@@ -116,9 +118,9 @@ class MarkedTask(ClassTask):
     encode = Task.encode
 
     def examples(self, record: Record, repairs: Counter[str], train: bool) -> list[Example]:
-        """One example with the places of the marked words. A long text is cut around its word.
+        """One example with the places of the marked words. A long text is cut around its marked word.
 
-        A record whose marked word has no piece is not learned from; in prediction [CLS] stands for it.
+        If a marked word has no piece, training skips the record, and in prediction [CLS] stands for the word.
         """
         config, vocabulary = self.config, self._tokenizer.vocabulary
         spans, words = [], []
@@ -142,7 +144,7 @@ class MarkedTask(ClassTask):
         for of_text, size, word, special in zip(spans, sizes, words, after, strict=True):
             first = min(max((word.start + word.stop - size) // 2, 0), len(of_text) - size)
             begin, last = offset - first, first + size
-            # A marked phrase may be longer than what is kept.
+            # a marked phrase may be longer than the part that is kept
             marks.append((begin + max(word.start, first), begin + min(word.stop, last)) if word else (0, 1))
             parts.append([piece.id for piece in of_text[first:last]])
             offset += size + len(special)
@@ -154,7 +156,7 @@ class MarkedTask(ClassTask):
 
 
 class LabelsTask(SentenceTask[tuple[int, ...]]):
-    """All labels that hold of a text or pair: none, one or several."""
+    """All labels that hold for a text or pair: none, one or several."""
 
     @classmethod
     def names(cls, config: TaskConfig, record: Record) -> list[str]:
@@ -163,7 +165,7 @@ class LabelsTask(SentenceTask[tuple[int, ...]]):
 
     @classmethod
     def is_labelled(cls, config: TaskConfig, record: Record) -> bool:
-        """Whether the label's column is there, empty or not, or columns of all labels."""
+        """Whether the label's column is there, even if empty, or the columns of all labels are."""
         return record.has(config.label) or all(map(record.has, config.labels or (config.label,)))
 
     def gold(self, record: Record) -> tuple[int, ...]:
@@ -185,14 +187,14 @@ class LabelsTask(SentenceTask[tuple[int, ...]]):
         )
 
     def mistake(self, outcome: Outcome, gold: tuple[int, ...], prediction: Prediction) -> Wrong | None:
-        """Other labels; its size is the number of labels that are wrong."""
+        """The predicted labels, if they are wrong. The mistake's size is the number of wrong labels."""
         right = [name for name, held in zip(self.labels.names, gold, strict=True) if held]
-        found = prediction["predicted_labels"]
-        wrong = {*right} ^ {*found}
+        predicted = prediction["predicted_labels"]
+        wrong = {*right} ^ {*predicted}
         if not wrong:
             return None
         share = math.prod(max(each, 1 - each) for each in prediction["probabilities"].values())
-        return Wrong(len(wrong), ", ".join(right) or "none", ", ".join(found) or "none", share)
+        return Wrong(len(wrong), ", ".join(right) or "none", ", ".join(predicted) or "none", share)
 
     def baseline(self, golds: Sequence[tuple[int, ...]]) -> list[Prediction]:
         """Predicts the commonest label alone for every record."""
@@ -220,9 +222,9 @@ class NumberTask(SentenceTask[float]):
         return Results.model_validate(number_metrics(golds, [one["predicted_number"] for one in predictions]))
 
     def mistake(self, outcome: Outcome, gold: float, prediction: Prediction) -> Wrong | None:
-        """Another number; its size is the distance."""
-        found = prediction["predicted_number"]
-        return Wrong(abs(found - gold), f"{gold:.4g}", f"{found:.4g}") if found != gold else None
+        """The predicted number, if it differs. The mistake's size is the distance."""
+        predicted = prediction["predicted_number"]
+        return Wrong(abs(predicted - gold), f"{gold:.4g}", f"{predicted:.4g}") if predicted != gold else None
 
     def baseline(self, golds: Sequence[float]) -> list[Prediction]:
         """Predicts the mean for every record."""
@@ -230,7 +232,7 @@ class NumberTask(SentenceTask[float]):
 
 
 class ChoiceTask(SentenceTask[int]):
-    """The best of several choices, from one score for [CLS] text [SEP] choice [SEP] of each."""
+    """The best of several choices. Each choice has a score from the sequence [CLS] text [SEP] choice [SEP]."""
 
     def gold(self, record: Record) -> int:
         """The number of the right choice, from 0. The label may also be the name of its column."""
@@ -248,7 +250,7 @@ class ChoiceTask(SentenceTask[int]):
         return [str(self.gold(record))]
 
     def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
-        """The likeliest choice's number, and the probability of each."""
+        """The number of the most probable choice, and the probability of each choice."""
         shares = probabilities(outputs[0]).tolist()
         return {"predicted_choice": int(np.argmax(shares)), "probabilities": shares}
 
@@ -259,11 +261,11 @@ class ChoiceTask(SentenceTask[int]):
         return Results.model_validate({"accuracy": measured.metrics["accuracy"]})
 
     def mistake(self, outcome: Outcome, gold: int, prediction: Prediction) -> Wrong | None:
-        """Another choice; its size is that choice's probability."""
-        found = prediction["predicted_choice"]
-        right, wrong = (text(outcome.record, self.config.choices[number]) for number in (gold, found))
-        share = prediction["probabilities"][found]
-        return Wrong(share, right, wrong, share) if found != gold else None
+        """The predicted choice, if it is wrong. The mistake's size is the probability of that choice."""
+        predicted = prediction["predicted_choice"]
+        right, wrong = (text(outcome.record, self.config.choices[number]) for number in (gold, predicted))
+        share = prediction["probabilities"][predicted]
+        return Wrong(share, right, wrong, share) if predicted != gold else None
 
     def baseline(self, golds: Sequence[int]) -> list[Prediction]:
         """Predicts the commonest choice's number for every record."""

@@ -27,32 +27,35 @@ _QUESTION = "questions longer than {} pieces, cut"
 
 
 class TextWindow(NamedTuple):
-    """The window of a text that an example holds."""
+    """A window of a text, which an example holds."""
 
     window: range
-    """The numbers of its pieces in the text."""
+    """Indices of the window's pieces in the text."""
     best_context: Bool[np.ndarray, " N"]
-    """The pieces of the window that have their best context there: an answer may begin with these alone."""
+    """For each piece of the window, whether it has its best context there. Only such a piece may begin an answer."""
     spans: Sequence[PieceSpan]
     """The pieces of the whole text."""
     offset: int
-    """Place in the sequence of the window's first piece."""
+    """Position in the sequence of the window's first piece."""
 
 
 def text_windows(count: int, most: int, stride: int) -> list[range]:
-    """Windows of at most `most` pieces over `count`, each `stride` pieces after the one before, up to the end."""
-    found = [range(min(most, count))]
-    while found[-1].stop < count:
-        begin = found[-1].start + min(most, stride)
-        found.append(range(begin, min(begin + most, count)))
-    return found
+    """Windows of at most `most` pieces over `count` pieces.
+
+    Each begins `stride` pieces after the one before; the last ends at the end.
+    """
+    ranges = [range(min(most, count))]
+    while ranges[-1].stop < count:
+        begin = ranges[-1].start + min(most, stride)
+        ranges.append(range(begin, min(begin + most, count)))
+    return ranges
 
 
 def with_best_context(all_windows: Sequence[range], count: int) -> list[Bool[np.ndarray, " N"]]:
-    """For each window, which of its pieces have their best context there.
+    """For each window, which of its pieces have their best context in it.
 
-    That is the first window with the largest min(pieces to the left, pieces to the right) + 0.01 x its size, as in the
-    original's run_squad.py.
+    A piece has its best context in the window with the largest min(pieces to its left, pieces to its right) + 0.01 x
+    window size, as in the original's run_squad.py. The first of several such windows counts.
     """
     scores = np.full((len(all_windows), count), -np.inf)
     for row, window in zip(scores, all_windows, strict=True):
@@ -64,9 +67,9 @@ def with_best_context(all_windows: Sequence[range], count: int) -> list[Bool[np.
 
 class _Candidate(NamedTuple):
     score: float
-    """Sum of the scores of its first and its last token."""
+    """Sum of the scores of the answer's first and last token."""
     begin: int
-    """Place of its first character in the text."""
+    """Position of the answer's first character in the text."""
     end: int
 
 
@@ -90,12 +93,15 @@ class BestSpans:
                 if first <= last < min(size, first + self._config.answer_length):
                     score = logits[first + part.offset, 0] + logits[last + part.offset, 1]
                     begin, end = characters_of(self._text, part.spans, part.window[first], part.window[last])
-                    if begin < end:  # a boundary by itself stands for nothing
+                    if begin < end:  # the piece of a boundary alone stands for no characters
                         self._candidates.append(_Candidate(float(score), begin, end))
 
     def prediction(self) -> Prediction:
-        """`predicted_answer`, its `probability`, the `best` answers with theirs and their characters, and `null_odds`:
-        the score of no answer, the lowest of all windows, minus the best answer's, or None if every question has one.
+        """The predicted answer, the best answers, and the odds of no answer.
+
+        `predicted_answer` comes with its `probability`. Each of the `best` answers has its text, probability, begin and
+        end in characters. `null_odds` is the score of no answer, the lowest over all windows, minus the best answer's
+        score. It is None if every question has an answer.
         """
         listed = self._listed()
         shares = probabilities(np.array([one.score for one in listed])).tolist() if listed else []
@@ -116,7 +122,10 @@ class BestSpans:
         }
 
     def _listed(self) -> list[_Candidate]:
-        """Candidates from the best on, each text once; no answer, where that may be, is among them or comes last."""
+        """The candidates from the best on, each text once.
+
+        If there may be no answer, "no answer" is among them or comes last.
+        """
         candidates = sorted(self._candidates, key=lambda one: -one.score)
         if self._config.null_answers:
             candidates.append(_Candidate(self._null, 0, 0))
@@ -134,21 +143,24 @@ class BestSpans:
 class _Answer(NamedTuple):
     text: str
     start: object
-    """The place of its first character, which isn't checked yet."""
+    """Position of the answer's first character as the row gives it, not checked yet."""
 
 
 class SpanTask(Task[list[str]]):
-    """[CLS] question [SEP] window of the text [SEP]; a window without the answer, or all of it, answers with [CLS]."""
+    """[CLS] question [SEP] window of the text [SEP].
+
+    The target of a window that doesn't hold the whole answer is [CLS].
+    """
 
     def __init__(self, config: TaskConfig, tokenizer: Tokenizer):
         super().__init__(config, tokenizer)
-        # Questions about one text follow each other.
+        # Questions about one text follow each other, so its pieces are cached.
         self._spans = functools.lru_cache(maxsize=4)(tokenizer.encode_spans)
 
     def examples(self, record: Record, repairs: Counter[str], train: bool) -> list[Example]:
         """An example for each window of the text, with a TextWindow as `origin`.
 
-        A record with an empty question or text is not learned from.
+        Training skips a record with an empty question or text.
         """
         longest = self.config.span.question_length
         question, context = (text(record, template) for template in self.config.texts)
@@ -162,12 +174,12 @@ class SpanTask(Task[list[str]]):
         return [] if answer is None else self._targeted(self._windows(question_ids[:longest], spans), answer)
 
     def _windows(self, question: list[int], spans: Sequence[PieceSpan]) -> list[Example]:
-        """Builds one example for each window, without target."""
+        """Builds one example for each window, without a target."""
         vocabulary = self._tokenizer.vocabulary
         room = self.config.max_length - len(question) - 2 - vocabulary.separators
-        found = text_windows(len(spans), room, self.config.span.stride)
+        ranges = text_windows(len(spans), room, self.config.span.stride)
         examples = []
-        for window, best_context in zip(found, with_best_context(found, len(spans)), strict=True):
+        for window, best_context in zip(ranges, with_best_context(ranges, len(spans)), strict=True):
             pieces = [piece.id for piece in spans[window.start : window.stop]]
             sequence = joined((question, pieces), vocabulary, self.config.max_length)
             origin = TextWindow(window, best_context, spans, sequence.first_length)
@@ -175,7 +187,7 @@ class SpanTask(Task[list[str]]):
         return examples
 
     def _targeted(self, examples: list[Example], answer: range) -> list[Example]:
-        """`examples` with the tokens of `answer`'s first and last piece, both 0 where a window lacks any of it."""
+        """`examples` with targets: the places of `answer`'s first and last piece; 0 and 0 if the window lacks any."""
         targeted = []
         for example in examples:
             window, offset = example.origin.window, example.origin.offset
@@ -185,7 +197,7 @@ class SpanTask(Task[list[str]]):
         return targeted
 
     def _pieces(self, record: Record, context: str, spans: Sequence[PieceSpan], repairs: Counter[str]) -> range | None:
-        """The pieces of the first answer; none of a question without one; None where it can't be learned from."""
+        """The pieces of the first answer; an empty range if the question has none; None if it can't be learned from."""
         answers = self._answers(record)
         if not answers:
             return range(0)
@@ -195,16 +207,16 @@ class SpanTask(Task[list[str]]):
         if begin < 0 or not answer or context[begin : begin + len(answer)] != answer:
             repairs[_ELSEWHERE] += 1
             return None
-        found = pieces_of(spans, begin, begin + len(answer))
-        repairs[_DROPPED] += not found
-        return found or None
+        pieces = pieces_of(spans, begin, begin + len(answer))
+        repairs[_DROPPED] += not pieces
+        return pieces or None
 
     def gold(self, record: Record) -> list[str]:
-        """All answers that are right, none for a question that has none."""
+        """All right answers; empty if the question has none."""
         return [answer.text for answer in self._answers(record)]
 
     def _answers(self, record: Record) -> list[_Answer]:
-        """The answers of a record. Raises UsageError for none where each question must have one."""
+        """The answers of a record. Raises UsageError if there are none and each question must have one."""
         written = [] if _is_impossible(record) else record.value(self.config.label)
         answers = _answers_of(written)
         if answers is None:
@@ -216,22 +228,22 @@ class SpanTask(Task[list[str]]):
         return answers
 
     def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
-        """The best answer in all windows, with the next best ones and the odds of none."""
+        """The best answer in all windows, the next best answers, and the odds of no answer."""
         best = BestSpans(text(record, self.config.texts[1]), self.config.span)
         for example, logits in zip(examples, outputs, strict=True):
             best.add(example.origin, logits[: example.size].astype(np.float64))
         return best.prediction()
 
     def measure(self, golds: Sequence[list[str]], predictions: Sequence[Prediction]) -> Results:
-        """F1 and exact match, also of the questions with and without an answer if there are both kinds."""
+        """F1 and exact match. If only some questions have answers, the metrics of both groups are given, too."""
         return Results.model_validate(answer_metrics(golds, predictions, self.config.span.by_character))
 
     def mistake(self, outcome: Outcome, gold: list[str], prediction: Prediction) -> Wrong | None:
-        """An answer that isn't one of those in `gold`; its size is 1 less its F1."""
-        found = prediction["predicted_answer"]
-        _, f1 = scored(gold, found, self.config.span.by_character)
+        """The predicted answer, if `gold` doesn't have it. The mistake's size is 1 minus its F1."""
+        predicted = prediction["predicted_answer"]
+        _, f1 = scored(gold, predicted, self.config.span.by_character)
         right = ", or ".join(dict.fromkeys(gold)) or "no answer"
-        return Wrong(1 - f1, right, found or "no answer", prediction["probability"]) if f1 < 1 else None
+        return Wrong(1 - f1, right, predicted or "no answer", prediction["probability"]) if f1 < 1 else None
 
     def baseline(self, golds: Sequence[list[str]]) -> list[Prediction]:
         """Predicts no answer for every question."""
@@ -240,17 +252,20 @@ class SpanTask(Task[list[str]]):
 
     @classmethod
     def columns(cls, config: TaskConfig, record: Record) -> list[str]:
-        """All columns that are read, also the one that says whether there is an answer."""
+        """All columns that are read, including the one that says whether there is an answer."""
         return [*super().columns(config, record), "is_impossible"]
 
     @classmethod
     def is_labelled(cls, config: TaskConfig, record: Record) -> bool:
-        """Whether there are answers, or a column that says whether there are."""
+        """Whether the row has answers, or a column that says whether there are any."""
         return super().is_labelled(config, record) or not record.has(config.label) and record.has("is_impossible")
 
 
 def _is_impossible(record: Record) -> bool:
-    """Whether the row says that its question has no answer. Raises UsageError for what is neither true nor false."""
+    """Whether the row says that its question has no answer.
+
+    Raises UsageError for a value that is neither true nor false.
+    """
     value = record.value("is_impossible") if record.has("is_impossible") else False
     if value not in (False, True):
         raise UsageError(f"{record.place}: 'is_impossible' is {value!r:.60}; expected true or false, without quotes")
@@ -258,8 +273,10 @@ def _is_impossible(record: Record) -> bool:
 
 
 def _answers_of(written: object) -> list[_Answer] | None:
-    """The answers in a list of objects, as in SQuAD's files, or in an object of lists, as in TFDS and Hugging Face's
-    sets; None of anything else."""
+    """The answers in `value`; None if it has another form.
+
+    The form is a list of objects, as in SQuAD's files, or an object of lists, as in sets of TFDS and Hugging Face.
+    """
     if isinstance(written, dict):
         texts, starts = written.get("text"), written.get("answer_start")
         if not (isinstance(texts, list) and isinstance(starts, list) and len(texts) == len(starts)):

@@ -51,13 +51,13 @@ _DROPPED = "words without a piece of their own, not learned from"
 class TagTask(Task[list[str]]):
     """Predicts the tag of each word at its first piece; other pieces have no target.
 
-    Words are encoded as one text, as in pretraining. A word of control characters alone has no piece; a word that the
-    tokenizer joined to the word before gets that word's tag.
+    Words are encoded as one text, as in pretraining. A word of control characters alone has no piece. A word that the
+    tokenizer joins to the word before gets that word's tag.
     """
 
     @classmethod
     def read(cls, config: TaskConfig, record: Record, repairs: Counter[str]) -> Record:
-        """Returns the record with a list of tags, if it has their numbers in `config.labels` or character spans."""
+        """Returns the record with a list of tags in place of numbers in `config.labels` or of character spans."""
         if not cls.is_labelled(config, record):
             return record
         text, value, labels = record.value(config.texts[0]), record.value(config.label), config.labels or ()
@@ -80,7 +80,7 @@ class TagTask(Task[list[str]]):
 
     @classmethod
     def settled(cls, config: TaskConfig, records: Sequence[Record]) -> TaskConfig:
-        """With the tags, and whether rows have character spans. Warns of tags that name no entity."""
+        """`config` with the tags, and with whether rows have character spans. Warns of tags that name no entity."""
         config = config.replace(character_spans=isinstance(records[0].value(config.texts[0]), str))
         config = super().settled(config, records)
         check_entity_tags(config, cls.count_names(config, records))
@@ -88,7 +88,7 @@ class TagTask(Task[list[str]]):
 
     @classmethod
     def all_labels(cls, config: TaskConfig, names: Iterable[str]) -> tuple[str, ...]:
-        """Of character spans O, and for each type of entity B- and I-, also if no training row has both."""
+        """All tags. For character spans they are O, and B- and I- of each type, even if no training row has both."""
         labels = super().all_labels(config, names)
         if not config.character_spans or OUTSIDE in (config.labels or ()):
             return labels
@@ -103,7 +103,10 @@ class TagTask(Task[list[str]]):
         return kept or records
 
     def _sentence(self, record: Record) -> tuple[str, list[Range]]:
-        """A text and the places of its words: a list of words is joined by spaces, where their script sets any."""
+        """A sentence as one text, and the places of its words.
+
+        A list of words is joined by spaces if their script uses spaces.
+        """
         column = self.config.texts[0]
         if self.config.character_spans and isinstance(record.value(column), str):
             whole = text(record, column)
@@ -111,7 +114,7 @@ class TagTask(Task[list[str]]):
         return joined_words(word_list(record, column))
 
     def examples(self, record: Record, repairs: Counter[str], train: bool) -> list[Example]:
-        """An example for each part of a sentence, cut between words if too long. `origin` maps words to tokens."""
+        """An example for each part of a sentence; cut between words if too long. `origin` maps words to tokens."""
         spans, first = first_pieces(*self._sentence(record), self._tokenizer)
         tags = self.gold(record) if train else None
         repairs[EMPTY] += not spans
@@ -133,8 +136,10 @@ class TagTask(Task[list[str]]):
             repairs[_LONG.format(self.config.max_length)] += here.stop < end
             part = Example((joined([[spans[number].id for number in here]], vocabulary, self.config.max_length),))
             if targets is None:
-                found = enumerate(first)
-                tokens = {word: piece - begin + before for word, piece in found if piece is not None and piece in here}
+                numbered = enumerate(first)
+                tokens = {
+                    word: piece - begin + before for word, piece in numbered if piece is not None and piece in here
+                }
                 parts.append(part._replace(origin=tokens))
             else:
                 inside = [targets.get(number, IGNORED) for number in here]
@@ -152,7 +157,7 @@ class TagTask(Task[list[str]]):
         return targets
 
     def gold(self, record: Record) -> list[str]:
-        """The tags of the words. Raises UsageError for another number of tags than words, or an unknown tag."""
+        """The tags of the words. Raises UsageError if words and tags differ in number, or for an unknown tag."""
         tags = self.names(self.config, record)
         count = len(self._sentence(record)[1])
         if len(tags) != count:
@@ -163,8 +168,10 @@ class TagTask(Task[list[str]]):
         return tags
 
     def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
-        """The likeliest tag of each word, and the entities where a text was given. A word without a piece has O, or no
-        tag where none is called so."""
+        """The most probable tag of each word, and the entities if a text was given.
+
+        A word without a piece gets O; if no tag is named O, it gets no tag.
+        """
         sentence, places = self._sentence(record)
         tags = [OUTSIDE if OUTSIDE in self.labels.names else ""] * len(places)
         for example, logits in zip(examples, outputs, strict=True):
@@ -172,18 +179,24 @@ class TagTask(Task[list[str]]):
                 tags[word] = self.labels.names[int(np.argmax(logits[place]))]
         if isinstance(record.value(self.config.texts[0]), list):
             return {"predicted_tags": tags}
-        found = [sentence[begin:end] for begin, end in places]
-        return {"predicted_spans": spans_of(tags, places), "predicted_words": found, "predicted_tags": tags}
+        words = [sentence[begin:end] for begin, end in places]
+        return {"predicted_spans": spans_of(tags, places), "predicted_words": words, "predicted_tags": tags}
 
     def measure(self, golds: Sequence[list[str]], predictions: Sequence[Prediction]) -> Results:
-        """The accuracy and, of tags that name entities, F1, precision and recall of these; the figures of each type."""
+        """The accuracy, and the figures of each type.
+
+        Tags that name entities also have F1, precision and recall of entities.
+        """
         return tag_metrics(golds, [one["predicted_tags"] for one in predictions], self.labels.names)
 
     def mistake(self, outcome: Outcome, gold: list[str], prediction: Prediction) -> Wrong | None:
-        """Words with another tag; its size is their number, its probability that of the surest of these tags."""
+        """The words with a wrong tag.
+
+        The mistake's size is their number; its probability is that of the surest wrong tag.
+        """
         sentence, places = self._sentence(outcome.record)
-        found = enumerate(zip(places, gold, prediction["predicted_tags"], strict=True))
-        wrong = {word: (sentence[begin:end], *tags) for word, ((begin, end), *tags) in found if tags[0] != tags[1]}
+        numbered = enumerate(zip(places, gold, prediction["predicted_tags"], strict=True))
+        wrong = {word: (sentence[begin:end], *tags) for word, ((begin, end), *tags) in numbered if tags[0] != tags[1]}
         right, predicted = (", ".join(f"{each[0]} {each[side]}" for each in wrong.values()) for side in (1, 2))
         logits = zip(outcome.examples, outcome.outputs, strict=True)
         read = [
@@ -203,10 +216,10 @@ class TagTask(Task[list[str]]):
 
 
 def check_entity_tags(config: TaskConfig, counts: Counter[str]) -> None:
-    """Warns of tags that name no entity if the other tags seem to; `counts` are those of the training rows.
+    """Warns of tags that name no entity if the other tags seem to name entities.
 
-    The other tags seem to name entities if O is among them, or one like B-PER in any case. Raises UsageError if
-    task.metric is entity_f1 and the tags name no entities.
+    `counts` has the tags of the training rows. Tags seem to name entities if O is among them, or a tag like B-PER in
+    upper or lower case. Raises UsageError if task.metric is entity_f1 and the tags name no entities.
     """
     labels = config.labels or ()
     odd = [tag for tag in labels if tag != OUTSIDE and entity_form(tag) is None]
@@ -228,7 +241,7 @@ def check_entity_tags(config: TaskConfig, counts: Counter[str]) -> None:
 
 
 def joined_words(sentence: Sequence[str]) -> tuple[str, list[Range]]:
-    """The words as one text, and their places in it; without spaces between characters of scripts that set none."""
+    """The words as one text, and their places in it. Characters of scripts without spaces get no space."""
     whole, places = "", []
     for word in sentence:
         if whole and word and not (sets_no_spaces(whole[-1]) or sets_no_spaces(word[0])):
@@ -239,7 +252,7 @@ def joined_words(sentence: Sequence[str]) -> tuple[str, list[Range]]:
 
 
 def first_pieces(text: str, places: Sequence[Range], tokenizer: Tokenizer) -> tuple[list[PieceSpan], list[int | None]]:
-    """The pieces of a text, and for each of its words the number of the first that stands for any of it, or None."""
+    """The pieces of a text; and for each word, the index of the first piece that stands for part of it, or None."""
     spans = tokenizer.encode_spans(text)
     first: list[int | None] = []
     number = 0
@@ -251,7 +264,10 @@ def first_pieces(text: str, places: Sequence[Range], tokenizer: Tokenizer) -> tu
 
 
 def _cuts(begins: Sequence[int], count: int, room: int) -> list[int]:
-    """Where parts of at most `room` pieces begin, and `count`; a part ends before a word, unless it is only one."""
+    """Where parts of at most `room` pieces begin; the last item is `count`.
+
+    A part ends before a word. A word longer than `room` makes a part of its own.
+    """
     cuts = [0]
     for begin, end in zip(begins, [*begins[1:], count], strict=True):
         if end - cuts[-1] > room and begin > cuts[-1]:

@@ -18,29 +18,29 @@ from bert_jax.text.tokenizer import Tokenizer
 MOST_ERRORS = 10
 """Most mistakes that results list."""
 _MOST_CHARACTERS = 400
-"""Most characters of each of their texts."""
+"""Most characters of each text in a mistake."""
 Gold = TypeVar("Gold")
-"""The right answer of a row, as a kind of task has it."""
+"""The right answer of a row. Its form depends on the kind of task."""
 Common = TypeVar("Common", bound=Hashable)
 IGNORED = -1
-"""Target of a piece that has no tag."""
+"""Target of a piece without a tag."""
 Target = int | float | Sequence[int] | None
-"""The right output for an example: a class, a number, a tag for each token, or an answer's first and last token. None
-in prediction."""
+"""The target of an example: a class, a number, a tag for each token, or an answer's first and last token. None in
+prediction."""
 Prediction = dict[str, Any]
-"""Named JSON values. Names that a column might have begin with `predicted_`."""
+"""Named JSON values. A name that could also be a column's begins with `predicted_`."""
 
 
 class Wrong(NamedTuple):
-    """What is wrong with a prediction, for a person who reads it."""
+    """What is wrong with a prediction, for people to read."""
 
     size: float
-    """How wrong it is, above 0: the probability of the wrong answer, the number of wrong words or labels, or the
-    distance of a number. Comparable within a kind of task."""
+    """How wrong the prediction is, above 0: the probability of the wrong answer, the number of wrong words or labels,
+    or the distance of a number. Sizes are comparable within a kind of task."""
     right: str
     predicted: str
     probability: float | None = None
-    """The probability of the wrong answer; None where the model gives none."""
+    """The probability of the wrong answer; None if the model gives none."""
 
 
 EMPTY = "rows with an empty text"
@@ -55,36 +55,36 @@ class Example(NamedTuple):
     """One sequence, or one for each choice."""
     target: Target = None
     marks: tuple[tuple[int, int], ...] = ()
-    """Begin and end (exclusive) of the marked words, in tokens; empty where none are marked."""
+    """Begin and end (exclusive) of the marked words, in tokens; empty if no words are marked."""
     origin: Any = None
-    """Maps tokens to the text, as the kind of task needs it; None in training."""
+    """Maps tokens to the text, in the form that the kind of task needs; None in training."""
 
     @property
     def size(self) -> int:
-        """Number of tokens of the longest sequence."""
+        """Number of tokens in the longest sequence."""
         return max(len(one.ids) for one in self.sequences)
 
     def mostly(self, piece: int) -> bool:
-        """Whether more than half of its pieces are `piece`, not counting the special pieces at the ends."""
+        """Whether more than half of the example's pieces are `piece`. Special pieces at the ends don't count."""
         pieces = [one.ids[1:-1] for one in self.sequences]
         return 2 * sum(list(some).count(piece) for some in pieces) > sum(map(len, pieces))
 
 
 class Outcome(NamedTuple):
-    """A record and what the model gives for it."""
+    """A record with the model's outputs for it."""
 
     record: Record
     examples: list[Example]
     outputs: list[np.ndarray]
-    """Those of each example: [outputs]; [choices] for `choice`; [T, outputs] for `tags` and `span`, with T at least the
-    number of tokens; [D] for `vectors`."""
+    """The outputs of each example: [outputs]; [choices] for `choice`; [T, outputs] for `tags` and `span`, with T at
+    least the number of tokens; [D] for `vectors`."""
 
 
 class Task(Generic[Gold]):
-    """A task: maps rows to what the model reads, and the model's outputs to predictions. A kind is a subclass."""
+    """A task. It maps rows to the model's input, and the model's outputs to predictions. Each kind is a subclass."""
 
     def __init__(self, config: TaskConfig, tokenizer: Tokenizer):
-        """`config.labels` is set if the kind has labels. Raises UsageError for fewer than two."""
+        """`config.labels` must be set if the kind has labels. Raises UsageError for fewer than two."""
         self.config, self._tokenizer = config, tokenizer
         self.unknown_id, self.pad_id = tokenizer.vocabulary.unknown_id, tokenizer.vocabulary.pad_id
         if config.facts.labelled:
@@ -92,25 +92,26 @@ class Task(Generic[Gold]):
 
     @classmethod
     def read(cls, config: TaskConfig, record: Record, repairs: Counter[str]) -> Record:
-        """Returns a labelled record in the one form that the other methods take. Raises UsageError."""
+        """Returns a labelled record in the form that the other methods take. Raises UsageError."""
         return record
 
     @classmethod
     def settled(cls, config: TaskConfig, records: Sequence[Record]) -> TaskConfig:
-        """`config` with the settings that follow from all training rows: the labels, if the kind has any. Raises
-        UsageError for rows that can't be learned from."""
+        """`config` with the settings that follow from all training rows: the labels, if the kind has any."""
         if not config.facts.labelled:
             return config
         return config.replace(labels=cls.all_labels(config, cls.count_names(config, records)))
 
     def fitted_to(self, examples: Sequence[Example]) -> TaskConfig:
-        """Its config with the settings that follow from the examples to learn from. Raises UsageError if they teach
-        nothing."""
+        """The config with the settings that follow from the training examples.
+
+        Raises UsageError if nothing can be learned from them.
+        """
         return self.config
 
     @classmethod
     def count_names(cls, config: TaskConfig, records: Iterable[Record]) -> Counter[str]:
-        """The number of times that each label stands in `records`."""
+        """How often each label occurs in `records`."""
         return Counter(name for record in records for name in cls.names(config, record))
 
     @classmethod
@@ -120,37 +121,37 @@ class Task(Generic[Gold]):
 
     @classmethod
     def all_labels(cls, config: TaskConfig, names: Iterable[str]) -> tuple[str, ...]:
-        """All labels in the order of the model's outputs: as set, or else the `names` in the training rows, sorted."""
+        """All labels in the order of the model's outputs: task.labels, or the sorted `names` of the training rows."""
         return config.labels or sorted_labels(names)
 
     def answers(self, record: Record) -> Sequence[str | float]:
-        """The labels of a record, or its number, as they are counted to describe rows; none if it has neither."""
+        """The labels of a record, or its number, for descriptions of rows; empty if it has neither."""
         return self.names(self.config, record)
 
     @classmethod
     def text_columns(cls, config: TaskConfig, record: Record) -> Sequence[str]:
-        """The columns of the texts of a record. Raises UsageError if it lacks them."""
+        """The columns of a record's texts. Raises UsageError if it lacks them."""
         return (*config.texts, *config.choices)
 
     @classmethod
     def columns(cls, config: TaskConfig, record: Record) -> list[str]:
-        """All columns that are read from records like this one."""
+        """All columns that the task reads from records like this one."""
         return [*cls.text_columns(config, record), *config.marks, config.label, *(config.labels or ())]
 
     @classmethod
     def without_rejected(cls, config: TaskConfig, records: list[Record], repairs: Counter[str]) -> list[Record]:
-        """The records without those that their annotators rejected or gave no class; `repairs` counts these."""
+        """The records without those that annotators rejected or gave no class. `repairs` counts the dropped records."""
         return records
 
     @classmethod
     def is_labelled(cls, config: TaskConfig, record: Record) -> bool:
-        """Whether the label's column is there and not empty."""
+        """Whether the label's column exists and isn't empty."""
         value = record.value(config.label) if record.has(config.label) else None
         return bool(value.strip()) if isinstance(value, str) else value is not None
 
     @classmethod
     def is_measurable(cls, config: TaskConfig, record: Record) -> bool:
-        """Whether a prediction for the record can be measured: it has a label."""
+        """Whether a prediction for the record can be measured, that is, whether it has a label."""
         return cls.is_labelled(config, record)
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
@@ -158,14 +159,15 @@ class Task(Generic[Gold]):
         return [self.examples(record, repairs, train) for record in records]
 
     def examples(self, record: Record, repairs: Counter[str], train: bool) -> list[Example]:
-        """The examples of a record, at least one; in training with targets, and none if there is nothing to learn.
+        """The examples of a record, at least one.
 
-        `repairs` counts such records and what was cut. Raises UsageError for missing columns.
+        In training they have targets, and there are none if nothing can be learned. `repairs` counts such records and
+        what was cut. Raises UsageError for missing columns.
         """
         raise NotImplementedError
 
     def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
-        """The prediction for a record from an `Outcome`."""
+        """The prediction for the record of an `Outcome`, whose fields are the arguments."""
         raise NotImplementedError
 
     def gold(self, record: Record) -> Gold:
@@ -173,21 +175,24 @@ class Task(Generic[Gold]):
         raise NotImplementedError
 
     def metric(self, golds: Sequence[Gold]) -> str:
-        """The metric of rows with these right answers that is the score."""
+        """The metric that is the score of rows with these right answers."""
         return metric_of(self.config)
 
     def inputs(self, records: Sequence[Record]) -> Sequence[Record]:
-        """The records that the model reads so that `records` can be evaluated: by default themselves."""
+        """The records that the model reads to evaluate `records`; by default these themselves."""
         return records
 
     def evaluate(self, records: Sequence[Record], golds: Sequence[Gold], outcomes: Iterable[Outcome]) -> Results:
-        """The metrics of `records` from the outcomes of their `inputs`, those of the baseline, and the worst errors."""
+        """The metrics of `records`, the metrics of the baseline, and the worst errors.
+
+        `outcomes` are those of the records' `inputs`.
+        """
         predictions, mistakes = [], []
         for gold, outcome in zip(golds, outcomes, strict=True):
             prediction = self.predict(*outcome)
             if wrong := self.mistake(outcome, gold, prediction):
                 mistakes.append((wrong, outcome.record))
-            prediction.pop("probabilities", None)  # of many classes those of all rows would fill the memory
+            prediction.pop("probabilities", None)  # of all rows they would fill the memory if classes are many
             predictions.append(prediction)
         measured, name = self.measure(golds, predictions), self.metric(golds)
         worst = sorted(mistakes, key=lambda each: -each[0].size)[:MOST_ERRORS]
@@ -204,7 +209,7 @@ class Task(Generic[Gold]):
         )
 
     def measure(self, golds: Sequence[Gold], predictions: Sequence[Prediction]) -> Results:
-        """Every metric of the kind, as shares of 1, and for classes the figures of each and the confusion."""
+        """Every metric of the kind, as shares of 1. Classes also have their figures and the confusion."""
         raise NotImplementedError
 
     def mistake(self, outcome: Outcome, gold: Gold, prediction: Prediction) -> Wrong | None:
@@ -212,7 +217,7 @@ class Task(Generic[Gold]):
         raise NotImplementedError
 
     def shown_text(self, record: Record) -> str:
-        """The texts of a record on one line, for a person who reads it."""
+        """The texts of a record on one line, for people to read."""
         return " | ".join(text(record, template) for template in self.config.texts)
 
     def baseline(self, golds: Sequence[Gold]) -> list[Prediction]:
@@ -221,7 +226,7 @@ class Task(Generic[Gold]):
 
 
 def mistake_of(text: str, right: str, predicted: str, probability: float | None = None) -> Mistake:
-    """A mistake for the results, with the beginnings of long texts."""
+    """A mistake as the results list it. Long texts are cut."""
     text, right, predicted = (each[:_MOST_CHARACTERS] for each in (text, right, predicted))
     mistake = Mistake(text=text, right=right, predicted=predicted)
     return mistake if probability is None else mistake.model_copy(update={"probability": probability})
@@ -234,5 +239,5 @@ def probabilities(logits: Float[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:
 
 
 def commonest(values: Iterable[Common]) -> Common:
-    """The most frequent of hashable `values`, the first of several."""
+    """The most frequent of hashable `values`; of several, the first."""
     return Counter(values).most_common(1)[0][0]

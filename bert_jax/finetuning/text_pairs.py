@@ -21,29 +21,29 @@ from bert_jax.text.segmentation import split_sentences
 from bert_jax.text.tokenizer import Tokenizer
 
 _MOST_PAIRS, _MOST_CHARACTERS = 1_000_000, 1 << 29
-"""Pairs, and characters of their texts, at which the reading of a corpus ends: they are in memory."""
+"""Number of pairs, and of characters of their texts, at which reading a corpus ends: the pairs are in memory."""
 _MOST_HELD_OUT, _HELD_OUT_SHARE = 1000, 0.1
-"""Most pairs that are held out, and their highest share of all pairs."""
+"""Most pairs that are held out; their highest share of all pairs."""
 _LARGEST = 1.5
-"""Most pairs of held-out documents, as a multiple of those that are wanted."""
+"""Most held-out pairs, as a multiple of the wanted number: documents are held out whole."""
 _TITLE_WORDS = 20
-"""Most words of a title; in scripts without spaces each character is a word."""
+"""Most words of a title. In scripts without spaces each character is a word."""
 _SAMPLE_CHARACTERS = 200_000
-"""Characters at the beginning of a corpus from which the length of a piece is estimated."""
+"""Characters at the beginning of a corpus from which the mean length of a piece is estimated."""
 _FILL = 0.75
-"""Size of the usual passage as a share of task.max_length, so that four of five are not cut."""
+"""Size of a usual passage as a share of task.max_length. Four of five passages then aren't cut."""
 _NO_PAIRS = {
     "neighbours": f"no document has two passages; give longer documents or {Setting('task.pairs')} dropout",
     "title": "no document begins with a title of its own, a line of at most 20 words; give others or "
     f"{Setting('task.pairs')} neighbours",
     "dropout": "there is no text; give another corpus",
 }
-"""What is wrong with a corpus without pairs, and the remedy."""
+"""What is wrong with a corpus that gives no pairs, and the remedy."""
 _Pair = tuple[str, str]
 
 
 class _Passages(NamedTuple):
-    """The passages of a document: consecutive sentences, or its title and the passage after it."""
+    """The passages of a document: runs of sentences, or the title and the passage after it."""
 
     number: int
     """The number of the document in the corpus, from 1."""
@@ -51,25 +51,25 @@ class _Passages(NamedTuple):
     texts: list[str]
 
     def neighbours(self) -> list[_Pair]:
-        """The first and the second passage, the third and the fourth, and so on, without equal ones.
+        """Pairs of neighbours: the first and second passage, the third and fourth, and so on.
 
-        No passage is in two pairs, because two such pairs in one batch would be each other's negatives.
+        Equal passages make no pair.
         """
         return [pair for pair in zip(self.texts[::2], self.texts[1::2], strict=False) if pair[0] != pair[1]]
 
     def copies(self) -> list[_Pair]:
-        """Each passage with itself."""
+        """Pairs of each passage with itself."""
         return [(text, text) for text in self.texts]
 
 
 def pair_records(config: TaskConfig, tokenizer: Tokenizer, repairs: Counter[str]) -> tuple[list[Record], list[Record]]:
     """Training pairs and held-out pairs of the corpus task.source: records with columns `query` and `positive`.
 
-    Passages have about three quarters of task.max_length pieces. Pairs are held out if task.dev names no rows: at most
-    1,000 and about a tenth of all. They are those of the documents with the smallest hashes, which pretraining holds
-    out of the same corpus, too, or at the ends of documents that are too large for that. With task.pairs=dropout they
-    are neighbouring passages: without dropout equal texts have equal vectors. `repairs` counts what is left out.
-    Raises UsageError for a corpus that can't be read or has no pairs.
+    Passages have about three quarters of task.max_length pieces. If task.dev names no rows, pairs are held out: at most
+    1,000, and about a tenth of all. They come from the documents with the smallest hashes, which pretraining holds out
+    of the same corpus, too. If all documents are too large for that, the pairs at their ends are held out. With
+    task.pairs=dropout the held-out pairs are neighbouring passages, since equal texts have equal vectors without
+    dropout. `repairs` counts what is left out. Raises UsageError for a corpus that can't be read or has no pairs.
     """
     documents = _read(config, tokenizer, repairs)
     if config.pairs == "title":
@@ -82,7 +82,7 @@ def pair_records(config: TaskConfig, tokenizer: Tokenizer, repairs: Counter[str]
     texts = {text for record in dev for text in record.values.values()}
     apart = [record for record in learned if texts.isdisjoint(record.values.values())]
     repairs["pairs with a text that is held out left out"] += len(learned) - len(apart)
-    if not apart:  # the corpus repeats itself: there is nothing to measure on
+    if not apart:  # the corpus repeats itself, so there is nothing to measure on
         apart, dev = learned, []
     measured = f", and {counted(len(dev), 'pairs')} held out to measure on" if dev else ""
     if not dev and not config.dev:
@@ -92,7 +92,7 @@ def pair_records(config: TaskConfig, tokenizer: Tokenizer, repairs: Counter[str]
 
 
 def _read(config: TaskConfig, tokenizer: Tokenizer, repairs: Counter[str]) -> list[_Passages]:
-    """The passages of the documents that have enough of them, without copies of documents."""
+    """The passages of the documents that have enough. Copies of documents are left out."""
     corpus = _opened(config)
     stream = corpus.documents()
     first = list(_until(stream, _SAMPLE_CHARACTERS))
@@ -117,7 +117,7 @@ def _read(config: TaskConfig, tokenizer: Tokenizer, repairs: Counter[str]) -> li
 
 
 def _opened(config: TaskConfig) -> Mixture:
-    """The corpus, after what it is taken for is shown. Raises UsageError that names task.source."""
+    """Opens the corpus, and shows what it is taken for. Errors name the setting task.source."""
     try:
         source, language = config.source or "", config.source_language
         data = DataConfig(source=(source,), language=language, layout=config.source_layout)
@@ -130,21 +130,24 @@ def _opened(config: TaskConfig) -> Mixture:
 
 
 def _until(documents: Iterator[Document], characters: int) -> Iterator[Document]:
-    """Yields the first documents, with so many characters in all or a few more."""
+    """Yields the first documents, until they have `characters` characters in all."""
     while characters > 0 and (document := next(documents, None)):
         characters -= sum(map(len, document))
         yield document
 
 
 def _characters(documents: Sequence[Document], tokenizer: Tokenizer, max_length: int) -> int:
-    """The usual number of characters of a text that fills _FILL of `max_length` pieces, two special ones included."""
+    """Characters of a usual text that fills the share _FILL of `max_length` pieces, with its two special ones."""
     lines = [line for document in documents for line in document]
     pieces = sum(map(len, tokenizer.encode_batch(lines)))
     return max(round((_FILL * max_length - 2) * sum(map(len, lines)) / max(pieces, 1)), 1)
 
 
 def _texts(config: TaskConfig, document: Document, most: int, repairs: Counter[str]) -> list[str]:
-    """The passages of a document for task.pairs; none if it has too few, which `repairs` counts."""
+    """The passages of a document for task.pairs.
+
+    If there are too few, it returns none, and `repairs` counts the document.
+    """
     if config.pairs == "title":
         if len(document) < 2 or word_counts(document[:1])[0] > _TITLE_WORDS:
             repairs["documents without a title left out"] += 1
@@ -168,8 +171,10 @@ def _sentences(config: TaskConfig, lines: Sequence[str]) -> Iterator[str]:
 
 
 def _passages(sentences: Iterable[str], size: float) -> Iterator[str]:
-    """Yields consecutive sentences together, about `size` characters and at least half of that: a heading alone says
-    little. The rest of the text, if it is shorter, is left out unless it is all."""
+    """Yields passages of consecutive sentences, each of about `size` characters and at least half of that.
+
+    Shorter passages, such as a heading alone, say little. A shorter rest is left out unless it is the whole text.
+    """
     passage: list[str] = []
     filled, is_first = 0, True
     for sentence in sentences:
@@ -183,7 +188,7 @@ def _passages(sentences: Iterable[str], size: float) -> Iterator[str]:
 
 
 def _with_own_titles(documents: list[_Passages], repairs: Counter[str]) -> list[_Passages]:
-    """The documents whose title no other has: one like "Chapter 1" says nothing of the text."""
+    """The documents whose title no other has, since one like "Chapter 1" says nothing about the text."""
     titles = Counter(each.texts[0].casefold() for each in documents)
     own = [each for each in documents if titles[each.texts[0].casefold()] == 1]
     repairs["documents with the title of another left out"] += len(documents) - len(own)
@@ -191,9 +196,10 @@ def _with_own_titles(documents: list[_Passages], repairs: Counter[str]) -> list[
 
 
 def _separated(documents: list[_Passages]) -> tuple[list[_Passages], list[_Passages]]:
-    """The documents to learn from and those that are held out: the ones with the smallest hashes that aren't too large.
+    """The documents to learn from, and the held-out documents.
 
-    If all are too large, their beginnings and their ends.
+    Held out are the documents with the smallest hashes that aren't too large. If all are too large, each document is
+    divided: training takes its beginning, and its end is held out.
     """
     counts = [len(each.neighbours()) for each in documents]
     most = min(_MOST_HELD_OUT, _HELD_OUT_SHARE * sum(counts))

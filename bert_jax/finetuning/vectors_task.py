@@ -30,11 +30,11 @@ from bert_jax.system.progress import warn
 from bert_jax.text.tokenizer import Tokenizer
 
 _USUAL_COLUMNS = (("query", "positive"), ("a", "b"))
-"""Columns of the two texts of a pair, in files that lack those of task.texts."""
+"""Columns of a pair's two texts in files that lack the columns of task.texts."""
 _METRICS = {True: ("spearman", "pearson"), False: ("ndcg@10", "recall@1", "recall@10")}
-"""By whether the pairs have scores; the first is the score."""
+"""Metrics of pairs with scores (True) and of other pairs (False). The first metric is the score."""
 MANY_CUT = 0.4
-"""Share of texts that are cut above which their length is to blame first; passages made of a corpus have a fifth."""
+"""Share of cut texts above which their length is to blame first. Of the passages made of a corpus a fifth are cut."""
 _EQUAL_NEGATIVES = "negatives equal to a text of their pair, left out"
 
 
@@ -46,32 +46,32 @@ class TextPair(NamedTuple):
     negatives: list[str]
     """Texts that don't match the first one."""
     score: float | None
-    """How similar the two texts are; None if the row doesn't say: they match."""
+    """How similar the two texts are. None: the row has no score, so the texts match."""
 
 
 class PromptedText(NamedTuple):
-    """A text with the prompt that is put before it."""
+    """A text and the prompt that is put before it."""
 
     text: str
     prompt: Prompt
 
 
 class VectorsTask(Task[float | None]):
-    """Texts to vectors, from pairs that match or have a score of similarity."""
+    """Maps texts to vectors; learns from pairs that match or have a score of similarity."""
 
     def __init__(self, config: TaskConfig, tokenizer: Tokenizer):
         super().__init__(config, tokenizer)
         self._word_baselines: tuple[Sequence[Record], dict[str, dict[str, float]]] | None = None
-        """The dev rows that were measured last, and their baselines."""
+        """The dev rows that were measured last, and the baselines on them."""
 
     @classmethod
     def settled(cls, config: TaskConfig, records: Sequence[Record]) -> TaskConfig:
-        """With whether the pairs have scores; scored pairs have no negatives."""
+        """`config` with whether the pairs have scores. Pairs with scores have no negatives."""
         scored = pair_of(config, records[0], Counter()).score is not None
         return config.replace(scored=scored, most_negatives=0 if scored else config.most_negatives)
 
     def fitted_to(self, examples: Sequence[Example]) -> TaskConfig:
-        """With the most negatives of a row. Raises UsageError if nothing can be compared."""
+        """The config with the largest number of negatives in a row. Raises UsageError if nothing can be compared."""
         config, source = self.config, self.config.source or self.config.train
         firsts, seconds = ({tuple(one.sequences[side].ids) for one in examples} for side in (0, 1))
         most = max(len(one.sequences) for one in examples) - 2
@@ -99,7 +99,7 @@ class VectorsTask(Task[float | None]):
 
     @classmethod
     def text_columns(cls, config: TaskConfig, record: Record) -> Sequence[str]:
-        """The names of the columns of the two texts. Raises UsageError if the record lacks them."""
+        """The names of the columns of the two texts. Raises UsageError if the record lacks these columns."""
         possible = _USUAL_COLUMNS if config.texts in _USUAL_COLUMNS else (config.texts,)
         for columns in possible:
             if all("{" in name or name in record.values for name in columns):
@@ -112,18 +112,20 @@ class VectorsTask(Task[float | None]):
 
     @classmethod
     def columns(cls, config: TaskConfig, record: Record) -> list[str]:
-        """All columns that are read; pairs with scores have no negatives."""
+        """All columns that are read. Pairs with scores have no negatives."""
         return [*super().columns(config, record), *([] if config.scored else [config.negatives])]
 
     @classmethod
     def is_measurable(cls, config: TaskConfig, record: Record) -> bool:
-        """Whether it has two texts: rows without a score are pairs that match."""
+        """Whether the record has two texts. Rows without a score can be measured, too: their texts match."""
         return all(text.strip() for text in pair_of(config, record, Counter())[:2])
 
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
-        """In training one example for each record, with a sequence for each of its texts: the first, the second and the
-        negatives. Otherwise an example for each text that the record has. A pair with an empty text isn't learned
-        from."""
+        """In training, one example for each record; otherwise, one for each text of a record.
+
+        A training example has a sequence for each text: the first, the second and the negatives. Training skips a pair
+        with an empty text.
+        """
         texts = [self._texts(record, repairs, train) for record in records]
         pieces = iter(self._tokenizer.encode_batch([one.prompt.text + one.text for row in texts for one in row]))
         encoded = []
@@ -149,7 +151,10 @@ class VectorsTask(Task[float | None]):
         return encoded
 
     def _texts(self, record: Record, repairs: Counter[str], train: bool) -> list[PromptedText]:
-        """The texts of a record: of pairs with scores with the default prompt, of others with those of their roles."""
+        """The texts of a record with their prompts.
+
+        Pairs with scores have the default prompt, others the prompts of their roles.
+        """
         if isinstance(record, SingleText):
             return [PromptedText(record.values["text"], record.values["prompt"])]
         pair = pair_of(self.config, record, repairs)
@@ -168,7 +173,7 @@ class VectorsTask(Task[float | None]):
         return pair_of(self.config, record, Counter()).score
 
     def answers(self, record: Record) -> list[float]:
-        """The score of the pair, if it has one."""
+        """The score of the pair; empty if it has none."""
         score = self.gold(record)
         return [] if score is None else [score]
 
@@ -178,8 +183,10 @@ class VectorsTask(Task[float | None]):
         return {"predicted_similarity": float(first @ second)}
 
     def metric(self, golds: Sequence[float | None]) -> str:
-        """`spearman` of pairs with scores and `ndcg@10` of others, unless task.metric names another. Raises UsageError
-        if these pairs have no such metric."""
+        """The metric that task.metric names, by default `spearman` for pairs with scores and `ndcg@10` for others.
+
+        Raises UsageError if these pairs have no such metric.
+        """
         is_scored = _scores(golds) is not None
         possible = _METRICS[is_scored]
         if self.config.metric not in (None, *possible):
@@ -191,17 +198,18 @@ class VectorsTask(Task[float | None]):
         return self.config.metric or possible[0]
 
     def inputs(self, records: Sequence[Record]) -> list[Record]:
-        """Each different text of the pairs once."""
+        """Each distinct text of the pairs, once."""
         texts = dict.fromkeys(one for record in records for one in self._texts(record, Counter(), train=False))
         return [SingleText("", one._asdict()) for one in texts]
 
     def evaluate(
         self, records: Sequence[Record], golds: Sequence[float | None], outcomes: Iterable[Outcome]
     ) -> Results:
-        """Every metric of the pairs from the vectors of their `inputs`, whole and cut to each of task.widths.
+        """Every metric of the pairs, for whole vectors and for vectors cut to each of task.widths.
 
-        Pairs with scores: the correlations of scores and cosines. Others: how well each first text finds its second
-        one among the second texts of all pairs. The baselines have the same metrics for tf-idf and BM25.
+        `outcomes` has the vectors of the pairs' `inputs`. Pairs with scores are measured by the correlations of scores
+        and cosines. Other pairs are measured by how well each first text finds its second text among those of all
+        pairs. The baselines tf-idf and BM25 have the same metrics.
         """
         vectors: dict[PromptedText, np.ndarray] = {}
         cut = 0
@@ -231,7 +239,7 @@ class VectorsTask(Task[float | None]):
 
 
 class SingleText(Record):
-    """A record with nothing but one text, `text`, and its `prompt`, to be encoded by itself."""
+    """A record of a single `text` and its `prompt`, which is encoded by itself."""
 
 
 def unit_vectors(vectors: Float[np.ndarray, "*N D"]) -> Float[np.ndarray, "*N D"]:
@@ -241,7 +249,7 @@ def unit_vectors(vectors: Float[np.ndarray, "*N D"]) -> Float[np.ndarray, "*N D"
 
 
 def _scores(golds: Sequence[float | None]) -> list[float] | None:
-    """The scores of all pairs; None if they have none: they are pairs that match."""
+    """The scores of all pairs; None if they have none, since their texts match."""
     return [score for score in golds if score is not None] or None
 
 
@@ -251,7 +259,7 @@ def _measured(
     vectors: Mapping[PromptedText, np.ndarray],
     width: int | None,
 ) -> tuple[dict[str, float], list[Mistake]]:
-    """The metrics of pairs and the worst errors, by the first `width` components of the vectors; None: by all."""
+    """The metrics of pairs and the worst errors, from the first `width` components of the vectors (None: from all)."""
 
     def of(texts: Iterable[PromptedText]) -> Float[np.ndarray, "n D"]:
         return unit_vectors(np.stack([vectors[text][:width] for text in texts]))
@@ -270,13 +278,15 @@ def _measured(
 
 
 def _word_baselines(texts: Sequence[tuple[str, str]], golds: Sequence[float | None]) -> dict[str, dict[str, float]]:
-    """The same metrics of comparisons of words alone, by their names."""
+    """The same metrics for tf-idf and BM25, by the names of these baselines."""
     scores = _scores(golds)
     return similarity_baselines(texts, scores) if scores else retrieval_baselines(retrieval_of(texts))
 
 
 def pair_of(config: TaskConfig, record: Record, repairs: Counter[str]) -> TextPair:
-    """The texts and the score of a record, in the columns of `config` or in query and positive or a and b.
+    """The texts and the score of a record.
+
+    The texts are in the columns that `config` names, or in query and positive, or in a and b.
 
     Raises UsageError if the columns are missing or hold something else.
     """
@@ -294,7 +304,7 @@ def pair_of(config: TaskConfig, record: Record, repairs: Counter[str]) -> TextPa
 
 
 def _negatives(config: TaskConfig, record: Record) -> list[str]:
-    """The texts in the column of negatives: a list of them, or one."""
+    """The texts in the column of negatives, which holds a list of texts or one text."""
     value = record.values.get(config.negatives)
     if value is None or value == "":
         return []

@@ -142,10 +142,10 @@ def _parsed(text: str, place: str, most_values: int) -> Any:
 
 def _list(value: Any, name: str, place: str) -> list:
     """The array in field `name` of the object `value`. Raises UsageError if it is missing or not an array."""
-    found = _value(value, name, place)
-    if not isinstance(found, list):
-        raise UsageError(f"{place}: {name!r} is {json_kind(found)} and in SQuAD's JSON it is an array")
-    return found
+    array = _value(value, name, place)
+    if not isinstance(array, list):
+        raise UsageError(f"{place}: {name!r} is {json_kind(array)} and in SQuAD's JSON it is an array")
+    return array
 
 
 def _value(value: Any, name: str, place: str) -> Any:

@@ -145,13 +145,13 @@ def _builder(name: str) -> tfds.core.DatasetBuilder:
             if builder.info.file_format != FileFormat.ARRAY_RECORD:  # prepared in several formats
                 builder.info.set_file_format(FileFormat.ARRAY_RECORD, override=True, override_if_initialized=True)
             return builder
-        found = f"its format is {formats.pop().value}" if formats else "it is not prepared"
+        cause = f"its format is {formats.pop().value}" if formats else "it is not prepared"
     except UsageError:
         raise
     except Exception as error:  # TFDS' own error for an unknown name, or any error of a builder that needs TensorFlow
-        found = first_line(error).rstrip(".")
+        cause = first_line(error).rstrip(".")
     raise UsageError(
-        f"no set tfds:{name} in array_record format in {directory or tfds.core.constants.DATA_DIR} ({found}); prepare "
+        f"no set tfds:{name} in array_record format in {directory or tfds.core.constants.DATA_DIR} ({cause}); prepare "
         f"it, here or elsewhere, by {install_extra('tensorflow')} and tfds build {name} --file_format=array_record, "
         "and name the folder in TFDS_DATA_DIR"
     ) from None
@@ -194,13 +194,13 @@ def _features(message: feature_pb2.Feature | dataset_info_pb2.DatasetInfo) -> It
 
 def _text_features(features: tfds.features.FeaturesDict, above: str = "") -> list[str]:
     """The names of all features that are one string; dots separate nested names."""
-    found = []
+    names = []
     for name, feature in features.items():
         if isinstance(feature, tfds.features.FeaturesDict):
-            found += _text_features(feature, f"{above}{name}.")
+            names += _text_features(feature, f"{above}{name}.")
         elif isinstance(feature, tfds.features.Tensor) and feature.shape == () and np.dtype(feature.np_dtype).hasobject:
-            found.append(above + name)
-    return found
+            names.append(above + name)
+    return names
 
 
 def _chosen(feature: str | None, features: list[str], name: str) -> str:

@@ -265,7 +265,7 @@ def _parts(
     """
     runs: list[tuple[int, ...]] = [()]
     segments: list[int] = []
-    found, last = "", 0
+    order, last = "", 0
     for part in template:
         [(kind, value)] = part.items()
         ids = tokens[value["id"]] if kind == "SpecialToken" else (0,)
@@ -273,14 +273,14 @@ def _parts(
         if kind == "SpecialToken":
             runs[-1] += ids
         else:
-            found, last = found + value["id"], len(segments)
+            order, last = order + value["id"], len(segments)
             runs.append(())
     in_order = segments == sorted(segments) and {*segments} <= {0, len(texts) - 1}
     of_first = segments.count(0) - len(runs[0]) - 1
     # The first text is in segment 0, and what follows the second one in the same segment as that.
-    if found != texts or not in_order or of_first < 0 or (texts == "AB" and {*segments[last - 1 :]} == {0, 1}):
+    if order != texts or not in_order or of_first < 0 or (texts == "AB" and {*segments[last - 1 :]} == {0, 1}):
         raise UsageError(
-            f"{name}: its post_processor sets {quoted(' '.join(found))} with the segments {segments}; a frame that is "
+            f"{name}: its post_processor sets {quoted(' '.join(order))} with the segments {segments}; a frame that is "
             "read here has the first text in segment 0, and after it the second one in segment 0 or 1"
         )
     return runs, of_first

@@ -93,8 +93,8 @@ class WordPieceTokenizer(Tokenizer):
         ids_of_joined = (ids[before + 1 : bar] for before, bar in itertools.pairwise([-1, *bars]))
         # A word that is to be cut is unknown to that pipeline: to look for such words everywhere takes a third longer.
         again = self.vocabulary.unknown_id if self.cleaning.divides_words else len(self.vocabulary)
-        found = [[again] if _BAR in text else next(ids_of_joined) for text in texts]
-        return [self.encode(text) if again in ids else ids for text, ids in zip(texts, found, strict=True)]
+        by_text = [[again] if _BAR in text else next(ids_of_joined) for text in texts]
+        return [self.encode(text) if again in ids else ids for text, ids in zip(texts, by_text, strict=True)]
 
     def _offsets(self, text: str) -> Iterable[tuple[int, int, int]]:
         offsets = list(super()._offsets(text))
