@@ -1,4 +1,5 @@
-"""Objects in a bucket of Cloud Storage, S3 or Azure: SCHEME://BUCKET/NAME, by etils.epath and fsspec under it."""
+"""Reads and writes objects in a bucket of Cloud Storage, S3 or Azure (SCHEME://BUCKET/NAME), by etils.epath on top of
+fsspec."""
 
 import base64
 import importlib
@@ -18,25 +19,25 @@ from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
 from bert_jax.system.errors import RunError, UsageError, command_line, first_line, install_extra
 
-# One library for every gs:// path, whatever else is installed: epath would take TensorFlow where it finds it.
+# All gs:// paths use fsspec, because epath would use TensorFlow if that is installed.
 os.environ.setdefault("EPATH_USE_TF", "false")
 
 Place: TypeAlias = Path | epath.Path
 """A path on this machine or in a bucket. Both classes have the same methods to join, compare, list and read text; for
 everything else use the functions of this module, of files.py and of copies.py."""
 _TRANSFERS = 16
-"""Objects copied in parallel, since a single transfer mostly waits for answers."""
+"""Number of objects copied in parallel, since a single transfer mostly waits for answers."""
 _BLOCK_BYTES = 1 << 23
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://|(gs|s3|az|abfs|https?):/")
-"""The scheme of a URL. pathlib reduces gs:// to gs:/, so known schemes are found in that form too."""
+"""The scheme of a URL. pathlib reduces gs:// to gs:/, so the pattern also matches known schemes in that form."""
 
 
 class _Service(NamedTuple):
-    """A service that stores objects, read and written by a library of fsspec."""
+    """A service that stores objects; a library of fsspec reads and writes them."""
 
     library: str
     extra: str
-    """The extra that installs the library."""
+    """Name of the extra that installs the library."""
     probe: Callable[[Any, str], object]
     """Raises an error if the file system can't read the bucket."""
     login: str
@@ -68,13 +69,13 @@ _OTHER_NAMES = {"abfs": "az", "s3a": "s3"}
 
 
 class FileState(NamedTuple):
-    """Size and revision of a file or an object, by which a later change is noticed."""
+    """Size and revision of a file or an object, which show a later change."""
 
     size: int
     """Size in bytes."""
     revision: str
-    """Changes whenever it is written: the modification time of a file in nanoseconds; of an object a generation (Cloud
-    Storage), a version or an ETag."""
+    """A value that changes with each write. For a file, it is the modification time in nanoseconds; for an object, a
+    generation (Cloud Storage), a version or an ETag."""
     crc32c: str | None = None
     """Checksum of an object, in the form of `crc32c_of`; None for files and from services that store none."""
 
@@ -82,9 +83,9 @@ class FileState(NamedTuple):
 def place_of(path: str | os.PathLike) -> Place:
     """The place that `path` names: in a bucket if it begins with gs://, s3:// or az://, otherwise on this machine.
 
-    A local path is returned absolute and without `..`; `~` is the user's home. Symbolic links are kept, except those
-    before a `..`, whose parent is that of the link's target. Raises UsageError if the path is empty, isn't UTF-8 or has
-    another scheme, if the library for the scheme isn't installed, or if the bucket doesn't answer.
+    A local path is returned absolute and without `..`; `~` is the user's home. Symbolic links are kept, except a link
+    before a `..`: the parent there is that of the link's target. Raises UsageError if the path is empty, isn't UTF-8 or
+    has another scheme, if the library for the scheme isn't installed, or if the bucket doesn't answer.
     """
     text = os.fspath(path)
     if not text:
@@ -144,7 +145,7 @@ def objects(folder: epath.Path) -> dict[str, FileState]:
     top = object_name(folder)
     store = _store_of(folder)
     found = store.find(os.fspath(folder), detail=True)
-    if isinstance(found, list):  # adlfs, if `folder` is an object
+    if isinstance(found, list):  # adlfs raises this if `folder` is an object
         found = {name: store.info(name) for name in found}
     return {
         name.removeprefix(top).lstrip("/"): _state_of(about)
@@ -167,7 +168,7 @@ def matching(pattern: str) -> dict[epath.Path, FileState]:
 
 def download(path: epath.Path, stored: FileState, file: Path) -> None:
     """Writes the object at `path` to `file`. Raises RunError if its size or checksum isn't that of `stored`."""
-    # Of a download gcsfs itself could compare MD5 alone, which objects composed of others don't have.
+    # gcsfs could compare only the MD5 of a download, which objects composed of others lack.
     options = {"consistency": "none"} if path.parts[1] == "gs" else {}
     _store_of(path).get_file(os.fspath(path), os.fspath(file), **options)
     if file.stat().st_size != stored.size or (stored.crc32c and crc32c_of(file) != stored.crc32c):
@@ -202,7 +203,7 @@ def upload_folder(folder: Path, target: epath.Path, last: str | None = None) -> 
 
 
 def in_parallel(transfer: Callable[[str], None], names: Iterable[str]) -> None:
-    """Calls `transfer` for each name, _TRANSFERS at a time. Raises the first error."""
+    """Calls `transfer` for each name, with _TRANSFERS calls at a time. Raises the first error."""
     with ThreadPoolExecutor(_TRANSFERS) as pool:
         list(pool.map(transfer, names))
 
@@ -224,7 +225,8 @@ def crc32c_of(file: Path) -> str:
 
 
 def _state_of(about: dict[str, Any]) -> FileState:
-    """`about`: an object's description by gcsfs, s3fs or adlfs, which name its revision differently."""
+    """The size and revision in `about`, an object's description by gcsfs, s3fs or adlfs. These libraries name the
+    revision differently."""
     revision = next(about[name] for name in ("generation", "VersionId", "ETag", "etag") if about.get(name))
     return FileState(int(about["size"]), str(revision).strip('"'), about.get("crc32c"))
 
@@ -267,8 +269,9 @@ def _store(scheme: str) -> AbstractFileSystem:
             f"{scheme}:// paths need {service.library}, which is not installed; {install_extra(service.extra)}"
         ) from None
     for library in (service.library, "fsspec"):
-        logging.getLogger(library).setLevel(logging.CRITICAL)  # our own errors say in one line what failed
-    # Also for the file systems of epath and Orbax. Cached listings would miss what others write, such as TensorStore.
+        logging.getLogger(library).setLevel(logging.CRITICAL)  # a BertJaxError already says in one line what failed
+    # This also applies to the file systems of epath and Orbax. Cached listings would miss files that others write, such
+    # as TensorStore.
     options = {"use_listings_cache": False} | ({"consistency": "md5"} if scheme == "gs" else {})
     fsspec.config.conf.setdefault(scheme, {}).update(options)
     return fsspec.filesystem(scheme)

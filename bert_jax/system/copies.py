@@ -64,9 +64,8 @@ def local_path(path: Place) -> Path:
 
 
 def local_log(path: Place) -> Path:
-    """The local file to append to: `path` itself, or an up-to-date local copy that a Publisher uploads.
-
-    If nothing is at `path`, a local copy that another run left is deleted.
+    """The local file to append to: `path` itself, or an up-to-date local copy that a Publisher uploads. If nothing is
+    at `path`, deletes a local copy that another run left.
     """
     if in_bucket(path) and path.exists():
         return fetched(path)
@@ -76,7 +75,8 @@ def local_log(path: Place) -> Path:
 
 
 def publish(path: Place, last: str | None = None) -> None:
-    """Uploads the local copy to `path`, if that is in a bucket; in a folder the file `last` after all others."""
+    """Uploads the local copy to `path`, if that is in a bucket. Of a folder, the file `last` is uploaded after all
+    others."""
     if not in_bucket(path):
         return
     copy = local_path(path)
@@ -100,7 +100,7 @@ class Publisher:
         self._thread: threading.Thread | None = None
 
     def publish_if_due(self) -> None:
-        """Starts an upload if the last one was a minute ago. Call it after each write."""
+        """Starts an upload if the last one was a minute ago. Must be called after each write."""
         busy = self._thread and self._thread.is_alive()
         if self._paths and not busy and time.monotonic() - self._begun >= PUBLISH_EVERY_S:
             self._begun = time.monotonic()
@@ -108,7 +108,7 @@ class Publisher:
             self._thread.start()
 
     def publish(self) -> None:
-        """Uploads now, and returns when that is done."""
+        """Uploads the files, and returns when that is done."""
         if self._thread:
             self._thread.join()
         self._publish()

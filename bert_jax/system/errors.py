@@ -1,4 +1,4 @@
-"""The errors that a user sees, each as one line with a remedy; errors of disks among them."""
+"""The errors that a user sees, each as one line with a remedy, and the conversion of disk errors."""
 
 import contextlib
 import errno
@@ -11,9 +11,9 @@ from itertools import islice
 from typing import NamedTuple
 
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)|(?<=http://)[^/@\s]+(?=@)|(?<=https://)[^/@\s]+(?=@)")
-"""USER:PASSWORD of a URL, or the token in that place of a web address."""
+"""Pattern of USER:PASSWORD in a URL, or of a token in that place of a web address."""
 _TOKEN = re.compile(r"(?<=[?&])((?:sig|signature|token|access_token|password|X-Amz-Signature)=)[^&\s]+", re.IGNORECASE)
-"""A secret in the query of a URL, such as the signature of Azure's links."""
+"""Pattern of a secret in the query of a URL, such as the signature of Azure's links."""
 _MOST_CHARACTERS = 60
 """Maximum characters of a value in an error message."""
 _MOST_NAMES, _LONGEST_REASON = 10, 200
@@ -25,14 +25,14 @@ _SETTING = re.compile("\0([^\0=]+)(?:=([^\0]*))?\0")
 class Setting(NamedTuple):
     """A setting in the message of an error: `data.source`, or with its value `data.source=text:a`.
 
-    In the text it stands between NULs, which neither a path nor an argument can contain: so a value that looks like a
-    setting is never taken for one. The error's `str` has the name, and the command line puts its flag there.
+    NULs, which neither a path nor an argument can contain, mark it in the text, so a value that looks like a setting is
+    never taken for one. The error's `str` has the name, and the command line puts its flag there.
     """
 
     name: str
     """Its dotted name."""
     value: object = ...
-    """Its value; an ellipsis: none is shown."""
+    """Its value; an ellipsis if no value is shown."""
 
     def __str__(self) -> str:
         value = "" if self.value is ... else f"={self.value}"
@@ -40,7 +40,8 @@ class Setting(NamedTuple):
 
 
 def with_settings(message: str, shown: Callable[[str, str | None], str]) -> str:
-    """`message` with each `Setting` in it as `shown` gives it for its name and, where the message has it, its value."""
+    """`message` with each `Setting` replaced by the text that `shown` returns for its name and, if the message has it,
+    its value."""
     return _SETTING.sub(lambda found: shown(found[1], found[2]), message)
 
 
@@ -50,7 +51,7 @@ def with_names(message: str) -> str:
 
 
 def quoted(value: object) -> str:
-    """The `repr` of a value for an error message: on one line, and cut after 60 characters."""
+    """The `repr` of a value for an error message, on one line and cut after 60 characters."""
     if isinstance(value, str) and len(value) > _MOST_CHARACTERS:
         return f"{value[:_MOST_CHARACTERS]!r}..."
     text = repr(value)
@@ -65,19 +66,19 @@ def listed(names: Iterable[object]) -> str:
 
 
 def json_kind(value: object) -> str:
-    """The type of a JSON value, in JSON's terms; of an object also its names."""
+    """The type of a JSON value, in JSON's terms; for an object also its names."""
     if isinstance(value, dict):
         return f"an object of {listed(value)}"
     return {list: "an array", str: "a string", bool: "a truth value", type(None): "null"}.get(type(value), "a number")
 
 
 def command_line(*words: object) -> str:
-    """The words of a command as a line for a shell, quoted where they need it: a path may hold blanks or `$(...)`."""
+    """The words of a command as a line for a shell, quoted if needed: a path may contain blanks or `$(...)`."""
     return shlex.join(map(str, words))
 
 
 def without_passwords(text: str) -> str:
-    """`text` with *** in place of the user, password and secrets of the query in each URL."""
+    """`text` with *** in place of the user, the password and secrets in the query of each URL."""
     return _TOKEN.sub(r"\1***", _PASSWORD.sub("***", text))
 
 
@@ -89,17 +90,17 @@ def renamed(message: str, names: Mapping[str, str]) -> str:
 
 
 class BertJaxError(Exception):
-    """Base of these errors. The message names the value, what was expected, and the remedy."""
+    """Base class of the errors that a user sees. The message names the value, what was expected, and the remedy."""
 
     exit_code = 1
 
     @property
     def message(self) -> str:
-        """The text in which each `Setting` is still marked."""
+        """The message with each `Setting` still marked."""
         return super().__str__()
 
     def __str__(self) -> str:
-        """The text with the names of settings."""
+        """The message with the names of settings."""
         return with_names(self.message)
 
 
@@ -114,7 +115,8 @@ class RunError(BertJaxError):
 
 
 class HostLost(BertJaxError):
-    """Another process of the run died or can't be reached. Exit code 134, as for a process that JAX aborts then."""
+    """Another process of the run died or can't be reached. Exit code 134, like that of a process that JAX aborts for
+    this."""
 
     exit_code = 134
 
@@ -152,7 +154,7 @@ def check_installed(need: str, module: str, extra: str) -> None:
 
 
 FULL_DISK = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-"""Error numbers for a full disk, an exceeded quota and an exceeded limit on file sizes."""
+"""The error numbers of a full disk, an exceeded quota and an exceeded limit on file sizes."""
 
 _REMOUNT = "make its disk or server available again"
 _REMEDIES = {
@@ -180,7 +182,7 @@ _REMEDIES = {
     errno.EHOSTUNREACH: _REMOUNT,
     errno.EREMOTEIO: _REMOUNT,
 }
-"""What the user can do, by error number. Errors with other numbers aren't caused by a disk."""
+"""Remedies by error number. Errors with other numbers aren't caused by a disk."""
 
 
 def disk_error_number(error: BaseException) -> int | None:
@@ -195,7 +197,7 @@ def disk_error_number(error: BaseException) -> int | None:
 
 
 def failure_reason(error: BaseException) -> str:
-    """Why a read or write failed: the system's words for a disk error, or the first line of a library's message."""
+    """Why a read or write failed: the system's message for a disk error, or the first line of a library's message."""
     number = disk_error_number(error)
     return os.strerror(number) if number else first_line(error)
 

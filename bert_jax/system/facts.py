@@ -1,4 +1,4 @@
-"""Facts, records of figures with units, and the tables and lines of JSON that show them."""
+"""Records of figures with units (Facts), and the tables and lines of JSON that show them."""
 
 import inspect
 import json
@@ -59,7 +59,7 @@ Memory = Annotated[int, Unit(gib)]
 Traffic = Annotated[int, Unit(bytes_moved)]
 Milliseconds = Annotated[float, Unit(milliseconds)]
 BareMilliseconds = Annotated[float, Unit(lambda seconds: _rounded(seconds * 1e3))]
-"""Milliseconds without their unit, which stands in the heading."""
+"""Milliseconds without a unit, because the unit is in the heading."""
 Flops = Annotated[float, Unit("{:.3e}".format)]
 Gigaflops = Annotated[float, Unit(lambda flops: _rounded(flops / 1e9))]
 FlopRate = Annotated[float, Unit(flops_per_second)]
@@ -84,7 +84,7 @@ class Figure:
             annotation, self.meaning = get_type_hints(kind, include_extras=True)[name], field.description or ""
         else:
             getter: Any = inspect.getattr_static(kind, name)
-            getter = getattr(getter, "wrapped", getter).fget  # of a computed_field the property
+            getter = getattr(getter, "wrapped", getter).fget  # the property of a computed_field
             annotation, self.meaning = get_type_hints(getter, include_extras=True)["return"], getter.__doc__
         metadata = _metadata(annotation)
         self._unit = next((each for each in metadata if isinstance(each, Unit)), None)
@@ -135,8 +135,8 @@ class Table(RichTable):
 
 
 def rows_table(title: str, rows: Sequence[Facts], names: Iterable[str] = (), **options: Any) -> Table:
-    """One row for each record and one column for each of `names`: fields or properties, also of fields' records, as
-    `time.at_best.hours`. Without `names`: all fields. `options` are those of rich's tables."""
+    """One row for each record and one column for each of `names`. These are fields or properties, also of a record in a
+    field, as in `time.at_best.hours`. Without `names`: all fields. `options` are those of rich's tables."""
     if not rows:
         return Table(title)
     names = list(names or facts_of(type(rows[0])))
@@ -162,7 +162,7 @@ def facts_table(title: str, columns: Mapping[str, Facts], names: Iterable[str] =
 
 
 def meanings_table(title: str, record: Facts, names: Iterable[str]) -> Table:
-    """The facts of one record that are known, each with its value and what it means."""
+    """The known facts of one record, each with its value and meaning."""
     table = Table(title, "", ">", "", show_header=False)
     for name in names:
         fact, value = Figure(type(record), name), getattr(record, name)
@@ -172,7 +172,7 @@ def meanings_table(title: str, record: Facts, names: Iterable[str]) -> Table:
 
 
 def print_rows(title: str, headings: Sequence[str], rows: Iterable[Sequence[RenderableType]]) -> None:
-    """Prints a table of such rows; without `headings`, one without a header."""
+    """Prints a table of texts or of rich's renderables. Without `headings` it has no header."""
     table = Table(title, *headings, show_header=bool(headings))
     for row in rows:
         table.add_row(*row)
@@ -180,7 +180,7 @@ def print_rows(title: str, headings: Sequence[str], rows: Iterable[Sequence[Rend
 
 
 def markdown(rows: Sequence[Mapping[str, str]]) -> str:
-    """Cells by their headings, as a table in Markdown; a row may lack some.
+    """A table in Markdown of `rows`, each with its cells by heading; a row may lack some.
 
     ">" before a heading aligns its column to the right.
     """

@@ -42,7 +42,8 @@ class FileSum(NamedTuple):
 
     @classmethod
     def of(cls, path: Place) -> "FileSum":
-        """Reads `path` once, in blocks; from the disk rather than from the page cache, if the file was synced."""
+        """Size and checksum of the file at `path`, which is read once, in blocks. A synced file is read from the disk
+        and not from the page cache."""
         size, crc = 0, 0
         with open_regular(path) as file:
             if not in_bucket(path) and hasattr(os, "posix_fadvise"):  # not on macOS
@@ -87,7 +88,8 @@ def open_lock(path: Path) -> io.BufferedWriter:
 
 
 def refuse_links(*paths: Place) -> None:
-    """Raises UsageError if one of `paths` is a symbolic link, through which files elsewhere would be overwritten."""
+    """Raises UsageError if one of `paths` is a symbolic link, because a write through it would change files
+    elsewhere."""
     for path in paths:
         if not in_bucket(path) and os.path.islink(path):
             raise UsageError(
@@ -102,8 +104,8 @@ def temporary_path(path: Path) -> Path:
 
 
 def remove_temporary(directory: Place, name: str = "*") -> None:
-    """Deletes temporary files and directories of killed processes in `directory`, for files called `name`; in a bucket
-    there are none."""
+    """Deletes temporary files and directories in `directory` that killed processes left for files called `name`.
+    Buckets have no such files."""
     if in_bucket(directory):
         return
     for left in directory.glob(f".{name if name == '*' else glob.escape(name)}.{'[0-9a-f]' * 16}.tmp"):
@@ -139,7 +141,7 @@ def replacing(path: Place) -> Iterator[Path]:
     temporary = temporary_path(path)
     try:
         with disk_explained(path):
-            open(temporary, "xb").close()  # not through a link
+            open(temporary, "xb").close()  # doesn't follow a link
             yield temporary
             with open(temporary, "rb") as file:
                 os.fsync(file.fileno())
@@ -177,7 +179,8 @@ def check_written(path: Place, read: str) -> None:
 
 @contextlib.contextmanager
 def new_directory(path: Place) -> Iterator[Path]:
-    """Yields an empty temporary directory, which is renamed to `path` if the block raises nothing, otherwise deleted.
+    """Yields an empty temporary directory, which is renamed to `path` if the block raises nothing, and deleted
+    otherwise.
 
     For a `path` in a bucket, the files are uploaded one by one at the end. Raises UsageError if `path` exists already
     or can't be created, RunError if the disk is full.
@@ -226,7 +229,7 @@ def matching_files(pattern: str) -> dict[Place, FileState]:
     """The files whose paths match `pattern`, sorted by path."""
     if scheme_of(pattern):
         return {**matching(pattern)}
-    if "\0" in pattern:  # no file has such a name, and glob raises ValueError
+    if "\0" in pattern:  # no file has such a name, and glob raises ValueError for it
         return {}
     found: dict[Place, FileState] = {}
     for path in map(Path, sorted(glob.glob(os.path.expanduser(pattern), recursive=True))):

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C: the first signal ends a command in order, a second Ctrl-C ends it at once."""
+"""Handles SIGTERM and Ctrl-C: the first signal ends a command cleanly, a second Ctrl-C ends it at once."""
 
 import contextlib
 import multiprocessing
@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 
 AT_ONCE = 130
-"""Exit code after a second Ctrl-C: what a shell reports for a program that SIGINT (2) ends."""
+"""Exit code after a second Ctrl-C, equal to a shell's for a program that SIGINT (2) ends."""
 
 _AGAIN_S = 0.2
 """Seconds after which a KeyboardInterrupt that was deferred, or swallowed by a callback, is raised again."""
@@ -29,20 +29,21 @@ class _State:
     due = False
     """Whether a signal requests a KeyboardInterrupt."""
     settled = False
-    """Whether signals raise no (further) KeyboardInterrupt: one is being handled, the training loop acts on the signal
-    itself, or the command has ended."""
+    """Whether signals raise no (further) KeyboardInterrupt, because one is being handled, the training loop acts on the
+    signal itself, or the command has ended."""
     deferred = False
     """Whether the main thread is in a `deferred` block."""
     raised = False
     """Whether KeyboardInterrupt was raised at least once."""
     advice: Callable[[], str] = staticmethod(lambda: "give the same command again to go on")
-    """Returns the message of a second Ctrl-C about the remaining work."""
+    """Returns the message about the remaining work that a second Ctrl-C prints."""
 
 
 def listen() -> None:
     """From now on the first SIGTERM or Ctrl-C raises KeyboardInterrupt, and a second Ctrl-C ends this process.
 
-    A thread sees the second one, so that it works while the main thread computes or waits for a disk that is gone.
+    A thread handles the second Ctrl-C, so that it works while the main thread computes or waits for a disk that is
+    gone.
     """
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
@@ -70,7 +71,7 @@ def advising(advice: Callable[[], str]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def deferred() -> Iterator[None]:
-    """A signal within the block, which must be short, raises KeyboardInterrupt after the block."""
+    """A signal within the block raises KeyboardInterrupt only after the block, which must be short."""
     _State.deferred = True
     try:
         yield
@@ -86,18 +87,19 @@ def interrupted(error: BaseException | None) -> bool:
 
 
 def raised() -> bool:
-    """Whether KeyboardInterrupt was raised at least once. C code that it interrupts, such as an extension module being
-    loaded, may fail with another error that doesn't name its cause."""
+    """Whether KeyboardInterrupt was raised at least once. C code that is interrupted, such as the loading of an
+    extension module, may fail with another error that doesn't name its cause."""
     return _State.raised
 
 
 def stop_raising() -> None:
-    """From now on signals raise nothing. Call it when the command ends, or in code that acts on signals itself."""
+    """From now on signals raise nothing. To be called at the command's end, or by code that acts on signals itself."""
     _State.settled = True
 
 
 def exit_soon(code: int) -> None:
-    """From now on signals are ignored, and the process exits with `code` within seconds. Call it at its end."""
+    """From now on signals are ignored, and the process exits with `code` within seconds. To be called at the end of the
+    process."""
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, signal.SIG_IGN)
     last = threading.Timer(_LONGEST_EXIT_S, os._exit, (code,))
@@ -108,8 +110,8 @@ def exit_soon(code: int) -> None:
 def _interrupt(number: int, frame) -> None:
     """Signal handler: raises KeyboardInterrupt, so that the command cleans up and leaves nothing half-written.
 
-    Python swallows what is raised in a callback of its garbage collector, and JAX has such a callback. So `_watch`
-    sends the signal again until a KeyboardInterrupt is being handled.
+    Python swallows exceptions in a callback of its garbage collector, and JAX has such a callback. So `_watch` sends
+    the signal again until a KeyboardInterrupt is being handled.
     """
     if _State.settled:
         return
@@ -133,7 +135,8 @@ def _watch(reader: int) -> None:
         unsettled = first is not None and not _State.settled
         if not select.select([reader], [], [], _AGAIN_S if unsettled else None)[0]:
             if _State.due and not _State.settled:
-                # Not SIGINT, which would count as the second Ctrl-C; to the main thread, to interrupt its system call.
+                # SIGINT would count as the second Ctrl-C. The signal goes to the main thread, to interrupt its system
+                # call.
                 main_thread = threading.main_thread().ident
                 assert main_thread is not None, "a thread that runs has a number"
                 signal.pthread_kill(main_thread, signal.SIGTERM)

@@ -1,4 +1,5 @@
-"""What a process is doing, and the journal of a run, RUN/events.jsonl: starts, stops, faults and where it ran."""
+"""The current activity of a process, and the journal of a run, RUN/events.jsonl: starts, stops, faults and where it
+ran."""
 
 import contextlib
 import datetime
@@ -14,26 +15,26 @@ from bert_jax.system.json_file import Shape, as_shape, parse_object, read_bytes
 Event = Literal["begun", "resumed", "environment", "fault", "stopped", "failed", "finished"]
 FILE_NAME = "events.jsonl"
 _MOST_READ = 4_000_000
-"""Limit on the bytes of a journal that is read: a line has about a hundred."""
+"""Largest size in bytes of a journal that is read. A line has about a hundred bytes."""
 _file: Path | None = None
 """The journal of the run that this process trains; None while there is none."""
 
 
 def open_journal(file: Path | None) -> None:
-    """From now on events are appended to `file`; None: they are dropped."""
+    """From now on events are appended to `file`. With None they are dropped."""
     global _file
     _file = file
 
 
 def note(event: Event, message: str) -> None:
-    """Adds `time` (UTC), `event` and `message` to the journal, if one is open. A write that fails is passed over."""
+    """Adds `time` (UTC), `event` and `message` to the journal, if one is open. A failed write is ignored."""
     if _file is None:
         return
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     line = json.dumps({"time": now, "event": event, "message": without_passwords(message)}, ensure_ascii=False) + "\n"
     with contextlib.suppress(OSError):
         line = "\n" * _ends_within_a_line(_file) + line
-        # Not blocking, since a pipe may stand in its place.
+        # Opened without blocking, since the path may be a pipe.
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK | os.O_NOFOLLOW
         file = os.open(_file, flags, 0o666)
         try:
@@ -55,15 +56,15 @@ class Noted(Shape):
     """A line of the journal."""
 
     time: str
-    """UTC, as in ISO 8601."""
+    """UTC, in the form of ISO 8601."""
     event: str
-    """One of Event, or that of another release."""
+    """One of the values of Event, or an event of another release."""
     message: str
 
 
 def read_journal(file: Place) -> list[Noted]:
-    """The lines of a journal, oldest first; [] if there is none. Lines that can't be read are left out, and of a
-    journal larger than _MOST_READ everything is."""
+    """The lines of a journal, oldest first; [] if there is none. Lines that can't be read are left out. A journal
+    larger than _MOST_READ gives []."""
     try:
         lines = read_bytes(file, _MOST_READ).splitlines()
     except (OSError, ValueError):
@@ -80,7 +81,7 @@ _WIDTH = 200
 
 
 class Whereabouts:
-    """What this process is doing, for the message about a process that is stuck or was aborted."""
+    """The current activity of this process, for the message about a process that is stuck or was aborted."""
 
     def __init__(self):
         self.text = "starting"
@@ -92,7 +93,7 @@ class Whereabouts:
         self.text = text
         self.still()
         if self._file is not None:
-            with contextlib.suppress(OSError):  # on a full disk only this report is lost
+            with contextlib.suppress(OSError):  # a full disk loses only this report
                 os.pwrite(self._file, text.encode(errors="replace")[:_WIDTH].ljust(_WIDTH), 0)
 
     def still(self) -> None:
@@ -106,7 +107,7 @@ class Whereabouts:
 
 
 here = Whereabouts()
-"""The activity of this process."""
+"""The current activity of this process."""
 
 
 def read_whereabouts(file: int) -> str:

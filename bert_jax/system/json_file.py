@@ -1,6 +1,5 @@
-"""Reading of JSON files with limits on size and depth, so that a damaged or hostile file raises ValueError.
-
-Each file has the version of its format; a release reads the version that it writes and refuses every other one.
+"""Reads JSON files with limits on size and depth, so that a damaged or hostile file raises ValueError. Each file states
+the version of its format. A release reads only the version that it writes.
 """
 
 import json
@@ -16,17 +15,17 @@ from bert_jax.system.files import open_regular
 JsonObject = dict[str, Any]
 """An object as it is parsed; whoever reads a value checks its type."""
 MOST_BYTES = 16_000_000
-"""Default limit on the size of a file. Our own have kilobytes."""
+"""Default limit on the size of a file in bytes. Files that we write have kilobytes."""
 _MOST_DEPTH = 64
-"""Limit on the nesting of arrays and objects. Our own are nested four deep."""
+"""Limit on the nesting of arrays and objects. Files that we write are nested four deep."""
 _MOST_FOREIGN_BYTES = 32_000_000
-"""Limit on the size of another program's file. The tokenizer.json of a BERT for 109 languages, with 501,153 pieces, has
-13 MB."""
+"""Limit on the size of another program's file in bytes. The tokenizer.json of a BERT for 109 languages, with 501,153
+pieces, has 13 MB."""
 MOST_VALUES = 10_000_000
-"""Default limit on the values in a text. Each takes up to a hundred bytes of memory."""
+"""Default limit on the number of values in a text. Each value takes up to a hundred bytes of memory."""
 _MOST_COMPARED = 200_000
-"""Limit on the values of an object that is validated as a Shape: pydantic needs a kilobyte for each wrong one, and a
-file of 16 MB may hold eight million."""
+"""Limit on the number of values in an object that is validated as a Shape: pydantic needs a kilobyte for each wrong
+value, and a file of 16 MB may hold eight million values."""
 _SHOWN = 60
 """Maximum characters of a wrong value in an error message."""
 
@@ -47,13 +46,13 @@ def parse_json(
 ) -> Any:
     """Parses JSON; bytes are decoded as UTF-8.
 
-    Raises ValueError with a one-line reason for invalid JSON, and for valid JSON that makes trouble later: NaN and
+    Raises ValueError with a one-line reason for invalid JSON, and for valid JSON that causes errors later: NaN and
     Infinity, numbers with thousands of digits, nesting deeper than _MOST_DEPTH, more than `most_values` values, and
     strings with lone surrogates, unless `surrogates` is "keep".
     """
     try:
         text = text if isinstance(text, str) else text.decode("utf-8")
-        # Each value stands before or after one of these signs. Counted before parsing, which needs the memory.
+        # Each value stands before or after one of these signs. They are counted before parsing, which needs the memory.
         if len(text) > most_values and sum(map(text.count, "[{,")) > most_values:
             raise ValueError(f"it holds more than {most_values:,} values, which no such text needs")
         value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
@@ -95,7 +94,8 @@ def read_foreign(path: Place) -> object:
 
 
 def read_foreign_object(path: Place) -> JsonObject:
-    """The JSON object in another program's file. Raises UsageError as `read_foreign` does, and for another value."""
+    """The JSON object in another program's file. Raises UsageError as `read_foreign` does, and for a value of another
+    type."""
     value = read_foreign(path)
     if not isinstance(value, dict):
         raise UsageError(f"{path} is damaged (it holds {json_kind(value)} and should hold an object); fetch it again")
@@ -138,7 +138,7 @@ def read_bytes(path: Place, most_bytes: int) -> bytes:
 
 
 def _check(value: object, surrogates: str) -> None:
-    """Raises ValueError for deep nesting and lone surrogates. A loop, since recursion fails on deep nesting."""
+    """Raises ValueError for deep nesting and lone surrogates. It is a loop, since recursion fails on deep nesting."""
     level = [value]
     for _ in range(_MOST_DEPTH + 1):
         if not level:
@@ -158,7 +158,7 @@ def _check(value: object, surrogates: str) -> None:
 
 
 def _has_more_values(value: object, most: int) -> bool:
-    """Whether `value` contains more than `most` values, itself included; stops counting there."""
+    """Whether `value` contains more than `most` values, itself included. Counting stops there."""
     level, count = [value], 0
     while level and count <= most:
         count += len(level)
@@ -191,9 +191,8 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def check_format(path: Place, written: object, version: int) -> None:
-    """Checks the version of the format that the file at `path` states; this release reads and writes `version` alone.
-
-    Raises ValueError if `written` is no version, and UsageError if it is another version.
+    """Checks `written`, the version of the format that the file at `path` states. Raises ValueError if it is no
+    version, and UsageError if it isn't `version`, the only one of this release.
     """
     if type(written) is not int or written < 1:
         raise ValueError(f"its format is {quoted(written)} and should be a number from 1")

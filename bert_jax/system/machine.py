@@ -22,9 +22,10 @@ def accelerated() -> bool:
 
 
 def prepare_to_compute() -> None:
-    """What a command does before JAX is imported: it looks for no absent TPU and, on a CPU, keeps freed memory."""
+    """Prepares a command before JAX is imported: avoids the search for an absent TPU and, on a CPU, keeps freed
+    memory."""
     leave_out_absent_tpu()
-    if not accelerated():  # on a GPU or TPU the host's memory hardly matters, and XLA's log does
+    if not accelerated():  # on a GPU or TPU the host's memory hardly matters, but XLA's log does
         keep_freed_memory()
         silence_compiler()
 
@@ -32,31 +33,30 @@ def prepare_to_compute() -> None:
 def leave_out_absent_tpu() -> None:
     """Keeps JAX from looking for a TPU if libtpu is installed only for `plan`: that takes a second and prints warnings.
 
-    To be called before JAX computes anything. Platforms that the user has chosen are kept.
+    Must be called before JAX computes anything. Platforms that the user has chosen are kept.
     """
     if find_spec("libtpu") is None or accelerated():
         return
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
-    if (jax := sys.modules.get("jax")) and not jax.config.jax_platforms:  # it has read the variable already
+    if (jax := sys.modules.get("jax")) and not jax.config.jax_platforms:  # JAX has already read the variable
         jax.config.update("jax_platforms", os.environ["JAX_PLATFORMS"])
 
 
 def silence_compiler() -> None:
-    """Keeps XLA from logging paragraphs amid the output where a program takes over two minutes to compile.
-
-    They are of its level ERROR, and no smaller unit can be turned off. What fails on a CPU reaches Python as an
-    exception. To be called before JAX is imported; a level that the user has chosen is kept.
+    """Keeps XLA from logging paragraphs amid the output if a program takes over two minutes to compile. XLA logs them
+    at its level ERROR, and only the whole level can be turned off. Errors on a CPU still reach Python as exceptions.
+    Must be called before JAX is imported. A level that the user has chosen is kept.
     """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 
 def keep_freed_memory() -> bool:
-    """Has the C allocator keep memory that is freed, for the next allocation; returns whether it does.
+    """Makes the C allocator keep freed memory for the next allocation; returns whether it does.
 
     XLA on the CPU allocates and frees 100 MB and more at every step. By default glibc maps large blocks afresh each
-    time, and the page faults more than double the time of a small model's step. It doesn't, and this does nothing,
-    where the C library isn't glibc or GLIBC_TUNABLES already has settings of the allocator. To be called before
-    threads start, which would otherwise get arenas of their own.
+    time, and the page faults more than double the time of a small model's step. This function does nothing if the C
+    library isn't glibc or if GLIBC_TUNABLES already sets the allocator. Must be called before threads start, which
+    would otherwise get arenas of their own.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is None or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", ""):

@@ -28,8 +28,8 @@ from bert_jax.system.errors import with_names, without_passwords
 from bert_jax.system.journal import here
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Control characters but tab and line feed, since a terminal takes what follows them for a command; also Unicode's line
-separators and the marks of direction, by which a text changes the order of what follows it on its line."""
+"""Control characters except tab and line feed, since a terminal takes the text after them for a command. Also Unicode's
+line separators, and the marks of direction, which change the order of the rest of the line."""
 
 
 class _Console(Console):
@@ -39,7 +39,7 @@ class _Console(Console):
     """
 
     def render_str(self, text: str, **style: Any) -> Text:
-        """Converts a string to a Text; here its escapes count in the widths of table columns."""
+        """Converts a string to a Text, with its escapes, so that these count in the widths of table columns."""
         return super().render_str(printable(text), **style)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
@@ -66,13 +66,13 @@ console = _Console(stderr=True, highlight=False, emoji=False)
 """Standard error, for progress and messages."""
 _FILE_WIDTH = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 120
 output = _Console(highlight=False, emoji=False, width=_FILE_WIDTH)
-"""Standard output, for results. A file or pipe gets tables of up to 120 columns, in which no figure is cut."""
+"""Standard output, for results. In a file or pipe, tables have up to 120 columns and no figure is cut."""
 
 Item = TypeVar("Item")
 _COUNTED_TOGETHER = 64
-"""Items after which `Stage.counted` updates what is shown."""
+"""Number of items after which `Stage.counted` updates the display."""
 _WIDE = 120
-"""Columns of a terminal from which on the bar is long and the elapsed time is shown."""
+"""Least width of a terminal, in columns, for a long bar and the elapsed time."""
 PLAIN_FIRST_S = 2.0
 """Without a terminal, a stage prints its first line after this many seconds."""
 PLAIN_EVERY_S = 15.0
@@ -90,19 +90,19 @@ def print_line(text: str) -> None:
 
 
 def warn(message: str) -> None:
-    """Prints a line about a fault that ends nothing, and notes it in the run's journal."""
+    """Prints a warning about a fault that doesn't end the command, and notes it in the run's journal."""
     say(f"WARNING: {message}")
     journal.note("fault", with_names(message))
 
 
 def tell(event: journal.Event, message: str) -> None:
-    """Prints one line about a turn that the run takes, and notes it in the run's journal."""
+    """Prints one line about an event of the run, and notes it in the run's journal."""
     say(message)
     journal.note(event, with_names(message))
 
 
 def keep_quiet() -> None:
-    """From now on prints no messages or progress: another process of the run does."""
+    """From now on this process prints no messages or progress, because another process of the run does."""
     console.quiet = True
 
 
@@ -131,13 +131,13 @@ class Stage:
         self._paced = self.began, start
 
     def advance(self, amount: float = 1, note: str = "") -> None:
-        """Adds `amount` to `done`; `note` is shown at the end of the line from now on."""
+        """Adds `amount` to `done`. From now on `note` is shown at the end of the line."""
         self.done += amount
         self.note = note or self.note
         self.show()
 
     def counted(self, items: Iterable[Item]) -> Iterator[Item]:
-        """Yields `items` and counts them, several together: an update may take longer than an item."""
+        """Yields `items` and counts them in groups, because an update may take longer than an item."""
         passed = 0
         for passed, item in enumerate(items, 1):
             yield item
@@ -146,7 +146,7 @@ class Stage:
         self.advance(passed % _COUNTED_TOGETHER)
 
     def show(self) -> None:
-        """Updates what is shown."""
+        """Updates the display."""
 
     @property
     def elapsed(self) -> float:
@@ -155,12 +155,12 @@ class Stage:
 
     @property
     def rate(self) -> float:
-        """Units a second since the stage began, or since `pace_from_here`."""
+        """Units a second since the stage began or `pace_from_here` was called."""
         since, done = self._paced
         return (self.done - done) / max(time.monotonic() - since, 1e-9)
 
     def pace_from_here(self, amount: float) -> None:
-        """Adds `amount` to `done`, and measures rate and remaining time from here on: the time until here went to
+        """Adds `amount` to `done`, and measures rate and remaining time from now on, because the time until now went to
         something else, such as compilation."""
         self.done += amount
         self._paced = time.monotonic(), self.done
@@ -172,7 +172,7 @@ class Stage:
         return f"{self._number(self.done)}{total} {self.unit}"
 
     def summary(self) -> str:
-        """What was done in all, as text, with the rate since `pace_from_here` where that was called."""
+        """The total as text, with the rate since the stage began or `pace_from_here` was called."""
         since = " once compiled" if self._paced[0] > self.began else ""
         done = f"{self._number(self.done - self.start)} {self.unit}"
         return f"{self.name}: {done} in {duration(self.elapsed)}{_pace(self.rate, self.unit)}{since}"
@@ -221,7 +221,7 @@ class _BarStage(Stage):
         self._reset()
 
     def _reset(self) -> None:
-        """Restarts the bar's clock at what is done."""
+        """Restarts the bar's clock at the current count."""
         completed = cast(int, self.done)  # rich takes any number
         self._bar.reset(self._task, completed=completed, amount=self.amount(), note="")
 
@@ -230,7 +230,7 @@ class _BarStage(Stage):
 
 
 class _NoteColumn(ProgressColumn):
-    """The stage's note, on one line and cut at the end: no other column is cut in its place."""
+    """The stage's note, on one line and cut at the end, so that no other column is cut."""
 
     def __init__(self):
         super().__init__(Column(no_wrap=False))
@@ -249,7 +249,7 @@ class _RateColumn(ProgressColumn):
 
 
 def _pace(rate: float, unit: str) -> str:
-    """The rate after a comma; nothing for a share, whose rate says less than the remaining time."""
+    """The rate after a comma; empty for a share, whose rate says less than the remaining time."""
     return "" if unit == "%" else f", {_rate(rate, unit)}"
 
 
@@ -259,7 +259,7 @@ def _rate(rate: float, unit: str) -> str:
 
 @contextlib.contextmanager
 def stage(name: str, total: float | None, unit: str, start: float = 0) -> Iterator[Stage]:
-    """Shows a stage while the block runs; the block calls its `advance`."""
+    """Shows a stage while the block runs. The block calls `advance` of the stage."""
     here.at(name)
     if console.is_terminal:
         bar = _BarStage(name, total, unit, start)

@@ -1,4 +1,5 @@
-"""What foreign input was taken for: shown before it is used, kept in the run, with a warning where it is odd."""
+"""How foreign input was understood. It is shown before the input is used, and kept in the run, with warnings about odd
+figures."""
 
 from collections.abc import Iterable, Iterator
 
@@ -18,25 +19,26 @@ class Fact(Shape):
     """One fact about the input."""
 
     name: str
-    """What it is about, as "format" or "casing"."""
+    """Its subject, such as "format" or "casing"."""
     value: str
-    """What the input was taken for, in words."""
+    """How the input was understood, in words."""
     known_by: str = ""
-    """Where that comes from: "suffix .jsonl", "content", "config.json", "default of AlbertConfig"; empty for counts."""
+    """Where the fact comes from: "suffix .jsonl", "content", "config.json", "default of AlbertConfig"; empty for
+    counts."""
 
 
 class Reading(Shape):
-    """What one input was taken for: a corpus, the rows of a task, a model with its tokenizer."""
+    """How one input was understood: a corpus, the rows of a task, a model with its tokenizer."""
 
     subject: str
     """The input, as "corpus text:FILE" or "model FOLDER"; a run keeps one reading for each."""
     facts: list[Fact]
-    """At most a dozen, the most important first."""
+    """At most a dozen facts, the most important first."""
     remarks: list[str] = []
     """Warnings about odd figures, each with its remedy."""
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """Yields each fact as a name and a text that says how it is known."""
+        """Yields the name of each fact, and a text with the fact and its source."""
         for fact in self.facts:
             yield fact.name, f"{fact.value} ({fact.known_by})" if fact.known_by else fact.value
 

@@ -1,4 +1,4 @@
-"""Sealed records: JSON files that list other files with size and checksum, and that have a checksum of their own.
+"""Sealed records: JSON files that list other files with size and checksum, and that contain their own checksum.
 
 A sealed record is written last and atomically. A directory without one is not finished.
 """
@@ -35,7 +35,7 @@ class Sealed(Shape):
 
     @classmethod
     def read(cls: type[SealedKind], path: Place, **others: object) -> SealedKind:
-        """Reads the record at `path`; `others` are fields that the file doesn't have.
+        """Reads the record at `path`; `others` are fields that aren't in the file.
 
         Raises OSError if it can't be read, ValueError if it is damaged, UsageError if another release wrote it,
         RunError if it is in a bucket that doesn't answer.
@@ -46,7 +46,7 @@ class Sealed(Shape):
         as_written = as_json(value).encode()
         if value.pop(_SUM, None) != _checksum(value):
             raise ValueError("its checksum is missing or another")
-        check_format(path, value.get("format"), cls.FORMAT)  # before the fields, which depend on it
+        check_format(path, value.get("format"), cls.FORMAT)  # checked before the fields, which depend on the version
         found = as_shape(value | others, cls)
         for name in found.files:
             if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts or "\0" in name:
@@ -97,7 +97,7 @@ def first_damaged(directory: Place, files: Mapping[str, FileSum]) -> str | None:
 
 @contextlib.contextmanager
 def _bucket_answering(path: Place) -> Iterator[None]:
-    """Raises RunError where reading `path` fails for another reason than that a bucket has no such object."""
+    """Raises RunError if a read from a bucket fails, unless the object doesn't exist."""
     try:
         yield
     except FileNotFoundError:

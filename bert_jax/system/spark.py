@@ -42,8 +42,8 @@ class Spark:
     ) -> list[Result]:
         """`map` with one task for each item. Calls `finished` with the number of finished tasks, twice a second.
 
-        Raises the BertJaxError that `function` raises, and RunError if Spark gives up a task, as it does if its worker
-        dies too often (spark.task.maxFailures).
+        Raises the BertJaxError that `function` raises, and RunError if Spark gives up a task, for example because its
+        worker dies too often (spark.task.maxFailures).
         """
         if not items:
             return []
@@ -78,11 +78,10 @@ class Spark:
 
 @contextlib.contextmanager
 def connected(options: Sequence[str], processes: int | None) -> Iterator[Spark]:
-    """Connects to Spark with `options`, each KEY=VALUE, until the block ends.
-
-    `processes`, if given, run on this machine, unless the options have spark.master. With neither, Spark's own
-    configuration decides, and by default there is one process for each core of this machine. Raises UsageError if
-    PySpark or Java is missing, or if Spark refuses an option.
+    """Connects to Spark with `options`, each KEY=VALUE, until the block ends. `processes`: number of processes on this
+    machine, unless the options have spark.master. Without both, Spark's own configuration decides; its default is one
+    process for each core of this machine. Raises UsageError if PySpark or Java is missing, or if Spark refuses an
+    option.
     """
     check_spark()
     settings = _DEFAULTS | ({"spark.master": f"local[{processes}]"} if processes else {})
@@ -91,14 +90,15 @@ def connected(options: Sequence[str], processes: int | None) -> Iterator[Spark]:
     on_interruption = signal.getsignal(signal.SIGINT)
     try:
         with warnings.catch_warnings():
-            # Of JAX about any fork, though this one becomes Java at once; of PySpark about pandas, which isn't used.
+            # JAX warns about any fork, though this one becomes Java at once. PySpark warns about pandas, which isn't
+            # used.
             warnings.simplefilter("ignore")
             from pyspark import SparkConf, SparkContext
 
             of_workers = {"TOKENIZERS_PARALLELISM": "false", "PYTHONSAFEPATH": "1"}
             with safe_path():
                 context = SparkContext(conf=SparkConf().setAll(list(settings.items())), environment=of_workers)
-    except Exception as error:  # Py4J's, with the exception of Spark, and PySpark's own
+    except Exception as error:  # Py4J's error, with the exception of Spark, and PySpark's own errors
         given = f"{Setting('preparation.spark', ' '.join(options))}, " if options else ""
         raise UsageError(
             f"Spark can't be started ({_reason(error)}); what it printed above says more: mend {given}Spark's own "
@@ -106,7 +106,7 @@ def connected(options: Sequence[str], processes: int | None) -> Iterator[Spark]:
         ) from None
     try:
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, on_interruption)  # PySpark has set its own
+            signal.signal(signal.SIGINT, on_interruption)  # PySpark has set its own handler
         _warn_of_names(context, settings)
         yield Spark(context)
     finally:
@@ -127,18 +127,18 @@ def _stop(context: "SparkContext") -> None:
     """Disconnects, and ends the Java process if this program started it: it would take memory during the training."""
     gateway = context._gateway
     assert gateway, "a connection has a gateway"
-    with contextlib.suppress(Exception):  # it may be dead
+    with contextlib.suppress(Exception):  # the Java process may be dead
         context.stop()
         gateway.shutdown()
     if gateway.proc:  # None where spark-submit started this program
-        gateway.proc.stdin.close()  # by which it ends
+        gateway.proc.stdin.close()  # Java ends when this pipe closes
         gateway.proc.wait()
         type(context)._gateway = type(context)._jvm = type(context)._active_spark_context = None
 
 
 def _warn_of_names(context: "SparkContext", settings: Collection[str]) -> None:
-    """Warns of options that Spark's list lacks, if their names are much like one in it: Spark ignores unknown options.
-    The list has no options of parts that Spark loads later."""
+    """Warns of unknown options whose names are similar to one in Spark's list, because Spark ignores unknown options.
+    Other unknown options may belong to parts that Spark loads later."""
     assert context._jvm, "a connection has Java's process"
     entries = context._jvm.org.apache.spark.internal.config.ConfigEntry.listAllEntries().toArray()
     known = {entry.key() for entry in entries} | set(_DEFAULTS) | {"spark.master"}
@@ -148,10 +148,10 @@ def _warn_of_names(context: "SparkContext", settings: Collection[str]) -> None:
 
 
 def _outcome(function: Callable[[Item], Result], directory: Path, item: Item) -> Result | BertJaxError:
-    """What `function` returns in `directory`, from which relative paths are given, or the error for the user that it
-    raises: Spark would try the task again."""
+    """The result of `function`, called in `directory`, which relative paths refer to. An error for the user is returned
+    and not raised, because Spark would try the task again."""
     try:
-        if directory.is_dir():  # as on all machines unless everything is in buckets
+        if directory.is_dir():  # the folder exists on all machines unless everything is in buckets
             os.chdir(directory)
         return function(item)
     except OSError as error:
@@ -164,7 +164,7 @@ def _outcome(function: Callable[[Item], Result], directory: Path, item: Item) ->
 
 
 def _reason(error: Exception) -> str:
-    """Why Spark failed, in a line: its message names the exception of Java first, and that of Python last."""
+    """Why Spark failed, in one line. Spark's message has the exception of Java first, and that of Python last."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if any(_PYTHON_ERROR in line for line in lines):
         return next((line for line in lines if line[0].isupper() and "Error: " in line), lines[0])

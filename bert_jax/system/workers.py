@@ -1,4 +1,4 @@
-"""Maps a function over worker processes, with results in order and bounded memory."""
+"""Maps a function over worker processes, with ordered results and bounded memory."""
 
 import contextlib
 import ctypes
@@ -40,10 +40,9 @@ def available_cores() -> int:
 
 @contextlib.contextmanager
 def safe_path() -> Iterator[None]:
-    """Keeps interpreters that the block starts from importing modules that lie in the current folder.
-
-    `python -c` and `python -m`, by which multiprocessing and Spark start theirs, look there first. A worker of
-    multiprocessing takes over the import path of this process afterwards.
+    """Keeps interpreters that the block starts from importing modules of the current folder. `python -c` and `python
+    -m`, which multiprocessing and Spark use, look there first. A worker of multiprocessing takes over the import path
+    of this process afterwards.
     """
     before = os.environ.get(_SAFE_PATH)
     os.environ[_SAFE_PATH] = "1"
@@ -58,7 +57,8 @@ def safe_path() -> Iterator[None]:
 def map_in_processes(
     function: Callable[[Item], Result], items: Iterable[Item], processes: int, items_at_once: int = 1
 ) -> Iterator[Result]:
-    """`map` with up to `processes` workers. Each takes groups of `items_at_once` items, and one more group waits.
+    """`map` with up to `processes` workers. Each worker takes groups of `items_at_once` items, and one more group waits
+    for it.
 
     With one process, no worker is started. Raises what `function` raises, and RunError if a worker dies.
     """
@@ -70,7 +70,7 @@ def map_in_processes(
         pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _begin_worker, (os.getpid(),))
     running: deque[Future[list[Result]]] = deque()
     try:
-        with deferred(), safe_path():  # a worker that is just being started would be left behind
+        with deferred(), safe_path():  # otherwise a worker that is just being started would be left behind
             for _ in range(min(processes, _STARTED_AHEAD)):
                 pool.submit(_apply, function, ())
         items = iter(items)
@@ -91,9 +91,8 @@ def map_in_processes(
 
 
 def _end(pool: ProcessPoolExecutor) -> None:
-    """Ends the workers within seconds, also one that is suspended or waits for a disk that is gone.
-
-    They delete their unfinished files if they can in time; unfinished items are done again by the next command.
+    """Ends the workers within seconds, also workers that are suspended or wait for a disk that is gone. Workers delete
+    their unfinished files if they can in time. The next command repeats unfinished items.
     """
     workers = list((pool._processes or {}).values())  # public from Python 3.14 on, as kill_workers
     manager: Any = pool._executor_manager_thread
@@ -105,7 +104,8 @@ def _end(pool: ProcessPoolExecutor) -> None:
         worker.join(max(until - time.monotonic(), 0))
         worker.kill()
     if manager:
-        # It closes the pipe by which the interpreter's end would wake it: in Python 3.11 the two may meet.
+        # The manager thread closes the pipe by which the interpreter's end would wake it; in Python 3.11 both may
+        # happen together.
         manager.join(_ENDING_S)
 
 
@@ -114,7 +114,7 @@ class _Ended(BaseException):
 
 
 _at_work = False
-"""Whether this worker is within `_apply`; elsewhere it has no unfinished files."""
+"""Whether this worker is in `_apply`. Outside of it, a worker has no unfinished files."""
 
 
 def _apply(function: Callable[[Item], Result], group: tuple[Item, ...]) -> list[Result]:
@@ -139,12 +139,12 @@ def _begin_worker(parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     signal.signal(signal.SIGTERM, _leave)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one thread a worker
-    gc.disable()  # a worker makes many lists and hardly a cycle; collecting takes a tenth of its time
+    gc.disable()  # a worker makes many lists and few cycles; garbage collection would take a tenth of its time
     threading.Thread(target=_die_with, args=(parent,), daemon=True).start()
 
 
 def _leave(number: int, frame) -> None:
-    """Signal handler: ends this worker, by an exception if there are unfinished files to delete."""
+    """Signal handler that ends this worker, by an exception if there are unfinished files to delete."""
     signal.signal(number, signal.SIG_IGN)
     if _at_work:
         raise _Ended
@@ -152,7 +152,7 @@ def _leave(number: int, frame) -> None:
 
 
 def _die_with(parent: int) -> None:
-    """Ends this worker when its parent has died: for systems other than Linux, and before `die_with_parent`."""
+    """Ends this worker when its parent has died, on systems other than Linux and before `die_with_parent`."""
     while os.getppid() == parent:
         time.sleep(0.5)
     os._exit(1)
