@@ -91,7 +91,7 @@ class Choice(NamedTuple):
 
 
 def _one_of(name: str, value: str, allowed: Any) -> Any:
-    """`value`, if it is one of the literals `allowed`; otherwise raises UsageError."""
+    """`value`. Raises UsageError if it isn't one of the literals `allowed`."""
     if value not in get_args(allowed):
         raise UsageError(f"{name}={value!r} is unknown; choose from {', '.join(get_args(allowed))}")
     return value
@@ -184,8 +184,8 @@ def features(
 ) -> Output:
     """Computes the vectors of each token, or with pooling of each text, in a batch with one text per row.
 
-    Blocks above the highest layer of `choice` aren't computed. With model.norm=pre one more is: the norm that follows
-    the last block would otherwise be applied to a layer that isn't the last.
+    Blocks above the highest layer of `choice` aren't computed. With model.norm=pre one more block is computed, because
+    the norm after the last block would otherwise be applied to a layer that isn't the last.
     """
     depth = max(*choice.layers, 1)
     if config.norm == "pre":

@@ -96,7 +96,7 @@ class Filler:
         """The probability of each of `words`, which may be several pieces, in place of the one mask of a text.
 
         It is the product of each piece's probability after the pieces before it, with as many masks as the word has
-        pieces. So words of more pieces are the less likely ones.
+        pieces. So words of more pieces tend to be less likely.
         """
         self._masked_sequence(text)  # raises where there is none
         if text.count(MASK) != 1:

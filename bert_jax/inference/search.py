@@ -36,7 +36,7 @@ class CorpusBlock(NamedTuple):
     """Rows of a corpus that are searched together; empty texts are left out."""
 
     rows: Sequence[int]
-    """Their numbers in the corpus, from 1, ascending."""
+    """The rows' numbers in the corpus, from 1, ascending."""
     vectors: Float[np.ndarray, "N D"]
     texts: Sequence[Text] | None
     """None if the corpus has vectors alone."""
@@ -83,7 +83,7 @@ class SearchCorpus:
 
     @property
     def has_texts(self) -> bool:
-        """Whether its texts are known."""
+        """Whether the texts of the corpus are known."""
         return self._texts is not None
 
     @property

@@ -1,4 +1,5 @@
-"""Settings of relatives that config.json writes as several values or in another form, in both directions."""
+"""Converts, in both directions, settings of BERT's relatives that config.json writes as several values or in another
+form."""
 
 from collections.abc import Callable
 from typing import Annotated, Literal, NamedTuple
@@ -19,12 +20,12 @@ DISCRIMINATOR = "ElectraForPreTraining"
 
 
 class Conversion(NamedTuple):
-    """Both directions between some values of config.json and some of our settings."""
+    """Converts some values of config.json to some of our settings, and back."""
 
     read: Callable[[JsonObject, str], JsonObject]
     """Our settings, from the values of the config.json at a path. Raises UsageError for values that can't be read."""
     write: Callable[[ModelConfig, Vocabulary], JsonObject]
-    """The values, from a model and its vocabulary."""
+    """The values of config.json, from a model and its vocabulary."""
 
 
 NO_CONVERSION = Conversion(lambda values, place: {}, lambda model, vocabulary: {})
@@ -42,18 +43,18 @@ def _read_positions(values: JsonObject, place: str) -> JsonObject:
 AFTER_PADDING = Conversion(
     _read_positions, lambda model, _: {"max_position_embeddings": model.first_position + model.max_positions}
 )
-"""Positions are numbered from the padding's id on, as in fairseq, and the table is longer by as many rows."""
+"""Positions are numbered from the padding's id + 1 on, as in fairseq, and the table is longer by as many rows."""
 
 
 def _read_electra(values: JsonObject, place: str) -> JsonObject:
     settings: JsonObject = {"discriminator": values.get("architectures") == [DISCRIMINATOR]}
-    # Between tables and blocks of one width there is no matrix.
+    # If tables and blocks have equal widths, there is no matrix between them.
     return settings | ({"embedding_size": None} if values["embedding_size"] == values["hidden_size"] else {})
 
 
 ELECTRA = Conversion(_read_electra, NO_CONVERSION.write)
-"""The class in `architectures` tells a discriminator. Equal widths of tables and blocks mean that no matrix is between
-them."""
+"""The class in `architectures` tells a discriminator. If tables and blocks have equal widths, there is no matrix
+between them."""
 
 
 TASK_TYPES = Conversion(
@@ -91,7 +92,8 @@ class _Attention(Shape):
 
 
 def _read_alternating(values: JsonObject, place: str) -> JsonObject:
-    """Raises UsageError for scaled rotations, and unless every n-th block is global and the others are local."""
+    """Raises UsageError for scaled rotations, and if blocks aren't global at every n-th place and local at all
+    others."""
     if values.get("rope_scaling"):
         raise UsageError(f"{place}: rope_scaling is {quoted(values['rope_scaling'])}; bert_jax scales no rotations")
     keys = _keys(values, _Attention, place)
@@ -108,7 +110,7 @@ def _read_alternating(values: JsonObject, place: str) -> JsonObject:
         "rotary_base": rotations.full_attention.rope_theta or keys.global_rope_theta,
         "local_rotary_base": rotations.sliding_attention.rope_theta or keys.local_rope_theta,
         "global_every": every,
-        # Their window is ours on both sides of the query. Where all blocks are global there is none.
+        # Their window is twice ours, which counts the keys on one side. If all blocks are global, there is no window.
         "local_window": keys.local_attention // 2 if every > 1 else None,
     }
 
@@ -120,19 +122,20 @@ def _write_alternating(model: ModelConfig, vocabulary: Vocabulary) -> JsonObject
         "local_attention": 2 * (model.local_window or 64),
         "global_rope_theta": model.rotary_base,
         "local_rope_theta": model.local_rotary_base,
-        "classifier_pooling": "cls",  # of a sentence's head: an encoder is read with any
-        # Left out, the ids would be those of the published vocabulary.
+        "classifier_pooling": "cls",  # settings of a classification head, which don't change the encoder
+        # Without these keys, the ids would be those of the published vocabulary.
         **dict.fromkeys(("bos_token_id", "cls_token_id"), vocabulary.cls_id),
         **dict.fromkeys(("eos_token_id", "sep_token_id"), vocabulary.sep_id),
     }
 
 
 ALTERNATING_ATTENTION = Conversion(_read_alternating, _write_alternating)
-"""Blocks of global and of local attention alternate, each kind with its own base of rotations, as in ModernBERT."""
+"""Settings of alternating blocks of global and local attention, each kind with its own base of rotations, as in
+ModernBERT."""
 
 
 def _keys(values: JsonObject, shape: type[ShapeKind], place: str) -> ShapeKind:
-    """The keys of `shape`; null stands for the default. Raises UsageError for a value of another type."""
+    """The values of the keys of `shape`; null means the default. Raises UsageError for a value of another type."""
     try:
         return as_shape({key: value for key, value in values.items() if value is not None}, shape)
     except ValueError as error:

@@ -37,11 +37,12 @@ class _Form(NamedTuple):
     values: JsonObject
     """The contents of config.json."""
     params: Parameters
-    """Without the heads that a relative's pretrained classes don't have."""
+    """The parameters, without the heads that the pretrained classes of the relative don't have."""
 
 
 def _form(config: ModelConfig, params: Parameters, vocabulary: Vocabulary, task: TaskConfig | None = None) -> _Form:
-    """The form of a model whose parameters, or their shapes, are `params`. Raises UsageError where it has none."""
+    """The form in which a model is exported whose parameters, or their shapes, are `params`. Raises UsageError if there
+    is none."""
     if config.causal:
         raise UsageError(
             f"the model is causal ({Setting('model.causal')}), and BERT's classes in transformers attend to both "
@@ -66,7 +67,8 @@ def _form(config: ModelConfig, params: Parameters, vocabulary: Vocabulary, task:
 
 
 def export_obstacle(config: ModelConfig, params: Parameters, vocabulary: Vocabulary) -> str | None:
-    """Why a pretrained model can't be exported, before it is trained: `params` may be shapes. None where it can be."""
+    """Why a pretrained model can't be exported; None if it can. To know this before the training, `params` may be
+    shapes."""
     try:
         _form(config, params, vocabulary)
         if config.generator and "generator" in params:
@@ -93,11 +95,11 @@ def write_model_directory(
     lacks the next-sentence head, and by AutoModel if it lacks both. Heads that a relative doesn't have, such as
     RoBERTa's for pairs, are left out. `card` maps a model and the name of its class to the text of a README.md.
 
-    A discriminator is loaded by AutoModelForPreTraining; its generator goes with it, to a directory `generator` in
-    `directory`, as a model with a masked-language head of its own.
+    A discriminator is loaded by AutoModelForPreTraining. Its generator is written to the directory `generator` in
+    `directory`, as a model with its own masked-language head.
 
-    `directory` appears only when everything is written. Raises UsageError if no class has the task's head, if the
-    model is causal, or if `directory` exists.
+    `directory` appears only when everything is written. Raises UsageError if no class has the task's head, if the model
+    is causal, or if `directory` exists.
     """
     relative, class_name, values, params = _form(config, params, tokenizer.vocabulary, task)
     tensors = to_tensors(params, config)
@@ -114,7 +116,7 @@ def write_model_directory(
         if card:
             write_text(temporary / "README.md", card(config, class_name))
         save_file(tensors, temporary / WEIGHTS, metadata={"format": "pt"})
-        # The library creates a file that only its owner can read; give it the mode of the other files.
+        # The library creates a file that only its owner can read, so it gets the mode of the other files.
         shutil.copymode(temporary / HUGGING_FACE_CONFIG, temporary / WEIGHTS)
         if config.generator and "generator" in params:
             generator = generator_parameters(params)
@@ -123,7 +125,7 @@ def write_model_directory(
 
 
 def their_tensors(tensors: dict[str, np.ndarray], relative: Relative, class_name: str = "") -> dict[str, np.ndarray]:
-    """`tensors` by BERT's names as `relative` has them in files of its class `class_name`."""
+    """`tensors`, given by BERT's names, by the names that `relative` has in files of its class `class_name`."""
     parts: dict[str, list[np.ndarray]] = {}
     for name, tensor in tensors.items():
         parts.setdefault(relative.theirs(name, class_name), []).append(tensor)

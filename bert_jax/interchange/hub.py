@@ -20,7 +20,7 @@ _NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?", re.ASCII)
 _FILES = (
     *("config.json", WEIGHTS, INDEX, "model-*-of-*.safetensors"),
     *(*VOCABULARIES, "merges.txt", TOKENIZER_CONFIG, SPECIAL_TOKENS_MAP, ADDED_TOKENS),
-    # of sentence-transformers
+    # files of sentence-transformers
     *("modules.json", "*_Pooling/config.json", "sentence_*_config.json", "config_sentence_transformers.json"),
 )
 """Patterns of the files to download: those that this package reads. None of them can run code."""
@@ -57,7 +57,8 @@ def _fetched(name: str) -> Path:
     from huggingface_hub.errors import LocalEntryNotFoundError, RepositoryNotFoundError
 
     try:
-        endpoint = os.environ.get("HF_ENDPOINT")  # passed on, as the library reads it only at its import
+        # Passed as an argument, because the library reads the variable only at its import.
+        endpoint = os.environ.get("HF_ENDPOINT")
         folder = Path(snapshot_download(name, allow_patterns=list(_FILES), endpoint=endpoint))
     except RepositoryNotFoundError:
         raise UsageError(

@@ -40,15 +40,15 @@ class PublishedModel(NamedTuple):
     absent: frozenset[str]
     """The members of OPTIONAL_PARTS that the model lacks."""
     unused: dict[str, str]
-    """Tensors that aren't used: the reason by the tensor's name in the file."""
+    """The reason why a tensor isn't used, by the tensor's name in the file."""
     slots: list[str]
     """Names of the optimizer's tensors, which are ignored."""
     tensors: dict[str, Tensor]
     """The model's tensors by BERT's current names."""
     directory: Path
-    """Its files, or a local copy of them."""
+    """The directory of its files, or of a local copy."""
     reading: Reading
-    """What its files were taken for."""
+    """How its files were understood."""
 
     def parameters(self) -> Parameters:
         """Reads the parameters as float32 numpy arrays, without absent parts.
@@ -58,7 +58,7 @@ class PublishedModel(NamedTuple):
         return to_parameters(lambda name: _floats(self.tensors[name]), self.config, self.absent)
 
     def encoder_alone(self, reason: str) -> "PublishedModel":
-        """The encoder without pooler and heads, whose tensors aren't used for this `reason`."""
+        """The model without pooler and heads; `reason` says why their tensors aren't used."""
         of_encoder = {named.name for named in expected_tensors(self.config) if named.part is None}
         others = {tensor.source: reason for name, tensor in self.tensors.items() if name not in of_encoder}
         config = self.config.encoder
@@ -71,7 +71,7 @@ class PublishedModel(NamedTuple):
 
 
 def holds_published_model(path: Place) -> bool:
-    """Whether `path` is a directory with a model of another program. A run's config.json has a schema_version."""
+    """Whether `path` is a directory with a model of another program. Only a run's config.json has a schema_version."""
     if (path / "checkpoints").is_dir() or (path / "manifest.json").is_file():
         return False  # a run or a checkpoint, even if its config.json is damaged
     if (path / GOOGLE_CONFIG).is_file() or (path / MODULES).is_file():
@@ -87,9 +87,10 @@ def open_model_directory(
 
     Rows of the word table after those of the vocabulary's pieces are kept.
 
-    `activation` and `lowercase` override the files. If neither says, as with Google's files, GELU has the tanh form,
-    which Google's code has used since February 2019, and the letters in the vocabulary decide the casing. Pickles are
-    never read. Raises UsageError if a file is missing, damaged, or inconsistent with the others.
+    `activation` and `lowercase` override the files. If neither the argument nor the files say it, as with Google's
+    files, GELU has the tanh form, which Google's code has used since February 2019, and the letters in the vocabulary
+    decide the casing. Pickles are never read. Raises UsageError if a file is missing, damaged, or inconsistent with the
+    others.
     """
     if not directory.is_dir():
         raise UsageError(f"there is no folder {directory}; give one with a model's files")
@@ -121,7 +122,8 @@ def open_model_directory(
         say(f"the model has {rows:,} rows for {pieces:,} pieces: {rows - pieces:,} are kept and never predicted")
         config = config.replace(vocabulary_size=pieces, word_rows=rows)
     if config.num_segments > 1 and not has_segments(directory, tokenizer):
-        # Such tokenizers, as XLM-R's, give a model no segments, so transformers puts both texts of a pair in segment 0.
+        # Such tokenizers, for example XLM-R's, give no segments, so transformers puts both texts of a pair in segment
+        # 0.
         say(f"of {config.num_segments} segments the first alone is kept: the tokenizer puts both texts of a pair in it")
         config = config.replace(num_segments=1)
         selected[SEGMENTS] = selected[SEGMENTS].rows(0, 1)
@@ -141,7 +143,7 @@ def _check_special_ids(values: JsonObject, path: Path, config: ModelConfig, voca
         written = values.get(f"{name}_id")
         if written in (None, number):
             continue
-        # Only fairseq's relatives number positions from the padding's id; in others it changes no computation.
+        # The padding's id changes the computation only in fairseq's relatives, which number positions from it.
         if name != "pad_token" or config.first_position:
             raise UsageError(
                 f"{path}: {name}_id is {quoted(written)}, and {piece} is piece {number} of the vocabulary; tokenizer "
@@ -151,7 +153,7 @@ def _check_special_ids(values: JsonObject, path: Path, config: ModelConfig, voca
 
 
 def _tensor_facts(tensors: Collection[str], absent: Collection[str], unused: Collection[str], slots: list[str]) -> Fact:
-    """How many tensors are used, and what the model lacks."""
+    """Text about the number of used tensors and the parts that the model lacks."""
     left_out = f", {len(unused)} not used" if unused else ""
     left_out += f", {len(slots)} of the optimizer ignored" if slots else ""
     lacking = f"; without {' and '.join(PART_NAMES[part] for part in sorted(absent))}" if absent else ""
@@ -159,9 +161,8 @@ def _tensor_facts(tensors: Collection[str], absent: Collection[str], unused: Col
 
 
 def _nothing_to_read(directory: Path) -> str:
-    """The error message for a directory without readable weights: what it contains instead, and the remedy.
-
-    Raises UsageError if modules.json names another folder for them.
+    """The error message for a directory without readable weights: what it contains instead, and the remedy. Raises
+    UsageError if modules.json names another folder for the weights.
     """
     if has_modules(directory):
         read_modules(directory)
@@ -172,7 +173,7 @@ def _nothing_to_read(directory: Path) -> str:
                 "that is safe by transformers' convert_roberta_original_pytorch_checkpoint_to_pytorch.py, and give the "
                 "folder that it writes"
             )
-        # Convert with the model's own class, since another class would add random heads.
+        # The remedy converts with the model's own class, since another class would add random heads.
         config = directory / HUGGING_FACE_CONFIG
         kind = architecture_of(read_foreign_object(config)) if config.is_file() else ""
         if not re.fullmatch(rf"({'|'.join(relative.classes for relative in RELATIVES.values())})\w+", kind):

@@ -23,7 +23,7 @@ ACTIVATIONS: dict[str, Activation] = {
 """Activations by Hugging Face's names. In Google's files `gelu` was the erf form until February 2019, then tanh."""
 
 _LEFT_OUT = ("is_decoder", "add_cross_attention", "pruned_heads")
-"""Settings that aren't written: their one supported value is the default in transformers."""
+"""Settings that aren't written, because their only supported value is the default of transformers."""
 
 _MOST = 10_000_000
 """Largest plausible size, far above any of a BERT."""
@@ -34,9 +34,9 @@ def model_config(
 ) -> ModelConfig:
     """The configuration in `values`, read from `path`. `activation` overrides the activation in the file.
 
-    A key that isn't there has the default of transformers' class. `of_google`: in Google's files every size must be
-    there, and `gelu` is the tanh form. Raises UsageError if the model isn't a BERT, or if a size is missing or
-    implausible.
+    A missing key has the default of transformers' class. `of_google`: whether the file is Google's, which must have
+    every size, and in which `gelu` is the tanh form. Raises UsageError if the model isn't a BERT, or if a size is
+    missing or implausible.
     """
     model_type = values.get("model_type", "bert")
     relative = relative_of(model_type, str(path))
@@ -57,7 +57,7 @@ def model_config(
     if of_head != settings["activation"]:
         settings["head_activation"] = of_head
     try:
-        # In float32 its vectors and predictions are those of the program that it comes from.
+        # In float32 its vectors and predictions equal those of the program that it comes from.
         return ModelConfig(**settings, compute_dtype="float32")
     except SettingsError as error:
         names = relative.sizes | relative.rates
@@ -77,9 +77,8 @@ def architecture_of(values: JsonObject) -> str:
 def model_facts(
     values: JsonObject, config: ModelConfig, file: str, activation: Activation | None, of_google: bool
 ) -> list[Fact]:
-    """What the settings `values`, read from `file`, were taken for, and which keys have the default of the class.
-
-    `activation` is what the user asks for in place of the file's.
+    """How the settings `values`, read from `file`, were understood, and which keys have the default of the class.
+    `activation`: the user's choice in place of the file's.
     """
     relative = relative_of(config.model_type, file)
     name = architecture_of(values)
@@ -112,10 +111,10 @@ def config_values(model: ModelConfig, vocabulary: Vocabulary, class_name: str, h
 
     `has_pooler`: whether a pooler is exported; otherwise `model.pooler` may be of any kind.
 
-    Raises UsageError where the files of its `model_type` can't say what it is.
+    Raises UsageError if the files of its `model_type` can't describe the model.
     """
     relative = relative_of(model.model_type, "model.model_type")
-    # The files count the unused rows too.
+    # The size in config.json includes the unused rows.
     model = model.replace(vocabulary_size=model.num_word_rows, word_rows=None, feedforward_size=model.inner_size)
     written = {form: name for name, form in ACTIVATIONS.items() if name in ("gelu", "gelu_new")}
     values: JsonObject = {"architectures": [class_name], "model_type": model.model_type}

@@ -22,7 +22,7 @@ MODULES = "modules.json"
 _TRANSFORMER_SETTINGS = tuple(
     f"sentence_{name}_config.json" for name in ("bert", "roberta", "camembert", "albert", "xlm-roberta")
 )
-"""Names of the file with the settings of the module Transformer; the first is the one that is written."""
+"""Names of the file with the settings of the module Transformer. The first name is used for writing."""
 _LIBRARY_SETTINGS = "config_sentence_transformers.json"
 _POOLING_SETTINGS = "1_Pooling/config.json"
 _CLASSES = {
@@ -30,7 +30,7 @@ _CLASSES = {
     "Pooling": "sentence_transformers.models.Pooling",
     "Normalize": "sentence_transformers.models.Normalize",
 }
-"""The modules that a model of vectors consists of, in this order, by names that every version of the library reads."""
+"""The modules of a model of vectors, in order, by names that every version of the library reads."""
 _MODULE = re.compile(rf"sentence_transformers\.(?:\w+\.)*({'|'.join(_CLASSES)})", re.ASCII)
 _FOLDER = re.compile(r"\w[\w.-]{0,99}", re.ASCII)
 _SWITCHES: dict[str, str] = {
@@ -39,11 +39,11 @@ _SWITCHES: dict[str, str] = {
     "pooling_mode_max_tokens": "max",
     "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
 }
-"""Ways of pooling by their switches in files of versions before 6, which version 6 reads too."""
+"""Methods of pooling, by their switches in files of versions before 6, which version 6 reads too."""
 _RANK_AS_COSINES = ("cosine", "dot", "euclidean")
-"""Comparisons of vectors of length 1 that rank them as their cosines do."""
+"""Similarity functions that rank vectors of length 1 as cosines do."""
 _SHORTEST = 8
-"""Least number of pieces that texts may be cut to, which is that of task.max_length."""
+"""Least number of pieces that texts may be cut to, equal to the least task.max_length."""
 _REMEDY = f"a copy of the folder without {MODULES} is read as the encoder alone"
 
 
@@ -53,7 +53,7 @@ class _Module(Shape):
 
 
 class _Modules(Shape):
-    """The contents of modules.json, in their order; the first module reads texts."""
+    """The modules in modules.json, in order; the first module reads texts."""
 
     modules: list[_Module]
 
@@ -62,7 +62,7 @@ _Ways = Annotated[list[str], BeforeValidator(lambda mode: [mode] if isinstance(m
 
 
 class _PoolingSettings(Shape, extra="allow"):
-    """The settings of the module Pooling: a name, or a switch for each way of pooling."""
+    """The settings of the module Pooling: a name, or a switch for each method of pooling."""
 
     embedding_dimension: int | None = None
     word_embedding_dimension: int | None = None
@@ -77,7 +77,7 @@ class _PoolingSettings(Shape, extra="allow"):
 
     @property
     def ways(self) -> list[str]:
-        """The ways of pooling that are on; a switch that isn't known here stands for itself."""
+        """The methods of pooling that are on; an unknown switch is returned by its name."""
         if self.pooling_mode is not None:
             return self.pooling_mode
         known = [way for switch, way in _SWITCHES.items() if getattr(self, switch)]
@@ -108,9 +108,9 @@ class _LibrarySettings(Shape):
 def vectors_task(directory: Path, config: ModelConfig, tokenizer: Tokenizer) -> TaskConfig | None:
     """The task of the model in `directory` if sentence-transformers wrote it: its pooling and its longest texts.
 
-    None where its folder has no modules.json. Raises UsageError for damaged files, and for modules or settings with
-    which bert_jax would give other vectors. Vectors are whole, and they are compared by cosines; a line says so
-    where sentence-transformers does otherwise.
+    None if its folder has no modules.json. Raises UsageError for damaged files, and for modules or settings with which
+    bert_jax would give other vectors. bert_jax keeps the whole width of vectors and compares them by cosines; a line
+    says so if sentence-transformers does otherwise.
     """
     if not has_modules(directory):
         return None
@@ -220,9 +220,9 @@ def _pooling_folder(directory: Path) -> tuple[Path, bool]:
 
 
 def _pooling(file: Path, width: int) -> tuple[Pooling, bool]:
-    """The way of pooling in the settings of the module Pooling, and whether prompts are pooled too.
+    """The method of pooling in the settings of the module Pooling, and whether prompts are pooled too.
 
-    Raises UsageError for a way that bert_jax doesn't have, and for vectors of another width.
+    Raises UsageError for a method that bert_jax doesn't have, and for vectors of another width.
     """
     settings = read_foreign_shape(file, _PoolingSettings)
     for name in ("embedding_dimension", "word_embedding_dimension"):
@@ -241,7 +241,8 @@ def _pooling(file: Path, width: int) -> tuple[Pooling, bool]:
 
 
 def _max_length(directory: Path, positions: int, tokenizer: Tokenizer) -> int:
-    """The number of pieces that texts are cut to. Raises UsageError for settings of Transformer that aren't read."""
+    """The number of pieces that texts are cut to. Raises UsageError for settings of Transformer that bert_jax can't
+    follow."""
     file = next((directory / name for name in _TRANSFORMER_SETTINGS if (directory / name).is_file()), None)
     settings = read_foreign_shape(file, _TransformerSettings) if file else _TransformerSettings()
     _check_transformer(settings, tokenizer, file or directory)
@@ -282,7 +283,7 @@ def _check_transformer(settings: _TransformerSettings, tokenizer: Tokenizer, fil
 
 
 def _report_comparison(settings: _LibrarySettings, file: Path, normalises: bool, width: int) -> None:
-    """Says where sentence-transformers cuts vectors, or compares them otherwise than by cosines."""
+    """Prints a line if sentence-transformers cuts vectors, or compares them otherwise than by cosines."""
     cut, compared_by = settings.truncate_dim, settings.similarity_fn_name or "cosine"
     if cut is not None and cut < width:
         say(f"{file}: truncate_dim is {cut}; bert_jax gives vectors of all {width} numbers, and width={cut} cuts them")

@@ -1,6 +1,5 @@
-"""BERT and its relatives as transformers names them: settings in config.json, tensors, and classes.
-
-To us they are one model with different settings. One row of a table describes each relative, for reading and writing.
+"""Names of BERT and its relatives in transformers: settings in config.json, tensors, and classes. In bert_jax, all of
+them are one model with different settings. One row of a table describes each relative, for reading and writing.
 """
 
 import difflib
@@ -56,55 +55,56 @@ _DEFAULTS: JsonObject = {
     "initializer_range": 0.02,
     "layer_norm_eps": 1e-12,
 }
-"""BertConfig's values of the keys that a config.json lacks."""
+"""BertConfig's defaults for keys that a config.json lacks."""
 _SEQUENCE_CLASS, _MULTIPLE_CHOICE = "SequenceClassification", "MultipleChoice"
 
 
 Renames = tuple[tuple[str, str], ...]
-"""Beginnings of BERT's tensor names and what replaces each; the first that fits counts. {layer} is a block's number."""
+"""Prefixes of BERT's tensor names and their replacements. The first prefix that fits is replaced. {layer} is a block's
+number."""
 
 
 class Relative(NamedTuple):
     """What transformers calls one kind of model."""
 
     classes: str
-    """Beginning of its classes' names."""
+    """Prefix of the names of its classes."""
     title: str
-    """Its name in text."""
+    """Its name in messages and model cards."""
     tensors: Renames = ()
-    """Its names of BERT's tensors. A tensor whose name replaces several holds these tensors one below the other."""
+    """Its names of BERT's tensors. If one name replaces several, its tensor holds these tensors one below the other."""
     of_class: dict[str, Renames] = {}
-    """Names in the files of one class, which go before those of `tensors`."""
+    """Names in the files of one class, which take precedence over those of `tensors`."""
     sizes: dict[str, str] = SIZES
     """Our settings by its names of sizes in config.json."""
     rates: dict[str, str] = RATES
     """Our settings by its names of other numbers in config.json."""
     defaults: JsonObject = _DEFAULTS
-    """What transformers' class of settings has for the keys of `sizes`, `rates` and `activations`."""
+    """Defaults of transformers' config class for the keys of `sizes`, `rates` and `activations`."""
     conversion: Conversion = NO_CONVERSION
     """Settings that config.json writes in another form."""
     fixed: JsonObject = FIXED
-    """Settings that change the computation, with the only value that is supported, which is also their default."""
+    """Settings that change the computation, each with the only supported value, which is also the default."""
     activations: tuple[str, ...] = ("hidden_act",)
-    """Names of the blocks' activation, and of that of the heads where config.json has one."""
+    """Keys of the blocks' activation and, if config.json has one, of the heads' activation."""
     head_activation: str | None = None
-    """The activation of its masked-language head, in transformers' words, where it is the same whatever the blocks
-    have."""
+    """The activation of its masked-language head, by transformers' name, if it doesn't depend on the blocks'
+    activation."""
     ours: JsonObject = {}
-    """Our settings with one value for all such models."""
+    """Our settings that have the same value in all models of this kind."""
     lacks: frozenset[str] = frozenset()
     """The members of OPTIONAL_PARTS (model/bert.py) that its pretrained classes don't have."""
     pair: Literal["next_sentence", "sentence_order"] = "next_sentence"
     """The question that its published head for pairs answers."""
     tokenizer: str | None = "BertTokenizer"
-    """The class of its tokenizer (tokenizer_classes.py) where no file names one; None: the one that follows a
+    """The class of its tokenizer (tokenizer_classes.py) if no file names one; None: the class that follows a
     tokenizer.json."""
     discriminator: str | None = None
     """Its class of a discriminator, which tells replaced tokens from true ones."""
 
     @property
     def base(self) -> str:
-        """The beginning of the names of the encoder's tensors; files of the encoder alone leave it out."""
+        """Prefix of the names of the encoder's tensors; files of the encoder alone leave it out."""
         return self.theirs("bert.")
 
     def theirs(self, name: str, class_name: str = "") -> str:
@@ -133,7 +133,7 @@ _ROBERTA = Relative(
         (f"{_HEAD}.bias", "lm_head.bias"),
     ),
     lacks=frozenset({"next_sentence"}),
-    # The head of a sentence has what is BERT's pooler in it.
+    # The classification head contains BERT's pooler.
     of_class={_SEQUENCE_CLASS: (("bert.pooler.dense.", "classifier.dense."), ("classifier.", "classifier.out_proj."))},
     conversion=AFTER_PADDING,
     tokenizer="RobertaTokenizer",
@@ -279,13 +279,14 @@ RELATIVES: dict[str, Relative] = {
     "electra": _ELECTRA,
     "modernbert": _MODERNBERT,
 }
-"""By model_type in config.json."""
+"""The relatives, by model_type in config.json."""
 _MISSPELT = 0.9
-"""Least similarity of a misspelt model_type to the right one; distilbert and albert, two models, have 0.75."""
+"""Least similarity of a misspelt model_type to the right one. The similarity of distilbert and albert, two different
+models, is 0.75."""
 
 
 def relative_of(model_type: object, place: str) -> Relative:
-    """The relative of this model_type. Raises UsageError, naming `place`, for one that isn't known."""
+    """The relative of this model_type. Raises UsageError, naming `place`, if the model_type is unknown."""
     if relative := isinstance(model_type, str) and RELATIVES.get(model_type):
         return relative
     near = difflib.get_close_matches(str(model_type), RELATIVES, 1, cutoff=_MISSPELT)

@@ -1,4 +1,5 @@
-"""The tensors of our parameters by BERT's names, and their selection from a file, which may have a relative's names."""
+"""Names of the tensors of our parameters in BERT's files, and the selection of tensors from a file, which may have a
+relative's names."""
 
 import math
 import re
@@ -25,7 +26,7 @@ SEGMENTS = "bert.embeddings.token_type_embeddings.weight"
 _WORD_TABLE = "bert.embeddings.word_embeddings.weight"
 _POSITIONS = "bert.embeddings.position_embeddings.weight"
 _TIED = {"cls.predictions.decoder.weight": _WORD_TABLE, "cls.predictions.decoder.bias": "cls.predictions.bias"}
-"""Tensors that must equal another one, by name."""
+"""Tensors that must equal another tensor, with the names of both."""
 _REASONS = (
     ("embeddings.position_ids", "the positions' numbers, not learned"),
     ("classifier.", "a fine-tuned model's head"),
@@ -36,13 +37,14 @@ _REASONS = (
     ("discriminator_predictions.", "a discriminator's head, and config.json names another class"),
     ("", "not a tensor of BERT"),
 )
-"""Beginnings of tensor names, without the encoder's, and why such tensors aren't used; the first that fits counts."""
+"""Prefixes of tensor names, after the encoder's prefix, and why such tensors aren't used. The first prefix that fits
+counts."""
 _SURE = (_WORD_TABLE, "bert.encoder.layer.0.attention.output.dense.weight")
 """Tensors that every model has. In a wrapped model's file their names follow the wrapper's prefix."""
 _LAYER = re.compile(r"(?:encoder\.layer|layers)\.(\d+)\.")
-"""Beginning of the names of a block's tensors, after the encoder's."""
+"""Prefix of the names of a block's tensors, after the encoder's prefix."""
 _OLD_ENDINGS = {"weight": "gamma", "bias": "beta"}
-"""What the ends of a LayerNorm's names were until 2019, by today's."""
+"""Last parts of a LayerNorm's tensor names: today's, and those used until 2019."""
 
 
 class NamedTensor(NamedTuple):
@@ -55,7 +57,7 @@ class NamedTensor(NamedTuple):
     path: str
     """Path of the parameter that holds it."""
     place: tuple[int | slice | EllipsisType, ...]
-    """Index of the part of the parameter that is this tensor."""
+    """Index of this tensor within the parameter."""
     transposed: bool
     """Whether Hugging Face's layout is the transpose of ours."""
 
@@ -68,7 +70,8 @@ class NamedTensor(NamedTuple):
 def _named_tensors(
     arrays: Mapping[str, np.ndarray | jax.ShapeDtypeStruct], config: ModelConfig
 ) -> Iterator[NamedTensor]:
-    """Yields the tensors that `arrays`, parameters or their shapes by path, consist of: by parameter, then by block."""
+    """Yields the tensors of `arrays`, which are parameters or their shapes by path; sorted by parameter, then by
+    block."""
     for parameter in PARAMETERS:
         if parameter.path not in arrays:
             continue
@@ -87,7 +90,7 @@ def _named_tensors(
                 index = (block,)
             elif parameter.padded:
                 index = (slice(config.num_word_rows),)
-            # An array of fewer blocks than the model has holds the last ones.
+            # An array with fewer blocks than the model holds the last blocks.
             layer = config.stored_layers - blocks + block
             for number, name in enumerate(parameter.tensors):
                 place = (*index, ..., number, slice(None), slice(None)) if are_stacked else index
@@ -131,7 +134,7 @@ class Selection(NamedTuple):
     """The tensors of a file that a model uses."""
 
     tensors: dict[str, Tensor]
-    """By BERT's current names."""
+    """The tensors by BERT's current names."""
     absent: frozenset[str]
     """The members of OPTIONAL_PARTS without any tensor."""
     unused: dict[str, str]
@@ -143,9 +146,9 @@ def select(
 ) -> Selection:
     """The tensors of a model of this configuration; `tensors` have the names of `relative`'s class `class_name`.
 
-    Old names, those of an encoder alone and those with a wrapper's prefix are found too. Raises UsageError, naming
-    `origin`, if a tensor is missing, has another shape or occurs twice, if there are tensors of more layers, or if the
-    output embeddings differ from the word embeddings.
+    Tensors with old names, names of an encoder alone or names with a wrapper's prefix are found too. Raises UsageError,
+    naming `origin`, if a tensor is missing, has another shape or occurs twice, if there are tensors of more layers, or
+    if the output embeddings differ from the word embeddings.
     """
     expected = expected_tensors(config)
     by_theirs: dict[str, list[str]] = {}
@@ -185,7 +188,8 @@ def _without_prefix(
     """Removes a wrapper's prefix, such as DataParallel's `module.`, from the names of a model's tensors.
 
     Returns the model's tensors by their own names, and the other tensors. No prefix is removed if names fit as they
-    are, or if one of the others would be used by its name. Raises UsageError if the names fit after two prefixes.
+    are, or if one of the other tensors would be used by its name. Raises UsageError if the names fit after two
+    prefixes.
     """
     word, block = ({*_prefixes(tensors, relative.theirs(name), relative.base)} for name in _SURE)
     prefixes = sorted(word & block)
@@ -218,10 +222,10 @@ def _prefixes(names: Iterable[str], whole: str, base: str) -> Iterator[str]:
 def _matched(
     inside: dict[str, Tensor], by_theirs: dict[str, list[str]], base: str, origin: Path
 ) -> tuple[dict[str, Tensor], list[tuple[str, Tensor]]]:
-    """The tensors of a file by BERT's names; and those that have none, by their names without the encoder's beginning.
-
-    `by_theirs`: BERT's names by the relative's name of the tensor that holds them. Old files have gamma and beta for
-    weight and bias, and names of an encoder alone lack `base`. Raises UsageError for a tensor under two names.
+    """The tensors of a file by BERT's names; and the tensors without such a name, by their own names without the
+    encoder's prefix. `by_theirs`: BERT's names, by the relative's name of the tensor that holds them. Old files have
+    gamma and beta for weight and bias, and files of an encoder alone lack the prefix `base`. Raises UsageError for a
+    tensor under two names.
     """
     alone = not any(name.startswith(base) for name in inside)
     selected: dict[str, Tensor] = {}
@@ -240,7 +244,8 @@ def _matched(
 def _absent_parts(
     selected: dict[str, Tensor], expected: list[NamedTensor], model_type: str, tensors: dict[str, Tensor], origin: Path
 ) -> frozenset[str]:
-    """The parts without any tensor. Raises UsageError if another tensor is missing, or one has another shape."""
+    """The parts without any tensor. Raises UsageError if a tensor of another part is missing, or if a tensor has
+    another shape."""
     relative = RELATIVES[model_type]
     missing = [named for named in expected if named.name not in selected]
     present = {named.part for named in expected if named.name in selected}

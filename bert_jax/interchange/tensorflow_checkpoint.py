@@ -1,7 +1,8 @@
 """Reads checkpoints of TensorFlow 1, such as the bert_model.ckpt of Google's BERT release.
 
 For some damaged indexes TensorFlow's reader aborts its process, or allocates as much memory as the index claims. So a
-subprocess, this module as a program, converts the checkpoint to safetensors, and these become ordinary errors.
+subprocess, which runs this module as a program, converts the checkpoint to safetensors, and such failures become
+ordinary errors.
 """
 
 import importlib.util
@@ -36,9 +37,9 @@ _OPTIMIZER = re.compile(
 _MOST_MEMORY = 1 << 34
 """Limit of the address space in bytes, plus four times the checkpoint's size. TensorFlow alone maps several GB."""
 _MOST_S = 600
-"""Timeout of reading a checkpoint, in seconds. That of BERT-large with its optimizer, 4 GB, takes under a minute."""
+"""Timeout in seconds for reading a checkpoint. BERT-large with its optimizer, 4 GB, takes under a minute."""
 _MOST_SHOWN = 200
-"""Most characters of TensorFlow's message that an error quotes."""
+"""Largest number of characters of TensorFlow's message in an error."""
 
 
 def find_tensorflow_checkpoint(directory: Path) -> Path | None:
@@ -62,10 +63,10 @@ def read_tensorflow_checkpoint(prefix: Path) -> tuple[dict[str, Tensor], list[st
     with tempfile.TemporaryDirectory() as folder:
         converted = Path(folder) / "tensors.safetensors"
         optimizers = _converted(prefix, converted)
-        tensors = tensors_of(converted)  # keeps the file open, so tensors can be read after it is deleted
+        tensors = tensors_of(converted)  # the open file can be read after it is deleted
     renamed = {}
     for name, tensor in tensors.items():
-        is_kernel = name.endswith("/kernel")  # Hugging Face stores its transpose as the weight
+        is_kernel = name.endswith("/kernel")  # Hugging Face's weight is the transpose of the kernel
         for old, today in _RENAMED:
             name = re.sub(old, today, name)
         renamed[name] = tensor.transposed if is_kernel else tensor

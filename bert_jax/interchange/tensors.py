@@ -14,7 +14,7 @@ from bert_jax.system.json_file import Shape, read_foreign_shape
 
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 _MOST_HEADER_BYTES = 10_000_000
-"""Largest header that is read. It describes every tensor; for BERT-large it has 50 kB."""
+"""Largest header that is read, in bytes. The header describes every tensor; for BERT-large it has 50 kB."""
 _READABLE = ("F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL")
 """Types of safetensors that numpy supports. A BERT uses the first four; a later check refuses the others by name."""
 
@@ -39,13 +39,12 @@ class Tensor(NamedTuple):
 
     @property
     def transposed(self) -> "Tensor":
-        """Its transpose."""
+        """The transposed tensor."""
         return Tensor(self.source, self.shape[::-1], lambda: self.read().T)
 
     def part(self, number: int, count: int) -> "Tensor":
-        """Part `number` of a tensor that holds `count` of the same size one below the other.
-
-        The last part has the rows that remain if they don't divide, so that its shape is refused.
+        """Part number `number` of a tensor that holds `count` tensors of equal size one below the other. If the rows
+        don't divide evenly, the last part has the remaining rows, and a later check refuses its shape.
         """
         if count == 1:
             return self

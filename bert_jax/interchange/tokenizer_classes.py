@@ -1,4 +1,5 @@
-"""Tokenizer classes of transformers: the steps that each builds from its settings, whatever its tokenizer.json says."""
+"""Tokenizer classes of transformers, and the steps that each class builds from its settings, regardless of its
+tokenizer.json."""
 
 import base64
 import json
@@ -19,40 +20,40 @@ from bert_jax.text.wordpiece import WordPieceTokenizer
 
 MODEL_CONFIG = "config.json"
 GENERIC = "TokenizersBackend"
-"""The class that follows a tokenizer.json; its older names are in `GENERIC_NAMES`."""
+"""Name of the class that follows a tokenizer.json; its older names are in `GENERIC_NAMES`."""
 GENERIC_NAMES = (GENERIC, "PreTrainedTokenizer")
 LONGEST_WORD = 100
 """Most characters of a word in BertTokenizer; the original BERT has 200."""
 _OF_FILES = {WordPieceTokenizer.file_name: "BertTokenizer", "vocab.json": "RobertaTokenizer"}
-"""The class that reads a file, where none is named."""
+"""The class for a vocabulary file, if no class is named."""
 
 
 class Numbering(NamedTuple):
-    """How a class numbers the pieces of a sentencepiece model."""
+    """The numbering of the pieces of a sentencepiece model by a class."""
 
     first: dict[str, float] = {}
-    """fairseq's own first pieces, with their scores."""
+    """The first pieces, which fairseq adds, with their scores."""
     replaced: int = 0
-    """How many of the model's pieces they replace."""
+    """Number of the model's first pieces that these replace."""
     last: dict[str, float] = {}
     """Pieces after those of the model."""
 
 
 class TokenizerClass(NamedTuple):
-    """A class, with the defaults of what a folder's settings may leave out."""
+    """A tokenizer class, with defaults for settings that a folder may leave out."""
 
     model: str | None
     """The type of its model in a tokenizer.json; None: any."""
     tokens: dict[str, str]
     """Its special tokens by their keys in tokenizer_config.json."""
     frame: Literal["bert", "roberta", "fairseq"] | None = None
-    """Whose special tokens it sets round texts; None: those of its tokenizer.json."""
+    """The model whose special tokens it sets round texts; None: the special tokens of its tokenizer.json."""
     follows_frame: bool = False
-    """Whether the frame of a tokenizer.json replaces its own."""
+    """Whether the special tokens that a tokenizer.json sets round texts replace those of the class."""
     segments: bool = False
     """Whether token_type_ids are among its model_input_names."""
     numbering: Numbering | None = None
-    """How it reads sentencepiece's own file; None: it has no such file."""
+    """How it numbers the pieces of a sentencepiece file; None: the class reads no such file."""
     unknown: int | None = None
     """The number of the unknown piece in its Unigram model; None: that of its unknown token."""
 
@@ -71,7 +72,7 @@ CLASSES = {
     "ElectraTokenizer": TokenizerClass("WordPiece", _OF_BERT, "bert", segments=True),
     "DistilBertTokenizer": TokenizerClass("WordPiece", _OF_BERT, "bert"),
     "RobertaTokenizer": TokenizerClass("BPE", _OF_FAIRSEQ, "roberta"),
-    # A RoBERTa's files may name GPT-2's class, whose pieces are the same.
+    # Files of RoBERTa may name GPT-2's class, which splits text into the same pieces.
     "GPT2Tokenizer": TokenizerClass("BPE", _OF_GPT2, follows_frame=True),
     "XLMRobertaTokenizer": TokenizerClass("Unigram", _OF_FAIRSEQ, "fairseq", numbering=_NUMBERING_OF_XLMR, unknown=3),
     "CamembertTokenizer": TokenizerClass("Unigram", _OF_FAIRSEQ, "fairseq", numbering=_NUMBERING_OF_CAMEMBERT),
@@ -80,14 +81,14 @@ CLASSES = {
     ),
     **dict.fromkeys(GENERIC_NAMES, TokenizerClass(None, {})),
 }
-"""By name, without the `Fast` at the end of some."""
+"""The classes by name, without a `Fast` at its end."""
 
 
 def class_of(path: Path, config: TokenizerConfig, model_type: str = "bert") -> tuple[str, str]:
     """The tokenizer class that reads the vocabulary at `path`, without `Fast`, and how it is known.
 
-    It is that of tokenizer_config.json, or else of config.json, or else of the model, whose type is `model_type` if
-    config.json names none. Raises UsageError for a class that isn't known here.
+    The class is taken from tokenizer_config.json, else from config.json, else from the model's type, which is
+    `model_type` if config.json names none. Raises UsageError for an unknown class.
     """
     file = path.parent / MODEL_CONFIG
     values = read_foreign_object(file) if file.is_file() else {}
@@ -107,7 +108,7 @@ def class_of(path: Path, config: TokenizerConfig, model_type: str = "bert") -> t
         known_by, name = next((place, name.removesuffix("Fast")) for place, name in named.items() if name)
     of_file = _OF_FILES.get(path.name, name)
     if CLASSES[of_file].model != CLASSES[name].model and (follows_model or name in GENERIC_NAMES):
-        return of_file, path.name  # the other class doesn't read such a file
+        return of_file, path.name  # the named class doesn't read such a file
     return name, known_by
 
 
@@ -116,7 +117,7 @@ def named_tokens(directory: Path, config: TokenizerConfig, class_name: str) -> d
     more = special_tokens_map(directory, config)
     tokens = {key: Piece(content=piece) for key, piece in CLASSES[class_name].tokens.items()}
     if class_name == "CamembertTokenizer" or (class_name == "RobertaTokenizer" and not config.model_fields_set):
-        tokens["mask_token"] = Piece(content="<mask>", lstrip=True)  # RoBERTa's own takes the space before it
+        tokens["mask_token"] = Piece(content="<mask>", lstrip=True)  # RoBERTa's mask token includes the space before it
     for key in TOKEN_KEYS:
         if piece := getattr(more, key) or getattr(config, key):
             tokens[key] = piece
@@ -128,7 +129,7 @@ def with_class(
 ) -> JsonObject:
     """The tokenizer.json that the class `name` makes of `file`, read from `path`, with `tokens` added in their order.
 
-    `named` are special tokens by their keys. Raises UsageError if `file` has another model than the class.
+    `named` are special tokens by their keys. Raises UsageError if the model in `file` isn't that of the class.
     """
     own = CLASSES[name]
     if own.model is None:
@@ -155,7 +156,7 @@ def with_class(
 
 
 def with_tokens(file: JsonObject, tokens: list[AddedToken], name: str) -> JsonObject:
-    """`file` with `tokens` added as the library adds them: one that is there gets the new flags."""
+    """`file` with `tokens` added as the library adds them: an existing token gets the new flags."""
     pipeline = built(file, name)
     pipeline.add_tokens(tokens)
     return file | {"added_tokens": json.loads(pipeline.to_str())["added_tokens"]}

@@ -1,4 +1,4 @@
-"""The settings of a tokenizer in another program's folder: its keys, its special and its added tokens."""
+"""Reads the settings of a tokenizer in another program's folder: its keys, special tokens and added tokens."""
 
 from pathlib import Path
 from typing import Annotated
@@ -32,16 +32,16 @@ _DEFAULTS: dict[str, tuple[object, ...]] = {
     **dict.fromkeys(_SWITCHES, (True,)),
     **dict.fromkeys(_LIBRARIES, (None, {})),
 }
-"""Keys that change ids, and the values with which they don't."""
+"""Keys that change ids, each with the values that don't change them."""
 _HARMLESS = frozenset(
-    # of padding, truncation and decoding
+    # keys of padding, truncation and decoding
     "padding padding_side pad_to_multiple_of pad_to_max_length pad_token_id pad_token_type_id truncation "
     "truncation_side truncation_strategy max_length max_len stride errors remove_space clean_text "
     "clean_up_tokenization_spaces spaces_between_special_tokens "
     "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output "
-    # of framing, which is the model's here
+    # keys of special tokens round texts, which the model decides here
     "add_bos_token add_eos_token bos_token_id eos_token_id unk_token_id cls_token_id sep_token_id mask_token_id "
-    # of transformers' own work
+    # keys for transformers' own use
     "chat_template response_template response_schema chat_control_tokens name_or_path "
     "processor_class tokenizer_class slow_tokenizer_class special_tokens_map_file tokenizer_file full_tokenizer_file "
     "vocab_file merges_file added_tokens_file init_inputs files_loaded from_slow from_flax use_fast legacy backend "
@@ -61,17 +61,17 @@ class Piece(Shape):
     rstrip: bool = False
     special: bool = False
     normalized: bool | None = None
-    """None: unless it is special."""
+    """Whether the token is found in cleaned text. None: only if it isn't special."""
 
     def added(self, special: bool = False) -> AddedToken:
-        """The token for the library; `special` makes it one."""
+        """The token as an object of the library; `special` makes it a special token."""
         flags = self.model_dump(exclude={"content", "normalized"}) | {"special": self.special or special}
         normalized = not flags["special"] if self.normalized is None else self.normalized
         return AddedToken(self.content, normalized=normalized, **flags)
 
 
 _Token = Annotated[Piece, BeforeValidator(lambda value: {"content": value} if isinstance(value, str) else value)]
-"""A token that a file writes as its text, or as an object."""
+"""A token, which a file writes as its text or as an object."""
 
 
 class SpecialTokens(Shape, extra="allow"):
@@ -95,7 +95,7 @@ class SpecialTokens(Shape, extra="allow"):
 
     @property
     def named(self) -> list[Piece]:
-        """The tokens besides a model's own with a key of their own, which may be one that the author invented."""
+        """Special tokens besides the model's own, by keys of their own, which the author may have invented."""
         extra = self.extra_special_tokens if isinstance(self.extra_special_tokens, dict) else {}
         invented = [
             Piece(content=value)
@@ -107,13 +107,13 @@ class SpecialTokens(Shape, extra="allow"):
 
     @property
     def listed(self) -> list[Piece]:
-        """The tokens in lists: those of the newer key, or without it those of the older one."""
+        """The tokens in the list of the newer key or, if it is missing, of the older key."""
         extra = self.extra_special_tokens if isinstance(self.extra_special_tokens, list) else []
         return extra or self.additional_special_tokens or []
 
 
 class TokenizerConfig(SpecialTokens, extra="allow"):
-    """The contents of tokenizer_config.json. None is the default of the class."""
+    """The contents of tokenizer_config.json. None means the default of the class."""
 
     tokenizer_class: str | None = None
     do_lower_case: bool | None = None
@@ -128,7 +128,7 @@ class TokenizerConfig(SpecialTokens, extra="allow"):
 
     @property
     def numbered(self) -> dict[int, Piece]:
-        """The tokens of `added_tokens_decoder` whose numbers can be those of pieces."""
+        """The tokens of `added_tokens_decoder` whose numbers can be numbers of pieces."""
         return {
             int(number): piece
             for number, piece in self.added_tokens_decoder.items()
@@ -137,13 +137,13 @@ class TokenizerConfig(SpecialTokens, extra="allow"):
 
 
 def read_tokenizer_config(directory: Path) -> TokenizerConfig:
-    """The tokenizer_config.json in `directory`, or the defaults where there is none."""
+    """The tokenizer_config.json in `directory`, or the defaults if it is missing."""
     file = directory / TOKENIZER_CONFIG
     return read_foreign_shape(file, TokenizerConfig) if file.is_file() else TokenizerConfig()
 
 
 def special_tokens_map(directory: Path, config: TokenizerConfig) -> SpecialTokens:
-    """special_tokens_map.json, which is read only where `config` has no added_tokens_decoder."""
+    """The contents of special_tokens_map.json, which is read only if `config` has no added_tokens_decoder."""
     file = directory / SPECIAL_TOKENS_MAP
     if "added_tokens_decoder" in config.model_fields_set or not file.is_file():
         return SpecialTokens()
@@ -153,10 +153,10 @@ def special_tokens_map(directory: Path, config: TokenizerConfig) -> SpecialToken
 def added_tokens(
     directory: Path, config: TokenizerConfig, named: dict[str, Piece], of_file: list[JsonObject]
 ) -> tuple[list[AddedToken], dict[str, int]]:
-    """The tokens that are added to the vocabulary, in order, and the numbers that the files give some.
+    """The tokens that are added to the vocabulary, in order, and their numbers as far as the files state these.
 
-    `named` are special tokens by their keys, `of_file` the added tokens of a tokenizer.json. The precedence of the
-    files is that of transformers.
+    `named` are special tokens by their keys, `of_file` the added tokens of a tokenizer.json. The files take precedence
+    in the same order as in transformers.
     """
     more = special_tokens_map(directory, config)
     listed = [*config.listed, *more.listed] if more.extra_special_tokens else config.listed or more.listed
@@ -181,11 +181,9 @@ def added_tokens(
 
 
 def check_settings(values: JsonObject, path: Path, follows_file: bool) -> None:
-    """Checks those `values` of `path` that aren't read otherwise; one line names the unknown ones.
-
-    `follows_file`: a tokenizer.json is there, which says itself what it does, but for special tokens in a text.
-
-    Raises UsageError for a value that changes ids.
+    """Checks the `values` of `path` that aren't read elsewhere; one line names the unknown ones. `follows_file`:
+    whether a tokenizer.json exists, which decides everything but special tokens in a text. Raises UsageError for a
+    value that changes ids.
     """
     for key, defaults in ({_SPLIT: _DEFAULTS[_SPLIT]} if follows_file else _DEFAULTS).items():
         if key in values and values[key] not in defaults:

@@ -37,16 +37,16 @@ from bert_jax.text.vocabulary import CONTINUATION, SPECIAL_PIECES, Frame, Vocabu
 from bert_jax.text.wordpiece import MANY_CAPITALS, MAX_WORD_CHARACTERS, WordPieceTokenizer
 
 _UNLIMITED = 1_000_000
-"""A model_max_length from this value on means that there is no limit."""
+"""Least model_max_length that means no limit."""
 
 
 def read_tokenizer(directory: Path, model: ModelConfig, lowercase: bool | None = None) -> Tokenizer:
     """Reads the tokenizer in `directory` as transformers' class for it does: from tokenizer_config.json and the
     vocabulary, or, if it is the generic class, from tokenizer.json.
 
-    The class is the one that the files name, or else the model's. `lowercase` overrides the files of a WordPiece.
-    Raises UsageError if there is no tokenizer, if it doesn't tokenize like BERT's, or if the files contradict each
-    other or the model.
+    The class is the one that the files name or, if they name none, the model's. `lowercase` overrides the files of a
+    WordPiece. Raises UsageError if there is no tokenizer, if it doesn't tokenize like BERT's, or if the files
+    contradict each other or the model.
     """
     config, path = read_tokenizer_config(directory), vocabulary_path(directory)
     name, _ = class_of(path, config, model.model_type)
@@ -85,19 +85,20 @@ def _of_sentencepiece(path: Path, config: TokenizerConfig) -> Tokenizer:
 
 
 def _of_class(path: Path, name: str, config: TokenizerConfig, lowercase: bool | None) -> Tokenizer:
-    """The tokenizer that the class `name` makes of the vocabulary at `path`; `lowercase` is what the user asks for."""
+    """The tokenizer that the class `name` makes of the vocabulary at `path`; `lowercase` is the user's choice."""
     directory = path.parent
     has_config = (directory / TOKENIZER_CONFIG).is_file()
     file = read_vocabulary(path, name)
     if CLASSES[name].model == "WordPiece":
-        if lowercase is None and path.name != TOKENIZER and not has_config:  # as Google's: the letters decide
+        # As for Google's files, the letters in the vocabulary decide.
+        if lowercase is None and path.name != TOKENIZER and not has_config:
             lowercase = Vocabulary(file["model"]["vocab"], str(path)).share_of_capitals < MANY_CAPITALS
         if lowercase is not None:
             config = config.model_copy(update={"do_lower_case": lowercase})
     elif name in GENERIC_NAMES:
         file = _with_casing(file, path, lowercase, config.do_lower_case)
     named = named_tokens(directory, config, name)
-    if name == "GPT2Tokenizer":  # whose own names a RoBERTa's vocabulary lacks
+    if name == "GPT2Tokenizer":  # a RoBERTa's vocabulary lacks the class's own special tokens
         named = {key: piece for key, piece in named.items() if piece.content in file["model"]["vocab"]}
     tokens, numbers = added_tokens(directory, config, named, file.get("added_tokens") or [])
     file = with_class(file, name, config, named, tokens, path)
@@ -119,7 +120,7 @@ def _of_class(path: Path, name: str, config: TokenizerConfig, lowercase: bool | 
 
 
 def _with_casing(value: JsonObject, path: Path, lowercase: bool | None, do_lower_case: bool | None) -> JsonObject:
-    """The tokenizer.json `value`, read from `path`, in which `lowercase`, what the user asks for, replaces the casing.
+    """The tokenizer.json `value`, read from `path`, with its casing replaced by `lowercase`, the user's choice.
 
     Raises UsageError if the file doesn't say how it treats case, or if it contradicts `do_lower_case`.
     """
@@ -139,7 +140,7 @@ def _with_casing(value: JsonObject, path: Path, lowercase: bool | None, do_lower
 
 
 def _simplest(tokenizer: Tokenizer) -> Tokenizer:
-    """`tokenizer` as a WordPieceTokenizer, which encodes faster, if its steps are BERT's and it adds no tokens."""
+    """`tokenizer`; as a WordPieceTokenizer, which encodes faster, if its steps are BERT's and it adds no tokens."""
     value = tokenizer.contents
     cleaning, model = value.get("normalizer") or {}, value["model"]
     vocabulary = tokenizer.vocabulary
@@ -159,7 +160,7 @@ def _simplest(tokenizer: Tokenizer) -> Tokenizer:
 
 
 def _contradiction(config: TokenizerConfig, vocabulary: Vocabulary, rows: int) -> str | None:
-    """How the vocabulary contradicts its settings, or the model's table of `rows`; None if it doesn't."""
+    """How the vocabulary contradicts its settings or the number of `rows` of the model's table; None if it doesn't."""
     if len(vocabulary) > rows:
         return f"the vocabulary has {len(vocabulary):,} pieces and the model's table {rows:,} rows"
     for number, piece in config.added_tokens_decoder.items():
@@ -178,9 +179,8 @@ def _contradiction(config: TokenizerConfig, vocabulary: Vocabulary, rows: int) -
 
 
 def has_segments(directory: Path, tokenizer: Tokenizer) -> bool:
-    """Whether the second text of a pair is in segment 1 for models that transformers gives the tokenizer's ids.
-
-    It isn't if the names of a model's inputs lack token_type_ids, or if the frame of special tokens has no segments.
+    """Whether transformers puts the second text of a pair in segment 1. It doesn't if the names of the model's inputs
+    lack token_type_ids, or if the special tokens round texts have no segments.
     """
     config = read_tokenizer_config(directory)
     name, _ = class_of(vocabulary_path(directory), config)
@@ -190,7 +190,7 @@ def has_segments(directory: Path, tokenizer: Tokenizer) -> bool:
 
 
 def tokenizer_facts(directory: Path, tokenizer: Tokenizer) -> list[Fact]:
-    """What the tokenizer in `directory` was taken for, and where each fact comes from."""
+    """How the tokenizer in `directory` was understood, and where each fact comes from."""
     config, path, vocabulary = read_tokenizer_config(directory), vocabulary_path(directory), tokenizer.vocabulary
     name, known_by = class_of(path, config)
     default = f"default of {name}"
@@ -216,7 +216,7 @@ def tokenizer_facts(directory: Path, tokenizer: Tokenizer) -> list[Fact]:
 
 
 def _cleaning(tokenizer: Tokenizer) -> str:
-    """How the tokenizer treats case, accents and Chinese characters, by what it makes of some."""
+    """How the tokenizer treats case, accents and Chinese characters, as found by examples."""
     clean = tokenizer.cleaned
     accents = "kept" if "é" in clean("é") else "dropped"
     text = f"{'lower-cased' if 'a' in clean('A') else 'case kept'}, accents {accents}"
@@ -238,7 +238,7 @@ def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_positions: int, n
     if tokenizer.file_name != TOKENIZER:
         tokenizer.write_vocabulary(directory / tokenizer.file_name)
     elif tokenizer.kind == "byte_bpe" and not (tokenizer.added or theirs.model.ignore_merges or theirs.normalizer):
-        theirs.model.save(str(directory))  # the two older files can't say any of these
+        theirs.model.save(str(directory))  # the two older files can't express any of these
     write_text(directory / TOKENIZER, theirs.to_str(pretty=True))
     if num_segments > 1 and not vocabulary.frame.segments:
         say("the exported tokenizer has no segments: in transformers both texts of a pair are in segment 0")
@@ -247,7 +247,7 @@ def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_positions: int, n
     if isinstance(tokenizer, WordPieceTokenizer):
         cleaning = tokenizer.cleaning
         casing = {"do_lower_case": cleaning.lowercase, "strip_accents": cleaning.strip_accents}
-        if cleaning.form:  # tokenizer.json has it, and no setting of BERT's tokenizer says it
+        if cleaning.form:  # tokenizer.json contains it, and no setting of BERT's tokenizer does
             del casing["strip_accents"]
     write_json(
         directory / TOKENIZER_CONFIG,

@@ -1,4 +1,5 @@
-"""The vocabulary files of other programs as a tokenizer.json: BERT's, byte-level BPE's and sentencepiece models."""
+"""Converts vocabulary files of other programs to a tokenizer.json: BERT's, byte-level BPE's and sentencepiece
+models."""
 
 import base64
 from pathlib import Path
@@ -15,9 +16,9 @@ from bert_jax.text.wordpiece import WordPieceTokenizer
 TOKENIZER = Tokenizer.file_name
 _PIECES = "vocab.json"
 _NUMBERED_MODELS = ("sentencepiece.bpe.model", "spiece.model")
-"""Names of sentencepiece models whose pieces their programs number and clean text for."""
+"""File names of sentencepiece models whose programs number the pieces and clean text themselves."""
 VOCABULARIES = (SentencePieceTokenizer.file_name, TOKENIZER, _PIECES, *_NUMBERED_MODELS, WordPieceTokenizer.file_name)
-"""Files that a vocabulary is read from, the first that is there."""
+"""Names of files with a vocabulary; the first existing one is read."""
 _MODEL = {
     "type": "WordPiece",
     "unk_token": "[UNK]",
@@ -28,11 +29,11 @@ _CLEANING = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars
     "strip_accents": None,
     "lowercase": True,
 }
-"""Settings of BERT's model and normalizer that old files leave out."""
+"""Defaults of settings of BERT's model and normalizer that old files leave out."""
 
 
 def vocabulary_path(directory: Path) -> Path:
-    """The first vocabulary in `directory`; a tokenizer.json goes before a sentencepiece model that isn't the same.
+    """The first vocabulary file in `directory`; a tokenizer.json takes precedence over a different sentencepiece model.
 
     Raises UsageError if there is none.
     """
@@ -51,7 +52,7 @@ def vocabulary_path(directory: Path) -> Path:
 
 
 def read_vocabulary(path: Path, class_name: str) -> JsonObject:
-    """The vocabulary at `path` as the contents of a tokenizer.json, whose model alone may be there: the class
+    """The vocabulary at `path` as the contents of a tokenizer.json, which may have only its model: the class
     `class_name` adds its steps.
 
     Raises UsageError if the vocabulary is invalid.
@@ -66,7 +67,7 @@ def read_vocabulary(path: Path, class_name: str) -> JsonObject:
         return {"model": {"type": "WordPiece", "vocab": vocabulary.ids}}
     value = read_foreign_object(path)
     model = value.get("model")
-    if isinstance(model, dict) and model.get("type", "WordPiece") == "WordPiece":  # old files have no type
+    if isinstance(model, dict) and model.get("type", "WordPiece") == "WordPiece":  # old files don't state the type
         vocab = model.get("vocab")
         if not isinstance(vocab, dict):
             raise UsageError(
@@ -83,8 +84,8 @@ def read_vocabulary(path: Path, class_name: str) -> JsonObject:
 
 
 def _numbered_model(path: Path, class_name: str) -> JsonObject:
-    """The model of a tokenizer.json, and its cleaning, from the sentencepiece model at `path`, numbered as in
-    `class_name`.
+    """The model and the cleaning of a tokenizer.json, from the sentencepiece model at `path`. The pieces are numbered
+    as in `class_name`.
 
     Raises UsageError if the file isn't a unigram model, or for a class that has no such file.
     """

@@ -9,7 +9,7 @@ import numpy as np
 from bert_jax.report.curves import MOST_POINTS, Curve
 
 _MOST_IN_PAGE = 24_000
-"""Points of all charts of a page: about half a megabyte."""
+"""Most points in all charts of a page, which take about half a megabyte."""
 _ROWS = 20
 """Steps in the table under a chart."""
 _MARKED = 40
@@ -59,7 +59,7 @@ def number_text(value: float, form: Format = "number") -> str:
 
 
 def points_for(curves: int) -> int:
-    """Points that each of so many curves of a page may have."""
+    """Most points of each curve, in a page with so many curves."""
     return min(MOST_POINTS, max(2, _MOST_IN_PAGE // max(curves, 1)))
 
 

@@ -36,7 +36,7 @@ _MOST_METRICS = 200
 _MOST_BASELINES, _MOST_NAME = 4, 40
 """Limits on the comparisons of words that are read from results.json, and on the characters of their names."""
 _COUNTS = ("sequences", "predicted_tokens")
-"""What was measured of each language."""
+"""The measurements of each language."""
 
 
 class RunFacts:

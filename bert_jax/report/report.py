@@ -109,7 +109,7 @@ def run_sections(facts: RunFacts, views: ModelViews) -> list[Section]:
 
 
 def _verdict(facts: RunFacts) -> Section:
-    """What is to be said of the run in words."""
+    """The remarks on the run."""
     section = Section("verdict", "Verdict")
     section.add(remarks(verdict(facts)))
     return section

@@ -33,9 +33,9 @@ line separators, and the marks of direction, which change the order of the rest 
 
 
 class _Console(Console):
-    """Prints control characters as escapes such as \\x1b, since pieces, texts, labels and names come from files.
+    """A console that prints control characters as escapes such as \\x1b, since pieces, texts and names come from files.
 
-    Raises BrokenPipeError, with which rich would end the process by exit code 1: the command chooses its code.
+    It raises BrokenPipeError, for which rich would exit with code 1, so that the command chooses its exit code.
     """
 
     def render_str(self, text: str, **style: Any) -> Text:
