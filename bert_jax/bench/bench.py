@@ -115,7 +115,7 @@ def _timed_in_turn(work: Work, seconds: float) -> dict[str, list[float]]:
 
 
 def _input_rate(batches: Iterator[AnyBatch], seconds: float) -> float:
-    """Sequences a second that `batches` yields when nothing else is done."""
+    """Sequences a second that `batches` yields while nothing else runs."""
     next(batches)  # starts the threads
     began, taken, sequences = time.perf_counter(), 0, 0
     while taken < _LEAST_ROUNDS or time.perf_counter() < began + seconds:

@@ -187,7 +187,7 @@ class Program:
         return whole
 
     def _read_by_users(self, computation: Computation, name: str, whole: int) -> int:
-        """Bytes of `name` that all its users read together; the whole array at most."""
+        """Bytes of `name` that all its users read together, at most those of the whole array."""
         taken = sum(
             self._read(computation, user, number)
             for user in computation.instructions.values()

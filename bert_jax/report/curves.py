@@ -11,11 +11,11 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.errors import BertJaxError, first_line
 
 MOST_POINTS = 1000
-"""Points of a curve in a chart: more than a screen has columns for."""
+"""Most points of a curve in a chart: more than a screen has columns."""
 _MOST_NAMES = 600
 """Measurements that are read. Ours are some twenty and, by language, four for each of about a hundred."""
 _LONGEST_NAME = 80
-"""Characters of a name that is read."""
+"""Most characters of a name that is read."""
 _FINITE = 1e300
 """Largest number that is shown: beyond it the differences that charts compute are infinite."""
 

@@ -19,9 +19,9 @@ from bert_jax.run.results import Mistake
 _MOST_ERRORS, _MOST_CHARACTERS = 20, 600
 """Worst errors in their table, and characters of each of their texts."""
 _MOST_COLUMNS = 40
-"""Columns of a confusion: more can't be read."""
+"""Most columns of a confusion table, so that it stays readable."""
 _MOST_LANGUAGES = 8
-"""Languages in a chart; its table and the results have all."""
+"""Most languages in a chart; its table and the results have all."""
 
 
 def learning(facts: RunFacts) -> Section:

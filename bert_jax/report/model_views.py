@@ -18,7 +18,7 @@ from bert_jax.system.errors import first_line
 _SENTENCES, _TOP = 5, 3
 """Sentences that are filled, and fills of each that are shown."""
 _MOST_STEPS = 4
-"""Saved steps that the sentences are filled by."""
+"""Number of saved steps whose models fill the sentences."""
 _MOST_WEIGHTS = 400_000
 """Attention weights in a page, a byte each; the sentence is shortened to that."""
 _MOST_TOKENS = 32
@@ -51,7 +51,7 @@ class ModelViews(NamedTuple):
     fills: list[Fills] = []
     attention: Attention | None = None
     problem: str = ""
-    """Why the model could not be used; empty if it could."""
+    """Why the model could not be used; empty if it was used."""
 
 
 def model_views(facts: RunFacts) -> ModelViews:

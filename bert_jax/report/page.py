@@ -27,7 +27,7 @@ class Section:
         """`anchor`: its id in the page, unique there."""
         self.anchor, self.title = anchor, title
         self.charts: dict[str, Chart] = {}
-        """By the id of their element."""
+        """The charts, by the id of their element."""
         self._parts: list[Markup] = []
 
     def __bool__(self) -> bool:
@@ -50,7 +50,7 @@ class Section:
 
     @property
     def markup(self) -> Markup:
-        """Its HTML."""
+        """The section's HTML."""
         heading = element("h2", self.title, {"id": f"{self.anchor}-title"})
         named = {"id": self.anchor, "aria-labelledby": f"{self.anchor}-title"}
         return element("section", heading, *self._parts, named)
