@@ -1,7 +1,8 @@
-"""The cleaning rules in a sentencepiece model: checked before a library follows them.
+"""Checks the cleaning rules in a sentencepiece model before a library follows them.
 
 A `precompiled_charsmap` is the size of a double-array trie, the trie, and the replacements, each ended by U+0000. The
-libraries trust it: Hugging Face's panics on a damaged one, at reading or at the first text that reaches the damage.
+libraries trust these bytes: Hugging Face's library panics on damaged ones, either on reading them or at the first text
+that reaches the damage.
 """
 
 import base64
@@ -13,7 +14,7 @@ _BYTES = np.arange(1, 256, dtype=np.uint32)
 
 
 def charsmap_fault(data: bytes) -> str | None:
-    """Why a `precompiled_charsmap` can't be followed; None for a good one."""
+    """Why a `precompiled_charsmap` can't be followed; None for a valid one."""
     size = int.from_bytes(data[:4], "little")
     if len(data) < 8 or size % 4 or not 1024 <= size <= len(data) - 4:
         return "its trie isn't of the size that it says"
@@ -28,7 +29,10 @@ def charsmap_fault(data: bytes) -> str | None:
 
 
 def _trie_fault(units: UInt32[np.ndarray, " n"], replacements: np.ndarray) -> str | None:
-    """Follows every path of the trie: each must stay inside it and end at the first byte of a replacement."""
+    """Follows every path of the trie; returns what is wrong, or None.
+
+    Each path must stay inside the trie and end at the first byte of a replacement.
+    """
     visited, places = np.zeros(len(units), bool), _offset(units[:1])
     while len(places):
         if (places | 255).max() >= len(units):
@@ -59,7 +63,7 @@ def _offset(units: UInt32[np.ndarray, " n"]) -> UInt32[np.ndarray, " n"]:
 
 
 def normalizer_fault(normalizer: object) -> str | None:
-    """Why a charsmap in the `normalizer` of a tokenizer.json can't be followed; None where all are good."""
+    """Why a charsmap in the `normalizer` of a tokenizer.json can't be followed; None if all are valid."""
     if not isinstance(normalizer, dict):
         return None
     if normalizer.get("type") == "Precompiled":

@@ -1,4 +1,4 @@
-"""How text is cleaned before it is split into pieces: case, accents, control characters and Unicode's normal forms."""
+"""Cleans text before it is split into pieces: case, accents, control characters and Unicode's normal forms."""
 
 import re
 import unicodedata
@@ -20,13 +20,15 @@ _CASED_MARKS = (
 """Marks of Latin, Greek and Cyrillic letters, as the inside of a character class. In scripts without case, marks spell
 vowels and consonants, as in Hindi and Japanese."""
 _SELECTORS = "\ufe00-\ufe0f\U000e0100-\U000e01ef"
-"""Variation selectors: marks that choose the picture of a character, which is the same character."""
+"""Variation selectors. These marks choose the picture of a character but leave the character the same."""
 _JOINERS = "\u200c\u200d"
 """Format characters that spelling needs: the non-joiner of Persian, and the joiner of Sinhala's conjuncts."""
 ZERO_WIDTH_SPACE = "\u200b"
-"""Written between words in Khmer, Lao, Burmese, Thai and Tibetan, where it is no white space to Unicode."""
+"""Zero-width space, written between words in Khmer, Lao, Burmese, Thai and Tibetan. Unicode doesn't count it as white
+space."""
 _TURKISH_CAPITALS = {"I\u0307": "i", "İ": "i", "I": "ı"}
-"""Small letters of Turkish and Azeri that other languages don't have, in the order in which they are replaced."""
+"""Capitals of Turkish and Azeri and their small letters, in the order of replacement. Other languages pair them
+differently."""
 _CASED = re.compile(f"[{_CASED_MARKS}{_SELECTORS}]")
 _CHARACTERS = (
     range(1, 0x3400),
@@ -36,20 +38,20 @@ _CHARACTERS = (
     range(0x2F800, 0x2FA20),
     range(0xE0000, 0xE0200),
 )
-"""Code points that cleaning may change: all but ideographs, surrogates and private-use ones."""
+"""Code points that cleaning may change: all except ideographs, surrogates and private-use characters."""
 
 
 class Cleaning(NamedTuple):
-    """The cleaning of a tokenizer's text. White space and control characters are cleaned in any case."""
+    """The settings of cleaning. White space and control characters are always cleaned."""
 
     lowercase: bool = True
     strip_accents: Accents = True
     form: UnicodeForm | None = None
-    """Unicode's normal form of the cleaned text. None: the cleaning of the original BERT, which decomposes characters
-    where it strips accents, leaves them as they are otherwise, and drops joiners."""
+    """Unicode's normal form of the cleaned text. None: the cleaning of the original BERT. It decomposes characters if
+    it strips accents, otherwise leaves them as they are, and drops joiners."""
     divides_words: bool = False
-    """Whether U+200B divides words and a WordPiece cuts long words, as in vocabularies that are trained here. The
-    original deletes U+200B and makes [UNK] of a long word."""
+    """Whether U+200B divides words, and whether a WordPiece cuts long words, as in vocabularies that are trained here.
+    The original deletes U+200B and turns a long word into [UNK]."""
     turkish: bool = False
     """Whether lower-casing turns I into ı and İ into i, as in Turkish and Azeri."""
 
@@ -57,7 +59,7 @@ class Cleaning(NamedTuple):
     def of_file(
         cls, lowercase: bool = True, strip_accents: Accents | None = None, form: UnicodeForm | None = None
     ) -> "Cleaning":
-        """The cleaning for a vocab.txt that other programs read: the original's, unless a setting asks for ours."""
+        """The cleaning for a vocab.txt of other programs: the original's, unless a setting asks for a normal form."""
         stripped = lowercase if strip_accents is None else strip_accents
         form = form or ("NFC" if stripped == "cased" else None)
         return cls.of_training(lowercase, stripped, form) if form else cls(lowercase, stripped)
@@ -66,12 +68,15 @@ class Cleaning(NamedTuple):
     def of_training(
         cls, lowercase: bool = True, strip_accents: Accents | None = None, form: UnicodeForm | None = None
     ) -> "Cleaning":
-        """The cleaning for a vocabulary that is trained here: with `lowercase`, accents of cased scripts go."""
+        """The cleaning for a vocabulary that is trained here.
+
+        `lowercase` strips the accents of cased scripts by default.
+        """
         default: Accents = "cased" if lowercase else False
         return cls(lowercase, default if strip_accents is None else strip_accents, form or "NFC", divides_words=True)
 
     def normalizer(self) -> normalizers.Normalizer:
-        """The cleaning as a step of Hugging Face's tokenizers, which also sets spaces round ideographs."""
+        """The cleaning as a step of Hugging Face's tokenizers. The step also sets spaces round ideographs."""
         if self.form is None:
             return normalizers.BertNormalizer(
                 clean_text=True,
@@ -87,7 +92,10 @@ class Cleaning(NamedTuple):
         return normalizers.Sequence([*divided, *self.composing(), unseen, spaces_and_case])
 
     def composing(self) -> list[normalizers.Normalizer]:
-        """The steps that strip accents and compose what is left, after the Turkish I and İ, whose dot is an accent."""
+        """The steps that strip accents and compose the rest.
+
+        They replace the Turkish I and İ first, whose dot is an accent.
+        """
         cased = [normalizers.Replace(*pair) for pair in _TURKISH_CAPITALS.items()] if self.turkish else []
         if not self.strip_accents:
             return [*cased, normalizers.NFC() if self.form == "NFC" else normalizers.NFKC()]
@@ -96,7 +104,7 @@ class Cleaning(NamedTuple):
         return [*cased, decomposed, normalizers.Replace(Regex(f"[{marks}]+"), ""), normalizers.NFC()]
 
     def of_character(self, character: str) -> str:
-        """The cleaned form of one character; "" for one that is dropped."""
+        """The cleaned form of one character; "" if the character is dropped."""
         if character.isspace() or character == BOUNDARY or self.divides_words and character == ZERO_WIDTH_SPACE:
             return " "
         if self.turkish:
@@ -119,9 +127,9 @@ ORIGINAL = Cleaning()
 
 @cache
 def sentencepiece_rules(cleaning: Cleaning) -> str:
-    """`cleaning` as sentencepiece's rules; each line has code points, a tab, and their replacement.
+    """`cleaning` as sentencepiece's rules. Each line has code points, a tab, and their replacement.
 
-    The result is composed, so that a letter has one form however it was written.
+    Replacements are composed, so that a letter has one form in whatever form it was written.
     """
     rules = {}
     for point in (point for characters in _CHARACTERS for point in characters):

@@ -1,4 +1,4 @@
-"""Extends a vocabulary by words and markers, after its old pieces."""
+"""Extends a vocabulary by words and markers, which follow its old pieces."""
 
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -9,24 +9,24 @@ from bert_jax.text.tokenizer_json import added_token
 
 
 class Extension(NamedTuple):
-    """An extended tokenizer, and counts of the words."""
+    """An extended tokenizer, and how many words were left out."""
 
     tokenizer: Tokenizer
     added: int
     known: int
-    """Words that are pieces already, or that occurred before."""
+    """Number of words that were pieces already, or that occurred before."""
     split: int
-    """Words left out because the tokenizer always splits them, at punctuation, spaces or ideographs."""
+    """Number of words left out because the tokenizer always splits them, at punctuation, spaces or ideographs."""
     markers: int
-    """Markers that were added."""
+    """Number of markers that were added."""
 
 
 def extend(tokenizer: Tokenizer, words: Iterable[str], markers: Iterable[str] = ()) -> Extension:
     """`tokenizer` with each of `words` and `markers` as a piece; every old piece keeps its id.
 
     Words are cleaned as the tokenizer cleans text. A word that it always splits is left out and counted. A marker, such
-    as [E11], is found in a text as it is written, before the text is cleaned and split; with markers the tokenizer is
-    a tokenizer.json, whatever its kind. Raises UsageError if it can't be one.
+    as [E11], is matched exactly, before the text is cleaned and split. With markers the result is a tokenizer.json,
+    whatever the kind. Raises UsageError if the tokenizer can't be one.
     """
     new: dict[str, None] = {}
     known = split = 0
@@ -49,9 +49,9 @@ def extend(tokenizer: Tokenizer, words: Iterable[str], markers: Iterable[str] = 
 def replaced_pieces(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
     """For each piece of `new`, the ids of the pieces that the old tokenizer uses for its text.
 
-    An old piece has its own id. An added piece has the ids of its text in the old tokenizer, or the unknown piece, so
-    that its row in the word table can start as the mean of their rows. Raises UsageError if `new` doesn't begin with
-    the pieces of `old`.
+    An old piece has its own id. An added piece has the ids of its text in the old tokenizer, or the unknown id, so that
+    its row of the word table can start as the mean of their rows. Raises UsageError if `new` doesn't begin with the
+    pieces of `old`.
     """
     first, pieces = old.vocabulary.pieces, new.vocabulary.pieces
     if pieces[: len(first)] != first:

@@ -1,4 +1,4 @@
-"""The language of a piece of text: by its script where that decides, otherwise by py3langid's model."""
+"""Identifies the language of a piece of text, by its script if that decides, otherwise by py3langid's model."""
 
 import functools
 import io
@@ -14,21 +14,21 @@ import numpy as np
 from bert_jax.text.scripts import letters_by_script
 
 BLOCK_CHARACTERS = 600
-"""Characters of a block. Answers are right for 0.998 of the blocks, and for 0.8 to 0.9 of lines under 40 characters."""
+"""Characters in a block. Answers are right for 0.998 of all blocks, and for 0.8 to 0.9 of lines under 40 characters."""
 UNSURE = "unsure"
-"""The answer for text whose language isn't clear."""
+"""The answer if the language of a text isn't clear."""
 UNKNOWN = "und"
-"""The answer for a language that the model doesn't know, as letters show: ISO's code for undetermined."""
+"""The answer if letters show that the model doesn't know the language. It is ISO's code for undetermined."""
 _FEWEST_LETTERS, _FEWEST_OF_SCRIPT = 12, 3
-"""Fewest letters that are judged by the model, and by their script alone."""
+"""Fewest letters that the model judges; fewest letters that are judged by their script alone."""
 _LEAST_PROBABILITY, _LEAST_AMONG_FEW = 0.5, 0.8
-"""Least probability of a sure answer in Latin script, and among the few languages of another script. Wrong answers for
-whole blocks have lower ones."""
+"""Least probability of a sure answer: in Latin script, and among the few languages of another script. Wrong answers for
+whole blocks have lower probabilities."""
 _LEAST_KANA = 0.2
 """Least share of kana among the letters of a Japanese text. Japanese prose has 0.4 and more; Chinese prose has some in
 names."""
 _LETTERS_A_CHARACTER = {"CJK": 3, "HANGUL": 2}
-"""Latin letters that a character of a script stands for, where a text has both."""
+"""Number of Latin letters that a character of these scripts counts for in a text with both."""
 _OF_SCRIPT = {
     **{"GREEK": ("el",), "ARMENIAN": ("hy",), "GEORGIAN": ("ka",), "HEBREW": ("he",), "ETHIOPIC": ("am",)},
     **{"GUJARATI": ("gu",), "GURMUKHI": ("pa",), "ORIYA": ("or",), "TAMIL": ("ta",), "TELUGU": ("te",)},
@@ -40,20 +40,22 @@ _OF_SCRIPT = {
     "DEVANAGARI": ("gom", "hi", "mr", "ne", "sa"),
     "BENGALI": ("as", "bn"),
 }
-"""The model's languages by script. Those of Latin script are all others. Dialects that the model knows and takes for
-their standard language, such as arz and yue, are left out, and dz and sdh, for which it takes Tibetan and Sorani."""
+"""The model's languages by script; all others have Latin script.
+
+Left out are dialects that the model takes for their standard language, such as arz and yue. Left out are also dz and
+sdh, since the model takes Tibetan and Sorani for them."""
 _OTHERS = {"arz", "ary", "wuu", "yue", "uzs", "hbo", "grc", "gcf", "gcr", "dz", "sdh", "zxx"}
 _NOT_LATIN = _OTHERS.union(*_OF_SCRIPT.values()) - {"sr"}
-"""Labels of the model that aren't languages of Latin script, and two creoles, for which it takes formulas."""
+"""Labels that are no candidates for Latin script. They include two creoles, for which the model takes formulas."""
 _FOREIGN = re.compile("[ײױװ]|יי|וו|א[\u05b7\u05b8]|[ኣቐ-ቝኸ-ዅ]|[ӑӗӳăĕçæӕ]|[ڕڵێٻڀٿڄڃڌڏڊڍڦڪڳڱڻ]", re.IGNORECASE)
 _LEAST_FOREIGN = 0.035
-"""Letters of Yiddish, Tigrinya, Chuvash, Ossetic, Sorani and Sindhi, and their least share in a text of one of these
-languages. The model doesn't know them, and the languages of the same scripts that it knows hardly use these letters."""
+"""Letters of Yiddish, Tigrinya, Chuvash, Ossetic, Sorani and Sindhi, and their least share in a text of such a
+language. The model doesn't know these languages. Languages of the same scripts that it knows hardly use the letters."""
 _LOADING = threading.Lock()
 
 
 def identified(text: str) -> str:
-    """The language of `text` as a code (ISO 639), UNKNOWN or UNSURE. Best for texts of about BLOCK_CHARACTERS."""
+    """The language of `text` as a code (ISO 639), UNKNOWN or UNSURE. It is most reliable for about BLOCK_CHARACTERS."""
     letters = letters_by_script(text)
     total = letters.total()
     if total < _FEWEST_OF_SCRIPT:
@@ -81,7 +83,7 @@ def known_languages() -> set[str]:
 
 
 def blocks(lines: Iterable[str]) -> Iterator[str]:
-    """The lines of a document as blocks of about BLOCK_CHARACTERS: short lines are joined, long ones are cut evenly."""
+    """The lines of a document as blocks of about BLOCK_CHARACTERS. Short lines are joined, long ones cut evenly."""
     joined = ""
     for line in lines:
         joined = f"{joined} {line}" if joined else line
@@ -96,7 +98,7 @@ def blocks(lines: Iterable[str]) -> Iterator[str]:
 
 @functools.cache
 def _classifier(script: str) -> Callable[[str], tuple[str, float]]:
-    """The model's choice among the languages of a script, as a function of a text."""
+    """Returns a function that gives the model's choice among the languages of a script for a text."""
     from py3langid.langid import LanguageIdentifier
 
     whole = _model()
@@ -119,7 +121,7 @@ def load_ahead() -> None:
 
 
 def unload() -> None:
-    """Frees the model's 120 MB, for a process that identifies no more."""
+    """Frees the model's 120 MB in a process that identifies no more languages."""
     _classifier.cache_clear()
     _loaded_model.cache_clear()
 
@@ -131,9 +133,9 @@ def _model():
 
 @functools.cache
 def _loaded_model():
-    """py3langid's model, which comes with its wheel; loading it takes about a third of a second.
+    """py3langid's model, which comes with its wheel. Loading it takes about a third of a second.
 
-    The library reads the file in hundreds of steps, each of which would interrupt other threads.
+    The library itself would read the file in hundreds of steps, and each step would interrupt other threads.
     """
     from py3langid.langid import MODEL_DIR, MODEL_FILE, LanguageIdentifier
 

@@ -1,7 +1,7 @@
-"""Phrases or entities listed in a file, one a line, and where they are in encoded text.
+"""Finds the phrases or entities that a file lists, one per line, in encoded text.
 
-They are searched in the characters of the pieces. The tokenizer has cleaned the text already, so texts that it treats
-as equal have the same spelling.
+The search compares the characters of the pieces. The tokenizer has cleaned the text already, so texts that it treats as
+equal have the same spelling.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ from bert_jax.text.vocabulary import BOUNDARY
 
 _MOST_BYTES = 1 << 30
 _BEGIN, _END = "\x02", "\x01"
-"""Marks around each word. No piece contains them, since tokenizers remove control characters."""
+"""Marks around each word. Pieces don't contain them, since tokenizers remove control characters."""
 _UNKNOWN = "\x03"
 """Stands for the unknown piece."""
 
@@ -31,15 +31,16 @@ class Marked(NamedTuple):
 
     text: str
     begins: Int[np.ndarray, " N"]
-    """Place in `text` of the mark before the word that starts at each token; -1 for a token that starts none."""
+    """For each token, the position in `text` of the mark before the word that starts there; -1 if none does."""
     ends: Int[np.ndarray, " m"]
-    """Place in `text` after the end mark that precedes each token, and after the one at the text's end (m = N + 1)."""
+    """Position in `text` after the end mark before each token; the last item is the position after the final end mark
+    (m = N + 1)."""
 
     def tokens(self, places: Int[np.ndarray, "k 2"]) -> Int[np.ndarray, "j 2"]:
-        """First token, and token after the last, of those ranges of `text` that are whole words and whole pieces."""
+        """The token range (begin, end exclusive) of each range of `text` that is whole words and whole pieces."""
         first = np.searchsorted(self.ends, places[:, 0], side="right") - 1
         after = np.searchsorted(self.ends, places[:, 1])
-        begins = np.append(self.begins, self.ends[-1])  # the end of the text is the end of a word
+        begins = np.append(self.begins, self.ends[-1])  # the end of the text ends a word
         whole = (begins[first] == places[:, 0]) & (self.ends[after] == places[:, 1]) & (begins[after] >= 0)
         return np.stack([first, after], axis=1)[whole]
 
@@ -49,13 +50,13 @@ class Plain(NamedTuple):
 
     text: str
     places: Int[np.ndarray, " N"]
-    """Place in `text` of each token's first character."""
+    """Position in `text` of each token's first character."""
     after_space: Bool[np.ndarray, " N"]
-    """Whether a space precedes it."""
+    """Whether a space precedes each token."""
 
 
 class Speller:
-    """Spells what a tokenizer has encoded."""
+    """Spells out encoded text, with or without marks."""
 
     def __init__(self, tokenizer: Tokenizer):
         unknown, pieces = tokenizer.vocabulary.unknown_id, range(len(tokenizer.vocabulary.pieces))
@@ -63,14 +64,14 @@ class Speller:
         self._tokenizer, self._starts, self._texts = tokenizer, tokenizer.starts_word, texts
         self._opens = np.array([sets_no_spaces(text[:1] or " ") for text in texts])
         self._closes = np.array([sets_no_spaces(text[-1:] or " ") for text in texts])
-        # In scripts without spaces each character is marked: where pieces end there depends on the text around them.
+        # In scripts without spaces each character is marked, since the pieces depend on the text around them.
         self._marked = [
             "".join(f"{_END}{_BEGIN}{one}" for one in (text if apart else [text])) if apart or start else text
             for text, apart, start in zip(texts, self._opens.tolist(), self._starts.tolist(), strict=True)
         ]
 
     def marked(self, tokens: Int[np.ndarray, " N"], begins: Bool[np.ndarray, " N"]) -> Marked:
-        """Spells `tokens` with marks. `begins`: whether a token begins a sentence, and so also a word."""
+        """Spells `tokens` with marks. `begins`: whether each token begins a sentence, and so also a word."""
         starts = self._starts[tokens] | begins
         parts = [self._marked[token] for token in tokens.tolist()]
         for at in np.flatnonzero(begins).tolist():
@@ -81,7 +82,7 @@ class Speller:
         return Marked(text, np.where(starts, before + 1 + begins, -1), np.append(before + 1, len(text)))
 
     def plain(self, tokens: Int[np.ndarray, " N"], begins: Bool[np.ndarray, " N"]) -> Plain:
-        """Spells `tokens` with a space before each word, but not between two characters of scripts without spaces."""
+        """Spells `tokens` with a space before each word, except between two characters of scripts without spaces."""
         joined = self._opens[tokens] & np.roll(self._closes[tokens], 1)
         space = self._starts[tokens] & ~begins & ~joined
         parts = [self._texts[token] for token in tokens.tolist()]
@@ -91,7 +92,7 @@ class Speller:
         return Plain("".join(spaced), places, space)
 
     def phrases(self, texts: list[str]) -> list[str]:
-        """Spells each of `texts` with marks and without empty words."""
+        """Spells each of `texts` with marks, leaving out empty words."""
         phrases = []
         for ids in self._tokenizer.encode_batch(texts):
             spelled = "".join(self._marked[number] for number in ids)
@@ -101,11 +102,11 @@ class Speller:
 
 
 class LexiconFile(NamedTuple):
-    """The entries in a lexicon's file, and counts of its other lines."""
+    """The entries in a lexicon's file, and how many other lines it has."""
 
     path: str
     entries: list[str]
-    """In the order of the file, each once."""
+    """Each entry once, in the order of the file."""
     blank: int
     """Number of lines without text."""
     doubled: int
@@ -114,7 +115,7 @@ class LexiconFile(NamedTuple):
 
     @classmethod
     def read(cls, path: str, setting: str) -> "LexiconFile":
-        """Reads UTF-8 lines. Raises UsageError, which names `setting`, if there is no such file, text or entry."""
+        """Reads UTF-8 lines. Raises UsageError, with `setting`, if the file is missing, isn't text or has no entry."""
         try:
             with open_regular(place_of(path)) as file:
                 data = file.read(_MOST_BYTES)
@@ -144,13 +145,10 @@ class Lexicon:
         self.unknown = sum(not each or _UNKNOWN in each for each in spelled)
         """Number of entries with an unknown piece, which can't be found."""
         self.duplicates = len(spelled) - self.unknown - len(self._spelled)
-        """Number of entries that are encoded as an earlier one."""
+        """Number of entries with the same encoding as an earlier entry."""
 
     def matches(self, text: Marked) -> Int[np.ndarray, "n 2"]:
-        """First token, and token after the last, of each entry in `text`.
-
-        Of overlapping entries the leftmost counts, and of entries that begin together the longest.
-        """
+        """The token range (begin, end exclusive) of each entry in `text`."""
         if not self._spelled:
             return np.zeros((0, 2), int)
         matches = self._automaton.find_matches_as_indexes(text.text)

@@ -1,4 +1,4 @@
-"""The tokenizer: text to piece ids by the steps of a tokenizer.json, which Hugging Face's `tokenizers` runs."""
+"""The tokenizer: maps text to piece ids by the steps of a tokenizer.json, which Hugging Face's `tokenizers` runs."""
 
 import copy
 import itertools
@@ -29,47 +29,49 @@ from bert_jax.text.tokenizer_json import (
 from bert_jax.text.vocabulary import BOUNDARY, CONTINUATION, MASK, PieceSpan, Vocabulary, special_names
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
-"""Name of the settings' file in a tokenizer directory, ours and other programs'."""
+"""Name of the settings file in a tokenizer directory. Other programs use the same name."""
 FORMAT = 1
 """Version of the format of our tokenizer directories."""
 _PRINTABLE = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
 _OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
 BYTES = {chr(byte): byte for byte in sorted(_PRINTABLE)} | {chr(0x100 + at): byte for at, byte in enumerate(_OTHERS)}
-"""Bytes by the character that stands for them in byte-level BPE (Radford et al. 2019, section 2.2): a printable one of
-Latin-1 stands for itself, the others are written as the characters from U+0100 on, so the space is \\u0120."""
+"""The byte that each character stands for in byte-level BPE (Radford et al. 2019, section 2.2).
+
+A printable character of Latin-1 stands for its own byte. The characters from U+0100 on stand for the other bytes, such
+as \\u0120 for the space."""
 
 
 class TokenizerSettings(Shape):
-    """The contents of tokenizer_config.json in our tokenizer directories; other programs' files have no `kind`."""
+    """The contents of tokenizer_config.json in our tokenizer directories. Other programs' files have no `kind`."""
 
     format: Annotated[int, Field(ge=1)] = FORMAT
     kind: Kind
 
 
 class Tokenizer:
-    """Text to piece ids and back; V pieces.
+    """Maps text to piece ids and back; V pieces.
 
-    Ids are those of Hugging Face's library, and so of transformers, except that special pieces in a text, such as
-    [CLS], are ordinary characters.
+    The ids are those of Hugging Face's library, and so of transformers, with one exception: special pieces in a text,
+    such as [CLS], are ordinary characters.
     """
 
     file_name = "tokenizer.json"
     """Name of the vocabulary's file in a tokenizer directory."""
     cuts: Sequence[Callable[[Iterable[str]], list[str]]] = ()
-    """Functions that cut texts into parts, from coarse to fine, with "\\n" after the parts of each text: its ids are
-    the concatenated ids of its parts. The library remembers the words of a BPE, so cutting would save 15% only."""
+    """Functions that cut texts into parts, from coarse to fine, with "\\n" after the parts of each text. The ids
+    of a text are the concatenated ids of its parts. The library remembers the words of a BPE, so cutting would save 15%
+    only."""
     added: frozenset[int] = frozenset()
-    """Ids of the added tokens, which are found in a text before it is split, without the special pieces."""
+    """Ids of the added tokens without the special pieces. Added tokens are found in a text before it is split."""
 
     def __init__(self, file: JsonObject, name: str = "tokenizer.json"):
         """`file`: the contents of a tokenizer.json, read from `name`.
 
-        Raises UsageError if it isn't of a kind that is read here, if the library refuses it, or if a special piece is
-        missing.
+        Raises UsageError if its kind isn't read here, if the library refuses it, or if a special piece is missing.
         """
         self._contents, self.name = file, name
         self.kind: Kind = pipeline_kind(file, name)
-        """Kind in tokenizer_config.json: wordpiece, unigram, bpe (both sentencepiece's), byte_bpe or metaspace."""
+        """Kind in tokenizer_config.json: wordpiece; unigram or bpe, both of sentencepiece; byte_bpe; or metaspace."""
         pipeline = built(file, name)
         check_keys(file, pipeline, name)
         ids = pipeline.get_vocab(with_added_tokens=True)
@@ -86,7 +88,7 @@ class Tokenizer:
 
     @property
     def impossible_remark(self) -> str | None:
-        """A remark on pieces that no text has once it is cleaned; None where these are few, or aren't looked for."""
+        """A remark on pieces that no cleaned text has; None if they are few, or if the kind doesn't look for them."""
         return None
 
     @property
@@ -105,30 +107,30 @@ class Tokenizer:
     def encode_masked(self, text: str) -> list[int]:
         """Encodes `text` with each [MASK], or the mask piece as this vocabulary writes it, as the mask piece.
 
-        Where the tokenizer's file says so, as RoBERTa's does, the piece includes the space before it.
+        If the tokenizer's file says so, as RoBERTa's does, the mask piece includes the space before it.
         """
         return self._mask_encoder.encode(text.replace(MASK, self.vocabulary.special[-1]), add_special_tokens=False).ids
 
     @cached_property
     def _mask_encoder(self) -> tokenizers.Tokenizer:
-        """The pipeline that finds the mask piece in a text, and no other special piece."""
+        """The pipeline that recognizes the mask piece in a text, and no other special piece."""
         special = self.vocabulary.special
         return ordinary(self.contents, self.name, special, found=special[-1])
 
     def cleaned(self, text: str) -> str:
-        """`text` as it is before it is split into words."""
+        """`text` as it is after cleaning and before it is split into words."""
         return self._encoder.normalizer.normalize_str(text) if self._encoder.normalizer else text
 
     def encode_spans(self, text: str) -> list[PieceSpan]:
         """The pieces of `text` with their positions in it.
 
-        Pieces that share a character all have its position. The span of a boundary by itself is empty.
+        Pieces that share a character all cover its position. A boundary that is a piece by itself has an empty span.
         """
         spans = []
         for number, begin, end in self._offsets(text):
-            if number in self.added:  # with the spaces around it, if it includes those
+            if number in self.added:  # with the spaces around it, if the added token includes them
                 begin, end = visible(text, begin, end)
-            elif self.kind == "byte_bpe":  # it has pieces for control characters too
+            elif self.kind == "byte_bpe":  # byte_bpe has pieces for control characters, too
                 space = end - begin - len(text[begin:end].lstrip())
                 begin = min(begin + space, end)
             elif self.kind != "wordpiece":
@@ -137,7 +139,7 @@ class Tokenizer:
         return spans
 
     def unknown_characters(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> list[int]:
-        """The number of characters behind unknown pieces in each text, of which `ids` are the pieces."""
+        """The number of characters behind unknown pieces in each text. `ids` has the pieces of each text."""
         unknown, counts = self.vocabulary.unknown_id, [0] * len(texts)
         for number in (number for number, pieces in enumerate(ids) if unknown in pieces):
             spans = self.encode_spans(texts[number])
@@ -145,7 +147,7 @@ class Tokenizer:
         return counts
 
     def _offsets(self, text: str) -> Iterable[tuple[int, int, int]]:
-        """The id of each piece of `text`, and its characters from begin to end as the library counts them."""
+        """Yields the id of each piece of `text`, with begin and end of its characters as the library counts them."""
         encoding = self._encoder.encode(text, add_special_tokens=False)
         return ((number, *offsets) for number, offsets in zip(encoding.ids, encoding.offsets, strict=True))
 
@@ -166,7 +168,7 @@ class Tokenizer:
         return " ".join(parts)
 
     def _bytes(self, number: int) -> bytes:
-        """The bytes that a piece of a byte-level BPE stands for; one with other characters stands for itself."""
+        """The bytes that a piece of a byte-level BPE stands for. A piece with other characters stands for itself."""
         piece = self.vocabulary.pieces[number]
         numbers = [BYTES.get(character, -1) for character in piece]
         return piece.encode() if number in self.added or -1 in numbers else bytes(numbers)
@@ -175,10 +177,10 @@ class Tokenizer:
     def starts_word(self) -> Bool[np.ndarray, " V"]:
         """For each piece, whether it starts a word.
 
-        These are special pieces, added tokens, and in a WordPiece all but the ##pieces. In other vocabularies they are
-        pieces that begin with the boundary, punctuation, and pieces of scripts without spaces, where each piece counts
-        as a word. A letter after punctuation without a space doesn't start a word, since its piece is the same as
-        within a word.
+        Special pieces and added tokens do. In a WordPiece all pieces but the ##pieces do. In other vocabularies three
+        kinds do: pieces that begin with the boundary, punctuation, and pieces of scripts without spaces. In such
+        scripts each piece counts as a word. A letter after punctuation without a space doesn't start a word, since its
+        piece is the same as within a word.
         """
         if self.kind == "wordpiece":
             starts = np.array([not piece.startswith(CONTINUATION) for piece in self.vocabulary.pieces])
@@ -190,15 +192,18 @@ class Tokenizer:
     def piece_text(self, number: int) -> str:
         """The characters of piece `number`, without the ## of a continuation or the boundary at its beginning.
 
-        A boundary by itself is kept. Bytes that are no whole character, and control characters, are escaped.
+        A boundary by itself is kept. Control characters, and bytes that don't make a character, are escaped.
         """
         if self.kind == "wordpiece":
             return self.vocabulary.pieces[number].removeprefix(CONTINUATION)
         return self.spelled(number).removeprefix(BOUNDARY) or BOUNDARY
 
     def spelled(self, number: int) -> str:
-        """Piece `number` for people to read: as the vocabulary writes it, but where it writes bytes, their characters,
-        with BOUNDARY for a space at their beginning."""
+        """Piece `number` for people to read.
+
+        It is written as in the vocabulary. If that writes bytes, they are decoded, and a space at the beginning becomes
+        BOUNDARY.
+        """
         if self.kind != "byte_bpe" or number in self.added:
             return self.vocabulary.pieces[number]
         text = self._bytes(number).decode("utf-8", "backslashreplace")
@@ -216,8 +221,8 @@ class Tokenizer:
     def piece_of_word(self, word: str) -> str | None:
         """The piece for the whole of `word`, whether the vocabulary has it or not.
 
-        It includes the space before the word if its script uses spaces and this isn't a WordPiece. None if the cleaned
-        word is empty, several words, contains punctuation, or is too long.
+        The piece includes the space before the word if the word's script uses spaces and this isn't a WordPiece. It is
+        None if the cleaned word is empty, is several words, contains punctuation, or is too long.
         """
         text = word if self.kind == "wordpiece" or sets_no_spaces(word[:1] or " ") else f" {word}"
         if self._encoder.normalizer:
@@ -232,8 +237,8 @@ class Tokenizer:
     def with_pieces(self, pieces: Sequence[str]) -> "Tokenizer":
         """A tokenizer with new `pieces` (from `piece_of_word`) after its own; each encodes its word as one piece.
 
-        In a BPE a word that is a piece is then looked up before merges are tried. After added tokens, a WordPiece's
-        are added tokens too, which are single words. Raises UsageError for a model with scores.
+        In a BPE, a word that is a piece is then encoded without merges. If a WordPiece has added tokens, new pieces
+        become added tokens, too, which match single words only. Raises UsageError for a model with scores.
         """
         model, count = self.contents["model"], len(self.vocabulary)
         if self.kind == "wordpiece" and count > len(model["vocab"]):
@@ -247,16 +252,16 @@ class Tokenizer:
                 ".model that they come from"
             )
         file = copy.deepcopy(self.contents)
-        # Added tokens get the numbers after the model's, so those have to be the model's own first.
+        # Added tokens are numbered after the model's pieces, so all earlier pieces must belong to the model first.
         file["model"]["vocab"] = {piece: number for number, piece in enumerate([*self.vocabulary.pieces, *pieces])}
         if self.kind != "wordpiece":
             file["model"]["ignore_merges"] = True
         return Tokenizer(file, self.name)
 
     def with_added(self, tokens: Iterable[JsonObject]) -> "Tokenizer":
-        """A tokenizer.json with `tokens` (from `tokenizer_json.added_token`), numbered on from its last piece.
+        """A tokenizer.json with added `tokens` (from `tokenizer_json.added_token`), numbered after its last piece.
 
-        They replace added tokens with the same text.
+        New tokens replace added tokens with the same text.
         """
         file = self.as_pipeline().contents
         by_text = {token["content"]: token for token in (*(file.get("added_tokens") or []), *tokens)}
@@ -282,7 +287,10 @@ class Tokenizer:
         write_text(path, self.as_huggingface().to_str(pretty=True))
 
     def save(self, directory: Place) -> None:
-        """Writes the vocabulary's file and then tokenizer_config.json: a directory that has it is complete."""
+        """Writes the vocabulary's file and then tokenizer_config.json.
+
+        A directory with tokenizer_config.json is complete.
+        """
         directory.mkdir(parents=True, exist_ok=True)
         self.write_vocabulary(directory / self.file_name)
         write_json(directory / TOKENIZER_CONFIG, self.settings.model_dump())

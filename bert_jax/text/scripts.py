@@ -1,4 +1,4 @@
-"""Characters by what they mean for words: punctuation, invisible ones, and scripts without spaces between words."""
+"""What characters mean for words: punctuation, invisible characters, and scripts without spaces between words."""
 
 import functools
 import string
@@ -13,7 +13,7 @@ _WITHOUT_SPACES = frozenset("CJK HIRAGANA KATAKANA HALFWIDTH BOPOMOFO YI THAI LA
 
 
 def is_punctuation(character: str) -> bool:
-    """Whether BERT treats it as punctuation: category P, and ASCII characters except letters, digits and spaces."""
+    """Whether BERT treats it as punctuation: category P, and ASCII except letters, digits and spaces."""
     return character in string.punctuation or unicodedata.category(character).startswith("P")
 
 
@@ -38,7 +38,7 @@ def letters_by_script(text: Iterable[str]) -> Counter[str]:
 
 
 def combines(character: str) -> bool:
-    """Whether `character` may be composed with the ones before it: a mark, or a vowel or final of a Hangul syllable."""
+    """Whether `character` may combine with the ones before it: a mark, or a vowel or final of a Hangul syllable."""
     return unicodedata.category(character).startswith("M") or "\u1160" <= character <= "\u11ff"
 
 

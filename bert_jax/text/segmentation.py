@@ -1,4 +1,4 @@
-"""Splits text: paragraphs into sentences, and sentences into words by a segmenter that the user names."""
+"""Splits paragraphs into sentences, and sentences into words by a segmenter that the user names."""
 
 import importlib
 import itertools
@@ -16,16 +16,19 @@ _WITH_RULES = frozenset(
 )
 """Languages that sentencex has rules for, according to its source code."""
 _NEED_NONE = frozenset("ko th zh".split())
-"""Languages that need no rules of their own: Chinese and Korean use stops that all rules know, Thai uses none."""
+"""Languages that need no rules of their own. Chinese and Korean use stops that all rules know; Thai uses none."""
 Segmenter = Callable[[str], Iterable[int]]
-"""Gives the places in a text where words begin or end, as numbers of characters from 0, in ascending order."""
+"""A function from a text to the positions where words begin or end, as numbers of characters from 0, in ascending
+order."""
 _LONGEST = 16_000
-"""Characters that Sudachi is given at once: it takes at most 49,149 bytes."""
+"""Characters that Sudachi gets in one call. It takes at most 49,149 bytes."""
 
 
 def split_sentences(paragraph: str, language: str) -> list[str]:
-    """The sentences of `paragraph`, stripped, without empty ones. `language` is a code like "en" or "pt-BR"; for a
-    language that sentencex doesn't know, it uses the rules of a related one."""
+    """The sentences of `paragraph`, stripped, without empty ones. `language` is a code like "en" or "pt-BR".
+
+    For a language that it doesn't know, sentencex uses the rules of a related one.
+    """
     # sentencex knows en but not en-GB, and has lower-case names such as pt-br.
     base = language.partition("-")[0]
     rules = base if base in _WITH_RULES else language.lower()
@@ -34,7 +37,7 @@ def split_sentences(paragraph: str, language: str) -> list[str]:
 
 
 def has_rules(language: str) -> bool:
-    """Whether sentencex splits text of this language (a code) correctly, by rules for it or without any."""
+    """Whether sentencex splits text in the language `language` correctly, by its own rules or without any."""
     return language.partition("-")[0] in _WITH_RULES | _NEED_NONE
 
 
@@ -42,8 +45,8 @@ def open_segmenter(name: str) -> Segmenter:
     """The segmenter that data.words names: "jieba", "sudachi" or "module:function", of the Python path or the current
     folder.
 
-    Its results are checked: it raises UsageError with the text where the function fails or gives no such places. Raises
-    UsageError if it can't be imported, or if only the files of a run name it.
+    The segmenter checks its results: it raises UsageError, with the text, if the function fails or gives invalid
+    positions. Raises UsageError if the segmenter can't be imported, or if only the files of a run name it.
     """
     if isinstance(name, RecordedCode):
         raise UsageError(name.refusal)
@@ -75,7 +78,7 @@ def _imported(name: str) -> Segmenter:
         sys.path.append(os.getcwd())
     try:
         imported = getattr(importlib.import_module(module), function)
-    except Exception as error:  # whatever a module raises when it is imported
+    except Exception as error:  # a module may raise anything when it is imported
         reason = f"{type(error).__name__}: {error}".splitlines()[0]
         raise UsageError(
             f"{Setting('data.words', name)} can't be imported ({reason}); give jieba, sudachi or module:function"
@@ -99,7 +102,7 @@ def _sudachi() -> Segmenter:
         from sudachipy import Dictionary, SplitMode
     except ImportError:
         raise UsageError(f"{Setting('data.words', 'sudachi')} needs sudachipy; {install_extra('ja')}") from None
-    tokenizer = Dictionary(dict="small").tokenizer(SplitMode.C)  # the longest words
+    tokenizer = Dictionary(dict="small").tokenizer(SplitMode.C)  # C gives the longest words
 
     def segment(text: str) -> Iterator[int]:
         for begin in range(0, len(text), _LONGEST):

@@ -1,4 +1,4 @@
-"""Unigram and BPE models of sentencepiece: reading, encoding, adding pieces, and the same in Hugging Face's library."""
+"""Sentencepiece's unigram and BPE models: reading, encoding, adding pieces, and export to Hugging Face's library."""
 
 import copy
 import itertools
@@ -24,24 +24,24 @@ from bert_jax.text.tokenizer_json import Kind
 from bert_jax.text.vocabulary import BOUNDARY, MASK, Vocabulary, read_file, special_names
 
 _KINDS: dict[int, Kind] = {1: "unigram", 2: "bpe"}
-"""Kinds by the model_type of sentencepiece's trainer_spec."""
+"""Kinds of models, by the model_type in sentencepiece's trainer_spec."""
 _SCORE_STEP = 0.1
-"""Log-probability of a new piece of a unigram model minus that of the pieces that it replaces."""
+"""Log-probability of a new piece of a unigram model, minus that of the pieces that it replaces."""
 _ROUNDS = 20
-"""Attempts to raise the scores of new pieces until each encodes its word whole."""
+"""Most rounds that raise the scores of new pieces until each encodes its word whole."""
 _NEVER = -1e6
-"""A score with which a piece is on no best path through a text. That of special pieces is the best, 0."""
+"""A score so low that a piece is on no best path through a text. Special pieces have the best score, 0."""
 _Piece = ModelProto.SentencePiece
 _SPACES = rf"[\s\x1c-\x1f\x85{BOUNDARY}]"
-"""Characters that the models' own rules write as a space."""
+"""Characters that the models' own rules turn into a space."""
 OWN_RULES = "bert"
-"""Name of the cleaning in models that are trained here."""
+"""Name of the cleaning rules in models that are trained here."""
 
 
 class SentencePieceTokenizer(Tokenizer):
     """A tokenizer over a sentencepiece model, which contains its own rules for cleaning text.
 
-    Sentencepiece encodes: Hugging Face's library gives other ids in about one line in ten thousand.
+    Sentencepiece itself encodes, since Hugging Face's library gives other ids in about one line in ten thousand.
     """
 
     file_name = "tokenizer.model"
@@ -49,11 +49,11 @@ class SentencePieceTokenizer(Tokenizer):
     def __init__(self, model: ModelProto, name: str = "model"):
         """Finds the special pieces by name: those of BERT, or <pad> <unk> <s> </s> <mask>.
 
-        Raises UsageError, with `name`, if one is missing or the model isn't a unigram or BPE model.
+        Raises UsageError, with `name`, if a special piece is missing or the model isn't a unigram or BPE model.
         """
         self._model, self.name = model, name
         pieces = [piece.piece for piece in model.pieces]
-        # It may have pieces for line breaks.
+        # The model may have pieces for line breaks, so no character is forbidden.
         self.vocabulary = Vocabulary(pieces, name, special_names(set(pieces)), blanks="")
         if model.trainer_spec.model_type not in _KINDS:
             raise UsageError(
@@ -63,8 +63,10 @@ class SentencePieceTokenizer(Tokenizer):
         self._processor = self._opened({})
 
     def _opened(self, types: dict[int, int]) -> SentencePieceProcessor:
-        """A processor in which special pieces are control pieces, which no text is encoded to. `types` gives other
-        types to some pieces."""
+        """A processor in which special pieces are control pieces, so that no text is encoded to them.
+
+        `types` gives other types to some pieces.
+        """
         special = dict.fromkeys({*self.vocabulary.special_ids} - {self.vocabulary.unknown_id}, _Piece.CONTROL)
         model = copy.deepcopy(self._model)
         for number, kind in (special | types).items():
@@ -87,11 +89,11 @@ class SentencePieceTokenizer(Tokenizer):
     def encode_masked(self, text: str) -> list[int]:
         """Encodes `text` with each [MASK], or the mask piece as this vocabulary writes it, as the mask piece.
 
-        The text is encoded as a whole, so that a [MASK] within a word doesn't start a new word after it.
+        The text is encoded as a whole, so that no new word starts after a [MASK] within a word.
         """
         mask, pieces = self.vocabulary.mask_id, self.vocabulary.pieces
         ids = self._mask_processor.encode(without_nul(text.replace(MASK, pieces[mask])))
-        # The mask stands for a piece that includes the boundary before it.
+        # The mask stands for a piece together with the boundary before it.
         return [
             number
             for number, following in itertools.pairwise([*ids, None])
@@ -100,11 +102,11 @@ class SentencePieceTokenizer(Tokenizer):
 
     @cached_property
     def _mask_processor(self) -> SentencePieceProcessor:
-        """The processor that finds the mask piece in a text, and no other special piece."""
+        """The processor that recognizes the mask piece in a text, and no other special piece."""
         return self._opened({self.vocabulary.mask_id: _Piece.USER_DEFINED})
 
     def cleaned(self, text: str) -> str:
-        """`text` as it is before it is split into pieces."""
+        """`text` as it is after cleaning and before it is split into pieces."""
         return self._processor.normalize(text)
 
     def _offsets(self, text: str) -> Iterable[tuple[int, int, int]]:
@@ -120,8 +122,11 @@ class SentencePieceTokenizer(Tokenizer):
         return _piece_processor(self._model)
 
     def piece_of_word(self, word: str) -> str | None:
-        """The piece for the whole of `word`: cleaned by the model, with the boundary if its script uses spaces. None if
-        that is empty, several words, or contains punctuation."""
+        """The piece for the whole of `word`.
+
+        The model cleans the word, and the boundary is put before it if its script uses spaces. None if the cleaned word
+        is empty, is several words, or contains punctuation.
+        """
         piece = self._processor.normalize(word)
         text = piece.removeprefix(BOUNDARY)
         if not text or any(part == BOUNDARY or is_punctuation(part) for part in text):
@@ -132,7 +137,7 @@ class SentencePieceTokenizer(Tokenizer):
         """A tokenizer with `pieces` added after its own; each encodes its word as a single piece.
 
         In a unigram model a new piece is slightly more probable than the pieces that it replaces, so that other words
-        are encoded as before. In a BPE model a new piece that consists of two pieces is the last merge; a piece of
+        are encoded as before. In a BPE model, a new piece that consists of two pieces is the last merge. A new piece of
         more than two is used for every word that begins with it.
         """
         lowest = min((piece.score for piece in self._model.pieces if piece.type == _Piece.NORMAL), default=0.0)
@@ -140,11 +145,11 @@ class SentencePieceTokenizer(Tokenizer):
         return SentencePieceTokenizer(lengthen(self._model, pieces, lowest))
 
     def as_huggingface(self) -> Pipeline:
-        """A Tokenizer of Hugging Face's library, without special pieces, with the same ids but for rare differences.
+        """A Tokenizer of Hugging Face's library without special pieces, whose ids are the same with rare exceptions.
 
-        About one line in ten thousand differs: a unigram model may choose the other of two splits whose probabilities
-        differ only by rounding, and that library cleans characters that are written as several code points, such as
-        Korean letters, differently. Raises UsageError for a model that the library can't express.
+        About one line in ten thousand differs. A unigram model may choose the other of two splits whose probabilities
+        differ only by rounding. The library also cleans characters of several code points, such as Korean letters,
+        differently. Raises UsageError for a model that the library can't express.
         """
         if reason := _inexpressible(self._model):
             raise UsageError(
@@ -155,20 +160,20 @@ class SentencePieceTokenizer(Tokenizer):
         charsmap: list[normalizers.Normalizer] = []
         if spec.precompiled_charsmap:
             charsmap = [normalizers.Precompiled(spec.precompiled_charsmap)]
-        if spec.name == OWN_RULES:  # these compose characters, and the library applies them to single code points
-            # A mark after another space than " " would be cleaned away together with that.
+        if spec.name == OWN_RULES:  # our rules compose characters, and the library applies them to single code points
+            # After a space other than " ", a mark would be cleaned away together with the space.
             charsmap = [normalizers.NFC(), normalizers.Replace(Regex(_SPACES), " "), *charsmap]
         prefix = spec.add_dummy_prefix
-        # Where the text begins, a space is the boundary of its first word; so is one after a mask, within the text.
+        # A space at the text's beginning is the first word's boundary. Within the text, so is a space after a mask.
         spaces = [normalizers.Replace(Regex(" {2,}"), " "), normalizers.Strip(left=not prefix)]
         tokenizer.normalizer = normalizers.Sequence([normalizers.Replace("\0", "\1"), *charsmap, *spaces])
-        scheme = "first" if prefix else "never"  # "always" would begin a word after each mask too
+        scheme = "first" if prefix else "never"  # "always" would also begin a word after each mask
         tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(BOUNDARY, scheme)
         tokenizer.decoder = decoders.Metaspace(BOUNDARY, scheme)
         return tokenizer
 
     def _huggingface_model(self) -> models.Model:
-        """Pieces and scores, or for a BPE the merges of all pairs that make up a piece, ranked by its score."""
+        """Pieces with scores; for a BPE, the merges of all pairs that make up a piece, ranked by the piece's score."""
         if self.kind == "unigram":
             pieces = self._model.pieces
             scored = [(piece.piece, piece.score if piece.type == _Piece.NORMAL else _NEVER) for piece in pieces]
@@ -191,7 +196,7 @@ def read_model(path: Path) -> ModelProto:
         model = ModelProto.FromString(read_file(path, "a sentencepiece .model"))
     except DecodeError:
         raise UsageError(f"{path} is no sentencepiece model; give one, or a vocab.txt") from None
-    if not all(isinstance(piece.piece, str) for piece in model.pieces):  # bytes: not UTF-8
+    if not all(isinstance(piece.piece, str) for piece in model.pieces):  # bytes if it isn't UTF-8
         raise UsageError(f"{path} has pieces that are not UTF-8; it is damaged, fetch it again")
     charsmap = model.normalizer_spec.precompiled_charsmap
     if fault := charsmap and charsmap_fault(charsmap):
@@ -200,12 +205,12 @@ def read_model(path: Path) -> ModelProto:
 
 
 def without_nul(text: str) -> str:
-    """Replaces U+0000, for which sentencepiece has no rules, by another control character."""
+    """Replaces U+0000 by another control character, since sentencepiece has no rules for it."""
     return text.replace("\0", "\1")
 
 
 def _piece_processor(model: ModelProto) -> SentencePieceProcessor:
-    """A processor for single pieces, which doesn't add or remove boundaries."""
+    """A processor for single pieces. It neither adds nor removes boundaries."""
     model = copy.deepcopy(model)
     model.normalizer_spec.add_dummy_prefix = model.normalizer_spec.remove_extra_whitespaces = False
     return SentencePieceProcessor(model_proto=model.SerializeToString())
@@ -216,7 +221,7 @@ def _encode_piece(processor: SentencePieceProcessor, piece: str) -> list[int]:
 
 
 def _lengthened_bpe(model: ModelProto, pieces: Sequence[str], lowest: float) -> ModelProto:
-    """`model` with `pieces`, which score less than `lowest`, the lowest score of its own pieces."""
+    """`model` with `pieces`, whose scores are below `lowest`, the lowest score of the model's own pieces."""
     longer, processor = copy.deepcopy(model), _piece_processor(model)
     for place, piece in enumerate(pieces, 1):
         parts = _encode_piece(processor, piece)
@@ -227,12 +232,12 @@ def _lengthened_bpe(model: ModelProto, pieces: Sequence[str], lowest: float) -> 
 
 
 def _lengthened_unigram(model: ModelProto, pieces: Sequence[str], lowest: float) -> ModelProto:
-    """`model` with `pieces`, scored by the pieces that they replace, of which an unknown one counts as `lowest`."""
+    """`model` with `pieces`, scored by the pieces that they replace. An unknown piece counts as `lowest`."""
     longer, processor = copy.deepcopy(model), _piece_processor(model)
     for piece in pieces:
         longer.pieces.add(piece=piece, score=-math.inf, type=_Piece.NORMAL)
     split = list(longer.pieces)[len(model.pieces) :]
-    # A new word may begin with another new one, so the scores of words that are still split are raised again.
+    # A new word may begin with another new word, so the scores of words that are still split are raised again.
     for _ in range(_ROUNDS):
         for piece in split:
             parts = _encode_piece(processor, piece.piece)

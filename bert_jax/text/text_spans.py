@@ -1,7 +1,8 @@
-"""Spans of phrases and entities that a record gives for its text, carried from the record to the tokens.
+"""Carries the spans of phrases and entities that a record gives for its text to the text's tokens.
 
-In between, the text is cut into lines and sentences, so the spans travel inside it, each between two marks. The marks
-are Unicode noncharacters (The Unicode Standard, section 23.7), which are for a program's own use: no text has them.
+In between, the text is cut into lines and sentences. The spans therefore travel inside the text, each between two
+marks. The marks are Unicode noncharacters (The Unicode Standard, section 23.7), which are for a program's own use: no
+text has them.
 """
 
 import itertools
@@ -23,25 +24,25 @@ _REPLACEMENT = "\ufffd"
 
 
 class TextSpan(NamedTuple):
-    """Characters `begin` to `end` (exclusive) of a text, numbered from 0 as Python numbers them (code points)."""
+    """Characters `begin` to `end` (exclusive) of a text, numbered from 0 as code points."""
 
     begin: int
     end: int
     kind: str
-    """phrase or entity."""
+    """Phrase or entity."""
 
 
 class SpannedSentence(NamedTuple):
-    """A sentence, and the spans that lie in it."""
+    """A sentence, and the spans that lie within it."""
 
     text: str
     spans: list[TextSpan]
     cut: int
-    """Number of spans that begin in it and end in another sentence."""
+    """Number of spans that cross an end of the sentence."""
 
 
 def with_spans(text: str, value: object, place: str, dropped: Counter[str]) -> str:
-    """`text` with the spans of `value`, a list of [begin, end, kind] or null, marked in it.
+    """`text` with marks for the spans of `value`, which is a list of [begin, end, kind] or null.
 
     Invalid spans are counted in `dropped`, by reason. Raises UsageError, naming `place`, if `value` is no such list.
     """
@@ -84,7 +85,7 @@ def _fault(span: TextSpan, size: int, before: TextSpan) -> str | None:
 
 
 def _inserted(text: str, marks: Sequence[tuple[int, str]]) -> str:
-    """`text` with each mark before the character at its number; closing marks come before opening ones."""
+    """`text` with each mark before the character at its number. Closing marks come before opening marks."""
     if not marks:
         return text
     ordered = sorted(marks, key=lambda mark: (mark[0], mark[1] in _OPENING.values()))
@@ -94,7 +95,7 @@ def _inserted(text: str, marks: Sequence[tuple[int, str]]) -> str:
 
 
 def _taken_out(text: str) -> tuple[str, list[tuple[int, str]]]:
-    """The inverse of `_inserted`."""
+    """`text` without its marks, and each mark with its position: the inverse of `_inserted`."""
     marks = [(match.start() - number, match[0]) for number, match in enumerate(_ANY.finditer(text))]
     return _ANY.sub("", text), marks
 
@@ -105,7 +106,7 @@ def plain(text: str) -> str:
 
 
 def split_marked(text: str, split: Callable[[str], list[str]]) -> list[str]:
-    """The parts, in order, that `split` gives of a text without its marks; each with the marks that belong to it."""
+    """The parts that `split` gives of a text without its marks, in order. Each part has the marks that belong to it."""
     if not _ANY.search(text):
         return split(text)
     whole, marks = _taken_out(text)
@@ -118,12 +119,12 @@ def split_marked(text: str, split: Callable[[str], list[str]]) -> list[str]:
 
 
 def _belongs(at: int, mark: str, begin: int, end: int) -> bool:
-    """Whether a mark before character `at` opens or closes a span of the characters from `begin` to `end`."""
+    """Whether a mark before character `at` opens or closes a span within the characters from `begin` to `end`."""
     return begin <= at < end if mark in _OPENING.values() else begin < at <= end
 
 
 def spanned(sentence: str) -> SpannedSentence:
-    """A sentence without its marks, and the spans between them."""
+    """A sentence without its marks, and the spans between the marks."""
     text, marks = _taken_out(sentence)
     spans, cut = [], 0
     for kind in _OPENING:
@@ -142,12 +143,14 @@ def spanned(sentence: str) -> SpannedSentence:
 def tokens_of(
     spans: Sequence[TextSpan], pieces: Sequence[PieceSpan], starts: Bool[np.ndarray, " n"]
 ) -> Int[np.ndarray, "k 2"]:
-    """First token, and token after the last, of each span that is whole words; `starts`: the pieces that begin one.
+    """First token, and token after the last, of each span that is whole words.
+
+    `starts`: whether each piece begins a word.
 
     Characters that no piece holds, such as spaces and what cleaning removes, belong to no word.
     """
     begins, ends = (np.array([edge for piece in pieces for edge in [piece[part]]], int) for part in (1, 2))
-    # The end of the text is the end of a word, and a sentence begins one.
+    # the end of the text ends a word, and its beginning begins one
     starts = np.concatenate([[True], starts[1:], [True]])
     stretches = []
     for span in spans:
@@ -155,7 +158,7 @@ def tokens_of(
         after = int(np.searchsorted(begins, span.end))
         inside = first < after and begins[first] >= span.begin and ends[after - 1] <= span.end
         if inside and not starts[first] and begins[first - 1] == ends[first - 1]:
-            first -= 1  # sentencepiece's boundary as a piece by itself
+            first -= 1  # include sentencepiece's boundary if it is a piece by itself
         if inside and starts[first] and starts[after]:
             stretches.append((first, after))
     return np.array(stretches, int).reshape(-1, 2)

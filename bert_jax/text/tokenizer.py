@@ -19,8 +19,8 @@ __all__ = ["Tokenizer", "load_tokenizer", "read_vocabulary_file", "tokenizer_dir
 def load_tokenizer(path: str | os.PathLike, lowercase: bool = True, strip_accents: Accents | None = None) -> Tokenizer:
     """Loads a tokenizer from a run, a tokenizer directory, or a vocabulary's file, also in a bucket.
 
-    Files are a vocab.txt, a sentencepiece .model, a tokenizer.json, or a vocab.json that its merges.txt is beside.
-    `lowercase` and `strip_accents` apply to a vocab.txt; the others contain these settings. Raises UsageError if there
+    The file is a vocab.txt, a sentencepiece .model, a tokenizer.json, or a vocab.json with its merges.txt beside it.
+    `lowercase` and `strip_accents` apply to a vocab.txt; other files contain these settings. Raises UsageError if there
     is no tokenizer at `path`.
     """
     path = place_of(path)
@@ -32,9 +32,9 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool = True, strip_accent
 
 
 def _saved(directory: Place) -> Tokenizer:
-    """Reads the files of `Tokenizer.save`.
+    """Reads the files that `Tokenizer.save` wrote.
 
-    Raises UsageError if they are missing, damaged or another program's or release's, or if they contradict each other.
+    Raises UsageError if they are missing or damaged, come from another program or release, or contradict each other.
     """
     others = (directory / Tokenizer.file_name, directory / SentencePieceTokenizer.file_name)
     file = next((path for path in others if path.is_file()), directory / WordPieceTokenizer.file_name)
@@ -63,9 +63,10 @@ def _saved(directory: Place) -> Tokenizer:
 
 
 def read_vocabulary_file(path: Place, cleaning: Cleaning = ORIGINAL) -> Tokenizer:
-    """Loads a tokenizer by the suffix: a sentencepiece .model, a tokenizer.json or vocab.json, or else a vocab.txt.
+    """Loads a tokenizer from a file by its suffix.
 
-    Raises UsageError.
+    A .model is sentencepiece's, a .json is a tokenizer.json or vocab.json, and any other file is a vocab.txt.
+    Raises UsageError if the file can't be used.
     """
     if path.suffix == ".json":
         beside = path.with_name("merges.txt")
@@ -81,5 +82,5 @@ def read_vocabulary_file(path: Place, cleaning: Cleaning = ORIGINAL) -> Tokenize
 
 
 def tokenizer_directory(path: Place) -> Place | None:
-    """The tokenizer directory: `path` itself or `path`/tokenizer; None if neither is one."""
+    """The tokenizer directory: `path` itself or `path`/tokenizer; None if neither is a tokenizer directory."""
     return next((folder for folder in (path, path / "tokenizer") if (folder / TOKENIZER_CONFIG).is_file()), None)

@@ -1,6 +1,6 @@
-"""The contents of a tokenizer.json: reading, checking and making them, and the frame of special tokens.
+"""Reads, checks and makes the contents of a tokenizer.json, and the frame of special tokens.
 
-Its added tokens are found in a text before anything else splits it, as transformers finds them.
+Added tokens are found in a text before anything else splits it, as in transformers.
 """
 
 import json
@@ -26,7 +26,7 @@ from bert_jax.text.vocabulary import (
 
 Kind = Literal["wordpiece", "unigram", "bpe", "byte_bpe", "metaspace"]
 _KINDS: dict[str, Kind] = {"ByteLevel": "byte_bpe", "Metaspace": "metaspace", "BertPreTokenizer": "wordpiece"}
-"""Kinds by the type of the pre-tokenizer that splits words."""
+"""Kinds of pipelines, by the type of the pre-tokenizer that splits words."""
 _MODELS: dict[Kind, tuple[str, ...]] = {
     "byte_bpe": ("BPE",),
     "metaspace": ("Unigram", "BPE"),
@@ -35,11 +35,11 @@ _MODELS: dict[Kind, tuple[str, ...]] = {
 _PARTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder", "model")
 _KEYS = ("version", "truncation", "padding", "added_tokens", *_PARTS)
 _OLD_KEYS = {"str_rep", "add_prefix_space"}
-"""Keys of a Metaspace that the library reads and no longer writes."""
+"""Keys of a Metaspace that the library reads but no longer writes."""
 
 
 def read_json(path: Path) -> JsonObject:
-    """The JSON object in a vocabulary's file. Raises UsageError if it can't be read or is damaged."""
+    """The JSON object in a vocabulary's file. Raises UsageError if the file can't be read or is damaged."""
     try:
         return parse_object(read_file(path, "a tokenizer.json"))
     except ValueError as error:
@@ -82,7 +82,7 @@ def byte_level(
 
 
 def pipeline_kind(file: JsonObject, name: str) -> Kind:
-    """The kind of the pipeline in `file`. Raises UsageError for one that isn't read here."""
+    """The kind of the pipeline in `file`. Raises UsageError if the kind isn't read here."""
     if unknown := [key for key in file if key not in _KEYS]:
         raise UsageError(
             f"{name} has the part {quoted(unknown[0])}, which isn't read here; known are {', '.join(_KEYS)}"
@@ -121,7 +121,8 @@ def pipeline_kind(file: JsonObject, name: str) -> Kind:
 def built(file: JsonObject, name: str) -> Tokenizer:
     """The library's tokenizer for `file`, read from `name`.
 
-    Raises UsageError if the library refuses it, and for numbers of pieces so large that it would take all memory.
+    Raises UsageError if the library refuses it, or if a piece has a number so large that the library would take all
+    memory.
     """
     model, tokens = file.get("model"), file.get("added_tokens")
     vocab = model.get("vocab") if isinstance(model, dict) else None
@@ -136,7 +137,7 @@ def built(file: JsonObject, name: str) -> Tokenizer:
         tokenizer = Tokenizer.from_str(json.dumps(file))
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # the library raises Exception itself, and a panic in it is a BaseException
+    except BaseException as error:  # the library raises Exception itself, and its panics are BaseException
         raise UsageError(f"{name} is no good tokenizer.json ({quoted(str(error))}); give another") from None
     tokenizer.no_padding()
     tokenizer.no_truncation()
@@ -144,7 +145,10 @@ def built(file: JsonObject, name: str) -> Tokenizer:
 
 
 def check_keys(file: JsonObject, tokenizer: Tokenizer, name: str) -> None:
-    """Raises UsageError for keys of `file` that `tokenizer`, built from it, doesn't know, and for wrong numbers."""
+    """Raises UsageError for keys of `file` that `tokenizer` doesn't know, and for wrong numbers.
+
+    `tokenizer` is built from `file`.
+    """
     written = json.loads(tokenizer.to_str())
     unknown = [key for part in _PARTS for key in _unknown(file.get(part), written[part], part)]
     if unknown:
@@ -159,7 +163,7 @@ def check_keys(file: JsonObject, tokenizer: Tokenizer, name: str) -> None:
 
 
 def _unknown(part: object, written: object, path: str) -> list[str]:
-    """The keys in a part of a file that are not in what the library makes of that part."""
+    """The keys in a part of a file that are missing from what the library makes of that part."""
     if path in ("model.vocab", "model.merges"):
         return []
     if isinstance(part, list) and isinstance(written, list):
@@ -173,7 +177,7 @@ def _unknown(part: object, written: object, path: str) -> list[str]:
 
 
 def added_token(content: str, number: int, **flags: bool) -> JsonObject:
-    """An entry of `added_tokens`: found exactly as it is written, anywhere, unless `flags` say otherwise."""
+    """An entry of `added_tokens`. It matches its exact text anywhere, unless `flags` say otherwise."""
     default = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
     return {"id": number, "content": content, **default, **flags}
 
@@ -181,7 +185,7 @@ def added_token(content: str, number: int, **flags: bool) -> JsonObject:
 def ordinary(file: JsonObject, name: str, hidden: Container[str], found: str | None = None) -> Tokenizer:
     """The library's pipeline for `file`, in which the special pieces `hidden`, except `found`, are ordinary characters.
 
-    All other added tokens are recognized. The library's flag `special` here marks those that aren't.
+    All other added tokens are recognized. The library's flag `special` marks the tokens that aren't recognized.
     """
     added = [
         token | {"special": token["content"] in hidden and token["content"] != found}
@@ -190,7 +194,7 @@ def ordinary(file: JsonObject, name: str, hidden: Container[str], found: str | N
     is_added = any(token["content"] == found for token in added)
     model = file["model"]
     if model.get("type") == "Unigram":
-        # The model itself would find them in a text. A piece with a space it doesn't: spaces are written otherwise.
+        # The model itself would find special pieces in a text. It can't with a space: it writes spaces otherwise.
         vocab = [
             [f" {piece}" if piece in hidden and piece != found else piece, score] for piece, score in model["vocab"]
         ]
@@ -207,8 +211,8 @@ def ordinary(file: JsonObject, name: str, hidden: Container[str], found: str | N
 def finished(pipeline: Tokenizer, special: Sequence[str], name: str) -> JsonObject:
     """The tokenizer.json of a pipeline, with its special pieces (from `special_names`) round one text or two.
 
-    A byte-level BPE sets them as RoBERTa's does, with two separators between two texts, and its mask includes the
-    spaces before it; the others set them as BERT's. Raises UsageError, with `name`, if a special piece isn't in the
+    A byte-level BPE sets them as RoBERTa does, with two separators between two texts, and its mask includes the spaces
+    before it. Other pipelines set them as BERT does. Raises UsageError, with `name`, if a special piece isn't in the
     model.
     """
     ids = pipeline.get_vocab()
@@ -230,9 +234,10 @@ def finished(pipeline: Tokenizer, special: Sequence[str], name: str) -> JsonObje
 
 
 def frame_of(step: object, ids: dict[str, int], name: str) -> Frame:
-    """The frame that `step`, the post-processor of the tokenizer.json `name`, sets; `ids` are those of its pieces.
+    """The frame of special tokens that `step` sets, the post-processor of the tokenizer.json `name`.
 
-    Raises UsageError for one that sequences can't have here, such as one with the second text first.
+    `ids` has the ids of the pieces. Raises UsageError for a frame that can't be used here, such as one with the second
+    text first.
     """
     parts = step.get("processors") or [] if isinstance(step, dict) and step.get("type") == "Sequence" else [step]
     setting = [part for part in parts if isinstance(part, dict) and part.get("type") != "ByteLevel"]
@@ -258,8 +263,7 @@ def frame_of(step: object, ids: dict[str, int], name: str) -> Frame:
 def _parts(
     template: list[JsonObject], tokens: dict[str, tuple[int, ...]], texts: str, name: str
 ) -> tuple[list[tuple[int, ...]], int]:
-    """The ids before, between and after the `texts` of a template, and how many tokens after the first text are in
-    segment 0.
+    """The ids before, between and after a template's `texts`; how many tokens after the first are in segment 0.
 
     Raises UsageError for other texts, another order, or segments that don't rise from 0 to 1 after the first text.
     """
@@ -277,7 +281,7 @@ def _parts(
             runs.append(())
     in_order = segments == sorted(segments) and {*segments} <= {0, len(texts) - 1}
     of_first = segments.count(0) - len(runs[0]) - 1
-    # The first text is in segment 0, and what follows the second one in the same segment as that.
+    # The first text is in segment 0. What follows the second text is in the same segment as that text.
     if order != texts or not in_order or of_first < 0 or (texts == "AB" and {*segments[last - 1 :]} == {0, 1}):
         raise UsageError(
             f"{name}: its post_processor sets {quoted(' '.join(order))} with the segments {segments}; a frame that is "

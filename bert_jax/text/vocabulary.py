@@ -1,4 +1,4 @@
-"""The list of pieces, of which five are special: reading, checking and writing vocab.txt."""
+"""The list of pieces, of which five are special: reads, checks and writes vocab.txt."""
 
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from functools import cached_property
@@ -12,39 +12,39 @@ from bert_jax.system.json_file import read_bytes
 
 PAD, UNKNOWN, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_PIECES = (PAD, UNKNOWN, CLS, SEP, MASK)
-"""The five special pieces of every vocabulary, in their order in a trained one."""
+"""The five special pieces of every vocabulary, in the order in which a trained vocabulary has them."""
 _NAMES = ((PAD, "<pad>"), (UNKNOWN, "<unk>"), (CLS, "<s>"), (SEP, "</s>"), (MASK, "<mask>"))
 CONTINUATION = "##"
-"""Prefix of pieces that continue a word, in WordPiece."""
+"""Prefix of pieces that continue a word in a WordPiece."""
 BOUNDARY = "\u2581"
-"""First character of pieces that begin a word, in all other vocabularies."""
+"""First character of pieces that begin a word in all other vocabularies."""
 
 MOST_BYTES = 32_000_000
-"""Largest file of pieces or words. The largest published vocabulary of a BERT has 501,153 pieces, 5 MB."""
+"""Bytes of the largest file of pieces or words. The largest published vocabulary of a BERT has 501,153 pieces, 5 MB."""
 MOST_PIECES = 10_000_000
-"""A piece's number is less: twenty times the largest published vocabulary of a BERT."""
+"""Limit below which a piece's number must be: twenty times the largest published vocabulary of a BERT."""
 _FOREIGN_SIGNS = (
     (BOUNDARY, "sentencepiece's (as KoBERT's)", str.startswith),
     ("</w>", "a BPE's with ends of words (as HerBERT's)", str.endswith),
 )
-"""Signs of other algorithms, those that write them, and how a piece has them."""
+"""Signs of pieces of other algorithms: the sign, what writes it, and the test whether a piece has it."""
 _MANY = 0.02
-"""Share of a vocabulary's pieces above which a sign in them is its algorithm's."""
+"""Share of a vocabulary's pieces above which a sign shows that the other algorithm wrote them."""
 BLANKS = " \t\r\n"
 """Characters that always separate words, so no piece contains them."""
 
 
 class VocabularySizeError(UsageError):
-    """A text gives no vocabulary of the size that was asked for."""
+    """The text gives no vocabulary of the given size."""
 
     def __init__(self, message: str, size: int):
         super().__init__(message)
         self.size = size
-        """A size that the text may give."""
+        """A size that may be possible with the text."""
 
     @classmethod
     def too_large(cls, size: int, most: int) -> "VocabularySizeError":
-        """The error for a text that gives at most `most` pieces."""
+        """The error if the text gives only `most` pieces."""
         return cls(
             f"{Setting('vocabulary.size')}={size:,} is more than the text can give, {most:,} pieces; set "
             f"{Setting('vocabulary.size')} {most} or less, or give more text",
@@ -53,7 +53,7 @@ class VocabularySizeError(UsageError):
 
     @classmethod
     def too_small(cls, size: int, characters: int) -> "VocabularySizeError":
-        """The error for a text whose characters need so many pieces."""
+        """The error if the text's `characters` characters need more pieces than `size`."""
         return cls(
             f"{Setting('vocabulary.size')}={size:,} is less than the {characters:,} pieces that the text's "
             f"characters need; raise it or lower {Setting('vocabulary.character_coverage')}",
@@ -73,31 +73,34 @@ class Frame(NamedTuple):
     """Ids of the special tokens round one text and round a pair, and where the second segment begins."""
 
     single: tuple[tuple[int, ...], tuple[int, ...]]
-    """The ids before and after a text by itself."""
+    """The ids before and after a single text."""
     pair: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
     """The ids before, between and after two texts."""
     of_first: int
-    """How many of the ids between belong to the first text."""
+    """How many of the ids between the texts belong to the first text."""
     segments: bool = True
-    """Whether what follows is in segment 1. False, as in RoBERTa: both texts are in segment 0."""
+    """Whether the second text, with the ids around it that aren't the first's, is in segment 1. False, as in RoBERTa:
+    both texts are in segment 0."""
 
     @classmethod
     def of_separators(cls, cls_id: int, sep_id: int, separators: int = 1) -> "Frame":
-        """[CLS] text [SEP], and with `separators` between the texts of a pair, which belong to the first: one in BERT,
-        two in RoBERTa, which has no segments."""
+        """The frame [CLS] text [SEP]. A pair has `separators` [SEP] after its first text, which belong to that.
+
+        There is one separator in BERT and two in RoBERTa, which has no segments.
+        """
         pair = ((cls_id,), (sep_id,) * separators, (sep_id,))
         return cls(((cls_id,), (sep_id,)), pair, separators, separators == 1)
 
     def around(self, texts: int) -> tuple[tuple[int, ...], ...]:
-        """The ids before, between and after so many texts: one or two."""
+        """The ids before, between and after `texts` texts: one or two."""
         return self.single if texts == 1 else self.pair
 
     def size(self, texts: int) -> int:
-        """Number of special tokens round so many texts."""
+        """Number of special tokens round `texts` texts."""
         return sum(map(len, self.around(texts)))
 
     def separators(self, cls_id: int, sep_id: int) -> int | None:
-        """The number of separators between two texts; None if the frame isn't one of `of_separators`."""
+        """The number of separators between two texts; None if the frame isn't one that `of_separators` makes."""
         count = len(self.pair[1])
         return count if count and self[:3] == Frame.of_separators(cls_id, sep_id, count)[:3] else None
 
@@ -113,9 +116,9 @@ class Vocabulary:
         blanks: str = BLANKS,
         frame: Frame | None = None,
     ):
-        """`special`: this vocabulary's names of the five special pieces, in the order of SPECIAL_PIECES. `blanks`:
-        characters that no piece may contain. `frame`: the special tokens round texts, if they aren't those of BERT.
+        """`special`: this vocabulary's names of the five special pieces, in the order of SPECIAL_PIECES.
 
+        `blanks`: characters that no piece may contain. `frame`: the special tokens round texts, unless they are BERT's.
         Raises UsageError, with `name`, if a special piece is missing, or if a piece is empty, occurs twice, or contains
         U+0000 or one of `blanks`.
         """
@@ -149,7 +152,7 @@ class Vocabulary:
     def separators(self) -> int:
         """The number of separators between two texts: one in BERT, two in RoBERTa.
 
-        Raises UsageError for a frame other than theirs, [CLS] text [SEP].
+        Raises UsageError for a frame of another kind than theirs, [CLS] text [SEP].
         """
         count = self.frame.separators(self.cls_id, self.sep_id)
         if count is None:
@@ -184,7 +187,10 @@ class Vocabulary:
 
     @classmethod
     def read(cls, path: Path) -> "Vocabulary":
-        """Reads a vocab.txt: UTF-8, split at line feeds only, since published ones have pieces like U+2028."""
+        """Reads a vocab.txt.
+
+        It is UTF-8 and split at line feeds only, since published vocabularies have pieces like U+2028.
+        """
         return cls(read_lines(path, "vocabulary", "a vocab.txt"), str(path))
 
     def write(self, path: Place) -> None:
@@ -193,9 +199,9 @@ class Vocabulary:
 
 
 def special_names(pieces: Container[str]) -> tuple[str, ...]:
-    """The names of the five special pieces among `pieces`, in the order of SPECIAL_PIECES; BERT's where there are none.
+    """The names of the five special pieces among `pieces`, in the order of SPECIAL_PIECES; BERT's for missing ones.
 
-    Models of fairseq, and so RoBERTa and XLM-R, have other names than BERT. ALBERT has some of each.
+    Models of fairseq, and so RoBERTa and XLM-R, have other names than BERT. ALBERT has some names of each.
     """
     return tuple(next((name for name in names if name in pieces), names[0]) for names in _NAMES)
 
@@ -224,7 +230,7 @@ def check_spelling(pieces: Collection[str], name: str) -> None:
 
 
 def _fault(piece: str, blanks: str) -> str | None:
-    """Why a piece isn't valid; None if it is."""
+    """Why a piece isn't valid; None if it is valid."""
     if not piece:
         return "is empty"
     if "\0" in piece:
@@ -250,7 +256,10 @@ def read_file(path: Path, expected: str) -> bytes:
 
 
 def read_lines(path: Path, name: str, expected: str) -> list[str]:
-    """The lines of a UTF-8 file, split at line feeds only. Raises UsageError, with `name` and `expected`."""
+    """The lines of a UTF-8 file, split at line feeds only.
+
+    Raises UsageError, with `name` and `expected`, for other text.
+    """
     if not path.exists():
         raise UsageError(f"no {name} at {path}; give the path of {expected}")
     try:

@@ -1,6 +1,6 @@
 """Trains vocabularies: WordPiece and byte-level BPE by Hugging Face's library, unigram and BPE by sentencepiece.
 
-All trainings are deterministic.
+Training is deterministic.
 """
 
 import io
@@ -41,7 +41,7 @@ from bert_jax.text.wordpiece import ALONE, MAX_WORD_CHARACTERS, WordPieceTokeniz
 FAIRSEQ_PIECES = ("<s>", "<pad>", "</s>", "<unk>", "<mask>")
 """The first pieces of a trained byte-level BPE. The first four have RoBERTa's numbers."""
 _LEAST_COUNT = 2
-"""Least number of occurrences of a pair of pieces that is merged, in Hugging Face's trainers."""
+"""In Hugging Face's trainers, the fewest occurrences of a pair of pieces that is merged."""
 _UNSPACED = re.compile(rf"[^\s{ZERO_WIDTH_SPACE}]{{{MAX_WORD_CHARACTERS + 1},}}")
 _LONG_WORD = re.compile(rf"[^\s{ZERO_WIDTH_SPACE}{ALONE}]{{{MAX_WORD_CHARACTERS + 1},}}")
 _HISTOGRAM_TEXTS = 10_000
@@ -49,12 +49,12 @@ _HISTOGRAM_TEXTS = 10_000
 _MOST_CHARACTERS = 1 << 25
 """Characters of text above which word counts are scaled down: sentencepiece takes about 20 bytes a character."""
 _SHRINKING = 0.6
-"""Share of a unigram model's pieces that a pruning round keeps. The default, 0.75, takes a third longer and saves 0.4%
-of the tokens of English."""
+"""Share of a unigram model's pieces that a pruning round keeps. The library's default, 0.75, takes a third longer and
+saves 0.4% of the tokens of English text."""
 _LONGEST_WORD = 1000
-"""Maximum characters of a word, of at most 4 bytes each; sentencepiece skips lines over 4,192 bytes."""
+"""Most characters of a word, each of at most 4 bytes: sentencepiece skips lines over 4,192 bytes."""
 _THREADS = 4
-"""The same on all machines, since the order of sums, and so the model, depends on it."""
+"""Number of threads. It is equal on all machines, since the order of sums, and so the model, depends on it."""
 _ERRORS_ALONE = 2
 """Log level of sentencepiece: errors only."""
 
@@ -62,10 +62,10 @@ _ERRORS_ALONE = 2
 def train_tokenizer(
     texts: Sequence[str], kind: Kind, size: int, cleaning: Cleaning, character_coverage: float = 1.0
 ) -> Tokenizer:
-    """Trains a vocabulary of `size` pieces on `texts`, special ones first.
+    """Trains a vocabulary of `size` pieces on `texts`. Special pieces come first.
 
-    `character_coverage`: share of the characters that are pieces; a byte-level BPE, of kind byte_bpe, covers all.
-    Raises UsageError if `size` is less than the alphabet or more than the text can give.
+    `character_coverage`: share of the text's characters that are pieces. A byte-level BPE, of kind byte_bpe, covers
+    all. Raises UsageError if `size` is less than the alphabet or more than the text can give.
     """
     if kind == "byte_bpe":
         return _byte_level_bpe(texts, size, cleaning)
@@ -75,7 +75,7 @@ def train_tokenizer(
 
 
 def share_of_long_words(texts: Sequence[str]) -> float:
-    """Share of the characters of a sample of `texts` that is in words over MAX_WORD_CHARACTERS."""
+    """Share of the characters in words over MAX_WORD_CHARACTERS, in a sample of `texts`."""
     sample = "\n".join(texts[:: len(texts) // _HISTOGRAM_TEXTS + 1])
     return sum(map(len, _LONG_WORD.findall(sample))) / max(len(sample), 1)
 
@@ -107,9 +107,9 @@ def _wordpiece(texts: Sequence[str], size: int, cleaning: Cleaning, coverage: fl
 
 
 def _stretches(unspaced: re.Match[str]) -> str:
-    """A long stretch of text is cut, and one of letters, such as an address or data, becomes " ".
+    """A long stretch without spaces is cut in a script that sets none; else it is an address or data, and becomes " ".
 
-    Training takes time quadratic in the length of a word.
+    The time of training is quadratic in the length of a word.
     """
     text, most = unspaced[0], MAX_WORD_CHARACTERS
     parts = (text[at : at + most] for at in range(0, len(text), most))
@@ -126,7 +126,7 @@ def _alphabet(texts: Sequence[str], pipeline: Pipeline, cleaning: Cleaning, cove
         points = np.frombuffer(block.encode("utf-32-le"), np.uint32)
         written[: points.max(initial=0) + 1] += np.bincount(points)
     counts = np.zeros_like(written)
-    for point in np.flatnonzero(written):  # of composed text, each character is cleaned by itself
+    for point in np.flatnonzero(written):  # composed text is cleaned character by character
         for character in pipeline.normalizer.normalize_str(chr(point)):
             counts[ord(character)] += written[point]
     ordered = [point for point in np.flatnonzero(counts) if not chr(point).isspace()]
@@ -137,14 +137,14 @@ def _alphabet(texts: Sequence[str], pipeline: Pipeline, cleaning: Cleaning, cove
 
 
 def _joins(character: str, pipeline: Pipeline) -> bool:
-    """Whether `character` can continue a word: punctuation and ideographs always stand alone."""
+    """Whether `character` can continue a word. Punctuation and ideographs always stand alone."""
     return len(pipeline.pre_tokenizer.pre_tokenize_str(pipeline.normalizer.normalize_str("a" + character))) == 1
 
 
 def _byte_level_bpe(texts: Sequence[str], size: int, cleaning: Cleaning) -> Tokenizer:
-    """The first pieces are FAIRSEQ_PIECES and the 256 bytes, so no text has an unknown piece.
+    """Trains a byte-level BPE. Its first pieces are FAIRSEQ_PIECES and the 256 bytes, so no text has an unknown piece.
 
-    A text's first word is written as if a space were before it: sentences are encoded one by one, and a word is the
+    A text's first word is written as if a space were before it. Sentences are encoded one by one, so a word is then the
     same piece wherever it stands.
     """
     if size < MIN_BYTE_BPE_SIZE:
@@ -174,9 +174,9 @@ def _byte_level_bpe(texts: Sequence[str], size: int, cleaning: Cleaning) -> Toke
 def _sentencepiece(
     texts: Iterable[str], kind: Kind, size: int, cleaning: Cleaning, coverage: float
 ) -> SentencePieceTokenizer:
-    """The rules of `cleaning` become part of the model, so every reader of the model cleans text in the same way.
+    """Trains a sentencepiece model. The rules of `cleaning` are part of it, so its readers clean text in the same way.
 
-    Memory: the distinct words, and at most a GB for sentencepiece.
+    Memory holds the distinct words, and at most one GB for sentencepiece.
     """
     trained = io.BytesIO()
     with tempfile.TemporaryDirectory() as directory:
@@ -213,7 +213,7 @@ def _sentencepiece(
 
 
 def count_words(texts: Iterable[str]) -> Counter[str]:
-    """Counts words, split at white space; words over _LONGEST_WORD are cut."""
+    """Counts words, split at white space. Words over _LONGEST_WORD characters are cut."""
     counts = Counter[str]()
     for text in texts:
         counts.update(text.split())
@@ -225,14 +225,14 @@ def count_words(texts: Iterable[str]) -> Counter[str]:
 
 
 def _word_lines(counts: Counter[str]) -> Iterator[str]:
-    """Yields sentencepiece's input: one line with word and count for each word."""
+    """Yields sentencepiece's input: one line for each word, with the word and its count."""
     share = min(1.0, _MOST_CHARACTERS / max(1, sum(len(word) * count for word, count in counts.items())))
     for word, count in counts.items():
         yield f"{without_nul(word)}\t{max(1, round(count * share))}"
 
 
 def _refusal(error: str, size: int) -> UsageError:
-    """sentencepiece's error as one line with a remedy."""
+    """Sentencepiece's error as one line with a remedy."""
     if few := re.search(r"value <= (\d+)", error):
         return VocabularySizeError.too_large(size, int(few[1]))
     if needed := re.search(r"required_chars\. \d+ vs (\d+)", error):

@@ -1,4 +1,4 @@
-"""WordPiece: the original's tokenizer (tokenization.py)."""
+"""WordPiece: the tokenizer of the original BERT (tokenization.py)."""
 
 import itertools
 import json
@@ -21,28 +21,28 @@ from bert_jax.text.scripts import combines
 from bert_jax.text.vocabulary import CONTINUATION, UNKNOWN, Vocabulary
 
 MAX_WORD_CHARACTERS = 200
-"""Maximum characters of a word in the original and in vocabularies made here; a longer word is cut, or becomes a single
+"""Most characters of a word, in the original and in vocabularies made here. A longer word is cut, or becomes a single
 [UNK]."""
 _STRETCH = Regex(rf".{{1,{MAX_WORD_CHARACTERS}}}(?!\p{{M}})|.{{{MAX_WORD_CHARACTERS}}}")
-"""What a word is cut into: as many characters as are allowed, without parting one from its marks."""
+"""The parts that a word is cut into. A part has as many characters as allowed, and keeps a character with its marks."""
 ALONE = r"!-/:-@\[-`{-~\u4e00-\u9fff"
-"""ASCII punctuation and ideographs, which are always words by themselves, as the inside of a character class."""
+"""ASCII punctuation and ideographs, as the inside of a character class. Each is always a word by itself."""
 _SLASH = "\u0338"
-"""The one mark that composes with punctuation: < and it become a single character."""
+"""The one mark that composes with punctuation: < and this mark become a single character."""
 _CUT = re.compile(rf"\n|[{ALONE}](?!{_SLASH})|(?:[^\n{ALONE}]|[{ALONE}](?={_SLASH}))+")
-"""Cuts text at line breaks and at the characters of ALONE. Not at other white
-space: the tokenizer removes some of it as control characters, and joins what it separates."""
+"""Cuts text at line breaks and at the characters of ALONE. It doesn't cut at other white space: the tokenizer removes
+some of it as control characters, and joins what it separates."""
 _BAR = "|"
 """Joins texts that are encoded together. It is always a word by itself, and no other character is cleaned to it."""
 _JOINED = 100
-"""Number of texts that are encoded as one: a text by itself takes as long as one of some 20 characters more."""
+"""Number of texts that are encoded as one. A text by itself takes as long as one of some 20 characters more."""
 MANY_CAPITALS = 0.02
-"""A vocabulary with a larger share of pieces with capitals is a cased one. Published cased vocabularies have 0.16 and
-0.29; the uncased and the Chinese ones have capitals in special pieces only."""
+"""Share of pieces with capitals above which a vocabulary is cased. Published cased vocabularies have 0.16 and 0.29.
+Uncased and Chinese ones have capitals only in special pieces."""
 _SHARE_IMPOSSIBLE, _EXAMPLES = 0.001, 3
-"""Least share of impossible pieces that a remark is made about, and the number of its examples."""
+"""Least share of impossible pieces that is remarked on, and the number of examples in the remark."""
 _FEW_PIECES = 1000
-"""Smallest vocabulary whose casing is judged by its letters."""
+"""Pieces of the smallest vocabulary whose casing is judged by its letters."""
 
 
 class WordPieceSettings(TokenizerSettings):
@@ -59,7 +59,10 @@ class WordPieceSettings(TokenizerSettings):
 
 
 class WordPieceTokenizer(Tokenizer):
-    """The tokenizer of a vocab.txt: clean, split at white space, punctuation and ideographs, greedy longest match."""
+    """The tokenizer of a vocab.txt.
+
+    It cleans text, splits it at white space, punctuation and ideographs, and matches the longest piece greedily.
+    """
 
     kind = "wordpiece"
     file_name = "vocab.txt"
@@ -91,7 +94,7 @@ class WordPieceTokenizer(Tokenizer):
         ids = [number for encoding in encoded for number in encoding.ids]
         bars = np.flatnonzero(np.array(ids) == len(self.vocabulary)).tolist()
         ids_of_joined = (ids[before + 1 : bar] for before, bar in itertools.pairwise([-1, *bars]))
-        # A word that is to be cut is unknown to that pipeline: to look for such words everywhere takes a third longer.
+        # For that pipeline, a word that must be cut is unknown. Looking for such words everywhere takes a third longer.
         again = self.vocabulary.unknown_id if self.cleaning.divides_words else len(self.vocabulary)
         by_text = [[again] if _BAR in text else next(ids_of_joined) for text in texts]
         return [self.encode(text) if again in ids else ids for text, ids in zip(texts, by_text, strict=True)]
@@ -100,7 +103,7 @@ class WordPieceTokenizer(Tokenizer):
         offsets = list(super()._offsets(text))
         if not offsets or not self.cleaning.form:
             return offsets
-        # The library aligns a composed character with the first one of those that it is composed of.
+        # The library aligns a composed character with the first of the characters that it is composed of.
         begins = [begin for _, begin, _ in offsets[1:]] + [len(text)]
         return [
             (number, begin, end + sum(1 for _ in itertools.takewhile(combines, text[end:following])))
@@ -109,12 +112,12 @@ class WordPieceTokenizer(Tokenizer):
 
     @cached_property
     def _bar_encoder(self) -> Pipeline:
-        """The pipeline without cuts, with an id beyond the vocabulary for _BAR, which parts the ids of joined texts."""
+        """The pipeline without cuts. _BAR has an id beyond the vocabulary, which separates the ids of joined texts."""
         ids = {**self.vocabulary.ids, _BAR: len(self.vocabulary)}
         return wordpiece_pipeline(ids, self.cleaning, self.longest_word)
 
     def with_pieces(self, pieces: Sequence[str]) -> "WordPieceTokenizer":
-        """A tokenizer with `pieces` after its own, which greedy longest match then finds."""
+        """A tokenizer with `pieces` after its own. Greedy longest match then finds them."""
         return WordPieceTokenizer(Vocabulary([*self.vocabulary.pieces, *pieces]), self.cleaning, self.longest_word)
 
     @property
@@ -141,7 +144,7 @@ class WordPieceTokenizer(Tokenizer):
 
 
 def _lines(texts: Iterable[str]) -> str:
-    """The texts, each ended by a line break. One within a text becomes a space, which it is to the tokenizer."""
+    """The texts, each ended by a line break. A line break within a text becomes a space, as the tokenizer treats it."""
     return "".join([text.replace("\n", " ") + "\n" for text in texts])
 
 
@@ -162,7 +165,7 @@ def _contradiction(vocabulary: Vocabulary, lowercase: bool) -> str | None:
 def wordpiece_pipeline(
     ids: dict[str, int], cleaning: Cleaning, longest_word: int = MAX_WORD_CHARACTERS, cuts: bool = False
 ) -> Pipeline:
-    """The steps of BERT's tokenizer, which `cuts` long words, or makes them unknown."""
+    """The steps of BERT's tokenizer. It `cuts` long words, or makes them unknown."""
     pipeline = Pipeline(models.WordPiece(ids, unk_token=UNKNOWN, max_input_chars_per_word=longest_word))
     pipeline.normalizer = cleaning.normalizer()
     words, stretches = pre_tokenizers.BertPreTokenizer(), pre_tokenizers.Split(_STRETCH, "isolated")
