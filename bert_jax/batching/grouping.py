@@ -24,13 +24,13 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Group(Generic[Item]):
-    """Items of similar length."""
+    """Items of similar length, and the batch shape that they are padded to."""
 
     places: list[int]
-    """Index of each item in the input, from 0."""
+    """The index in the input of each item, from 0."""
     items: list[Item]
     shape: tuple[int, int]
-    """Batch shape after padding: rows and tokens per row."""
+    """Batch shape after padding: number of rows, and tokens in a row."""
 
 
 def grouped(
@@ -46,7 +46,7 @@ def grouped(
     Only one window is in memory at a time. `size` returns the token count of an item, at most the last of `lengths`.
 
     The best shape for a group has the smallest of `lengths` that holds its longest item. Its row count either fills
-    `tokens`, or is the smallest of 1, 4, 16, 64, ... that holds all items of that length; shorter items fill the
+    `tokens`, or is the smallest of 1, 4, 16, 64, ... that holds all items of that length. Shorter items fill the
     remaining rows. `usual_lengths(512)` with 8,192 tokens gives at most 11 lengths and 51 shapes.
 
     Compiling a new shape costs as much as `compiling` tokens of padding. A group is therefore padded to a larger shape
@@ -68,7 +68,7 @@ def grouped(
 
 
 def windows(items: Iterable[Item], size: Callable[[Item], int], limit: int) -> Iterator[list[Item]]:
-    """Yields consecutive `items` together; each list ends with the item that brings its total `size` to `limit`."""
+    """Yields consecutive `items` as lists. Each list ends with the item that brings its total `size` to `limit`."""
     window: list[Item] = []
     total = 0
     for item in items:
@@ -105,10 +105,10 @@ def usual_lengths(longest: int) -> tuple[int, ...]:
 
 
 def few_lengths(longest: Sequence[int], limit: int, compiling: float) -> tuple[int, ...]:
-    """The padded lengths of least total cost for batches whose longest sequences have `longest` tokens; and `limit`.
+    """The padded lengths of least total cost for batches whose longest sequences have `longest` tokens.
 
-    A batch costs its padded length, and each distinct length costs `compiling` more; both are in tokens per row.
-    Dynamic programming finds the optimum. No sequence exceeds `limit`.
+    They include `limit`. A batch costs its padded length, and each distinct length costs `compiling` more; both are in
+    tokens per row. Dynamic programming finds the optimum. No sequence exceeds `limit`.
     """
     sizes, counts = np.unique(longest, return_counts=True)
     below = np.concatenate([[0], np.cumsum(counts)])
@@ -130,7 +130,7 @@ def ahead(
 ) -> Iterator[tuple[Item, Result]]:
     """Yields each item with the result of `compute`, in input order, and computes up to `most` in the background.
 
-    Two threads keep a CPU busy: the serial parts of one computation overlap with the other computation. With one
+    Two threads keep a CPU busy, since the serial parts of one computation overlap with the other computation. With one
     thread the items are also computed in input order. Exceptions of `compute` and of the `items` iterator propagate.
     """
     waiting: deque[tuple[Item, Future[Result]]] = deque()
@@ -148,7 +148,7 @@ def ahead(
 
 
 class _Shapes:
-    """The shapes compiled so far, and the padding that each shape not yet compiled would have saved.
+    """The shapes compiled so far, and the padding that each other shape would have saved.
 
     This is the ski rental problem: a shape is compiled as soon as the padding it would have saved so far, plus what it
     saves on the known sequences, exceeds the cost of its compilation. Later sequences are unknown.
@@ -158,7 +158,7 @@ class _Shapes:
         self._lengths, self._tokens, self._compiling = lengths, tokens, compiling
         self._compiled: list[tuple[int, int]] = []
         self._lost: Counter[tuple[int, int]] = Counter()
-        """Padding tokens that each shape not yet compiled would have saved."""
+        """Padding tokens that each uncompiled shape would have saved so far."""
 
     def choose(self, sizes: Sequence[int]) -> tuple[int, int]:
         """The shape (rows, length) of the next group, which takes the first of the sequences.
@@ -191,6 +191,6 @@ class _Shapes:
 
 
 def _each(shape: tuple[int, int], count: int) -> float:
-    """Tokens per sequence, padding included, when `count` sequences go into groups of this shape."""
+    """Tokens per sequence, padding included, if `count` sequences go into groups of this shape."""
     rows, length = shape
     return rows * length / min(rows, count)

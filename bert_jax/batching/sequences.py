@@ -30,8 +30,11 @@ def joined(segments: Sequence[list[int]], vocabulary: Vocabulary, longest: int) 
 
 
 def unpooled_tokens(prompt: Prompt, tokenizer: Tokenizer, longest: int) -> int:
-    """Number of first tokens of a text with `prompt` that aren't pooled: [CLS] and those of the prompt by itself, which
-    may be others before a text; sentence-transformers counts so."""
+    """The number of tokens at the beginning of a text with `prompt` that aren't pooled.
+
+    They are [CLS] and the prompt's tokens. The prompt is encoded by itself, as in sentence-transformers, although it
+    may have other tokens before a text.
+    """
     if prompt.pooled or not prompt.text:
         return 0
     ids = joined(tokenizer.encode_batch([prompt.text]), tokenizer.vocabulary, longest).ids

@@ -12,20 +12,21 @@ from bert_jax.config.wording import counted
 from bert_jax.system.errors import Setting
 
 SMALLEST_SHARE = 0.0001
-"""Smallest share of the training sequences that a source may be given."""
+"""Smallest share of the training sequences that a source may have."""
 _TOKENS_A_SEQUENCE = 32
-"""Tokens of a packed row for each sequence that it may hold: more sequences cost prediction slots, fewer padding."""
+"""Tokens of a packed row per sequence that it may hold. With fewer tokens, rows hold more sequences and need more
+prediction slots; with more, there is more padding."""
 
 CURATION = ("deduplicate", "drop_boilerplate", "min_doc_words", "max_symbol_word_ratio", "language_filter")
 """Settings by which documents and lines are dropped."""
 
 
 class RecordedCode(str):
-    """The name of a function that was read from a run's config.json. It is never imported: a run's files are data."""
+    """The name of a function, read from a run's config.json. The function is never imported: a run's files are data."""
 
     @property
     def refusal(self) -> str:
-        """The message of the error for whatever needs the function."""
+        """The error message for an operation that needs the function."""
         return (
             f"the words of the text are found by the function {self}, which only the run's config.json names, and "
             "no code is run because a file of a run names it; if you trust it, add "
@@ -34,7 +35,7 @@ class RecordedCode(str):
 
 
 def _still_recorded(value: Any, validate: Callable[[Any], str]) -> str:
-    """Validates `value` and keeps it a RecordedCode; pydantic would make a plain string of it."""
+    """Validates `value` and keeps it a RecordedCode, where pydantic would make it a plain string."""
     validated = validate(value)
     return value if isinstance(value, RecordedCode) else validated
 
@@ -50,14 +51,14 @@ class DataConfig(Settings):
     weight."""
     weights: tuple[Annotated[float, Field(gt=0.0)], ...] | None = None
     """Share of the training sequences (with `packed`, of the rows) that is drawn from each source, as proportional
-    numbers; small sources are then repeated more often than large ones. None: by `smoothing`."""
+    numbers. Small sources are then repeated more often than large ones. None: by `smoothing`."""
     smoothing: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
-    """Exponent s by which each source gets a share in proportion to size^s: 1 by size, 0.7 as for multilingual BERT, 0
-    equal shares. The size is the number of training sequences, or of bytes where a vocabulary is trained.
-    `weights` win. None: every sequence of every source once an epoch."""
+    """Exponent s of the shares of sources, which are in proportion to size^s: 1 by size, 0.7 as for multilingual BERT,
+    0 equal shares. The size is the number of training sequences, or of bytes where a vocabulary is trained. `weights`
+    take precedence. None: every sequence of every source once an epoch."""
     most_epochs: Annotated[float, Field(gt=0.0)] | None = None
-    """Most times that the training may see each sequence of a source, on average; it is refused where shares would make
-    it more. None: no limit."""
+    """Most times that the training may see each sequence of a source, on average. Shares that exceed it are refused.
+    None: no limit."""
     layout: Literal["paragraphs", "sentences"] = "paragraphs"
     """Meaning of a line of text. In both cases a blank line of a text file, or the end of a record, ends a document."""
     language: Languages = ("en",)
@@ -73,49 +74,49 @@ class DataConfig(Settings):
     ) = None
     """Finds the words that masking may take together: jieba, for Chinese (extra zh), sudachi, for Japanese (extra ja),
     or module:function, which gives the word boundaries of a text as numbers of characters. None: the tokenizer's marks
-    of words; in scripts without spaces each piece is a word then. A module is imported only if the command line or a
-    Python config names it: where CONFIG is a run, give the flag again."""
+    of words; in scripts without spaces each piece is then a word. A module is imported only if the command line or a
+    Python config names it. If CONFIG is a run, give the flag again."""
     phrases: str | None = None
-    """File of phrases, one a line: where the text has one, masking by phrase takes it together."""
+    """File of phrases, one a line. Masking by phrase takes all tokens of such a phrase together."""
     entities: str | None = None
-    """File of names of entities, one a line: where the text has one, masking by entity takes it together."""
+    """File of names of entities, one a line. Masking by entity takes all tokens of such a name together."""
     spans: str | None = None
     """Field of JSON lines, beside that of the text, with the places of phrases and entities in it: a list of [begin,
-    end, kind], numbers of characters (code points) and phrase or entity. Where an entry of a file overlaps such a
-    place, the entry is left out."""
+    end, kind], numbers of characters (code points) and phrase or entity. An entry of a file that overlaps such a place
+    is left out."""
     undecodable: Literal["replace", "refuse"] = "replace"
     """Bytes that are not UTF-8: replace them by U+FFFD and count them, or refuse them with file and line."""
     deduplicate: Literal["exact", "near"] | None = None
     """Drops copies of documents: equal ones, or also those that share about half or more of their sequences of five
-    words (near; extra deduplicate). Of paragraphs that several documents have, of 64 characters or more, all but the
-    first are dropped, too. data/curation/dropped.jsonl of the run lists the documents."""
+    words (near; extra deduplicate). If several documents have the same paragraph of 64 characters or more, all copies
+    but the first are dropped, too. data/curation/dropped.jsonl of the run lists the documents."""
     drop_boilerplate: bool = False
-    """Whether lines are dropped that are in over 1% of the documents, and at least 10, or in over 1,000."""
+    """Drop lines that are in over 1% of the documents, and at least 10, or in over 1,000."""
     min_doc_words: Annotated[int, Field(ge=0)] = 0
-    """Documents of fewer words are dropped. In scripts without spaces between words each character is a word."""
+    """Drop documents of fewer words. In scripts without spaces between words each character is a word."""
     max_symbol_word_ratio: Annotated[float, Field(ge=0.0)] | None = None
-    """Documents are dropped that have more hash signs and ellipses a word than this (Gopher: 0.1). None: none are."""
+    """Drop documents with more hash signs and ellipses per word than this (Gopher: 0.1). None: drop none."""
     language_filter: bool = False
-    """Whether documents are dropped that are in another language than data.language, one that can be identified."""
+    """Drop documents in another language than data.language, which must be one that can be identified."""
     held_out: Annotated[float, Field(ge=0.0, le=0.5)] = 0.01
     """Share of the documents, chosen by a hash of their text, that is held out for evaluation. With too few documents
     to hold one out: the end of each document."""
     short_sequence_probability: Annotated[float, Field(ge=0.0, le=1.0)] = 0.1
     """Share of documents (of sequences if objective.pair is none) that are cut to a random shorter length, so that the
-    model sees short input in training."""
+    model also trains on short input."""
     dupe_factor: Annotated[int, Field(gt=0)] = 1
     """How many times each training document is cut into sequences, each time with other pairs and random segments.
-    Masks are drawn anew every epoch in any case."""
+    Masks are always drawn anew in every epoch."""
     across_documents: bool = True
     """Whether a sequence of whole sentences (objective.pair none) goes on in the next document after a [SEP], as in
-    RoBERTa. Otherwise it ends with its document, and attends to nothing else; data.packed then fills the rows."""
+    RoBERTa. Otherwise it ends with its document and attends to no other; data.packed then fills the rows."""
     whole_sentences: bool = True
     """Whether a sequence without pairs (objective.pair none) ends with a sentence, as in RoBERTa; about a fifth of 64
-    tokens is padding then. Otherwise it is cut where it is full and the next goes on there, held-out ones too: only
-    short sequences and, with across_documents=False, the ends of documents leave padding."""
+    tokens is padding then. Otherwise it is cut when it is full, and the next sequence goes on there, in held-out text,
+    too. Padding is then left only by short sequences and, with across_documents=False, by the ends of documents."""
     packed: bool = False
-    """Whether a training row holds several sequences where they fit, each with [CLS], positions and attention of its
-    own, so that hardly any padding is left. A batch then has as many rows as before and more sequences."""
+    """Whether a training row holds several sequences if they fit, so that hardly any padding is left. Each sequence has
+    its own [CLS], positions and attention. A batch then has as many rows as before and more sequences."""
     chunk_megabytes: Annotated[float, Field(gt=0.0, le=256.0)] = 8.0
     """Megabytes of text in a chunk, the unit of preparation. Random second segments come from the same chunk."""
 
@@ -159,12 +160,12 @@ class DataConfig(Settings):
         return self.uncurated() != self
 
     def uncurated(self) -> "DataConfig":
-        """These settings, but no document and no line is dropped."""
+        """These settings with no document and no line dropped."""
         return self.replace(**{name: type(self).model_fields[name].default for name in CURATION})
 
     @property
     def has_shares(self) -> bool:
-        """Whether settings give the sources shares other than by their size."""
+        """Whether settings give the sources other shares than by size."""
         return len(self.source) > 1 and (self.weights is not None or self.smoothing is not None)
 
     def sequences_a_row(self, length: int) -> int:
@@ -174,9 +175,9 @@ class DataConfig(Settings):
     def shares(
         self, sizes: Sequence[float], smoothing: float | None = None, languages: Collection[str] | None = None
     ) -> tuple[float, ...]:
-        """The share that each source of these sizes has in what is drawn, with a sum of 1.
+        """The share of each source in the drawn sequences; the sum is 1. `sizes` has the sources' sizes.
 
-        `smoothing` stands for the setting, if it isn't None; sources in other than these `languages` get no share.
+        `smoothing` replaces the setting unless it is None. Sources in other languages than `languages` get no share.
         """
         smoothing = self.smoothing if smoothing is None else smoothing
         exponent = 1.0 if smoothing is None else smoothing

@@ -30,14 +30,14 @@ class TransferConfig(Settings):
 
 
 class TaskRunConfig(TransferConfig, TrainingConfig):
-    """The settings of a fine-tuning run once model and rows are known, as in its config.json."""
+    """The settings of a fine-tuning run, as in its config.json. Its model and rows are known."""
 
     IDENTITY: ClassVar[tuple[str, ...]] = (*TrainingConfig.IDENTITY, *TransferConfig.model_fields, "task", "rows_hash")
 
     TRAINED: ClassVar[str] = "fine-tuned"
     BASELINE: ClassVar[str] = "commonest answer"
     data: ClassVar[None] = None
-    """None: a fine-tuned run learns from the rows of its task. Only the settings of a pretraining have `data`."""
+    """None: a fine-tuned run learns from the rows of its task. Only a pretraining's settings have `data`."""
     objective: ClassVar[None] = None
     """None: the objective follows from the task. Only the settings of a pretraining have `objective`."""
 
@@ -48,27 +48,33 @@ class TaskRunConfig(TransferConfig, TrainingConfig):
 
     @property
     def batch_sizes(self) -> dict[str, int]:
-        """The settings that accumulation has to divide, by name. Rows of packed texts are filled up to a multiple."""
+        """The settings, by name, that accumulation must divide. Rows of packed texts are filled up to a multiple."""
         return {"task.batch_size": self.task.batch_size}
 
     def ids_shape(self, phase: int) -> tuple[int, ...]:
-        """The shape of the token ids in a step of the longest rows: [B, C, T] or, of packed texts, [R, T]."""
+        """The shape of the token ids in a step of the longest rows: [B, C, T], or [R, T] for packed texts."""
         rows, length = super().ids_shape(phase)
         return (rows, length) if self.task.makes_vectors else (rows, max(len(self.task.choices), 1), length)
 
     @property
     def rows(self) -> list[tuple[int, int]]:
-        """For the one phase: the number of tokens in a row, and the largest number of texts in a row, spread evenly."""
+        """For the one phase: the number of tokens in a row, and the largest number of texts in a row.
+
+        Texts are spread evenly.
+        """
         return [(phase.length, -(-self.sequences(0) // phase.batch_size)) for phase in self.phases]
 
     def sequences(self, phase: int) -> int:
-        """Sequences of a step; of vectors the texts of groups that have all of their negatives."""
+        """Sequences in a step. For vectors, the number of texts if all groups have all of their negatives."""
         if not self.task.makes_vectors:
             return super().sequences(phase)
         return self.task.batch_size * self.task.texts_a_group
 
     def batch_in_words(self, phase: int) -> str:
-        """The rows of a step and their length. Of vectors: the pairs, whose texts share rows, and their loss."""
+        """The rows of a step and their length, in words.
+
+        For vectors: the pairs, whose texts share rows, and their loss.
+        """
         if not self.task.makes_vectors:
             return super().batch_in_words(phase)
         pairs = "pairs with scores" if self.task.scored else "pairs"
@@ -78,8 +84,10 @@ class TaskRunConfig(TransferConfig, TrainingConfig):
         )
 
     def set(self, values: Mapping[str, object]) -> Self:
-        """A validated copy with other values, by dotted name. The rows of a step change in proportion to
-        task.batch_size, unless `values` has them."""
+        """A validated copy with other values, by dotted name.
+
+        The rows of a step change in proportion to task.batch_size, unless `values` sets them.
+        """
         size, rows = values.get("task.batch_size"), "phases.0.batch_size"
         if isinstance(size, int) and size > 0 and rows not in values:
             values = {rows: -(-self.phases[0].batch_size * size // self.task.batch_size), **values}
@@ -87,7 +95,7 @@ class TaskRunConfig(TransferConfig, TrainingConfig):
 
 
 AnyRunConfig = RunConfig | TaskRunConfig
-"""The settings of a run, as in its config.json: of a pretraining or of a fine-tuning."""
+"""The settings of a run, as in its config.json: a pretraining's or a fine-tuning's."""
 
 
 class FinetuneConfig(TransferConfig, OperationConfig):
@@ -110,7 +118,7 @@ class FinetuneConfig(TransferConfig, OperationConfig):
 
     @property
     def batch_sizes(self) -> dict[str, int]:
-        """The settings that accumulation has to divide, by name."""
+        """The settings, by name, that accumulation must divide."""
         return {"task.batch_size": self.task.batch_size}
 
     def conflicts(self) -> Iterator[str]:
@@ -128,7 +136,7 @@ class FinetuneConfig(TransferConfig, OperationConfig):
         yield from super().conflicts()
 
     def planned(self, model: ModelConfig, task: TaskConfig, rows_hash: str, phase: Phase) -> TaskRunConfig:
-        """The settings of a run of one phase for this model, task and hash of its rows. Raises SettingsError."""
+        """The settings of a run of one phase, for this model, task and hash of rows. Raises SettingsError."""
         every = max(1, round(phase.steps / task.epochs / self.evaluations))
         dropout = 0.0 if self.probe else self.dropout
         dtype = self.compute_dtype or model.compute_dtype

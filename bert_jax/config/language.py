@@ -10,7 +10,7 @@ from bert_jax.config.settings import OneOrSeveral
 from bert_jax.config.wording import value_text
 
 _COMMON_CODES = {"ar", "de", "en", "es", "fr", "hi", "it", "ja", "ko", "nl", "pl", "pt", "ru", "tr", "uk", "zh"}
-"""Codes that need no look-up in langcodes, which takes a moment to load."""
+"""Codes for which langcodes isn't loaded, since loading takes a moment."""
 _ENCODINGS = {
     "BIG5": "zh-Hant zh-TW zh-HK",
     "GB18030": "zh",
@@ -26,7 +26,7 @@ _ENCODINGS = {
     "WINDOWS-1258": "vi",
     "TIS-620": "th",
 }
-"""Languages by the encoding that most of their older text has; encodings by their names in iconv."""
+"""For each encoding, by its name in iconv, the languages whose older text mostly has it."""
 _DEFAULT_ENCODING = "WINDOWS-1252"
 """Encoding for all other languages."""
 
@@ -35,7 +35,7 @@ _DEFAULT_ENCODING = "WINDOWS-1252"
 def language_code(named: str) -> str:
     """The standard code of a language given by a code or an English name: `en` for `en`, `eng` and `English`.
 
-    Raises ValueError, with the most similar language, for an unknown one.
+    Raises ValueError, with the most similar language, for an unknown language.
     """
     if named in _COMMON_CODES:
         return named
@@ -46,7 +46,7 @@ def language_code(named: str) -> str:
             return langcodes.standardize_tag(named)
         match = langcodes.find(named)  # also finds misspelled names
         names = (match.display_name(), match.autonym())
-    except (LookupError, ValueError):  # its index of names raises UnicodeDecodeError for some
+    except (LookupError, ValueError):  # its index of names raises UnicodeDecodeError for some names
         raise ValueError(
             f"{value_text(named)} is no language; give a code like en or zh, or a name in English"
         ) from None
@@ -63,11 +63,11 @@ def _codes(names: Iterable[str]) -> tuple[str, ...]:
 
 
 Languages = Annotated[OneOrSeveral, AfterValidator(_codes)]
-"""One or several languages, by codes or English names; held as codes."""
+"""One or several languages, given by codes or English names and held as codes."""
 
 
 def usual_encoding(code: str) -> str:
-    """The most frequent encoding other than UTF-8 for text in the language `code`: a guess for messages."""
+    """The commonest encoding of text in the language `code` except UTF-8: a guess for messages."""
     by_code = {each: encoding for encoding, codes in _ENCODINGS.items() for each in codes.split()}
     return by_code.get(code) or by_code.get(code.partition("-")[0], _DEFAULT_ENCODING)
 

@@ -24,14 +24,14 @@ class ModelConfig(Settings):
     """The BERT encoder (Devlin et al. 2019, section 3): the defaults are BERT-base's."""
 
     model_type: ModelType = "bert"
-    """The model's type in the transformers library: it decides the names in exported files. What is computed depends on
-    the other settings only."""
+    """The model's type in the transformers library. It determines only the names in exported files, not what is
+    computed."""
     num_layers: Layers = 12
     """Blocks of the encoder (L)."""
     hidden_size: Width = 768
     """Width of every token's vector (D)."""
     embedding_size: Width | None = None
-    """Width of the embedding tables (E), if it isn't hidden_size: a matrix then projects the embeddings to hidden_size.
+    """Width of the embedding tables (E) if it isn't hidden_size. A matrix then projects the embeddings to hidden_size.
     ALBERT and ELECTRA have tables narrower than the model. None: hidden_size, without a projection."""
     num_heads: Width = 12
     """Attention heads a block (H); they divide the width."""
@@ -43,50 +43,49 @@ class ModelConfig(Settings):
     """Length of the longest sequence; the number of rows of a learned position table."""
     positions: Literal["learned", "sinusoidal", "rotary"] = "learned"
     """Position embeddings: a learned table (BERT's); fixed sines and cosines (Vaswani et al. 2017, section 3.5), scaled
-    to a root mean square of initializer_range, as word vectors at the start; or none, and queries and keys are rotated
-    by their positions in every block (Su et al. 2021)."""
+    to a root mean square of initializer_range, like initial word vectors; or none, and every block rotates queries and
+    keys by their positions (Su et al. 2021)."""
     rotary_base: RotaryBase = 10_000.0
-    """Base of the rotation's wavelengths in blocks whose attention is global: a longer context wants a larger one."""
+    """Base of the rotation's wavelengths in blocks whose attention is global: a longer context needs a larger one."""
     local_rotary_base: RotaryBase = 10_000.0
     """Base of the rotation's wavelengths in blocks whose attention is local."""
     local_window: Annotated[int, Field(gt=0, le=1 << 20)] | None = None
     """Tokens on each side that a query attends to in blocks whose attention is local. None: attention is global in all
     blocks."""
     global_every: Layers = 1
-    """With local_window: one block in this many still has global attention, beginning with the first block. With 3, as
-    in ModernBERT: the first block, the fourth, the seventh, and so on."""
+    """With local_window: every n-th block has global attention, beginning with the first block. With 3, as in
+    ModernBERT, these are the first block, the fourth, the seventh, and so on."""
     first_position: Annotated[int, Field(ge=0, le=1 << 20)] = 0
     """Row of the position table for a sequence's first token. RoBERTa's is 2, the row after its padding id."""
     causal: bool = False
-    """Each token attends only to itself and earlier tokens, as in GPT (Radford et al. 2018, section 3.1). Needed for
-    objective.predict=next. The pooled vector is then that of the last token instead of the first."""
+    """Whether each token attends only to itself and earlier tokens, as in GPT (Radford et al. 2018, section 3.1).
+    Needed for objective.predict=next. The pooled vector is then the last token's instead of the first token's."""
     num_segments: Annotated[int, Field(ge=0, le=1 << 24)] = 2
     """Rows of the segment (token type) table. 0: there is none."""
     num_task_types: Annotated[int, Field(ge=0, le=1 << 20)] = 0
     """Rows of the task type table (ERNIE 2.0, Sun et al. 2020, section 3.1). Every token gets row 0. With 0 rows there
     is no table."""
     discriminator: bool = False
-    """Whether the model tells replaced tokens from true ones, as ELECTRA (Clark et al. 2020, section 2): that is its
-    one head, and it has no pooler. Needed for objective.predict=replaced."""
+    """Whether the model tells replaced tokens from true ones, as ELECTRA does (Clark et al. 2020, section 2). It then
+    has this one head and no pooler. Needed for objective.predict=replaced."""
     generator_divisor: Annotated[int, Field(gt=0, le=1_000)] | None = None
-    """How many times smaller than the discriminator its generator is, the model whose predictions replace input tokens:
-    hidden_size, num_heads and feedforward_size are the discriminator's divided by this number, and the number of blocks
-    is the same. 4 in ELECTRA-small, 3 in ELECTRA-base. None: no generator, as in published files of a
-    discriminator."""
+    """How many times smaller than the discriminator the generator is, whose predictions replace input tokens.
+    hidden_size, num_heads and feedforward_size are divided by this number; the number of blocks is the same. 4 in
+    ELECTRA-small, 3 in ELECTRA-base. None: no generator, as in published files of a discriminator."""
     vocabulary_size: Rows | None = None
     """Pieces in the vocabulary (V). None: the size of the tokenizer's vocabulary."""
     word_rows: Rows | None = None
-    """Rows of the word table. None: one for each piece. Published models may have more. The rows past the vocabulary
-    are kept and exported, but the model never predicts their ids, and masking never samples them."""
+    """Rows of the word table. None: one for each piece. Published models may have more. Rows past the vocabulary are
+    kept and exported, but the model never predicts their ids, and masking never draws them."""
     activation: Literal["gelu_tanh", "gelu_erf"] = "gelu_tanh"
     """GELU by tanh (the original's code since February 2019) or by the error function (its checkpoints of 2018)."""
     head_activation: Literal["gelu_tanh", "gelu_erf"] | None = None
-    """GELU before the output of masked-token prediction, where published models have another there than in the blocks.
-    None: the blocks' form."""
+    """Form of GELU before the output of masked-token prediction, if it differs from the blocks' form, as in some
+    published models. None: the blocks' form."""
     norm: Literal["post", "pre"] = "post"
     """Where a block has its norms: after each residual sum (BERT's), or before attention and feed-forward, and once
-    after the last block (Xiong et al. 2020). With pre, the first block has no norm before its attention, because the
-    norm of the embeddings is directly before it."""
+    after the last block (Xiong et al. 2020). With pre, the first block has no norm before its attention, because it
+    follows the norm of the embeddings."""
     feedforward: Literal["dense", "gated"] = "dense"
     """What is between the two matrices of a block's feed-forward part: only the activation (dense, BERT's); or the
     first matrix is twice as wide, and the activation of one half of its output is multiplied by the other half (gated:
@@ -182,10 +181,10 @@ class ModelConfig(Settings):
 
     @property
     def generator(self) -> "ModelConfig | None":
-        """The config of a discriminator's generator, which has BERT's heads; None if there is no generator.
+        """The config of a discriminator's generator; None if there is no generator.
 
-        It shares the discriminator's embedding tables. If its hidden_size differs from their width, a matrix projects
-        the embeddings (Clark et al. 2020, section 3.2).
+        The generator has BERT's heads and shares the discriminator's embedding tables. If its hidden_size differs from
+        their width, a matrix projects the embeddings (Clark et al. 2020, section 3.2).
         """
         if self.generator_divisor is None:
             return None
@@ -204,17 +203,17 @@ class ModelConfig(Settings):
 
     @property
     def encoder(self) -> "ModelConfig":
-        """These settings without the head and generator of a discriminator, as a fine-tuned model has them."""
+        """These settings without a discriminator's head and generator, as a fine-tuned model has them."""
         return self.replace(discriminator=False, generator_divisor=None)
 
     @property
     def prediction_head(self) -> "ModelConfig":
-        """These settings with the activation of the layers before the output of masked-token prediction."""
+        """These settings with the activation that the layers before the output of masked-token prediction have."""
         return self.replace(activation=self.head_activation or self.activation)
 
     @property
     def stored_layers(self) -> int:
-        """Blocks whose parameters are stored: one where all share them."""
+        """Number of blocks whose parameters are stored: one if all blocks share them."""
         return 1 if self.shared_layers else self.num_layers
 
     def is_global(self, layer: int) -> bool:
@@ -233,7 +232,7 @@ class ModelConfig(Settings):
 
     @classmethod
     def modern(cls, **changes) -> "ModelConfig":
-        """22 layers of width 768: ModernBERT-base (Warner et al. 2024, table 4), but for the vocabulary's size."""
+        """22 layers of width 768: ModernBERT-base (Warner et al. 2024, table 4), except for the vocabulary's size."""
         settings: dict[str, Any] = {
             "model_type": "modernbert",
             "num_layers": 22,

@@ -1,4 +1,4 @@
-"""Settings of the pretraining objective; units of masking: tokens that are chosen and masked together."""
+"""Settings of the pretraining objective, and of the units of masking: tokens that are chosen and masked together."""
 
 import difflib
 import functools
@@ -19,9 +19,9 @@ _LEAST_TOKENS = 3
 Weight = Annotated[float, Field(ge=0.0, le=1e6)]
 
 UnitKind = Literal["piece", "word", "ngram", "span", "phrase", "entity"]
-"""A unit of masking: a piece; the pieces of a word (whole-word masking); one to three words, n of them with
-a probability proportional to 1/n (ALBERT); one to ten words, their number geometric with p = 0.2 (SpanBERT); a phrase
-or an entity that preparation has marked, and each word outside of them."""
+"""A unit of masking: a piece; the pieces of a word (whole-word masking); one to three words, n of them with a
+probability proportional to 1/n (ALBERT); one to ten words, their number geometric with p = 0.2 (SpanBERT); a phrase or
+an entity that preparation has marked, and each word outside of these."""
 
 UNIT_KINDS: tuple[UnitKind, ...] = get_args(UnitKind)
 _UNIT = re.compile(rf"({'|'.join(UNIT_KINDS)})(:\d{{1,6}}(\.\d{{1,6}})?)?")
@@ -67,14 +67,14 @@ class ObjectiveConfig(Settings):
     """Tokens to predict: masked ones, from both sides; or each next token from those before it, as in GPT (Radford et
     al. 2018), which needs model.causal and pair=none and ignores the settings of masking; or, of every token, whether
     it was replaced, as in ELECTRA, which needs model.discriminator, model.generator_divisor and pair=none: a generator
-    learns to predict masked tokens, and what is drawn from its predictions stands in their places."""
+    learns to predict masked tokens, and tokens that are drawn from its predictions replace them."""
     generator_weight: Weight = 1.0
     """With predict=replaced: weight in the loss of the generator's masked tokens."""
     discriminator_weight: Weight = 50.0
     """With predict=replaced: weight in the loss of replaced tokens (Clark et al. 2020, section 2)."""
     pair: Literal["next_sentence", "sentence_order", "none"] = "next_sentence"
-    """Question about two segments: whether the second follows the first or was drawn at random (BERT); in which
-    order two that follow each other are (ALBERT, Lan et al. 2020, section 3.1); or none. With none, sequences are whole
+    """Question about two segments: whether the second follows the first or was drawn at random (BERT); in which order
+    two neighbouring segments are (ALBERT, Lan et al. 2020, section 3.1); or none. With none, sequences are whole
     sentences up to the length, and the pooler and the head for pairs stay in the model untrained."""
     units: Units = ("piece",)
     """Unit of masking: piece, word, ngram (1 to 3 words), span (1 to 10 words), phrase, entity; or several
@@ -82,17 +82,17 @@ class ObjectiveConfig(Settings):
     masked_share: MaskedShare = 0.15
     """Share of a sequence's tokens to predict."""
     masked_share_end: MaskedShare | None = None
-    """Share of the tokens to predict at the end of each phase: from masked_share it goes there in a straight line over
-    the phase's steps. None: the share stays as it is."""
+    """Share of the tokens to predict at the end of each phase. The share changes linearly from masked_share over the
+    phase's steps. None: it is constant."""
     evaluated_share: MaskedShare = 0.15
-    """Share of a held-out sequence's tokens to predict, whatever share is trained on."""
+    """Share of a held-out sequence's tokens to predict, independent of the share in training."""
     mask_probability: Share = 0.8
     """Share of the tokens to predict that is replaced by [MASK]."""
     random_probability: Share = 0.1
-    """Share of the tokens to predict that is replaced by a random piece. The rest stays as it is."""
+    """Share of the tokens to predict that is replaced by a random piece. The rest stays unchanged."""
     replaced_by: Literal["token", "unit"] = "token"
-    """Whether each token to predict is replaced or kept by itself, as in BERT, or all tokens of a unit are replaced by
-    [MASK], replaced by random pieces or kept together, as in SpanBERT."""
+    """Whether each token to predict is replaced or kept independently, as in BERT, or all tokens of a unit alike, as in
+    SpanBERT: replaced by [MASK], replaced by random pieces, or kept."""
 
     def conflicts(self) -> Iterator[str]:
         """Yields a message for settings that don't fit each other."""
@@ -109,10 +109,10 @@ class ObjectiveConfig(Settings):
             )
 
     def slots(self, length: int, sequences: int = 1, *, evaluated: bool = False) -> int:
-        """Prediction slots P of a row of `length` tokens that holds up to so many sequences: for one sequence 20 at 128
-        and 77 at 512, as in the original. For next tokens: one for each token.
+        """Prediction slots P of a row of `length` tokens that holds up to so many sequences.
 
-        They hold the predictions of the largest share that is trained on or, if `evaluated`, of the evaluation's.
+        One sequence has 20 at length 128 and 77 at 512, as in the original. For next tokens there is one for each
+        token. The slots suffice for the largest share in training or, if `evaluated`, for the share of the evaluation.
         """
         if self.predict == "next":
             return length
@@ -124,19 +124,19 @@ class ObjectiveConfig(Settings):
 
 @functools.cache
 def _most_added(share: float, length: int) -> float:
-    """Most tokens that rounding adds to the share of a sequence of up to `length` tokens."""
+    """Most tokens by which rounding exceeds the share, for a sequence of up to `length` tokens."""
     return max(num_predictions(share, size) - share * size for size in range(_LEAST_TOKENS, length + 1))
 
 
 def num_predictions(share: float, length: int) -> int:
-    """Number of masked tokens in a sequence of `length` real tokens: the original's formula and rounding."""
+    """Number of masked tokens in a sequence of `length` real tokens, by the original's formula and rounding."""
     return max(1, round(share * length))
 
 
 def unit_shares(units: Units) -> dict[UnitKind, float]:
-    """The share of sequences that are masked by each kind of unit; equal ones where `units` has no weights.
+    """The share of sequences that are masked by each kind of unit.
 
-    Kinds of weight 0 are left out.
+    The shares are equal if `units` has no weights. Kinds of weight 0 are left out.
     """
     weights = {kind: 1.0 if weight is None else weight for kind, weight in map(_parts, units)}
     total = math.fsum(weights.values())

@@ -12,21 +12,21 @@ from bert_jax.system.errors import Setting
 PositiveInt = Annotated[int, Field(gt=0)]
 
 Remat = Literal["none", "full", "dots"]
-"""Values that the backward pass recomputes: nothing, whole blocks, or all but matrix products."""
+"""What the backward pass recomputes: nothing, whole blocks, or all but matrix products."""
 AttentionForm = Literal["auto", "exact", "tpu", "gpu"]
 """How attention is computed."""
 
 
 class MeshConfig(Settings):
-    """Sizes of the device mesh; their product is the number of devices, and -1 stands for all that are left."""
+    """Sizes of the device mesh. Their product is the number of devices; -1 stands for all devices that are left."""
 
     data: Annotated[int, Field(ge=-1)] = -1
-    """Data parallelism: groups of devices, each with all parameters and a part of the batch."""
+    """Data parallelism: number of groups of devices. Each group has all parameters and a part of the batch."""
     fsdp: Annotated[int, Field(ge=-1)] = 1
-    """Devices that share one copy of the parameters and optimizer state, and split the batch."""
+    """Number of devices that share one copy of the parameters and optimizer state, and split the batch."""
     tensor: Annotated[int, Field(ge=-1)] = 1
-    """Tensor parallelism: devices that share heads, inner features and vocabulary, for models or lengths of which not
-    even one sequence fits on a device. They communicate in every block, so keep them in one machine."""
+    """Tensor parallelism: number of devices that share heads, inner features and vocabulary, for when one sequence
+    doesn't fit on one device. They communicate in every block, so keep them in one machine."""
 
 
 class HostsConfig(Settings):
@@ -59,19 +59,19 @@ class ExecutionConfig(Settings):
     """How a step is carried out."""
 
     accumulation: Annotated[int, Field(gt=0)] = 1
-    """Microbatches a step: less memory, the same result."""
+    """Microbatches per step. More take less memory, with the same result."""
     remat: Remat = "none"
     """Values that the backward pass recomputes to save memory: nothing, whole blocks, or all but matrix products."""
     unroll: Annotated[int, Field(gt=0)] | None = None
     """Blocks in one iteration of the compiled loop over layers. More take longer to compile and make each step faster.
-    None: one with remat, otherwise all."""
+    None: one block with remat, otherwise all."""
     attention: AttentionForm = "auto"
     """How attention is computed: by einsum and softmax (exact), by a kernel that keeps its [T, T] arrays on the chip
-    (tpu, gpu), or by the kernel where the device and the sizes allow it and by exact elsewhere (auto). The results are
-    the same up to rounding."""
+    (tpu, gpu), or by the kernel if device and sizes allow it, otherwise exact (auto). The results are the same up to
+    rounding."""
     check_compiler: bool = True
-    """Before the first training on a machine, compare compiled parts of a step with their operations one by one, and
-    refuse to train where they differ."""
+    """Before the first training on a machine, compare compiled parts of a step with the same operations run one by one,
+    and refuse to train if they differ."""
     max_skipped_steps: Annotated[int, Field(gt=0)] = 20
     """The run stops after this many skipped steps in a row. A step is skipped if its gradients aren't finite."""
     stuck_after_minutes: Annotated[float, Field(ge=0)] | None = 30.0
@@ -105,17 +105,18 @@ class CheckpointConfig(Settings):
     keep: Annotated[int, Field(ge=2)] = 2
     """Number of newest checkpoints to keep, besides the one with the lowest held-out loss."""
     keep_every: PositiveInt | None = None
-    """Steps between checkpoints that are kept for good: one is written after each multiple and never deleted. None:
+    """Steps between permanent checkpoints. One is written after each multiple of this number, and never deleted. None:
     no such checkpoints."""
     every_minutes: Annotated[float, Field(gt=0)] | None = None
-    """Minutes since the last checkpoint after which the next is written, at any step. None: the step alone decides."""
+    """Minutes since the last checkpoint after which the next one is written, at any step. None: only the step decides.
+    """
 
 
 class LoggingConfig(Settings):
     """Logs of a training."""
 
     every: PositiveInt | None = None
-    """Steps between lines of metrics.jsonl; a line summarises all steps since the last. None: 100, or a twentieth
+    """Steps between lines of metrics.jsonl. A line summarises all steps since the last line. None: 100, or a twentieth
     of the steps in runs of fewer than 2,000 steps."""
     tensorboard: bool = True
     """Also write TensorBoard events."""
@@ -136,8 +137,8 @@ class PreparationConfig(Settings):
     processes: Annotated[int, Field(gt=0)] | None = None
     """Number of worker processes, which doesn't change the records. None: one for each CPU core."""
     memory_megabytes: Annotated[int, Field(ge=100)] = 500
-    """Megabytes of memory that comparing documents and lines takes (data.deduplicate, data.drop_boilerplate). What
-    doesn't fit lies in temporary files of the run meanwhile."""
+    """Megabytes of memory that comparing documents and lines takes (data.deduplicate, data.drop_boilerplate). The rest
+    goes to temporary files of the run."""
     engine: Literal["local", "spark"] = "local"
     """Where the text is prepared: by processes of this machine, or by Apache Spark (extra spark, and Java), on this
     machine or a cluster. The records are the same. The machines of a cluster must share the file system of the text and
@@ -147,7 +148,7 @@ class PreparationConfig(Settings):
     is given as CONFIG."""
 
     def conflicts(self) -> Iterator[str]:
-        """Yields a message for options without their engine, and for those that hold a secret."""
+        """Yields a message for options without their engine, and for options that hold a secret."""
         for name in (option.partition("=")[0] for option in self.spark):
             if re.search("secret|password|token|access.?key", name, re.IGNORECASE):
                 yield (

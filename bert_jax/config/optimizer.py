@@ -18,23 +18,25 @@ class OptimizerConfig(Settings):
     name: Literal["adamw", "lamb", "muon"] = "adamw"
     """Adam with decoupled weight decay; or LAMB (You et al. 2020) for batches of thousands: Adam's step, with each
     matrix's update scaled to that matrix's norm times the learning rate; or Muon (Jordan et al. 2024): each matrix of a
-    block moves by its gradients' mean made orthogonal, at the size of Adam's steps, and all else by Adam."""
+    block moves by the orthogonalized mean of its gradients, scaled to the size of Adam's steps; all other parameters
+    move by Adam."""
     peak_learning_rate: Positive = 1e-4
     """Learning rate (LR) at the end of the warm-up."""
     warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.01
     """Share of all steps over which the rate rises linearly from 0. `schedule` determines the rate afterwards."""
     schedule: Literal["linear", "polynomial", "cosine", "warmup_stable_decay"] = "linear"
-    """How the learning rate falls to 0 at the end of the run. `linear`: on the line from the peak at step 0 (as the
-    original). `polynomial`: the peak times the share of steps left, to the power `power`. `cosine`: half a wave from
-    the end of the warm-up. `warmup_stable_decay`: at the peak, then linearly over `decay_share`."""
+    """How the learning rate falls to 0 at the end of the run. `linear`: along the line from the peak at step 0, as in
+    the original. `polynomial`: the peak times the share of steps left, to the power `power`. `cosine`: half a wave from
+    the end of the warm-up. `warmup_stable_decay`: constant at the peak, then linear over `decay_share`."""
     power: Positive = 0.5
-    """Exponent of the polynomial schedule: 1 is linear, less keeps the rate high for longer. Others ignore it."""
+    """Exponent of the polynomial schedule. 1 is linear; less keeps the rate high for longer. Other schedules ignore it.
+    """
     decay_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
     """Share of all steps, at the end, over which warmup_stable_decay falls to 0. Other schedules ignore it."""
     beta1: Decay = 0.9
-    """Decay of the gradients' running mean."""
+    """Decay of the running mean of the gradients."""
     beta2: Decay = 0.999
-    """Decay of the squared gradients' running mean."""
+    """Decay of the running mean of the squared gradients."""
     epsilon: Positive = 1e-6
     """Added to the root of the second moment."""
     weight_decay: Annotated[float, Field(ge=0.0)] = 0.01

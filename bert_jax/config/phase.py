@@ -15,14 +15,15 @@ BatchSize = Annotated[int, Field(gt=0, le=1 << 24)]
 
 
 class Phase(Settings):
-    """A number of steps on sequences of one length, in batches of one size."""
+    """Training for a number of steps on sequences of one length, in batches of one size."""
 
     steps: Annotated[int, Field(gt=0, lt=2**31)]
     """Optimizer steps."""
     length: Length
-    """Tokens a sequence, special ones included (T)."""
+    """Tokens in a sequence, special ones included (T)."""
     batch_size: BatchSize
-    """Sequences a step, over all devices (B); with data.packed rows, most of which hold several."""
+    """Sequences per step, over all devices (B). With data.packed, rows per step, most of which hold several sequences.
+    """
     units: Units | None = None
     """Unit of masking in this phase. None: objective.units."""
     rotary_base: RotaryBase | None = None
@@ -31,16 +32,16 @@ class Phase(Settings):
     smoothing: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
     """data.smoothing in this phase, for shares that are annealed from phase to phase. None: data.smoothing."""
     languages: Languages | None = None
-    """The languages whose sources this phase draws from, so that others join in a later one. None: all."""
+    """Languages whose sources this phase draws from, so that others can join in a later phase. None: all."""
 
     def batch(self, packed: bool = False) -> str:
-        """Rows of a step and their length, in words; `packed`: whether a row holds several sequences."""
+        """The rows of a step and their length, in words. `packed`: whether a row holds several sequences."""
         held = "rows, packed with sequences," if packed else "sequences"
         return f"{self.batch_size:,} {held} of up to {self.length:,} tokens"
 
 
 def same_until(step: int, first: Sequence[Phase], second: Sequence[Phase]) -> bool:
-    """Whether two plans have the same first `step` steps."""
+    """Whether the first `step` steps of two plans are the same."""
     return _first_steps(step, first) == _first_steps(step, second)
 
 

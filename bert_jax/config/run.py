@@ -45,14 +45,14 @@ class RunConfig(TrainingConfig):
         return [(phase.length, self.data.sequences_a_row(phase.length)) for phase in self.phases]
 
     def shares(self, phase: int, sizes: Sequence[float]) -> tuple[float, ...] | None:
-        """The share of each source, of these sizes, in the sequences of a phase; None: every sequence once an epoch."""
+        """The share of each source in the sequences of a phase. None: every sequence is drawn once an epoch."""
         smoothing, languages = self.phases[phase].smoothing, self.phases[phase].languages
         if not self.data.has_shares and (len(self.data.source) == 1 or smoothing is None and languages is None):
             return None
         return self.data.shares(sizes, smoothing, languages)
 
     def of_source(self, source: str, language: str) -> "RunConfig":
-        """The same settings with `source`, in `language`, as the only source."""
+        """The same settings, with `source` in `language` as the only source."""
         phases = {f"phases.{number}.languages": None for number in range(len(self.phases))}
         return self.set({"data.source": source, "data.language": language, "data.weights": None} | phases)
 

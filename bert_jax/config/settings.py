@@ -13,25 +13,28 @@ Group = TypeVar("Group", bound="Settings")
 
 
 def one_or_several(value: Any) -> Any:
-    """A tuple of one where a setting that may have several values is given as a string."""
+    """Makes a tuple of a string, for a setting that may have several values."""
     return (value,) if isinstance(value, str) else value
 
 
 OneOrSeveral = Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(one_or_several)]
-"""Names, of which a single one may be given as a string."""
+"""Names. A string stands for a single name."""
 
 
 class SettingsError(UsageError, ValueError):
-    """Invalid settings. The message is one line with each wrong field, its value and what was expected."""
+    """Invalid settings. The message is one line that has each wrong field, its value and the expectation."""
 
     def __init__(self, owner: str, conflicts: Sequence[str], problems: Mapping[str, str]):
         """`owner`: the name of the settings class. `conflicts`: messages about fields that don't fit each other.
-        `problems` maps the dotted path of each invalid field to a text to append to it: "=0: expected 1 or more"."""
+
+        `problems` maps the dotted path of each invalid field to a text that is appended to it, such as "=0: expected 1
+        or more".
+        """
         super().__init__("; ".join([*conflicts, *(f"{Setting(path)}{text}" for path, text in problems.items())]))
         self.owner, self.conflicts, self.problems = owner, conflicts, problems
 
     def __str__(self) -> str:
-        """The text with the names of invalid fields after that of the settings class: `ModelConfig.num_heads=0`."""
+        """The text with the settings class before the names of invalid fields: `ModelConfig.num_heads=0`."""
         owned = (f"{self.owner}.{path}{text}" for path, text in self.problems.items())
         return with_names("; ".join([*self.conflicts, *owned]))
 
@@ -41,7 +44,8 @@ class Settings(BaseModel):
 
     Unknown names raise SettingsError, values can't be changed after construction, and instances are hashable, so they
     can be static arguments of a jitted function or attributes of a Flax module. The string under a field is its help
-    text. A field's validator raises ValueError with a text to append to the field's name: "=0 is too small".
+    text. A field's validator raises ValueError with a text that is appended to the field's name, such as "=0 is too
+    small".
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
@@ -64,7 +68,7 @@ class Settings(BaseModel):
         yield from ()
 
     def replace(self: Group, **changes: Any) -> Group:
-        """A validated copy with `changes` of whole fields; pydantic's own `model_copy` doesn't validate."""
+        """A validated copy with other values of whole fields. (Pydantic's own `model_copy` doesn't validate.)"""
         return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | changes)
 
     def change(self: Group, **groups: Mapping[str, Any]) -> Group:
@@ -81,8 +85,10 @@ class Settings(BaseModel):
 
 
 def _set(old: Any, values: Mapping[str, Any]) -> Any:
-    """`old` with other values by dotted names within it; "" names `old` itself. Groups of settings become dicts, to be
-    validated within the whole, so that an error names the whole path."""
+    """`old` with other values, by dotted names within it; "" names `old` itself.
+
+    Groups of settings become dicts. These are validated within the whole, so that an error names the whole path.
+    """
     if "" in values:
         return values[""]
     inner: dict[str, dict[str, Any]] = {}
@@ -106,22 +112,23 @@ def _explained(error: ValidationError, settings: type[Settings]) -> SettingsErro
     conflicts: list[str] = []
     problems: dict[str, str] = {}
     for item in error.errors():
-        path = ".".join(part for part in map(str, item["loc"]) if "[" not in part)  # "tuple[...]": of a union
+        # A part like "tuple[...]" names a member of a union.
+        path = ".".join(part for part in map(str, item["loc"]) if "[" not in part)
         cause = item.get("ctx", {}).get("error")
-        if isinstance(cause, SettingsError):  # of a group of settings within this one
+        if isinstance(cause, SettingsError):  # an error of a group of settings within this one
             conflicts += cause.conflicts
             problems |= {f"{path}.{inner}": text for inner, text in cause.problems.items()}
         elif path:
             problems[path] = str(cause or _problem(item, settings))
         else:
             conflicts.append(str(cause))
-    # For a tuple with a wrong item, pydantic also reports that the tuple is too short: that second error is dropped.
+    # For a tuple with a wrong item, pydantic also reports that the tuple is too short. That second error is dropped.
     wrong = [path for path in problems if not any(other.startswith(f"{path}.") for other in problems)]
     return SettingsError(settings.__name__, conflicts, {path: problems[path] for path in wrong})
 
 
 def _problem(item: Any, settings: type[Settings]) -> str:
-    """Describes `item`, an item of ValidationError.errors(), with what the field expects."""
+    """Describes `item`, one of ValidationError.errors(), with what its field expects."""
     if item["type"] == "extra_forbidden":
         close = difflib.get_close_matches(str(item["loc"][-1]), _field_names(Settings), n=1)
         return ": there is no such setting" + (f"; did you mean {close[0]}?" if close else "")

@@ -33,7 +33,7 @@ class SpanConfig(Settings):
     answer_length: Count = 30
     """Pieces of the longest answer."""
     best: Count = 20
-    """Number of best starts and ends that are combined in each window, and of answers listed."""
+    """Number of best starts and ends that are combined in each window, and of answers that are listed."""
     null_answers: bool = False
     """Whether a question may have no answer in its text (SQuAD 2.0)."""
     null_threshold: float = 0.0
@@ -58,10 +58,10 @@ class TaskConfig(VectorsConfig):
     train_rows: Count | None = None
     """Number of training rows to use; they are the same for every seed. None: all."""
     dev: str | None = None
-    """Dev rows, to measure on, of the same form."""
+    """Dev rows to measure on, in the same form."""
     other_dev: tuple[str, ...] = ()
-    """Further rows to measure the best checkpoint on, each NAME=ROWS, as in zh=dev_zh.tsv for another language. Their
-    metrics are in the results as zh/accuracy; the checkpoint is chosen by task.dev alone."""
+    """Further rows to measure the best checkpoint on, each as NAME=ROWS, such as zh=dev_zh.tsv for another language.
+    Their metrics are named like zh/accuracy. The checkpoint is chosen by task.dev alone."""
     format: FileFormat | None = None
     """File format. None: by the suffix of the file name, with .txt as tsv and .json as SQuAD's format. `text`: one text
     on each line and nothing else, for predict."""
@@ -77,8 +77,8 @@ class TaskConfig(VectorsConfig):
     """Columns of the texts: one, or two for a pair; for `choice` the text before the choices; for `tags` the words, or
     a text with character spans; for `span` the question and the text. Braces combine columns: `{title}. {body}`."""
     ignore: tuple[str, ...] = ()
-    """Columns that kind `vectors` leaves out on purpose, such as a negative, a label or a similarity beside its texts:
-    without this such a column is an error."""
+    """Columns that kind `vectors` leaves out on purpose, such as a negative, a label or a similarity beside its texts.
+    Otherwise such a column is an error."""
     choices: tuple[str, ...] = ()
     """Columns of the choices, for kind `choice`; they may have braces too."""
     marks: tuple[str, ...] = ()
@@ -115,7 +115,7 @@ class TaskConfig(VectorsConfig):
     """Evaluations in a row (epochs, if `evaluations` is 1) without a better score after which training ends early. The
     schedule of the learning rate is still that of all epochs. None: train all epochs."""
     batch_size: Count = 32
-    """Rows a step."""
+    """Rows per step."""
     metric: str | None = None
     """Metric that the best checkpoint is chosen by: accuracy, f1 (of the second of two classes; with more, macro_f1),
     macro_f1 (the mean over the classes in rows or predictions), matthews; micro_f1, macro_f1 or exact_match of labels;
@@ -132,7 +132,7 @@ class TaskConfig(VectorsConfig):
         return value
 
     def fitting(self, positions: int) -> "TaskConfig":
-        """This task for a model of `positions` positions (at least 8): sequences are shortened to them.
+        """This task for a model of `positions` positions (at least 8). Sequences are shortened to that length.
 
         If question and window then don't fit together, each gets a third of the positions.
         """
@@ -148,17 +148,17 @@ class TaskConfig(VectorsConfig):
 
     @property
     def facts(self) -> TaskKind:
-        """The facts of its kind."""
+        """The facts of the task's kind."""
         return TASK_KINDS[self.kind]
 
     @property
     def makes_vectors(self) -> bool:
-        """Whether the model learns a vector of each text, and has no head."""
+        """Whether the model learns a vector for each text, and has no head."""
         return self.facts.head == "texts"
 
     @property
     def has_word_lists(self) -> bool:
-        """Whether a row has a list of words rather than a text."""
+        """Whether a row has a list of words instead of a text."""
         return self.facts.words and not self.character_spans
 
     @property

@@ -1,10 +1,10 @@
-"""The facts of each kind of task, in one table; the code of a kind is its class in `finetuning`."""
+"""The facts of each kind of task, in one table. The code of a kind is its class in `finetuning`."""
 
 from typing import Literal, NamedTuple
 
 HeadInput = Literal["pooled", "choices", "marked", "tokens", "texts"]
-"""The input of a head: the pooled vector; that of each choice; the pooled one and the mean vector of each marked word;
-every token's vector. `texts`: there is no head, and the output is the vector of each text."""
+"""The input of a head: the pooled vector; the pooled vector of each choice; the pooled vector with the mean vector of
+each marked word; or every token's vector. With `texts` there is no head, and the output is the vector of each text."""
 Loss = Literal["classes", "labels", "squares", "tags", "ends", "contrast"]
 """Cross-entropy over classes or choices; the mean of the binary cross-entropies of all labels; squared error of a
 number; cross-entropy over the tags of words that have one; the mean of the cross-entropies of an answer's first and
@@ -15,12 +15,12 @@ class TaskKind(NamedTuple):
     """The facts of one kind; the defaults are those of one class for a text or a pair."""
 
     metrics: tuple[str, ...]
-    """Names of the metrics; the first that can be computed is the default to choose checkpoints by."""
+    """Names of the metrics. By default, the first one that can be measured chooses the best checkpoint."""
     texts: tuple[int, int] = (1, 2)
     """Least and greatest number of texts in a row."""
     head: HeadInput = "pooled"
     outputs: int | None = None
-    """Numbers that the head gives for each vector that it takes; None: one for each label."""
+    """Numbers that the head gives for each of its input vectors. None: one for each label."""
     loss: Loss = "classes"
     measured_by: str | None = "sklearn.metrics"
     """The library that computes the metrics."""
@@ -29,15 +29,15 @@ class TaskKind(NamedTuple):
     head_dropout: bool = True
     """Whether there is dropout on the head's input. The original has none before the scores of answers."""
     written_to: str | None = None
-    """Ending of a file of predictions that only this kind has, beside JSON lines and tables."""
+    """Suffix of a prediction file that only this kind has, besides JSON lines and tables."""
     exported_as: str | None = None
-    """The class of transformers with this head; None where there is none."""
+    """The class with this head in transformers; None if there is none."""
     tensors: str = "classifier."
-    """How the names of the head's tensors begin there."""
+    """Beginning of the names of the head's tensors in transformers."""
     problem: str | None = None
-    """`problem_type` of that class."""
+    """`problem_type` of that class in transformers."""
     hub_use: str = "text-classification"
-    """Name of this use on the Hugging Face hub."""
+    """Name of this kind of task on the Hugging Face hub."""
 
     @property
     def weighted(self) -> bool:
@@ -118,4 +118,4 @@ TASK_KINDS: dict[str, TaskKind] = {
         hub_use="sentence-similarity",
     ),
 }
-"""By the name in `task.kind`."""
+"""The facts of each kind, by the name in `task.kind`."""

@@ -22,11 +22,11 @@ from bert_jax.system.errors import Setting
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 _LOG_EVERY, _LINES = 100, 20
-"""Default steps between lines of the log, and the number of lines that shorter runs get instead."""
+"""Default number of steps between lines of the log; number of lines that shorter runs get instead."""
 
 
 class OperationConfig(Settings):
-    """How a training is carried out; these settings may change whenever a run is continued."""
+    """How a training is carried out. These settings may change whenever a run is continued."""
 
     mesh: MeshConfig = MeshConfig()
     hosts: HostsConfig = HostsConfig()
@@ -37,7 +37,7 @@ class OperationConfig(Settings):
 
     @property
     def batch_sizes(self) -> dict[str, int]:
-        """The settings that accumulation has to divide, by name."""
+        """The settings, by name, that accumulation must divide."""
         return {}
 
     def conflicts(self) -> Iterator[str]:
@@ -59,14 +59,14 @@ class OperationConfig(Settings):
 class TrainingConfig(OperationConfig):
     """The settings of one training, with every phase planned: the input of the training loop.
 
-    A continued run may not change the settings in `IDENTITY`; it may change all others.
+    A continued run may change all settings except those in `IDENTITY`.
     """
 
     IDENTITY: ClassVar[tuple[str, ...]] = ("model", "optimizer", "phases", "init", "seed")
     TRAINED: ClassVar[str]
-    """What was done to the model of such a run: "pretrained" or "fine-tuned"."""
+    """How the model of such a run was trained: "pretrained" or "fine-tuned"."""
     BASELINE: ClassVar[str]
-    """The prediction without a model that the results are compared with, in words."""
+    """The prediction without a model that results are compared with, in words."""
 
     model: ModelConfig = ModelConfig()
     optimizer: OptimizerConfig = OptimizerConfig()
@@ -81,7 +81,7 @@ class TrainingConfig(OperationConfig):
 
     @property
     def batch_sizes(self) -> dict[str, int]:
-        """The settings that accumulation has to divide, by name."""
+        """The settings, by name, that accumulation must divide."""
         return {f"phases.{number}.batch_size": phase.batch_size for number, phase in enumerate(self.phases)}
 
     def ids_shape(self, phase: int) -> tuple[int, ...]:
@@ -117,13 +117,15 @@ class TrainingConfig(OperationConfig):
         return sum(phase.steps for phase in self.phases)
 
     def steps_of(self, phase: int) -> range:
-        """The steps of the run, counted from 0, that are those of phase number `phase`."""
+        """The steps of the run, counted from 0, that belong to phase number `phase`."""
         first = sum(before.steps for before in self.phases[:phase])
         return range(first, first + self.phases[phase].steps)
 
     def phase_of(self, step: int) -> int:
-        """Number of the phase that takes step number `step`, from 1: the first for 0, the last for those after its
-        end."""
+        """Number of the phase, from 0, that takes step number `step`, from 1.
+
+        Step 0 is in the first phase, and steps after the end are in the last phase.
+        """
         ends = itertools.accumulate(phase.steps for phase in self.phases)
         return next((phase for phase, end in enumerate(ends) if step <= end), len(self.phases) - 1)
 
@@ -133,7 +135,7 @@ class TrainingConfig(OperationConfig):
         return [(phase.length, 1) for phase in self.phases]
 
     def sequences(self, phase: int) -> int:
-        """Sequences of a step of phase number `phase`; in pretraining its rows, which may be packed."""
+        """Sequences in a step of phase number `phase`. In pretraining these are its rows, which may be packed."""
         return self.phases[phase].batch_size
 
     def batch_in_words(self, phase: int) -> str:
@@ -141,7 +143,7 @@ class TrainingConfig(OperationConfig):
         return self.phases[phase].batch()
 
     def slots(self, length: int) -> int:
-        """Prediction slots P of a row of `length` tokens; 0 where no tokens are predicted."""
+        """Prediction slots P of a row of `length` tokens; 0 if no tokens are predicted."""
         return 0
 
     @property

@@ -11,31 +11,31 @@ from bert_jax.config.wording import value_text
 from bert_jax.system.errors import Setting
 
 Pooling = Literal["mean", "cls", "max"]
-"""How a text's vector is made of those of its tokens, [CLS] and [SEP] included: their mean; the vector of [CLS], or of
-the last token in a causal model; the maximum of each component."""
+"""How a text's vector is made from the vectors of its tokens, [CLS] and [SEP] included: their mean; the vector of
+[CLS], or of the last token in a causal model; the maximum of each component."""
 PairSource = Literal["neighbours", "title", "dropout"]
 """The two texts of a pair from a document: neighbouring passages; its first line and the passage after it; the same
 passage twice, which differs by dropout alone (Gao et al. 2021, SimCSE, arXiv:2104.08821)."""
 HELD_OUT_PAIRS = "pairs held out from the corpus"
-"""What a run of task.source without task.dev is measured on, in words."""
+"""The text that a run of task.source without task.dev is measured on, in words."""
 PASSAGE_ROLES = ("document", "passage", "corpus")
-"""Names of the prompt of texts that are searched, in the order in which sentence-transformers looks for one."""
+"""Names of the prompt for texts that are searched, in the order in which sentence-transformers looks for one."""
 Join = Literal["concat", "sum", "mean", "none"]
-"""How a token's vectors of several layers are joined: concatenated, added, averaged, or kept separate."""
+"""How a token's vectors from several layers are joined: concatenated, added, averaged, or kept separate."""
 Pool = Literal["none", "cls", "mean", "max"]
 """How a text's vectors are pooled: not at all, the vector of [CLS], or the mean or maximum over all tokens.
 
-In a causal model the last token replaces [CLS], since the first token can't attend to the others."""
+In a causal model the last token replaces [CLS], since the first token can't attend to others."""
 Precision = Literal["float32", "float16"]
 """Type of the returned or written numbers."""
 
 
 class Prompt(NamedTuple):
-    """A text that is put before a text whose vector is computed."""
+    """A text that is put before another text whose vector is computed."""
 
     text: str = ""
     pooled: bool = True
-    """Whether its tokens, and the [CLS] before them, are pooled with those of the text."""
+    """Whether the prompt's tokens, and the [CLS] before them, are pooled with the text's tokens."""
 
 
 NO_PROMPT = Prompt()
@@ -61,11 +61,11 @@ class VectorsConfig(Settings):
     default_prompt: str | None = None
     """Name of the prompt of texts without a role, such as those of pairs with scores. None: they have no prompt."""
     include_prompt: bool = True
-    """Whether the tokens of a prompt, and the [CLS] before them, are pooled too."""
+    """Whether the tokens of a prompt, and the [CLS] before them, are pooled, too."""
     negatives: str = "negatives"
     """Column with a list of texts that don't match the first one; a row may lack it."""
     most_negatives: Annotated[int, Field(ge=0)] | None = None
-    """Most negatives of a row that are learned from. None: all. The memory of a step grows with the largest number."""
+    """Most negatives of a row that training uses. None: all. The memory of a step grows with the largest number."""
     scored: bool = False
     """Whether the training pairs have scores. It follows from the first training row, not from this setting."""
     pool: Pooling | None = None
@@ -74,32 +74,32 @@ class VectorsConfig(Settings):
     temperature: Annotated[float, Field(gt=0)] = 0.05
     """Divisor of the cosines in the loss. Smaller values weigh the most similar texts of a batch more."""
     directions: Literal["both", "query"] = "both"
-    """Whether the loss compares each second text with all first ones too, or only each first text with all others."""
+    """Whether the loss also compares each second text with all first texts, or only each first text with all others."""
     widths: tuple[Annotated[int, Field(gt=0)], ...] = ()
     """Widths that a vector can be cut to, such as 128 64: the loss is the mean over these and the whole vector
     (Kusupati et al. 2022, Matryoshka, arXiv:2205.13147)."""
     score_range: tuple[float, float] | None = None
-    """Lowest and highest score of a scored pair; others are refused. None: any number."""
+    """Lowest and highest score of a scored pair. Other scores are refused. None: any number."""
 
     @property
     def texts_a_group(self) -> int:
-        """Texts that a group may have: two, and the most negatives of a row."""
+        """Most texts of a group: two, and the most negatives of a row."""
         return 2 + (self.most_negatives or 0)
 
     @property
     def pooling(self) -> Pooling:
-        """The pooling of a task whose model to start from is known."""
+        """The pooling of a task. The model to start from must be known."""
         return self.pool or "mean"
 
     @property
     def prompt_texts(self) -> dict[str, str]:
-        """The texts of `prompts` by their names."""
+        """The texts of `prompts`, by their names."""
         return {name: text for name, _, text in (each.partition("=") for each in self.prompts)}
 
     def prompt(self, role: str | None) -> Prompt:
-        """The prompt of texts of a role, "query", "passage" or a name in `prompts`; None: the default prompt.
+        """The prompt of texts of a role: "query", "passage" or a name in `prompts`. None: the default prompt.
 
-        A role without a prompt has none, not the default one, as in sentence-transformers.
+        A role without a prompt has no prompt, not the default one, as in sentence-transformers.
         """
         names = (role, *PASSAGE_ROLES) if role in PASSAGE_ROLES else (role or self.default_prompt,)
         texts = (self.prompt_texts.get(name or "") for name in names)

@@ -20,12 +20,12 @@ class VocabularyConfig(Settings):
     beside it. The file is used unchanged. With a vocab.txt, `lowercase` and `strip_accents` decide how text is cleaned;
     the other files have their own rules and ignore these settings. None: train a vocabulary on the corpus."""
     kind: Literal["wordpiece", "unigram", "bpe", "byte_bpe"] = "wordpiece"
-    """Kind of a trained vocabulary: BERT's WordPiece, one of sentencepiece's models, or byte-level BPE, as RoBERTa has
-    it, to which no text is unknown. Ignored with `file`."""
+    """Kind of a trained vocabulary: BERT's WordPiece, one of sentencepiece's models, or byte-level BPE, as in RoBERTa,
+    which has no unknown text. Ignored with `file`."""
     size: Annotated[int, Field(gt=5, le=1 << 24)] = 30_522
     """Pieces of a trained vocabulary, the five special ones included. Ignored with `file`."""
     lowercase: bool = True
-    """Lower-case the text before it is split, as in Turkish if a vocabulary is trained on Turkish or Azeri alone."""
+    """Lower-case the text before it is split; by Turkish rules if a vocabulary is trained on Turkish or Azeri alone."""
     strip_accents: bool | Literal["cased"] | None = None
     """Drop accents: all marks, as in BERT (NFD, then category Mn), or those of scripts that have case (Latin, Greek,
     Cyrillic), since in others marks spell vowels and consonants, as in Hindi and Japanese. None: with `lowercase`, all
@@ -35,8 +35,8 @@ class VocabularyConfig(Settings):
     vocabulary (with `kind` byte_bpe only where accents are dropped); for a vocab.txt the original BERT's cleaning,
     which has no form and drops the joiners that Persian and Sinhala are spelled with."""
     character_coverage: Annotated[float, Field(gt=0.9, le=1.0)] = 0.9999
-    """Share of the text's characters that a trained vocabulary has as pieces; rarer characters become [UNK]. With
-    `kind` byte_bpe all are covered."""
+    """Share of the text's characters that a trained vocabulary has as pieces. Rarer characters become [UNK]. With
+    `kind` byte_bpe all characters are covered."""
     sample_megabytes: Annotated[int, Field(gt=0)] = 256
     """Maximum text, in megabytes, that a vocabulary is trained on: a uniform sample of the documents, held in memory;
     with `data.weights`, each source gets its share."""

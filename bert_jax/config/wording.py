@@ -1,4 +1,4 @@
-"""Describes in words which values a setting takes, for messages, --help and completion."""
+"""Describes in words which values a setting accepts, for messages, --help and completion."""
 
 import math
 import operator
@@ -14,7 +14,7 @@ _MOST_SHOWN = 60
 
 
 def counted(number: float, nouns: str) -> str:
-    """A number and what it counts, which is given in plural: "1 empty line left out" of "empty lines left out"."""
+    """A number and what it counts. `nouns` is in the plural: "1 empty line left out" is of "empty lines left out"."""
     return f"{number:,.15g} " + (re.sub(r"s\b", "", nouns, count=1) if number == 1 else nouns)
 
 
@@ -26,23 +26,23 @@ class Kind(NamedTuple):
     choices: tuple[Any, ...] = ()
     """The values of a Literal; () for other types."""
     several: bool = False
-    """Whether it is a tuple of any length; `base` is then the type of its items."""
+    """Whether the setting is a tuple of any length. `base` is then the type of its items."""
     fewest: int = 0
     """Minimum number of items of such a tuple."""
     optional: bool = False
-    """Whether None is allowed."""
+    """Whether the setting may be None."""
     bounds: tuple[Any, ...] = ()
     """Bounds of the value or of each item: annotated_types' Gt, Ge, Lt and Le."""
     pattern: str | None = None
     """Regular expression that a text must match."""
     example: str | None = None
-    """Example of a text that matches `pattern`."""
+    """An example of a text that matches `pattern`."""
     words: tuple[str, ...] = ()
-    """Words that may stand in place of the value or of all items, as in `Literal["balanced"] | tuple[float, ...]`."""
+    """Words that may replace the value or all items, as in `Literal["balanced"] | tuple[float, ...]`."""
 
     @classmethod
     def of(cls, annotation: Any, metadata: tuple[Any, ...] = ()) -> "Kind":
-        """Takes `annotation` apart; `metadata` is that of an Annotated around it."""
+        """The expectation that an annotation describes. `metadata` is that of an Annotated around it."""
         origin, parts = get_origin(annotation), get_args(annotation)
         if origin is Annotated:
             return cls.of(parts[0], (*metadata, *parts[1:]))
@@ -67,7 +67,7 @@ class Kind(NamedTuple):
 
     @classmethod
     def of_field(cls, field: FieldInfo) -> "Kind":
-        """The kind of a setting."""
+        """What values a setting accepts, from its type annotation."""
         return cls.of(field.annotation, tuple(field.metadata))
 
     @property
@@ -107,11 +107,14 @@ class Kind(NamedTuple):
         return "|".join([*self.words, f"{name} ..." if self.several else name])
 
     def stands_alone(self, word: str) -> bool:
-        """Whether a word is a whole value and no item of one: `None`, or one of `words`."""
+        """Whether a word is a whole value rather than an item: `None`, or one of `words`."""
         return word in self.words or (self.optional and word == "None")
 
     def read(self, word: str) -> Any:
-        """The value of a word of a command line; for a tuple, an item's. Raises ValueError if it isn't `expected`."""
+        """The value that a word of a command line stands for; in a tuple, the value of an item.
+
+        Raises ValueError otherwise.
+        """
         if self.optional and word == "None":
             return None
         if word in self.words:
@@ -140,8 +143,8 @@ _BOUNDS = {
     annotated_types.Lt: ("below", "lt"),
     annotated_types.Le: ("of at most", "le"),
 }
-"""For each type of bound: its words in messages, and a name: that of the attribute with the limit, and of the function
-of `operator` that compares a value with it."""
+"""For each type of bound: its words in messages, and a name. The attribute with the limit has this name, and so does
+the function of `operator` that compares a value with the limit."""
 
 
 def _in_words(bound: Any) -> str:
