@@ -108,8 +108,7 @@ class CheckpointConfig(Settings):
     """Steps between permanent checkpoints. One is written after each multiple of this number, and never deleted. None:
     no such checkpoints."""
     every_minutes: Annotated[float, Field(gt=0)] | None = None
-    """Minutes since the last checkpoint after which the next one is written, at any step. None: only the step decides.
-    """
+    """Minutes since the last checkpoint after which the next is written, at any step. None: only the step decides."""
 
 
 class LoggingConfig(Settings):

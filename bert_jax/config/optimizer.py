@@ -29,8 +29,7 @@ class OptimizerConfig(Settings):
     the original. `polynomial`: the peak times the share of steps left, to the power `power`. `cosine`: half a wave from
     the end of the warm-up. `warmup_stable_decay`: constant at the peak, then linear over `decay_share`."""
     power: Positive = 0.5
-    """Exponent of the polynomial schedule. 1 is linear; less keeps the rate high for longer. Other schedules ignore it.
-    """
+    """Exponent of the polynomial schedule. 1 is linear; less keeps the rate high for longer. Others ignore it."""
     decay_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
     """Share of all steps, at the end, over which warmup_stable_decay falls to 0. Other schedules ignore it."""
     beta1: Decay = 0.9

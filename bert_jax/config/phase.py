@@ -22,8 +22,7 @@ class Phase(Settings):
     length: Length
     """Tokens in a sequence, special ones included (T)."""
     batch_size: BatchSize
-    """Sequences per step, over all devices (B). With data.packed, rows per step, most of which hold several sequences.
-    """
+    """Sequences per step, over all devices (B). With data.packed, rows per step, most of which hold several."""
     units: Units | None = None
     """Unit of masking in this phase. None: objective.units."""
     rotary_base: RotaryBase | None = None
