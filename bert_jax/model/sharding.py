@@ -159,7 +159,7 @@ def state_shardings(state: PyTree, params: PyTree, mesh: Mesh | AbstractMesh) ->
     leaves = jax.tree_util.tree_leaves_with_path(params)
     shapes = {path_of(path): tuple(leaf.shape) for path, leaf in leaves}
 
-    def sharding(path: KeyPath, leaf: jax.ShapeDtypeStruct) -> NamedSharding:
+    def sharding(path: KeyPath, leaf: jax.Array | jax.ShapeDtypeStruct) -> NamedSharding:
         names = path_of(path).split("/")
         ends = ("/".join(names[begin:]) for begin in range(len(names)))
         same = next((end for end in ends if shapes.get(end) == tuple(leaf.shape)), None)

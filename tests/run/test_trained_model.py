@@ -16,6 +16,7 @@ from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run import checkpoint_choice, manifest, trained_model
 from bert_jax.run.checkpoint_choice import CheckpointGone
 from bert_jax.run.manifest import Manifest, complete, delete_checkpoint, write_evaluation
+from bert_jax.run.results import Results
 from bert_jax.run.run_config import write_config
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import RunError, UsageError

@@ -22,7 +22,7 @@ from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.training.batch import read_ahead
 from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.model.sharding import batch_sharding, make_mesh, parameter_spec, parts
+from bert_jax.model.sharding import batch_sharding, make_mesh, parameter_spec, num_shards
 
 run = RunDirectory(sys.argv[1])
 config = read_config(run.path)
@@ -38,7 +38,7 @@ for name, mesh in meshes.items():
     whole = []
     for path, array in jax.tree_util.tree_leaves_with_path((state.params, state.optimizer)):
         leaf = "/".join(str(getattr(key, "key", getattr(key, "name", getattr(key, "idx", None)))) for key in path)
-        split = math.prod(parts(trainer.mesh, axes) for axes in parameter_spec(leaf)) if array.ndim else 1
+        split = math.prod(num_shards(trainer.mesh, axes) for axes in parameter_spec(leaf)) if array.ndim else 1
         whole += [leaf for shard in array.addressable_shards if shard.data.size * split != array.size]
     print(json.dumps({"mesh": name, "losses": losses, "whole": whole}))
 """
