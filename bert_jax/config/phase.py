@@ -20,7 +20,7 @@ class Phase(Settings):
     steps: Annotated[int, Field(gt=0, lt=2**31)]
     """Optimizer steps."""
     length: Length
-    """Tokens in a sequence, special ones included (T)."""
+    """Tokens a sequence, special ones included (T)."""
     batch_size: BatchSize
     """Sequences per step, over all devices (B). With data.packed, rows per step, most of which hold several."""
     units: Units | None = None
