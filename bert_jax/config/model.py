@@ -70,7 +70,7 @@ class ModelConfig(Settings):
     has this one head and no pooler. Needed for objective.predict=replaced."""
     generator_divisor: Annotated[int, Field(gt=0, le=1_000)] | None = None
     """How many times smaller than the discriminator the generator is, whose predictions replace input tokens.
-    hidden_size, num_heads and feedforward_size are divided by this number; the number of blocks is the same. 4 in
+    Its hidden_size, num_heads and feedforward_size are divided by this number, but not its number of blocks. 4 in
     ELECTRA-small, 3 in ELECTRA-base. None: no generator, as in published files of a discriminator."""
     vocabulary_size: Rows | None = None
     """Pieces in the vocabulary (V). None: the size of the tokenizer's vocabulary."""
