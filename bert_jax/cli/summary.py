@@ -4,6 +4,7 @@ import re
 import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
 from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions
@@ -11,8 +12,8 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.text import Text
 
+from bert_jax.config.run import RunConfig
 from bert_jax.finetuning.metrics import HEADINGS, class_table
-from bert_jax.inference.filling import FilledExample
 from bert_jax.instances.preparation import MOST_UNKNOWN
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.pretraining.inspection import SeenSequence
@@ -20,6 +21,7 @@ from bert_jax.pretraining.questions import QUESTIONS
 from bert_jax.report.facts import by_language
 from bert_jax.report.verdict import behind_words, nothing_learned, nothing_learned_of_task, unlearned_classes
 from bert_jax.run.results import Results
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import command_line
 from bert_jax.system.facts import Table, print_rows
@@ -114,6 +116,31 @@ def print_task_results(results: Results, rows: str = "dev rows") -> None:
     caption, classes = class_table(results)
     if classes:
         print_rows(caption, HEADINGS, classes)
+
+
+class FilledExample(NamedTuple):
+    """A held-out sentence with one masked word."""
+
+    text: str
+    """The sentence with [MASK] in place of the word."""
+    word: str
+    fills: list[tuple[str, float]]
+    """The model's first five pieces for [MASK], as `Tokenizer.spelled` has them, with their probabilities."""
+
+
+def filled_examples(run: RunDirectory, config: RunConfig, count: int = 5) -> list[FilledExample]:
+    """At most `count` held-out sentences of a trained run with the model's predictions; none if nothing was held out.
+
+    Raises what `prepare_lengths` and `load` raise.
+    """
+    from bert_jax.inference.bert import load  # takes a second to import
+    from bert_jax.inference.filling import masked_examples
+    from bert_jax.pretraining.dataset import prepare_lengths
+
+    sentences = prepare_lengths(config, run)[config.phases[-1].length].example_sentences
+    bert = load(run.path)
+    examples = masked_examples(sentences, bert.tokenizer, bert.config.max_positions - 2)[:count]
+    return [FilledExample(text, word, bert.fill_mask(text)[0]) for text, word in examples]
 
 
 def print_examples(examples: Sequence[FilledExample]) -> None:

@@ -5,7 +5,6 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from hashlib import blake2b
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +13,9 @@ from jaxtyping import Array, Float, Int
 
 from bert_jax.batching.grouping import row_count
 from bert_jax.batching.sequences import joined
-from bert_jax.config.run import RunConfig
 from bert_jax.inference.features import BatchedModel
 from bert_jax.layout import TokenSequence
 from bert_jax.model.bert import BertForPretraining, Parameters
-from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import Setting, UsageError, quoted
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import MASK, PieceSpan
@@ -211,30 +208,6 @@ def _log_probabilities(
     """The log probability of the piece `ids` at each masked token."""
     logs = jax.nn.log_softmax(_logits(network, params, vectors))
     return jnp.take_along_axis(logs, ids[:, None], axis=1)[:, 0]
-
-
-class FilledExample(NamedTuple):
-    """A held-out sentence with one masked word."""
-
-    text: str
-    """The sentence with [MASK] in place of the word."""
-    word: str
-    fills: list[tuple[str, float]]
-    """The model's first five pieces for [MASK], as `Tokenizer.spelled` has them, with their probabilities."""
-
-
-def filled_examples(run: RunDirectory, config: RunConfig, count: int = 5) -> list[FilledExample]:
-    """At most `count` held-out sentences of a trained run with the model's predictions; none if nothing was held out.
-
-    Raises what `prepare_lengths` and `load` raise.
-    """
-    from bert_jax.inference.bert import load  # which imports this module
-    from bert_jax.pretraining.dataset import prepare_lengths
-
-    sentences = prepare_lengths(config, run)[config.phases[-1].length].example_sentences
-    bert = load(run.path)
-    examples = masked_examples(sentences, bert.tokenizer, bert.config.max_positions - 2)[:count]
-    return [FilledExample(text, word, bert.fill_mask(text)[0]) for text, word in examples]
 
 
 def masked_examples(sentences: Iterable[str], tokenizer: Tokenizer, most: int) -> list[tuple[str, str]]:
