@@ -120,7 +120,7 @@ class Experiment:
         self.options, self._lock = options, threading.Lock()
         self.tasks = _tasks(options.tasks) if options.tasks else {}
         needed = (name for recipe in options.recipes for name in (BEGUN_BY.get(recipe), recipe) if name)
-        self.configs = {name: load_config(f"experiments/{name}") for name in dict.fromkeys(needed)}
+        self.configs = {name: load_config(f"experiments/{name}", RunConfig) for name in dict.fromkeys(needed)}
         shapes = ((name, {(each.length, each.batch_size) for each in c.phases}) for name, c in self.configs.items())
         if several := [name for name, of_phases in shapes if len(of_phases) > 1]:
             raise UsageError(f"{', '.join(several)}: phases of several shapes, which can't be compared; keep one")
@@ -169,7 +169,7 @@ class Experiment:
 
     def _prepared(self, name: str, seed: int) -> Path:
         """A directory with the tokenizer and sequences of a recipe, made once for all recipes that share them."""
-        config = load_config(f"experiments/{name}")
+        config = load_config(f"experiments/{name}", RunConfig)
         length = config.phases[0].length
         shaped_by = [config.data.model_dump(mode="json"), config.objective.pair, length, seed, self.vocabulary is None]
         key = hashlib.sha256(json.dumps(shaped_by).encode()).hexdigest()[:12]

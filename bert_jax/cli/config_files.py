@@ -4,7 +4,7 @@ import difflib
 import functools
 import runpy
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar, overload
+from typing import NamedTuple, TypeVar
 
 from pydantic import BaseModel
 from rich.pretty import pretty_repr
@@ -63,7 +63,7 @@ def catalogue() -> dict[str, NamedConfig]:
     return configs
 
 
-def names_for(kind: type[AnyConfig]) -> list[str]:
+def names_for(kind: type) -> list[str]:
     """The names of the configs that build a `kind`, without the prefix finetune/."""
     return [name.removeprefix(_TASKS) for name, found in catalogue().items() if isinstance(found.config, kind)]
 
@@ -75,13 +75,7 @@ def find_config(name: str) -> NamedConfig | None:
     return catalogue().get(name) or next(same, None)
 
 
-@overload
-def load_config(name_or_path: str) -> RunConfig: ...
-@overload
-def load_config(name_or_path: str, kind: type[Config]) -> Config: ...
-@overload
-def load_config(name_or_path: str, kind: type[AnyConfig], *others: type[AnyConfig]) -> AnyConfig: ...
-def load_config(name_or_path: str, kind: type[Any] = RunConfig, *others: type[Any]) -> Any:
+def load_config(name_or_path: str, kind: type[Config], *others: type[Config]) -> Config:
     """Loads a config: a Python file (.py) that builds a `kind` named `config`, a name, or a run: a pretraining run if
     `kind` is RunConfig, a fine-tuned one if `others` has TaskRunConfig.
 
@@ -92,7 +86,8 @@ def load_config(name_or_path: str, kind: type[Any] = RunConfig, *others: type[An
     if run := run_given_as_config(name_or_path, *kinds):
         from bert_jax.run.run_config import read_config, read_pretraining_config  # need Orbax; a config file doesn't
 
-        return _without_connections(read_config(run) if others else read_pretraining_config(run), run)
+        config_of_run = read_config(run) if others else read_pretraining_config(run)
+        return _of_kind(_without_connections(config_of_run, run), kinds, str(run))
     if not path.is_file():
         named = find_config(name_or_path)
         if named is None:
@@ -114,7 +109,7 @@ def load_config(name_or_path: str, kind: type[Any] = RunConfig, *others: type[An
     return _of_kind(config, kinds, str(path))
 
 
-def run_given_as_config(name_or_path: str, *kinds: type[AnyConfig]) -> Place | None:
+def run_given_as_config(name_or_path: str, *kinds: type) -> Place | None:
     """The run that is given as CONFIG to a command that takes these kinds of settings; None if it is no run."""
     path = place_of(name_or_path)
     is_run = (path / "config.json").is_file() or in_bucket(path) and path.is_dir()
@@ -146,8 +141,8 @@ def absent(name_or_path: str, names: list[str]) -> UsageError:
     )
 
 
-def _of_kind(config: object, kinds: tuple[type[AnyConfig], ...], where: str) -> AnyConfig:
-    """Returns `config`. Raises UsageError where it is of none of `kinds`."""
+def _of_kind(config: object, kinds: tuple[type[Config], ...], where: str) -> Config:
+    """Returns `config`. Raises UsageError if it is of none of `kinds`."""
     if isinstance(config, kinds):
         return config
     kind, *others = kinds

@@ -180,7 +180,7 @@ class TaskConfig(VectorsConfig):
     def conflicts(self) -> Iterator[str]:
         """Yields a message for settings that don't fit each other."""
         yield from super().conflicts()
-        if self.facts.loss == "contrast":
+        if self.makes_vectors:
             yield from self._vectors_conflicts()
         elif self.source:
             yield (

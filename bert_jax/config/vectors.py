@@ -10,6 +10,8 @@ from bert_jax.config.settings import Settings
 from bert_jax.config.wording import value_text
 from bert_jax.system.errors import Setting
 
+MANY_CUT = 0.4
+"""Share of cut texts above which their length is to blame first. Of the passages made of a corpus a fifth are cut."""
 Pooling = Literal["mean", "cls", "max"]
 """How a text's vector is made from the vectors of its tokens, [CLS] and [SEP] included: their mean; the vector of
 [CLS], or of the last token in a causal model; the maximum of each component."""

@@ -211,6 +211,6 @@ def make_objective(
     probe: bool = False,
 ) -> FineTuningObjective:
     """The objective of a settled task. `frozen_layers` and `probe` are defined in FinetuneConfig."""
-    if task.facts.loss == "contrast":
+    if task.makes_vectors:
         return ContrastObjective(task, model, execution, frozen_layers)
     return TaskObjective(task, model, execution, frozen_layers, probe)

@@ -115,7 +115,7 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) ->
         named = ", ".join(f"{name}: {weight:.3g}" for name, weight in zip(config.labels, weights, strict=False))
         say(f"weights of the classes in the loss: {named}")
         config = config.replace(class_weights=weights)
-    if config.padded_lengths is None and config.facts.loss != "contrast":  # that loss packs texts into rows
+    if config.padded_lengths is None and not config.makes_vectors:  # that loss packs texts into rows
         config = config.replace(padded_lengths=_lengths(config, examples, compiling))
     task.config = config
     return TrainingRows(task, examples, len(by_row), held_out, () if config.source else records)
@@ -216,7 +216,7 @@ def _labelled(config: TaskConfig, source: str | None, records: list[Record], rep
     if not without or len(without) == len(records):
         return records
     if config.unlabelled == "refuse":
-        name = "score" if config.facts.loss == "contrast" else "label"
+        name = "score" if config.makes_vectors else "label"
         file = place_of(source) if source else ""
         first = "; ".join(record.place.removeprefix(f"{file}, ") for record in without[:_LISTED_ROWS])
         more = "; ..." if len(without) > _LISTED_ROWS else ""

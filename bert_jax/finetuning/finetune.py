@@ -195,7 +195,7 @@ def _batches(
     def local(count: int) -> Int[np.ndarray, " b"]:
         return local_rows(batch_sharding(mesh), count)
 
-    if task.facts.loss == "contrast":
+    if task.makes_vectors:
         if len(learned.examples) < task.batch_size:
             say(f"each step has all {len(learned.examples):,} pairs, fewer than task.batch_size={task.batch_size:,}")
         multiple = config.execution.accumulation * row_shards(mesh)
@@ -205,7 +205,7 @@ def _batches(
 
 def planned_memory(config: TaskRunConfig, mesh: Mesh) -> Memory:
     """Estimates by formula the memory of a step with the longest rows on one device."""
-    packed = 2 if config.task.facts.loss == "contrast" else 1
+    packed = 2 if config.task.makes_vectors else 1
     return step_memory(config.execution, config.model, mesh, config.phases[0], predictions=0, packed=packed)
 
 
@@ -258,7 +258,7 @@ def _with_pooling(task: TaskConfig, begun: TaskConfig | None) -> TaskConfig:
 
     What it doesn't set is taken from `begun`, the task of the model to start from.
     """
-    if task.facts.loss != "contrast":
+    if not task.makes_vectors:
         return task
     if begun and begun.prompts and not task.prompts:
         names = ("prompts", "default_prompt", "include_prompt")

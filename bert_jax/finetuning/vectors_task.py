@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from bert_jax.batching.sequences import joined, unpooled_tokens
 from bert_jax.config.task import TaskConfig
-from bert_jax.config.vectors import PASSAGE_ROLES, Prompt
+from bert_jax.config.vectors import MANY_CUT, PASSAGE_ROLES, Prompt
 from bert_jax.finetuning.columns import number, text
 from bert_jax.finetuning.retrieval import (
     ranked,
@@ -33,8 +33,6 @@ _USUAL_COLUMNS = (("query", "positive"), ("a", "b"))
 """Columns of a pair's two texts in files that lack the columns of task.texts."""
 _METRICS = {True: ("spearman", "pearson"), False: ("ndcg@10", "recall@1", "recall@10")}
 """Metrics of pairs with scores (True) and of other pairs (False). The first metric is the score."""
-MANY_CUT = 0.4
-"""Share of cut texts above which their length is to blame first. Of the passages made of a corpus a fifth are cut."""
 _EQUAL_NEGATIVES = "negatives equal to a text of their pair, left out"
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Literal, NamedTuple
 
+from bert_jax.config.vectors import MANY_CUT
 from bert_jax.config.wording import counted
 from bert_jax.instances.preparation import MOST_UNKNOWN
 from bert_jax.report.curves import Curve
@@ -13,8 +14,6 @@ from bert_jax.system.errors import quoted
 
 _FEWEST = 4
 """Evaluations from which on a trend is judged."""
-_MANY_CUT = 0.4
-"""Share of texts cut above which their length is to blame first."""
 _RISE, _FALL = 0.02, 0.01
 """Shares of the loss above which a rise since its best, and a fall in the last quarter, count."""
 
@@ -112,7 +111,7 @@ def behind_words(
         return ""
     texts, cut = cut_texts.get("texts", 0), cut_texts.get("cut", 0)
     advice = "More pairs, more epochs (--task.epochs) or larger batches (--task.batch-size) may help."
-    if cut > _MANY_CUT * texts:
+    if cut > MANY_CUT * texts:
         advice = (
             f"{cut:,.0f} of {texts:,.0f} texts were cut to {cut_texts.get('pieces', 0):.0f} pieces, and {best} reads "
             "them whole: raise --task.max-length first, or give shorter texts."

@@ -231,12 +231,12 @@ def matching_files(pattern: str) -> dict[Place, FileState]:
         return {**matching(pattern)}
     if "\0" in pattern:  # no file has such a name, and glob raises ValueError for it
         return {}
-    found: dict[Place, FileState] = {}
+    files: dict[Place, FileState] = {}
     for path in map(Path, sorted(glob.glob(os.path.expanduser(pattern), recursive=True))):
         if path.is_file():
             status = path.stat()
-            found[path] = FileState(status.st_size, str(status.st_mtime_ns))
-    return found
+            files[path] = FileState(status.st_size, str(status.st_mtime_ns))
+    return files
 
 
 def remove_directory(path: Place) -> None:

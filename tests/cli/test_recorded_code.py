@@ -6,6 +6,7 @@ import pytest
 
 from bert_jax.cli.main import run as bert_jax
 from bert_jax.config.operation import HostsConfig, PreparationConfig
+from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.inference.bert import load
 from bert_jax.pretraining.pretrain import pretrain
@@ -98,7 +99,7 @@ def test_a_run_as_config_chooses_no_server(made, tmp_path, capsys):
     spark = PreparationConfig(engine="spark", spark=("spark.driver.extraJavaOptions=-javaagent:it.jar",), processes=2)
     RunDirectory(tmp_path / "run").open(config.replace(hosts=hosts, preparation=spark))
     assert read_config(tmp_path / "run").logging.mlflow
-    taken = load_config(str(tmp_path / "run"))
+    taken = load_config(str(tmp_path / "run"), RunConfig)
     assert taken.logging.mlflow is None and taken.hosts == HostsConfig()
     assert taken.preparation == PreparationConfig(processes=2)
     assert capsys.readouterr().err.count("is not taken over") == 2

@@ -100,6 +100,6 @@ def test_experiments_share_text_vocabulary_and_length():
 
 
 def test_the_left_to_right_twin_is_berts_but_for_its_question():
-    base, twin = load_config("base"), load_config("gpt_ltr")
+    base, twin = load_config("base", RunConfig), load_config("gpt_ltr", RunConfig)
     assert twin.replace(model=twin.model.replace(causal=False), objective=base.objective) == base
     assert twin.model.causal
