@@ -218,7 +218,8 @@ def _open_model(config: FinetuneConfig) -> TrainedModel:
         )
     if config.init is None:
         raise UsageError(
-            f"{Setting('init', None)} names no model; give a run, a checkpoint or a Hugging Face directory"
+            f"{Setting('init')} is not set: give the model to start from, which may be a run, a checkpoint or a "
+            "Hugging Face directory"
         )
     started = TrainedModel.open(model_place(config.init))
     if started.config.max_positions < _FEWEST_POSITIONS:

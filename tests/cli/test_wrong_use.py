@@ -113,7 +113,7 @@ WRONG = {
     f"{FINETUNE} --task.separator aa": "--task.separator='aa' can't stand between columns",
     f"{FINETUNE} --task.padded-lengths 64 32": "--task.padded-lengths=64 32 must rise and end with --task.max-length=64",
     f"{FINETUNE} --task.metric pearson --task.kind number --task.class-weights 1 2": "--task.class-weights is for kinds class, marked, tags, and --task.kind=number",
-    "finetune sst2 --workdir W": "--init=None names no model; give a run",
+    "finetune sst2 --workdir W": "--init is not set: give the model to start from",
     f"{PRETRAIN} --objective.units ngrams": "--objective.units=ngrams: expected piece, word, ngram",
     f"{PRETRAIN} --objective.units word word": "--objective.units=word word names a kind twice",
     f"{PRETRAIN} --phases.0.units words": "--phases.0.units=words: expected piece, word, ngram",

@@ -414,7 +414,7 @@ def test_settings_that_do_not_fit_are_refused_before_anything_is_written(config,
     run, other = RunDirectory(tmp_path / "run"), tmp_path / "other.tsv"
     other.write_text("text\tlabel\nThe cat.\tanimal\n")
     for changes, said in (
-        ({"init": None}, "init=None names no model"),
+        ({"init": None}, "init is not set: give the model"),
         ({"init": str(tmp_path / "none")}, "there is nothing at"),
         ({"task": config.task.replace(patience=2, dev=None)}, "task.patience=2 compares scores"),
         ({"layers_frozen": 3}, "layers_frozen=3 and the model .* has 2 layers"),
