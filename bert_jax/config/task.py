@@ -192,6 +192,11 @@ class TaskConfig(VectorsConfig):
                 f"{Setting('task.other_dev')} is measured beside {Setting('task.dev')}, which names no rows; give "
                 f"some by {Setting('task.dev')}"
             )
+        yield from self._column_conflicts()
+        yield from self._loss_conflicts()
+
+    def _column_conflicts(self) -> Iterator[str]:
+        """Yields a message for columns that the kind doesn't take, or that are named wrongly."""
         (fewest, most), marked = self.facts.texts, self.facts.head == "marked"
         if not fewest <= len(self.texts) <= most:
             wanted = str(fewest) if fewest == most else f"{fewest} or {most}"
@@ -222,6 +227,9 @@ class TaskConfig(VectorsConfig):
             names = getattr(self, setting) or ()
             if twice := next((name for name in names if names.count(name) > 1), None):
                 yield (f"{Setting(f'task.{setting}', value_text(' '.join(names)))} has {twice!r} twice; name each once")
+
+    def _loss_conflicts(self) -> Iterator[str]:
+        """Yields a message for a metric, weights, smoothing or lengths that don't fit the kind."""
         if self.metric not in (None, *self.facts.metrics):
             yield (
                 f"{Setting('task.metric', self.metric)} doesn't measure {Setting('task.kind', self.kind)}; choose "

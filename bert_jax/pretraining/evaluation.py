@@ -220,7 +220,7 @@ def evaluate_run(
     if "masked_lm" not in trained.shapes and "generator" not in trained.shapes:
         raise UsageError(f"{run.path} is an encoder without masked-language head; there is nothing to measure")
     length = config.phases[-1].length
-    phase = config.phase_of(trained.step)  # the last phase decides the base of rotary positions
+    phase = config.phase_of(trained.step)  # its phase decides the base of rotary positions
     sequences: HeldOut | None
     with contextlib.ExitStack() as stack:
         if source:
