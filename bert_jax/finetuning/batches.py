@@ -24,7 +24,7 @@ ROW_ORDER, _BATCH_ORDER = 0, 1
 _WINDOW_BATCHES = 256
 """Fewest batches in a window. Examples are sorted by length only within a window."""
 _SHORTEST_ROW = 64
-"""Least length of a row of packed texts, so that several short texts share a row."""
+"""Fewest tokens in a row of packed texts, so that several short texts share a row."""
 _MULTIPLE = 8
 """The lengths of rows of packed texts are multiples of this."""
 

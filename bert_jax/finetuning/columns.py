@@ -87,8 +87,8 @@ def class_label(record: Record, name: str) -> str:
 def label_names(record: Record, config: TaskConfig) -> list[str]:
     """The labels of a record of kind `labels`, in any of the forms that `task.label` describes. Raises UsageError.
 
-    A list of 0 and 1 has a flag for each label. It has names of labels instead if these are names, none occurs twice,
-    and their number isn't that of the labels.
+    A list of 0 and 1 has a flag for each label. If it isn't as long as task.labels, it has names of labels instead;
+    all of its values must be labels, and none may occur twice.
     """
     labels = config.labels or ()
     if not record.has(config.label) and labels and all(map(record.has, labels)):
@@ -127,7 +127,7 @@ def label_names(record: Record, config: TaskConfig) -> list[str]:
 
 
 def _holds(record: Record, name: str) -> bool:
-    """Whether a column of 0 and 1 has a 1. Raises UsageError for other values."""
+    """Whether the record has 1 in a column of 0 and 1. Raises UsageError for other values."""
     value = record.value(name)
     flag = str(value).strip().lower()
     if flag not in ("0", "1", "0.0", "1.0", "false", "true"):

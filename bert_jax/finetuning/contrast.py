@@ -191,11 +191,10 @@ class ContrastObjective(FineTuningObjective):
 def _matches(
     first: Int[Array, " P"], candidates: Int[Array, " C"]
 ) -> tuple[Bool[Array, "P C"], Int[Array, " P"], Int[Array, " C"]]:
-    """A table of which candidates match which first text; the row of each first text, and the column of each candidate.
+    """A table of which candidates match which first text; its row for each first text, its column for each candidate.
 
-    The arguments are numbers of texts. The first P candidates are the second texts of the groups.
-
-    A candidate matches a first text if it is the second text of any group with an equal first text.
+    The arguments are numbers of texts. The first P candidates are the second texts of the groups. A candidate matches a
+    first text if it is the second text of any group with an equal first text.
     """
     row = jnp.unique(first, return_inverse=True, size=len(first))[1].reshape(-1)
     column = jnp.unique(candidates, return_inverse=True, size=len(candidates))[1].reshape(-1)

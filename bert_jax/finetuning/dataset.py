@@ -39,8 +39,8 @@ TASK_CLASSES: dict[str, type[Task]] = {
     "vectors": VectorsTask,
 }
 _CHARACTERS_AT_ONCE, _LEAST_CHARACTERS = 1_000_000, 2_000
-"""Characters that go to the tokenizer in one call, enough for its threads; characters that each record adds to its own
-in this count."""
+"""Most characters that go to the tokenizer in one call, enough for its threads. To limit the number of
+records, each counts as _LEAST_CHARACTERS more than it has."""
 _LISTED_ROWS = 5
 """Most unlabelled rows that an error lists."""
 
@@ -115,7 +115,7 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) ->
         named = ", ".join(f"{name}: {weight:.3g}" for name, weight in zip(config.labels, weights, strict=False))
         say(f"weights of the classes in the loss: {named}")
         config = config.replace(class_weights=weights)
-    if config.padded_lengths is None and not config.makes_vectors:  # that loss packs texts into rows
+    if config.padded_lengths is None and not config.makes_vectors:  # vectors: texts are packed into rows
         config = config.replace(padded_lengths=_lengths(config, examples, compiling))
     task.config = config
     return TrainingRows(task, examples, len(by_row), held_out, () if config.source else records)
@@ -249,7 +249,7 @@ def _some(records: list[Record], count: int | None) -> list[Record]:
 
 
 def balanced_weights(examples: Sequence[Example], count: int) -> tuple[float, ...]:
-    """The weight of each of `count` classes: the mean number of targets per class, divided by the class's number.
+    """The weight of each of `count` classes: the mean number of targets of a class, divided by its own number.
 
     Classes without a target have weight 1 and don't count for the mean.
     """

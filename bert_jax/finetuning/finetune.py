@@ -122,7 +122,7 @@ def plan_finetuning(config: FinetuneConfig, run: RunDirectory) -> FineTuningPlan
 
 
 def _prepare(plan: FineTuningPlan, run: RunDirectory) -> None:
-    """Writes the tokenizer, unless it is there, and what the inputs were taken for into the open run."""
+    """Writes into the open run what the inputs were taken for, and the tokenizer, unless it is there."""
     if not run.under_way:
         run.save_tokenizer(plan.started.tokenizer)
         run.keep(*plan.started.readings)
@@ -255,9 +255,10 @@ def _fitted(task: TaskConfig, positions: int) -> TaskConfig:
 
 
 def _with_pooling(task: TaskConfig, begun: TaskConfig | None) -> TaskConfig:
-    """`task` with a pooling and prompts.
+    """`task` with a pooling and prompts, if it makes vectors.
 
-    What it doesn't set is taken from `begun`, the task of the model to start from.
+    What it doesn't set is taken from `begun`, the task of the model to start from. If neither sets a pooling, it is the
+    mean.
     """
     if not task.makes_vectors:
         return task

@@ -64,8 +64,9 @@ def _matthews(golds: Counter[str], predicted: Counter[str], right: Counter[str])
 def label_metrics(golds: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]], names: Sequence[str]) -> Results:
     """The metrics of labels, with the results of `class_results`.
 
-    `micro_f1` is over all labels of all rows. `macro_f1` is the mean over labels; a label that is in neither has 0.
-    `exact_match` is the share of rows with all labels right. `golds` and `predicted` have 0 or 1 for each of `names`.
+    `micro_f1` is over all labels of all rows. `macro_f1` is the mean over labels. A label that is neither in the right
+    answers nor in the predictions counts as 0. `exact_match` is the share of rows with all labels right. `golds` and
+    `predicted` have 0 or 1 for each of `names`.
     """
     scores = _library("sklearn.metrics")
     right, guessed = np.asarray(golds), np.asarray(predicted)
@@ -136,7 +137,7 @@ def _library(name: str) -> ModuleType:
 def class_results(names: Sequence[str], golds: Counter[str], predicted: Counter[str], right: Counter[str]) -> Results:
     """The figures of each of `names`; and in words, which of them are never predicted or never right.
 
-    The counters have for each class its number in the right answers, in the predictions, and in both at once.
+    The counters say how often each class is the right answer, how often it is predicted, and how often both.
     """
     figures = [
         ClassFigures(
@@ -166,9 +167,9 @@ def _unlearned(figures: Sequence[ClassFigures]) -> Iterator[str]:
 
 
 def confusion_of(golds: Sequence[str], predicted: Sequence[str]) -> Confusion:
-    """How often each class is predicted as which.
+    """For each right class, how often each class is predicted for it.
 
-    The class with the most errors, and its commonest prediction, come first.
+    The class with the most errors comes first. Within a class the commonest prediction comes first.
     """
     rows: Confusion = {}
     for (true, guess), count in Counter(zip(golds, predicted, strict=True)).most_common():

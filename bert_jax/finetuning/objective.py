@@ -112,7 +112,7 @@ class TaskObjective(FineTuningObjective):
     def flops(self, shape: tuple[int, ...]) -> float:
         """FLOPs of the encoder's matrix products in a training step, as if no layer were frozen.
 
-        Those of a head are few.
+        Those of the head don't count, since they are few.
         """
         rows, choices, length = shape
         wanted = 1 if self._head.input in ("pooled", "choices") else length

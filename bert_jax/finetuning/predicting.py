@@ -96,7 +96,8 @@ def measure(task: Task, rows: LabelledRows, run: Run, compiling: float = 0) -> R
 def given_records(rows: Iterable[object], config: TaskConfig) -> Iterator[Record]:
     """Yields the records of rows given in Python.
 
-    A row is an object of columns, a text, or a tuple of the task's texts.
+    A row is an object of columns, a text, or a tuple of the task's texts. If the task has lists of words, a text is
+    split at white space. Raises UsageError for other rows.
     """
     if not isinstance(rows, Iterable):
         raise UsageError(f"predict takes rows and got {rows!r:.60}; give a list of them")
@@ -127,8 +128,8 @@ def of_lines(records: Iterable[Record], task: TaskConfig) -> Iterator[Record]:
 def has_plain_lines(task: TaskConfig, source: str) -> bool:
     """Whether `source` has a text on each line and nothing else, for a task of one text.
 
-    Standard input counts as such. So does a .txt if its first line doesn't name the text's column and the training rows
-    weren't a .txt with columns.
+    Standard input counts as such a source. A .txt does if its first line doesn't name the text's column, unless the
+    training rows were a .txt with columns.
     """
     if task.facts.head not in ("pooled", "tokens") or len(task.texts) > 1 or "{" in task.texts[0]:
         return False
@@ -143,7 +144,7 @@ def has_plain_lines(task: TaskConfig, source: str) -> bool:
 def check_predictions_file(path: Place, kind: str, read: str = "") -> None:
     """Raises UsageError if predictions of this `kind` for the rows `read` can't be written to `path`.
 
-    The reason is that the kind doesn't have this suffix, or that `check_written` refuses the path.
+    They can't be if the kind isn't written to files with this suffix, or if `check_written` refuses the path.
     """
     possible = [".jsonl", ".csv", ".tsv", *filter(None, [TASK_KINDS[kind].written_to])]
     if path.suffix not in possible:

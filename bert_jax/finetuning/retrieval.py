@@ -51,8 +51,8 @@ class Ranking(NamedTuple):
     best_right: Int[np.ndarray, " Q"]
     """For each query, the best candidate that belongs to it."""
     best_wrong: Int[np.ndarray, " Q"]
-    """For each query, the best candidate that doesn't belong to it. The number is meaningless if all candidates belong
-    to it."""
+    """For each query, the best candidate that doesn't belong to it. The number is meaningless if all other
+    candidates belong to it."""
 
 
 def retrieval_of(pairs: Iterable[tuple[str, str]]) -> Retrieval:
@@ -135,7 +135,7 @@ def similarity_metrics(scores: Sequence[float], cosines: Float[np.ndarray, " N"]
 
 
 def retrieval_errors(rows: Retrieval, ranking: Ranking) -> list[Mistake]:
-    """The worst ten of the queries whose own candidate isn't ranked first.
+    """The worst ten of the queries for which a wrong candidate is ranked first.
 
     Each has its text, the right candidate with its rank, and as the predicted one the candidate that is ranked first.
     """

@@ -115,7 +115,7 @@ def _texts(config: TaskConfig, record: Record) -> Texts:
 
 
 def _columns(config: TaskConfig, records: Sequence[Record]) -> tuple[list[str], list[str]]:
-    """The columns of `records` that the task uses, and its other columns."""
+    """The columns of `records` that the task uses, and the columns that it doesn't use."""
     named = set[str]()
     for template in TASK_CLASSES[config.kind].columns(config, records[0]):
         named |= set(COLUMN_IN_BRACES.findall(template) or [template])

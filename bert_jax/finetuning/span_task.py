@@ -36,13 +36,13 @@ class TextWindow(NamedTuple):
     spans: Sequence[PieceSpan]
     """The pieces of the whole text."""
     offset: int
-    """Position in the sequence of the window's first piece."""
+    """Position of the window's first piece in the sequence."""
 
 
 def text_windows(count: int, most: int, stride: int) -> list[range]:
     """Windows of at most `most` pieces over `count` pieces.
 
-    Each begins `stride` pieces after the one before; the last ends at the end.
+    Each begins `stride` pieces after the one before. The last window ends with the last piece.
     """
     ranges = [range(min(most, count))]
     while ranges[-1].stop < count:
@@ -124,7 +124,7 @@ class BestSpans:
     def _listed(self) -> list[_Candidate]:
         """The candidates from the best on, each text once.
 
-        If there may be no answer, "no answer" is among them or comes last.
+        With task.span.null_answers they include "no answer", which comes last if it isn't among the best.
         """
         candidates = sorted(self._candidates, key=lambda one: -one.score)
         if self._config.null_answers:
@@ -187,7 +187,10 @@ class SpanTask(Task[list[str]]):
         return examples
 
     def _targeted(self, examples: list[Example], answer: range) -> list[Example]:
-        """`examples` with targets: the places of `answer`'s first and last piece; 0 and 0 if the window lacks any."""
+        """`examples` with targets: the positions of `answer`'s first and last piece in the sequence.
+
+        Both are 0 if the window doesn't hold the whole answer.
+        """
         targeted = []
         for example in examples:
             window, offset = example.origin.window, example.origin.offset
@@ -235,7 +238,10 @@ class SpanTask(Task[list[str]]):
         return best.prediction()
 
     def measure(self, golds: Sequence[list[str]], predictions: Sequence[Prediction]) -> Results:
-        """F1 and exact match. If only some questions have answers, the metrics of both groups are given, too."""
+        """F1 and exact match.
+
+        With task.span.null_answers, both are also given for questions with an answer and for questions without one.
+        """
         return Results.model_validate(answer_metrics(golds, predictions, self.config.span.by_character))
 
     def mistake(self, outcome: Outcome, gold: list[str], prediction: Prediction) -> Wrong | None:
@@ -273,7 +279,7 @@ def _is_impossible(record: Record) -> bool:
 
 
 def _answers_of(written: object) -> list[_Answer] | None:
-    """The answers in `value`; None if it has another form.
+    """The answers in `written`; None if it has another form.
 
     The form is a list of objects, as in SQuAD's files, or an object of lists, as in sets of TFDS and Hugging Face.
     """

@@ -114,7 +114,10 @@ class TagTask(Task[list[str]]):
         return joined_words(word_list(record, column))
 
     def examples(self, record: Record, repairs: Counter[str], train: bool) -> list[Example]:
-        """An example for each part of a sentence; cut between words if too long. `origin` maps words to tokens."""
+        """An example for each part of a sentence. A sentence that is too long is cut between words.
+
+        In prediction, `origin` maps words to tokens.
+        """
         spans, first = first_pieces(*self._sentence(record), self._tokenizer)
         tags = self.gold(record) if train else None
         repairs[EMPTY] += not spans
@@ -241,7 +244,7 @@ def check_entity_tags(config: TaskConfig, counts: Counter[str]) -> None:
 
 
 def joined_words(sentence: Sequence[str]) -> tuple[str, list[Range]]:
-    """The words as one text, and their places in it. Characters of scripts without spaces get no space."""
+    """The words as one text, and their places in it. No space is put beside a character of a script without spaces."""
     whole, places = "", []
     for word in sentence:
         if whole and word and not (sets_no_spaces(whole[-1]) or sets_no_spaces(word[0])):
@@ -266,7 +269,7 @@ def first_pieces(text: str, places: Sequence[Range], tokenizer: Tokenizer) -> tu
 def _cuts(begins: Sequence[int], count: int, room: int) -> list[int]:
     """Where parts of at most `room` pieces begin; the last item is `count`.
 
-    A part ends before a word. A word longer than `room` makes a part of its own.
+    A part ends before a word. A word longer than `room` makes a part of its own, which is longer, too.
     """
     cuts = [0]
     for begin, end in zip(begins, [*begins[1:], count], strict=True):

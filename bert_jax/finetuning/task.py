@@ -97,7 +97,10 @@ class Task(Generic[Gold]):
 
     @classmethod
     def settled(cls, config: TaskConfig, records: Sequence[Record]) -> TaskConfig:
-        """`config` with the settings that follow from all training rows: the labels, if the kind has any."""
+        """`config` with the settings that follow from all training rows: the labels, if the kind has any.
+
+        Raises UsageError for rows that can't be learned from.
+        """
         if not config.facts.labelled:
             return config
         return config.replace(labels=cls.all_labels(config, cls.count_names(config, records)))
@@ -192,7 +195,7 @@ class Task(Generic[Gold]):
             prediction = self.predict(*outcome)
             if wrong := self.mistake(outcome, gold, prediction):
                 mistakes.append((wrong, outcome.record))
-            prediction.pop("probabilities", None)  # of all rows they would fill the memory if classes are many
+            prediction.pop("probabilities", None)  # with many classes, those of all rows would fill the memory
             predictions.append(prediction)
         measured, name = self.measure(golds, predictions), self.metric(golds)
         worst = sorted(mistakes, key=lambda each: -each[0].size)[:MOST_ERRORS]

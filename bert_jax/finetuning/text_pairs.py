@@ -53,7 +53,8 @@ class _Passages(NamedTuple):
     def neighbours(self) -> list[_Pair]:
         """Pairs of neighbours: the first and second passage, the third and fourth, and so on.
 
-        Equal passages make no pair.
+        Equal passages make no pair. No passage is in two pairs, because two such pairs in one batch would be each
+        other's negatives.
         """
         return [pair for pair in zip(self.texts[::2], self.texts[1::2], strict=False) if pair[0] != pair[1]]
 
@@ -117,7 +118,7 @@ def _read(config: TaskConfig, tokenizer: Tokenizer, repairs: Counter[str]) -> li
 
 
 def _opened(config: TaskConfig) -> Mixture:
-    """Opens the corpus, and shows what it is taken for. Errors name the setting task.source."""
+    """Opens the corpus, and shows what it is taken for. Raises UsageError that names task.source."""
     try:
         source, language = config.source or "", config.source_language
         data = DataConfig(source=(source,), language=language, layout=config.source_layout)
@@ -137,7 +138,7 @@ def _until(documents: Iterator[Document], characters: int) -> Iterator[Document]
 
 
 def _characters(documents: Sequence[Document], tokenizer: Tokenizer, max_length: int) -> int:
-    """Characters of a usual text that fills the share _FILL of `max_length` pieces, with its two special ones."""
+    """Number of characters of a usual text with _FILL times `max_length` pieces, two special ones included."""
     lines = [line for document in documents for line in document]
     pieces = sum(map(len, tokenizer.encode_batch(lines)))
     return max(round((_FILL * max_length - 2) * sum(map(len, lines)) / max(pieces, 1)), 1)
@@ -146,7 +147,7 @@ def _characters(documents: Sequence[Document], tokenizer: Tokenizer, max_length:
 def _texts(config: TaskConfig, document: Document, most: int, repairs: Counter[str]) -> list[str]:
     """The passages of a document for task.pairs.
 
-    If there are too few, it returns none, and `repairs` counts the document.
+    If there are too few, the list is empty, and `repairs` counts the document.
     """
     if config.pairs == "title":
         if len(document) < 2 or word_counts(document[:1])[0] > _TITLE_WORDS:
@@ -173,7 +174,8 @@ def _sentences(config: TaskConfig, lines: Sequence[str]) -> Iterator[str]:
 def _passages(sentences: Iterable[str], size: float) -> Iterator[str]:
     """Yields passages of consecutive sentences, each of about `size` characters and at least half of that.
 
-    Shorter passages, such as a heading alone, say little. A shorter rest is left out unless it is the whole text.
+    A shorter passage, such as a heading alone, would say little. So a shorter rest is left out, unless it is the whole
+    text.
     """
     passage: list[str] = []
     filled, is_first = 0, True
