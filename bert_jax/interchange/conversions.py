@@ -43,7 +43,8 @@ def _read_positions(values: JsonObject, place: str) -> JsonObject:
 AFTER_PADDING = Conversion(
     _read_positions, lambda model, _: {"max_position_embeddings": model.first_position + model.max_positions}
 )
-"""Positions are numbered from the padding's id + 1 on, as in fairseq, and the table is longer by as many rows."""
+"""The first position has the padding's id + 1 as its number, as in fairseq. The rows before it are unused, and
+max_position_embeddings counts them too."""
 
 
 def _read_electra(values: JsonObject, place: str) -> JsonObject:
@@ -53,8 +54,8 @@ def _read_electra(values: JsonObject, place: str) -> JsonObject:
 
 
 ELECTRA = Conversion(_read_electra, NO_CONVERSION.write)
-"""The class in `architectures` tells a discriminator. If tables and blocks have equal widths, there is no matrix
-between them."""
+"""The class in `architectures` tells whether the model is a discriminator. If tables and blocks have equal widths,
+there is no matrix between them."""
 
 
 TASK_TYPES = Conversion(
@@ -92,8 +93,7 @@ class _Attention(Shape):
 
 
 def _read_alternating(values: JsonObject, place: str) -> JsonObject:
-    """Raises UsageError for scaled rotations, and if blocks aren't global at every n-th place and local at all
-    others."""
+    """Raises UsageError for scaled rotations, and unless every n-th block is global and the others are local."""
     if values.get("rope_scaling"):
         raise UsageError(f"{place}: rope_scaling is {quoted(values['rope_scaling'])}; bert_jax scales no rotations")
     keys = _keys(values, _Attention, place)
@@ -122,7 +122,7 @@ def _write_alternating(model: ModelConfig, vocabulary: Vocabulary) -> JsonObject
         "local_attention": 2 * (model.local_window or 64),
         "global_rope_theta": model.rotary_base,
         "local_rope_theta": model.local_rotary_base,
-        "classifier_pooling": "cls",  # settings of a classification head, which don't change the encoder
+        "classifier_pooling": "cls",  # a setting of the classification head, which doesn't change the encoder
         # Without these keys, the ids would be those of the published vocabulary.
         **dict.fromkeys(("bos_token_id", "cls_token_id"), vocabulary.cls_id),
         **dict.fromkeys(("eos_token_id", "sep_token_id"), vocabulary.sep_id),

@@ -41,8 +41,8 @@ class _Form(NamedTuple):
 
 
 def _form(config: ModelConfig, params: Parameters, vocabulary: Vocabulary, task: TaskConfig | None = None) -> _Form:
-    """The form in which a model is exported whose parameters, or their shapes, are `params`. Raises UsageError if there
-    is none."""
+    """The form in which a model is exported. `params`: its parameters, or their shapes. Raises UsageError if it
+    can't be exported."""
     if config.causal:
         raise UsageError(
             f"the model is causal ({Setting('model.causal')}), and BERT's classes in transformers attend to both "
@@ -67,8 +67,8 @@ def _form(config: ModelConfig, params: Parameters, vocabulary: Vocabulary, task:
 
 
 def export_obstacle(config: ModelConfig, params: Parameters, vocabulary: Vocabulary) -> str | None:
-    """Why a pretrained model can't be exported; None if it can. To know this before the training, `params` may be
-    shapes."""
+    """Why a pretrained model can't be exported; None if it can. `params` may be shapes, so that this can be known
+    before the training."""
     try:
         _form(config, params, vocabulary)
         if config.generator and "generator" in params:
@@ -125,7 +125,10 @@ def write_model_directory(
 
 
 def their_tensors(tensors: dict[str, np.ndarray], relative: Relative, class_name: str = "") -> dict[str, np.ndarray]:
-    """`tensors`, given by BERT's names, by the names that `relative` has in files of its class `class_name`."""
+    """Renames `tensors` from BERT's names to those of `relative` in files of its class `class_name`.
+
+    Tensors with the same new name are joined, one below the other.
+    """
     parts: dict[str, list[np.ndarray]] = {}
     for name, tensor in tensors.items():
         parts.setdefault(relative.theirs(name, class_name), []).append(tensor)

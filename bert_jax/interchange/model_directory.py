@@ -58,7 +58,7 @@ class PublishedModel(NamedTuple):
         return to_parameters(lambda name: _floats(self.tensors[name]), self.config, self.absent)
 
     def encoder_alone(self, reason: str) -> "PublishedModel":
-        """The model without pooler and heads; `reason` says why their tensors aren't used."""
+        """The encoder without pooler and heads; `reason` says why their tensors aren't used."""
         of_encoder = {named.name for named in expected_tensors(self.config) if named.part is None}
         others = {tensor.source: reason for name, tensor in self.tensors.items() if name not in of_encoder}
         config = self.config.encoder
@@ -143,7 +143,7 @@ def _check_special_ids(values: JsonObject, path: Path, config: ModelConfig, voca
         written = values.get(f"{name}_id")
         if written in (None, number):
             continue
-        # The padding's id changes the computation only in fairseq's relatives, which number positions from it.
+        # The padding's id changes the computation only in fairseq's relatives, which number positions after it.
         if name != "pad_token" or config.first_position:
             raise UsageError(
                 f"{path}: {name}_id is {quoted(written)}, and {piece} is piece {number} of the vocabulary; tokenizer "

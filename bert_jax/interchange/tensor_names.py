@@ -26,7 +26,7 @@ SEGMENTS = "bert.embeddings.token_type_embeddings.weight"
 _WORD_TABLE = "bert.embeddings.word_embeddings.weight"
 _POSITIONS = "bert.embeddings.position_embeddings.weight"
 _TIED = {"cls.predictions.decoder.weight": _WORD_TABLE, "cls.predictions.decoder.bias": "cls.predictions.bias"}
-"""Tensors that must equal another tensor, with the names of both."""
+"""Names of tensors, each with the name of the tensor that it must equal."""
 _REASONS = (
     ("embeddings.position_ids", "the positions' numbers, not learned"),
     ("classifier.", "a fine-tuned model's head"),
@@ -44,7 +44,7 @@ _SURE = (_WORD_TABLE, "bert.encoder.layer.0.attention.output.dense.weight")
 _LAYER = re.compile(r"(?:encoder\.layer|layers)\.(\d+)\.")
 """Prefix of the names of a block's tensors, after the encoder's prefix."""
 _OLD_ENDINGS = {"weight": "gamma", "bias": "beta"}
-"""Last parts of a LayerNorm's tensor names: today's, and those used until 2019."""
+"""Last parts of the names of a LayerNorm's tensors: today's, each with the one used until 2019."""
 
 
 class NamedTensor(NamedTuple):
@@ -70,8 +70,8 @@ class NamedTensor(NamedTuple):
 def _named_tensors(
     arrays: Mapping[str, np.ndarray | jax.ShapeDtypeStruct], config: ModelConfig
 ) -> Iterator[NamedTensor]:
-    """Yields the tensors of `arrays`, which are parameters or their shapes by path; sorted by parameter, then by
-    block."""
+    """Yields the tensors of `arrays`, which maps paths to parameters or their shapes. The tensors are sorted by
+    parameter, then by block."""
     for parameter in PARAMETERS:
         if parameter.path not in arrays:
             continue
@@ -90,7 +90,7 @@ def _named_tensors(
                 index = (block,)
             elif parameter.padded:
                 index = (slice(config.num_word_rows),)
-            # An array with fewer blocks than the model holds the last blocks.
+            # If an array has fewer blocks than the model, they are the model's last blocks.
             layer = config.stored_layers - blocks + block
             for number, name in enumerate(parameter.tensors):
                 place = (*index, ..., number, slice(None), slice(None)) if are_stacked else index
@@ -244,8 +244,11 @@ def _matched(
 def _absent_parts(
     selected: dict[str, Tensor], expected: list[NamedTensor], model_type: str, tensors: dict[str, Tensor], origin: Path
 ) -> frozenset[str]:
-    """The parts without any tensor. Raises UsageError if a tensor of another part is missing, or if a tensor has
-    another shape."""
+    """The members of OPTIONAL_PARTS without any tensor.
+
+    Raises UsageError if a tensor of the encoder or of another part is missing, if a tensor has another shape, or if
+    there is a head for pairs without a pooler.
+    """
     relative = RELATIVES[model_type]
     missing = [named for named in expected if named.name not in selected]
     present = {named.part for named in expected if named.name in selected}

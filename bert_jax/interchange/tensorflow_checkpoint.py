@@ -63,7 +63,7 @@ def read_tensorflow_checkpoint(prefix: Path) -> tuple[dict[str, Tensor], list[st
     with tempfile.TemporaryDirectory() as folder:
         converted = Path(folder) / "tensors.safetensors"
         optimizers = _converted(prefix, converted)
-        tensors = tensors_of(converted)  # the open file can be read after it is deleted
+        tensors = tensors_of(converted)  # keeps the file open, so it can be read after its deletion
     renamed = {}
     for name, tensor in tensors.items():
         is_kernel = name.endswith("/kernel")  # Hugging Face's weight is the transpose of the kernel

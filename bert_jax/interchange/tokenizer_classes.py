@@ -108,7 +108,7 @@ def class_of(path: Path, config: TokenizerConfig, model_type: str = "bert") -> t
         known_by, name = next((place, name.removesuffix("Fast")) for place, name in named.items() if name)
     of_file = _OF_FILES.get(path.name, name)
     if CLASSES[of_file].model != CLASSES[name].model and (follows_model or name in GENERIC_NAMES):
-        return of_file, path.name  # the named class doesn't read such a file
+        return of_file, path.name  # the class `name` doesn't read such a file
     return name, known_by
 
 

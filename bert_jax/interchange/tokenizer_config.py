@@ -61,7 +61,7 @@ class Piece(Shape):
     rstrip: bool = False
     special: bool = False
     normalized: bool | None = None
-    """Whether the token is found in cleaned text. None: only if it isn't special."""
+    """Whether the token is searched for in cleaned text. None means True, or False if the token is special."""
 
     def added(self, special: bool = False) -> AddedToken:
         """The token as an object of the library; `special` makes it a special token."""
@@ -95,7 +95,7 @@ class SpecialTokens(Shape, extra="allow"):
 
     @property
     def named(self) -> list[Piece]:
-        """Special tokens besides the model's own, by keys of their own, which the author may have invented."""
+        """Special tokens besides the model's own that have a key each. The author may have invented the key."""
         extra = self.extra_special_tokens if isinstance(self.extra_special_tokens, dict) else {}
         invented = [
             Piece(content=value)

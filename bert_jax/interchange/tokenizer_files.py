@@ -140,7 +140,7 @@ def _with_casing(value: JsonObject, path: Path, lowercase: bool | None, do_lower
 
 
 def _simplest(tokenizer: Tokenizer) -> Tokenizer:
-    """`tokenizer`; as a WordPieceTokenizer, which encodes faster, if its steps are BERT's and it adds no tokens."""
+    """A WordPieceTokenizer, which encodes faster, if the steps are BERT's and no tokens are added; else `tokenizer`."""
     value = tokenizer.contents
     cleaning, model = value.get("normalizer") or {}, value["model"]
     vocabulary = tokenizer.vocabulary
@@ -216,7 +216,7 @@ def tokenizer_facts(directory: Path, tokenizer: Tokenizer) -> list[Fact]:
 
 
 def _cleaning(tokenizer: Tokenizer) -> str:
-    """How the tokenizer treats case, accents and Chinese characters, as found by examples."""
+    """How the tokenizer treats case, accents and Chinese characters, found by cleaning examples."""
     clean = tokenizer.cleaned
     accents = "kept" if "é" in clean("é") else "dropped"
     text = f"{'lower-cased' if 'a' in clean('A') else 'case kept'}, accents {accents}"

@@ -39,8 +39,8 @@ _UNFINISHED = ".orbax-checkpoint-tmp"
 """Suffix of the directories that Orbax is still writing."""
 
 _LATE_LOOKS, _LATE_PAUSE_S = 5, 0.1
-"""At the end, the remains of a failed save are deleted this many times, at intervals of so many seconds: its threads
-may still write."""
+"""At the end, the remains of a failed save are deleted this many times, with this pause in seconds after each: the
+threads of the save may still write."""
 
 
 class Checkpoints:
@@ -131,8 +131,8 @@ class Checkpoints:
         """Waits until the last checkpoint is complete on all processes. If it could not be written, `failure` is set on
         all of them.
 
-        Only the first process completes it. If another process exited before, JAX would end the first process some
-        seconds later, and the other one might go on with a checkpoint that the first one doesn't use.
+        Only the first process completes a checkpoint. If another process exited before that, JAX would end the first
+        process some seconds later. If another process went on, it might use a checkpoint that the first one doesn't.
         """
         self.wait()
         wait_for_all("checkpoints finished")
@@ -238,7 +238,8 @@ class Checkpoints:
                 remove_directory(path)
 
     def _delete_old(self, verified: Place) -> None:
-        """Deletes the checkpoints that needn't be kept. The others are verified first, except `verified`."""
+        """Deletes the checkpoints that needn't be kept. The newest ones to keep are verified first, except
+        `verified`."""
         try:
             paths = complete(self._directory)
             best, good, sound = best_of(paths), 0, False

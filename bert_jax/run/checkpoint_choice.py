@@ -27,8 +27,8 @@ class CheckpointGone(RunError):
 
 @contextlib.contextmanager
 def being_read(path: Place) -> Iterator[None]:
-    """Raises CheckpointGone if the checkpoint at `path` is deleted during the block, also in place of another error of
-    the block.
+    """Raises CheckpointGone if the checkpoint at `path` is deleted during the block, even if the block raises another
+    error.
 
     A deletion removes the manifest first. While the manifest exists, the checkpoint is whole.
     """
@@ -92,7 +92,7 @@ def checkpoint_of(path: Place, step: int | None = None, newest: bool = False) ->
 
 
 def not_of_a_run(path: Place) -> UsageError:
-    """The error for a step or an average that is asked of a path with a single model."""
+    """The error for a command that wants a step or an average, if `path` holds a single model and not a run."""
     return UsageError(
         f"{path} is one model, and a step or an average is chosen from the saved steps of a run; give the run, or "
         "leave both out"
@@ -100,7 +100,7 @@ def not_of_a_run(path: Place) -> UsageError:
 
 
 def _checked(path: Place) -> Place:
-    """The checkpoint at `path`. Raises RunError where it is damaged, CheckpointGone where it is deleted meanwhile."""
+    """The checkpoint at `path`. Raises RunError if it is damaged, CheckpointGone if it is deleted meanwhile."""
     with being_read(path):
         damage = checkpoint_damage(path)
     if damage:

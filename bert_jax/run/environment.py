@@ -35,7 +35,7 @@ def machine(mesh: Mesh) -> dict[str, Scalar]:
 
 
 def processor() -> str:
-    """The CPU's model, by its name in Linux; on other systems by its name in Python."""
+    """The name of the CPU's model from /proc/cpuinfo, or on systems without it from Python's `platform`."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

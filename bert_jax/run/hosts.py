@@ -20,7 +20,7 @@ from bert_jax.system.progress import keep_quiet, say
 _HEARTBEAT_S = 30
 """Seconds without a heartbeat after which JAX takes a process for dead and ends the others. JAX' default is 100."""
 _HEARTBEAT = "BERT_JAX_HEARTBEAT_SECONDS"
-"""Environment variable that shortens _HEARTBEAT_S, for tests whose processes share a machine."""
+"""Environment variable that replaces _HEARTBEAT_S, so that tests on one machine notice a dead process sooner."""
 _LONGEST_WAIT_S = 7 * 24 * 3600
 """Seconds that the other processes wait while the first one prepares data. If the first one dies, its missing
 heartbeats end the wait."""

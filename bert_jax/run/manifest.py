@@ -33,7 +33,7 @@ class Manifest(Sealed):
     bits: Natural | None = None
     """`sum_of_bits` of the state when it was saved; None for a model that was not trained here."""
     skipped_in_a_row: Natural = 0
-    """Number of steps up to this one that were skipped because a gradient wasn't finite."""
+    """Number of steps in a row, up to this one, that were skipped because a gradient wasn't finite."""
     metrics: FileSum | None = None
     """Size and checksum of the run's metrics.jsonl up to this step; None for a model that was not trained here."""
     window: dict[str, Annotated[tuple[float, float], Field(strict=False)]] = {}  # JSON has lists

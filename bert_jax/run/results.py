@@ -21,7 +21,7 @@ def _finite(value: object) -> object:
 Scores = Annotated[dict[str, float], BeforeValidator(_finite)]
 """Finite measurements by name."""
 Confusion = dict[str, dict[str, int]]
-"""For each true class, how often each class is predicted. Classes with the most errors come first; pairs that don't
+"""For each true class, how often each class is predicted. The class with the most errors comes first; pairs that don't
 occur are left out."""
 
 
@@ -95,8 +95,7 @@ class Results(BaseModel):
     """Text about the classes that are never predicted or never right."""
     confusion: Confusion = {}
     cut_texts: Scores = {}
-    """For vectors of texts: the number of `texts` measured, and how many of these were `cut` to a length of `pieces`.
-    """
+    """For vectors of texts: the number of `texts` measured, how many of them were `cut`, and to how many `pieces`."""
     measured_on: dict[str, JsonValue] | None = None
     """What the measurements depend on besides the model: measurements with equal values here can be compared."""
     unknown_share: float | None = None

@@ -67,7 +67,7 @@ class RunDirectory:
 
     @property
     def newest_step(self) -> int | None:
-        """Step of the newest finished checkpoint; None where there is none."""
+        """Step of the newest finished checkpoint; None if there is none."""
         finished = complete(self.checkpoints)
         return int(finished[-1].name) if finished else None
 

@@ -32,8 +32,8 @@ class RunManifest:
     """The checksums of the files that a run is built on: config.json, the tokenizer, results.json, reading.json, the
     checkpoints' manifests and the prepared data.
 
-    A listed file is always present and unchanged, whenever the writing process is killed: a file is listed after it was
-    written, and taken off the list before it is replaced or deleted. A file that isn't listed has no checksum here.
+    Even if the writing process is killed, every listed file is present and has its checksum: a file is listed after it
+    was written, and taken off the list before it is replaced or deleted. A file that isn't listed has no checksum here.
     Only the first of several processes writes.
     """
 

@@ -53,7 +53,7 @@ class StateCheck(NamedTuple):
     finite: Bool[Array, ""]
     """Whether every number of the parameters and of the optimizer is finite."""
     skipped_in_a_row: Int[Array, ""]
-    """Number of steps skipped up to this state."""
+    """Number of steps in a row, up to this state, that were skipped because a gradient wasn't finite."""
     window: Means
     """Measurements since the last line of the log."""
 

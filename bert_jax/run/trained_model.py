@@ -69,7 +69,7 @@ class TrainedModel(NamedTuple):
     """The task that the model was fine-tuned for; None for a pretrained model."""
     obstacle: str | None = None
     """Why the model of a sentence-transformers directory can't give the vectors that sentence-transformers gives,
-    although its encoder can be used. None if it can."""
+    although its encoder can be used. None if it can, and for every other model."""
     pooler_trained: bool = True
     """False if it was pretrained here from random parameters and without sentence pairs."""
     readings: tuple[Reading, ...] = ()
@@ -84,7 +84,8 @@ class TrainedModel(NamedTuple):
 
     @property
     def step(self) -> int:
-        """Number of steps that this run trained the parameters; for an average, that of the newest checkpoint in it."""
+        """Step of this run at which the parameters were saved; for an average, the step of the newest checkpoint in it.
+        0 for a model of another program."""
         return self.steps[-1] if self.steps else 0
 
     @classmethod

@@ -30,7 +30,7 @@ class Verdict(NamedTuple):
 
     path: Place
     damage: str | None
-    """Describes how the file differs from what was written; None if no file with a checksum differs."""
+    """Describes what differs from what was written; None if no file that has a checksum differs."""
     remark: str = GOOD
     """What is printed if there is no damage."""
 

@@ -145,7 +145,7 @@ def objects(folder: epath.Path) -> dict[str, FileState]:
     top = object_name(folder)
     store = _store_of(folder)
     found = store.find(os.fspath(folder), detail=True)
-    if isinstance(found, list):  # adlfs raises this if `folder` is an object
+    if isinstance(found, list):  # adlfs returns a list if `folder` is an object
         found = {name: store.info(name) for name in found}
     return {
         name.removeprefix(top).lstrip("/"): _state_of(about)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator
 
 AT_ONCE = 130
-"""Exit code after a second Ctrl-C, equal to a shell's for a program that SIGINT (2) ends."""
+"""Exit code after a second Ctrl-C. A shell reports the same code for a program that SIGINT (2) ends: 128 + 2."""
 
 _AGAIN_S = 0.2
 """Seconds after which a KeyboardInterrupt that was deferred, or swallowed by a callback, is raised again."""
@@ -36,7 +36,7 @@ class _State:
     raised = False
     """Whether KeyboardInterrupt was raised at least once."""
     advice: Callable[[], str] = staticmethod(lambda: "give the same command again to go on")
-    """Returns the message about the remaining work that a second Ctrl-C prints."""
+    """Returns what a second Ctrl-C prints about the remaining work."""
 
 
 def listen() -> None:
@@ -135,8 +135,8 @@ def _watch(reader: int) -> None:
         unsettled = first is not None and not _State.settled
         if not select.select([reader], [], [], _AGAIN_S if unsettled else None)[0]:
             if _State.due and not _State.settled:
-                # SIGINT would count as the second Ctrl-C. The signal goes to the main thread, to interrupt its system
-                # call.
+                # SIGTERM is sent, because SIGINT would count as the second Ctrl-C. It goes to the main thread, to
+                # interrupt its system call.
                 main_thread = threading.main_thread().ident
                 assert main_thread is not None, "a thread that runs has a number"
                 signal.pthread_kill(main_thread, signal.SIGTERM)

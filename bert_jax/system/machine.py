@@ -31,7 +31,8 @@ def prepare_to_compute() -> None:
 
 
 def leave_out_absent_tpu() -> None:
-    """Keeps JAX from looking for a TPU if libtpu is installed only for `plan`: that takes a second and prints warnings.
+    """Keeps JAX from looking for a TPU if libtpu is installed only for `plan`. The search would take a second and print
+    warnings.
 
     Must be called before JAX computes anything. Platforms that the user has chosen are kept.
     """

@@ -35,11 +35,11 @@ line separators, and the marks of direction, which change the order of the rest 
 class _Console(Console):
     """A console that prints control characters as escapes such as \\x1b, since pieces, texts and names come from files.
 
-    It raises BrokenPipeError, for which rich would exit with code 1, so that the command chooses its exit code.
+    It raises BrokenPipeError if its pipe is closed. rich would exit with code 1, but the command chooses the code.
     """
 
     def render_str(self, text: str, **style: Any) -> Text:
-        """Converts a string to a Text, with its escapes, so that these count in the widths of table columns."""
+        """Converts a string to a Text that already has the escapes, so that table columns are wide enough for them."""
         return super().render_str(printable(text), **style)
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
@@ -155,7 +155,7 @@ class Stage:
 
     @property
     def rate(self) -> float:
-        """Units a second since the stage began or `pace_from_here` was called."""
+        """Units a second since `pace_from_here` was called or, if it wasn't, since the stage began."""
         since, done = self._paced
         return (self.done - done) / max(time.monotonic() - since, 1e-9)
 
@@ -172,7 +172,7 @@ class Stage:
         return f"{self._number(self.done)}{total} {self.unit}"
 
     def summary(self) -> str:
-        """The total as text, with the rate since the stage began or `pace_from_here` was called."""
+        """What was done in all, as text, with the time that it took and the `rate`."""
         since = " once compiled" if self._paced[0] > self.began else ""
         done = f"{self._number(self.done - self.start)} {self.unit}"
         return f"{self.name}: {done} in {duration(self.elapsed)}{_pace(self.rate, self.unit)}{since}"

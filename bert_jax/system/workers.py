@@ -57,8 +57,8 @@ def safe_path() -> Iterator[None]:
 def map_in_processes(
     function: Callable[[Item], Result], items: Iterable[Item], processes: int, items_at_once: int = 1
 ) -> Iterator[Result]:
-    """`map` with up to `processes` workers. Each worker takes groups of `items_at_once` items, and one more group waits
-    for it.
+    """`map` with up to `processes` workers. A worker takes a group of `items_at_once` items at a time. At most
+    `processes` + 1 groups are unfinished, so one group waits while all workers are busy.
 
     With one process, no worker is started. Raises what `function` raises, and RunError if a worker dies.
     """
