@@ -165,7 +165,7 @@ class DataConfig(Settings):
 
     @property
     def has_shares(self) -> bool:
-        """Whether settings give the sources other shares than by size."""
+        """Whether sources are drawn by shares from `weights` or `smoothing`, not every sequence once an epoch."""
         return len(self.source) > 1 and (self.weights is not None or self.smoothing is not None)
 
     def sequences_a_row(self, length: int) -> int:
@@ -175,7 +175,7 @@ class DataConfig(Settings):
     def shares(
         self, sizes: Sequence[float], smoothing: float | None = None, languages: Collection[str] | None = None
     ) -> tuple[float, ...]:
-        """The share of each source in the drawn sequences; the sum is 1. `sizes` has the sources' sizes.
+        """The share of each source in the drawn sequences. The sum is 1. `sizes`: the size of each source.
 
         `smoothing` replaces the setting unless it is None. Sources in other languages than `languages` get no share.
         """

@@ -13,7 +13,7 @@ Group = TypeVar("Group", bound="Settings")
 
 
 def one_or_several(value: Any) -> Any:
-    """Makes a tuple of a string, for a setting that may have several values."""
+    """A tuple of one item for a string, any other value unchanged: for a setting that may have several values."""
     return (value,) if isinstance(value, str) else value
 
 

@@ -19,7 +19,7 @@ PairSource = Literal["neighbours", "title", "dropout"]
 """The two texts of a pair from a document: neighbouring passages; its first line and the passage after it; the same
 passage twice, which differs by dropout alone (Gao et al. 2021, SimCSE, arXiv:2104.08821)."""
 HELD_OUT_PAIRS = "pairs held out from the corpus"
-"""The text that a run of task.source without task.dev is measured on, in words."""
+"""Name, in reports, of the pairs that a run of task.source without task.dev is measured on."""
 PASSAGE_ROLES = ("document", "passage", "corpus")
 """Names of the prompt for texts that are searched, in the order in which sentence-transformers looks for one."""
 Join = Literal["concat", "sum", "mean", "none"]
@@ -85,12 +85,12 @@ class VectorsConfig(Settings):
 
     @property
     def texts_a_group(self) -> int:
-        """Most texts of a group: two, and the most negatives of a row."""
+        """Most texts of a group: two, and `most_negatives`, which is known once the rows have been read."""
         return 2 + (self.most_negatives or 0)
 
     @property
     def pooling(self) -> Pooling:
-        """The pooling of a task. The model to start from must be known."""
+        """`pool`, or the mean if it is None. A fine-tuning sets `pool` once it knows the model to start from."""
         return self.pool or "mean"
 
     @property

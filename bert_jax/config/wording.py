@@ -42,7 +42,7 @@ class Kind(NamedTuple):
 
     @classmethod
     def of(cls, annotation: Any, metadata: tuple[Any, ...] = ()) -> "Kind":
-        """The expectation that an annotation describes. `metadata` is that of an Annotated around it."""
+        """The values that a type annotation accepts. `metadata` is that of an Annotated around it."""
         origin, parts = get_origin(annotation), get_args(annotation)
         if origin is Annotated:
             return cls.of(parts[0], (*metadata, *parts[1:]))
@@ -113,7 +113,7 @@ class Kind(NamedTuple):
     def read(self, word: str) -> Any:
         """The value that a word of a command line stands for; in a tuple, the value of an item.
 
-        Raises ValueError otherwise.
+        Raises ValueError if the setting doesn't accept the word.
         """
         if self.optional and word == "None":
             return None

@@ -96,7 +96,7 @@ def paragraph_hashes(documents: Iterable[Iterable[str]]) -> UInt64[np.ndarray, "
 
 
 def separate_held_out(chunks: Sequence[ChunkRecord], sources: int, least: int) -> tuple[list[list[Document]], int]:
-    """The held-out documents of each source that share no long paragraph with training; the number of the others.
+    """The held-out documents of each source that share no long paragraph with training; how many others were dropped.
 
     A source with fewer than `least` documents left keeps none. Only one chunk's hashes of paragraphs are in memory.
     """

@@ -23,7 +23,7 @@ class Instances(NamedTuple):
     first_length: Int[np.ndarray, " n"]
     """Number of tokens with segment id 0, [CLS] and [SEP] included."""
     pair_label: Int[np.ndarray, " n"]
-    """1 if the second segment was drawn at random, 0 otherwise."""
+    """1 if the second segment was drawn at random or the two segments are swapped, 0 otherwise."""
     rows: Int[np.ndarray, " n"] | None = None
     """The row of each sequence, ascending from 0. None: each sequence has a row of its own."""
 

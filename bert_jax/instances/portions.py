@@ -60,6 +60,7 @@ def prepared_by_portions(
     from the number of chunks before it, and determines its shard's name and its random numbers. All sources must
     consist of files. If a set goes to a bucket, workers of Spark write there, so they needn't share a disk with this
     machine.
+
     Raises UsageError if a file changes meanwhile, and RunError if what workers of Spark wrote isn't here.
     """
     portions = [Portion(*portion, corpus.drops) for portion in corpus.files_portions()]

@@ -174,7 +174,7 @@ def _counts(chunks: Iterable[Sequence[ChunkRecord]]) -> tuple[Counter[int], Coun
 
 
 def _say_missing_rules(data: DataConfig) -> None:
-    """Reports each language that has no rules for sentences."""
+    """Reports each language without rules for sentences; those of a related language or general ones are used."""
     for code in dict.fromkeys(data.languages):
         if data.layout != "sentences" and not has_rules(code):
             say(
@@ -248,7 +248,7 @@ def cut_corpus(corpus: Mixture, data: DataConfig, show: Callable[[], None]) -> I
 
 
 def _example_sentences(by_source: Sequence[Sequence[Document]], recipe: Recipe) -> list[str]:
-    """The first well-formed sentence of each document, at most _EXAMPLES sentences, ordered by their hashes."""
+    """The first well-formed sentence of each document, in the order of the sentences' hashes, at most _EXAMPLES."""
     examples: list[str] = []
     for source, documents in enumerate(by_source):
         for document in documents:

@@ -198,7 +198,10 @@ class PreparedData(Sealed):
         return sum(map(operator.mul, drawn, means)) / max(sum(drawn), 1e-9)
 
     def as_json(self, budget: int) -> dict[str, Any]:
-        """Describes the training sequences as a JSON object."""
+        """Describes the training sequences as a JSON object.
+
+        `budget`: the number of tokens that are masked in a full sequence.
+        """
         train = self.train
         return {
             "rows": train.rows,

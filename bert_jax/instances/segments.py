@@ -28,7 +28,8 @@ class Segments(NamedTuple):
     counts: Int[np.ndarray, " n"]
     """Number of segments of each sequence."""
     pair_label: Int[np.ndarray, " n"]
-    """Label of a pair of segments: 0 if the second follows the first in the text, 1 if it was drawn at random."""
+    """Label of a pair of segments: 0 if the second follows the first in the text; 1 if it was drawn at random or the
+    two are swapped."""
     tokens_cut: int
     """Number of tokens that were removed to fit the length."""
 

@@ -22,7 +22,8 @@ class Sentences(NamedTuple):
     documents: Int[np.ndarray, " D+1"]
     """Offsets of the documents: document d consists of the sentences documents[d] to documents[d + 1] - 1."""
     numbers: Int[np.ndarray, " S"] | None = None
-    """Number of each sentence among all encoded sentences. Sentences without a piece are counted, but left out."""
+    """Index of each sentence among all encoded sentences, from 0. It also counts those without a piece, which are left
+    out."""
     characters: int = 0
     """Characters of all encoded sentences, without spaces."""
     unknown_characters: int = 0

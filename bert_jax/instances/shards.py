@@ -164,8 +164,8 @@ class InstanceSource:
 def encode_instances(instances: Instances, dtype: type[np.integer]) -> Iterator[bytes]:
     """Yields a serialized TF Example per row, with piece ids of type `dtype`.
 
-    If rows hold several sequences, each feature is a byte string of the values of all sequences, and the feature
-    `length` has their numbers of tokens.
+    If rows hold several sequences, each feature is a byte string with the values of all sequences of the row. The
+    feature `length` has their numbers of tokens.
     """
     kinds = _ONE if instances.rows is None else _SEVERAL
     example = tf_example_pb2.Example()

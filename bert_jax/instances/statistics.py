@@ -34,7 +34,8 @@ class Statistics:
     tokens_cut: Count = 0
     """Number of tokens that were removed to fit the length."""
     units: Counter[str] = field(default_factory=Counter)
-    """Number of units that were marked, by kind (words, phrases, entities), and number of tokens in each kind."""
+    """Number of marked units by kind: words, phrases, entities. Also the tokens in phrases and in entities, and the
+    word boundaries and spans that weren't taken."""
     unit_sizes: Counter[str] = field(default_factory=Counter)
     """Number of units by kind and size in tokens, such as "words 3"."""
     repairs: Counter[str] = field(default_factory=Counter)

@@ -44,7 +44,7 @@ _DOC = re.compile(r'<doc id=".*" url=".*" title="(.*)">')
 """The line before each article in the output of WikiExtractor, which repeats the title in the next line."""
 _REPLACED = "lines with undecodable bytes"
 _CHECKED_EVERY = 1000
-"""Undecodable lines are counted in steps of this number before their share is checked again."""
+"""The share of undecodable lines is checked each time that this many more were read."""
 
 
 class Pass:

@@ -121,8 +121,9 @@ def _strings(texts: Sequence[str]) -> "pa.Array":
 def _lines(documents: Sequence[Document], place: int) -> "pa.Array":
     """The distinct lines of each document, as a column of structs.
 
-    A struct has the line's key, place, number of characters, and text. Of equal lines in a document it has the place of
-    the last. The text is empty unless at least _REPEATED documents of the batch have the line.
+    A struct has the line's key, place, number of characters, and text (its first _EXAMPLE_CHARACTERS). Of equal lines
+    in a document it has the place of the last. The text is empty unless at least _REPEATED documents of the batch have
+    the line.
     """
     import pyarrow as pa
 

@@ -23,7 +23,7 @@ from bert_jax.system.files import matching_files
 _SEARCHED_BYTES = 1 << 20
 """Bytes beyond the end of a range that are searched for the end of its last document."""
 _STRIDE = 0.6180339887498949
-"""Multiples of this part of the golden ratio, modulo 1, are spread evenly, however many are taken."""
+"""Multiples of the golden ratio's fractional part, modulo 1, are spread evenly, however many are taken."""
 _END_BYTES = 1 << 12
 _RANGE_BYTES, _FEWEST_RANGES = 1 << 17, 8
 """In a sample of uncompressed files: the largest size of a range in bytes, and the fewest ranges."""
@@ -41,10 +41,10 @@ class FileRange(NamedTuple):
     size: int
 
     def read(self, separator: re.Pattern[bytes], reading: Pass) -> tuple[InputFile, int]:
-        """Returns the documents that begin in the range, as a file, and how many bytes of this file were read.
+        """Returns the documents that begin in the range, as an uncompressed file, and the bytes on disk of the range.
 
-        The documents are whole. The file is uncompressed and named after this one. Raises UsageError if this file can't
-        be read or is damaged.
+        The documents are whole. The returned file has this file's name. Raises UsageError if this file can't be read or
+        is damaged.
         """
         with opened(self.path) as raw:
             content = decompressed(self.path, raw)
@@ -68,8 +68,8 @@ class FileRange(NamedTuple):
         """Where the documents begin and end in `text`, the content from `self.begin` on.
 
         A document belongs to the range in which the separator before it begins. If no separator begins in the range,
-        the range lies within a long document, and the whole lines in the range are taken; a record isn't divided, so
-        nothing is taken.
+        the range lies within one long document or record. Of a document the range's part is taken
+        (`_within_document`), of a record nothing, since it can't be divided.
         """
         begin = 0
         if self.begin:
@@ -126,7 +126,7 @@ class FileSource(Source):
     compression: str | None = None
     """How the first file is compressed."""
     _ranges: Sequence[FileRange] = ()
-    """The ranges that are read; if empty, the whole files are."""
+    """The ranges that are read. If there are none, the whole files are read."""
 
     def __init__(self, format: str, form: RowFormat, sizes: Mapping[Place, int]):
         """`sizes`: the size of each file; 0 if progress can't be measured, as for a pipe."""

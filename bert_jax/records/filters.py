@@ -14,7 +14,7 @@ from bert_jax.system.errors import Setting, UsageError
 from bert_jax.text.identification import UNSURE, blocks, identified, known_languages
 
 NONE, TOO_SHORT, SYMBOLS, OTHER_LANGUAGE, COPY, ALL_BOILERPLATE, ALL_COPIED = range(7)
-"""Reasons to drop a document. Filters find the first ones; comparing documents finds the last three."""
+"""No reason, and the reasons to drop a document. Filters find the first three, comparing documents the last three."""
 SETTINGS = {
     TOO_SHORT: "data.min_doc_words",
     SYMBOLS: "data.max_symbol_word_ratio",

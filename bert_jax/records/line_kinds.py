@@ -93,7 +93,7 @@ def oddities(documents: Sequence[Sequence[str]]) -> list[Oddity]:
 
 
 def _columns(lines: Sequence[str]) -> Iterator[Oddity]:
-    """Yields an oddity if most lines have equally many fields, or one word each in a script that uses spaces."""
+    """Yields an oddity if nearly all lines have equally many fields, or one word in a script that uses spaces."""
     for name, separator in (("tabs", "\t"), ("commas", ","), ("semicolons", ";"), ("spaces", None)):
         counts = [len(re.sub('"[^"]*"', '""', line).split(separator)) for line in lines]
         fields, times = Counter(counts).most_common(1)[0]

@@ -86,7 +86,7 @@ def has_csv_quotes(lines: Iterable[str], separator: str) -> bool:
 
 
 def _closed(lines: Iterable[str]) -> Iterator[str]:
-    """Yields lines, joined until their number of quotes is even. Stops joining at RECORD_BYTES."""
+    """Yields lines, joined until their number of quotes is even or they exceed RECORD_BYTES characters."""
     parts: list[str] = []
     size, is_open = 0, False
     for line in lines:

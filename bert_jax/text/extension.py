@@ -9,7 +9,7 @@ from bert_jax.text.tokenizer_json import added_token
 
 
 class Extension(NamedTuple):
-    """An extended tokenizer, and how many words were left out."""
+    """An extended tokenizer, and how many words and markers were added or left out."""
 
     tokenizer: Tokenizer
     added: int

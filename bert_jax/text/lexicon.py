@@ -64,7 +64,7 @@ class Speller:
         self._tokenizer, self._starts, self._texts = tokenizer, tokenizer.starts_word, texts
         self._opens = np.array([sets_no_spaces(text[:1] or " ") for text in texts])
         self._closes = np.array([sets_no_spaces(text[-1:] or " ") for text in texts])
-        # In scripts without spaces each character is marked, since the pieces depend on the text around them.
+        # In scripts without spaces each character is marked, since the ends of pieces depend on the text around them.
         self._marked = [
             "".join(f"{_END}{_BEGIN}{one}" for one in (text if apart else [text])) if apart or start else text
             for text, apart, start in zip(texts, self._opens.tolist(), self._starts.tolist(), strict=True)
@@ -148,7 +148,10 @@ class Lexicon:
         """Number of entries with the same encoding as an earlier entry."""
 
     def matches(self, text: Marked) -> Int[np.ndarray, "n 2"]:
-        """The token range (begin, end exclusive) of each entry in `text`."""
+        """The token range (begin, end exclusive) of each entry in `text`.
+
+        Of overlapping entries the leftmost counts, and of entries with the same beginning the longest.
+        """
         if not self._spelled:
             return np.zeros((0, 2), int)
         matches = self._automaton.find_matches_as_indexes(text.text)

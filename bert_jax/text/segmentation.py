@@ -37,7 +37,7 @@ def split_sentences(paragraph: str, language: str) -> list[str]:
 
 
 def has_rules(language: str) -> bool:
-    """Whether sentencex splits text in the language `language` correctly, by its own rules or without any."""
+    """Whether sentencex splits text in `language` (a code) correctly: it has rules for it, or none are needed."""
     return language.partition("-")[0] in _WITH_RULES | _NEED_NONE
 
 

@@ -53,7 +53,7 @@ class SentencePieceTokenizer(Tokenizer):
         """
         self._model, self.name = model, name
         pieces = [piece.piece for piece in model.pieces]
-        # The model may have pieces for line breaks, so no character is forbidden.
+        # The model may have pieces for line breaks, so no blank is forbidden.
         self.vocabulary = Vocabulary(pieces, name, special_names(set(pieces)), blanks="")
         if model.trainer_spec.model_type not in _KINDS:
             raise UsageError(

@@ -29,7 +29,7 @@ class TextSpan(NamedTuple):
     begin: int
     end: int
     kind: str
-    """Phrase or entity."""
+    """Either "phrase" or "entity"."""
 
 
 class SpannedSentence(NamedTuple):
@@ -38,7 +38,7 @@ class SpannedSentence(NamedTuple):
     text: str
     spans: list[TextSpan]
     cut: int
-    """Number of spans that cross an end of the sentence."""
+    """Number of spans that begin in the sentence and end in another one."""
 
 
 def with_spans(text: str, value: object, place: str, dropped: Counter[str]) -> str:
@@ -150,7 +150,7 @@ def tokens_of(
     Characters that no piece holds, such as spaces and what cleaning removes, belong to no word.
     """
     begins, ends = (np.array([edge for piece in pieces for edge in [piece[part]]], int) for part in (1, 2))
-    # the end of the text ends a word, and its beginning begins one
+    # The end of the text ends a word, and its beginning begins one.
     starts = np.concatenate([[True], starts[1:], [True]])
     stretches = []
     for span in spans:

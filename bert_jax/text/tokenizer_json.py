@@ -185,7 +185,7 @@ def added_token(content: str, number: int, **flags: bool) -> JsonObject:
 def ordinary(file: JsonObject, name: str, hidden: Container[str], found: str | None = None) -> Tokenizer:
     """The library's pipeline for `file`, in which the special pieces `hidden`, except `found`, are ordinary characters.
 
-    All other added tokens are recognized. The library's flag `special` marks the tokens that aren't recognized.
+    All other added tokens are recognized. In this pipeline the library's flag `special` marks the tokens that aren't.
     """
     added = [
         token | {"special": token["content"] in hidden and token["content"] != found}
@@ -194,7 +194,8 @@ def ordinary(file: JsonObject, name: str, hidden: Container[str], found: str | N
     is_added = any(token["content"] == found for token in added)
     model = file["model"]
     if model.get("type") == "Unigram":
-        # The model itself would find special pieces in a text. It can't with a space: it writes spaces otherwise.
+        # The model itself would find special pieces in a text. A space before a piece prevents that: the model's
+        # pieces write spaces as another character.
         vocab = [
             [f" {piece}" if piece in hidden and piece != found else piece, score] for piece, score in model["vocab"]
         ]
@@ -234,7 +235,7 @@ def finished(pipeline: Tokenizer, special: Sequence[str], name: str) -> JsonObje
 
 
 def frame_of(step: object, ids: dict[str, int], name: str) -> Frame:
-    """The frame of special tokens that `step` sets, the post-processor of the tokenizer.json `name`.
+    """The frame of special tokens that the post-processor `step` of the tokenizer.json `name` sets.
 
     `ids` has the ids of the pieces. Raises UsageError for a frame that can't be used here, such as one with the second
     text first.
@@ -263,7 +264,7 @@ def frame_of(step: object, ids: dict[str, int], name: str) -> Frame:
 def _parts(
     template: list[JsonObject], tokens: dict[str, tuple[int, ...]], texts: str, name: str
 ) -> tuple[list[tuple[int, ...]], int]:
-    """The ids before, between and after a template's `texts`; how many tokens after the first are in segment 0.
+    """The ids before, between and after a template's `texts`; how many tokens after the first text are in segment 0.
 
     Raises UsageError for other texts, another order, or segments that don't rise from 0 to 1 after the first text.
     """

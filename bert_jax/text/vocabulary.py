@@ -22,7 +22,7 @@ BOUNDARY = "\u2581"
 MOST_BYTES = 32_000_000
 """Bytes of the largest file of pieces or words. The largest published vocabulary of a BERT has 501,153 pieces, 5 MB."""
 MOST_PIECES = 10_000_000
-"""Limit below which a piece's number must be: twenty times the largest published vocabulary of a BERT."""
+"""Each piece's number must be below this limit: twenty times the largest published vocabulary of a BERT."""
 _FOREIGN_SIGNS = (
     (BOUNDARY, "sentencepiece's (as KoBERT's)", str.startswith),
     ("</w>", "a BPE's with ends of words (as HerBERT's)", str.endswith),
@@ -40,7 +40,7 @@ class VocabularySizeError(UsageError):
     def __init__(self, message: str, size: int):
         super().__init__(message)
         self.size = size
-        """A size that may be possible with the text."""
+        """A size that the text may give."""
 
     @classmethod
     def too_large(cls, size: int, most: int) -> "VocabularySizeError":
@@ -53,7 +53,7 @@ class VocabularySizeError(UsageError):
 
     @classmethod
     def too_small(cls, size: int, characters: int) -> "VocabularySizeError":
-        """The error if the text's `characters` characters need more pieces than `size`."""
+        """The error if the text's characters need `characters` pieces, more than `size`."""
         return cls(
             f"{Setting('vocabulary.size')}={size:,} is less than the {characters:,} pieces that the text's "
             f"characters need; raise it or lower {Setting('vocabulary.character_coverage')}",
@@ -79,8 +79,8 @@ class Frame(NamedTuple):
     of_first: int
     """How many of the ids between the texts belong to the first text."""
     segments: bool = True
-    """Whether the second text, with the ids around it that aren't the first's, is in segment 1. False, as in RoBERTa:
-    both texts are in segment 0."""
+    """Whether segment 1 begins after the ids that belong to the first text. False, as in RoBERTa: both texts are in
+    segment 0."""
 
     @classmethod
     def of_separators(cls, cls_id: int, sep_id: int, separators: int = 1) -> "Frame":
@@ -258,7 +258,7 @@ def read_file(path: Path, expected: str) -> bytes:
 def read_lines(path: Path, name: str, expected: str) -> list[str]:
     """The lines of a UTF-8 file, split at line feeds only.
 
-    Raises UsageError, with `name` and `expected`, for other text.
+    Raises UsageError, with `name` and `expected`, if the file is missing, too large or not UTF-8.
     """
     if not path.exists():
         raise UsageError(f"no {name} at {path}; give the path of {expected}")

@@ -107,9 +107,10 @@ def _wordpiece(texts: Sequence[str], size: int, cleaning: Cleaning, coverage: fl
 
 
 def _stretches(unspaced: re.Match[str]) -> str:
-    """A long stretch without spaces is cut in a script that sets none; else it is an address or data, and becomes " ".
+    """The replacement of a long stretch without spaces: its parts in a script that sets no spaces, otherwise " ".
 
-    The time of training is quadratic in the length of a word.
+    In a script with spaces such a stretch is an address or data. Long stretches would be slow: the time of training is
+    quadratic in the length of a word.
     """
     text, most = unspaced[0], MAX_WORD_CHARACTERS
     parts = (text[at : at + most] for at in range(0, len(text), most))
