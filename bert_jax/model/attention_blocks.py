@@ -89,8 +89,8 @@ class TpuKernel(NamedTuple):
 
 
 def block_spans(shared: Bool[Array, "B Q S"]) -> tuple[Int[Array, "B Q"], Int[Array, "B Q"]]:
-    """For each block, its span: the first block that shares a sequence with it, and the block after the last one; equal
-    if there is none. The span contains every block that shares a sequence with it, in whatever order a row has its
-    sequences."""
+    """For each block, its span: the number of the first block that it is paired with in `shared`, and the number after
+    the last one; the two are equal if there is none. The span contains every block that is paired with it, in whatever
+    order a row has its sequences."""
     begin = jnp.argmax(shared, axis=2)
     return begin, jnp.where(shared.any(axis=2), shared.shape[2] - jnp.argmax(shared[:, :, ::-1], axis=2), begin)

@@ -178,8 +178,8 @@ def init(config: ModelConfig, key: Key[Array, ""]) -> Parameters:
 
 def generator_parameters(params: Parameters) -> Parameters:
     """The parameters of a discriminator's generator as a model of its own, whose config is `ModelConfig.generator`.
-    They include the discriminator's tables and their LayerNorm, which both models share (Clark et al. 2020, section
-    3.2)."""
+    They include the discriminator's tables and their LayerNorm, which both models use and train (Clark et al. 2020,
+    section 3.2)."""
     own = params["generator"]
     shared = {name: part for name, part in params["bert"]["embeddings"].items() if name != _OWN_EMBEDDINGS}
     embeddings = {**shared, **own["bert"].get("embeddings", {})}

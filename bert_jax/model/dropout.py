@@ -47,6 +47,7 @@ def token_dropout(
     position: Int[Array, "B T"] | None,
 ) -> Float[Array, "B T D"]:
     """`dropout` of vectors of tokens: a mask depends on the key of the token's sequence and the token's position in it.
+
     `sequence`: the number of the token's sequence in its row, from 1. `position`: None if each row holds one whole
     sequence.
     """
@@ -101,15 +102,16 @@ def row_word(first: Array, row: Array) -> Array:
 
 
 def column_word(column: Word) -> Word:
-    """One random word for each column, the same in all masks."""
+    """A hash of each column's number, the same in all masks."""
     return _mixed(column + np.uint32(0x9E3779B9))
 
 
 def survives(row: Array, second: Array, column: Word, rate: float) -> Bool[Array, "..."]:
-    """Whether elements are kept, by the words of their row and column and `second`, the second half of the key. Each
-    element gets a random word from six operations, where Threefry takes fifty: the xor of both words goes through half
-    of MurmurHash3's finaliser, and `second` is added. Keys come from Threefry; this function only distinguishes the
-    elements of one mask. It is elementwise, so a kernel may call it for a part of a mask.
+    """Whether elements are kept, by the words of their row and column and `second`, the second half of the key.
+
+    Each element gets a random word from six operations, where Threefry takes fifty: the xor of both words goes through
+    half of MurmurHash3's finaliser, and `second` is added. Keys come from Threefry; this function only distinguishes
+    the elements of one mask. It is elementwise, so a kernel may call it for a part of a mask.
     """
     x = (row ^ column) * np.uint32(0x85EBCA6B)
     return (x ^ (x >> 15)) * np.uint32(0xC2B2AE35) + second >= np.uint32(_threshold(rate))

@@ -197,8 +197,9 @@ class _Blocks(NamedTuple):
 
     def loop(self, stretch: range, stack: PyTree, x: Float[Array, "B T D"]) -> tuple[Float[Array, "B T D"], PyTree]:
         """Computes a stretch of blocks in a loop over `stack`, which holds their parameters and dropout keys. Returns
-        the output of the last block and, if requested, the stacked outputs and attention of all. If local and global
-        blocks alternate, an iteration computes one period of them.
+        the output of the last block and, if requested, the stacked outputs and attention of all.
+
+        If local and global blocks alternate, an iteration computes one period of them.
         """
         period = min(self.config.global_every, len(stretch))
 
@@ -242,9 +243,10 @@ def _apart(layers: PyTree, places: Sequence[int]) -> list[PyTree]:
 
 
 def _stacked(config: ModelConfig) -> Callable[..., PyTree]:
-    """Initialiser of the stacked parameters of all blocks that have their own; each block has its own key. With
-    model.norm=pre the first block has no norm before its attention, so the array of these norms has one row less. A
-    model of one block has no such array, because checkpoints can't hold empty arrays.
+    """Initialiser of the stacked parameters of all blocks that have their own; each block has its own key.
+
+    With model.norm=pre the first block has no norm before its attention, so the array of these norms has one row less.
+    A model of one block has no such array, because checkpoints can't hold empty arrays.
     """
     block = Block(config, attention="exact", parent=None)  # a kernel can't be mapped over blocks
 

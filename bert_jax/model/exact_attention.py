@@ -82,7 +82,7 @@ def band(length: int, window: int | None) -> int | None:
 
 
 def is_in_strips(queries: int, keys: int) -> bool:
-    """Whether attention of this many queries of a row is computed in strips of queries."""
+    """Whether attention from `queries` tokens of a row to `keys` tokens is computed in strips of queries."""
     return queries * keys > _MOST_SCORES and queries > _STRIP
 
 

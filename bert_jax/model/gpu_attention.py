@@ -69,9 +69,9 @@ def gpu_attention(
 ) -> Float[Array, "B T H K"]:
     """The mean of the values under each query's softmax over the keys of its sequence, after dropout.
 
-    `projected`: queries, keys and values as one array, as are their gradients, because one matrix product computes
-    them. `places`: the number of each token's sequence, 0 for padding, and its position. `head_keys`: the dropout keys
-    of each sequence and head. The context of padding is finite and has no meaning.
+    `projected`: queries, keys and values in one array, because one matrix product computes them. Their gradients are
+    one array too. `places`: the number of each token's sequence, 0 for padding, and its position. `head_keys`: the
+    dropout keys of each sequence and head. The context of padding is finite and has no meaning.
     """
     return _forward(kernel, projected, places, head_keys)[0]
 

@@ -18,7 +18,7 @@ from bert_jax.model.placement import BATCH_AXES, is_ampere_or_newer
 
 _HEAD_SIZES = (16, 32, 64, 128)
 _LEAST_BLOCK = 32
-"""Tokens of the smallest block; the length of a row is a multiple of it."""
+"""Tokens of the smallest block; the length of a row must be a multiple of it."""
 
 
 def _obstacle(case: AttentionCase) -> str | None:

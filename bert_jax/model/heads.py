@@ -16,8 +16,10 @@ MASKED_OUT = -1e30
 
 
 class Pooler(nn.Module):
-    """The vector of a sequence: tanh(x W + b) of the vector x of its first token (in a causal model, its last). Other
-    models use GELU in place of tanh, and a norm after it (model.pooler).
+    """The vector of a sequence: tanh(x W + b) of the vector x of its first token (in a causal model, its last).
+
+    With model.pooler=gelu, GELU takes the place of tanh; with model.pooler=transform, the activation of the prediction
+    head and a norm after it.
     """
 
     config: ModelConfig
@@ -29,7 +31,7 @@ class Pooler(nn.Module):
         match config.pooler:
             case "tanh":
                 return jnp.tanh(x)
-            case "gelu":  # GELU of transformers' ELECTRA uses the error function here, whatever the blocks use
+            case "gelu":  # transformers' ELECTRA has GELU by the error function here, whatever its blocks use
                 return activation(config.replace(activation="gelu_erf"))(x)
             case "transform":
                 return LayerNorm(config, name="norm")(activation(config.prediction_head)(x))

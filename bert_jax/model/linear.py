@@ -39,9 +39,10 @@ def compute_dtype(config: ModelConfig) -> jnp.dtype:
 
 
 def for_inference(config: ModelConfig, dtype: str | None = None) -> ModelConfig:
-    """`config` for using a trained model, with the compute type `dtype`: `auto`, `float32` or `bfloat16`. Without
-    `dtype`, the compute type is float32 on CPUs, whatever the training's type, and the training's type elsewhere.
-    Raises UsageError for another `dtype`.
+    """`config` for using a trained model, with the compute type `dtype`: `auto`, `float32` or `bfloat16`.
+
+    Without `dtype`, the compute type is float32 on CPUs, whatever the training's type, and the training's type
+    elsewhere. Raises UsageError for another `dtype`.
     """
     if dtype not in (None, *get_args(ComputeType)):
         raise UsageError(f"dtype={dtype} isn't a type to compute in; give {', '.join(get_args(ComputeType))}")
@@ -136,9 +137,10 @@ _affine.defvjp(_affine_forward, _affine_backward)
 
 
 def recomputed(function: Callable[..., Array]) -> Callable[..., Array]:
-    """`function`, keeping only its arguments for the backward pass. For functions that cost less to recompute than to
-    write to memory and read back: activations, normalisation. Without prevent_cse, XLA on GPUs merges both computations
-    and keeps the intermediate values.
+    """`function`, keeping only its arguments for the backward pass.
+
+    For functions that cost less to recompute than to write to memory and read back: activations, normalisation. Without
+    prevent_cse, XLA on GPUs merges both computations and keeps the intermediate values.
     """
     return jax.checkpoint(function, prevent_cse=platform() == "gpu")
 
@@ -182,7 +184,7 @@ def _normalised_backward(epsilon, dtype, residuals, gradient):
     x, scale, bias = residuals
     width, rows = x.shape[-1], tuple(range(x.ndim - 1))
     x32, gradient = jax.lax.optimization_barrier(x).astype(jnp.float32), gradient.astype(jnp.float32)
-    x32 -= x32[..., :1]  # with a mean much larger than the deviation, the variance would lose its digits
+    x32 -= x32[..., :1]  # otherwise a mean much larger than the deviation would cancel the variance's digits
     scaled = gradient * scale
     # All sums over features are computed in one pass; the barrier makes XLA compute them once and not at each use.
     summed = [jnp.sum(each, axis=-1, keepdims=True) for each in (x32, jnp.square(x32), scaled, scaled * x32)]
@@ -200,9 +202,11 @@ _normalised.defvjp(_normalised_forward, _normalised_backward)
 
 
 def activation(config: ModelConfig) -> Callable[[Array], Array]:
-    """GELU in the form that `config` names. On CPUs and GPUs it is computed in float32: XLA rounds bfloat16 after each
-    operation there, which on CPUs takes twice as long. On TPUs XLA rounds once in any case, and an input in float32
-    would take twice the memory until the backward pass.
+    """GELU in the form that `config` names.
+
+    On CPUs and GPUs it is computed in float32: XLA rounds bfloat16 after each operation there, which on CPUs takes
+    twice as long. On TPUs XLA rounds once in any case, and an input in float32 would take twice the memory until the
+    backward pass.
     """
     if config.activation == "gelu_tanh" and platform() == "gpu":
         return _gelu_tanh

@@ -47,9 +47,12 @@ def step_memory(
     packed: int,
 ) -> Memory:
     """The memory of a step of `phase` on one device of `mesh`. The vocabulary's size must be set in `model`.
+
     `predictions`: predicted tokens of a row; 0 in fine-tuning, where there are no logits over the vocabulary. `packed`:
-    the largest number of sequences in a row. What a block keeps for its backward pass comes from the traced step
-    (jax.vjp's residuals). A discriminator and its generator keep these arrays at the same time.
+    the largest number of sequences in a row.
+
+    The formula for what a block keeps for its backward pass was read off the traced step (jax.vjp's residuals). A
+    discriminator and its generator keep these arrays at the same time.
     """
     length = phase.length
     forms = training_forms(execution.attention, model, length, packed, mesh)

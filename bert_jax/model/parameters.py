@@ -72,8 +72,8 @@ class Parameter(NamedTuple):
 def _linear(
     path: str, group: str, part: str, tensors: tuple[str, ...], inputs: tuple[str, ...], *outputs: str
 ) -> tuple[Parameter, Parameter]:
-    """The kernel and the bias of a linear layer. A bias over axes in _SPLIT_OUTPUTS is split like them; any other bias
-    is whole."""
+    """The kernel and the bias of a linear layer. The bias has the axes `outputs` if the last of them is in
+    _SPLIT_OUTPUTS; any other bias is whole."""
     of_bias = outputs if outputs[-1] in _SPLIT_OUTPUTS else ("vector",)
     return (
         _parameter(f"{path}/kernel", (*inputs, *outputs), group, part, tensors, "weight", len(inputs)),

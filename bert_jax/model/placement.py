@@ -36,8 +36,8 @@ def multiplies_bfloat16() -> bool:
 
 
 def is_ampere_or_newer() -> bool:
-    """Whether this machine's GPU is an NVIDIA GPU that multiplies bfloat16 (compute capability 8.0 and later). True if
-    this machine has no GPU but compiles for one."""
+    """Whether this machine's GPU is an NVIDIA GPU that multiplies bfloat16 (compute capability 8.0 and later). Without
+    a GPU it is True, because the program may be compiled for one."""
     if jax.default_backend() != "gpu":
         return True
     try:

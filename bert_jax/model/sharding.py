@@ -30,9 +30,12 @@ AXIS_TABLE: dict[str, tuple[str, ...]] = {
     "features": ("tensor",),
 }
 """The name of a parameter's axis (model/parameters.py) -> the mesh axes that split it. All other axes are whole on each
-device. `tensor` splits heads and inner features: attention and feed-forward each end with one sum over `tensor`
-(Megatron-LM, section 3). The axis of the layers is never split: every device runs every layer. A mesh axis splits only
-one axis of an array, the first that names it."""
+device.
+
+`tensor` splits heads and inner features: attention and feed-forward each end with one sum over `tensor` (Megatron-LM,
+section 3). The axis of the layers is never split: every device runs every layer. A mesh axis splits only one axis of an
+array, the first that names it.
+"""
 
 
 def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
@@ -144,7 +147,8 @@ def _sharding(name: str, shape: tuple[int, ...], mesh: Mesh | AbstractMesh) -> N
 
 
 def on_first_device(tree: PyTree) -> PyTree:
-    """The shardings that put each array of `tree`, which may hold shapes, whole on this process' first device."""
+    """The sharding of every array of `tree`, a tree of arrays or of shapes, that puts it whole on this process' first
+    device."""
     device = SingleDeviceSharding(jax.local_devices()[0])
     return jax.tree.map(lambda _: device, tree)
 
@@ -169,7 +173,8 @@ def state_shardings(state: PyTree, params: PyTree, mesh: Mesh | AbstractMesh) ->
 
 
 def parameter_spec(name: str) -> P:
-    """The sharding of the parameter whose path `path` ends with. Raises ValueError if there is none."""
+    """The mesh axes that split each axis of the parameter whose path `name` ends with. Raises ValueError if there is
+    none."""
     used_axes: set[str] = set()
     spec = []
     for axis in parameter_at(name).axes:

@@ -43,9 +43,10 @@ class ModelPart(NamedTuple):
 
 
 def model_parts(config: ModelConfig, shapes: Parameters | None = None) -> list[ModelPart]:
-    """The model's parts in the order of PARAMETERS. `shapes`: the model's parameters; None: those of pretraining. The
-    parts of a generator follow those of its discriminator. The word table, which the masked language head uses too, is
-    counted once; so are tables that both models use. Raises ValueError for a parameter that isn't in PARAMETERS.
+    """The model's parts in the order of PARAMETERS. `shapes`: the model's parameters; None: those of pretraining.
+
+    The parts of a generator follow those of its discriminator. The word table, which the masked language head uses too,
+    is counted once; so are tables that both models use. Raises ValueError for a parameter that isn't in PARAMETERS.
     """
     rows = []
     for keys, leaf in jax.tree_util.tree_leaves_with_path(shapes or parameter_shapes(config)):
@@ -98,8 +99,10 @@ def forward_flops(config: ModelConfig, length: int, predictions: int) -> int:
 
 def encoder_flops(config: ModelConfig, length: int, last_queries: int) -> int:
     """FLOPs of the forward pass of embeddings and blocks over one sequence; the last block is computed at
-    `last_queries` tokens. A product of [m, k] and [k, n] counts as 2 m k n. Causal attention counts as if each query
-    had all keys, because it is computed so; local attention counts the keys of its window.
+    `last_queries` tokens.
+
+    A product of [m, k] and [k, n] counts as 2 m k n. Causal attention counts as if each query had all keys, because it
+    is computed so; local attention counts the keys of its window.
     """
     width, inner, last = config.hidden_size, config.inner_size, config.num_layers - 1
     matrices = 3 if config.feedforward == "gated" else 2

@@ -83,5 +83,5 @@ def _of_row(
 
 
 def _block(length: int, most: int) -> int:
-    """The largest number of tokens, up to a limit, that cuts a row into equal blocks."""
+    """The largest number of tokens, up to `most`, that cuts a row of `length` tokens into equal blocks."""
     return max(size for size in range(LANES, most + 1, LANES) if length % size == 0)

@@ -1,9 +1,12 @@
-"""Attention as one TPU kernel: neither the forward nor the backward pass has a [T, S] array in main memory. A program
-of the kernel has a block of queries and all keys of a few heads on the chip, so that the softmax needs no running
-maximum; the backward pass computes the probabilities again, as in FlashAttention (Dao et al. 2022). Dropout is drawn
-inside the kernel, by the function and keys of the exact form (model/dropout.py), so both keep the same elements. JAX's
-splash attention has no dropout. The programs here are for rows that hold one sequence. The programs for packed rows, in
-tpu_attention_tiles.py, leave out queries and keys that share no sequence.
+"""Attention as one TPU kernel: neither the forward nor the backward pass has a [T, S] array in main memory.
+
+A program of the kernel has a block of queries and all keys of a few heads on the chip, so that the softmax needs no
+running maximum; the backward pass computes the probabilities again, as in FlashAttention (Dao et al. 2022). Dropout is
+drawn inside the kernel, by the function and keys of the exact form (model/dropout.py), so both keep the same elements.
+JAX's splash attention has no dropout.
+
+The programs here are for rows that hold one sequence. The programs for packed rows, in tpu_attention_tiles.py, leave
+out queries and keys that share no sequence.
 """
 
 import functools

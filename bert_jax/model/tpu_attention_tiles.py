@@ -1,4 +1,5 @@
 """Attention within packed rows, as programs of a TPU kernel: queries and keys that share no sequence aren't multiplied.
+
 A row is cut into tiles of 128 keys, and into tiles of 128 or 256 queries. The keys of a tile of queries are its span:
 the tiles from the first to the last that may share a sequence with it. A span has one of a few widths. The code for
 each width is a branch with static shapes, so that the softmax needs no running maximum here either.

@@ -15,8 +15,9 @@ from bert_jax.model.exact_attention import head_keys, is_in_strips
 from bert_jax.model.placement import BATCH_AXES
 
 MOST_KEYS = {16: 512, 32: 1024, 64: 2048, 128: 2048, 256: 1024}
-"""Tokens of the longest rows for bert_jax's own kernel, by the width of a head. With every pattern in float32 they fit
-in the fast memory of v4, which has the least, as libtpu 0.0.42 compiles them."""
+"""Tokens of the longest rows for bert_jax's own kernel, by the width of a head. Rows of this length fit in the chip's
+fast memory with every attention pattern in float32. This was found with libtpu 0.0.42 for v4, the chip with the least
+fast memory."""
 _WIDEST = 256
 """Most features of a head in splash attention, so that its programs fit in the chip's memory in float32."""
 

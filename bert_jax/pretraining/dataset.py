@@ -187,9 +187,10 @@ def prepare_other(
 
 
 def is_outdated(found: PreparedData, config: RunConfig, run: RunDirectory, text: Callable[[], str]) -> bool:
-    """Whether settings or text differ from those of the prepared set, so that it has to be prepared again. If the text
-    is missing, only settings are compared. `text` returns the hash of the whole text; it is called only if the files
-    were written since the preparation.
+    """Whether settings or text differ from those of the prepared set, so that it has to be prepared again.
+
+    If the text is missing, only settings are compared. `text` returns the hash of the whole text; it is called only if
+    the files were written since the preparation.
     """
     if found.fingerprint != _recipe(config, run, found.length).fingerprint():
         return True
@@ -214,8 +215,10 @@ def _text_of(config: RunConfig, run: RunDirectory) -> str:
 
 def _prepare(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> Iterator[PreparedData]:
     """Prepares the data sets of `lengths` together; yields each once it is finished and uploaded. Raises UsageError if
-    a run under way would get other text than at its start. If the run had the data set of a length before, the new
-    shards must have the hash in the run's manifest; the data set of another length must have the same hash of the text.
+    a run under way would get other text than at its start.
+
+    New shards of a length that the run had before must have the hash in the run's manifest. The text must have the same
+    hash as in the run's data sets of other lengths.
     """
     if not lengths:
         return

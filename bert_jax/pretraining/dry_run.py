@@ -69,7 +69,7 @@ def _data(config: RunConfig, run: RunDirectory, length: int) -> str:
     prepared = PreparedData.open(run.data(length))
     outdated = False
     if prepared and not run.under_way and run.tokenizer.exists():
-        # The shares that are known without reading newer text and without training a missing tokenizer.
+        # Text that was written since isn't read, and a missing tokenizer isn't made, so this may miss a change.
         outdated = is_outdated(prepared, config, run, lambda: prepared.text or "")
     if prepared and not outdated:
         kind = "packed training rows" if config.data.packed else "training sequences"

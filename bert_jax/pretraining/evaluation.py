@@ -125,8 +125,10 @@ class HeldOut:
 
     def baseline(self, data: PreparedData, measured: dict[str, float]) -> tuple[dict[str, float], dict[str, int]]:
         """The measurements of the objective's baseline, which knows the frequencies of pieces in `data` and of labels.
+
         With several languages, also the baseline of each and the numbers of its sequences and predicted tokens.
-        `measured`: the measurements of `evaluate`, from which the frequency of replaced tokens comes."""
+        `measured`: the measurements of `evaluate`, from which the frequency of replaced tokens comes.
+        """
         piece_counts = data.piece_counts + 1
         log_share = jnp.log(piece_counts / np.sum(piece_counts))
 
@@ -195,8 +197,8 @@ def evaluate_run(
     run's `data.words`, needed with `source`, because a function that only the run's config.json names isn't imported.
     `dtype`: the type of the matrix products (see `for_inference`). `units`: units of masking; None: the run's.
 
-    Raises UsageError if the run has no checkpoint, no such step or no data, if `source` has too little text, or if its
-    data lack the marks of `units`.
+    Raises UsageError if the run has no checkpoint, no such step or no data, if `source` has too little text, or if the
+    run's data lack the marks of `units`.
     """
     keep_compiled_programs()
     config = read_pretraining_config(run.path)
@@ -210,7 +212,7 @@ def evaluate_run(
     objective = config.objective.replace(units=units or config.objective.units)
     config = config.replace(data=data, objective=objective, model=for_inference(config.model, dtype))
     tokenizer = load_tokenizer(run.tokenizer)
-    # uses this machine's devices, because the run may come from another machine
+    # Uses this machine's devices, because the run may come from another machine.
     trainer = pretraining_trainer(
         config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id
     )
@@ -220,7 +222,7 @@ def evaluate_run(
     if "masked_lm" not in trained.shapes and "generator" not in trained.shapes:
         raise UsageError(f"{run.path} is an encoder without masked-language head; there is nothing to measure")
     length = config.phases[-1].length
-    phase = config.phase_of(trained.step)  # its phase decides the base of rotary positions
+    phase = config.phase_of(trained.step)  # the step's own phase sets the base of rotary positions
     sequences: HeldOut | None
     with contextlib.ExitStack() as stack:
         if source:

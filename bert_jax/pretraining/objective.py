@@ -144,6 +144,7 @@ class MaskedTokens(Objective):
 
     def baseline(self, guessed: dict[str, float], measured: dict[str, float]) -> dict[str, float]:
         """The measurements of a baseline that knows only frequencies and gives each token or pair the same prediction.
+
         For tokens, its probabilities are the pieces' shares of the text and its guess is the commonest piece. For
         pairs, its guess is the commoner label. `guessed`: the means of `guess`; `measured`: the model's measurements.
         """

@@ -41,8 +41,9 @@ class PretrainingPlan:
 
 
 def pretrain(config: RunConfig, run: RunDirectory) -> Results:
-    """Runs or resumes pretraining to its end; returns the results, which are also written to results.json. Raises
-    UsageError, RunError or Interrupted; after an error, the same call continues the run.
+    """Runs or resumes pretraining to its end; returns the results, which are also written to results.json.
+
+    Raises UsageError, RunError or Interrupted; the same call then continues the run where it stopped.
     """
     keep_compiled_programs()
     plan = plan_pretraining(config, run)

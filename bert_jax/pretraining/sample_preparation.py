@@ -27,11 +27,12 @@ from bert_jax.text.vocabulary import VocabularySizeError
 LENGTHS = (128, 512)
 """Lengths of sequences that are tried besides those of the config, in tokens."""
 _DOCUMENTS, _MOST_PASSES = 8_000, 8
-"""Least number of documents that are cut into sequences, by several passes over the sample if it has fewer. Each pass
-draws anew which documents give short sequences, and one draw among a few thousand documents says little. A text that is
-sampled as a whole is cut in as many passes as in the preparation."""
+"""Number of documents that should be cut into sequences: a sample with fewer is cut in several passes, at most
+_MOST_PASSES. Each pass draws anew which documents give short sequences, and one draw among a few thousand documents
+says little. A text that is sampled as a whole is cut in as many passes as in the preparation."""
 _ATTEMPTS = 4
-"""Number of vocabulary sizes that are tried if the text can't give the configured size."""
+"""Largest number of vocabulary sizes that are tried: the wanted one, then those that the error for the last one
+proposes."""
 
 
 class Cut(Facts):
@@ -178,7 +179,8 @@ def prepare_sample(sample: SpreadSample, config: RunConfig) -> SamplePreparation
 
 
 def _trained_tokenizer(sample: SpreadSample, config: RunConfig, data: DataConfig, size: int) -> Tokenizer:
-    """A vocabulary trained on a sample, with `size` pieces or the nearest number that the text can give."""
+    """A vocabulary trained on a sample, with `size` pieces or another number that the text can give. Raises
+    VocabularySizeError if none is found."""
     documents = training_documents(((0, document) for document in sample.documents), data)
     lines = [plain(line) for _, document in documents for line in document]
     for _ in range(_ATTEMPTS):
@@ -192,7 +194,8 @@ def _trained_tokenizer(sample: SpreadSample, config: RunConfig, data: DataConfig
 def _prepared(
     sample: SpreadSample, config: RunConfig, data: DataConfig, tokenizer: Tokenizer, passes_of: dict[_Shape, int]
 ) -> dict[_Shape, PreparedData]:
-    """The data set of each shape, from so many passes over the sample. Its files are already deleted."""
+    """The data set of each shape in `passes_of`, from that shape's number of passes over the sample. Its files are
+    already deleted."""
     chunks = math.ceil(sample.kept_bytes / data.chunk_bytes)
     settings = PreparationConfig(processes=min(config.preparation.processes or available_cores(), chunks))
     with tempfile.TemporaryDirectory() as folder:

@@ -8,9 +8,10 @@ from bert_jax.system.files import refuse_links, remove_directory
 
 
 def open_text(config: RunConfig, run: RunDirectory, with_spans: bool = True) -> Mixture:
-    """Opens the corpora of `config.data` without the documents and lines that the settings drop. First decides which
-    are dropped, unless the run holds this decision already. Without `with_spans`, the text has no marks of
-    `data.spans`. Raises UsageError as `open_corpus` and `curated` do.
+    """Opens the corpora of `config.data` without the documents and lines that the settings drop.
+
+    First decides which are dropped, unless the run holds this decision already. Without `with_spans`, the text has no
+    marks of `data.spans`. Raises UsageError as `open_corpus` and `curated` do.
     """
     corpus = open_corpus(config.data)
     drops = None

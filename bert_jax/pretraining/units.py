@@ -1,6 +1,7 @@
-"""Divides sequences into units of masking (tokens that are masked together) and chooses among the units. Functions take
-one row, and are mapped over a batch. Random words are drawn for each sequence and indexed within it, so that a sequence
-gets the same units and the same choice in any row.
+"""Divides sequences into units of masking (tokens that are masked together) and chooses among the units.
+
+Functions take one row, and are mapped over a batch. Random words are drawn for each sequence and indexed within it, so
+that a sequence gets the same units and the same choice in any row.
 """
 
 from collections.abc import Mapping, Sequence
@@ -53,12 +54,14 @@ def _runs(
     row: Tokens, maskable: Bool[Array, " T"], random: UInt32[Array, " T"], weights: Sequence[float]
 ) -> Bool[Array, " T"]:
     """Divides each segment into runs of words, and returns where the runs begin. The number of words of a run is drawn
-    by `weights`. The last run of a segment is cut at the segment's end. The length of a segment's n-th run comes from
-    the random word at the segment's n-th token.
+    by `weights`.
+
+    The last run of a segment is cut at the segment's end. The length of a segment's n-th run comes from the random word
+    at the segment's n-th token.
     """
     words = maskable & (row.units & WORD_START > 0)
     after_special = maskable & jnp.roll(~maskable, 1)
-    # A segment is known by its first token.
+    # Each token's segment, as the place of the segment's first token.
     segment = jax.lax.cummax(jnp.where(after_special, jnp.arange(len(words)), 0))
 
     def before(counts: Int[Array, " T"]) -> Int[Array, " T"]:

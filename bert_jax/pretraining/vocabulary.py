@@ -30,7 +30,7 @@ from bert_jax.text.vocabulary_training import share_of_long_words, train_tokeniz
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
 _MOST_CUT = 0.01
-"""Largest share of characters in words that are too long for a WordPiece tokenizer; above it, a remark is printed."""
+"""Largest share of characters in words that are too long for a WordPiece tokenizer; above it, a warning is printed."""
 
 
 def make_tokenizer(config: RunConfig, run: RunDirectory, initial: TrainedModel | None = None) -> Tokenizer:
@@ -76,8 +76,8 @@ def make_tokenizer(config: RunConfig, run: RunDirectory, initial: TrainedModel |
 def existing_tokenizer(config: RunConfig, initial: TrainedModel | None = None) -> Tokenizer | None:
     """The tokenizer that the settings name; None if one is to be trained. Raises UsageError if it can't be read.
 
-    It comes from `vocabulary.file` or from the model `init`. If both are set, it is the file's, with the model's
-    casing. `initial`: that model, if it is open already.
+    It comes from `vocabulary.file` or from the model `init`. If both are set, the file's is taken. A plain vocabulary
+    file gets the casing of the model if that has a WordPiece tokenizer. `initial`: that model, if it is open already.
     """
     theirs = initial and initial.tokenizer
     if config.init and not theirs:

@@ -9,9 +9,10 @@ from jaxtyping import Array, Float, Int
 def cross_entropy(
     logits: Float[Array, "*B C"], labels: Int[Array, "*B"]
 ) -> tuple[Float[Array, "*B"], Float[Array, "*B"]]:
-    """Minus the log-probability of each label in nats, and 1 if no class is likelier than the label, else 0. `logits`
-    are float32. The gradient is written out because automatic differentiation would keep the exponentials and read the
-    logits, the largest array of a small model's step, three more times.
+    """Minus the log-probability of each label in nats, and 1 if no class is likelier than the label, else 0.
+
+    `logits` are float32. The gradient is written out because automatic differentiation would keep the exponentials and
+    read the logits, the largest array of a small model's step, three more times.
     """
     return _forward(logits, labels)[0]
 

@@ -40,8 +40,8 @@ https://docs.jax.dev/en/latest/gpu_performance_tips.html. The launchers set thos
 libtpu reads from the environment."""
 
 _COMPILING_FLOPS = {"cpu": 6 * 1e11, "accelerator": 20 * 1e14}
-"""FLOPs that a device could compute while one training step compiles. For the forward pass alone it is a third of
-that."""
+"""FLOPs that a device could compute while one training step compiles. The forward pass alone takes a third of the time
+to compile and a third of the FLOPs for a token, so it computes as many tokens in that time."""
 _TYPICAL_LENGTH = 128
 _SHORTEST_TEXT = 3
 """Tokens of the shortest text: [CLS], a piece, [SEP]."""
@@ -185,7 +185,8 @@ def check_room(memory: Memory, phase: Phase, mesh: Mesh, batch_size: str) -> Non
 
 
 def fitted(config: AnyRunConfig, mesh: Mesh) -> AnyRunConfig:
-    """`config` for fine-tuning, with packed texts in a number of rows that divides evenly over the devices of `mesh`.
+    """`config` with the rows of packed texts rounded up, as in fine-tuning, to divide evenly over the devices of
+    `mesh`. A config without packed texts is returned unchanged.
 
     Raises UsageError if a batch can't be divided over the devices, if the rows are too short for their texts, or if the
     attention can't be computed there.

@@ -34,6 +34,7 @@ _REPORT_S = 20.0
 
 class StopSignals:
     """Within the block, the first SIGTERM or Ctrl-C requests a stop after the current step; later signals are ignored.
+
     In a command, a second Ctrl-C ends the process at once (see `interruption`); elsewhere it raises KeyboardInterrupt.
     With several processes, JAX handles SIGTERM, whichever process receives it, and all processes stop after the same
     step. A Ctrl-C is passed on as SIGTERM.

@@ -59,9 +59,10 @@ class PermutedOrder(ShuffledOrder):
 
 class MixedOrder:
     """The endless order of training on several sources with fixed shares. Each source has an order of its own, in which
-    every record occurs once an epoch. Ordinals are divided into blocks of `BLOCK`. Every block has the same number of
-    records of each source and is shuffled by itself. The record at an ordinal is a function of the constructor's
-    arguments and the ordinal alone.
+    every record occurs once an epoch.
+
+    Ordinals are divided into blocks of `BLOCK`. A source has the same number of records in every block, and each block
+    is shuffled by itself. The record at an ordinal is a function of the constructor's arguments and the ordinal alone.
     """
 
     BLOCK = 10_000

@@ -170,8 +170,10 @@ def _descending(direction: optax.GradientTransformationExtraArgs) -> optax.Gradi
 def learning_only(
     optimizer: optax.GradientTransformation, learned: Callable[[Parameters], Parameters | None]
 ) -> optax.GradientTransformationExtraArgs:
-    """`optimizer` without updates of frozen parameters. `learned` returns, as booleans that broadcast, which parameters
-    are learned. optax' own masks apply to whole arrays, and an array here holds one matrix for each layer.
+    """`optimizer` without updates of frozen parameters. `learned` returns True for learned parameters and False for
+    frozen ones, as booleans that broadcast, or None if all are learned.
+
+    optax' own masks apply to whole arrays, and an array here holds one matrix for each layer.
     """
 
     optimizer = optax.with_extra_args_support(optimizer)

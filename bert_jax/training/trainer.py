@@ -132,9 +132,9 @@ class PhaseWork:
     name: str
     """Title of the phase in the progress."""
     packed: float | None = None
-    """Average number of sequences a row."""
+    """Average number of sequences a row; None if each row holds one."""
     skips_records: bool = False
-    """Whether batches have rows of weight 0 in place of damaged records."""
+    """Whether a batch has a row of weight 0 in place of each damaged record."""
     score: str = "score"
     """The name of an evaluation's score."""
     patience: int | None = None
