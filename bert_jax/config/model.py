@@ -1,6 +1,6 @@
 """The shape of the network."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
@@ -19,6 +19,24 @@ ComputeType = Literal["auto", "float32", "bfloat16"]
 ModelType = Literal["bert", "roberta", "xlm-roberta", "camembert", "albert", "ernie", "electra", "modernbert"]
 RotaryBase = Annotated[float, Field(gt=1.0, le=1e9)]
 
+_OF_RELATIVE_POSITIONS = {
+    "num_segments": 0,
+    "causal": False,
+    "local_window": None,
+    "norm": "post",
+    "discriminator": False,
+    "embedding_size": None,
+}
+"""Settings that have one value with positions=relative."""
+_OF_LSTM_LAYERS = {
+    **_OF_RELATIVE_POSITIONS,
+    "positions": "none",
+    "feedforward": "dense",
+    "shared_layers": False,
+    "class_token": "first",
+}
+"""Settings that have one value with layer=lstm."""
+
 
 class ModelConfig(Settings):
     """The BERT encoder (Devlin et al. 2019, section 3): the defaults are BERT-base's."""
@@ -26,8 +44,13 @@ class ModelConfig(Settings):
     model_type: ModelType = "bert"
     """The model's type in the transformers library. It determines only the names in exported files, not what is
     computed."""
+    layer: Literal["attention", "lstm"] = "attention"
+    """Kind of the encoder's layers: blocks of attention and feed-forward (BERT's), or two stacks of LSTM layers, one
+    over the tokens before each token and one over those after it (lstm, ELMo's, Peters et al. 2018). A token's
+    vector is then the outputs of both stacks side by side, hidden_size / 2 wide each, and feedforward_size is the width
+    of a cell. Needed for objective.predict=both."""
     num_layers: Layers = 12
-    """Blocks of the encoder (L)."""
+    """Layers of the encoder (L); of each stack with layer=lstm."""
     hidden_size: Width = 768
     """Width of every token's vector (D)."""
     embedding_size: Width | None = None
@@ -41,10 +64,17 @@ class ModelConfig(Settings):
     """Width inside a block's feed-forward part (F). None: four times hidden_size."""
     max_positions: Rows = 512
     """Length of the longest sequence; the number of rows of a learned position table."""
-    positions: Literal["learned", "sinusoidal", "rotary"] = "learned"
+    positions: Literal["learned", "sinusoidal", "rotary", "relative", "none"] = "learned"
     """Position embeddings: a learned table (BERT's); fixed sines and cosines (Vaswani et al. 2017, section 3.5), scaled
-    to a root mean square of initializer_range, like initial word vectors; or none, and every block rotates queries and
-    keys by their positions (Su et al. 2021)."""
+    to a root mean square of initializer_range, like initial word vectors; or no embeddings. With rotary, every block
+    rotates queries and keys by their positions (Su et al. 2021). With relative, every block adds to its scores a term
+    of the distance between query and key, and one of whether both are in the same segment; such a model also has the
+    query stream that objective.predict=permuted needs (XLNet, Yang et al. 2019, sections 2.3 to 2.5). With none, only
+    LSTM layers know the order of the tokens."""
+    clamped_distance: Rows | None = None
+    """With positions=relative: larger distances count as this one. None: every distance counts as it is."""
+    class_token: Literal["first", "last"] = "first"
+    """Place of [CLS] in a sequence: before the text (BERT's), or after its last [SEP] (XLNet's)."""
     rotary_base: RotaryBase = 10_000.0
     """Base of the rotation's wavelengths in blocks whose attention is global: a longer context needs a larger one."""
     local_rotary_base: RotaryBase = 10_000.0
@@ -62,6 +92,11 @@ class ModelConfig(Settings):
     Needed for objective.predict=next. The pooled vector is then the last token's instead of the first token's."""
     num_segments: Annotated[int, Field(ge=0, le=1 << 24)] = 2
     """Rows of the segment (token type) table. 0: there is none."""
+    character_filters: tuple[Width, ...] = ()
+    """With layer=lstm: filters of a convolution over the bytes of each piece, which takes the place of the word table:
+    the n-th number is that of the filters n bytes wide (Kim et al. 2016). Empty: a word table."""
+    highways: Annotated[int, Field(ge=0, le=100)] = 2
+    """Highway layers after the convolution over bytes."""
     num_task_types: Annotated[int, Field(ge=0, le=1 << 20)] = 0
     """Rows of the task type table (ERNIE 2.0, Sun et al. 2020, section 3.1). Every token gets row 0. With 0 rows there
     is no table."""
@@ -112,7 +147,14 @@ class ModelConfig(Settings):
 
     def conflicts(self) -> Iterator[str]:
         """Yields a message for settings that don't fit each other."""
-        if self.hidden_size % self.num_heads:
+        if self.layer == "lstm":
+            yield from self._alien("layer", _OF_LSTM_LAYERS)
+            if self.hidden_size % 2:
+                yield (
+                    f"{Setting('model.hidden_size', self.hidden_size)} is odd and {Setting('model.layer', 'lstm')} "
+                    "divides it between two directions; choose an even width"
+                )
+        elif self.hidden_size % self.num_heads:
             yield (
                 f"{Setting('model.hidden_size', self.hidden_size)} is not a multiple of "
                 f"{Setting('model.num_heads', self.num_heads)}; change one of them (BERT's heads are 64 wide)"
@@ -147,6 +189,13 @@ class ModelConfig(Settings):
                 f"{Setting('model.shared_layers', True)} makes all blocks the same; set "
                 f"{Setting('model.norm', 'post')}"
             )
+        if self.positions == "relative":
+            yield from self._alien("positions", _OF_RELATIVE_POSITIONS)
+        elif self.clamped_distance is not None:
+            yield (
+                f"{Setting('model.clamped_distance', self.clamped_distance)} needs "
+                f"{Setting('model.positions', 'relative')}; set that, or leave {Setting('model.clamped_distance')} out"
+            )
         divisor = self.generator_divisor
         if divisor is None:
             return
@@ -169,10 +218,34 @@ class ModelConfig(Settings):
                     "of them"
                 )
 
+    def _alien(self, name: str, fixed: Mapping[str, object]) -> Iterator[str]:
+        """Conflicts of the setting `name` with others, which have one value beside it."""
+        for other, value in fixed.items():
+            if getattr(self, other) != value:
+                yield (
+                    f"{Setting(f'model.{other}', getattr(self, other))} doesn't go with "
+                    f"{Setting(f'model.{name}', getattr(self, name))}; set {Setting(f'model.{other}', value)}"
+                )
+
     @property
     def table_size(self) -> int:
         """Width of the embedding tables (E): `embedding_size` or its default."""
-        return self.embedding_size or self.hidden_size
+        return self.embedding_size or self.input_size
+
+    @property
+    def input_size(self) -> int:
+        """Width of the vectors that enter the first layer: half of hidden_size with LSTM layers."""
+        return self.hidden_size // 2 if self.layer == "lstm" else self.hidden_size
+
+    @property
+    def has_query_stream(self) -> bool:
+        """Whether vectors of a second stream, which don't know their own tokens, predict them."""
+        return self.positions == "relative"
+
+    @property
+    def has_pair_head(self) -> bool:
+        """Whether the pretrained model has a pooler and a head for pairs."""
+        return not (self.discriminator or self.has_query_stream or self.layer == "lstm")
 
     @property
     def num_word_rows(self) -> int:

@@ -18,10 +18,12 @@ _LEAST_TOKENS = 3
 """Tokens of the shortest sequence: [CLS], a piece, [SEP]."""
 Weight = Annotated[float, Field(ge=0.0, le=1e6)]
 
-UnitKind = Literal["piece", "word", "ngram", "span", "phrase", "entity"]
+UnitKind = Literal["piece", "word", "ngram", "span", "context", "phrase", "entity"]
 """A unit of masking: a piece; the pieces of a word (whole-word masking); one to three words, n of them with a
-probability proportional to 1/n (ALBERT); one to ten words, their number geometric with p = 0.2 (SpanBERT); a phrase or
-an entity that preparation has marked, and each word outside of these."""
+probability proportional to 1/n (ALBERT); one to ten words, their number geometric with p = 0.2 (SpanBERT); one to five
+words, n of them with a probability proportional to 1/n, each within a context of 6 n other tokens (XLNet), and single
+pieces once there are no such spans left; a phrase or an entity that preparation has marked, and each word outside of
+these."""
 
 UNIT_KINDS: tuple[UnitKind, ...] = get_args(UnitKind)
 _UNIT = re.compile(rf"({'|'.join(UNIT_KINDS)})(:\d{{1,6}}(\.\d{{1,6}})?)?")
@@ -63,11 +65,15 @@ class ObjectiveConfig(Settings):
     prediction of each next token, with which that paper compares it (section 5.1), or the detection of replaced tokens
     (Clark et al. 2020)."""
 
-    predict: Literal["masked", "next", "replaced"] = "masked"
+    predict: Literal["masked", "next", "replaced", "permuted", "both"] = "masked"
     """Tokens to predict: masked ones, from both sides; or each next token from those before it, as in GPT (Radford et
     al. 2018), which needs model.causal and pair=none and ignores the settings of masking; or, of every token, whether
     it was replaced, as in ELECTRA, which needs model.discriminator, model.generator_divisor and pair=none: a generator
-    learns to predict masked tokens, and tokens that are drawn from its predictions replace them."""
+    learns to predict masked tokens, and tokens that are drawn from its predictions replace them. With permuted, the
+    chosen tokens are predicted one after the other in random order, each from the tokens that aren't chosen and the
+    chosen ones before it, as in XLNet (Yang et al. 2019); this needs model.positions=relative and pair=none. With both,
+    each token is predicted twice, from those before it and from those after it, as in ELMo (Peters et al. 2018); this
+    needs model.layer=lstm and pair=none."""
     generator_weight: Weight = 1.0
     """With predict=replaced: weight in the loss of the generator's masked tokens."""
     discriminator_weight: Weight = 50.0

@@ -13,6 +13,25 @@ from bert_jax.config.training import TrainingConfig
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.system.errors import Setting
 
+_METHODS: tuple[tuple[str, str, object, str], ...] = (
+    (
+        "next",
+        "causal",
+        True,
+        "next tokens are predicted by a causal model, masked ones by one that sees both sides",
+    ),
+    ("replaced", "discriminator", True, "replaced tokens are what a discriminator tells from true ones"),
+    (
+        "permuted",
+        "positions",
+        "relative",
+        "a model with relative positions predicts tokens in permuted order, no other",
+    ),
+    ("both", "layer", "lstm", "LSTM layers predict each token from both sides separately, no other layers do"),
+)
+"""For a value of objective.predict, the setting of the model and its value that go with it and with no other, and
+why."""
+
 
 class RunConfig(TrainingConfig):
     """All settings of a pretraining run."""
@@ -104,15 +123,10 @@ class RunConfig(TrainingConfig):
                     f"{Setting('model.positions', self.model.positions)}, which rotates nothing; leave it out, or "
                     f"set {Setting('model.positions', 'rotary')}"
                 )
-        if self.model.causal != (self.objective.predict == "next"):
-            yield (
-                f"{Setting('objective.predict', self.objective.predict)} with "
-                f"{Setting('model.causal', self.model.causal)}: next tokens are predicted by a causal model, masked "
-                "ones by one that sees both sides; change one of the two"
-            )
-        if self.model.discriminator != (self.objective.predict == "replaced"):
-            yield (
-                f"{Setting('objective.predict', self.objective.predict)} with "
-                f"{Setting('model.discriminator', self.model.discriminator)}: replaced tokens are what a "
-                "discriminator tells from true ones; change one of the two"
-            )
+        for predict, name, needed, reason in _METHODS:
+            value = getattr(self.model, name)
+            if (value == needed) != (self.objective.predict == predict):
+                yield (
+                    f"{Setting('objective.predict', self.objective.predict)} with {Setting(f'model.{name}', value)}: "
+                    f"{reason}; change one of the two"
+                )

@@ -52,7 +52,7 @@ class Embeddings(nn.Module):
             self.task_type = self.param("task_type", initial, (config.num_task_types, width))
         self.norm = LayerNorm(config)
         if config.embedding_size:
-            self.projection = Linear(config, (config.hidden_size,), bias=config.biases)
+            self.projection = Linear(config, (config.input_size,), bias=config.biases)
 
     def __call__(self, tokens: Tokens, dropout_keys: Key[Array, "B N"] | None) -> Float[Array, "B T D"]:
         """The vectors of B rows of T tokens."""
@@ -65,7 +65,7 @@ class Embeddings(nn.Module):
             segment = jnp.minimum(tokens.segment, config.num_segments - 1)
             x += nn.one_hot(segment, config.num_segments, dtype=dtype) @ self.segment.astype(dtype)
         one_each = tokens.begin.shape[1] == 1
-        if config.positions != "rotary":
+        if config.positions in ("learned", "sinusoidal"):
             if config.positions == "sinusoidal":
                 positions = jnp.asarray(sinusoids(config, length))
             else:
