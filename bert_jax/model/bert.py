@@ -30,7 +30,7 @@ from bert_jax.model.heads import MaskedLanguageHead, NextSentenceHead, Pooler, R
 Parameters = dict[str, Any]
 """A nested dict of float32 arrays. A block's parameters carry a leading layer axis."""
 
-_OF_BERT, _OF_A_DISCRIMINATOR = ("bert/pooler", "masked_lm", "next_sentence"), ("replaced", "generator")
+_OF_BERT = ("bert/pooler", "masked_lm", "next_sentence")
 PART_NAMES = {
     "bert/pooler": "pooler",
     "masked_lm": "masked-language head",
@@ -163,7 +163,8 @@ def init(config: ModelConfig, key: Key[Array, ""]) -> Parameters:
     has a pooler. It is jitted as one program, since compiling each operation by itself would take seconds.
     """
     if not config.discriminator:
-        return BertForPretraining(config).init(key, one_token(), jnp.zeros((1, 1), jnp.int32))["params"]
+        params = BertForPretraining(config).init(key, one_token(), jnp.zeros((1, 1), jnp.int32))["params"]
+        return without(params, {*_OF_BERT} - _optional_parts(config))
     in_discriminator, in_generator = jax.random.split(key)
     params = without(Discriminator(config).init(in_discriminator, one_token())["params"], _OF_BERT)
     if config.generator:
@@ -209,7 +210,11 @@ def completed(params: Parameters, others: Parameters) -> Parameters:
 
 def absent_parts(params: Parameters, config: ModelConfig) -> frozenset[str]:
     """The members of OPTIONAL_PARTS that a model of `config` has and `params` lacks."""
-    present = {*params, *(f"bert/{name}" for name in params["bert"])}
-    if not config.discriminator:
-        return frozenset(_OF_BERT) - present
-    return frozenset(_OF_A_DISCRIMINATOR if config.generator else ("replaced",)) - present
+    return frozenset(_optional_parts(config)) - {*params, *(f"bert/{name}" for name in params["bert"])}
+
+
+def _optional_parts(config: ModelConfig) -> set[str]:
+    """The members of OPTIONAL_PARTS that a pretrained model of `config` has."""
+    if config.discriminator:
+        return {"replaced", "generator"} if config.generator else {"replaced"}
+    return {*_OF_BERT} if config.has_pair_head else {"masked_lm"}
