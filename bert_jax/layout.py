@@ -46,7 +46,7 @@ class Tokens(NamedTuple):
 
 
 class TokenSequence(NamedTuple):
-    """One sequence by itself: [CLS] text [SEP], or [CLS] first [SEP] second [SEP]."""
+    """One sequence by itself: [CLS] text [SEP], or [CLS] first [SEP] second [SEP]; [CLS] may be last instead."""
 
     ids: Sequence[int]
     first_length: int

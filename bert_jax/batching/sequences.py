@@ -38,7 +38,8 @@ def unpooled_tokens(prompt: Prompt, tokenizer: Tokenizer, longest: int) -> int:
     if prompt.pooled or not prompt.text:
         return 0
     ids = joined(tokenizer.encode_batch([prompt.text]), tokenizer.vocabulary, longest).ids
-    return len(ids) - (ids[-1] in tokenizer.vocabulary.special_ids)
+    vocabulary = tokenizer.vocabulary
+    return len(ids) - (ids[-1] in vocabulary.special_ids) - (vocabulary.class_token == "last")  # with [SEP] before it
 
 
 def truncated_sizes(sizes: tuple[int, ...], longest: int, frame: Frame) -> tuple[int, ...]:

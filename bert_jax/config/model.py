@@ -16,6 +16,7 @@ Rows = Annotated[int, Field(gt=0, le=1 << 24)]
 
 
 ComputeType = Literal["auto", "float32", "bfloat16"]
+ClassToken = Literal["first", "last"]
 ModelType = Literal["bert", "roberta", "xlm-roberta", "camembert", "albert", "ernie", "electra", "modernbert"]
 RotaryBase = Annotated[float, Field(gt=1.0, le=1e9)]
 
@@ -73,7 +74,7 @@ class ModelConfig(Settings):
     LSTM layers know the order of the tokens."""
     clamped_distance: Rows | None = None
     """With positions=relative: larger distances count as this one. None: every distance counts as it is."""
-    class_token: Literal["first", "last"] = "first"
+    class_token: ClassToken = "first"
     """Place of [CLS] in a sequence: before the text (BERT's), or after its last [SEP] (XLNet's)."""
     rotary_base: RotaryBase = 10_000.0
     """Base of the rotation's wavelengths in blocks whose attention is global: a longer context needs a larger one."""

@@ -140,12 +140,14 @@ class MarkedTask(ClassTask):
         sizes = truncated_sizes(tuple(map(len, spans)), config.max_length, vocabulary.frame)
         repairs[CUT.format(config.max_length)] += sum(sizes) < sum(map(len, spans))
         before, *after = vocabulary.frame.around(len(spans))
+        class_place = 0 if vocabulary.class_token == "first" else sum(sizes) + vocabulary.frame.size(len(spans)) - 1
+        in_class = class_place, class_place + 1
         parts, marks, offset = [], [], len(before)
         for of_text, size, word, special in zip(spans, sizes, words, after, strict=True):
             first = min(max((word.start + word.stop - size) // 2, 0), len(of_text) - size)
             begin, last = offset - first, first + size
             # a marked phrase may be longer than the part that is kept
-            marks.append((begin + max(word.start, first), begin + min(word.stop, last)) if word else (0, 1))
+            marks.append((begin + max(word.start, first), begin + min(word.stop, last)) if word else in_class)
             parts.append([piece.id for piece in of_text[first:last]])
             offset += size + len(special)
         repairs[_DROPPED] += not all(words)

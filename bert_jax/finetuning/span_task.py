@@ -37,6 +37,8 @@ class TextWindow(NamedTuple):
     """The pieces of the whole text."""
     offset: int
     """Position of the window's first piece in the sequence."""
+    null: int = 0
+    """Position of [CLS], which stands for no answer."""
 
 
 def text_windows(count: int, most: int, stride: int) -> list[range]:
@@ -83,7 +85,7 @@ class BestSpans:
 
     def add(self, part: TextWindow, logits: Float[np.ndarray, "T 2"]) -> None:
         """Adds the candidates of one window: pairs of its best first and last tokens."""
-        self._null = min(self._null, float(logits[0].sum()))
+        self._null = min(self._null, float(logits[part.null].sum()))
         firsts, lasts = (np.argsort(-scores, kind="stable")[: self._config.best] - part.offset for scores in logits.T)
         size = len(part.window)
         for first in firsts.tolist():
@@ -182,21 +184,23 @@ class SpanTask(Task[list[str]]):
         for window, best_context in zip(ranges, with_best_context(ranges, len(spans)), strict=True):
             pieces = [piece.id for piece in spans[window.start : window.stop]]
             sequence = joined((question, pieces), vocabulary, self.config.max_length)
-            origin = TextWindow(window, best_context, spans, sequence.first_length)
+            null = 0 if vocabulary.class_token == "first" else len(sequence.ids) - 1
+            origin = TextWindow(window, best_context, spans, sequence.first_length, null)
             examples.append(Example((sequence,), origin=origin))
         return examples
 
     def _targeted(self, examples: list[Example], answer: range) -> list[Example]:
         """`examples` with targets: the positions of `answer`'s first and last piece in the sequence.
 
-        Both are 0 if the window doesn't hold the whole answer.
+        Both are that of [CLS] if the window doesn't hold the whole answer.
         """
         targeted = []
         for example in examples:
             window, offset = example.origin.window, example.origin.offset
             inside = len(answer) and window.start <= answer.start and answer.stop <= window.stop
-            first = answer.start - window.start + offset if inside else 0
-            targeted.append(example._replace(target=(first, first + len(answer) - 1 if inside else 0), origin=None))
+            first = answer.start - window.start + offset if inside else example.origin.null
+            last = first + len(answer) - 1 if inside else first
+            targeted.append(example._replace(target=(first, last), origin=None))
         return targeted
 
     def _pieces(self, record: Record, context: str, spans: Sequence[PieceSpan], repairs: Counter[str]) -> range | None:

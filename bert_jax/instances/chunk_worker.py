@@ -174,6 +174,7 @@ def _cut(
         vocabulary.sep_id,
         paired=recipe.pair != "none",
         separators=vocabulary.separators,
+        class_token=vocabulary.class_token,
     )
     if data.packed:
         # Held-out sequences keep rows of their own, so that evaluation is the same with and without packing.

@@ -5,6 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Int, UInt8
 
+from bert_jax.config.model import ClassToken
 from bert_jax.instances.segments import Segments
 from bert_jax.instances.sentences import ranges
 from bert_jax.layout import MASKABLE, WORD_START
@@ -14,8 +15,8 @@ class Instances(NamedTuple):
     """n sequences as they are stored, concatenated to N tokens."""
 
     ids: Int[np.ndarray, " N"]
-    """Piece ids of all sequences, concatenated. A sequence is [CLS], then each segment followed by [SEP]. With two
-    separators, the first segment of a pair is followed by two [SEP]."""
+    """Piece ids of all sequences, concatenated. A sequence is [CLS], then each segment followed by [SEP]; or [CLS] is
+    last. With two separators, the first segment of a pair is followed by two [SEP]."""
     units: UInt8[np.ndarray, " N"]
     """Unit bits of each token (bert_jax/layout.py)."""
     ends: Int[np.ndarray, " n+1"]
@@ -63,6 +64,7 @@ def build_instances(
     *,
     paired: bool,
     separators: int = 1,
+    class_token: ClassToken = "first",
 ) -> Instances:
     """Adds the special tokens to the segments. `units` are the unit bits of `tokens`.
 
@@ -76,16 +78,17 @@ def build_instances(
     after = np.ones_like(sizes)  # [SEP] after each segment
     if paired:
         after[last - 1] = separators
-    # A segment's offset counts the [CLS] of its own and all earlier sequences, and earlier segments with their [SEP].
-    begin = np.cumsum(sizes + after) - (sizes + after) + owner + 1
-    ends = np.concatenate([[0], (begin + sizes + after)[last]])
+    # A segment's offset counts the [CLS] of all sequences before it, and earlier segments with their [SEP].
+    leading = int(class_token == "first")  # the number of [CLS] before a sequence's text
+    begin = np.cumsum(sizes + after) - (sizes + after) + owner + leading
+    ends = np.concatenate([[0], (begin + sizes + after)[last] + 1 - leading])
     ids = np.full(ends[-1], sep_id, np.int32)
     placed = np.zeros(ends[-1], np.uint8)
-    ids[ends[:-1]] = cls_id
+    ids[ends[:-1] if leading else ends[1:] - 1] = cls_id
     into, taken = ranges(begin, sizes), ranges(segments.begin, sizes)
     ids[into], placed[into] = tokens[taken], units[taken]
     placed[begin] |= np.bitwise_or.reduce(units, initial=WORD_START) & ~np.uint8(MASKABLE)
-    first_length = sizes[last - 1] + 1 + separators if paired else np.diff(ends)
+    first_length = sizes[last - 1] + leading + separators if paired else np.diff(ends)
     return Instances(ids, placed, ends, first_length, segments.pair_label)
 
 

@@ -10,7 +10,7 @@ from jaxtyping import Int
 from bert_jax.instances.sentences import Sentences
 
 _ENDS = 2
-"""Special tokens of a sequence besides the separators within a pair: [CLS] at the beginning and [SEP] at the end."""
+"""Special tokens of a sequence besides the separators within a pair: [CLS], and [SEP] after the text."""
 OTHER_DOCUMENT_TRIES = 10
 """Most draws of a random document that isn't the first segment's own."""
 _DRAWS_AT_ONCE = 1 << 12

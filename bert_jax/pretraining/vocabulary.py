@@ -46,6 +46,8 @@ def make_tokenizer(config: RunConfig, run: RunDirectory, initial: TrainedModel |
         "init": config.init,
         "read": _stamp(config),
     }
+    if config.model.class_token != "first":  # a vocabulary without this key is BERT's
+        origin["class_token"] = config.model.class_token
     if _is_current(origin, marker):
         damage = run.manifest.damage(run.tokenizer)
         if not damage:
@@ -65,7 +67,7 @@ def make_tokenizer(config: RunConfig, run: RunDirectory, initial: TrainedModel |
             "--vocabulary.lowercase False, or train a vocabulary on text in that language alone"
         )
     # Raises for special tokens round texts that differ from those of prepared sequences.
-    _ = tokenizer.vocabulary.separators
+    tokenizer = tokenizer.with_class_token(config.model.class_token)
     if folder := _foreign_folder(config.vocabulary):
         run.keep(Reading(subject=f"vocabulary {folder}", facts=tokenizer_facts(folder, tokenizer)))
     run.save_tokenizer(tokenizer, origin)

@@ -2,15 +2,17 @@
 
 import copy
 import itertools
+import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import Annotated
+from typing import Annotated, Self
 
 import numpy as np
 import tokenizers
 from jaxtyping import Bool
 from pydantic import Field
 
+from bert_jax.config.model import ClassToken
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json, write_text
@@ -23,10 +25,11 @@ from bert_jax.text.tokenizer_json import (
     check_keys,
     finished,
     frame_of,
+    frame_template,
     ordinary,
     pipeline_kind,
 )
-from bert_jax.text.vocabulary import BOUNDARY, CONTINUATION, MASK, PieceSpan, Vocabulary, special_names
+from bert_jax.text.vocabulary import BOUNDARY, CONTINUATION, MASK, Frame, PieceSpan, Vocabulary, special_names
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
 """Name of the settings file in a tokenizer directory. Other programs use the same name."""
@@ -46,6 +49,8 @@ class TokenizerSettings(Shape):
 
     format: Annotated[int, Field(ge=1)] = FORMAT
     kind: Kind
+    class_token: ClassToken = "first"
+    """Place of [CLS] round texts. Only written if it is last."""
 
 
 class Tokenizer:
@@ -275,8 +280,25 @@ class Tokenizer:
         """
         if self.file_name == Tokenizer.file_name:
             return self
-        special = self.vocabulary.special
-        return Tokenizer(finished(self.as_huggingface(), special, self.name), self.file_name)
+        special, class_token = self.vocabulary.special, self.vocabulary.class_token
+        return Tokenizer(finished(self.as_huggingface(), special, self.name, class_token), self.file_name)
+
+    def with_class_token(self, place: ClassToken) -> Self:
+        """The same tokenizer with [CLS] at `place`, and one separator between two texts if that is another place.
+
+        Raises UsageError for special tokens round texts that are neither BERT's, RoBERTa's nor XLNet's.
+        """
+        vocabulary = self.vocabulary
+        _ = vocabulary.separators
+        if vocabulary.class_token == place:
+            return self
+        changed, cls, sep = copy.copy(self), vocabulary.cls_id, vocabulary.sep_id
+        changed.vocabulary = vocabulary.framed_by(Frame.of_separators(cls, sep, class_token=place))
+        if self.file_name == Tokenizer.file_name:  # whose file contains the frame
+            pipeline, pieces = self.as_huggingface(), vocabulary.pieces
+            pipeline.post_processor = frame_template((pieces[cls], cls), (pieces[sep], sep), place)
+            changed._contents = self.contents | {"post_processor": json.loads(pipeline.to_str())["post_processor"]}
+        return changed
 
     def as_huggingface(self) -> tokenizers.Tokenizer:
         """A Tokenizer of Hugging Face's library that gives the same ids."""
@@ -293,9 +315,10 @@ class Tokenizer:
         """
         directory.mkdir(parents=True, exist_ok=True)
         self.write_vocabulary(directory / self.file_name)
-        write_json(directory / TOKENIZER_CONFIG, self.settings.model_dump())
+        usual = {"class_token"} if self.settings.class_token == "first" else None
+        write_json(directory / TOKENIZER_CONFIG, self.settings.model_dump(exclude=usual))
 
     @property
     def settings(self) -> TokenizerSettings:
         """The contents of tokenizer_config.json."""
-        return TokenizerSettings(kind=self.kind)
+        return TokenizerSettings(kind=self.kind, class_token=self.vocabulary.class_token)

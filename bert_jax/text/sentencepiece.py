@@ -142,7 +142,8 @@ class SentencePieceTokenizer(Tokenizer):
         """
         lowest = min((piece.score for piece in self._model.pieces if piece.type == _Piece.NORMAL), default=0.0)
         lengthen = _lengthened_bpe if self.kind == "bpe" else _lengthened_unigram
-        return SentencePieceTokenizer(lengthen(self._model, pieces, lowest))
+        longer = SentencePieceTokenizer(lengthen(self._model, pieces, lowest))
+        return longer.with_class_token(self.vocabulary.class_token)
 
     def as_huggingface(self) -> Pipeline:
         """A Tokenizer of Hugging Face's library without special pieces, whose ids are the same with rare exceptions.

@@ -44,7 +44,7 @@ def _saved(directory: Place) -> Tokenizer:
         value = read_object(path)
         check_format(path, value.get("format"), FORMAT)
         of_wordpiece = None if file in others else as_shape(value, WordPieceSettings)
-        kind = as_shape(value, TokenizerSettings).kind
+        settings = as_shape(value, TokenizerSettings)
     except OSError as error:
         raise UsageError(f"{path} can't be read ({error.strerror}); {remedy}") from None
     except ValueError as error:
@@ -52,14 +52,15 @@ def _saved(directory: Place) -> Tokenizer:
     if of_wordpiece:
         vocabulary = Vocabulary.read(fetched(file))
         cleaning = Cleaning(**of_wordpiece.model_dump(include={*Cleaning._fields}))
-        return WordPieceTokenizer(vocabulary, cleaning, of_wordpiece.longest_word)
-    tokenizer = read_vocabulary_file(file)
-    if kind != tokenizer.kind:
+        tokenizer: Tokenizer = WordPieceTokenizer(vocabulary, cleaning, of_wordpiece.longest_word)
+    else:
+        tokenizer = read_vocabulary_file(file)
+    if settings.kind != tokenizer.kind:
         raise UsageError(
-            f"{file} is a {tokenizer.kind} model and {TOKENIZER_CONFIG} beside it says {kind}; put the files "
+            f"{file} is a {tokenizer.kind} model and {TOKENIZER_CONFIG} beside it says {settings.kind}; put the files "
             "back that were made together"
         )
-    return tokenizer
+    return tokenizer.with_class_token("last") if settings.class_token == "last" else tokenizer
 
 
 def read_vocabulary_file(path: Place, cleaning: Cleaning = ORIGINAL) -> Tokenizer:

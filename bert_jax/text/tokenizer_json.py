@@ -10,6 +10,7 @@ from typing import Literal
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
+from bert_jax.config.model import ClassToken
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.json_file import JsonObject, parse_object
 from bert_jax.text.charsmap import normalizer_fault
@@ -209,12 +210,12 @@ def ordinary(file: JsonObject, name: str, hidden: Container[str], found: str | N
     return tokenizer
 
 
-def finished(pipeline: Tokenizer, special: Sequence[str], name: str) -> JsonObject:
+def finished(pipeline: Tokenizer, special: Sequence[str], name: str, class_token: ClassToken = "first") -> JsonObject:
     """The tokenizer.json of a pipeline, with its special pieces (from `special_names`) round one text or two.
 
     A byte-level BPE sets them as RoBERTa does, with two separators between two texts, and its mask includes the spaces
-    before it. Other pipelines set them as BERT does. Raises UsageError, with `name`, if a special piece isn't in the
-    model.
+    before it. Other pipelines set them as BERT does or, with [CLS] last, as XLNet does. Raises UsageError, with `name`,
+    if a special piece isn't in the model.
     """
     ids = pipeline.get_vocab()
     if missing := [piece for piece in special if piece not in ids]:
@@ -228,10 +229,19 @@ def finished(pipeline: Tokenizer, special: Sequence[str], name: str) -> JsonObje
         leading_space = pipeline.pre_tokenizer.add_prefix_space
         pipeline.post_processor = processors.RobertaProcessing(sep, cls, True, leading_space)
     else:
-        pipeline.post_processor = processors.TemplateProcessing(
-            single=f"{cls[0]} $A {sep[0]}", pair=f"{cls[0]} $A {sep[0]} $B:1 {sep[0]}:1", special_tokens=[cls, sep]
-        )
+        pipeline.post_processor = frame_template(cls, sep, class_token)
     return json.loads(pipeline.to_str())
+
+
+def frame_template(cls: tuple[str, int], sep: tuple[str, int], class_token: ClassToken) -> processors.PostProcessor:
+    """The step that sets special tokens, each a piece with its id, round texts as BERT does or, with [CLS] last, as
+    XLNet does, where [CLS] is in a segment of its own, 2."""
+    before, after = (f"{cls[0]} ", "") if class_token == "first" else ("", f" {cls[0]}:2")
+    return processors.TemplateProcessing(
+        single=f"{before}$A {sep[0]}{after}",
+        pair=f"{before}$A {sep[0]} $B:1 {sep[0]}:1{after}",
+        special_tokens=[cls, sep],
+    )
 
 
 def frame_of(step: object, ids: dict[str, int], name: str) -> Frame:
@@ -280,6 +290,8 @@ def _parts(
         else:
             order, last = order + value["id"], len(segments)
             runs.append(())
+    if runs[-1] and segments[-1] == 2:  # as in XLNet, a last token may have a segment of its own
+        segments[-1] = segments[-2]
     in_order = segments == sorted(segments) and {*segments} <= {0, len(texts) - 1}
     of_first = segments.count(0) - len(runs[0]) - 1
     # The first text is in segment 0. What follows the second text is in the same segment as that text.

@@ -1,10 +1,12 @@
 """The list of pieces, of which five are special: reads, checks and writes vocab.txt."""
 
+import copy
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
+from bert_jax.config.model import ClassToken
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import Setting, UsageError, quoted
 from bert_jax.system.files import write_text
@@ -13,7 +15,7 @@ from bert_jax.system.json_file import read_bytes
 PAD, UNKNOWN, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_PIECES = (PAD, UNKNOWN, CLS, SEP, MASK)
 """The five special pieces of every vocabulary, in the order in which a trained vocabulary has them."""
-_NAMES = ((PAD, "<pad>"), (UNKNOWN, "<unk>"), (CLS, "<s>"), (SEP, "</s>"), (MASK, "<mask>"))
+_NAMES = ((PAD, "<pad>"), (UNKNOWN, "<unk>"), (CLS, "<cls>", "<s>"), (SEP, "<sep>", "</s>"), (MASK, "<mask>"))
 CONTINUATION = "##"
 """Prefix of pieces that continue a word in a WordPiece."""
 BOUNDARY = "\u2581"
@@ -83,13 +85,14 @@ class Frame(NamedTuple):
     segment 0."""
 
     @classmethod
-    def of_separators(cls, cls_id: int, sep_id: int, separators: int = 1) -> "Frame":
-        """The frame [CLS] text [SEP]. A pair has `separators` [SEP] after its first text, which belong to that.
+    def of_separators(cls, cls_id: int, sep_id: int, separators: int = 1, class_token: ClassToken = "first") -> "Frame":
+        """The frame [CLS] text [SEP] or, with [CLS] last, text [SEP] [CLS]. A pair has `separators` [SEP] after its
+        first text, which belong to that.
 
-        There is one separator in BERT and two in RoBERTa, which has no segments.
+        There is one separator in BERT and XLNet and two in RoBERTa, which has no segments.
         """
-        pair = ((cls_id,), (sep_id,) * separators, (sep_id,))
-        return cls(((cls_id,), (sep_id,)), pair, separators, separators == 1)
+        before, after = ((cls_id,), (sep_id,)) if class_token == "first" else ((), (sep_id, cls_id))
+        return cls((before, after), (before, (sep_id,) * separators, after), separators, separators == 1)
 
     def around(self, texts: int) -> tuple[tuple[int, ...], ...]:
         """The ids before, between and after `texts` texts: one or two."""
@@ -102,7 +105,13 @@ class Frame(NamedTuple):
     def separators(self, cls_id: int, sep_id: int) -> int | None:
         """The number of separators between two texts; None if the frame isn't one that `of_separators` makes."""
         count = len(self.pair[1])
-        return count if count and self[:3] == Frame.of_separators(cls_id, sep_id, count)[:3] else None
+        expected = Frame.of_separators(cls_id, sep_id, count, self.class_token(cls_id))
+        return count if count and self[:3] == expected[:3] else None
+
+    def class_token(self, cls_id: int) -> ClassToken:
+        """The place of [CLS]: last if it ends a text and doesn't begin it, otherwise first."""
+        before, after = self.single
+        return "last" if after[-1:] == (cls_id,) and not before else "first"
 
 
 class Vocabulary:
@@ -152,7 +161,7 @@ class Vocabulary:
     def separators(self) -> int:
         """The number of separators between two texts: one in BERT, two in RoBERTa.
 
-        Raises UsageError for a frame of another kind than theirs, [CLS] text [SEP].
+        Raises UsageError for a frame of another kind than theirs, [CLS] text [SEP] or text [SEP] [CLS].
         """
         count = self.frame.separators(self.cls_id, self.sep_id)
         if count is None:
@@ -162,6 +171,17 @@ class Vocabulary:
                 "a tokenizer with that frame"
             )
         return count
+
+    @property
+    def class_token(self) -> ClassToken:
+        """The place of [CLS] in the frame."""
+        return self.frame.class_token(self.cls_id)
+
+    def framed_by(self, frame: Frame) -> "Vocabulary":
+        """The same pieces with `frame` round texts."""
+        other = copy.copy(self)
+        other.frame = frame
+        return other
 
     def framed(self, *texts: str) -> str:
         """One text or two, with the special pieces that are set round them."""

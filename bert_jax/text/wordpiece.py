@@ -118,7 +118,8 @@ class WordPieceTokenizer(Tokenizer):
 
     def with_pieces(self, pieces: Sequence[str]) -> "WordPieceTokenizer":
         """A tokenizer with `pieces` after its own. Greedy longest match then finds them."""
-        return WordPieceTokenizer(Vocabulary([*self.vocabulary.pieces, *pieces]), self.cleaning, self.longest_word)
+        longer = Vocabulary([*self.vocabulary.pieces, *pieces]).framed_by(self.vocabulary.frame)
+        return WordPieceTokenizer(longer, self.cleaning, self.longest_word)
 
     @property
     def impossible_remark(self) -> str | None:
@@ -140,7 +141,12 @@ class WordPieceTokenizer(Tokenizer):
     @property
     def settings(self) -> WordPieceSettings:
         """The contents of tokenizer_config.json."""
-        return WordPieceSettings(kind="wordpiece", longest_word=self.longest_word, **self.cleaning._asdict())
+        return WordPieceSettings(
+            kind="wordpiece",
+            class_token=self.vocabulary.class_token,
+            longest_word=self.longest_word,
+            **self.cleaning._asdict(),
+        )
 
 
 def _lines(texts: Iterable[str]) -> str:

@@ -93,6 +93,19 @@ def test_questions_without_an_answer_are_answered_by_the_first_token(wordpiece):
         SpanTask(CONFIG, wordpiece).encode([impossible], Counter(), train=True)
 
 
+def test_no_answer_is_the_class_token_where_that_is(wordpiece):
+    task = SpanTask(NULL, wordpiece.with_class_token("last"))
+    [examples] = task.encode([record(LONG, "new dogs")], Counter(), train=True)
+    ends = [example.size - 1 for example in examples]
+    assert [example.sequences[0].ids[end] for example, end in zip(examples, ends, strict=True)] == [2] * len(ends)
+    assert [example.target for example in examples] == [(ends[0], ends[0]), (7, 9), *((end, end) for end in ends[2:])]
+    [asked] = task.encode([record("the cat sees", "cat")], Counter(), train=False)
+    for high, answer in ((slice(-1, None), ""), (slice(5, 6), "cat")):
+        logits = np.zeros((asked[0].size, 2), np.float32)
+        logits[high] = 9
+        assert task.predict(record("the cat sees", "cat"), asked, [logits])["predicted_answer"] == answer
+
+
 @pytest.mark.parametrize("start", [3, -1, 99])
 def test_answers_that_are_not_in_the_text_are_counted_and_dropped(wordpiece, start):
     task, repairs = SpanTask(CONFIG, wordpiece), Counter()

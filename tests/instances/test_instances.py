@@ -20,8 +20,8 @@ TOKENS = np.arange(10, 30)
 UNITS = np.where(np.isin(TOKENS, [11, 12, 15, 19]), INSIDE, BOTH).astype(np.uint8)
 
 
-def built(segments, paired):
-    return build_instances(segments, TOKENS, UNITS, CLS, SEP, paired=paired)
+def built(segments, paired, **frame):
+    return build_instances(segments, TOKENS, UNITS, CLS, SEP, paired=paired, **frame)
 
 
 def test_pairs_become_instances_with_their_words_marked():
@@ -40,6 +40,18 @@ def test_without_pairs_all_of_a_sequence_is_segment_0():
     assert made.ids.tolist() == [CLS, 10, 11, SEP, CLS, 15, SEP, 16, SEP, 17, 18, SEP]
     assert made.units.tolist() == [0, BOTH, INSIDE, 0, 0, BOTH, 0, BOTH, 0, BOTH, BOTH, 0]
     assert made.first_length.tolist() == [4, 8]
+
+
+@pytest.mark.parametrize("paired", [False, True])
+def test_a_last_class_token_follows_the_last_separator(paired):
+    begin, end = np.array([0, 5, 6, 7]), np.array([2, 6, 7, 9])
+    segments = Segments(begin, end, np.array([2, 2]), np.array([0, 1]), 0)
+    made = built(segments, paired, class_token="last")
+    assert made.ids.tolist() == [10, 11, SEP, 15, SEP, CLS, 16, SEP, 17, 18, SEP, CLS]
+    assert made.units.tolist() == [BOTH, INSIDE, 0, BOTH, 0, 0, BOTH, 0, BOTH, BOTH, 0, 0]
+    assert made.ends.tolist() == [0, 6, 12]
+    assert made.first_length.tolist() == ([3, 2] if paired else [6, 6])
+    assert np.array_equal(np.sort(made.ids), np.sort(built(segments, paired).ids))
 
 
 @given(st.lists(st.integers(1, 40), max_size=60), st.integers(1, 5))

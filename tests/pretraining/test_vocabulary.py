@@ -9,6 +9,8 @@ from conftest import stories
 import bert_jax
 from bert_jax.config.phase import Phase
 from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.instances import chunk_worker
+from bert_jax.instances.shards import InstanceSource
 from bert_jax.layout import WORD_START
 from bert_jax.pretraining import dataset
 from bert_jax.pretraining import vocabulary as vocabulary_step
@@ -38,6 +40,22 @@ def test_a_given_vocabulary_is_used_as_it_is(tiny_run, tiny_config, tmp_path, mo
     assert (
         made.vocabulary.pieces == load_tokenizer(tiny_run.tokenizer).vocabulary.pieces and not made.cleaning.lowercase
     )
+
+
+def test_the_class_token_is_where_the_model_has_it(tiny_run, tiny_config, tmp_path):
+    last = tiny_config.set({"model.class_token": "last"})
+    run, given = RunDirectory(tmp_path), VocabularyConfig(file=str(tiny_run.tokenizer))
+    for config in (tiny_config, last, tiny_config, last.replace(vocabulary=given)):
+        made = vocabulary_step.make_tokenizer(config, run)
+        for tokenizer in (made, load_tokenizer(run.path)):
+            assert tokenizer.vocabulary.class_token == config.model.class_token
+            assert tokenizer.vocabulary.pieces == load_tokenizer(tiny_run.tokenizer).vocabulary.pieces
+        chunk_worker.tokenizer_in.cache_clear()  # it keeps one tokenizer a directory
+        dataset.prepare_lengths(config, run)
+        stored = InstanceSource(run.data(32), "train").read(range(20))
+        places = stored.ends[:-1] if config == tiny_config else stored.ends[1:] - 1
+        assert {*stored.ids[places].tolist()} == {made.vocabulary.cls_id}
+        assert np.count_nonzero(stored.ids == made.vocabulary.cls_id) == 20
 
 
 @pytest.mark.parametrize(

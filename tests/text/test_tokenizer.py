@@ -7,9 +7,12 @@ from damages import attack
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from trained_tokenizers import KINDS, TEXTS, trained
 
+from bert_jax.batching.sequences import joined
+from bert_jax.layout import TokenSequence
 from bert_jax.system.errors import UsageError
+from bert_jax.text.extension import extend
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
-from bert_jax.text.vocabulary import BOUNDARY
+from bert_jax.text.vocabulary import BOUNDARY, Frame
 
 SENTENCE = "The cat sees [MASK] 山 \u00e9 \u01c5."
 
@@ -54,6 +57,25 @@ def test_masks_stand_for_pieces_where_they_are(tokenizer):
     pieces = [tokenizer.vocabulary.pieces[number] for number in tokenizer.encode_masked("中[MASK]文")]
     assert BOUNDARY + "文" not in pieces
     assert tokenizer.encode_masked("the foxes") == tokenizer.encode("the foxes")
+
+
+def test_the_class_token_may_be_last(tokenizer, tmp_path):
+    vocabulary, _ = tokenizer.vocabulary, tokenizer.save(tmp_path / "before")
+    last = tokenizer.with_class_token("last")
+    last.save(tmp_path / "last")
+    cls, sep = vocabulary.cls_id, vocabulary.sep_id
+    frame = Frame(((), (sep, cls)), ((), (sep,), (sep, cls)), 1)
+    extended = extend(last, ["foxtrot"]).tokenizer if tokenizer.kind != "byte_bpe" else last
+    for other in (last, load_tokenizer(tmp_path / "last"), last.as_pipeline(), extended, extend(last, [], ["[E]"])[0]):
+        assert other.vocabulary.class_token == "last" and other.vocabulary.frame == frame
+        assert other.vocabulary.separators == 1 and other.encode("the foxes") == tokenizer.encode("the foxes")
+    assert joined([[7, 8], [9]], last.vocabulary, 9) == TokenSequence([7, 8, sep, 9, sep, cls], 3)
+    assert vocabulary.class_token == "first" and tokenizer.with_class_token("first") is tokenizer
+    last.with_class_token("first").save(tmp_path / "first")
+    for name in ("before", "first"):
+        assert load_tokenizer(tmp_path / name).vocabulary.class_token == "first"
+    written = json.loads((tmp_path / "before" / "tokenizer_config.json").read_text())
+    assert "class_token" not in written  # as before there was such a setting
 
 
 def test_pieces_are_put_together_to_words(tokenizer):
