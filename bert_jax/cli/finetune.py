@@ -54,7 +54,7 @@ class Finetune(TrainingArguments):
         if self.only_prints():
             return
         from bert_jax.cli.report import report_of_finished
-        from bert_jax.cli.summary import print_next_steps, print_task_results
+        from bert_jax.cli.summary import print_layer_weights, print_next_steps, print_task_results
         from bert_jax.cli.supervision import on_all_hosts
         from bert_jax.finetuning.seeds import finetune_seeds
         from bert_jax.run.hosts import is_first
@@ -64,6 +64,7 @@ class Finetune(TrainingArguments):
             results = finetune_seeds(config, self.workdir, self.seeds)
         if is_first():
             print_task_results(results)
+            print_layer_weights(results)
             best = place_of(results.run or self.workdir)  # of several seeds
             for path in dict.fromkeys((best, self.workdir)):
                 report_of_finished(path)

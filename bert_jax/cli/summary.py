@@ -118,6 +118,15 @@ def print_task_results(results: Results, rows: str = "dev rows") -> None:
         print_rows(caption, HEADINGS, classes)
 
 
+def print_layer_weights(results: Results) -> None:
+    """Prints the learned weights of a mix of layers, if the task has one."""
+    if results.layer_weights:
+        weights = " ".join(f"{weight:.3f}" for weight in results.layer_weights)
+        output.print(
+            f"weights of the embeddings and of each layer: {weights}; gamma {results.gamma:.3f}", soft_wrap=True
+        )
+
+
 class FilledExample(NamedTuple):
     """A held-out sentence with one masked word."""
 

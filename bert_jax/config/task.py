@@ -106,6 +106,10 @@ class TaskConfig(VectorsConfig):
     max_length: Annotated[int, Field(ge=8)] = 128
     """Maximum pieces of a sequence, special ones included. Longer input: a pair loses the end of its longer text, a
     single text its end, a tagged sentence is cut into several, and a text with an answer is read in windows."""
+    mix_layers: bool = False
+    """Whether the head reads a weighted mean of the embeddings and of every layer's vectors instead of the last layer's
+    vectors: gamma * sum_l softmax(s)_l h_l, with learned s and gamma (Peters et al. 2018, equation 1). Every kind but
+    vectors."""
     padded_lengths: tuple[Count, ...] | None = None
     """Lengths that training batches are padded to; the step is compiled for each. None: those that take the least time
     for these rows and epochs, compilation included."""
@@ -280,6 +284,11 @@ class TaskConfig(VectorsConfig):
             yield (
                 f"{Setting('task.batch_size', self.batch_size)} leaves a pair nothing to be compared with; give 2 "
                 "or more"
+            )
+        if self.mix_layers:
+            yield (
+                f"{Setting('task.mix_layers', True)} mixes layers for a task's head, and "
+                f"{Setting('task.kind', 'vectors')} has none; leave it out"
             )
         if self.padded_lengths:
             yield (

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
+import jax
 import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int
@@ -161,9 +162,13 @@ def _results(
         training_rows=plan.learned.rows,
         skipped_steps=int(trained.state.skipped),
     )
+    best = TrainedModel.open(run.path)
+    if config.task.mix_layers:
+        head = jax.device_get(best.parameters(plan.mesh)["task"])
+        weights = jax.nn.softmax(head["mix"])
+        results = results.updated({"layer_weights": weights.tolist(), "gamma": float(head["gamma"][0])})
     if not dev:
         return results
-    best = TrainedModel.open(run.path)
     measured = trained.evaluations.get(best.step) or dev.evaluate(best.parameters(plan.mesh))
     for name, rows in others.items():
         measured = _with_other(measured, name, rows.evaluate(best.parameters(plan.mesh)))

@@ -106,7 +106,7 @@ class TaskObjective(FineTuningObjective):
         """`task` must have its labels. `frozen_layers` and `probe` are defined in FinetuneConfig."""
         super().__init__(task, model, frozen_layers, probe)
         self._loss, self._class_weights, self._smoothing = task.facts.loss, task.class_weights, task.label_smoothing
-        self._network = BertForTask(model, self._head, execution, frozen_layers, probe)
+        self._network = BertForTask(model, self._head, execution, frozen_layers)
         self.measurements = tuple(self.losses) if self._loss == "squares" else (*self.losses, "accuracy")
 
     def flops(self, shape: tuple[int, ...]) -> float:
@@ -115,7 +115,7 @@ class TaskObjective(FineTuningObjective):
         Those of the head don't count, since they are few.
         """
         rows, choices, length = shape
-        wanted = 1 if self._head.input in ("pooled", "choices") else length
+        wanted = 1 if self._head.input in ("pooled", "choices") and not self._head.mixes else length
         return 3 * rows * choices * encoder_flops(self.model, length, wanted)
 
     def random_batch(self, shape: tuple[int, ...]) -> TaskBatch:
@@ -148,6 +148,8 @@ class TaskObjective(FineTuningObjective):
         self, params: Parameters, batch: TaskBatch, dropout_keys: Key[Array, " B"] | None = None
     ) -> Float[Array, "B ..."]:
         """The model's outputs: [B, outputs]; for choices [B, C]; for tags and answers [B, T, outputs]."""
+        if self._probe:
+            params = {**params, "bert": jax.lax.stop_gradient(params["bert"])}
         return cast(Array, self._network.apply({"params": params}, batch.tokens, batch.marks, dropout_keys))
 
     def _weights(self, batch: TaskBatch) -> Float[Array, "B ..."]:

@@ -52,14 +52,14 @@ def _form(config: ModelConfig, params: Parameters, vocabulary: Vocabulary, task:
     if not task:
         params = without(params, relative.lacks)
         class_of_bert = _class_with(absent_parts(params, config))
-    elif task.facts.exported_as:
+    elif task.facts.exported_as and not task.mix_layers:
         class_of_bert = task.facts.exported_as
         if task.makes_vectors:
             params = without({"bert": params["bert"]}, ["bert/pooler"])
     else:
         raise UsageError(
-            f"transformers has no class with the head of task {task.name} (task.kind={task.kind}); use the run itself, "
-            "by bert-jax predict"
+            f"transformers has no class with the head of task {task.name} (task.kind={task.kind}, "
+            f"task.mix_layers={task.mix_layers}); use the run itself, by bert-jax predict"
         )
     class_name = relative.classes + class_of_bert.removeprefix("Bert")
     values = config_values(config, vocabulary, class_name, has_pooler="pooler" in params["bert"])

@@ -90,6 +90,8 @@ class BertEncoder(nn.Module):
         computed = None if places is None else jnp.concatenate([pooled, places], axis=1)
         in_embeddings, in_encoder = (None, None) if dropout_keys is None else split(dropout_keys, 2)
         embedded = self.embeddings(tokens, in_embeddings)
+        if self.frozen_layers is not None:
+            embedded = jax.lax.stop_gradient(embedded)
         pattern = AttentionPattern.of(tokens, self.config.causal)
         x, layers, attention = self.encoder(embedded, pattern, in_encoder, computed, return_layers, return_attention)
         if places is None:

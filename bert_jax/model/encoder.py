@@ -128,13 +128,14 @@ class Encoder(nn.Module):
         blocks = _Blocks(config, self.execution, pattern, return_layers, return_attention)
         keys = None if dropout_keys is None else split(dropout_keys, count)
         frozen = min(self.frozen_layers or 0, count - 1)
-        begins: Collection[int] = {0} if keeps else {0, frozen, count - 1} if blocks.in_a_loop else range(count)
+        begins: Collection[int] = {0, frozen} if keeps else {0, frozen, count - 1} if blocks.in_a_loop else range(count)
         stretches = _stretches(config, begins)
         stacks = _apart((self._parameters(x, pattern), keys), [stretch.stop for stretch in stretches[:-1]])
-        x, collected = split_by_rows(x), []
+        x = split_by_rows(x)
+        collected: list[PyTree] = []
         for stretch, stack in zip(stretches, stacks, strict=True):
             if stretch.start == frozen and self.frozen_layers is not None:
-                x = jax.lax.stop_gradient(x)
+                x, collected = jax.lax.stop_gradient((x, collected))
             if len(stretch) > 1 or keeps:
                 x, outputs = blocks.loop(stretch, stack, x)
                 collected.append(outputs)
@@ -144,7 +145,7 @@ class Encoder(nn.Module):
         if config.norm == "pre":
             x = LayerNorm(config, name="norm")(x)
         if self.frozen_layers == count:
-            x = jax.lax.stop_gradient(x)
+            x, collected = jax.lax.stop_gradient((x, collected))
         if not keeps:
             return x, None, None
         outputs, attention = jax.tree.map(lambda *each: jnp.concatenate(each), *collected)

@@ -80,16 +80,29 @@ class ReplacedTokenHead(nn.Module):
 
 
 class TaskHead(nn.Module):
-    """A task's own parameters: dropout, then a linear layer (Devlin et al. 2019, section 4)."""
+    """A task's own parameters: dropout, then a linear layer (Devlin et al. 2019, section 4); and the weights of the
+    layers, if their mean is its input."""
 
     config: ModelConfig
     outputs: int
+    mixes: bool = False
 
-    @nn.compact
+    def setup(self):
+        self.dense = Linear(self.config, (self.outputs,))
+        if self.mixes:
+            self.mix = self.param("mix", nn.initializers.zeros_init(), (self.config.num_layers + 1,))
+            self.gamma = self.param("gamma", nn.initializers.ones_init(), (1,))
+
+    def mixed(self, layers: Float[Array, "_ B T D"]) -> Float[Array, "B T D"]:
+        """gamma * sum_l softmax(mix)_l layers_l, summed in float32 (Peters et al. 2018, equation 1). `layers`: the
+        embeddings, then every layer's vectors."""
+        weights = self.gamma * jax.nn.softmax(self.mix)
+        return jnp.sum(weights[:, None, None, None] * layers.astype(jnp.float32), axis=0).astype(layers.dtype)
+
     def __call__(self, x: Float[Array, "B *rest"], dropout_keys: Key[Array, " B"] | None) -> Float[Array, "B ..."]:
         """Float32 outputs for each vector of `x`."""
         x = dropout(x, self.config.dropout, dropout_keys)
-        return Linear(self.config, (self.outputs,), name="dense")(x).astype(jnp.float32)
+        return self.dense(x).astype(jnp.float32)
 
 
 @jax.custom_vjp

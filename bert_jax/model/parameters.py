@@ -21,7 +21,7 @@ class Parameter(NamedTuple):
     """Its name within the group."""
     tensors: tuple[str, ...]
     """Its names in Hugging Face's files; {layer} stands for a block's number. If there are several, our array
-    stacks them along its third last axis."""
+    stacks them along its third last axis. Empty: no such file has it."""
     decays: bool
     """Whether weight decay applies: to matrices and tables, not to biases and norms."""
     inputs: int = 0
@@ -140,6 +140,8 @@ PARAMETERS: tuple[Parameter, ...] = (
         "replaced/output", "RTD head", "RTD output", ("discriminator_predictions.dense_prediction",), _WIDTH, "outputs"
     ),
     *_linear("task/dense", "task head", "task dense", ("classifier",), _WIDTH, "outputs"),
+    Parameter("task/mix", ("vector",), "task head", "mix of layers", (), decays=False),
+    Parameter("task/gamma", ("vector",), "task head", "mix of layers", (), decays=False),
 )
 """Every parameter that a model may have, in the order in which they are listed. (In files the tensors
 of a head for answers have other names: see interchange/export.py.)"""

@@ -16,6 +16,7 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.config.task_kind import HeadInput
 from bert_jax.config.vectors import Pooling
 from bert_jax.layout import UNPOOLED, Tokens
+from bert_jax.model.attention import at_places
 from bert_jax.model.bert import BertEncoder, Parameters, one_token, pooled_places, without
 from bert_jax.model.dropout import split
 from bert_jax.model.encoder import UNTRAINED
@@ -32,6 +33,8 @@ class HeadShape(NamedTuple):
     """Number of marked words in a row."""
     drops: bool = True
     """Whether dropout is applied to the head's input."""
+    mixes: bool = False
+    """Whether its input is a weighted mean of all layers instead of the last layer."""
 
     @classmethod
     def of(cls, task: TaskConfig) -> "HeadShape":
@@ -39,7 +42,7 @@ class HeadShape(NamedTuple):
         facts = task.facts
         outputs = len(task.labels or ()) if facts.labelled else facts.outputs
         assert outputs is not None, "a task without labels has a fixed number of outputs"
-        return cls(facts.head, outputs, len(task.marks) // 2, facts.head_dropout)
+        return cls(facts.head, outputs, len(task.marks) // 2, facts.head_dropout, task.mix_layers)
 
     def has_pooler(self, config: ModelConfig) -> bool:
         """Whether the head reads the pooler's output. A head for tokens reads it only if `pools_tokens`."""
@@ -55,12 +58,10 @@ class BertForTask(nn.Module):
     frozen_layers: int | None = None
     """Number of first blocks that get no gradient; then the embeddings get none either. None: every parameter
     gets one."""
-    probe: bool = False
-    """Whether only the head gets a gradient."""
 
     def setup(self):
         self.bert = BertEncoder(self.config, self.execution, self.frozen_layers)
-        self.task = TaskHead(self.config, self.head.outputs)
+        self.task = TaskHead(self.config, self.head.outputs, self.head.mixes)
 
     def __call__(
         self, tokens: Tokens, marks: Int[Array, "B M 2"], dropout_keys: Key[Array, " B"] | None = None
@@ -77,7 +78,12 @@ class BertForTask(nn.Module):
         tokens = jax.tree.map(lambda leaf: leaf.reshape(-1, leaf.shape[-1]), tokens)
         no_places = jnp.zeros((rows * choices, 0), jnp.int32)
         places = None if self.head.input in ("marked", "tokens") else no_places
-        encoded = self.bert(tokens, in_encoder, places)
+        encoded = self.bert(tokens, in_encoder, places, return_layers=self.head.mixes)
+        if encoded.layers is not None:
+            encoded = encoded._replace(tokens=self.task.mixed(encoded.layers))
+            if encoded.pooled is not None:
+                at_pooled = at_places(encoded.tokens, pooled_places(self.config, tokens))
+                encoded = encoded._replace(pooled=self.bert.pooler(at_pooled))
         if self.head.input == "tokens":
             vectors = self.bert.pooler(encoded.tokens) if pools_tokens(self.config) else encoded.tokens
         else:
@@ -87,7 +93,6 @@ class BertForTask(nn.Module):
             if self.head.input == "marked":
                 words = mean_of_marked(encoded.tokens, marks).reshape(rows, -1)
                 vectors = jnp.concatenate([vectors, words], axis=-1)
-        vectors = jax.lax.stop_gradient(vectors) if self.probe else vectors
         outputs = self.task(vectors, in_head if self.head.drops else None)
         return outputs[:, :, 0] if self.head.input == "choices" else outputs
 

@@ -94,6 +94,11 @@ class Results(BaseModel):
     unlearned: str = ""
     """Text about the classes that are never predicted or never right."""
     confusion: Confusion = {}
+    layer_weights: list[float] = []
+    """With task.mix_layers: the weights of the embeddings and of each layer in the measured checkpoint; their sum is
+    1."""
+    gamma: float | None = None
+    """With task.mix_layers: the learned factor of the weighted mean."""
     cut_texts: Scores = {}
     """For vectors of texts: the number of `texts` measured, how many of them were `cut`, and to how many `pieces`."""
     measured_on: dict[str, JsonValue] | None = None

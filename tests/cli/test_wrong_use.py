@@ -106,6 +106,7 @@ WRONG = {
     f"{FINETUNE} --task.batch-size 3 --execution.accumulation 2": "--task.batch-size=3 is not a multiple of",
     f"{FINETUNE} --task.metric f2": "--task.metric=f2 doesn't measure --task.kind=class",
     f"{FINETUNE} --probe --layers-frozen 2": "--probe trains the head alone, and --layers-frozen=2 says",
+    f"{FINETUNE} --task.kind vectors --task.texts a b --task.mix-layers": "--task.mix-layers mixes layers for a task's head, and --task.kind=vectors has none",
     f"{FINETUNE} --task.texts a b c": "--task.kind=class takes 1 or 2 --task.texts and has 3: a b c",
     f"{FINETUNE} --task.texts {{a": "--task.texts has '{a', a brace without the other",
     f"{FINETUNE} --task.marks a a": "--task.kind=class with 1 text takes 0 --task.marks and has 2",

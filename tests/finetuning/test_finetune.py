@@ -330,6 +330,34 @@ def test_a_probe_trains_the_head_alone(config, init, tmp_path):
     assert read_config(run.path).model.dropout == 0.0
 
 
+@pytest.mark.parametrize("probe", [True, False], ids=["probe", "whole"])
+def test_a_mix_of_layers_is_learned_shown_and_read_again(config, init, probe, tmp_path, capsys):
+    task = config.task.replace(epochs=4.0, mix_layers=True)
+    rate = OptimizerConfig(peak_learning_rate=3e-2 if probe else 1e-3, warmup=0.1)
+    mixing, path = config.replace(probe=probe, task=task, optimizer=rate), tmp_path / "run"
+    assert bert_jax_command(["finetune", config_file(mixing, tmp_path), "--workdir", str(path)]) == 0
+    results = json.loads((path / "results.json").read_text())
+    weights, gamma = results["layer_weights"], results["gamma"]
+    assert len(weights) == read_config(path).model.num_layers + 1 and sum(weights) == pytest.approx(1)
+    assert np.ptp(weights) > 1e-4 and gamma != 1.0
+    shown = " ".join(f"{weight:.3f}" for weight in weights)
+    assert f"weights of the embeddings and of each layer: {shown}; gamma {gamma:.3f}" in capsys.readouterr().out
+    assert same(parameters_of(init)["bert"], parameters_of(path)["bert"]) == probe
+    assert bert_jax_command(["evaluate", str(path), "--json"]) == 0
+    measured = json.loads(capsys.readouterr().out)
+    assert {name: measured[name] for name in ("score", "errors")} == {
+        name: results[name] for name in ("score", "errors")
+    }
+    loaded, texts = bert_jax.load(path), ["The old cat sees the dog near dog."]
+    before = loaded.predict(texts)
+    loaded.params["task"]["mix"] = loaded.params["task"]["mix"][::-1] + jax.numpy.arange(len(weights))
+    assert loaded.predict(texts) != before
+    assert bert_jax_command(["export", str(path), str(tmp_path / "model")]) == 2
+    refused = " ".join(capsys.readouterr().err.split())
+    assert "no class with the head of task things (task.kind=class, task.mix_layers=True); use the run" in refused
+    assert not (tmp_path / "model").exists()
+
+
 def test_several_seeds_give_a_mean_a_spread_and_how_many_learned_nothing(config, tmp_path, capsys):
     task = config.task.replace(epochs=0.25)
     idle = config.replace(task=task, optimizer=OptimizerConfig(peak_learning_rate=1e-12), evaluations=4.0)

@@ -127,6 +127,21 @@ def test_what_is_frozen_does_not_learn():
     assert learns["bert"]["pooler"]["dense"]["kernel"] and learns["task"]["dense"]["bias"]
 
 
+@pytest.mark.parametrize("mixes", [False, True])
+def test_the_gradients_of_a_probe_are_those_of_the_head(mixes):
+    task, keys = CLASS.replace(mix_layers=mixes), jax.random.split(jax.random.key(1), 4)
+    probe, whole = (compiled(TaskObjective(task, MODEL, ExecutionConfig(), probe=probe)) for probe in (True, False))
+    params = whole.init(jax.random.key(0))
+    found, expected = (gradients_of(each, params, batch_of("class"), keys)[0] for each in (probe, whole))
+    assert all(not leaf.any() for leaf in jax.tree.leaves(found["bert"]))
+    assert set(found["task"]) == ({"dense", "mix", "gamma"} if mixes else {"dense"})
+    for one, other in zip(jax.tree.leaves(found["task"]), jax.tree.leaves(expected["task"]), strict=True):
+        assert np.abs(one).max() > 0
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-7)
+    learns = probe.learns(params)
+    assert all(jax.tree.leaves(learns["task"])) and not any(jax.tree.leaves(learns["bert"]))
+
+
 @pytest.mark.parametrize("kind", ["class", "tags"])
 def test_weights_of_the_classes_are_weights_of_the_mean(kind):
     shares, batch = np.array([1.0, 2.0, 0.5]), batch_of(kind)

@@ -27,7 +27,7 @@ TREES = {
         ModelConfig.modern(vocabulary_size=200, num_layers=4, hidden_size=32, num_heads=2, biases=True)
     ),
     "discriminator": parameter_shapes(ModelConfig.tiny(vocabulary_size=200, discriminator=True)),
-    "task": task_parameter_shapes(ModelConfig.tiny(vocabulary_size=200), HeadShape("pooled", 3)),
+    "task": task_parameter_shapes(ModelConfig.tiny(vocabulary_size=200), HeadShape("pooled", 3, mixes=True)),
 }
 
 

@@ -59,6 +59,33 @@ def test_outputs_are_a_linear_layer_on_what_the_head_takes(input):
     np.testing.assert_allclose(outputs, expected.reshape(shape), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("model", [MODEL, MODEL.replace(causal=True), MODEL.replace(norm="pre")], ids=str)
+@pytest.mark.parametrize("input", HEADS)
+def test_a_mix_is_the_weighted_mean_of_all_layers(input, model):
+    """Peters et al. 2018, equation 1, in numpy; then the pooler and the head stand on the mixed vectors."""
+    head, (tokens, marks) = HEADS[input]._replace(mixes=True), rows(input)
+    one_a_row = jax.tree.map(lambda leaf: leaf.reshape(-1, leaf.shape[-1]), tokens)
+    params = jax.jit(lambda: init_for_task(model, head, jax.random.key(0)))()
+    assert params["task"]["mix"].tolist() == [0.0] * 4 and params["task"]["gamma"].tolist() == [1.0]
+    params["task"] |= {"mix": jnp.array([0.5, -1.0, 2.0, 0.0]), "gamma": jnp.array([0.7])}
+    encode = jax.jit(partial(BertForPretraining(model).apply, return_layers=True, method="encode"))
+    layers = np.asarray(encode({"params": params}, one_a_row).layers, np.float64)
+    powers = np.exp([0.5, -1.0, 2.0, 0.0])
+    mixed = 0.7 * sum(power / powers.sum() * layer for power, layer in zip(powers, layers, strict=True))
+    vectors = mixed
+    if input != "tokens":
+        places = LENGTH[:, : one_a_row.ids.shape[0] // 2].reshape(-1) - 1 if model.causal else 0
+        pooler = jax.tree.map(np.asarray, params["bert"]["pooler"]["dense"])
+        vectors = np.tanh(mixed[np.arange(len(mixed)), places] @ pooler["kernel"] + pooler["bias"])
+    if input == "marked":
+        words = [[mixed[row, begin:end].mean(axis=0) for begin, end in MARKS[row]] for row in range(2)]
+        vectors = np.concatenate([vectors, np.reshape(words, (2, -1))], axis=1)
+    outputs = jax.jit(BertForTask(model, head).apply)({"params": params}, tokens, marks)
+    expected = vectors @ np.asarray(params["task"]["dense"]["kernel"]) + np.asarray(params["task"]["dense"]["bias"])
+    inside = np.asarray(tokens.sequence[:, 0] > 0) if input == "tokens" else ...
+    np.testing.assert_allclose(outputs[inside], expected.reshape(outputs.shape)[inside], rtol=1e-4, atol=1e-5)
+
+
 def test_a_head_that_takes_tokens_has_no_pooler_below_it():
     poolers = {input: "pooler" in task_parameter_shapes(MODEL, head)["bert"] for input, head in HEADS.items()}
     assert poolers == {"pooled": True, "choices": True, "marked": True, "tokens": False}
@@ -70,14 +97,16 @@ def test_an_empty_mark_is_no_vector():
     np.testing.assert_array_equal(found, [[[4.5, 5.5, 6.5], [0, 0, 0]]])
 
 
-def test_no_gradient_goes_into_frozen_layers():
-    params = jax.jit(lambda: init_for_task(MODEL, HEADS["pooled"], jax.random.key(0)))()
+@pytest.mark.parametrize("mixes", [False, True])
+def test_no_gradient_goes_into_frozen_layers(mixes):
+    head = HEADS["pooled"]._replace(mixes=mixes)
+    params = jax.jit(lambda: init_for_task(MODEL, head, jax.random.key(0)))()
     batch, losses = rows("pooled"), []
 
     @partial(jax.jit, static_argnums=1)
     @jax.value_and_grad
     def loss(params, frozen):
-        return jnp.sum(BertForTask(MODEL, HEADS["pooled"], frozen_layers=frozen).apply({"params": params}, *batch) ** 2)
+        return jnp.sum(BertForTask(MODEL, head, frozen_layers=frozen).apply({"params": params}, *batch) ** 2)
 
     for frozen in (None, 0, 2, 3):
         value, gradients = loss(params, frozen)
@@ -85,12 +114,14 @@ def test_no_gradient_goes_into_frozen_layers():
         of_layers = np.abs(gradients["bert"]["encoder"]["layers"]["feedforward_in"]["kernel"]).max(axis=(1, 2))
         assert (of_layers > 0).tolist() == [layer >= (frozen or 0) for layer in range(3)]
         assert (float(np.abs(gradients["bert"]["embeddings"]["word"]).max()) > 0) == (frozen is None)
+        assert not mixes or np.abs(gradients["task"]["mix"]).min() > 0 < abs(float(gradients["task"]["gamma"][0]))
     assert losses == pytest.approx([losses[0]] * 4, rel=1e-6)
 
 
 def test_the_head_of_a_task():
     config = TaskConfig(name="x", kind="class", labels=("a", "b", "c"))
     assert HeadShape.of(config) == HeadShape("pooled", 3)
+    assert HeadShape.of(config.replace(mix_layers=True)) == HeadShape("pooled", 3, mixes=True)
     assert HeadShape.of(config.replace(kind="number")) == HeadShape("pooled", 1)
     span = config.replace(kind="span", texts=("question", "context"), max_length=384)
     assert HeadShape.of(span) == HeadShape("tokens", 2, drops=False)
