@@ -244,6 +244,16 @@ class ModelConfig(Settings):
         return self.positions == "relative"
 
     @property
+    def pools_last(self) -> bool:
+        """Whether the last token's vector stands for a sequence, not the first token's."""
+        return self.causal or self.class_token == "last"
+
+    @property
+    def attention_biases(self) -> bool:
+        """Whether the products of attention have biases. With relative positions queries have biases of their own."""
+        return self.biases and self.positions != "relative"
+
+    @property
     def has_pair_head(self) -> bool:
         """Whether the pretrained model has a pooler and a head for pairs."""
         return not (self.discriminator or self.has_query_stream or self.layer == "lstm")

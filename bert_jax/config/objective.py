@@ -114,6 +114,11 @@ class ObjectiveConfig(Settings):
                 "one of them"
             )
 
+    @property
+    def replacing(self) -> "ObjectiveConfig":
+        """These settings as masking follows them: with predict=permuted no token is replaced."""
+        return self.replace(mask_probability=0.0, random_probability=0.0) if self.predict == "permuted" else self
+
     def slots(self, length: int, sequences: int = 1, *, evaluated: bool = False) -> int:
         """Prediction slots P of a row of `length` tokens that holds up to so many sequences.
 

@@ -115,10 +115,12 @@ class BatchedModel:
         return token_sequences(texts, self.tokenizer, longest or self.config.max_positions, prompt)
 
     def encoded(
-        self, sequences: Iterable[TokenSequence], return_attention: bool = False
+        self, sequences: Iterable[TokenSequence], return_attention: bool = False, for_masks: bool = False
     ) -> Iterator[tuple[PlacedBatch, Encoded]]:
-        """Yields batches of sequences with their vectors and, if asked for, their attention weights."""
-        return self._computed(sequences, partial(self._encode, return_attention=return_attention))
+        """Yields batches of sequences with their vectors and, if asked for, their attention weights. `for_masks`:
+        whether only the vectors of masks are needed, which a model with a query stream takes from there."""
+        mask_id = self.tokenizer.vocabulary.mask_id if for_masks and self.config.has_query_stream else None
+        return self._computed(sequences, partial(self._encode, return_attention=return_attention, mask_id=mask_id))
 
     def features(
         self, texts: Iterable[Text], choice: Choice, longest: int | None = None, prompt: Prompt = NO_PROMPT
@@ -170,9 +172,12 @@ def encode(
     params: Parameters,
     tokens: Tokens,
     return_attention: bool = False,
+    mask_id: int | None = None,
 ) -> Encoded:
-    """Encodes a batch with one sequence per row, so that `pooled` has shape [B, D]."""
-    encoded = network.bind({"params": params}).encode(tokens, return_attention=return_attention)
+    """Encodes a batch with one sequence per row, so that `pooled` has shape [B, D]. With `mask_id`, the vectors are
+    those of the query stream, which sees no token of this id."""
+    ranks = None if mask_id is None else jnp.where(tokens.ids == mask_id, 0, -1)
+    encoded = network.bind({"params": params}).encode(tokens, return_attention=return_attention, ranks=ranks)
     return encoded if encoded.pooled is None else encoded._replace(pooled=encoded.pooled[:, 0])
 
 

@@ -59,7 +59,7 @@ class Filler:
         """For each text and each of its masks, the `top` most likely pieces, each mask by itself."""
         rows = [self._masked_sequence(text, top) for text in texts]
         fills: dict[int, list[list[Fill]]] = {place: [] for place in range(len(rows))}
-        for batch, encoded in self._model.encoded(rows):
+        for batch, encoded in self._model.encoded(rows, for_masks=True):
             numbers, positions = np.nonzero(batch.tokens.ids == self._tokenizer.vocabulary.mask_id)
             ids, probabilities = self._pieces(np.asarray(encoded.tokens)[numbers, positions], top)
             for number, *found in zip(numbers, ids, probabilities, strict=True):
@@ -157,7 +157,7 @@ class Filler:
     def _vectors(self, rows: list[TokenSequence], places: Sequence[int]) -> Float[np.ndarray, "M D"]:
         """The last layer's vector of each row at its place."""
         vectors = np.zeros((len(rows), self._config.hidden_size), np.float32)
-        for batch, encoded in self._model.encoded(rows):
+        for batch, encoded in self._model.encoded(rows, for_masks=True):
             for number, row in enumerate(batch.places):
                 vectors[row] = encoded.tokens[number, places[row]]
         return vectors

@@ -15,6 +15,7 @@ from bert_jax.model.attention_form import AttentionCase, AttentionPattern, Form,
 from bert_jax.model.exact_attention import EXACT, attention_probabilities
 from bert_jax.model.gpu_form import GPU
 from bert_jax.model.linear import Linear, compute_dtype, initial_weights, project, recomputed
+from bert_jax.model.relative_positions import RelativePositions
 from bert_jax.model.tpu_form import TPU
 from bert_jax.system.errors import Setting, UsageError
 
@@ -29,7 +30,14 @@ FORMS: dict[AttentionForm, tuple[Form, ...]] = {
 
 def form_for(name: AttentionForm, case: AttentionCase) -> Form:
     """The first form of a setting that can be used for `case`; the exact form if none can."""
-    return next((form for form in FORMS[name] if not form.obstacle(case)), EXACT)
+    return next((form for form in FORMS[name] if not _obstacle(form, case)), EXACT)
+
+
+def _obstacle(form: Form, case: AttentionCase) -> str | None:
+    """Why `form` can't be used for `case`; None if it can."""
+    if case.has_score_terms and form is not EXACT:
+        return f"{Setting('model.positions', 'relative')} adds terms to the scores, which no kernel does"
+    return form.obstacle(case)
 
 
 def training_forms(
@@ -51,7 +59,7 @@ def check_attention(
         return
     (form,) = FORMS[name]
     for length, sequences in rows:
-        if reason := form.obstacle(_training_case(config, length, sequences, mesh)):
+        if reason := _obstacle(form, _training_case(config, length, sequences, mesh)):
             raise UsageError(f"{Setting('execution.attention', name)} can't be used: {reason}; set it to auto or exact")
 
 
@@ -83,11 +91,13 @@ class SelfAttention(nn.Module):
     ) -> tuple[Float[Array, "B T D"], Float[Array, "B H T S"] | None]:
         """The output at `places` of each row (T = R), or at every place (T = S). `at_queries`: the vectors of `x` at
         `places`. The probabilities, if requested, are those before dropout.
+
+        If the pattern has a query stream, its vectors follow those of the row's tokens in `x`.
         """
         config, dtype = self.config, compute_dtype(self.config)
         shape = (3, config.num_heads, config.head_size)
         kernel = self.param("kernel", initial_weights(config), (config.hidden_size, *shape))
-        bias = self.param("bias", nn.initializers.zeros_init(), shape) if config.biases else None
+        bias = self.param("bias", nn.initializers.zeros_init(), shape) if config.attention_biases else None
         rate = 0.0 if dropout_keys is None else config.attention_dropout
         if self.local:
             pattern = pattern._replace(window=config.local_window)
@@ -100,27 +110,35 @@ class SelfAttention(nn.Module):
             some_queries=places is not None,
         )
         form = form_for(self.form, case)
+        all_are_keys = places is None and not pattern.has_query_stream
         # Heads that are split over devices have to be the slowest axis of the features; otherwise the stored order is
         # best.
         slowest = int(head_shards() > 1)
-        if form.whole_arrays and places is None:
+        if form.whole_arrays and all_are_keys:
             # Three products: the kernel reads whole arrays, and slices of one array would be copied.
             biases = [None] * 3 if bias is None else bias
             query, key, value = (project(x, kernel[:, part], biases[part], dtype) for part in range(3))
-        elif places is None:  # one product instead of two
+        elif all_are_keys:  # one product instead of two
             query, key, value = _parted(project(x, kernel, bias, dtype, slowest=slowest), 2 + slowest)
         else:
             of_query, of_others = (None, None) if bias is None else (bias[0], bias[1:])
             query = project(at_queries, kernel[:, 0], of_query, dtype)
+            x = x[:, : pattern.keys.sequence.shape[1]]
             key, value = _parted(project(x, kernel[:, 1:], of_others, dtype, slowest=slowest), 2 + slowest)
         if config.positions == "rotary":
             base = config.local_rotary_base if self.local else config.rotary_base
             key = rotated(key, pattern.query_positions, base)
             query = rotated(query, pattern.of_queries(places).query_positions, base)
-        pattern = pattern.of_queries(places)
-        context = form.attend(query, key, value, pattern, rate, dropout_keys)
-        output = Linear(config, (config.hidden_size,), 2, config.biases, into_sum=True, name="output")(context)
-        return output, attention_probabilities(query, key, pattern) if return_probabilities else None
+        pattern, terms = pattern.of_queries(places), {}
+        if config.positions == "relative":
+            relative = RelativePositions(config, name="relative")
+            nn.share_scope(self, relative)  # so that all parameters of attention lie beside each other
+            query, terms["terms"] = relative(query, pattern)
+        context = form.attend(query, key, value, pattern, rate, dropout_keys, **terms)
+        output = Linear(config, (config.hidden_size,), 2, config.attention_biases, into_sum=True, name="output")(
+            context
+        )
+        return output, attention_probabilities(query, key, pattern, **terms) if return_probabilities else None
 
 
 def at_places(x: Float[Array, "B S D"], places: Int[Array, "B R"] | None) -> Float[Array, "B T D"]:

@@ -15,12 +15,17 @@ from bert_jax.model.placement import platform
 
 
 class Places(NamedTuple):
-    """The sequence and position of each token of B rows."""
+    """What attention knows of each token of B rows."""
 
     sequence: Int[Array, "B T"]
     """The number of the token's sequence in its row, from 1; 0 for padding."""
     position: Int[Array, "B T"]
     """The token's place within its sequence, from 0."""
+    segment: Int[Array, "B T"] | None = None
+    """The token's segment; None if attention doesn't depend on it."""
+    rank: Int[Array, "B T"] | None = None
+    """Of a key: its place in the order of prediction, -1 for a token that isn't predicted. Of a query: the highest rank
+    that it attends to. None: attention doesn't depend on such an order."""
 
 
 class AttentionPattern(NamedTuple):
@@ -40,19 +45,39 @@ class AttentionPattern(NamedTuple):
     """A query attends to keys at most this many positions away; None means no limit."""
     rows: Int[Array, "B T"] | None = None
     """The place of each query in its row; None means that every token of the row is a query, in order."""
+    has_query_stream: bool = False
+    """Whether the queries of a query stream follow those of the row's tokens. They are no keys."""
 
     @classmethod
-    def of(cls, tokens: Tokens, causal: bool) -> "AttentionPattern":
-        """Every token attends to the tokens of its own sequence."""
-        places = Places(tokens.sequence, tokens.position)
+    def of(cls, tokens: Tokens, causal: bool, segment: Int[Array, "B T"] | None = None) -> "AttentionPattern":
+        """Every token attends to the tokens of its own sequence. `segment`: the segments, if attention depends on
+        them."""
+        places = Places(tokens.sequence, tokens.position, segment)
         return cls(places, places, tokens.begin.shape[-1], causal)
 
+    def with_query_stream(self, places: Int[Array, "B P"], ranks: Int[Array, "B T"]) -> "AttentionPattern":
+        """Adds the queries of a query stream at these places of each row.
+
+        `ranks`: each token's place in the order of prediction, -1 for a token that isn't predicted. A token attends to
+        itself and to lower ranks, a query of the stream only to lower ranks, so that it doesn't see the token that it
+        predicts (Yang et al. 2019, section 2.3).
+        """
+        content = self.keys._replace(rank=ranks)
+        stream = jax.tree.map(lambda each: jnp.take_along_axis(each, places, axis=1), content)
+        stream = stream._replace(rank=jnp.maximum(stream.rank - 1, -1))
+        queries = jax.tree.map(lambda *each: jnp.concatenate(each, axis=1), content, stream)
+        rows = jnp.broadcast_to(jnp.arange(ranks.shape[1]), ranks.shape)
+        return self._replace(
+            queries=queries, keys=content, rows=jnp.concatenate([rows, places], axis=1), has_query_stream=True
+        )
+
     def of_queries(self, places: Int[Array, "B R"] | None) -> "AttentionPattern":
-        """The pattern for the queries at these places of each row; None means all places."""
+        """The pattern for the queries with these numbers; None means all queries."""
         if places is None:
             return self
-        queries = Places(*(jnp.take_along_axis(each, places, axis=1) for each in self.queries))
-        return self._replace(queries=queries, rows=places)
+        queries = jax.tree.map(lambda each: jnp.take_along_axis(each, places, axis=1), self.queries)
+        rows = places if self.rows is None else jnp.take_along_axis(self.rows, places, axis=1)
+        return self._replace(queries=queries, rows=rows, has_query_stream=False)
 
     @property
     def query_positions(self) -> Int[Array, "B T"] | None:
@@ -70,6 +95,8 @@ class AttentionPattern(NamedTuple):
             admitted &= ahead <= 0
         if self.window is not None:
             admitted &= jnp.abs(ahead) <= self.window
+        if self.keys.rank is not None:
+            admitted &= self.keys.rank[:, None] <= self.queries.rank[:, :, None]
         return admitted
 
 
@@ -94,6 +121,8 @@ class AttentionCase(NamedTuple):
     """Whether a query attends only to positions up to its own, and to keys at most how far away (None: no limit)."""
     some_queries: bool = False
     """Whether only some tokens of a row are queries."""
+    has_score_terms: bool = False
+    """Whether terms of distances and segments are added to the scores."""
 
     @classmethod
     def of(
@@ -111,7 +140,17 @@ class AttentionCase(NamedTuple):
         heads = config.num_heads // head_shards()
         dtype = compute_dtype(config)
         return cls(
-            platform(), dtype, heads, config.head_size, length, dropout, sequences, config.causal, window, some_queries
+            platform(),
+            dtype,
+            heads,
+            config.head_size,
+            length,
+            dropout,
+            sequences,
+            config.causal,
+            window,
+            some_queries,
+            has_score_terms=config.positions == "relative",
         )
 
 

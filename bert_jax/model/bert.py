@@ -26,6 +26,7 @@ from bert_jax.model.dropout import split
 from bert_jax.model.embeddings import Embeddings
 from bert_jax.model.encoder import UNTRAINED, Encoder
 from bert_jax.model.heads import MaskedLanguageHead, NextSentenceHead, Pooler, ReplacedTokenHead
+from bert_jax.model.relative_positions import segments
 
 Parameters = dict[str, Any]
 """A nested dict of float32 arrays. A block's parameters carry a leading layer axis."""
@@ -79,20 +80,32 @@ class BertEncoder(nn.Module):
         places: Int[Array, "B R"] | None = None,
         return_layers: bool = False,
         return_attention: bool = False,
+        ranks: Int[Array, "B T"] | None = None,
     ) -> Encoded:
         """The vectors of B rows of tokens.
 
         `dropout_keys` holds one key a sequence; None means no dropout. With `places` the result's `tokens` are the
         vectors at these places of each row. Their values are the same, and they take less work unless layers or
         attention are requested. Ids must lie within the vocabulary; batches are checked where they are read.
+
+        With `ranks`, each token's place in the order of prediction (-1: it isn't predicted), the vectors at `places`
+        are those of the query stream, which see only tokens of lower ranks. Its vectors follow those of the T tokens in
+        layers and attention.
         """
         pooled = pooled_places(self.config, tokens)
-        computed = None if places is None else jnp.concatenate([pooled, places], axis=1)
         in_embeddings, in_encoder = (None, None) if dropout_keys is None else split(dropout_keys, 2)
         embedded = self.embeddings(tokens, in_embeddings)
         if self.frozen_layers is not None:
             embedded = jax.lax.stop_gradient(embedded)
-        pattern = AttentionPattern.of(tokens, self.config.causal)
+        pattern = AttentionPattern.of(
+            tokens, self.config.causal, segments(self.config, tokens) if self.config.positions == "relative" else None
+        )
+        if ranks is not None:
+            assert places is not None, "the query stream needs places"
+            stream = self.embeddings.query_stream(tokens, places, in_embeddings)
+            embedded, pattern = jnp.concatenate([embedded, stream], axis=1), pattern.with_query_stream(places, ranks)
+            places = jnp.broadcast_to(tokens.ids.shape[1] + jnp.arange(places.shape[1]), places.shape)
+        computed = None if places is None else jnp.concatenate([pooled, places], axis=1)
         x, layers, attention = self.encoder(embedded, pattern, in_encoder, computed, return_layers, return_attention)
         if places is None:
             for_pooler = at_places(x, pooled)
@@ -104,8 +117,9 @@ class BertEncoder(nn.Module):
 
 
 def pooled_places(config: ModelConfig, tokens: Tokens) -> Int[Array, "B N"]:
-    """The token whose vector stands for a sequence: the first or, in a causal model, the last."""
-    if not config.causal:
+    """The token whose vector stands for a sequence: the first or, in a causal model or one whose [CLS] stands last, the
+    last."""
+    if not config.pools_last:
         return tokens.begin
     return tokens.begin + jnp.maximum(tokens.length - 1, 0)
 
@@ -126,10 +140,12 @@ class BertForPretraining(nn.Module):
         tokens: Tokens,
         places: Int[Array, "B P"] | None,
         dropout_keys: Key[Array, "B N"] | None = None,
+        ranks: Int[Array, "B T"] | None = None,
     ) -> tuple[Float[Array, "B P V"], Float[Array, "B N 2"] | None]:
         """Float32 logits over the padded vocabulary at `places` of each row (None: at all), and logits of each pair
-        (None without a head for pairs)."""
-        encoded = self.bert(tokens, dropout_keys, places)
+        (None without a head for pairs). With `ranks`, the order of prediction, the query stream predicts
+        (`BertEncoder`)."""
+        encoded = self.bert(tokens, dropout_keys, places, ranks=ranks)
         has_pairs = self.is_initializing() or self.has_variable("params", "next_sentence")
         pairs = None
         if has_pairs:
@@ -137,9 +153,19 @@ class BertForPretraining(nn.Module):
             pairs = self.next_sentence(encoded.pooled)
         return self.masked_lm(encoded.tokens, self.bert.embeddings.word), pairs
 
-    def encode(self, tokens: Tokens, return_layers: bool = False, return_attention: bool = False) -> Encoded:
-        """The encoder alone, at every token and without dropout: `model.apply(variables, ..., method="encode")`."""
-        return self.bert(tokens, return_layers=return_layers, return_attention=return_attention)
+    def encode(
+        self,
+        tokens: Tokens,
+        return_layers: bool = False,
+        return_attention: bool = False,
+        ranks: Int[Array, "B T"] | None = None,
+    ) -> Encoded:
+        """The encoder alone, at every token and without dropout: `model.apply(variables, ..., method="encode")`. With
+        `ranks`, the order of prediction, the vectors are those of the query stream."""
+        places = None if ranks is None else jnp.broadcast_to(jnp.arange(ranks.shape[1]), ranks.shape)
+        return self.bert(
+            tokens, places=places, return_layers=return_layers, return_attention=return_attention, ranks=ranks
+        )
 
 
 class Discriminator(nn.Module):

@@ -35,7 +35,7 @@ def padded_vocabulary_size(config: ModelConfig) -> int:
 
 class Embeddings(nn.Module):
     """LayerNorm of the sum of the word, segment and position tables that the model has, then dropout and, if the tables
-    are narrower than the model, a projection."""
+    are narrower than the model, a projection. With relative positions there is no LayerNorm."""
 
     config: ModelConfig
 
@@ -50,7 +50,10 @@ class Embeddings(nn.Module):
             self.position = self.param("position", initial, (rows, width))
         if config.num_task_types:
             self.task_type = self.param("task_type", initial, (config.num_task_types, width))
-        self.norm = LayerNorm(config)
+        if config.has_query_stream:
+            self.mask = self.param("mask", initial, (width,))
+        else:
+            self.norm = LayerNorm(config)
         if config.embedding_size:
             self.projection = Linear(config, (config.input_size,), bias=config.biases)
 
@@ -77,8 +80,17 @@ class Embeddings(nn.Module):
         if config.num_task_types:
             x += self.task_type[0].astype(dtype)
         places = tokens.sequence, None if one_each else tokens.position
-        x = token_dropout(self.norm(x), config.dropout, dropout_keys, *places)
+        x = x if config.has_query_stream else self.norm(x)
+        x = token_dropout(x, config.dropout, dropout_keys, *places)
         return self.projection(x) if config.embedding_size else x
+
+    def query_stream(
+        self, tokens: Tokens, places: Int[Array, "B P"], dropout_keys: Key[Array, "B N"] | None
+    ) -> Float[Array, "B P D"]:
+        """The first vectors of the query stream at `places` of each row: one vector for all, which knows no token."""
+        x = jnp.broadcast_to(self.mask.astype(compute_dtype(self.config)), (*places.shape, len(self.mask)))
+        at_places = (jnp.take_along_axis(each, places, axis=1) for each in (tokens.sequence, tokens.position))
+        return token_dropout(x, self.config.dropout, dropout_keys, *at_places)
 
 
 def sinusoids(config: ModelConfig, length: int) -> Float[np.ndarray, "T D"]:

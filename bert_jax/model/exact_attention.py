@@ -28,26 +28,32 @@ def exact_attention(
     pattern: AttentionPattern,
     rate: float,
     dropout_keys: Key[Array, "B N"] | None,
+    terms: Float[Array, "B H T S"] | None = None,
 ) -> Float[Array, "B T H K"]:
     """The mean of `value` under each query's softmax over the keys that `pattern` admits, after dropout at `rate`.
 
-    `dropout_keys`: one key for each sequence; None means no dropout.
+    `dropout_keys`: one key for each sequence; None means no dropout. `terms` are added to the products of queries and
+    keys; None: nothing is added.
     """
     if pattern.rows is None and (block := band(query.shape[1], pattern.window)):
         return _in_bands(query, key, value, pattern, rate, dropout_keys, block)
     if is_in_strips(query.shape[1], key.shape[1]):
-        return _in_strips(query, key, value, pattern, rate, dropout_keys)
-    probabilities = attention_probabilities(query, key, pattern)
+        return _in_strips(query, key, value, pattern, rate, dropout_keys, terms)
+    probabilities = attention_probabilities(query, key, pattern, terms)
     if dropout_keys is not None:
         probabilities = _dropout(probabilities, rate, head_keys(dropout_keys, query.shape[2]), pattern)
     return weighted_sums(probabilities.astype(value.dtype), heads_first(value), value.dtype).swapaxes(1, 2)
 
 
 def attention_probabilities(
-    query: Float[Array, "B T H K"], key: Float[Array, "B S H K"], pattern: AttentionPattern
+    query: Float[Array, "B T H K"],
+    key: Float[Array, "B S H K"],
+    pattern: AttentionPattern,
+    terms: Float[Array, "B H T S"] | None = None,
 ) -> Float[Array, "B H T S"]:
-    """Each query's softmax over the keys that `pattern` admits, in float32."""
+    """Each query's softmax over the keys that `pattern` admits, in float32. `terms`: see `exact_attention`."""
     scores = inner_products(heads_first(query), heads_first(key), jnp.float32)
+    scores = scores if terms is None else scores + terms
     return softmax_where(scores / math.sqrt(query.shape[-1]), pattern.admitted())
 
 
@@ -112,8 +118,8 @@ def _in_bands(query, key, value, pattern: AttentionPattern, rate, dropout_keys, 
         return in_blocks(x).reshape(-1, block, *x.shape[2:])
 
     local = pattern._replace(
-        queries=Places(*map(flat, pattern.queries)),
-        keys=Places(*map(with_neighbours, pattern.keys)),
+        queries=jax.tree.map(flat, pattern.queries),
+        keys=jax.tree.map(with_neighbours, pattern.keys),
         sequences=max(pattern.sequences, 2),  # so that places are counted within a sequence and not within a block
     )
     keys = None if dropout_keys is None else jnp.repeat(dropout_keys, blocks, axis=0)
@@ -121,7 +127,7 @@ def _in_bands(query, key, value, pattern: AttentionPattern, rate, dropout_keys, 
     return context.reshape(batch, blocks * block, *query.shape[2:])[:, :length]
 
 
-def _in_strips(query, key, value, pattern: AttentionPattern, rate, dropout_keys) -> Float[Array, "B T H K"]:
+def _in_strips(query, key, value, pattern: AttentionPattern, rate, dropout_keys, terms) -> Float[Array, "B T H K"]:
     """Attention of _STRIP queries at a time; the backward pass computes their probabilities again."""
     length, strips = query.shape[1], -(-query.shape[1] // _STRIP)
     rows = jnp.broadcast_to(jnp.arange(length), query.shape[:2]) if pattern.rows is None else pattern.rows
@@ -131,11 +137,19 @@ def _in_strips(query, key, value, pattern: AttentionPattern, rate, dropout_keys)
         return jnp.moveaxis(x.reshape(x.shape[0], strips, _STRIP, *x.shape[2:]), 1, 0)
 
     @jax.checkpoint
-    def strip(part: tuple[Array, Places, Array]) -> Array:
-        query, places, rows = part
-        return exact_attention(query, key, value, pattern._replace(queries=places, rows=rows), rate, dropout_keys)
+    def strip(part: tuple[Array, Places, Array, Array | None]) -> Array:
+        query, places, rows, terms = part
+        own = pattern._replace(queries=places, rows=rows)
+        return exact_attention(
+            query, key, value, own, rate, dropout_keys, terms if terms is None else terms.swapaxes(1, 2)
+        )
 
-    parts = cut(query), Places(*map(cut, pattern.queries)), cut(rows)
+    parts = (
+        cut(query),
+        jax.tree.map(cut, pattern.queries),
+        cut(rows),
+        terms if terms is None else cut(terms.swapaxes(1, 2)),
+    )
     context = jnp.moveaxis(jax.lax.map(strip, parts), 0, 1)
     return context.reshape(query.shape[0], strips * _STRIP, *query.shape[2:])[:, :length]
 

@@ -39,7 +39,7 @@ class Pooler(nn.Module):
 
 class MaskedLanguageHead(nn.Module):
     """A dense layer to the width of the word table, activation and LayerNorm, then a product with that table and a bias
-    over the vocabulary."""
+    over the vocabulary. A model with a query stream has only the product and the bias."""
 
     config: ModelConfig
 
@@ -47,8 +47,9 @@ class MaskedLanguageHead(nn.Module):
     def __call__(self, x: Float[Array, "B P D"], word_table: Float[Array, "V E"]) -> Float[Array, "B P V"]:
         """Float32 logits over the padded vocabulary."""
         config = self.config
-        x = Linear(config, (config.table_size,), bias=config.biases, name="dense")(x)
-        x = LayerNorm(config, name="norm")(activation(config.prediction_head)(x))
+        if not config.has_query_stream:
+            x = Linear(config, (config.table_size,), bias=config.biases, name="dense")(x)
+            x = LayerNorm(config, name="norm")(activation(config.prediction_head)(x))
         bias = self.param("bias", nn.initializers.zeros_init(), word_table.shape[:1])
         padding = jnp.where(jnp.arange(len(bias)) < vocabulary_size(config), 0.0, MASKED_OUT)
         table = word_table.astype(compute_dtype(config))

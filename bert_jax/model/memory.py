@@ -62,6 +62,8 @@ def step_memory(
     size = compute_dtype(model).itemsize
     tokens = rows * length
     stored, largest = 0, 0
+    if model.has_query_stream:
+        tokens += rows * predictions
     for one in model.networks:
         width, inner = one.hidden_size, one.inner_size * (2 if one.feedforward == "gated" else 1)
         for layer in range(one.num_layers):
@@ -95,4 +97,5 @@ def _block_bytes(model: ModelConfig, probabilities: int, size: int, tensor: int)
     # and, of a gated layer, the gate.
     inner = (3 if model.feedforward == "gated" else 2) * model.inner_size
     linear = size * (4 * width + (4 * width + inner) // tensor)
-    return linear + scores * (_F32 + size)
+    of_distances = 2 * scores * _F32 if model.positions == "relative" else 0
+    return linear + scores * (_F32 + size) + of_distances

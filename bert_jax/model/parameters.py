@@ -117,11 +117,21 @@ PARAMETERS: tuple[Parameter, ...] = (
     _table("segment", "segment", "segment table"),
     _table("position", "position", "position table"),
     _table("task_type", "segment", "task type table"),
+    Parameter(
+        "bert/embeddings/mask", ("vector",), "embeddings", "query stream", ("bert.embeddings.mask",), decays=True
+    ),
     *_norm("bert/embeddings/norm", "embeddings", "LayerNorm", "bert.embeddings.LayerNorm"),
     *_linear(
         "bert/embeddings/projection", "embeddings", "projection", ("bert.embeddings_project",), _WIDTH, "features"
     ),
     *_linear("attention", "block", "query, key, value", _PROJECTIONS, _WIDTH, "projection", *_HEADS),
+    _parameter("attention/content_bias", _HEADS, "block", "biases of queries", ("attention.self.content",), "bias"),
+    _parameter("attention/position_bias", _HEADS, "block", "biases of queries", ("attention.self.position",), "bias"),
+    _parameter("attention/segment_bias", _HEADS, "block", "biases of queries", ("attention.self.segment",), "bias"),
+    _linear("attention/position", "block", "position keys", ("attention.self.position",), _WIDTH, *_HEADS)[0],
+    _parameter(
+        "attention/segment", ("segment", *_HEADS), "block", "segments", ("attention.self.segment",), "weight"
+    )._replace(decays=True),
     *_linear("attention/output", "block", "attention output", ("attention.output.dense",), _HEADS, "width"),
     *_norm("attention_norm", "block", "LayerNorm", "attention.output.LayerNorm"),
     *_linear("feedforward_in", "block", "feed-forward in", ("intermediate.dense",), _WIDTH, "inner"),

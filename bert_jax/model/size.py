@@ -91,29 +91,33 @@ def forward_flops(config: ModelConfig, length: int, predictions: int) -> int:
         if network.discriminator:
             total += encoder_flops(network, length, last_queries=length) + 2 * length * width * (width + 1)
         else:
-            total += encoder_flops(network, length, last_queries=predictions + 1)
-            total += 2 * predictions * network.table_size * (width + vocabulary_size(network))
-    pooler = 0 if config.discriminator else 2 * width * width + 2 * width * 2
+            stream = predictions if network.has_query_stream else 0
+            total += encoder_flops(network, length, last_queries=predictions + 1, stream=stream)
+            dense = 0 if network.has_query_stream else width
+            total += 2 * predictions * network.table_size * (dense + vocabulary_size(network))
+    pooler = 2 * width * width + 2 * width * 2 if config.has_pair_head else 0
     return total + pooler
 
 
-def encoder_flops(config: ModelConfig, length: int, last_queries: int) -> int:
+def encoder_flops(config: ModelConfig, length: int, last_queries: int, stream: int = 0) -> int:
     """FLOPs of the forward pass of embeddings and blocks over one sequence; the last block is computed at
-    `last_queries` tokens.
+    `last_queries` tokens, and the others also at `stream` tokens of a query stream.
 
     A product of [m, k] and [k, n] counts as 2 m k n. Causal attention counts as if each query had all keys, because it
-    is computed so; local attention counts the keys of its window.
+    is computed so; local attention counts the keys of its window. The products of relative positions with their
+    weights, which are the same for all rows, aren't counted.
     """
     width, inner, last = config.hidden_size, config.inner_size, config.num_layers - 1
     matrices = 3 if config.feedforward == "gated" else 2
 
     def block(number: int) -> int:
-        queries = min(last_queries, length) if number == last else length
+        queries = min(last_queries, length) if number == last else length + stream
         window = None if config.is_global(number) else config.local_window
         keys = length if window is None else min(length, 2 * window + 1)
         keys_and_values = 2 * length * 2 * width * width
         at_queries = 2 * queries * (2 * width * width + matrices * width * inner)
-        attention = 2 * 2 * queries * keys * width
+        # A query's products with keys, with values and, of relative positions, with all 2 S distances.
+        attention = 2 * (4 if config.positions == "relative" else 2) * queries * keys * width
         return keys_and_values + at_queries + attention
 
     projection = 2 * length * config.table_size * width if config.embedding_size else 0

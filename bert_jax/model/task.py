@@ -152,7 +152,7 @@ def pooled(config: ModelConfig, x: Float[Array, "B T ..."], tokens: Tokens, pool
     """One vector for each sequence from the vectors `x` of its tokens, [CLS] and [SEP] included; 0 for an absent one.
 
     Tokens with the unit bit UNPOOLED, which begin a sequence, are left out. `cls` takes the vector of the first token
-    that isn't left out or, in a causal model, of the last token.
+    that isn't left out or, if the model pools the last token, of that.
     """
     of_sequence = tokens.sequence[:, None, :] == jnp.arange(1, tokens.length.shape[1] + 1)[None, :, None]
     left_out = of_sequence & ((tokens.units & UNPOOLED) > 0)[:, None, :]
@@ -162,7 +162,7 @@ def pooled(config: ModelConfig, x: Float[Array, "B T ..."], tokens: Tokens, pool
         return jnp.einsum("BNT,BT...->BN...", share, x, precision=jax.lax.Precision.HIGHEST)
     there = (tokens.length > 0).reshape(*tokens.length.shape, *[1] * (x.ndim - 2))
     if pool == "cls":
-        places = pooled_places(config, tokens) + (0 if config.causal else left_out.sum(axis=-1))
+        places = pooled_places(config, tokens) + (0 if config.pools_last else left_out.sum(axis=-1))
         return jnp.where(there, x[jnp.arange(len(x))[:, None], places], 0)
 
     def maximum(inside: Array) -> Array:

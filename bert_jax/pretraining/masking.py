@@ -19,7 +19,8 @@ class MaskingKeys(NamedTuple):
     order: Key[Array, "*N"]
     """The order in which units are chosen."""
     kind: Key[Array, "*N"]
-    """Whether a chosen token is replaced by [MASK], replaced by a random piece, or kept."""
+    """Whether a chosen token is replaced by [MASK], replaced by a random piece, or kept; where all are kept, the order
+    in which they are predicted."""
     piece: Key[Array, "*N"]
     """The random piece that replaces it."""
     units: Key[Array, "*N"]
@@ -73,8 +74,8 @@ def mask_sequences(
 
     def mask_row(row: Tokens, counts: Int[Array, " N"], keys: Key[Array, " N"]) -> Masked:
         drawing = MaskingKeys.of(keys)
-        starts, _ = divide(row, drawing.units, shares)
-        chosen = choose_units(starts, row, counts, drawing.order)
+        divided = divide(row, drawing.units, shares)
+        chosen = choose_units(divided, row, counts, drawing.order)
         places = jnp.sort(jnp.where(chosen, jnp.arange(length), length))[:slots]
         used = places < length
         places = jnp.where(used, places, 0)
@@ -84,7 +85,7 @@ def mask_sequences(
         number = (chosen_yet - 1)[places] - (chosen_yet - chosen)[row.begin][sequence]
         decided = number
         if objective.replaced_by == "unit":  # by the random number of the unit's first token
-            decided -= (chosen_yet - jax.lax.cummax(jnp.where(starts, chosen_yet, 0)))[places]
+            decided -= (chosen_yet - jax.lax.cummax(jnp.where(divided.starts, chosen_yet, 0)))[places]
         kind = jax.vmap(lambda key: jax.random.uniform(key, (slots_of_one,)))(drawing.kind)[sequence, decided]
         drawn = jax.vmap(lambda key: jax.random.randint(key, (slots_of_one,), 0, vocabulary_size))(drawing.piece)
         labels = row.ids[places]
@@ -100,7 +101,8 @@ def divide_sequences(
     tokens: Tokens, keys: Key[Array, "B N"], units: Units
 ) -> tuple[Bool[Array, "B T"], Int[Array, "B N"]]:
     """Where the units that `mask_sequences` chooses among begin, and the number in `units` of each sequence's kind."""
-    return jax.vmap(lambda row, keys: divide(row, MaskingKeys.of(keys).units, unit_shares(units)))(tokens, keys)
+    divided = jax.vmap(lambda row, keys: divide(row, MaskingKeys.of(keys).units, unit_shares(units)))(tokens, keys)
+    return divided.starts, divided.kinds
 
 
 def _counts(
@@ -127,6 +129,30 @@ def next_tokens(tokens: Tokens) -> Masked:
     return Masked(tokens, jnp.where(used, at, 0), labels, used.astype(jnp.float32))
 
 
+def order_of_prediction(masked: Masked, keys: Key[Array, "B N"]) -> Int[Array, "B T"]:
+    """Each token's rank in a random order of the tokens to predict, -1 for all other tokens (Yang et al. 2019, section
+    2.6). The tokens of a second segment come after those of the first, so each segment is permuted by itself.
+    """
+    random = jax.vmap(jax.vmap(jax.random.bits))(_slot_keys(masked, keys))
+    length = masked.tokens.ids.shape[1]
+
+    def order_row(tokens: Tokens, places: Int[Array, " P"], used: Bool[Array, " P"], random: Array) -> Int[Array, " T"]:
+        order = jnp.lexsort((random, tokens.segment[places], tokens.sequence[places], ~used))
+        places = jnp.where(used, places, length)[order]  # unused slots get a place outside the row
+        return jnp.full(length, -1).at[places].set(jnp.arange(len(places)), mode="drop")
+
+    return jax.vmap(order_row)(masked.tokens, masked.places, masked.weights > 0, random)
+
+
+def _slot_keys(masked: Masked, keys: Key[Array, "B N"]) -> Key[Array, "B P"]:
+    """A key for each slot, from the key of its sequence and the position of its token in the sequence."""
+    sequence, position = (
+        jnp.take_along_axis(of_row, masked.places, axis=1)
+        for of_row in (masked.tokens.sequence, masked.tokens.position)
+    )
+    return jax.vmap(jax.vmap(jax.random.fold_in))(of_tokens(keys, sequence), position)
+
+
 _BLOCK = 128
 """Tokens of the vocabulary in a block: first the block of a drawn token is found, then the token in it."""
 
@@ -139,12 +165,7 @@ def draw_tokens(logits: Float[Array, "B P V"], masked: Masked, keys: Key[Array, 
     exceeds a uniform number. That takes one random number a slot; Gumbel noise would take one for each token of the
     vocabulary.
     """
-    sequence, position = (
-        jnp.take_along_axis(of_row, masked.places, axis=1)
-        for of_row in (masked.tokens.sequence, masked.tokens.position)
-    )
-    in_slots = jax.vmap(jax.vmap(jax.random.fold_in))(of_tokens(keys, sequence), position)
-    uniform = jax.vmap(jax.vmap(jax.random.uniform))(in_slots)
+    uniform = jax.vmap(jax.vmap(jax.random.uniform))(_slot_keys(masked, keys))
     # Not split by `tensor`: otherwise blocks of the vocabulary would be moved between devices.
     logits = split_by_rows(logits.astype(jnp.float32))
     to_fill = [(0, 0), (0, 0), (0, -logits.shape[2] % _BLOCK)]

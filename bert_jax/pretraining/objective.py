@@ -19,11 +19,20 @@ from bert_jax.model.dropout import split
 from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.memory import Memory, step_memory
 from bert_jax.model.size import train_flops
-from bert_jax.pretraining.masking import Masked, MaskingKeys, draw_tokens, mask_sequences, next_tokens, replace_tokens
+from bert_jax.pretraining.masking import (
+    Masked,
+    MaskingKeys,
+    draw_tokens,
+    mask_sequences,
+    next_tokens,
+    order_of_prediction,
+    replace_tokens,
+)
 from bert_jax.pretraining.questions import (
     MASKED_TOKENS,
     NEXT_TOKENS,
     OF_PAIRS,
+    PERMUTED_TOKENS,
     REPLACED_SHARE,
     REPLACED_TOKENS,
     Question,
@@ -45,6 +54,9 @@ class PretrainingTargets(NamedTuple):
     """1 for a real sequence, 0 for a filler."""
     drawing_keys: Key[Array, "B N"] | None = None
     """Each sequence's key for drawing replacements; None if no replacements are drawn from predictions."""
+    ranks: Int[Array, "B T"] | None = None
+    """Each token's place in the order of prediction, -1 for a token that isn't predicted; None if all tokens are
+    predicted independently."""
 
 
 class MaskedTokens(Objective):
@@ -119,7 +131,9 @@ class MaskedTokens(Objective):
 
     def measure(self, params: Parameters, targets: PretrainingTargets, dropout_keys: Key[Array, "B N"] | None) -> Means:
         """Cross-entropy in nats and accuracy of each question."""
-        logits = self._network.apply({"params": params}, targets.masked.tokens, self._places(targets), dropout_keys)
+        logits = self._network.apply(
+            {"params": params}, targets.masked.tokens, self._places(targets), dropout_keys, targets.ranks
+        )
         means: Means = {}
         for (question, labels, weights), own_logits in zip(self._labelled(targets), logits, strict=False):
             loss, hit = cross_entropy(own_logits, labels)
@@ -162,7 +176,7 @@ class MaskedTokens(Objective):
         return mask_sequences(
             tokens,
             keys,
-            self._config.objective,
+            self._config.objective.replacing,
             mask_id=self._mask_id,
             vocabulary_size=vocabulary_size(self.model),
             units=self._config.phases[moment.phase].units if moment else None,
@@ -192,6 +206,21 @@ class NextTokens(MaskedTokens):
 
     def _places(self, targets: PretrainingTargets) -> None:
         return None
+
+
+class PermutedTokens(MaskedTokens):
+    """The tokens that masking would choose are predicted one after the other in a random order, each from the tokens
+    that aren't predicted and those before it in the order (Yang et al. 2019). No token is replaced.
+
+    There is no memory of earlier rows (Dai et al. 2019): a row is a function of its ordinal.
+    """
+
+    token_question = main_question = PERMUTED_TOKENS
+
+    def targets(self, batch: Batch, keys: Key[Array, "B N"], moment: Moment | None = None) -> PretrainingTargets:
+        """Chooses tokens of each sequence and their order by its key."""
+        targets = super().targets(batch, keys, moment)
+        return targets._replace(ranks=order_of_prediction(targets.masked, MaskingKeys.of(keys).kind))
 
 
 class ReplacedTokens(MaskedTokens):
@@ -259,7 +288,12 @@ class ReplacedTokens(MaskedTokens):
         return super().baseline(guessed, measured) | of_replaced
 
 
-METHODS: dict[str, type[MaskedTokens]] = {"masked": MaskedTokens, "next": NextTokens, "replaced": ReplacedTokens}
+METHODS: dict[str, type[MaskedTokens]] = {
+    "masked": MaskedTokens,
+    "next": NextTokens,
+    "permuted": PermutedTokens,
+    "replaced": ReplacedTokens,
+}
 """The objective's class, by the setting objective.predict."""
 
 

@@ -5,6 +5,7 @@ that a sequence gets the same units and the same choice in any row.
 """
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,31 +24,50 @@ _WORDS: dict[UnitKind, list[float]] = {
 }
 """Relative probabilities of units of 1, 2, ... words (Lan et al. 2020, section 3.1; Joshi et al. 2020,
 section 3.1)."""
+_SPACED_WORDS = [1 / count for count in range(1, 6)]
+"""The same for spans within a context (Yang et al. 2019, section 2.6)."""
+_CONTEXT = 6
+"""Tokens of context for each word of such a span."""
 _LAST = np.uint32(2**32 - 1)
 """A value above all random words of units, which have 31 bits."""
 
 
-def divide(
-    row: Tokens, keys: Key[Array, " N"], shares: Mapping[UnitKind, float]
-) -> tuple[Bool[Array, " T"], Int[Array, " N"]]:
-    """Where the units of a row begin, and for each sequence the index in `shares` of its kind of units. If there are
-    several kinds, each sequence draws one. A unit ends before the next unit and before a special token.
-    """
+class Division(NamedTuple):
+    """The division of a row into units. A unit ends before the next unit and before a special token."""
+
+    starts: Bool[Array, " T"]
+    """Where units begin."""
+    last: Bool[Array, " T"]
+    """Division that are chosen only when no other unit is left, at their first tokens."""
+    kinds: Int[Array, " N"]
+    """For each sequence, the index of its kind of units among the kinds."""
+
+
+def divide(row: Tokens, keys: Key[Array, " N"], shares: Mapping[UnitKind, float]) -> Division:
+    """Divides a row into units. If there are several kinds in `shares`, each sequence draws one."""
     of_kind, of_words = split(keys, 2)
-    starts = [_starts(row, kind, of_words) for kind in shares]
+    starts, last = zip(*(_starts(row, kind, of_words) for kind in shares), strict=True)
     if len(shares) == 1:
-        return starts[0], jnp.zeros(len(keys), jnp.int32)
+        return Division(starts[0], last[0], jnp.zeros(len(keys), jnp.int32))
     kinds = _draw(jax.vmap(jax.random.bits)(of_kind), list(shares.values()))
-    return jnp.stack(starts)[kinds[_own(row)], jnp.arange(len(row.ids))], kinds
+    own = kinds[_own(row)], jnp.arange(len(row.ids))
+    return Division(jnp.stack(starts)[own], jnp.stack(last)[own], kinds)
 
 
-def _starts(row: Tokens, kind: UnitKind, keys: Key[Array, " N"]) -> Bool[Array, " T"]:
+def _starts(row: Tokens, kind: UnitKind, keys: Key[Array, " N"]) -> tuple[Bool[Array, " T"], Bool[Array, " T"]]:
+    """Where the units of a kind begin, and which of them are chosen last."""
     maskable = row.units & MASKABLE > 0
+    none = jnp.zeros_like(maskable)
     if kind == "piece":
-        return maskable
+        return maskable, none
     if kind in _MARKS:
-        return maskable & (row.units & _MARKS[kind] > 0)
-    return _runs(row, maskable, _words_at(keys, _own(row), row.position), _WORDS[kind])
+        return maskable & (row.units & _MARKS[kind] > 0), none
+    random = _words_at(keys, _own(row), row.position)
+    if kind == "context":
+        begins, inside = _spaced_spans(row, maskable, random)
+        single = maskable & ~inside
+        return begins | single, single
+    return _runs(row, maskable, random, _WORDS[kind]), none
 
 
 def _runs(
@@ -74,8 +94,40 @@ def _runs(
     return words & (same_segment & (word[:, None] == first_of_run)).any(axis=1)
 
 
+def _spaced_spans(
+    row: Tokens, maskable: Bool[Array, " T"], random: UInt32[Array, " T"]
+) -> tuple[Bool[Array, " T"], Bool[Array, " T"]]:
+    """Spans of n words, each within a context of 6 n other tokens, one after the other from the begin of each segment:
+    where spans begin, and which tokens they contain (Yang et al. 2019, section 2.6, with the lengths of its code).
+
+    The random word at the first token of a context decides n, by its high bits, and by its low bits how many tokens of
+    the context stand before the span. A span begins at the first word after these, and is cut at the segment's end.
+    """
+    words = 1 + _draw(random, _SPACED_WORDS)
+    context = _CONTEXT * words
+    before = ((random & 0xFFFF) * context.astype(jnp.uint32) >> 16).astype(jnp.int32)
+
+    def step(state, token):
+        before, words, after, inside = state  # what is left of the context and its span
+        maskable, begins_word, *drawn = token
+        done = (before == 0) & (words == 0) & (after == 0)
+        before, words, after = (jnp.where(done, new, old) for new, old in zip(drawn, state[:3], strict=True))
+        behind = before == 0
+        begins = behind & (words > 0) & begins_word
+        chosen = maskable & (begins | (behind & inside & ~begins_word))
+        is_after = behind & (words == 0) & ~chosen
+        left = before - ~behind, words - begins, after - is_after
+        state = *(jnp.where(maskable, each, 0) for each in left), chosen
+        return state, (chosen & begins & ~inside, chosen)
+
+    begins_word = row.units & WORD_START > 0
+    state = *[jnp.zeros((), jnp.int32)] * 3, jnp.zeros((), bool)
+    _, spans = jax.lax.scan(step, state, (maskable, begins_word, before, words, context - before))
+    return spans
+
+
 def choose_units(
-    starts: Bool[Array, " T"], row: Tokens, counts: Int[Array, " N"], keys: Key[Array, " N"]
+    division: Division, row: Tokens, counts: Int[Array, " N"], keys: Key[Array, " N"]
 ) -> Bool[Array, " T"]:
     """Chooses whole units of each sequence in random order. A unit that would exceed the sequence's count of tokens is
     skipped.
@@ -84,7 +136,7 @@ def choose_units(
     shuffled units, but each round here takes all units up to the first that doesn't fit. So units of single pieces need
     one round.
     """
-    size, several = len(starts), len(keys) > 1
+    starts, size, several = division.starts, len(row.ids), len(keys) > 1
     maskable = row.units & MASKABLE > 0
     begun = jnp.cumsum(starts)
     unit = jnp.where(maskable, begun - 1, size - 1)
@@ -93,7 +145,9 @@ def choose_units(
     # The number of each sequence's first unit; for an absent sequence, a number past all units.
     first = jnp.where(row.length > 0, (begun - starts)[row.begin], size)
     own = jnp.maximum(jnp.sum(places[:, None] >= first, axis=1) - 1, 0)
-    random = jnp.where(sizes > 0, _words_at(keys, own, places - first[own]) >> 1, _LAST)
+    chosen_last = jnp.zeros(size, jnp.uint32).at[unit].max((division.last & starts).astype(jnp.uint32))
+    random = _words_at(keys, own, places - first[own]) >> 1 | chosen_last << 31
+    random = jnp.where(sizes > 0, random, _LAST)
     ranks = (jnp.where(sizes > 0, own, len(keys)), random) if several else (random,)
     order = jax.lax.sort((*ranks, places), num_keys=len(ranks), is_stable=True)[-1]
     sizes, own = sizes[order], own[order]

@@ -11,7 +11,7 @@ from token_rows import tokens_of
 from bert_jax.config.objective import ObjectiveConfig, num_predictions
 from bert_jax.layout import MASKABLE, WORD_START
 from bert_jax.pretraining.masking import mask_sequences, next_tokens
-from bert_jax.pretraining.units import choose_units
+from bert_jax.pretraining.units import Division, choose_units
 
 LENGTH, VOCABULARY, MASK_ID = 48, 300, 4
 PIECES, WORDS = ObjectiveConfig(units="piece"), ObjectiveConfig(units="word")
@@ -108,7 +108,8 @@ def test_the_rounds_choose_what_going_one_by_one_chooses(seed):
     count, key = int(rng.integers(1, 12)), jax.random.key(seed)
     tokens = tokens_of(np.zeros((1, LENGTH)), units=np.where(maskable, MASKABLE, 0)[None])
     row = jax.tree.map(lambda array: array[0], tokens)
-    chosen = jax.jit(choose_units)(jnp.asarray(starts), row, jnp.asarray([count], jnp.int32), key[None])
+    division = Division(jnp.asarray(starts), jnp.zeros(LENGTH, bool), jnp.zeros(1, jnp.int32))
+    chosen = jax.jit(choose_units)(division, row, jnp.asarray([count], jnp.int32), key[None])
     assert np.array_equal(chosen, greedy(starts, maskable, count, key))
 
 

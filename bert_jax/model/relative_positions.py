@@ -1,0 +1,106 @@
+"""The terms that relative attention adds to its scores, for distances and segments (XLNet, Yang et al. 2019, sections
+2.3 and 2.5; Dai et al. 2019, section 3.3)."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+from jaxtyping import Array, Float, Int
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.layout import Tokens
+from bert_jax.model.attention_form import AttentionPattern
+from bert_jax.model.linear import Linear, compute_dtype, initial_weights
+from bert_jax.model.products import heads_first, inner_products
+
+_OF_CLASS_TOKEN = 2
+"""Segment of a [CLS] that stands last: neither the first text's nor the second's."""
+
+
+class RelativePositions(nn.Module):
+    """Scores of a query at place i and a key at place j: (q + b_r)·W_r R(i - j) + (q + b_s)·s, where R is a sinusoid
+    and s one of two vectors, for a key in the query's segment and for a key in another."""
+
+    config: ModelConfig
+
+    @nn.compact
+    def __call__(
+        self, query: Float[Array, "B T H K"], pattern: AttentionPattern
+    ) -> tuple[Float[Array, "B T H K"], Float[Array, "B H T S"]]:
+        """The queries with the bias of their products with keys (b_w), and the sum of both terms in float32, not yet
+        divided by sqrt(K)."""
+        config, dtype, heads = self.config, compute_dtype(self.config), query.shape[2:]
+        initial = initial_weights(config)
+        biases = {name: self.param(f"{name}_bias", initial, heads) for name in ("content", "position", "segment")}
+        of_content, of_position, of_segment = (query + bias.astype(dtype) for bias in biases.values())
+        size = pattern.keys.sequence.shape[1]
+        table = jnp.asarray(_distance_table(config, size)).astype(dtype)
+        position_keys = Linear(config, heads, bias=False, name="position")(table)  # the same in all rows
+        position_keys = jnp.broadcast_to(position_keys[None], (query.shape[0], *position_keys.shape))
+        scores = inner_products(heads_first(of_position), heads_first(position_keys), jnp.float32)
+        # Softmax subtracts what is added for all keys of a query, so only the difference of both vectors counts.
+        same, other = self.param("segment", initial, (2, *heads))
+        of_other = jnp.einsum("BTHK,HK->BHT", of_segment.astype(jnp.float32), other - same)
+        is_other = pattern.queries.segment[:, :, None] != pattern.keys.segment[:, None]
+        return of_content, by_distance(scores, pattern) + of_other[..., None] * is_other[:, None]
+
+
+def segments(config: ModelConfig, tokens: Tokens) -> Int[Array, "B T"]:
+    """The segment of each token. A [CLS] that stands last is in a segment of its own."""
+    if config.class_token == "first":
+        return tokens.segment
+    length = jnp.take_along_axis(tokens.length, jnp.maximum(tokens.sequence - 1, 0), axis=1)
+    return jnp.where(tokens.position == length - 1, _OF_CLASS_TOKEN, tokens.segment)
+
+
+def _distance_table(config: ModelConfig, size: int) -> Float[np.ndarray, "2S D"]:
+    """For each distance from `size` down to 1 - `size`: sines, then cosines, of distance / 10000^(2i/D)."""
+    distances = np.arange(size, -size, -1)
+    if config.clamped_distance is not None:
+        distances = np.clip(distances, -config.clamped_distance, config.clamped_distance)
+    angles = distances[:, None] / 10_000 ** (np.arange(0, config.hidden_size, 2) / config.hidden_size)
+    return np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype(np.float32)
+
+
+def by_distance(scores: Float[Array, "B H T 2S"], pattern: AttentionPattern) -> Float[Array, "B H T S"]:
+    """The score of each query with each key, from the query's scores with all distances from S down to 1 - S."""
+    size = pattern.keys.sequence.shape[1]
+    if pattern.rows is None:
+        return _of_rows_in_order(scores)
+    # With a query stream, the first S queries are the row's own tokens in order.
+    in_order = size if pattern.has_query_stream else 0
+    rest = windows(scores[:, :, in_order:], size - pattern.rows[:, in_order:], size)
+    return jnp.concatenate([_of_rows_in_order(scores[:, :, :size]), rest], axis=2) if in_order else rest
+
+
+def _of_rows_in_order(scores: Float[Array, "B H S 2S"]) -> Float[Array, "B H S S"]:
+    """The window of S scores that begins at S - i for query i: one element earlier in each row, so it is a slice of the
+    array with rows that are one element shorter (Dai et al. 2019, appendix B)."""
+    size = scores.shape[2]
+    shifted = scores.reshape(*scores.shape[:2], -1)[:, :, size:]
+    return shifted.reshape(*scores.shape[:2], size, 2 * size - 1)[..., :size]
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
+def windows(scores: Float[Array, "B H T M"], begin: Int[Array, "B T"], size: int) -> Float[Array, "B H T S"]:
+    """`size` neighbouring scores of each query, from the index `begin` on.
+
+    The gradient is a window of the padded gradient: a scatter would take many times longer.
+    """
+    index = begin[:, None, :, None] + jnp.arange(size)
+    return jnp.take_along_axis(scores, index, axis=-1)
+
+
+def _backward(size, residuals, gradient):
+    begin, whole = residuals
+    around = whole - size
+    padded = jnp.pad(gradient, [(0, 0)] * 3 + [(around, around)])
+    return windows(padded, around - begin, whole), None
+
+
+windows.defvjp(
+    lambda scores, begin, size: (windows(scores, begin, size), (begin, scores.shape[-1])),
+    _backward,
+)
