@@ -95,7 +95,7 @@ class AttentionPattern(NamedTuple):
             admitted &= ahead <= 0
         if self.window is not None:
             admitted &= jnp.abs(ahead) <= self.window
-        if self.keys.rank is not None:
+        if self.keys.rank is not None and self.queries.rank is not None:
             admitted &= self.keys.rank[:, None] <= self.queries.rank[:, :, None]
         return admitted
 

@@ -43,7 +43,9 @@ class RelativePositions(nn.Module):
         # Softmax subtracts what is added for all keys of a query, so only the difference of both vectors counts.
         same, other = self.param("segment", initial, (2, *heads))
         of_other = jnp.einsum("BTHK,HK->BHT", of_segment.astype(jnp.float32), other - same)
-        is_other = pattern.queries.segment[:, :, None] != pattern.keys.segment[:, None]
+        of_queries, of_keys = pattern.queries.segment, pattern.keys.segment
+        assert of_queries is not None and of_keys is not None, "relative attention needs segments"
+        is_other = of_queries[:, :, None] != of_keys[:, None]
         return of_content, by_distance(scores, pattern) + of_other[..., None] * is_other[:, None]
 
 

@@ -26,6 +26,7 @@ TREES = {
     "pre-norm, gated, rotary": parameter_shapes(
         ModelConfig.modern(vocabulary_size=200, num_layers=4, hidden_size=32, num_heads=2, biases=True)
     ),
+    "relative positions": parameter_shapes(ModelConfig.tiny(vocabulary_size=200, positions="relative", num_segments=0)),
     "discriminator": parameter_shapes(ModelConfig.tiny(vocabulary_size=200, discriminator=True)),
     "task": task_parameter_shapes(ModelConfig.tiny(vocabulary_size=200), HeadShape("pooled", 3, mixes=True)),
 }
