@@ -57,8 +57,9 @@ def segments(config: ModelConfig, tokens: Tokens) -> Int[Array, "B T"]:
     return jnp.where(tokens.position == length - 1, _OF_CLASS_TOKEN, tokens.segment)
 
 
-def _distance_table(config: ModelConfig, size: int) -> Float[np.ndarray, "2S D"]:
-    """For each distance from `size` down to 1 - `size`: sines, then cosines, of distance / 10000^(2i/D)."""
+def _distance_table(config: ModelConfig, size: int) -> Float[np.ndarray, "M D"]:
+    """For each of the M = 2 `size` distances from `size` down to 1 - `size`: sines, then cosines, of the distance /
+    10000^(2i/D)."""
     distances = np.arange(size, -size, -1)
     if config.clamped_distance is not None:
         distances = np.clip(distances, -config.clamped_distance, config.clamped_distance)
@@ -66,8 +67,9 @@ def _distance_table(config: ModelConfig, size: int) -> Float[np.ndarray, "2S D"]
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype(np.float32)
 
 
-def by_distance(scores: Float[Array, "B H T 2S"], pattern: AttentionPattern) -> Float[Array, "B H T S"]:
-    """The score of each query with each key, from the query's scores with all distances from S down to 1 - S."""
+def by_distance(scores: Float[Array, "B H T M"], pattern: AttentionPattern) -> Float[Array, "B H T S"]:
+    """The score of each query with each key, from the query's scores with all M = 2 S distances from S down to
+    1 - S."""
     size = pattern.keys.sequence.shape[1]
     if pattern.rows is None:
         return _of_rows_in_order(scores)
@@ -77,7 +79,7 @@ def by_distance(scores: Float[Array, "B H T 2S"], pattern: AttentionPattern) -> 
     return jnp.concatenate([_of_rows_in_order(scores[:, :, :size]), rest], axis=2) if in_order else rest
 
 
-def _of_rows_in_order(scores: Float[Array, "B H S 2S"]) -> Float[Array, "B H S S"]:
+def _of_rows_in_order(scores: Float[Array, "B H S M"]) -> Float[Array, "B H S S"]:
     """The window of S scores that begins at S - i for query i: one element earlier in each row, so it is a slice of the
     array with rows that are one element shorter (Dai et al. 2019, appendix B)."""
     size = scores.shape[2]

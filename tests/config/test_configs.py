@@ -31,6 +31,8 @@ SIZES = {
     "albert_large": (24, 1024),
     "roberta_base": (12, 768),
     "roberta_large": (24, 1024),
+    "xlnet_base": (12, 768),
+    "xlnet_large": (24, 1024),
 }
 MODERN = {"modern_base": (22, 768), "modern_small": (10, 384)}
 
