@@ -17,7 +17,7 @@ Rows = Annotated[int, Field(gt=0, le=1 << 24)]
 
 ComputeType = Literal["auto", "float32", "bfloat16"]
 ClassToken = Literal["first", "last"]
-ModelType = Literal["bert", "roberta", "xlm-roberta", "camembert", "albert", "ernie", "electra", "modernbert"]
+ModelType = Literal["bert", "roberta", "xlm-roberta", "camembert", "albert", "ernie", "electra", "modernbert", "xlnet"]
 RotaryBase = Annotated[float, Field(gt=1.0, le=1e9)]
 
 _OF_RELATIVE_POSITIONS = {

@@ -70,6 +70,43 @@ TASK_TYPES = Conversion(
 """An optional table of task types, as in ERNIE."""
 
 
+class _XLNet(Shape):
+    """XLNet's keys that are no sizes, with the defaults of its class."""
+
+    d_model: int
+    n_head: int
+    dropout: float
+    d_head: int | None = None
+    clamp_len: int = -1
+
+
+def _read_xlnet(values: JsonObject, place: str) -> JsonObject:
+    """Raises UsageError if the width of heads isn't the model's divided by their number."""
+    keys = _keys(values, _XLNet, place)
+    if keys.d_head is not None and keys.d_head * keys.n_head != keys.d_model:
+        raise UsageError(
+            f"{place}: d_head is {keys.d_head} with d_model {keys.d_model} and n_head {keys.n_head}; bert_jax's heads "
+            "are d_model / n_head wide"
+        )
+    return {
+        "attention_dropout": keys.dropout,
+        "clamped_distance": keys.clamp_len if keys.clamp_len > 0 else None,
+    }
+
+
+XLNET = Conversion(
+    _read_xlnet,
+    lambda model, vocabulary: {
+        "d_head": model.head_size,
+        "clamp_len": model.clamped_distance or -1,
+        "mem_len": None,
+        "bos_token_id": vocabulary.cls_id,
+        "eos_token_id": vocabulary.sep_id,
+    },
+)
+"""One rate of dropout for vectors and attention, the width of heads, and distances that count as equal; no memory."""
+
+
 class _Rotation(Shape):
     rope_theta: float | None = None
     rope_type: Literal["default"] = "default"

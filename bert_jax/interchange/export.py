@@ -61,7 +61,8 @@ def _form(config: ModelConfig, params: Parameters, vocabulary: Vocabulary, task:
             f"transformers has no class with the head of task {task.name} (task.kind={task.kind}, "
             f"task.mix_layers={task.mix_layers}); use the run itself, by bert-jax predict"
         )
-    class_name = relative.classes + class_of_bert.removeprefix("Bert")
+    suffix = class_of_bert.removeprefix("Bert")
+    class_name = relative.classes + relative.suffixes.get(suffix, suffix)
     values = config_values(config, vocabulary, class_name, has_pooler="pooler" in params["bert"])
     return _Form(relative, class_name, values | (head_values(task) if task else {}), params)
 

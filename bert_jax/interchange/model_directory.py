@@ -117,6 +117,11 @@ def open_model_directory(
     unused |= dict.fromkeys(not_listed, f"not listed in {INDEX}")
     tokenizer = read_tokenizer(directory, config, lowercase)
     _check_special_ids(values, path, config, tokenizer.vocabulary)
+    if config.class_token == "last" != tokenizer.vocabulary.class_token:
+        raise UsageError(
+            f"{directory}: the tokenizer sets {tokenizer.vocabulary.framed('text')}, and the model has its class token "
+            "after the text; tokenizer and model don't belong together"
+        )
     rows, pieces = config.num_word_rows, len(tokenizer.vocabulary)
     if rows > pieces:
         say(f"the model has {rows:,} rows for {pieces:,} pieces: {rows - pieces:,} are kept and never predicted")

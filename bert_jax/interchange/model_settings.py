@@ -40,6 +40,10 @@ def model_config(
     """
     model_type = values.get("model_type", "bert")
     relative = relative_of(model_type, str(path))
+    for alias, name in relative.aliases.items():
+        if alias in values and values.get(name, values[alias]) != values[alias]:
+            raise UsageError(f"{path}: {alias} and {name} are one setting with two values; keep the model's own")
+        values = {relative.aliases.get(key, key): value for key, value in values.items()}
     if not of_google:
         written = {name: value for name, value in values.items() if value is not None or name in relative.sizes}
         values = relative.defaults | written
@@ -102,6 +106,7 @@ def model_facts(
     if lacking:
         text = ", ".join(f"{key} {value}" for key, value in lacking.items())
         facts.append(Fact(name="not in the file", value=text, known_by=default))
+    facts += [Fact(name=name, value=value, known_by="bert_jax") for name, value in relative.facts.items()]
     epsilon = Fact(name="epsilon of norms", value=f"{config.layer_norm_epsilon:g}", known_by=file)
     return facts if "layer_norm_epsilon" in {relative.rates.get(key) for key in lacking} else [*facts, epsilon]
 
@@ -121,6 +126,7 @@ def config_values(model: ModelConfig, vocabulary: Vocabulary, class_name: str, h
     values |= {theirs: getattr(model, ours) for theirs, ours in (relative.sizes | relative.rates).items()}
     if "embedding_size" in values:
         values["embedding_size"] = model.table_size
+    limit = model.max_positions if "max_positions" in relative.sizes.values() else None
     forms = (model.activation, model.prediction_head.activation)
     values |= {name: written[form] for name, form in zip(relative.activations, forms, strict=False)}
     values |= {name: value for name, value in relative.fixed.items() if name not in _LEFT_OUT}
@@ -134,6 +140,7 @@ def config_values(model: ModelConfig, vocabulary: Vocabulary, class_name: str, h
     expected = model.replace(
         # Sinusoidal positions are written as a table, and a generator as a model of its own.
         positions="learned" if model.positions == "sinusoidal" else model.positions,
+        max_positions=limit or read_again.max_positions,
         generator_divisor=None,
         pooler=model.pooler if has_pooler else read_again.pooler,
         head_activation=model.head_activation if has_head else read_again.head_activation,

@@ -14,6 +14,7 @@ from bert_jax.interchange.conversions import (
     ELECTRA,
     NO_CONVERSION,
     TASK_TYPES,
+    XLNET,
     Conversion,
 )
 from bert_jax.system.errors import UsageError, quoted
@@ -75,8 +76,15 @@ class Relative(NamedTuple):
     """Its names of BERT's tensors. If one name replaces several, its tensor holds these tensors one below the other."""
     of_class: dict[str, Renames] = {}
     """Names in the files of one class, which take precedence over those of `tensors`."""
+    axes: dict[str, tuple[str, ...]] = {}
+    """The axes of tensors whose files aren't laid out as BERT's, named as in PARAMETERS, by the last part of the
+    parameter's path; "" is an axis of size 1."""
+    suffixes: dict[str, str] = {}
+    """Its ends of the names of BERT's classes where they differ."""
     sizes: dict[str, str] = SIZES
     """Our settings by its names of sizes in config.json."""
+    aliases: dict[str, str] = {}
+    """Further names of keys in config.json, with the names above."""
     rates: dict[str, str] = RATES
     """Our settings by its names of other numbers in config.json."""
     defaults: JsonObject = _DEFAULTS
@@ -101,6 +109,8 @@ class Relative(NamedTuple):
     tokenizer.json."""
     discriminator: str | None = None
     """Its class of a discriminator, which tells replaced tokens from true ones."""
+    facts: dict[str, str] = {}
+    """What bert_jax takes for granted of such files, by a name that is shown beside it."""
 
     @property
     def base(self) -> str:
@@ -265,6 +275,83 @@ _MODERNBERT = Relative(
 )
 _ERNIE = Relative(classes="Ernie", title="ERNIE", tensors=(("bert.", "ernie."),), conversion=TASK_TYPES)
 
+_XLNET_BLOCK, _WIDTH_FIRST = "transformer.layer.{layer}", ("width", "heads", "head")
+_SUMMARY = (("bert.pooler.dense.", "sequence_summary.summary."), ("classifier.", "logits_proj."))
+_XLNET = Relative(
+    classes="XLNet",
+    title="XLNet",
+    tensors=(
+        (f"{_BLOCK}.attention.self.query.weight", f"{_XLNET_BLOCK}.rel_attn.q"),
+        (f"{_BLOCK}.attention.self.key.weight", f"{_XLNET_BLOCK}.rel_attn.k"),
+        (f"{_BLOCK}.attention.self.value.weight", f"{_XLNET_BLOCK}.rel_attn.v"),
+        (f"{_BLOCK}.attention.self.position.weight", f"{_XLNET_BLOCK}.rel_attn.r"),
+        (f"{_BLOCK}.attention.self.segment.weight", f"{_XLNET_BLOCK}.rel_attn.seg_embed"),
+        (f"{_BLOCK}.attention.self.content.bias", f"{_XLNET_BLOCK}.rel_attn.r_w_bias"),
+        (f"{_BLOCK}.attention.self.position.bias", f"{_XLNET_BLOCK}.rel_attn.r_r_bias"),
+        (f"{_BLOCK}.attention.self.segment.bias", f"{_XLNET_BLOCK}.rel_attn.r_s_bias"),
+        (f"{_BLOCK}.attention.output.dense.weight", f"{_XLNET_BLOCK}.rel_attn.o"),
+        (f"{_BLOCK}.attention.output.LayerNorm.", f"{_XLNET_BLOCK}.rel_attn.layer_norm."),
+        (f"{_BLOCK}.intermediate.dense.", f"{_XLNET_BLOCK}.ff.layer_1."),
+        (f"{_BLOCK}.output.dense.", f"{_XLNET_BLOCK}.ff.layer_2."),
+        (f"{_BLOCK}.output.LayerNorm.", f"{_XLNET_BLOCK}.ff.layer_norm."),
+        ("bert.embeddings.word_embeddings.", "transformer.word_embedding."),
+        ("bert.embeddings.mask", "transformer.mask_emb"),
+        ("bert.", "transformer."),
+        (f"{_HEAD}.decoder.", "lm_loss."),
+        (f"{_HEAD}.bias", "lm_loss.bias"),
+    ),
+    of_class={_SEQUENCE_CLASS: _SUMMARY, _MULTIPLE_CHOICE: _SUMMARY},
+    axes={
+        **dict.fromkeys(("attention/kernel", "attention/output/kernel", "attention/position/kernel"), _WIDTH_FIRST),
+        **dict.fromkeys([f"attention/{term}_bias" for term in ("content", "position", "segment")], ("heads", "head")),
+        "attention/segment": ("segment", "heads", "head"),
+        "embeddings/mask": ("", "", "vector"),
+    },
+    suffixes={"ForMaskedLM": "LMHeadModel", "ForQuestionAnswering": "ForQuestionAnsweringSimple"},
+    sizes={
+        "n_layer": "num_layers",
+        "d_model": "hidden_size",
+        "n_head": "num_heads",
+        "d_inner": "feedforward_size",
+        "vocab_size": "vocabulary_size",
+    },
+    aliases={
+        "num_hidden_layers": "n_layer",
+        "hidden_size": "d_model",
+        "num_attention_heads": "n_head",
+        "n_token": "vocab_size",
+    },
+    rates={"dropout": "dropout", "initializer_range": "initializer_range", "layer_norm_eps": "layer_norm_epsilon"},
+    defaults={
+        "vocab_size": 32000,
+        "d_model": 1024,
+        "n_layer": 24,
+        "n_head": 16,
+        "d_inner": 4096,
+        "ff_activation": "gelu",
+        "dropout": 0.1,
+        "initializer_range": 0.02,
+        "layer_norm_eps": 1e-12,
+    },
+    conversion=XLNET,
+    fixed={
+        "attn_type": "bi",
+        "bi_data": False,
+        "same_length": False,
+        "summary_type": "last",
+        "summary_use_proj": True,
+        "summary_activation": "tanh",
+        "tie_word_embeddings": True,
+    },
+    activations=("ff_activation",),
+    ours={"positions": "relative", "num_segments": 0, "class_token": "last"},
+    tokenizer="XLNetTokenizer",
+    facts={
+        "longest sequence": "512 tokens; distances have no limit",
+        "memory": "none: every sequence is read by itself, so mem_len, reuse_len and use_mems change nothing",
+    },
+)
+
 RELATIVES: dict[str, Relative] = {
     "bert": Relative(classes="Bert", title="BERT"),
     "roberta": _ROBERTA,
@@ -278,6 +365,7 @@ RELATIVES: dict[str, Relative] = {
     "ernie": _ERNIE,
     "electra": _ELECTRA,
     "modernbert": _MODERNBERT,
+    "xlnet": _XLNET,
 }
 """The relatives, by model_type in config.json."""
 _MISSPELT = 0.9

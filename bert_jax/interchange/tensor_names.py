@@ -18,7 +18,7 @@ from bert_jax.interchange.relatives import RELATIVES, Relative
 from bert_jax.interchange.tensors import Tensor
 from bert_jax.model.bert import OPTIONAL_PARTS, Parameters, parameter_shapes
 from bert_jax.model.embeddings import sinusoids
-from bert_jax.model.parameters import PARAMETERS
+from bert_jax.model.parameters import PARAMETERS, STACKED_AXES
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 
@@ -34,6 +34,8 @@ _REASONS = (
     ("output_weights", "a fine-tuned model's head"),
     ("output_bias", "a fine-tuned model's head"),
     ("cls.squad.", "a fine-tuned model's head"),
+    ("sequence_summary.", "a fine-tuned model's head"),
+    ("logits_proj.", "a fine-tuned model's head"),
     ("discriminator_predictions.", "a discriminator's head, and config.json names another class"),
     ("", "not a tensor of BERT"),
 )
@@ -41,7 +43,7 @@ _REASONS = (
 counts."""
 _SURE = (_WORD_TABLE, "bert.encoder.layer.0.attention.output.dense.weight")
 """Tensors that every model has. In a wrapped model's file their names follow the wrapper's prefix."""
-_LAYER = re.compile(r"(?:encoder\.layer|layers)\.(\d+)\.")
+_LAYER = re.compile(r"(?:(?:encoder\.)?layer|layers)\.(\d+)\.")
 """Prefix of the names of a block's tensors, after the encoder's prefix."""
 _OLD_ENDINGS = {"weight": "gamma", "bias": "beta"}
 """Last parts of the names of a LayerNorm's tensors: today's, each with the one used until 2019."""
@@ -58,8 +60,8 @@ class NamedTensor(NamedTuple):
     """Path of the parameter that holds it."""
     place: tuple[int | slice | EllipsisType, ...]
     """Index of this tensor within the parameter."""
-    transposed: bool
-    """Whether Hugging Face's layout is the transpose of ours."""
+    order: tuple[int, ...]
+    """The axes of the place in the order of Hugging Face's layout, in which several may be joined."""
 
     @property
     def part(self) -> str | None:
@@ -72,6 +74,7 @@ def _named_tensors(
 ) -> Iterator[NamedTensor]:
     """Yields the tensors of `arrays`, which maps paths to parameters or their shapes. The tensors are sorted by
     parameter, then by block."""
+    relative = RELATIVES[config.model_type]
     for parameter in PARAMETERS:
         if parameter.path not in arrays:
             continue
@@ -79,7 +82,12 @@ def _named_tensors(
         shape, are_stacked = parameter.own_shape(whole, config.num_word_rows), len(parameter.tensors) > 1
         if are_stacked:
             shape = shape[:-3] + shape[-2:]
-        if parameter.inputs:
+        own_axes = [axis for axis in parameter.axes if axis not in STACKED_AXES]
+        order = (*range(parameter.inputs, len(shape)), *range(parameter.inputs))
+        if axes := next((axes for end, axes in relative.axes.items() if parameter.path.endswith(f"/{end}")), None):
+            order = tuple(own_axes.index(axis) for axis in axes if axis)
+            shape = tuple(shape[own_axes.index(axis)] if axis else 1 for axis in axes)
+        elif parameter.inputs:
             shape = math.prod(shape[parameter.inputs :]), math.prod(shape[: parameter.inputs])
         elif not parameter.is_table:
             shape = (math.prod(shape),)
@@ -94,7 +102,7 @@ def _named_tensors(
             layer = config.stored_layers - blocks + block
             for number, name in enumerate(parameter.tensors):
                 place = (*index, ..., number, slice(None), slice(None)) if are_stacked else index
-                yield NamedTensor(name.format(layer=layer), shape, parameter.path, place, parameter.inputs > 0)
+                yield NamedTensor(name.format(layer=layer), shape, parameter.path, place, order)
 
 
 def expected_tensors(config: ModelConfig) -> list[NamedTensor]:
@@ -111,7 +119,8 @@ def to_parameters(read: Callable[[str], np.ndarray], config: ModelConfig, absent
     arrays = {path: np.zeros(shape.shape, np.float32) for path, shape in shapes.items()}
     for named in _named_tensors(arrays, config):
         place, tensor = arrays[named.path][named.place], read(named.name)
-        place[...] = (tensor.T if named.transposed else tensor).reshape(place.shape)
+        ordered = tensor.reshape([place.shape[axis] for axis in named.order])
+        place[...] = ordered.transpose(np.argsort(named.order))
     return unflatten_dict(arrays, sep="/")
 
 
@@ -123,8 +132,7 @@ def to_tensors(params: Parameters, config: ModelConfig) -> dict[str, Float[np.nd
     tensors, arrays = {}, {path: np.asarray(leaf) for path, leaf in flatten_dict(params, sep="/").items()}
     for named in _named_tensors(arrays, config):
         place = arrays[named.path][named.place]
-        tensor = place.reshape(named.shape[::-1]).T if named.transposed else place.reshape(named.shape)
-        tensors[named.name] = np.ascontiguousarray(tensor)
+        tensors[named.name] = np.ascontiguousarray(place.transpose(named.order).reshape(named.shape))
     if config.positions == "sinusoidal":
         tensors[_POSITIONS] = sinusoids(config, config.max_positions)
     return tensors
@@ -233,7 +241,7 @@ def _matched(
     for theirs, names in by_theirs.items():
         current = theirs.removeprefix(base) if alone else theirs
         beginning, _, ending = current.rpartition(".")
-        found = [rest.pop(one) for one in (current, f"{beginning}.{_OLD_ENDINGS[ending]}") if one in rest]
+        found = [rest.pop(one) for one in (current, f"{beginning}.{_OLD_ENDINGS.get(ending, ending)}") if one in rest]
         if len(found) > 1:
             raise UsageError(f"{origin}: {found[0].source} and {found[1].source} are names of one tensor; keep one")
         for tensor in found:

@@ -14,7 +14,7 @@ from bert_jax.interchange.tokenizer_config import TOKEN_KEYS, Piece, TokenizerCo
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.json_file import JsonObject, read_foreign_object
 from bert_jax.text.pipeline import TOKENIZER_CONFIG
-from bert_jax.text.tokenizer_json import built, byte_level
+from bert_jax.text.tokenizer_json import built, byte_level, frame_template
 from bert_jax.text.vocabulary import BOUNDARY, CONTINUATION
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
@@ -45,8 +45,8 @@ class TokenizerClass(NamedTuple):
     model: str | None
     """The type of its model in a tokenizer.json; None: any."""
     tokens: dict[str, str]
-    """Its special tokens by their keys in tokenizer_config.json."""
-    frame: Literal["bert", "roberta", "fairseq"] | None = None
+    """Its special tokens by their keys in tokenizer_config.json; those with other keys than TOKEN_KEYS come last."""
+    frame: Literal["bert", "roberta", "fairseq", "xlnet"] | None = None
     """The model whose special tokens it sets round texts; None: the special tokens of its tokenizer.json."""
     follows_frame: bool = False
     """Whether the special tokens that a tokenizer.json sets round texts replace those of the class."""
@@ -61,6 +61,7 @@ class TokenizerClass(NamedTuple):
 _OF_BERT = dict(zip(TOKEN_KEYS[2:], ("[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"), strict=True))
 _OF_FAIRSEQ = dict(zip(TOKEN_KEYS, ("<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"), strict=True))
 _OF_ALBERT = dict(zip(TOKEN_KEYS, ("[CLS]", "[SEP]", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]"), strict=True))
+_OF_XLNET = dict(zip(TOKEN_KEYS, ("<s>", "</s>", "<unk>", "<sep>", "<pad>", "<cls>", "<mask>"), strict=True))
 _OF_GPT2 = dict.fromkeys(TOKEN_KEYS[:3], "<|endoftext|>")
 _MASK_LAST = {"<mask>": 0.0}
 _NUMBERING_OF_XLMR = Numbering(dict.fromkeys(("<s>", "<pad>", "</s>", "<unk>"), 0.0), 3, _MASK_LAST)
@@ -78,6 +79,15 @@ CLASSES = {
     "CamembertTokenizer": TokenizerClass("Unigram", _OF_FAIRSEQ, "fairseq", numbering=_NUMBERING_OF_CAMEMBERT),
     "AlbertTokenizer": TokenizerClass(
         "Unigram", _OF_ALBERT, "bert", follows_frame=True, numbering=Numbering(), unknown=1
+    ),
+    # transformers 5 gives token_type_ids only where it is asked for them; the original XLNet always had segments.
+    "XLNetTokenizer": TokenizerClass(
+        "Unigram",
+        _OF_XLNET | {"eop_token": "<eop>", "eod_token": "<eod>"},
+        "xlnet",
+        segments=True,
+        numbering=Numbering(),
+        unknown=0,
     ),
     **dict.fromkeys(GENERIC_NAMES, TokenizerClass(None, {})),
 }
@@ -116,12 +126,14 @@ def named_tokens(directory: Path, config: TokenizerConfig, class_name: str) -> d
     """The special tokens by their keys, in the order in which the class adds them."""
     more = special_tokens_map(directory, config)
     tokens = {key: Piece(content=piece) for key, piece in CLASSES[class_name].tokens.items()}
-    if class_name == "CamembertTokenizer" or (class_name == "RobertaTokenizer" and not config.model_fields_set):
+    if class_name in ("CamembertTokenizer", "XLNetTokenizer") or (
+        class_name == "RobertaTokenizer" and not config.model_fields_set
+    ):
         tokens["mask_token"] = Piece(content="<mask>", lstrip=True)  # RoBERTa's mask token includes the space before it
     for key in TOKEN_KEYS:
         if piece := getattr(more, key) or getattr(config, key):
             tokens[key] = piece
-    return {key: tokens[key] for key in TOKEN_KEYS if key in tokens}
+    return {key: tokens[key] for key in dict.fromkeys((*TOKEN_KEYS, *tokens)) if key in tokens}
 
 
 def with_class(
@@ -186,16 +198,18 @@ def _byte_level(file: JsonObject, config: TokenizerConfig) -> Pipeline:
 
 
 def _unigram(file: JsonObject, name: str, config: TokenizerConfig, special: dict[str, str]) -> Pipeline:
-    """The steps of AlbertTokenizer, XLMRobertaTokenizer and CamembertTokenizer."""
+    """The steps of AlbertTokenizer, XLNetTokenizer, XLMRobertaTokenizer and CamembertTokenizer."""
     vocab = [(piece, score) for piece, score in file["model"]["vocab"]]
     unknown = CLASSES[name].unknown
     if unknown is None:
         unknown = next((number for number, (piece, _) in enumerate(vocab) if piece == special["unk_token"]), 0)
     steps: list[normalizers.Normalizer] = []
-    if name == "AlbertTokenizer":
+    of_xlnet = name == "XLNetTokenizer"  # which ignores keep_accents and add_prefix_space, and keeps case
+    if of_xlnet or name == "AlbertTokenizer":
         steps += [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
-        steps += [] if config.keep_accents else [normalizers.NFKD(), normalizers.StripAccents()]
-        steps += [] if config.do_lower_case is False else [normalizers.Lowercase()]
+        steps += [] if config.keep_accents and not of_xlnet else [normalizers.NFKD(), normalizers.StripAccents()]
+        lowercase = not of_xlnet if config.do_lower_case is None else config.do_lower_case
+        steps += [normalizers.Lowercase()] if lowercase else []
     cleaning = file.get("normalizer") or {}
     for step in cleaning.get("normalizers") or [cleaning]:
         if charsmap := step.get("precompiled_charsmap"):
@@ -203,7 +217,7 @@ def _unigram(file: JsonObject, name: str, config: TokenizerConfig, special: dict
             break
     pipeline = Pipeline(models.Unigram(vocab, unknown, False))
     pipeline.normalizer = normalizers.Sequence(steps)
-    scheme = "never" if config.add_prefix_space is False else "always"
+    scheme = "never" if config.add_prefix_space is False and not of_xlnet else "always"
     spaces = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(BOUNDARY, scheme)]
     pipeline.pre_tokenizer, pipeline.decoder = pre_tokenizers.Sequence(spaces), decoders.Metaspace(BOUNDARY, scheme)
     return pipeline
@@ -215,6 +229,8 @@ def _frame(
     """The step that sets special tokens round texts."""
     keys = ("bos_token", "eos_token") if frame == "fairseq" else ("cls_token", "sep_token")
     first, last = ((special[key], pipeline.get_vocab()[special[key]]) for key in keys)
+    if frame == "xlnet":
+        return frame_template(first, last, "last")
     if frame == "roberta":
         trim = config.trim_offsets is not False
         return processors.RobertaProcessing(last, first, trim, bool(config.add_prefix_space))

@@ -52,7 +52,8 @@ def read_tokenizer(directory: Path, model: ModelConfig, lowercase: bool | None =
     name, _ = class_of(path, config, model.model_type)
     check_settings(config.unknown, directory / TOKENIZER_CONFIG, follows_file=path.name == TOKENIZER)
     if path.name == SentencePieceTokenizer.file_name:
-        tokenizer = _of_sentencepiece(path, config)
+        # The model's place of [CLS] is taken, since such a file has no frame.
+        tokenizer = _of_sentencepiece(path, config).with_class_token(model.class_token)
     else:
         tokenizer = _of_class(path, name, config, lowercase)
     if lowercase is not None and tokenizer.kind != "wordpiece":
@@ -150,12 +151,13 @@ def _simplest(tokenizer: Tokenizer) -> Tokenizer:
         and {**cleaning, "type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True} == cleaning
         and value["pre_tokenizer"] == {"type": "BertPreTokenizer"}
         and vocabulary.special == SPECIAL_PIECES
-        and vocabulary.frame == Frame.of_separators(vocabulary.cls_id, vocabulary.sep_id)
+        and vocabulary.frame
+        == Frame.of_separators(vocabulary.cls_id, vocabulary.sep_id, class_token=vocabulary.class_token)
     )
     if not has_berts_steps:
         return tokenizer
     cleaning = Cleaning.of_file(cleaning["lowercase"], cleaning["strip_accents"])
-    pieces = Vocabulary(vocabulary.pieces, tokenizer.name)
+    pieces = Vocabulary(vocabulary.pieces, tokenizer.name, frame=vocabulary.frame)
     return WordPieceTokenizer(pieces, cleaning, model["max_input_chars_per_word"])
 
 
@@ -255,6 +257,8 @@ def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_positions: int, n
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_input_names": ["input_ids", *of_segments, "attention_mask"],
             "model_max_length": max_positions,
+            # XLNet's classes take a sequence's last place for [CLS].
+            **({"padding_side": "left"} if vocabulary.class_token == "last" else {}),
             **casing,
             **dict(zip(SPECIAL_NAMES, vocabulary.special, strict=True)),
         },
