@@ -51,7 +51,7 @@ def _form(config: ModelConfig, params: Parameters, vocabulary: Vocabulary, task:
     relative = relative_of(config.model_type, "model.model_type")
     if not task:
         params = without(params, relative.lacks)
-        class_of_bert = _class_with(absent_parts(params, config))
+        class_of_bert = _class_with(absent_parts(params, config), config.has_pair_head)
     elif task.facts.exported_as and not task.mix_layers:
         class_of_bert = task.facts.exported_as
         if task.makes_vectors:
@@ -136,9 +136,10 @@ def their_tensors(tensors: dict[str, np.ndarray], relative: Relative, class_name
     return {name: np.concatenate(several) if several[1:] else several[0] for name, several in parts.items()}
 
 
-def _class_with(absent: frozenset[str]) -> str:
+def _class_with(absent: frozenset[str], has_pair_head: bool) -> str:
     """BERT's class of a pretrained model that lacks the parts in `absent`."""
-    if {"masked_lm", "next_sentence"} <= absent or "replaced" in absent:
+    has_pairs = has_pair_head and "next_sentence" not in absent
+    if "masked_lm" in absent and not has_pairs or "replaced" in absent:
         return "BertModel"
     if "masked_lm" in absent:
         return "BertForNextSentencePrediction"

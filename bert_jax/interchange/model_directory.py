@@ -117,7 +117,7 @@ def open_model_directory(
     unused |= dict.fromkeys(not_listed, f"not listed in {INDEX}")
     tokenizer = read_tokenizer(directory, config, lowercase)
     _check_special_ids(values, path, config, tokenizer.vocabulary)
-    if config.class_token == "last" != tokenizer.vocabulary.class_token:
+    if config.class_token == "last" and tokenizer.vocabulary.class_token != "last":
         raise UsageError(
             f"{directory}: the tokenizer sets {tokenizer.vocabulary.framed('text')}, and the model has its class token "
             "after the text; tokenizer and model don't belong together"

@@ -43,7 +43,7 @@ def model_config(
     for alias, name in relative.aliases.items():
         if alias in values and values.get(name, values[alias]) != values[alias]:
             raise UsageError(f"{path}: {alias} and {name} are one setting with two values; keep the model's own")
-        values = {relative.aliases.get(key, key): value for key, value in values.items()}
+    values = {relative.aliases.get(key, key): value for key, value in values.items()}
     if not of_google:
         written = {name: value for name, value in values.items() if value is not None or name in relative.sizes}
         values = relative.defaults | written

@@ -307,7 +307,7 @@ _XLNET = Relative(
         "attention/segment": ("segment", "heads", "head"),
         "embeddings/mask": ("", "", "vector"),
     },
-    suffixes={"ForMaskedLM": "LMHeadModel", "ForQuestionAnswering": "ForQuestionAnsweringSimple"},
+    suffixes={"ForPreTraining": "LMHeadModel", "ForQuestionAnswering": "ForQuestionAnsweringSimple"},
     sizes={
         "n_layer": "num_layers",
         "d_model": "hidden_size",

@@ -3,9 +3,10 @@
     pip install torch transformers
     python tests/golden/make_relatives.py           # or the names of those to make
 
-A folder for each: a model as transformers writes it (config.json, model.safetensors), vocab.txt, and
+A folder for each: a model as transformers writes it (config.json, model.safetensors), its vocabulary, and
 expected.safetensors with a batch, every layer's hidden states, the logits of every head, the loss, and every
-parameter's gradient. Only to be run where the files are to be made anew.
+parameter's gradient. XLNet's hidden states are those of the content stream and then those of the query stream. Only to
+be run where the files are to be made anew.
 """
 
 import sys
@@ -15,6 +16,7 @@ import torch
 import transformers
 from make import B, T, V, batches, randomize, write_pieces
 from safetensors.torch import save_file
+from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 HERE = Path(__file__).parent / "relatives"
@@ -43,6 +45,10 @@ MODELS = {
             **{"pad_token_id": 0, "cls_token_id": 2, "bos_token_id": 2, "sep_token_id": 3, "eos_token_id": 3},
         },
     ),
+    "xlnet": (
+        "XLNetLMHeadModel",
+        {"vocab_size": V, "d_model": 30, "n_layer": 3, "n_head": 5, "d_inner": 44, "clamp_len": 9, "dropout": 0.0},
+    ),
 }
 """The class, and its settings: sizes that are no powers of two."""
 
@@ -52,12 +58,51 @@ def model_of(kind: str, settings: dict) -> transformers.PreTrainedModel:
     return randomize(found(found.config_class(**settings))).eval()
 
 
+XLNETS = ("<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>")
+"""The first pieces of its vocabulary."""
+
+
+def write_spiece(folder: Path, count: int) -> None:
+    """Writes XLNet's spiece.model of `count` pieces."""
+    model = ModelProto()
+    model.trainer_spec.model_type = 1
+    kinds = [model.SentencePiece.UNKNOWN, *[model.SentencePiece.CONTROL] * 6, *[model.SentencePiece.USER_DEFINED] * 2]
+    for piece, kind in zip(XLNETS, kinds, strict=True):
+        model.pieces.add(piece=piece, score=0.0, type=kind)
+    for number in range(count - len(XLNETS)):
+        model.pieces.add(piece=f"\u2581{chr(ord('a') + number % 26) * (1 + number // 26)}", score=-1.0 - number)
+    (folder / "spiece.model").write_bytes(model.SerializeToString(deterministic=True))
+
+
+def permuted(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """The inputs of XLNet for `batch`, which gets the true pieces and `ranks`, the order of prediction.
+
+    A query stream at every place: the first of its places isn't the first predicted one.
+    """
+    generator = torch.Generator().manual_seed(5)
+    batch["ranks"], types = torch.full((B, T), -1), batch["segments"].clone()
+    for row in range(B):
+        used = batch["weights"][row] > 0
+        places = batch["positions"][row][used]
+        batch["ids"][row, places] = batch["labels"][row][used]
+        batch["ranks"][row, places] = torch.randperm(len(places), generator=generator)
+        types[row, int(batch["mask"][row].sum()) - 1] = 2  # [CLS]
+    queries, keys = batch["ranks"][:, :, None], batch["ranks"][:, None]
+    hidden = (keys >= 0) & (keys >= queries)
+    mapping = torch.eye(T).expand(B, T, T)
+    return {"token_type_ids": types, "perm_mask": hidden.float(), "target_mapping": mapping, "use_mems": False}
+
+
 def make(name: str) -> None:
     """Writes the folder of one relative."""
     model, folder = model_of(*MODELS[name]), HERE / name
     model.save_pretrained(folder)
-    pad = model.config.pad_token_id
-    write_pieces(folder, V, pad)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    pad, of_xlnet = model.config.pad_token_id, name == "xlnet"
+    if of_xlnet:
+        write_spiece(folder, V)
+    else:
+        write_pieces(folder, V, pad)
     batch = batches(seed=1, count=B)
     batch["ids"] = torch.where(batch["mask"], batch["ids"], pad)
     labels = torch.full((B, T), -100)
@@ -65,7 +110,9 @@ def make(name: str) -> None:
         used = batch["weights"][row] > 0
         labels[row, batch["positions"][row][used]] = batch["labels"][row][used]
     segments = {}
-    if getattr(model.config, "type_vocab_size", 0) > 1:
+    if of_xlnet:
+        segments = permuted(batch)
+    elif getattr(model.config, "type_vocab_size", 0) > 1:
         segments = {"token_type_ids": batch["segments"]}
     else:
         batch["segments"] = torch.zeros_like(batch["segments"])
@@ -83,7 +130,10 @@ def make(name: str) -> None:
         loss = loss + cross_entropy(out.sop_logits, batch["pair_label"])
     loss.backward()
     expected = {f"batch.{key}": values for key, values in batch.items()}
-    expected |= {f"hidden.{number}": layer.detach() for number, layer in enumerate(out.hidden_states)}
+    layers = out.hidden_states
+    if of_xlnet:  # the streams alternate
+        layers = [torch.cat(streams, dim=1) for streams in zip(layers[::2], layers[1::2], strict=True)]
+    expected |= {f"hidden.{number}": layer.detach() for number, layer in enumerate(layers)}
     expected |= {f"logits.{head}": values.detach() for head, values in logits.items()} | {"loss": loss.detach()}
     expected |= {
         f"gradient.{key}": parameter.grad for key, parameter in model.named_parameters() if parameter.grad is not None

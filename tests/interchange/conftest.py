@@ -60,7 +60,7 @@ def fine_tuned():
         params = jax.tree_util.tree_map_with_path(
             lambda path, leaf: rng.normal(path[-1].key == "scale", 0.2, leaf.shape).astype(np.float32), shapes
         )
-        return FineTuned(TASKS[kind], config, params, tokenizer)
+        return FineTuned(TASKS[kind], config, params, tokenizer.with_class_token(config.class_token))
 
     return make
 

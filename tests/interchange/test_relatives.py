@@ -43,6 +43,7 @@ class Golden:
         batch = {key.partition(".")[2]: value for key, value in self.expected.items() if key.startswith("batch.")}
         self.batch = {key: jnp.asarray(value, jnp.int32) for key, value in batch.items()}
         self.tokens = tokens_of(*(batch[name].astype(np.int32) for name in ("ids", "segments")), batch["mask"])
+        self.order = {"ranks": self.batch["ranks"]} if "ranks" in batch else {}
 
     def completed(self, params):
         """Variables of BertForPretraining: the parts that the model lacks have any parameters."""
@@ -52,8 +53,8 @@ class Golden:
     def logits(self, params):
         """Of both heads."""
         model = BertForPretraining(self.config)
-        tokens, pairs = model.apply(self.completed(params), self.tokens, self.batch["positions"])
-        return tokens[..., : self.config.vocabulary_size], pairs[:, 0]
+        tokens, pairs = model.apply(self.completed(params), self.tokens, self.batch["positions"], **self.order)
+        return tokens[..., : self.config.vocabulary_size], None if pairs is None else pairs[:, 0]
 
     def replaced(self, params):
         """Logits of each token's being replaced, of a discriminator."""
@@ -92,8 +93,8 @@ def test_nothing_of_a_model_is_left_out(golden):
 
 def test_hidden_states_of_every_layer(golden):
     encode = jax.jit(functools.partial(BertForPretraining(golden.config).apply, return_layers=True, method="encode"))
-    found = encode(golden.completed(golden.params), golden.tokens).layers
-    there = np.asarray(golden.batch["mask"] > 0)
+    found = encode(golden.completed(golden.params), golden.tokens, **golden.order).layers
+    there = np.tile(golden.batch["mask"] > 0, (1, 2 if golden.order else 1))  # XLNet's are those of two streams
     for number, layer in enumerate(found):
         expected = golden.expected[f"hidden.{number}"]
         if expected.shape == layer.shape:  # ALBERT's first is that of its narrow tables
@@ -139,13 +140,16 @@ def test_a_pretrained_model_is_exported_as_a_class_that_there_is(golden, tmp_pat
     kind = write_model_directory(tmp_path / "model", config, params, golden.published.tokenizer)
     relative = RELATIVES[config.model_type]
     lacks = frozenset() if config.discriminator else relative.lacks
-    assert kind == f"{relative.classes}For{'MaskedLM' if lacks else 'PreTraining'}"
+    expected = f"For{'MaskedLM' if lacks else 'PreTraining'}"
+    assert kind == relative.classes + relative.suffixes.get(expected, expected)
     again = open_model_directory(tmp_path / "model")
     assert again.absent == lacks and not again.unused
 
 
 def test_another_model_is_not_taken_for_a_misspelt_one():
-    with pytest.raises(UsageError, match="model_type is 'distilbert'.* modernbert; give a model of one of these$"):
+    with pytest.raises(
+        UsageError, match="model_type is 'distilbert'.* modernbert, xlnet; give a model of one of these$"
+    ):
         relative_of("distilbert", "config.json")
 
 
