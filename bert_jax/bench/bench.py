@@ -178,7 +178,10 @@ def _settings(trainer: Trainer) -> dict[str, Scalar]:
     length, sequences = config.rows[0]
     whole, local = training_forms(execution.attention, model, length, sequences, trainer.mesh)
     attention = whole.name if local is whole else f"{whole.name}, local {local.name}"
-    of_model = model.model_dump(exclude={"compute_dtype"}) | {"feedforward_size": model.inner_size}
+    of_model = model.model_dump(exclude={"compute_dtype"}) | {
+        "feedforward_size": model.inner_size,
+        "character_filters": " ".join(map(str, model.character_filters)),
+    }
     of_training: dict[str, Scalar] = {}
     if config.task:
         names = ("kind", "batch_size", "most_negatives")

@@ -55,7 +55,7 @@ class Pretrain(TrainingArguments):
         if not is_first():
             return
         print_results(results, len(config.phases))
-        fills_masks = not config.model.causal
+        fills_masks = not config.model.one_sided
         example = None
         if fills_masks and jax.process_count() == 1:  # filling masks would need all processes
             examples = filled_examples(directory, config)

@@ -239,14 +239,28 @@ class ModelConfig(Settings):
         return self.hidden_size // 2 if self.layer == "lstm" else self.hidden_size
 
     @property
+    def pooled_ends(self) -> tuple[Literal["first", "last"], ...]:
+        """The token of a sequence whose vector stands for it; of LSTM layers, the token for each half of the vector:
+        the token at which that direction has read the whole sequence."""
+        if self.layer == "lstm":
+            return "last", "first"
+        return ("last" if self.causal or self.class_token == "last" else "first",)
+
+    @property
+    def one_sided(self) -> str | None:
+        """What makes a token's vector blind to one side of the text, in words; None if it sees both."""
+        if self.layer == "lstm":
+            return f"the model has LSTM layers ({Setting('model.layer', 'lstm')}): each direction sees only one side of"
+        return (
+            f"the model is causal ({Setting('model.causal')}): it doesn't see what stands after"
+            if self.causal
+            else None
+        )
+
+    @property
     def has_query_stream(self) -> bool:
         """Whether vectors of a second stream, which don't know their own tokens, predict them."""
         return self.positions == "relative"
-
-    @property
-    def pools_last(self) -> bool:
-        """Whether the last token's vector stands for a sequence, not the first token's."""
-        return self.causal or self.class_token == "last"
 
     @property
     def attention_biases(self) -> bool:

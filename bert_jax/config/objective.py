@@ -16,6 +16,8 @@ Share = Annotated[float, Field(ge=0.0, le=1.0)]
 MaskedShare = Annotated[float, Field(gt=0.0, lt=1.0)]
 _LEAST_TOKENS = 3
 """Tokens of the shortest sequence: [CLS], a piece, [SEP]."""
+_SLOTS_A_TOKEN = {"next": 1, "both": 2}
+"""Prediction slots for each token of a row, by the value of `predict` that needs them."""
 Weight = Annotated[float, Field(ge=0.0, le=1e6)]
 
 UnitKind = Literal["piece", "word", "ngram", "span", "context", "phrase", "entity"]
@@ -119,14 +121,20 @@ class ObjectiveConfig(Settings):
         """These settings as masking follows them: with predict=permuted no token is replaced."""
         return self.replace(mask_probability=0.0, random_probability=0.0) if self.predict == "permuted" else self
 
+    @property
+    def chooses_units(self) -> bool:
+        """Whether units are chosen for prediction; otherwise every token is predicted."""
+        return self.predict not in _SLOTS_A_TOKEN
+
     def slots(self, length: int, sequences: int = 1, *, evaluated: bool = False) -> int:
         """Prediction slots P of a row of `length` tokens that holds up to so many sequences.
 
         One sequence has 20 at length 128 and 77 at 512, as in the original. For next tokens there is one for each
-        token. The slots suffice for the largest share in training or, if `evaluated`, for the share of the evaluation.
+        token, and with predict=both there are two. The slots suffice for the largest share in training or, if
+        `evaluated`, for the share of the evaluation.
         """
-        if self.predict == "next":
-            return length
+        if not self.chooses_units:
+            return _SLOTS_A_TOKEN[self.predict] * length
         share = self.evaluated_share if evaluated else max(self.masked_share, self.masked_share_end or 0.0)
         if sequences == 1:
             return max(1, math.ceil(share * length))

@@ -38,10 +38,10 @@ class Filler:
     def __init__(self, model: BatchedModel):
         """Raises UsageError for a model that can't fill masks."""
         config, params = model.config, model.params
-        if config.causal:
+        if config.one_sided:
             raise UsageError(
-                f"the model is causal ({Setting('model.causal')}): it doesn't see what stands after a [MASK] and "
-                f"never saw one; fill masks with a model that was trained with {Setting('objective.predict', 'masked')}"
+                f"{config.one_sided} a [MASK], and it never saw one; fill masks with a model that was trained with "
+                f"{Setting('objective.predict', 'masked')}"
             )
         if config.discriminator:
             raise UsageError(

@@ -164,6 +164,7 @@ def _training_facts(training: _Training) -> Iterator[str]:
         predicted = {
             "masked": "masked pieces",
             "next": "each next piece",
+            "both": "each next and each previous piece",
             "replaced": "masked pieces for a generator, and for a discriminator which pieces the generator replaced",
         }[config.objective.predict]
         pairs = {"next_sentence": " and next sentences", "sentence_order": " and the order of sentences", "none": ""}

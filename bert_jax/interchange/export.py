@@ -48,6 +48,11 @@ def _form(config: ModelConfig, params: Parameters, vocabulary: Vocabulary, task:
             f"the model is causal ({Setting('model.causal')}), and BERT's classes in transformers attend to both "
             f"sides; only models without {Setting('model.causal')} can be exported"
         )
+    if config.layer == "lstm":
+        raise UsageError(
+            f"the model has LSTM layers ({Setting('model.layer', config.layer)}), and transformers has no class for "
+            f"them; only models with {Setting('model.layer', 'attention')} can be exported"
+        )
     relative = relative_of(config.model_type, "model.model_type")
     if not task:
         params = without(params, relative.lacks)

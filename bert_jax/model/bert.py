@@ -26,6 +26,7 @@ from bert_jax.model.dropout import split
 from bert_jax.model.embeddings import Embeddings
 from bert_jax.model.encoder import UNTRAINED, Encoder
 from bert_jax.model.heads import MaskedLanguageHead, NextSentenceHead, Pooler, ReplacedTokenHead
+from bert_jax.model.lstm import LstmEncoder
 from bert_jax.model.relative_positions import segments
 
 Parameters = dict[str, Any]
@@ -44,6 +45,10 @@ OPTIONAL_PARTS = tuple(PART_NAMES)
 """Parts that a model may lack as a whole. The rest is the encoder."""
 _OWN_EMBEDDINGS = "projection"
 """The part of the embeddings that a generator doesn't share with its discriminator."""
+
+
+_ENCODERS: dict[str, type[Encoder] | type[LstmEncoder]] = {"attention": Encoder, "lstm": LstmEncoder}
+"""The stack of layers, by the setting model.layer."""
 
 
 class Encoded(NamedTuple):
@@ -70,7 +75,7 @@ class BertEncoder(nn.Module):
 
     def setup(self):
         self.embeddings = Embeddings(self.config)
-        self.encoder = Encoder(self.config, self.execution, self.frozen_layers)
+        self.encoder = _ENCODERS[self.config.layer](self.config, self.execution, self.frozen_layers)
         self.pooler = Pooler(self.config)
 
     def __call__(
@@ -92,7 +97,7 @@ class BertEncoder(nn.Module):
         are those of the query stream, which see only tokens of lower ranks. Its vectors follow those of the T tokens in
         layers and attention.
         """
-        pooled = pooled_places(self.config, tokens)
+        pooled = pooled_places(self.config, tokens).reshape(len(tokens.ids), -1)
         in_embeddings, in_encoder = (None, None) if dropout_keys is None else split(dropout_keys, 2)
         embedded = self.embeddings(tokens, in_embeddings)
         if self.frozen_layers is not None:
@@ -112,16 +117,25 @@ class BertEncoder(nn.Module):
         else:
             for_pooler, x = jnp.split(x, [pooled.shape[1]], axis=1)
         has_pooler = self.is_initializing() or self.has_variable("params", "pooler")
-        layers = None if layers is None else jnp.concatenate([embedded[None], layers])
+        for_pooler = of_ends(self.config, for_pooler.reshape(*tokens.begin.shape, -1, for_pooler.shape[-1]))
+        if layers is not None:  # both directions of LSTM layers read the embeddings
+            layers = jnp.concatenate(
+                [jnp.tile(embedded, self.config.hidden_size // self.config.input_size)[None], layers]
+            )
         return Encoded(x, self.pooler(for_pooler) if has_pooler else None, layers, attention)
 
 
-def pooled_places(config: ModelConfig, tokens: Tokens) -> Int[Array, "B N"]:
-    """The token whose vector stands for a sequence: the first or, in a causal model or one whose [CLS] stands last, the
-    last."""
-    if not config.pools_last:
-        return tokens.begin
-    return tokens.begin + jnp.maximum(tokens.length - 1, 0)
+def pooled_places(config: ModelConfig, tokens: Tokens, left_out: int | Int[Array, "B N"] = 0) -> Int[Array, "B N E"]:
+    """The places of `config.pooled_ends` of each sequence. The first token is the one after `left_out` others."""
+    ends = {"first": tokens.begin + left_out, "last": tokens.begin + jnp.maximum(tokens.length - 1, 0)}
+    return jnp.stack([ends[end] for end in config.pooled_ends], axis=-1)
+
+
+def of_ends(config: ModelConfig, x: Float[Array, "B N E ..."]) -> Float[Array, "B N ..."]:
+    """The vector of a sequence, from those at its `config.pooled_ends`: each end gives its share of the features."""
+    ends = x.shape[2]
+    shares = x.reshape(*x.shape[:3], -1, ends, config.hidden_size // ends)
+    return jnp.stack([shares[:, :, end, :, end] for end in range(ends)], axis=3).reshape(*x.shape[:2], *x.shape[3:])
 
 
 class BertForPretraining(nn.Module):
@@ -141,17 +155,19 @@ class BertForPretraining(nn.Module):
         places: Int[Array, "B P"] | None,
         dropout_keys: Key[Array, "B N"] | None = None,
         ranks: Int[Array, "B T"] | None = None,
-    ) -> tuple[Float[Array, "B P V"], Float[Array, "B N 2"] | None]:
+    ) -> tuple[Float[Array, "B Q V"], Float[Array, "B N 2"] | None]:
         """Float32 logits over the padded vocabulary at `places` of each row (None: at all), and logits of each pair
         (None without a head for pairs). With `ranks`, the order of prediction, the query stream predicts
-        (`BertEncoder`)."""
+        (`BertEncoder`). There is a slot (Q) for each place; with LSTM layers there are two, first that of the forwards
+        direction, then that of the backwards direction."""
         encoded = self.bert(tokens, dropout_keys, places, ranks=ranks)
         has_pairs = self.is_initializing() or self.has_variable("params", "next_sentence")
         pairs = None
         if has_pairs:
             assert encoded.pooled is not None, "a head for pairs needs a pooler"
             pairs = self.next_sentence(encoded.pooled)
-        return self.masked_lm(encoded.tokens, self.bert.embeddings.word), pairs
+        predicting = encoded.tokens.reshape(len(encoded.tokens), -1, self.config.input_size)
+        return self.masked_lm(predicting, self.bert.embeddings.word), pairs
 
     def encode(
         self,

@@ -194,7 +194,7 @@ class _Blocks(NamedTuple):
             x, probabilities = block.apply({"params": params}, x, self.pattern, keys, places, self.return_attention)
             return split_by_rows(x), probabilities
 
-        return _rematerialised(run, self.execution.remat, self.in_a_loop)(layer, x, places)
+        return rematerialised(run, self.execution.remat, self.in_a_loop)(layer, x, places)
 
     def loop(self, stretch: range, stack: PyTree, x: Float[Array, "B T D"]) -> tuple[Float[Array, "B T D"], PyTree]:
         """Computes a stretch of blocks in a loop over `stack`, which holds their parameters and dropout keys. Returns
@@ -264,7 +264,7 @@ def _stacked(config: ModelConfig) -> Callable[..., PyTree]:
     return init
 
 
-def _rematerialised(run: Callable, remat: Remat, in_a_loop: bool) -> Callable:
+def rematerialised(run: Callable, remat: Remat, in_a_loop: bool) -> Callable:
     """`run` with the recomputation that `remat` names. Outside of loops, XLA must not merge the recomputation with the
     first computation, whose results would then stay in memory."""
     if remat == "none":

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-STACKED_AXES = ("layer", "projection")
-"""Axes that stack tensors which are separate in BERT."""
+STACKED_AXES = ("layer", "projection", "direction", "gate")
+"""Axes that stack matrices which are separate in formulas, and in BERT's files."""
 
 
 class Parameter(NamedTuple):
@@ -138,6 +138,12 @@ PARAMETERS: tuple[Parameter, ...] = (
     *_linear("feedforward_gated", "block", "feed-forward in and gate", ("intermediate.dense",), _WIDTH, *_GATED),
     *_linear("feedforward_out", "block", "feed-forward out", ("output.dense",), ("inner",), "width"),
     *_norm("feedforward_norm", "block", "LayerNorm", "output.LayerNorm"),
+    _parameter("inputs/kernel", ("direction", "width", "gate", "cell"), "block", "LSTM inputs", (), "weight", 1),
+    _parameter("inputs/bias", ("direction", "gate", "vector"), "block", "LSTM inputs", (), "bias"),
+    _parameter(
+        "recurrence/kernel", ("direction", "width", "gate", "cell"), "block", "LSTM recurrence", (), "weight", 1
+    ),
+    _parameter("projection/kernel", ("direction", "cell", "width"), "block", "LSTM projection", (), "weight", 1),
     *_norm("bert/encoder/norm", "last norm", "LayerNorm after the blocks", "bert.encoder.norm"),
     *_linear("bert/pooler/dense", "pooler", "pooler", ("bert.pooler.dense",), _WIDTH, "features"),
     *_norm("bert/pooler/norm", "pooler", "pooler LayerNorm", "bert.pooler.norm"),

@@ -85,5 +85,10 @@ def gathered(table: Float[Array, "V *D"]) -> Float[Array, "V *D"]:
     return _constrained(table, P("tensor"))
 
 
+def whole(weights: Float[Array, "..."]) -> Float[Array, "..."]:
+    """`weights` in full on each device, so that they are gathered once and not at each time of a loop."""
+    return _constrained(weights, P())
+
+
 def _constrained(x: Array, spec: P) -> Array:
     return x if jax.sharding.get_abstract_mesh().empty else jax.lax.with_sharding_constraint(x, spec)

@@ -10,6 +10,7 @@ import jax
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.bert import Parameters, parameter_shapes
 from bert_jax.model.embeddings import vocabulary_size
+from bert_jax.model.lstm import GATES
 from bert_jax.model.parameters import PARAMETERS, parameter_at, path_of
 
 HEADS = ("MLM head", "pair head", "RTD head", "task head")
@@ -93,7 +94,7 @@ def forward_flops(config: ModelConfig, length: int, predictions: int) -> int:
         else:
             stream = predictions if network.has_query_stream else 0
             total += encoder_flops(network, length, last_queries=predictions + 1, stream=stream)
-            dense = 0 if network.has_query_stream else width
+            dense = 0 if network.has_query_stream else network.input_size
             total += 2 * predictions * network.table_size * (dense + vocabulary_size(network))
     pooler = 2 * width * width + 2 * width * 2 if config.has_pair_head else 0
     return total + pooler
@@ -105,9 +106,11 @@ def encoder_flops(config: ModelConfig, length: int, last_queries: int, stream: i
 
     A product of [m, k] and [k, n] counts as 2 m k n. Causal attention counts as if each query had all keys, because it
     is computed so; local attention counts the keys of its window. The products of relative positions with their
-    weights, which are the same for all rows, aren't counted.
+    weights, which are the same for all rows, aren't counted. LSTM layers are computed at all tokens.
     """
     width, inner, last = config.hidden_size, config.inner_size, config.num_layers - 1
+    if config.layer == "lstm":  # the products of a direction with its input and its last output, and its projection
+        return config.num_layers * length * 2 * 2 * (2 * config.input_size * GATES * inner + inner * config.input_size)
     matrices = 3 if config.feedforward == "gated" else 2
 
     def block(number: int) -> int:

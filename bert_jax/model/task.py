@@ -17,7 +17,7 @@ from bert_jax.config.task_kind import HeadInput
 from bert_jax.config.vectors import Pooling
 from bert_jax.layout import UNPOOLED, Tokens
 from bert_jax.model.attention import at_places
-from bert_jax.model.bert import BertEncoder, Parameters, one_token, pooled_places, without
+from bert_jax.model.bert import BertEncoder, Parameters, of_ends, one_token, pooled_places, without
 from bert_jax.model.dropout import split
 from bert_jax.model.encoder import UNTRAINED
 from bert_jax.model.heads import TaskHead
@@ -162,8 +162,8 @@ def pooled(config: ModelConfig, x: Float[Array, "B T ..."], tokens: Tokens, pool
         return jnp.einsum("BNT,BT...->BN...", share, x, precision=jax.lax.Precision.HIGHEST)
     there = (tokens.length > 0).reshape(*tokens.length.shape, *[1] * (x.ndim - 2))
     if pool == "cls":
-        places = pooled_places(config, tokens) + (0 if config.pools_last else left_out.sum(axis=-1))
-        return jnp.where(there, x[jnp.arange(len(x))[:, None], places], 0)
+        places = pooled_places(config, tokens, left_out.sum(axis=-1))
+        return jnp.where(there, of_ends(config, x[jnp.arange(len(x))[:, None, None], places]), 0)
 
     def maximum(inside: Array) -> Array:
         return jnp.where(inside.reshape(*inside.shape, *[1] * (x.ndim - 2)), x, -jnp.inf).max(axis=1)

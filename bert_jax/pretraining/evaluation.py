@@ -206,8 +206,8 @@ def evaluate_run(
         raise UsageError(
             f"{Setting('data.words', words)}, and {run.path} was prepared with {config.data.words}; give that"
         )
-    if units and config.objective.predict == "next":
-        raise UsageError(f"units={' '.join(units)}: {run.path} predicts next tokens and masks none; leave it out")
+    if units and not config.objective.chooses_units:
+        raise UsageError(f"units={' '.join(units)}: {run.path} predicts every token and masks none; leave it out")
     data = config.data.replace(words=words or config.data.words)
     objective = config.objective.replace(units=units or config.objective.units)
     config = config.replace(data=data, objective=objective, model=for_inference(config.model, dtype))

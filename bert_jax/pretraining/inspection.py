@@ -33,7 +33,8 @@ class SeenPiece(NamedTuple):
     text: str
     """The piece in the model's input, without marks of words."""
     answer: str | None
-    """The piece to predict, without marks of words; None if the token isn't predicted."""
+    """The piece to predict, without marks of words; None if the token isn't predicted. If both neighbours are
+    predicted, the next piece, a bar and the previous piece."""
     segment: int
     position: int
     """Position in the sequence, from 0."""
@@ -63,7 +64,7 @@ class SeenSequence(NamedTuple):
     row_length: int
     """Number of tokens of the row, including padding."""
     units: list[SeenUnit]
-    """The units from which masking chose, in order; empty if next tokens are predicted."""
+    """The units from which masking chose, in order; empty if every token is predicted."""
     pair_label: int | None
     """The correct answer about the second segment; None without a question about pairs."""
     second_segment: str | None
@@ -125,14 +126,16 @@ def _sequence(seen: TrainingStep, row: int, number: int) -> SeenSequence:
     here = slice(begin, begin + length)
     masked: Masked = jax.tree.map(lambda array: array[row], seen.targets.masked)
     used = masked.weights > 0
-    answers = dict(zip((masked.places[used] - begin).tolist(), masked.labels[used].tolist(), strict=True))
     vocabulary, text_of = seen.tokenizer.vocabulary.pieces, seen.tokenizer.piece_text
+    answers: dict[int, str] = {}
+    for place, label in zip((masked.places[used] - begin).tolist(), masked.labels[used].tolist(), strict=True):
+        answers[place] = f"{answers[place]}|{text_of(label)}" if place in answers else text_of(label)
     pieces = [
         SeenPiece(
             vocabulary[true_id],
             vocabulary[input_id],
             text_of(input_id),
-            text_of(answers[position]) if position in answers else None,
+            answers.get(position),
             segment,
             position,
             bool(not unit or unit & WORD_START),
@@ -194,6 +197,6 @@ def training_step(run: RunDirectory, step: int) -> TrainingStep:
         batch,
         targets,
         starts,
-        [] if config.objective.predict == "next" else [[names[kind] for kind in row] for row in kinds.tolist()],
+        [[names[kind] for kind in row] for row in kinds.tolist()] if config.objective.chooses_units else [],
         source.records(step - 1 - steps.start),
     )

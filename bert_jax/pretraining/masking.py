@@ -42,7 +42,7 @@ class Masked(NamedTuple):
     places: Int[Array, "B P"]
     """Places in the row of the tokens to predict; 0 in unused slots."""
     labels: Int[Array, "B P"]
-    """The original ids at these places or, for next-token prediction, the ids that follow."""
+    """The original ids at these places or, for next-token prediction, the ids that follow (or precede)."""
     weights: Float[Array, "B P"]
     """1 for a used slot, 0 for an unused one."""
 
@@ -151,6 +151,19 @@ def _slot_keys(masked: Masked, keys: Key[Array, "B N"]) -> Key[Array, "B P"]:
         for of_row in (masked.tokens.sequence, masked.tokens.position)
     )
     return jax.vmap(jax.vmap(jax.random.fold_in))(of_tokens(keys, sequence), position)
+
+
+def neighbours(tokens: Tokens) -> Masked:
+    """The unchanged tokens, each labelled with the next and with the previous one of its sequence; slots 2t and 2t + 1
+    are place t.
+
+    A sequence's last token has no next label, its first token no previous one. [CLS] and each [SEP] are labels.
+    """
+    after, place = next_tokens(tokens), jnp.arange(tokens.ids.shape[1])
+    used = jnp.pad(after.weights[:, :-1], ((0, 0), (1, 0)))
+    before = jnp.where(used > 0, jnp.roll(tokens.ids, 1, axis=1), 0)
+    pairs = (after.places, jnp.where(used > 0, place, 0)), (after.labels, before), (after.weights, used)
+    return Masked(tokens, *(jnp.stack(pair, axis=-1).reshape(len(used), -1) for pair in pairs))
 
 
 _BLOCK = 128

@@ -1,5 +1,6 @@
 """Methods of pretraining: masked tokens, with or without a question about sentence pairs (Devlin et al. 2019,
-section 3.1); next tokens (Radford et al. 2018, section 3.1); and replaced tokens (Clark et al. 2020, section 2)."""
+section 3.1); next tokens (Radford et al. 2018, section 3.1), also in both directions (Peters et al. 2018, section 3.1);
+and replaced tokens (Clark et al. 2020, section 2)."""
 
 import math
 from collections.abc import Iterator
@@ -24,11 +25,13 @@ from bert_jax.pretraining.masking import (
     MaskingKeys,
     draw_tokens,
     mask_sequences,
+    neighbours,
     next_tokens,
     order_of_prediction,
     replace_tokens,
 )
 from bert_jax.pretraining.questions import (
+    BOTH_NEIGHBOURS,
     MASKED_TOKENS,
     NEXT_TOKENS,
     OF_PAIRS,
@@ -143,12 +146,14 @@ class MaskedTokens(Objective):
     def guess(self, batch: Batch, targets: PretrainingTargets, log_share: Float[Array, " V"]) -> Means:
         """Sums over a batch that `baseline` needs. `log_share`: the logarithm of each piece's share of the text.
 
-        These shares don't count [SEP], which may be a next token: `end` is its share of the labels.
+        These shares don't count [SEP], which may be a next token, and [CLS], which may be a previous one: `end` is
+        their share of the labels.
         """
         labels, weights = targets.masked.labels, targets.masked.weights
-        last = batch.tokens.begin + batch.tokens.length - 1
-        # Each sequence ends with [SEP], so its id is found at the end of the row's first one.
-        is_end = labels == jnp.take_along_axis(batch.tokens.ids, last[:, :1], axis=1)
+        first, last = batch.tokens.begin, batch.tokens.begin + batch.tokens.length - 1
+        # Each sequence is between [CLS] and [SEP], so their ids are found at the ends of the row's first one.
+        ends = jnp.take_along_axis(batch.tokens.ids, jnp.concatenate([first[:, :1], last[:, :1]], axis=1), axis=1)
+        is_end = jnp.any(labels[:, :, None] == ends[:, None], axis=-1)
         return {
             self.token_question.loss: Mean.of(jnp.where(is_end, 0.0, -log_share[labels]), weights),
             self.token_question.accuracy: Mean.of((labels == jnp.argmax(log_share)).astype(jnp.float32), weights),
@@ -223,6 +228,16 @@ class PermutedTokens(MaskedTokens):
         return targets._replace(ranks=order_of_prediction(targets.masked, MaskingKeys.of(keys).kind))
 
 
+class BothNeighbours(NextTokens):
+    """Each direction of a model of LSTM layers predicts the token that it reads next: the forwards direction the next
+    token, the backwards direction the previous one. The loss is the mean over the predictions of both."""
+
+    token_question = main_question = BOTH_NEIGHBOURS
+
+    def _masked(self, tokens: Tokens, keys: Key[Array, "B N"], moment: Moment | None) -> Masked:
+        return neighbours(tokens)
+
+
 class ReplacedTokens(MaskedTokens):
     """A generator predicts masked tokens; a discriminator classifies every token as original or replaced.
 
@@ -293,6 +308,7 @@ METHODS: dict[str, type[MaskedTokens]] = {
     "next": NextTokens,
     "permuted": PermutedTokens,
     "replaced": ReplacedTokens,
+    "both": BothNeighbours,
 }
 """The objective's class, by the setting objective.predict."""
 

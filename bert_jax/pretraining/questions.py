@@ -34,6 +34,7 @@ _OF_PIECES = ("always the commonest piece", "each piece at its share of the text
 MASKED_TOKENS = Question("mlm", "MLM", "masked-language", *_OF_PIECES)
 NEXT_TOKENS = Question("lm", "LM", "next-token", *_OF_PIECES)
 PERMUTED_TOKENS = Question("plm", "PLM", "permuted-token", *_OF_PIECES)
+BOTH_NEIGHBOURS = Question("bilm", "biLM", "next- and previous-token", *_OF_PIECES)
 _COMMONER = "always the commoner class"
 NEXT_SENTENCE = Question(
     "nsp", "NSP", "next-sentence", _COMMONER, second_segment=("follows the first", "drawn at random")
@@ -46,6 +47,14 @@ REPLACED_TOKENS = Question(
 )
 REPLACED_SHARE = "rtd_replaced"
 """Name of the measurement of the share of replaced tokens, which the baseline of REPLACED_TOKENS uses."""
-QUESTIONS = (MASKED_TOKENS, NEXT_TOKENS, PERMUTED_TOKENS, NEXT_SENTENCE, SENTENCE_ORDER, REPLACED_TOKENS)
+QUESTIONS = (
+    MASKED_TOKENS,
+    NEXT_TOKENS,
+    PERMUTED_TOKENS,
+    BOTH_NEIGHBOURS,
+    NEXT_SENTENCE,
+    SENTENCE_ORDER,
+    REPLACED_TOKENS,
+)
 OF_PAIRS = {"next_sentence": NEXT_SENTENCE, "sentence_order": SENTENCE_ORDER, "none": None}
 """The question about pairs, by the setting objective.pair."""

@@ -19,7 +19,8 @@ from bert_jax.model.bert import parameter_shapes
 from bert_jax.model.size import ModelPart, model_parts
 from bert_jax.model.task import HeadShape, task_parameter_shapes
 from bert_jax.pretraining.mixture import SourceShare, source_shares
-from bert_jax.pretraining.questions import MASKED_TOKENS, NEXT_TOKENS, OF_PAIRS, QUESTIONS, REPLACED_TOKENS, Question
+from bert_jax.pretraining.objective import METHODS
+from bert_jax.pretraining.questions import OF_PAIRS, QUESTIONS, REPLACED_TOKENS, Question
 from bert_jax.report.curves import Curves
 from bert_jax.run.checkpoint_choice import is_checkpoint, no_run
 from bert_jax.run.results import Results, read_results
@@ -86,9 +87,8 @@ class RunFacts:
         """The questions of pretraining that the run asks, the one that it is judged by first."""
         if self.config.objective is None or self.origin:
             return []
-        asked = {"masked": [MASKED_TOKENS], "next": [NEXT_TOKENS], "replaced": [REPLACED_TOKENS, MASKED_TOKENS]}
-        pair = OF_PAIRS[self.config.objective.pair]
-        return asked[self.config.objective.predict] + ([pair] if pair else [])
+        method, pair = METHODS[self.config.objective.predict], OF_PAIRS[self.config.objective.pair]
+        return list(filter(None, dict.fromkeys((method.main_question, method.token_question, pair))))
 
     @property
     def metric(self) -> str:
@@ -128,7 +128,7 @@ class RunFacts:
     @cached_property
     def _estimated(self) -> dict[str, float]:
         """Accuracy of the commonest piece of the training text, and the entropy of its pieces."""
-        if not self.questions or not self.prepared or self.questions[0] not in (MASKED_TOKENS, NEXT_TOKENS):
+        if not self.questions or not self.prepared or self.questions[0] == REPLACED_TOKENS:
             return {}
         try:
             counts = self.prepared[max(self.prepared)].piece_counts + 1

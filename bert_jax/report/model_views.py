@@ -73,8 +73,9 @@ def model_views(facts: RunFacts) -> ModelViews:
 
 
 def _fills(facts: RunFacts, bert: Bert, sentences: Sequence[str]) -> list[Fills]:
-    """The fills of held-out sentences by saved steps from the first to the last; none of a causal or a task's model."""
-    if bert.config.causal or facts.is_task:
+    """The fills of held-out sentences by saved steps from the first to the last; none of a one-sided model and
+    of a task's."""
+    if bert.config.one_sided or facts.is_task:
         return []
     examples = masked_examples(sentences, bert.tokenizer, bert.config.max_positions - 2)[:_SENTENCES]
     if not examples:
@@ -92,8 +93,9 @@ def _fills(facts: RunFacts, bert: Bert, sentences: Sequence[str]) -> list[Fills]
 
 
 def _attention(bert: Bert, sentences: Sequence[str]) -> Attention | None:
-    """The attention of the longest of a few sentences that fit whole, or of the beginning of one that doesn't."""
-    if not sentences:
+    """The attention of the longest of a few sentences that fit whole, or of the beginning of one that doesn't; None of
+    LSTM layers."""
+    if not sentences or bert.config.layer == "lstm":
         return None
     heads = bert.config.num_layers * bert.config.num_heads
     most = min(_MOST_TOKENS, bert.config.max_positions, math.isqrt(_MOST_WEIGHTS // heads)) - 2

@@ -1,0 +1,48 @@
+"""ELMo on pieces of words, in minutes on a laptop.
+
+    bert-jax pretrain configs/elmo_demo.py --workdir runs/elmo
+
+Two stacks of LSTM layers (Peters et al. 2018), one that reads forwards and one that reads backwards, over the text and
+the vocabulary of configs/demo.py. Each predicts the token that it reads next; they share the word table and the output.
+
+Hardware and time: two CPU cores; TODO minutes of training.
+What to expect: held-out accuracy TODO over both directions (always the commonest piece: TODO). It isn't comparable with
+the accuracy of masked tokens, each of which is predicted from both sides.
+"""
+
+from bert_jax.config.data import DataConfig
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.objective import ObjectiveConfig
+from bert_jax.config.operation import CheckpointConfig, EvaluationConfig
+from bert_jax.config.optimizer import OptimizerConfig
+from bert_jax.config.phase import Phase
+from bert_jax.config.run import RunConfig
+from bert_jax.config.vocabulary import VocabularyConfig
+
+config = RunConfig(
+    model=ModelConfig(
+        layer="lstm",
+        num_layers=2,
+        hidden_size=256,
+        feedforward_size=256,
+        max_positions=64,
+        positions="none",
+        num_segments=0,
+        dropout=0.0,
+        initializer_range=0.1,
+    ),
+    vocabulary=VocabularyConfig(size=8192),
+    data=DataConfig(source="python-docs", held_out=0.05, short_sequence_probability=0.0, chunk_megabytes=1.0),
+    objective=ObjectiveConfig(predict="both", pair="none"),
+    optimizer=OptimizerConfig(
+        peak_learning_rate=3e-3,
+        warmup=0.05,
+        bias_correction=True,
+        beta2=0.98,
+        epsilon=1e-8,
+        weight_decay=0.1,
+    ),
+    phases=(Phase(steps=3000, length=64, batch_size=32),),
+    evaluation=EvaluationConfig(every=1000),
+    checkpoints=CheckpointConfig(every=1000),
+)
