@@ -9,6 +9,7 @@ Letters in shapes and einsum strings, here and everywhere:
 """
 
 import functools
+import math
 from collections.abc import Collection
 from typing import Any, NamedTuple
 
@@ -97,7 +98,7 @@ class BertEncoder(nn.Module):
         are those of the query stream, which see only tokens of lower ranks. Its vectors follow those of the T tokens in
         layers and attention.
         """
-        pooled = pooled_places(self.config, tokens).reshape(len(tokens.ids), -1)
+        pooled = pooled_places(self.config, tokens)
         in_embeddings, in_encoder = (None, None) if dropout_keys is None else split(dropout_keys, 2)
         embedded = self.embeddings(tokens, in_embeddings)
         if self.frozen_layers is not None:
@@ -117,25 +118,25 @@ class BertEncoder(nn.Module):
         else:
             for_pooler, x = jnp.split(x, [pooled.shape[1]], axis=1)
         has_pooler = self.is_initializing() or self.has_variable("params", "pooler")
-        for_pooler = of_ends(self.config, for_pooler.reshape(*tokens.begin.shape, -1, for_pooler.shape[-1]))
         if layers is not None:  # both directions of LSTM layers read the embeddings
             layers = jnp.concatenate(
                 [jnp.tile(embedded, self.config.hidden_size // self.config.input_size)[None], layers]
             )
-        return Encoded(x, self.pooler(for_pooler) if has_pooler else None, layers, attention)
+        return Encoded(x, self.pooler(of_ends(self.config, for_pooler)) if has_pooler else None, layers, attention)
 
 
-def pooled_places(config: ModelConfig, tokens: Tokens, left_out: int | Int[Array, "B N"] = 0) -> Int[Array, "B N E"]:
-    """The places of `config.pooled_ends` of each sequence. The first token is the one after `left_out` others."""
+def pooled_places(config: ModelConfig, tokens: Tokens, left_out: int | Int[Array, "B N"] = 0) -> Int[Array, "B M"]:
+    """The places of `config.pooled_ends` of each sequence, one sequence after the other. A sequence's first token is
+    the one after `left_out` others."""
     ends = {"first": tokens.begin + left_out, "last": tokens.begin + jnp.maximum(tokens.length - 1, 0)}
-    return jnp.stack([ends[end] for end in config.pooled_ends], axis=-1)
+    return jnp.stack([ends[end] for end in config.pooled_ends], axis=-1).reshape(len(tokens.begin), -1)
 
 
-def of_ends(config: ModelConfig, x: Float[Array, "B N E ..."]) -> Float[Array, "B N ..."]:
-    """The vector of a sequence, from those at its `config.pooled_ends`: each end gives its share of the features."""
-    ends = x.shape[2]
-    shares = x.reshape(*x.shape[:3], -1, ends, config.hidden_size // ends)
-    return jnp.stack([shares[:, :, end, :, end] for end in range(ends)], axis=3).reshape(*x.shape[:2], *x.shape[3:])
+def of_ends(config: ModelConfig, x: Float[Array, "B M ..."]) -> Float[Array, "B N ..."]:
+    """The vector of each sequence, from those at its `pooled_places`: each of the ends gives its share of features."""
+    ends = len(config.pooled_ends)
+    shares = x.reshape(len(x), -1, ends, math.prod(x.shape[2:]) // config.hidden_size, ends, config.hidden_size // ends)
+    return jnp.stack([shares[:, :, end, :, end] for end in range(ends)], axis=3).reshape(len(x), -1, *x.shape[2:])
 
 
 class BertForPretraining(nn.Module):

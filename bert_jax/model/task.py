@@ -83,7 +83,7 @@ class BertForTask(nn.Module):
             encoded = encoded._replace(tokens=self.task.mixed(encoded.layers))
             if encoded.pooled is not None:
                 at_pooled = at_places(encoded.tokens, pooled_places(self.config, tokens))
-                encoded = encoded._replace(pooled=self.bert.pooler(at_pooled))
+                encoded = encoded._replace(pooled=self.bert.pooler(of_ends(self.config, at_pooled)))
         if self.head.input == "tokens":
             vectors = self.bert.pooler(encoded.tokens) if pools_tokens(self.config) else encoded.tokens
         else:
@@ -163,7 +163,7 @@ def pooled(config: ModelConfig, x: Float[Array, "B T ..."], tokens: Tokens, pool
     there = (tokens.length > 0).reshape(*tokens.length.shape, *[1] * (x.ndim - 2))
     if pool == "cls":
         places = pooled_places(config, tokens, left_out.sum(axis=-1))
-        return jnp.where(there, of_ends(config, x[jnp.arange(len(x))[:, None, None], places]), 0)
+        return jnp.where(there, of_ends(config, x[jnp.arange(len(x))[:, None], places]), 0)
 
     def maximum(inside: Array) -> Array:
         return jnp.where(inside.reshape(*inside.shape, *[1] * (x.ndim - 2)), x, -jnp.inf).max(axis=1)

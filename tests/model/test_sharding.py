@@ -27,6 +27,9 @@ TREES = {
         ModelConfig.modern(vocabulary_size=200, num_layers=4, hidden_size=32, num_heads=2, biases=True)
     ),
     "relative positions": parameter_shapes(ModelConfig.tiny(vocabulary_size=200, positions="relative", num_segments=0)),
+    "LSTM layers": parameter_shapes(
+        ModelConfig.tiny(vocabulary_size=200, layer="lstm", positions="none", num_segments=0)
+    ),
     "discriminator": parameter_shapes(ModelConfig.tiny(vocabulary_size=200, discriminator=True)),
     "task": task_parameter_shapes(ModelConfig.tiny(vocabulary_size=200), HeadShape("pooled", 3, mixes=True)),
 }
@@ -51,6 +54,7 @@ def test_parameters_are_split_as_megatron_and_fsdp_have_it():
         f"{layers}/feedforward_in/kernel": P(None, "fsdp", "tensor"),
         f"{layers}/feedforward_in/bias": P(None, "tensor"),
         f"{layers}/feedforward_out/kernel": P(None, "tensor", "fsdp"),
+        f"{layers}/recurrence/kernel": P(None, None, "fsdp", None, None),
         "bert/pooler/dense/kernel": P("fsdp", "tensor"),
         "masked_lm/dense/kernel": P("fsdp", "tensor"),
         "masked_lm/bias": P(("tensor", "fsdp")),
