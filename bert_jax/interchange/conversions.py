@@ -88,21 +88,12 @@ def _read_xlnet(values: JsonObject, place: str) -> JsonObject:
             f"{place}: d_head is {keys.d_head} with d_model {keys.d_model} and n_head {keys.n_head}; bert_jax's heads "
             "are d_model / n_head wide"
         )
-    return {
-        "attention_dropout": keys.dropout,
-        "clamped_distance": keys.clamp_len if keys.clamp_len > 0 else None,
-    }
+    return {"attention_dropout": keys.dropout, "clamped_distance": keys.clamp_len if keys.clamp_len > 0 else None}
 
 
 XLNET = Conversion(
     _read_xlnet,
-    lambda model, vocabulary: {
-        "d_head": model.head_size,
-        "clamp_len": model.clamped_distance or -1,
-        "mem_len": None,
-        "bos_token_id": vocabulary.cls_id,
-        "eos_token_id": vocabulary.sep_id,
-    },
+    lambda model, _: {"d_head": model.head_size, "clamp_len": model.clamped_distance or -1, "mem_len": None},
 )
 """One rate of dropout for vectors and attention, the width of heads, and distances that count as equal; no memory."""
 

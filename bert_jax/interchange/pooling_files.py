@@ -40,6 +40,8 @@ _SWITCHES: dict[str, str] = {
     "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
 }
 """Methods of pooling, by their switches in files of versions before 6, which version 6 reads too."""
+_LAST = "pooling_mode_lasttoken"
+"""The switch of pooling by a last [CLS]."""
 _RANK_AS_COSINES = ("cosine", "dot", "euclidean")
 """Similarity functions that rank vectors of length 1 as cosines do."""
 _SHORTEST = 8
@@ -115,7 +117,7 @@ def vectors_task(directory: Path, config: ModelConfig, tokenizer: Tokenizer) -> 
     if not has_modules(directory):
         return None
     folder, normalises = _pooling_folder(directory)
-    pool, include_prompt = _pooling(folder / "config.json", config.hidden_size)
+    pool, include_prompt = _pooling(folder / "config.json", config)
     longest = _max_length(directory, config.max_positions, tokenizer)
     file = directory / _LIBRARY_SETTINGS
     settings = read_foreign_shape(file, _LibrarySettings) if file.is_file() else _LibrarySettings()
@@ -153,6 +155,8 @@ def write_pooling(directory: Path, task: TaskConfig, config: ModelConfig) -> Non
     excluded = {} if task.include_prompt else {"include_prompt": False}
     sizes = {"word_embedding_dimension": config.hidden_size}
     switches = {switch: pool == task.pooling for switch, pool in _SWITCHES.items()}
+    if config.class_token == "last":
+        switches[_LAST] = switches.pop("pooling_mode_cls_token")
     write_json(directory / _POOLING_SETTINGS, {**sizes, **switches, **excluded})
     longest = min(task.max_length, config.max_positions)
     write_json(directory / _TRANSFORMER_SETTINGS[0], {"max_seq_length": longest, "do_lower_case": False})
@@ -219,21 +223,23 @@ def _pooling_folder(directory: Path) -> tuple[Path, bool]:
     return directory / path, names == expected
 
 
-def _pooling(file: Path, width: int) -> tuple[Pooling, bool]:
+def _pooling(file: Path, config: ModelConfig) -> tuple[Pooling, bool]:
     """The method of pooling in the settings of the module Pooling, and whether prompts are pooled too.
 
     Raises UsageError for a method that bert_jax doesn't have, and for vectors of another width.
     """
-    settings = read_foreign_shape(file, _PoolingSettings)
+    settings, width = read_foreign_shape(file, _PoolingSettings), config.hidden_size
     for name in ("embedding_dimension", "word_embedding_dimension"):
         if getattr(settings, name) not in (None, width):
             raise UsageError(
                 f"{file}: {name} is {quoted(getattr(settings, name))} and the model's width {width}; they don't belong "
                 "together"
             )
-    ways: tuple[Pooling, ...] = get_args(Pooling)
-    for way in ways:
-        if settings.ways == [way]:
+    ways: dict[str, Pooling] = {way: way for way in get_args(Pooling)}
+    if config.class_token == "last":
+        ways = {"lasttoken": ways.pop("cls"), **ways}
+    for name, way in ways.items():
+        if settings.ways in ([name], [f"pooling_mode_{name}"]):
             return way, settings.include_prompt
     raise UsageError(
         f"{file} pools by {quoted(' and '.join(settings.ways))}; bert_jax has one of {', '.join(ways)}; {_REMEDY}"

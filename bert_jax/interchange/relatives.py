@@ -275,25 +275,23 @@ _MODERNBERT = Relative(
 )
 _ERNIE = Relative(classes="Ernie", title="ERNIE", tensors=(("bert.", "ernie."),), conversion=TASK_TYPES)
 
-_XLNET_BLOCK, _WIDTH_FIRST = "transformer.layer.{layer}", ("width", "heads", "head")
+_REL_ATTN = {
+    **{"self.query.weight": "q", "self.key.weight": "k", "self.value.weight": "v", "self.position.weight": "r"},
+    **{"self.content.bias": "r_w_bias", "self.position.bias": "r_r_bias", "self.segment.bias": "r_s_bias"},
+    **{"self.segment.weight": "seg_embed", "output.dense.weight": "o", "output.LayerNorm.": "layer_norm."},
+}
+_HEAD_AXES = ("heads", "head")
+_REL_FF = {"intermediate.dense.": "layer_1.", "output.dense.": "layer_2.", "output.LayerNorm.": "layer_norm."}
 _SUMMARY = (("bert.pooler.dense.", "sequence_summary.summary."), ("classifier.", "logits_proj."))
 _XLNET = Relative(
     classes="XLNet",
     title="XLNet",
     tensors=(
-        (f"{_BLOCK}.attention.self.query.weight", f"{_XLNET_BLOCK}.rel_attn.q"),
-        (f"{_BLOCK}.attention.self.key.weight", f"{_XLNET_BLOCK}.rel_attn.k"),
-        (f"{_BLOCK}.attention.self.value.weight", f"{_XLNET_BLOCK}.rel_attn.v"),
-        (f"{_BLOCK}.attention.self.position.weight", f"{_XLNET_BLOCK}.rel_attn.r"),
-        (f"{_BLOCK}.attention.self.segment.weight", f"{_XLNET_BLOCK}.rel_attn.seg_embed"),
-        (f"{_BLOCK}.attention.self.content.bias", f"{_XLNET_BLOCK}.rel_attn.r_w_bias"),
-        (f"{_BLOCK}.attention.self.position.bias", f"{_XLNET_BLOCK}.rel_attn.r_r_bias"),
-        (f"{_BLOCK}.attention.self.segment.bias", f"{_XLNET_BLOCK}.rel_attn.r_s_bias"),
-        (f"{_BLOCK}.attention.output.dense.weight", f"{_XLNET_BLOCK}.rel_attn.o"),
-        (f"{_BLOCK}.attention.output.LayerNorm.", f"{_XLNET_BLOCK}.rel_attn.layer_norm."),
-        (f"{_BLOCK}.intermediate.dense.", f"{_XLNET_BLOCK}.ff.layer_1."),
-        (f"{_BLOCK}.output.dense.", f"{_XLNET_BLOCK}.ff.layer_2."),
-        (f"{_BLOCK}.output.LayerNorm.", f"{_XLNET_BLOCK}.ff.layer_norm."),
+        *(
+            (f"{_BLOCK}.attention.{name}", f"transformer.layer.{{layer}}.rel_attn.{own}")
+            for name, own in _REL_ATTN.items()
+        ),
+        *((f"{_BLOCK}.{name}", f"transformer.layer.{{layer}}.ff.{own}") for name, own in _REL_FF.items()),
         ("bert.embeddings.word_embeddings.", "transformer.word_embedding."),
         ("bert.embeddings.mask", "transformer.mask_emb"),
         ("bert.", "transformer."),
@@ -302,47 +300,22 @@ _XLNET = Relative(
     ),
     of_class={_SEQUENCE_CLASS: _SUMMARY, _MULTIPLE_CHOICE: _SUMMARY},
     axes={
-        **dict.fromkeys(("attention/kernel", "attention/output/kernel", "attention/position/kernel"), _WIDTH_FIRST),
-        **dict.fromkeys([f"attention/{term}_bias" for term in ("content", "position", "segment")], ("heads", "head")),
-        "attention/segment": ("segment", "heads", "head"),
+        **dict.fromkeys((f"attention/{name}kernel" for name in ("", "output/", "position/")), ("width", *_HEAD_AXES)),
+        **dict.fromkeys((f"attention/{name}_bias" for name in ("content", "position", "segment")), _HEAD_AXES),
+        "attention/segment": ("segment", *_HEAD_AXES),
         "embeddings/mask": ("", "", "vector"),
     },
     suffixes={"ForPreTraining": "LMHeadModel", "ForQuestionAnswering": "ForQuestionAnsweringSimple"},
-    sizes={
-        "n_layer": "num_layers",
-        "d_model": "hidden_size",
-        "n_head": "num_heads",
-        "d_inner": "feedforward_size",
-        "vocab_size": "vocabulary_size",
-    },
-    aliases={
-        "num_hidden_layers": "n_layer",
-        "hidden_size": "d_model",
-        "num_attention_heads": "n_head",
-        "n_token": "vocab_size",
-    },
+    sizes={"n_layer": "num_layers", "d_model": "hidden_size", "n_head": "num_heads", "d_inner": "feedforward_size"}
+    | {"vocab_size": "vocabulary_size"},
+    aliases={"num_hidden_layers": "n_layer", "hidden_size": "d_model", "num_attention_heads": "n_head"}
+    | {"n_token": "vocab_size"},
     rates={"dropout": "dropout", "initializer_range": "initializer_range", "layer_norm_eps": "layer_norm_epsilon"},
-    defaults={
-        "vocab_size": 32000,
-        "d_model": 1024,
-        "n_layer": 24,
-        "n_head": 16,
-        "d_inner": 4096,
-        "ff_activation": "gelu",
-        "dropout": 0.1,
-        "initializer_range": 0.02,
-        "layer_norm_eps": 1e-12,
-    },
+    defaults={"vocab_size": 32000, "d_model": 1024, "n_layer": 24, "n_head": 16, "d_inner": 4096}
+    | {"ff_activation": "gelu", "dropout": 0.1, "initializer_range": 0.02, "layer_norm_eps": 1e-12},
     conversion=XLNET,
-    fixed={
-        "attn_type": "bi",
-        "bi_data": False,
-        "same_length": False,
-        "summary_type": "last",
-        "summary_use_proj": True,
-        "summary_activation": "tanh",
-        "tie_word_embeddings": True,
-    },
+    fixed={"attn_type": "bi", "bi_data": False, "same_length": False, "tie_word_embeddings": True}
+    | {"summary_type": "last", "summary_use_proj": True, "summary_activation": "tanh"},
     activations=("ff_activation",),
     ours={"positions": "relative", "num_segments": 0, "class_token": "last"},
     tokenizer="XLNetTokenizer",

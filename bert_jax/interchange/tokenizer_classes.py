@@ -62,6 +62,7 @@ _OF_BERT = dict(zip(TOKEN_KEYS[2:], ("[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]
 _OF_FAIRSEQ = dict(zip(TOKEN_KEYS, ("<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"), strict=True))
 _OF_ALBERT = dict(zip(TOKEN_KEYS, ("[CLS]", "[SEP]", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]"), strict=True))
 _OF_XLNET = dict(zip(TOKEN_KEYS, ("<s>", "</s>", "<unk>", "<sep>", "<pad>", "<cls>", "<mask>"), strict=True))
+_OF_XLNET |= {"eop_token": "<eop>", "eod_token": "<eod>"}
 _OF_GPT2 = dict.fromkeys(TOKEN_KEYS[:3], "<|endoftext|>")
 _MASK_LAST = {"<mask>": 0.0}
 _NUMBERING_OF_XLMR = Numbering(dict.fromkeys(("<s>", "<pad>", "</s>", "<unk>"), 0.0), 3, _MASK_LAST)
@@ -81,14 +82,7 @@ CLASSES = {
         "Unigram", _OF_ALBERT, "bert", follows_frame=True, numbering=Numbering(), unknown=1
     ),
     # transformers 5 gives token_type_ids only where it is asked for them; the original XLNet always had segments.
-    "XLNetTokenizer": TokenizerClass(
-        "Unigram",
-        _OF_XLNET | {"eop_token": "<eop>", "eod_token": "<eod>"},
-        "xlnet",
-        segments=True,
-        numbering=Numbering(),
-        unknown=0,
-    ),
+    "XLNetTokenizer": TokenizerClass("Unigram", _OF_XLNET, "xlnet", segments=True, numbering=Numbering(), unknown=0),
     **dict.fromkeys(GENERIC_NAMES, TokenizerClass(None, {})),
 }
 """The classes by name, without a `Fast` at its end."""
@@ -126,9 +120,8 @@ def named_tokens(directory: Path, config: TokenizerConfig, class_name: str) -> d
     """The special tokens by their keys, in the order in which the class adds them."""
     more = special_tokens_map(directory, config)
     tokens = {key: Piece(content=piece) for key, piece in CLASSES[class_name].tokens.items()}
-    if class_name in ("CamembertTokenizer", "XLNetTokenizer") or (
-        class_name == "RobertaTokenizer" and not config.model_fields_set
-    ):
+    unset = class_name == "RobertaTokenizer" and not config.model_fields_set
+    if class_name in ("CamembertTokenizer", "XLNetTokenizer") or unset:
         tokens["mask_token"] = Piece(content="<mask>", lstrip=True)  # RoBERTa's mask token includes the space before it
     for key in TOKEN_KEYS:
         if piece := getattr(more, key) or getattr(config, key):

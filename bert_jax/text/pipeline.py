@@ -293,7 +293,8 @@ class Tokenizer:
         if vocabulary.class_token == place:
             return self
         changed, cls, sep = copy.copy(self), vocabulary.cls_id, vocabulary.sep_id
-        changed.vocabulary = vocabulary.framed_by(Frame.of_separators(cls, sep, class_token=place))
+        changed.vocabulary = copy.copy(vocabulary)
+        changed.vocabulary.frame = Frame.of_separators(cls, sep, class_token=place)
         if self.file_name == Tokenizer.file_name:  # whose file contains the frame
             pipeline, pieces = self.as_huggingface(), vocabulary.pieces
             pipeline.post_processor = frame_template((pieces[cls], cls), (pieces[sep], sep), place)

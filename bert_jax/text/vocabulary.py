@@ -1,6 +1,5 @@
 """The list of pieces, of which five are special: reads, checks and writes vocab.txt."""
 
-import copy
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -176,12 +175,6 @@ class Vocabulary:
     def class_token(self) -> ClassToken:
         """The place of [CLS] in the frame."""
         return self.frame.class_token(self.cls_id)
-
-    def framed_by(self, frame: Frame) -> "Vocabulary":
-        """The same pieces with `frame` round texts."""
-        other = copy.copy(self)
-        other.frame = frame
-        return other
 
     def framed(self, *texts: str) -> str:
         """One text or two, with the special pieces that are set round them."""

@@ -118,7 +118,7 @@ class WordPieceTokenizer(Tokenizer):
 
     def with_pieces(self, pieces: Sequence[str]) -> "WordPieceTokenizer":
         """A tokenizer with `pieces` after its own. Greedy longest match then finds them."""
-        longer = Vocabulary([*self.vocabulary.pieces, *pieces]).framed_by(self.vocabulary.frame)
+        longer = Vocabulary([*self.vocabulary.pieces, *pieces], frame=self.vocabulary.frame)
         return WordPieceTokenizer(longer, self.cleaning, self.longest_word)
 
     @property
@@ -141,12 +141,8 @@ class WordPieceTokenizer(Tokenizer):
     @property
     def settings(self) -> WordPieceSettings:
         """The contents of tokenizer_config.json."""
-        return WordPieceSettings(
-            kind="wordpiece",
-            class_token=self.vocabulary.class_token,
-            longest_word=self.longest_word,
-            **self.cleaning._asdict(),
-        )
+        place, longest = self.vocabulary.class_token, self.longest_word
+        return WordPieceSettings(kind="wordpiece", class_token=place, longest_word=longest, **self.cleaning._asdict())
 
 
 def _lines(texts: Iterable[str]) -> str:

@@ -23,6 +23,7 @@ MODELS = {
     "bert": ("wordpiece", {}),
     "roberta": ("byte_bpe", {"num_segments": 1, "first_position": 2}),
     "electra": ("wordpiece", {"embedding_size": 12, "pooler": "gelu", "activation": "gelu_erf"}),
+    "xlnet": ("unigram", RELATIVES["xlnet"].ours),
     "modernbert": ("byte_bpe", {**RELATIVES["modernbert"].ours, "local_window": 2, "global_every": 3}),
 }
 """The tokenizer's kind and settings, by the kind of model."""
@@ -32,7 +33,7 @@ MODELS = {
 @pytest.mark.parametrize("model_type", MODELS)
 def test_its_vectors_are_ours(model_type, pool, tmp_path):
     kind, settings = MODELS[model_type]
-    tokenizer, rng = trained(kind), np.random.default_rng(3)
+    tokenizer, rng = trained(kind).with_class_token(settings.get("class_token", "first")), np.random.default_rng(3)
     sizes = {"num_layers": 3, "hidden_size": 16, "num_heads": 2, "max_positions": 24}
     config = ModelConfig(**sizes, model_type=model_type, vocabulary_size=len(tokenizer.vocabulary), **settings)
     task = TaskConfig(name="near", kind="vectors", texts=("a", "b"), pool=pool, max_length=LONGEST)
