@@ -25,7 +25,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.vocabulary import VocabularyConfig
 
 config = RunConfig(
-    model=ModelConfig(positions="relative", class_token="last", num_segments=0),
+    model=ModelConfig(model_type="xlnet", positions="relative", class_token="last", num_segments=0),
     vocabulary=VocabularyConfig(kind="unigram", size=32_000, lowercase=False),
     data=DataConfig(source="text:corpus/*.txt.gz", short_sequence_probability=0.0),
     objective=ObjectiveConfig(

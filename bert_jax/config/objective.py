@@ -20,6 +20,7 @@ _SLOTS_A_TOKEN = {"next": 1, "both": 2}
 """Prediction slots for each token of a row, by the value of `predict` that needs them."""
 Weight = Annotated[float, Field(ge=0.0, le=1e6)]
 
+Predicted = Literal["masked", "next", "replaced", "permuted", "both"]
 UnitKind = Literal["piece", "word", "ngram", "span", "context", "phrase", "entity"]
 """A unit of masking: a piece; the pieces of a word (whole-word masking); one to three words, n of them with a
 probability proportional to 1/n (ALBERT); one to ten words, their number geometric with p = 0.2 (SpanBERT); one to five
@@ -67,7 +68,7 @@ class ObjectiveConfig(Settings):
     prediction of each next token, with which that paper compares it (section 5.1), or the detection of replaced tokens
     (Clark et al. 2020)."""
 
-    predict: Literal["masked", "next", "replaced", "permuted", "both"] = "masked"
+    predict: Predicted = "masked"
     """Tokens to predict: masked ones, from both sides; or each next token from those before it, as in GPT (Radford et
     al. 2018), which needs model.causal and pair=none and ignores the settings of masking; or, of every token, whether
     it was replaced, as in ELECTRA, which needs model.discriminator, model.generator_divisor and pair=none: a generator

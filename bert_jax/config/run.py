@@ -6,7 +6,8 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from bert_jax.config.data import DataConfig
-from bert_jax.config.objective import ObjectiveConfig, unit_shares
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.objective import ObjectiveConfig, Predicted, unit_shares
 from bert_jax.config.operation import InputConfig, PreparationConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.training import TrainingConfig
@@ -15,7 +16,7 @@ from bert_jax.system.errors import Setting
 
 _LEAST_PERMUTED = 8
 """Tokens of the shortest sequence for predict=permuted: of a sixth of fewer tokens, only one is predicted."""
-_METHODS: tuple[tuple[str, str, object, str], ...] = (
+_METHODS: tuple[tuple[Predicted, str, object, str], ...] = (
     (
         "next",
         "causal",
@@ -33,6 +34,11 @@ _METHODS: tuple[tuple[str, str, object, str], ...] = (
 )
 """For a value of objective.predict, the setting of the model and its value that go with it and with no other, and
 why."""
+
+
+def prediction_of(model: ModelConfig) -> Predicted:
+    """What pretraining of such a model predicts: the value of objective.predict that goes with it."""
+    return next((predict for predict, name, needed, _ in _METHODS if getattr(model, name) == needed), "masked")
 
 
 class RunConfig(TrainingConfig):

@@ -96,6 +96,8 @@ def _numbered_model(path: Path, class_name: str) -> JsonObject:
     model = read_model(path)
     if model.trainer_spec.model_type != 1:
         raise UsageError(f"{path} is no unigram model, as those of {class_name} are; give its own")
+    if len(model.pieces) <= (CLASSES[class_name].unknown or 0):
+        raise UsageError(f"{path} has only {len(model.pieces)} pieces; it is damaged, fetch it again")
     own = [(piece.piece, piece.score) for piece in model.pieces]
     pieces = [*numbering.first.items(), *own[numbering.replaced :], *numbering.last.items()]
     charsmap = base64.b64encode(model.normalizer_spec.precompiled_charsmap).decode()

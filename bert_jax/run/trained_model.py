@@ -12,7 +12,7 @@ from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.phase import Phase
-from bert_jax.config.run import RunConfig
+from bert_jax.config.run import RunConfig, prediction_of
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.config.wording import counted
@@ -287,12 +287,9 @@ def _run_config(model: PublishedModel) -> RunConfig:
             lowercase=cleaning.lowercase, strip_accents=cleaning.strip_accents, unicode_form=cleaning.form
         )
     # Without a head for pairs, or without a second segment, the run has no question about pairs.
-    has_pairs = "next_sentence" not in model.absent and model.config.num_segments > 1
-    objective = ObjectiveConfig(pair="none")
-    if model.config.discriminator:
-        objective = ObjectiveConfig(predict="replaced", pair="none")
-    elif has_pairs:
-        objective = ObjectiveConfig(pair=relative_of(model.config.model_type, "model.model_type").pair)
+    has_pairs = model.config.has_pair_head and "next_sentence" not in model.absent and model.config.num_segments > 1
+    pair = relative_of(model.config.model_type, "model.model_type").pair if has_pairs else "none"
+    objective = ObjectiveConfig(predict=prediction_of(model.config), pair=pair)
     # The run is never trained; `evaluate` takes the length of sequences from the phase.
     phase = Phase(steps=1, length=model.config.max_positions, batch_size=8)
     return RunConfig(model=model.config, vocabulary=vocabulary, objective=objective, phases=(phase,))

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from tokenizers import AddedToken
 from trained_tokenizers import trained
+from xlnet_vocabulary import write_xlnets_vocabulary
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.tokenizer_files import read_tokenizer, write_tokenizer
@@ -24,6 +25,7 @@ CLASSES = {
     "roberta": ("RobertaTokenizer", ("vocab.json", "merges.txt")),
     "xlm-roberta": ("XLMRobertaTokenizer", ("sentencepiece.bpe.model",)),
     "albert": ("AlbertTokenizer", ("spiece.model",)),
+    "xlnet": ("XLNetTokenizer", ()),
     "modernbert": ("PreTrainedTokenizerFast", ("tokenizer.json",)),
 }
 ADDED = ["[E11]", "<num>", "river", "old house", "Straße", "@", "e1", " x", "ing", "中"]
@@ -37,6 +39,8 @@ def theirs_in(kind: str, folder: Path):
     name, files = CLASSES[kind]
     for file in files:
         shutil.copy(FOLDER / file, folder)
+    if kind == "xlnet":
+        write_xlnets_vocabulary(folder)
     if kind == "bert":
         (folder / "vocab.txt").write_text("\n".join(PIECES))
     special = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}

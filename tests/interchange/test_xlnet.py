@@ -7,9 +7,11 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
+from damages import attack
 from safetensors.numpy import load_file, save_file
 from token_rows import tokens_of
 from trained_tokenizers import KINDS, trained
+from xlnet_vocabulary import FIRST, write_xlnets_vocabulary
 
 from bert_jax.batching.sequences import joined
 from bert_jax.config.model import ModelConfig
@@ -26,13 +28,11 @@ from bert_jax.interchange.tokenizer_files import read_tokenizer, write_tokenizer
 from bert_jax.layout import TokenSequence
 from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.system.errors import UsageError
-from bert_jax.text.sentencepiece import read_model
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 XLNET = GOLDEN / "relatives" / "xlnet"
 SIZES = {"num_layers": 3, "hidden_size": 30, "num_heads": 5, "feedforward_size": 44, "initializer_range": 0.3}
 NO_DROPOUT = {"dropout": 0.0, "attention_dropout": 0.0}
-FIRST = ("<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>")
 TEXTS = [*json.loads((GOLDEN / "tokenizers" / "texts.json").read_text()), "``Ärger'' at  the <eod> end<eop>", "</s> x"]
 LENGTHS, T, V = [11, 7, 9, 4], 11, 71
 
@@ -125,27 +125,13 @@ def test_a_fine_tuned_model_gives_our_outputs(fine_tuned, kind, tmp_path):
     assert again.absent == {"masked_lm"} and {*again.unused.values()} == {"a fine-tuned model's head"}
 
 
-def xlnets_vocabulary(folder: Path, special=FIRST) -> int:
-    """Writes a spiece.model with XLNet's special pieces, and returns its size."""
-    model = read_model(GOLDEN / "tokenizers" / "spiece.model")
-    ordinary = list(model.pieces)[5:]
-    del model.pieces[:]
-    for piece in special:
-        kind = {"<unk>": 2, "<eod>": 4, "<eop>": 4}.get(piece, 3)
-        model.pieces.add(piece=piece, score=0.0, type=kind)
-    model.pieces.extend(ordinary)
-    model.trainer_spec.unk_id = 0
-    (folder / "spiece.model").write_bytes(model.SerializeToString(deterministic=True))
-    return len(model.pieces)
-
-
 @pytest.mark.parametrize(
     "settings", [{}, {"do_lower_case": True, "keep_accents": True, "padding_side": "left"}], ids=str
 )
 def test_its_tokenizer_gives_the_same_ids(settings, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     transformers = pytest.importorskip("transformers")
-    size = xlnets_vocabulary(tmp_path)
+    size = write_xlnets_vocabulary(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "xlnet"}')
     if settings:
         (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "XLNetTokenizer", **settings}))
@@ -286,7 +272,7 @@ def test_a_tokenizer_without_its_frame_is_refused_in_one_line(tmp_path):
     settings.unlink()
     model = ModelConfig(model_type="xlnet", **RELATIVES["xlnet"].ours)
     for missing in ("<cls>", "<sep>"):
-        size = xlnets_vocabulary(tmp_path, [piece for piece in FIRST if piece != missing])
+        size = write_xlnets_vocabulary(tmp_path, [piece for piece in FIRST if piece != missing])
         with pytest.raises(UsageError, match=f"the vocabulary has {size + 1:,} pieces and the model's table {size:,}"):
             read_tokenizer(tmp_path, model.replace(vocabulary_size=size))
 
@@ -307,3 +293,9 @@ def test_a_model_that_the_class_does_not_have_is_not_exported(settings, words, t
     with pytest.raises(UsageError, match=words) as refused:
         write_model_directory(tmp_path / "model", config, init(config, jax.random.key(0)), trained("unigram", V))
     assert "\n" not in str(refused.value) and not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", ["config.json", "spiece.model", "model.safetensors"])
+def test_a_damaged_file_is_refused_in_a_line_or_the_folder_works(name, slow, tmp_path):
+    shutil.copytree(XLNET, tmp_path / "model")
+    attack(lambda: open_model_directory(tmp_path / "model"), tmp_path / "model" / name, count=5_000 if slow else 60)
