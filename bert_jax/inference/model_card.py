@@ -164,6 +164,7 @@ def _training_facts(training: _Training) -> Iterator[str]:
         predicted = {
             "masked": "masked pieces",
             "next": "each next piece",
+            "permuted": "pieces in random order, each from those before it and those that aren't predicted",
             "both": "each next and each previous piece",
             "replaced": "masked pieces for a generator, and for a discriminator which pieces the generator replaced",
         }[config.objective.predict]
