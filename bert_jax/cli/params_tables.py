@@ -6,6 +6,7 @@ from typing import Any
 import jax
 
 from bert_jax.config.finetune import AnyRunConfig
+from bert_jax.model.bert import without
 from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.size import FORWARD_SHARE, HEADS, ModelPart, model_parts, num_parameters
 from bert_jax.system.facts import Table
@@ -53,7 +54,7 @@ def _add_groups(table: Table, counted: list[ModelPart], groups: Iterable[str], n
             table.add_row(part.name, shapes, *_counts([part], group == "block"))
         if group_parts and group in ("embeddings", "block"):
             _add_total(table, _blocks(group_parts, num_layers) if group == "block" else group, group_parts)
-        if group_parts and group == "MLM head":
+        if group_parts and group == "MLM head" and "MLM table" not in {part.name for part in group_parts}:
             table.add_row("MLM output", "the word table, shared")
 
 
@@ -78,7 +79,8 @@ def memory_lines(objective: Objective, config: AnyRunConfig) -> str:
     optimizer_state = jax.eval_shape(make_optimizer(config.optimizer).init, shapes)
     padded = padded_vocabulary_size(model)
     rows = padded - (model.num_word_rows or padded)
-    padding_parameters = sum(leaf.size for leaf in jax.tree.leaves(shapes)) - num_parameters(model, shapes=shapes)
+    trained = without(shapes, ["bert/spelling"])
+    padding_parameters = sum(leaf.size for leaf in jax.tree.leaves(trained)) - num_parameters(model, shapes=shapes)
     return (
         f"Padding of the vocabulary, not counted above: {rows:,} rows, {padding_parameters:,} zeros.\n"
         f"Parameters {_megabytes(shapes)}, state of {config.optimizer.name} {_megabytes(optimizer_state)}; "

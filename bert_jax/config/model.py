@@ -15,6 +15,8 @@ Width = Annotated[int, Field(gt=0, le=1 << 20)]
 Rows = Annotated[int, Field(gt=0, le=1 << 24)]
 
 
+WIDEST_FILTER = 7
+"""Width in bytes of the widest filters of a convolution over bytes: the published models'."""
 ComputeType = Literal["auto", "float32", "bfloat16"]
 ClassToken = Literal["first", "last"]
 ModelType = Literal["bert", "roberta", "xlm-roberta", "camembert", "albert", "ernie", "electra", "modernbert", "xlnet"]
@@ -93,9 +95,9 @@ class ModelConfig(Settings):
     Needed for objective.predict=next. The pooled vector is then the last token's instead of the first token's."""
     num_segments: Annotated[int, Field(ge=0, le=1 << 24)] = 2
     """Rows of the segment (token type) table. 0: there is none."""
-    character_filters: tuple[Width, ...] = ()
+    character_filters: Annotated[tuple[Width, ...], Field(max_length=WIDEST_FILTER)] = ()
     """With layer=lstm: filters of a convolution over the bytes of each piece, which takes the place of the word table:
-    the n-th number is that of the filters n bytes wide (Kim et al. 2016). Empty: a word table."""
+    the n-th number is that of the filters n bytes wide, up to 7 (Kim et al. 2016). Empty: a word table."""
     highways: Annotated[int, Field(ge=0, le=100)] = 2
     """Highway layers after the convolution over bytes."""
     num_task_types: Annotated[int, Field(ge=0, le=1 << 20)] = 0

@@ -23,6 +23,7 @@ from bert_jax.config.operation import ExecutionConfig
 from bert_jax.layout import Tokens, TokenSequence, lay_out_sequences
 from bert_jax.model.attention import at_places
 from bert_jax.model.attention_form import AttentionPattern
+from bert_jax.model.characters import CharacterEmbeddings, Spelling
 from bert_jax.model.dropout import split
 from bert_jax.model.embeddings import Embeddings
 from bert_jax.model.encoder import UNTRAINED, Encoder
@@ -75,7 +76,11 @@ class BertEncoder(nn.Module):
     one."""
 
     def setup(self):
-        self.embeddings = Embeddings(self.config)
+        if self.config.character_filters:
+            self.spelling = Spelling(self.config)
+            self.embeddings: Any = CharacterEmbeddings(self.config, self.spelling)
+        else:
+            self.embeddings = Embeddings(self.config)
         self.encoder = _ENCODERS[self.config.layer](self.config, self.execution, self.frozen_layers)
         self.pooler = Pooler(self.config)
 

@@ -42,7 +42,7 @@ class Embeddings(nn.Module):
     def setup(self):
         config, initial = self.config, initial_weights(self.config)
         width = config.table_size
-        self.word = gathered(self.param("word", _initial_words(config), (padded_vocabulary_size(config), width)))
+        self.word = gathered(self.param("word", initial_words(config), (padded_vocabulary_size(config), width)))
         if config.num_segments:
             self.segment = self.param("segment", initial, (config.num_segments, width))
         if config.positions == "learned":
@@ -104,7 +104,7 @@ def sinusoids(config: ModelConfig, length: int) -> Float[np.ndarray, "T D"]:
     return (table * math.sqrt(2) * config.initializer_range).astype(np.float32)
 
 
-def _initial_words(config: ModelConfig) -> Callable[..., Array]:
+def initial_words(config: ModelConfig) -> Callable[..., Array]:
     """Initialiser of the word table. Its padding rows are 0 and stay 0, so that they don't change norms."""
 
     def init(key: Key[Array, ""], shape: tuple[int, int]) -> Float[Array, "V D"]:

@@ -7,8 +7,9 @@ from jaxtyping import Array, Float, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.dropout import dropout
-from bert_jax.model.embeddings import vocabulary_size
+from bert_jax.model.embeddings import initial_words, padded_vocabulary_size, vocabulary_size
 from bert_jax.model.linear import LayerNorm, Linear, activation, compute_dtype
+from bert_jax.model.placement import gathered
 from bert_jax.model.products import product, product_with_transposed, transposed
 
 MASKED_OUT = -1e30
@@ -44,9 +45,12 @@ class MaskedLanguageHead(nn.Module):
     config: ModelConfig
 
     @nn.compact
-    def __call__(self, x: Float[Array, "B P D"], word_table: Float[Array, "V E"]) -> Float[Array, "B P V"]:
-        """Float32 logits over the padded vocabulary."""
+    def __call__(self, x: Float[Array, "B P D"], word_table: Float[Array, "V E"] | None) -> Float[Array, "B P V"]:
+        """Float32 logits over the padded vocabulary. Without a word table the head has a table of its own."""
         config = self.config
+        if word_table is None:
+            shape = padded_vocabulary_size(config), config.table_size
+            word_table = gathered(self.param("table", initial_words(config), shape))
         if not config.has_query_stream:
             x = Linear(config, (config.table_size,), bias=config.biases, name="dense")(x)
             x = LayerNorm(config, name="norm")(activation(config.prediction_head)(x))

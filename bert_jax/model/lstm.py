@@ -147,7 +147,7 @@ def _scan(
 
     def step(state, at):
         (output, cell), (inputs, added, goes_on) = state, at
-        output, cell = (jnp.where(goes_on[:, None], each, 0) for each in (output, cell))
+        output, cell = (goes_on[:, None].astype(each.dtype) * each for each in (output, cell))
         gates = inputs + product(output, kernel, inputs.dtype)
         shown, cell = _cell(gates, cell)
         projected = product(shown, projection, jnp.float32) + added

@@ -10,8 +10,10 @@ from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.phase import Phase
 from bert_jax.model.attention import training_forms
 from bert_jax.model.bert import parameter_shapes
+from bert_jax.model.characters import LETTER_WIDTH, LONGEST_PIECE
 from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.linear import compute_dtype
+from bert_jax.model.lstm import GATES
 from bert_jax.model.sharding import num_shards, row_shards
 
 _F32 = 4
@@ -65,14 +67,14 @@ def step_memory(
     if model.has_query_stream:
         tokens += rows * predictions
     for one in model.networks:
-        width, inner = one.hidden_size, one.inner_size * (2 if one.feedforward == "gated" else 1)
+        stored, largest = stored + tokens * _character_bytes(one, size)[0], tokens * _character_bytes(one, size)[1]
         for layer in range(one.num_layers):
             window, form = (None, forms[0]) if one.is_global(layer) else (one.local_window, forms[1])
             keys, keys_at_once = form.probabilities(length, window)
             stored += {
                 "none": tokens * _block_bytes(one, keys, size, tensor),
-                "dots": tokens * size * (2 * width + (4 * width + inner) // tensor),
-                "full": tokens * size * width,
+                "dots": tokens * size * _kept_products(one, tensor),
+                "full": tokens * size * one.hidden_size,
             }[execution.remat]
             largest = max(largest, tokens * _block_bytes(one, keys_at_once, size, tensor))
     table = padded_vocabulary_size(model) * model.table_size * size // tensor if predictions else 0
@@ -89,9 +91,28 @@ def step_memory(
     )
 
 
+def _kept_products(model: ModelConfig, tensor: int) -> int:
+    """Numbers for each token that a block or layer keeps with remat=dots: its input and its products."""
+    width, inner = model.hidden_size, model.inner_size * (2 if model.feedforward == "gated" else 1)
+    return width + 2 * GATES * inner if model.layer == "lstm" else 2 * width + (4 * width + inner) // tensor
+
+
+def _character_bytes(model: ModelConfig, size: int) -> tuple[int, int]:
+    """Bytes for each token that a convolution over bytes keeps for the backward pass, and those of its largest width,
+    with the gradient."""
+    count = sum(model.character_filters)
+    kept = size * (LONGEST_PIECE * LETTER_WIDTH + 9 * model.highways * count) if count else 0
+    widths = enumerate(model.character_filters, start=1)
+    of_widths = [size * LONGEST_PIECE * (LETTER_WIDTH * width + 2 * filters) for width, filters in widths]
+    return kept, max(of_widths, default=0)
+
+
 def _block_bytes(model: ModelConfig, probabilities: int, size: int, tensor: int) -> int:
     """Bytes for each token that one block without remat keeps for the backward pass; `probabilities`: how many a head
     keeps for each query."""
+    if model.layer == "lstm":  # a direction's gates and what cells show, its input and output; states, bounds
+        half, cell = model.input_size, model.inner_size
+        return 2 * (size * ((GATES + 1) * cell + 2 * half) + _F32 * (cell + 2 * half))
     width, scores = model.hidden_size, model.num_heads * probabilities // tensor
     # The block's input, LayerNorm's two, the residual sums; queries, keys, values and context; GELU's input and output
     # and, of a gated layer, the gate.

@@ -3,7 +3,9 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-STACKED_AXES = ("layer", "projection", "direction", "gate")
+from bert_jax.config.model import WIDEST_FILTER
+
+STACKED_AXES = ("layer", "projection", "direction", "gate", "highway")
 """Axes that stack matrices which are separate in formulas, and in BERT's files."""
 
 
@@ -27,6 +29,8 @@ class Parameter(NamedTuple):
     inputs: int = 0
     """Number of axes of a matrix that belong to its input; 0 for other parameters. Hugging Face's matrices have the
     output's axis first."""
+    constant: bool = False
+    """Whether it is never trained, and not counted as a parameter."""
 
     @property
     def stacked(self) -> tuple[int, ...]:
@@ -99,6 +103,15 @@ def _parameter(
     return Parameter(path, axes, group, part, tuple(f"{tensor}.{kind}" for tensor in tensors), inputs > 0, inputs)
 
 
+def _character_layer(name: str, part: str, axes: tuple[str, ...], stacked: int = 0) -> tuple[Parameter, Parameter]:
+    """Kernel and bias of a layer of the convolution over bytes, whose first axes `stacked` stack matrices."""
+    path = f"bert/embeddings/{name}"
+    return (
+        Parameter(f"{path}_kernel", axes, "embeddings", part, (), True, len(axes) - 1 - stacked),
+        Parameter(f"{path}_bias", (*axes[:stacked], "vector"), "embeddings", part, (), False),
+    )
+
+
 def _table(name: str, rows: str, part: str) -> Parameter:
     """A table of vectors."""
     tensor = f"bert.embeddings.{'token_type' if name == 'segment' else name}_embeddings.weight"
@@ -124,6 +137,17 @@ PARAMETERS: tuple[Parameter, ...] = (
     *_linear(
         "bert/embeddings/projection", "embeddings", "projection", ("bert.embeddings_project",), _WIDTH, "features"
     ),
+    Parameter("bert/spelling/numbers", ("vocabulary", "letters"), "embeddings", "spelling", (), False, constant=True),
+    Parameter("bert/embeddings/letters", ("letter", "letter_width"), "embeddings", "byte table", (), decays=True),
+    *(
+        parameter
+        for width in range(1, WIDEST_FILTER + 1)
+        for parameter in _character_layer(
+            f"convolution_{width}", "convolutions", ("letters", "letter_width", "filters")
+        )
+    ),
+    *_character_layer("highways", "highways", ("highway", "projection", "width", "filters"), stacked=2),
+    *_character_layer("projection", "projection", ("filters", "width")),
     *_linear("attention", "block", "query, key, value", _PROJECTIONS, _WIDTH, "projection", *_HEADS),
     _parameter("attention/content_bias", _HEADS, "block", "biases of queries", ("attention.self.content",), "bias"),
     _parameter("attention/position_bias", _HEADS, "block", "biases of queries", ("attention.self.position",), "bias"),
@@ -150,6 +174,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     *_linear("masked_lm/dense", "MLM head", "MLM dense", ("cls.predictions.transform.dense",), _WIDTH, "features"),
     *_norm("masked_lm/norm", "MLM head", "MLM LayerNorm", "cls.predictions.transform.LayerNorm"),
     Parameter("masked_lm/bias", ("vocabulary",), "MLM head", "MLM bias", ("cls.predictions.bias",), decays=False),
+    Parameter("masked_lm/table", ("vocabulary", "width"), "MLM head", "MLM table", (), decays=True),
     *_linear("next_sentence/dense", "pair head", "pair dense", ("cls.seq_relationship",), _WIDTH, "outputs"),
     *_linear("replaced/dense", "RTD head", "RTD dense", ("discriminator_predictions.dense",), _WIDTH, "features"),
     *_linear(

@@ -9,6 +9,7 @@ import jax
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.bert import Parameters, parameter_shapes
+from bert_jax.model.characters import LETTER_WIDTH, LONGEST_PIECE
 from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.lstm import GATES
 from bert_jax.model.parameters import PARAMETERS, parameter_at, path_of
@@ -52,6 +53,8 @@ def model_parts(config: ModelConfig, shapes: Parameters | None = None) -> list[M
     rows = []
     for keys, leaf in jax.tree_util.tree_leaves_with_path(shapes or parameter_shapes(config)):
         parameter = parameter_at(path := path_of(keys))
+        if parameter.constant:
+            continue
         order = path.startswith(_GENERATOR), PARAMETERS.index(parameter)
         rows.append((order, parameter, leaf.shape))
     rows.sort(key=operator.itemgetter(0))
@@ -100,6 +103,16 @@ def forward_flops(config: ModelConfig, length: int, predictions: int) -> int:
     return total + pooler
 
 
+def _character_flops(config: ModelConfig) -> int:
+    """FLOPs of a convolution over the bytes of one token, of its highways and its projection."""
+    count = sum(config.character_filters)
+    filters = sum(
+        2 * (LONGEST_PIECE - width + 1) * width * LETTER_WIDTH * filters
+        for width, filters in enumerate(config.character_filters, start=1)
+    )
+    return filters + config.highways * 2 * 2 * count * count + 2 * count * config.input_size
+
+
 def encoder_flops(config: ModelConfig, length: int, last_queries: int, stream: int = 0) -> int:
     """FLOPs of the forward pass of embeddings and blocks over one sequence; the last block is computed at
     `last_queries` tokens, and the others also at `stream` tokens of a query stream.
@@ -109,8 +122,9 @@ def encoder_flops(config: ModelConfig, length: int, last_queries: int, stream: i
     weights, which are the same for all rows, aren't counted. LSTM layers are computed at all tokens.
     """
     width, inner, last = config.hidden_size, config.inner_size, config.num_layers - 1
-    if config.layer == "lstm":  # the products of a direction with its input and its last output, and its projection
-        return config.num_layers * length * 2 * 2 * (2 * config.input_size * GATES * inner + inner * config.input_size)
+    if config.layer == "lstm":  # a direction's products with its input and its last output, and its projection
+        of_layer = 2 * 2 * (2 * config.input_size * GATES * inner + inner * config.input_size)
+        return length * (config.num_layers * of_layer + _character_flops(config))
     matrices = 3 if config.feedforward == "gated" else 2
 
     def block(number: int) -> int:

@@ -17,6 +17,7 @@ from bert_jax.pretraining.evaluation import HeldOut, held_out_sequences, measure
 from bert_jax.pretraining.initial import initial_parameters
 from bert_jax.pretraining.mixture import check_epochs
 from bert_jax.pretraining.objective import PretrainingTrainer, pretraining_trainer
+from bert_jax.pretraining.spelling import with_spelling
 from bert_jax.run.hosts import first_alone
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.results import Results
@@ -149,9 +150,10 @@ def _phase(
 
 def _initial_parameters(plan: PretrainingPlan, data: Data) -> Parameters | None:
     """The parameters of a run without checkpoint; None for random ones."""
-    if not plan.inputs.initial:
-        return None
-    return initial_parameters(plan.inputs.initial, plan.config.model, data.tokenizer, plan.mesh)
+    params = None
+    if plan.inputs.initial:
+        params = initial_parameters(plan.inputs.initial, plan.config.model, data.tokenizer, plan.mesh)
+    return with_spelling(params, plan.config.model, data.tokenizer)
 
 
 def _results(

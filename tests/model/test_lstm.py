@@ -5,33 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
+from elmo_models import CONFIG, TEXTS, rows
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
-from bert_jax.layout import TokenSequence, lay_out, lay_out_sequences
+from bert_jax.layout import lay_out
 from bert_jax.model.bert import BertEncoder, BertForPretraining, init
 from bert_jax.model.lstm import _recurrence, _scan
 from bert_jax.model.task import pooled
 from bert_jax.system.errors import UsageError
-
-CONFIG = ModelConfig(
-    layer="lstm",
-    positions="none",
-    num_segments=0,
-    num_layers=2,
-    hidden_size=12,
-    feedforward_size=10,
-    vocabulary_size=50,
-    initializer_range=0.4,
-    compute_dtype="float32",
-)
-TEXTS = [[3, 4, 5, 6, 7], [8, 9, 3, 9, 1, 2, 4]]
-
-
-def rows(*texts: list[int], length: int = 9):
-    return jax.tree.map(
-        jnp.asarray, lay_out_sequences([TokenSequence(text, len(text)) for text in texts], (len(texts), length), 0)
-    )
 
 
 def packed(*texts: list[int], length: int):

@@ -5,7 +5,7 @@ import optax
 import pytest
 from jax.sharding import PartitionSpec as P
 
-from bert_jax.config.model import ModelConfig
+from bert_jax.config.model import WIDEST_FILTER, ModelConfig
 from bert_jax.config.operation import MeshConfig
 from bert_jax.model.bert import parameter_shapes
 from bert_jax.model.parameters import PARAMETERS, parameter_at
@@ -28,7 +28,9 @@ TREES = {
     ),
     "relative positions": parameter_shapes(ModelConfig.tiny(vocabulary_size=200, positions="relative", num_segments=0)),
     "LSTM layers": parameter_shapes(
-        ModelConfig.tiny(vocabulary_size=200, layer="lstm", positions="none", num_segments=0)
+        ModelConfig.tiny(
+            vocabulary_size=200, layer="lstm", positions="none", num_segments=0, character_filters=(4,) * WIDEST_FILTER
+        )
     ),
     "discriminator": parameter_shapes(ModelConfig.tiny(vocabulary_size=200, discriminator=True)),
     "task": task_parameter_shapes(ModelConfig.tiny(vocabulary_size=200), HeadShape("pooled", 3, mixes=True)),

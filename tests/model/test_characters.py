@@ -1,0 +1,89 @@
+"""ELMo's convolution over bytes against its equations in float64, and the published numbers of parameters."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from elmo_models import CONFIG, TEXTS, rows
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.model.bert import BertEncoder, BertForPretraining, init
+from bert_jax.model.size import model_parts, num_parameters
+
+CHARACTERS = CONFIG.replace(character_filters=(3, 4, 5))
+
+
+def spelled():
+    """Parameters with a random spelling of 50 pieces."""
+    params = init(CHARACTERS, jax.random.key(0))
+    numbers = jax.random.randint(jax.random.key(1), (128, 50), 1, 262).astype(jnp.float32)
+    params["bert"]["spelling"]["numbers"] = numbers
+    biases = {name: leaf for name, leaf in params["bert"]["embeddings"].items() if name.endswith("bias")}
+    for number, (name, leaf) in enumerate(biases.items()):
+        params["bert"]["embeddings"][name] = leaf + 0.3 * jax.random.normal(jax.random.key(number), leaf.shape)
+    return params
+
+
+def by_equations(params, text: list[int]) -> np.ndarray:
+    """[T, E] by the equations of the release (bilm-tf), in float64."""
+    own = jax.tree.map(np.float64, params["embeddings"])
+    letters = own["letters"][np.asarray(params["spelling"]["numbers"], int)[text]]  # [T, 50, 16]
+    found = []
+    for width in range(1, len(CHARACTERS.character_filters) + 1):
+        kernel, bias = own[f"convolution_{width}_kernel"], own[f"convolution_{width}_bias"]
+        places = [np.einsum("tkw,kwn->tn", letters[:, at : at + width], kernel) + bias for at in range(50 - width + 1)]
+        found.append(np.maximum(np.max(places, axis=0), 0))
+    x = np.concatenate(found, axis=-1)
+    for kernels, biases in zip(own["highways_kernel"], own["highways_bias"], strict=True):
+        gate = 1 / (1 + np.exp(-(x @ kernels[1] + biases[1])))
+        x = gate * np.maximum(x @ kernels[0] + biases[0], 0) + (1 - gate) * x
+    return x @ own["projection_kernel"] + own["projection_bias"]
+
+
+def test_vectors_equal_the_equations():
+    params, tokens = spelled(), rows(*TEXTS)
+    encoded = BertForPretraining(CHARACTERS).apply({"params": params}, tokens, return_layers=True, method="encode")
+    for row, text in enumerate(TEXTS):
+        expected = by_equations(params["bert"], text)
+        np.testing.assert_allclose(encoded.layers[0, row, : len(text), : CHARACTERS.input_size], expected, atol=1e-5)
+
+
+def test_most_of_the_input_is_carried_through_new_highways():
+    gates = init(CHARACTERS, jax.random.key(0))["bert"]["embeddings"]["highways_bias"]
+    assert np.all(gates[:, 0] == 0) and np.all(gates[:, 1] == -2)
+
+
+def test_the_spelling_gets_no_gradient():
+    params, tokens = spelled(), rows(*TEXTS)
+
+    def loss(params):
+        return jnp.sum(jnp.sin(BertEncoder(CHARACTERS).apply({"params": params}, tokens).tokens))
+
+    gradients = jax.grad(loss)(params["bert"])
+    assert not np.any(gradients["spelling"]["numbers"]) and np.any(gradients["embeddings"]["letters"])
+
+
+PUBLISHED = {
+    "original": (1024, 4096, (32, 32, 64, 128, 256, 512, 1024), 2, 93_600_864),
+    "medium": (512, 2048, (32, 32, 64, 128, 256, 512, 1024), 1, 28_027_744),
+    "small": (256, 1024, (32, 32, 64, 128, 256, 512, 1024), 1, 13_593_312),
+}
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_published_sizes(name):
+    width, cells, filters, highways, expected = PUBLISHED[name]
+    config = ModelConfig(
+        layer="lstm",
+        positions="none",
+        num_segments=0,
+        num_layers=2,
+        hidden_size=width,
+        feedforward_size=cells,
+        character_filters=filters,
+        highways=highways,
+        vocabulary_size=1000,
+    )
+    assert num_parameters(config, heads=False) == expected
+    parts = {part.name: part.parameters for part in model_parts(config) if part.group == "embeddings"}
+    assert parts["byte table"] == 4_192 and parts["convolutions"] == 199_168 and "spelling" not in parts
