@@ -48,6 +48,10 @@ modern = full_sentences.change(
     model={"positions": "rotary", "norm": "pre", "feedforward": "gated", "feedforward_size": 344, "biases": False}
 )
 
+# At a constant rate every step ends a run, so that one run is measured at several budgets. The models have equally many
+# parameters outside the word table, and all read the same sequences, [CLS] first.
+contrast = full_sentences.change(optimizer={"decay_share": 1e-6})
+
 zh_characters = modern.change(
     vocabulary={"size": 9000},
     data={"source": ("text:zh/*.txt.gz",), "language": ("zh",), "words": "jieba", "held_out": 0.02},
@@ -85,6 +89,30 @@ _TABLE = {
         modern.change(
             model={"discriminator": True, "generator_divisor": 2},
             objective={"predict": "replaced", "mask_probability": 0.85, "random_probability": 0.0},
+        ),
+    ),
+    "contrast_bert": ("full_sentences at a constant rate, to contrast four methods of pretraining.", contrast),
+    "contrast_left_to_right": (
+        "contrast_bert that predicts each next token, as GPT.",
+        contrast.change(model={"causal": True}, objective={"predict": "next"}),
+    ),
+    "contrast_xlnet": (
+        "contrast_bert that predicts tokens in random order, as XLNet.",
+        contrast.change(
+            model={"positions": "relative", "num_segments": 0, "feedforward_size": 480},
+            objective={
+                "predict": "permuted",
+                "units": "context",
+                "masked_share": 1 / 6,
+                "evaluated_share": 1 / 6,
+            },
+        ),
+    ),
+    "contrast_elmo": (
+        "contrast_bert with LSTM layers in two directions, as ELMo.",
+        contrast.change(
+            model={"layer": "lstm", "positions": "none", "num_segments": 0, "feedforward_size": 176},
+            objective={"predict": "both"},
         ),
     ),
     "zh_characters": ("modern for Chinese text, in which each character is masked by itself.", zh_characters),

@@ -94,7 +94,7 @@ def test_experiments_share_text_vocabulary_and_length():
     experiments = table("experiments")
     chinese = [one for name, one in experiments.items() if name.startswith("zh_")]
     others = [one for name, one in experiments.items() if not name.startswith("zh_")]
-    assert (len(chinese), len(others)) == (3, 9)
+    assert (len(chinese), len(others)) == (3, 13)
     for built in (chinese, others):
         assert len({(one.data.held_out, one.vocabulary.model_dump_json()) for one in built}) == 1
         assert {phase.length for one in built for phase in one.phases} == {64}
