@@ -29,7 +29,7 @@ from bert_jax.model.embeddings import Embeddings
 from bert_jax.model.encoder import UNTRAINED, Encoder
 from bert_jax.model.heads import MaskedLanguageHead, NextSentenceHead, Pooler, ReplacedTokenHead
 from bert_jax.model.lstm import LstmEncoder
-from bert_jax.model.relative_positions import segments
+from bert_jax.model.relative_positions import attended_segments
 
 Parameters = dict[str, Any]
 """A nested dict of float32 arrays. A block's parameters carry a leading layer axis."""
@@ -108,9 +108,7 @@ class BertEncoder(nn.Module):
         embedded = self.embeddings(tokens, in_embeddings)
         if self.frozen_layers is not None:
             embedded = jax.lax.stop_gradient(embedded)
-        pattern = AttentionPattern.of(
-            tokens, self.config.causal, segments(self.config, tokens) if self.config.positions == "relative" else None
-        )
+        pattern = AttentionPattern.of(tokens, self.config.causal, attended_segments(self.config, tokens))
         if ranks is not None:
             assert places is not None, "the query stream needs places"
             stream = self.embeddings.query_stream(tokens, places, in_embeddings)

@@ -37,20 +37,25 @@ class RelativePositions(nn.Module):
         of_content, of_position, of_segment = (query + bias.astype(dtype) for bias in biases.values())
         size = pattern.keys.sequence.shape[1]
         table = jnp.asarray(_distance_table(config, size)).astype(dtype)
-        position_keys = Linear(config, heads, bias=False, name="position")(table)  # the same in all rows
-        position_keys = jnp.broadcast_to(position_keys[None], (query.shape[0], *position_keys.shape))
-        scores = inner_products(heads_first(of_position), heads_first(position_keys), jnp.float32)
+        position_keys = Linear(config, heads, bias=False, name="position")(table)
+        # All rows have the same keys, so their queries are one matrix for each head.
+        of_position = of_position.reshape(1, -1, *heads)
+        scores = inner_products(heads_first(of_position), heads_first(position_keys[None]), jnp.float32)
+        scores = by_distance(scores.reshape(heads[0], *query.shape[:2], -1), pattern).swapaxes(0, 1)
         # Softmax subtracts what is added for all keys of a query, so only the difference of both vectors counts.
         same, other = self.param("segment", initial, (2, *heads))
         of_other = jnp.einsum("BTHK,HK->BHT", of_segment.astype(jnp.float32), other - same)
         of_queries, of_keys = pattern.queries.segment, pattern.keys.segment
         assert of_queries is not None and of_keys is not None, "relative attention needs segments"
         is_other = of_queries[:, :, None] != of_keys[:, None]
-        return of_content, by_distance(scores, pattern) + of_other[..., None] * is_other[:, None]
+        return of_content, scores + of_other[..., None] * is_other[:, None]
 
 
-def segments(config: ModelConfig, tokens: Tokens) -> Int[Array, "B T"]:
-    """The segment of each token. A [CLS] that stands last is in a segment of its own."""
+def attended_segments(config: ModelConfig, tokens: Tokens) -> Int[Array, "B T"] | None:
+    """The segment of each token, on which relative attention depends; None for other attention. A [CLS] that stands
+    last is in a segment of its own."""
+    if config.positions != "relative":
+        return None
     if config.class_token == "first":
         return tokens.segment
     length = jnp.take_along_axis(tokens.length, jnp.maximum(tokens.sequence - 1, 0), axis=1)
@@ -67,7 +72,7 @@ def _distance_table(config: ModelConfig, size: int) -> Float[np.ndarray, "M D"]:
     return np.concatenate([np.sin(angles), np.cos(angles)], axis=1).astype(np.float32)
 
 
-def by_distance(scores: Float[Array, "B H T M"], pattern: AttentionPattern) -> Float[Array, "B H T S"]:
+def by_distance(scores: Float[Array, "H B T M"], pattern: AttentionPattern) -> Float[Array, "H B T S"]:
     """The score of each query with each key, from the query's scores with all M = 2 S distances from S down to
     1 - S."""
     size = pattern.keys.sequence.shape[1]
@@ -75,11 +80,11 @@ def by_distance(scores: Float[Array, "B H T M"], pattern: AttentionPattern) -> F
         return _of_rows_in_order(scores)
     # With a query stream, the first S queries are the row's own tokens in order.
     in_order = size if pattern.has_query_stream else 0
-    rest = windows(scores[:, :, in_order:], size - pattern.rows[:, in_order:], size)
+    rest = scores_from(scores[:, :, in_order:], size - pattern.rows[:, in_order:], size)
     return jnp.concatenate([_of_rows_in_order(scores[:, :, :size]), rest], axis=2) if in_order else rest
 
 
-def _of_rows_in_order(scores: Float[Array, "B H S M"]) -> Float[Array, "B H S S"]:
+def _of_rows_in_order(scores: Float[Array, "H B S M"]) -> Float[Array, "H B S S"]:
     """The window of S scores that begins at S - i for query i: one element earlier in each row, so it is a slice of the
     array with rows that are one element shorter (Dai et al. 2019, appendix B)."""
     size = scores.shape[2]
@@ -88,12 +93,12 @@ def _of_rows_in_order(scores: Float[Array, "B H S M"]) -> Float[Array, "B H S S"
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
-def windows(scores: Float[Array, "B H T M"], begin: Int[Array, "B T"], size: int) -> Float[Array, "B H T S"]:
+def scores_from(scores: Float[Array, "H B T M"], begin: Int[Array, "B T"], size: int) -> Float[Array, "H B T S"]:
     """`size` neighbouring scores of each query, from the index `begin` on.
 
     The gradient is a window of the padded gradient: a scatter would take many times longer.
     """
-    index = begin[:, None, :, None] + jnp.arange(size)
+    index = begin[None, :, :, None] + jnp.arange(size)
     return jnp.take_along_axis(scores, index, axis=-1)
 
 
@@ -101,10 +106,10 @@ def _backward(size, residuals, gradient):
     begin, whole = residuals
     around = whole - size
     padded = jnp.pad(gradient, [(0, 0)] * 3 + [(around, around)])
-    return windows(padded, around - begin, whole), None
+    return scores_from(padded, around - begin, whole), None
 
 
-windows.defvjp(
-    lambda scores, begin, size: (windows(scores, begin, size), (begin, scores.shape[-1])),
+scores_from.defvjp(
+    lambda scores, begin, size: (scores_from(scores, begin, size), (begin, scores.shape[-1])),
     _backward,
 )
