@@ -91,9 +91,10 @@ def _read_xlnet(values: JsonObject, place: str) -> JsonObject:
     return {"attention_dropout": keys.dropout, "clamped_distance": keys.clamp_len if keys.clamp_len > 0 else None}
 
 
+_NO_MEMORY: JsonObject = {"mem_len": None, "use_mems_eval": False}
 XLNET = Conversion(
     _read_xlnet,
-    lambda model, _: {"d_head": model.head_size, "clamp_len": model.clamped_distance or -1, "mem_len": None},
+    lambda model, _: {"d_head": model.head_size, "clamp_len": model.clamped_distance or -1} | _NO_MEMORY,
 )
 """One rate of dropout for vectors and attention, the width of heads, and distances that count as equal; no memory."""
 

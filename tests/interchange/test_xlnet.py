@@ -125,6 +125,20 @@ def test_a_fine_tuned_model_gives_our_outputs(fine_tuned, kind, tmp_path):
     assert again.absent == {"masked_lm"} and {*again.unused.values()} == {"a fine-tuned model's head"}
 
 
+def test_a_pipeline_of_transformers_pads_its_texts_on_the_left(fine_tuned, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    _, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
+    ours = fine_tuned("class", model_type="xlnet", **RELATIVES["xlnet"].ours)
+    write_model_directory(tmp_path / "model", *ours[1:], ours.task)
+    classify = transformers.pipeline("text-classification", str(tmp_path / "model"), device="cpu")
+    texts = ["a", "b c d e f g h", "j i"]
+    scores = [one["score"] for one in classify(texts, batch_size=3)]
+    sequences = [joined([ours.tokenizer.encode(text)], ours.tokenizer.vocabulary, T) for text in texts]
+    batch = task_batch([Example((one,)) for one in sequences], (3, T), pad_id=0)
+    logits = jax.jit(TaskObjective(ours.task, ours.config, ExecutionConfig()).outputs)(ours.params, batch)
+    np.testing.assert_allclose(scores, jax.nn.softmax(logits).max(axis=-1), atol=1e-5)
+
+
 @pytest.mark.parametrize(
     "settings", [{}, {"do_lower_case": True, "keep_accents": True, "padding_side": "left"}], ids=str
 )
@@ -142,6 +156,7 @@ def test_its_tokenizer_gives_the_same_ids(settings, tmp_path, monkeypatch):
     ids = ours.encode_batch(TEXTS)
     for text, found in zip(TEXTS, ids, strict=True):
         assert found == theirs(text, add_special_tokens=False).input_ids, text
+        assert ours.encode(f" {text}") == theirs(f" {text}", add_special_tokens=False).input_ids, text
     same = theirs(TEXTS[:99], TEXTS[99:198], return_token_type_ids=True)
     for number in range(99):
         one = joined([ids[number], ids[99 + number]], ours.vocabulary, 10_000)
