@@ -2,9 +2,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.batching.sequences import joined
+from bert_jax.batching.sequences import joined, unpooled_tokens
+from bert_jax.config.vectors import Prompt
 from bert_jax.layout import TokenSequence
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
+from bert_jax.text.wordpiece import WordPieceTokenizer
 
 VOCABULARY = Vocabulary([*SPECIAL_PIECES, *map(str, range(100))])
 CLS, SEP = VOCABULARY.cls_id, VOCABULARY.sep_id
@@ -30,3 +32,9 @@ def test_a_pair_is_cut_as_in_the_original(first, second, longest):
 def test_a_single_text_is_cut_at_its_end(size, cut):
     ids = [CLS, *range(5, 5 + min(size, 6)), SEP]
     assert joined([list(range(5, 5 + size))], VOCABULARY, 8) == TokenSequence(ids, len(ids), cut)
+
+
+@pytest.mark.parametrize(("class_token", "count"), [("first", 3), ("last", 2)])
+def test_the_prompts_own_tokens_and_a_first_class_token_are_not_pooled(class_token, count):
+    tokenizer = WordPieceTokenizer(VOCABULARY).with_class_token(class_token)
+    assert unpooled_tokens(Prompt("1 2 ", False), tokenizer, 9) == count

@@ -241,6 +241,8 @@ def test_offsets_may_be_texts_and_a_dropped_word_is_counted(wordpiece):
     assert task.encode([dropped], repairs, train=True) == [[]]
     assert task.encode([dropped], repairs, train=False)[0][0].marks == ((0, 1), (3, 4))
     assert repairs["rows whose marked word has no piece"] == 2
+    [[example]] = MarkedTask(CONFIG, wordpiece.with_class_token("last")).encode([dropped], Counter(), train=False)
+    assert marked(wordpiece, example) == ["[CLS]", "cat"]
 
 
 @pytest.mark.parametrize("offsets", [{"start1": -1}, {"end1": 99}, {"start1": 6}, {"start1": 3, "end1": 3}])
