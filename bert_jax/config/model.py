@@ -162,11 +162,11 @@ class ModelConfig(Settings):
                 f"{Setting('model.hidden_size', self.hidden_size)} is not a multiple of "
                 f"{Setting('model.num_heads', self.num_heads)}; change one of them (BERT's heads are 64 wide)"
             )
-        if self.positions == "sinusoidal" and self.table_size % 2:
+        if self.positions in ("sinusoidal", "relative") and self.table_size % 2:
             width = "embedding_size" if self.embedding_size else "hidden_size"
             yield (
                 f"{Setting(f'model.{width}', self.table_size)} is odd and "
-                f"{Setting('model.positions', 'sinusoidal')} pairs each sine with a cosine; choose an even width"
+                f"{Setting('model.positions', self.positions)} pairs each sine with a cosine; choose an even width"
             )
         if self.positions == "rotary" and self.head_size % 2:
             yield (

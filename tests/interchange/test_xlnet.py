@@ -208,6 +208,10 @@ def test_a_trained_vocabulary_is_exported_with_its_frame(kind, tmp_path, monkeyp
         ({"clamp_len": 0.5}, "clamp_len is 0.5: input should be a valid integer"),
         ({"ff_activation": "relu"}, "ff_activation is 'relu'; bert_jax has gelu"),
         ({"d_inner": 0}, "d_inner is 0; a size from 1"),
+        (
+            {"d_model": 35, "d_head": 7},
+            "model.hidden_size=35 is odd and model.positions=relative pairs .*d_model",
+        ),
     ],
     ids=str,
 )
