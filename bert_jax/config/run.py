@@ -14,8 +14,6 @@ from bert_jax.config.training import TrainingConfig
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.system.errors import Setting
 
-_LEAST_PERMUTED = 8
-"""Tokens of the shortest sequence for predict=permuted: of a sixth of fewer tokens, only one is predicted."""
 _METHODS: tuple[tuple[Predicted, str, object, str], ...] = (
     (
         "next",
@@ -131,14 +129,6 @@ class RunConfig(TrainingConfig):
                     f"{Setting('model.positions', self.model.positions)}, which rotates nothing; leave it out, or "
                     f"set {Setting('model.positions', 'rotary')}"
                 )
-        if self.objective.predict == "permuted":
-            for number, phase in enumerate(self.phases):
-                if phase.length < _LEAST_PERMUTED:
-                    yield (
-                        f"{Setting(f'phases.{number}.length', phase.length)} with "
-                        f"{Setting('objective.predict', 'permuted')}: in shorter sequences no order of two tokens can "
-                        f"be drawn; give {_LEAST_PERMUTED} or more"
-                    )
         for predict, name, needed, reason in _METHODS:
             value = getattr(self.model, name)
             if (value == needed) != (self.objective.predict == predict):

@@ -102,7 +102,9 @@ class BatchedModel:
 
     def __init__(self, config: ModelConfig, params: Parameters, tokenizer: Tokenizer):
         self.config, self.params, self.tokenizer = config, params, tokenizer
-        self._encode = jax.jit(partial(encode, BertForPretraining(config)), static_argnames="return_attention")
+        self._encode = jax.jit(
+            partial(encode, BertForPretraining(config)), static_argnames=("return_attention", "mask_id")
+        )
         self._features = jax.jit(partial(features, config), static_argnames="choice")
 
     def sequences(

@@ -6,41 +6,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from unit_texts import LENGTH, MASK_ID, VOCABULARY, Text
 
 from bert_jax.config.objective import UNIT_KINDS, ObjectiveConfig, unit_shares
 from bert_jax.config.settings import SettingsError
-from bert_jax.layout import ENTITY_START, MASKABLE, PHRASE_START, WORD_START, lay_out
+from bert_jax.layout import ENTITY_START, PHRASE_START, WORD_START
 from bert_jax.pretraining.masking import divide_sequences, mask_sequences
 
-LENGTH, VOCABULARY, MASK_ID, SEEDS = 128, 300, 4, 300
+SEEDS = 300
 BITS = {"word": WORD_START, "phrase": PHRASE_START, "entity": ENTITY_START}
 WEIGHTS = {"ngram": [1, 1 / 2, 1 / 3], "span": [0.2 * 0.8**n for n in range(10)]}
-
-
-class Text:
-    """Sequences of two segments of words, of which some stand in phrases and entities."""
-
-    def __init__(self, lengths, seed=0):
-        rng = np.random.default_rng(seed)
-        self.lengths = np.asarray(lengths)
-        self.ids, self.units, first = [], [], []
-        for length in self.lengths:
-            word = rng.random(length) < 0.6
-            phrase = word & (rng.random(length) < 0.7)
-            entity = word & (rng.random(length) < 0.8)
-            units = MASKABLE + WORD_START * word + PHRASE_START * phrase + ENTITY_START * entity
-            middle = int(rng.integers(2, length - 2))
-            units[[1, middle + 1]] = MASKABLE | WORD_START | PHRASE_START | ENTITY_START
-            units[[0, middle, length - 1]] = 0
-            self.ids.append(rng.integers(5, VOCABULARY, length))
-            self.units.append(units.astype(np.uint8))
-            first.append(middle + 1)
-        self.first = np.array(first)
-
-    def laid_out(self, rows=None):
-        shape = (len(self.lengths) if rows is None else int(rows[-1]) + 1, LENGTH)
-        ids, units = np.concatenate(self.ids), np.concatenate(self.units)
-        return jax.tree.map(jnp.asarray, lay_out(ids, self.lengths, self.first, shape, units=units, rows=rows))
 
 
 @partial(jax.jit, static_argnames="objective")
@@ -85,7 +60,7 @@ def words_of(unit, units):
     return int((units[unit] & WORD_START > 0).sum())
 
 
-@pytest.mark.parametrize("kind", UNIT_KINDS)
+@pytest.mark.parametrize("kind", [kind for kind in UNIT_KINDS if kind != "context"])  # see test_permuted_run.py
 def test_rates_lengths_and_replacements_are_those_of_numpy(kind):
     text, objective = Text([LENGTH]), ObjectiveConfig(units=kind)
     units, rng = text.units[0], np.random.default_rng(1)
