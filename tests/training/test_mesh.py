@@ -7,7 +7,9 @@ import subprocess
 import pytest
 from conftest import faked_devices, program
 
+from bert_jax.pretraining.dataset import check_preparation, prepare_data
 from bert_jax.run.run_config import read_config, write_config
+from bert_jax.run.run_directory import RunDirectory
 
 ON_EIGHT_DEVICES = """
 import json, math, sys
@@ -20,6 +22,7 @@ from bert_jax.pretraining.dataset import prepared_for
 from bert_jax.pretraining.pretrain import training_source
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.training.batch import read_ahead
+from bert_jax.pretraining.dataset import check_preparation, prepare_data
 from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.model.sharding import batch_sharding, make_mesh, parameter_spec, num_shards
@@ -32,7 +35,7 @@ for name, mesh in meshes.items():
     trainer = pretraining_trainer(config, make_mesh(mesh, jax.devices()[:size]), 150, mask_id=4)
     batches = read_ahead(training_source(trainer, 0, prepared_for(config, run, 128)))
     step, state, losses = trainer.train_step(0), trainer.initial_state(), []
-    for _ in range(20):
+    for _ in range(config.phases[0].steps):
         state, measured = step(state, jax.device_put(next(batches), batch_sharding(trainer.mesh)))
         losses.append(float(measured["loss"].value))
     whole = []
@@ -56,27 +59,58 @@ def mesh(request, slow) -> str:
     return request.param
 
 
-@pytest.fixture(scope="module")
-def results(packed_run, tmp_path_factory, slow):
-    """Losses of 20 steps, dropout on, several sequences a row and units of several kinds, for each mesh over faked
-    devices; every row of the table splits by up to 8."""
-    config = read_config(packed_run.path)
-    run = tmp_path_factory.mktemp("mesh")
-    model = config.model.replace(hidden_size=64, num_heads=8)
-    phases = tuple(phase.replace(steps=20) for phase in config.phases)
+def changed(config, steps, **changes):
+    """`config` with so many steps, and a width of which every row of the table splits by up to 8."""
+    phases = tuple(phase.replace(steps=steps) for phase in config.phases)
     logging = config.logging.replace(every=1)
-    objective = config.objective.replace(units=("piece:1", "word:1", "span:1"))
-    changed = config.replace(model=model, phases=phases, logging=logging, objective=objective)
-    write_config(run / "config.json", changed)
-    for name in ("tokenizer", "data"):
-        (run / name).symlink_to(packed_run.path / name)
-    environment = os.environ | faked_devices(8)
-    meshes = MESHES if slow else SEEN_EACH_TIME
+    return config.replace(phases=phases, logging=logging).change(**changes).change(model={"hidden_size": 64})
+
+
+def losses(run, meshes):
+    """The losses of each mesh over faked devices, dropout on and several sequences a row."""
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = program(ON_EIGHT_DEVICES, run, "1x1x1", *meshes, env=environment, **pipes)
+    process = program(ON_EIGHT_DEVICES, run, *meshes, env=os.environ | faked_devices(8), **pipes)
     output, said = process.communicate()
     assert process.returncode == 0, said
     return {line["mesh"]: line for line in map(json.loads, output.splitlines())}
+
+
+@pytest.fixture(scope="module")
+def results(packed_run, tmp_path_factory, slow):
+    run = tmp_path_factory.mktemp("mesh")
+    units = {"units": ("piece:1", "word:1", "span:1")}
+    config = changed(read_config(packed_run.path), 20, model={"num_heads": 8}, objective=units)
+    write_config(run / "config.json", config)
+    for name in ("tokenizer", "data"):
+        (run / name).symlink_to(packed_run.path / name)
+    return losses(run, ("1x1x1", *(MESHES if slow else SEEN_EACH_TIME)))
+
+
+OTHER_MODELS = {
+    "xlnet": (
+        "2x2x2",
+        {"positions": "relative", "num_segments": 0, "num_heads": 8},
+        {"predict": "permuted", "units": ("context",)},
+    ),
+    "elmo": (
+        "4x2x1",
+        {"layer": "lstm", "positions": "none", "num_segments": 0},
+        {"predict": "both"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHER_MODELS)
+def test_other_models_do_not_depend_on_it_either(packed_config, tmp_path, name):
+    mesh, model, objective = OTHER_MODELS[name]
+    config = changed(packed_config, 5, model=model, objective=objective | {"pair": "none"})
+    run = RunDirectory(tmp_path / "run")
+    inputs = check_preparation(config, run)
+    run.open(config)
+    prepare_data(config, run, inputs)
+    lines = losses(run.path, ("1x1x1", mesh))
+    assert len(lines[mesh]["losses"]) == 5
+    assert lines[mesh]["losses"] == pytest.approx(lines["1x1x1"]["losses"], rel=1e-5)
 
 
 def test_losses_do_not_depend_on_the_mesh(results, mesh):
