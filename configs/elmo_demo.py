@@ -42,7 +42,7 @@ config = RunConfig(
         epsilon=1e-8,
         weight_decay=0.1,
     ),
-    phases=(Phase(steps=3000, length=64, batch_size=32),),
-    evaluation=EvaluationConfig(every=1000),
-    checkpoints=CheckpointConfig(every=1000),
+    phases=(Phase(steps=1200, length=64, batch_size=32),),
+    evaluation=EvaluationConfig(every=400),
+    checkpoints=CheckpointConfig(every=400),
 )
