@@ -157,6 +157,11 @@ class ModelConfig(Settings):
                     f"{Setting('model.hidden_size', self.hidden_size)} is odd and {Setting('model.layer', 'lstm')} "
                     "divides it between two directions; choose an even width"
                 )
+        elif self.character_filters:
+            yield (
+                f"{Setting('model.character_filters', self.character_filters)} needs "
+                f"{Setting('model.layer', 'lstm')}; set that, or leave {Setting('model.character_filters')} out"
+            )
         elif self.hidden_size % self.num_heads:
             yield (
                 f"{Setting('model.hidden_size', self.hidden_size)} is not a multiple of "

@@ -33,13 +33,14 @@ SIZES = {
     "roberta_large": (24, 1024),
     "xlnet_base": (12, 768),
     "xlnet_large": (24, 1024),
+    "elmo": (2, 1024),
 }
 MODERN = {"modern_base": (22, 768), "modern_small": (10, 384)}
 
 
 def test_the_published_sizes_are_there():
     single = {name for name in catalogue() if "/" not in name}
-    assert single == {*SIZES, *MODERN, "cpu", "cpu_bert", "demo", "demo_bert", "languages_demo"}
+    assert single == {*SIZES, *MODERN, "cpu", "cpu_bert", "demo", "demo_bert", "elmo_demo", "languages_demo"}
 
 
 def kind_of(name: str) -> type[RunConfig] | type[FinetuneConfig]:
