@@ -1,5 +1,6 @@
 """Multi-head self-attention, and the table of its implementations (forms)."""
 
+import functools
 from collections.abc import Iterable
 
 import jax
@@ -129,16 +130,17 @@ class SelfAttention(nn.Module):
             base = config.local_rotary_base if self.local else config.rotary_base
             key = rotated(key, pattern.query_positions, base)
             query = rotated(query, pattern.of_queries(places).query_positions, base)
-        pattern, terms = pattern.of_queries(places), {}
+        pattern, terms = pattern.of_queries(places), None
         if config.positions == "relative":
             relative = RelativePositions(config, name="relative")
             nn.share_scope(self, relative)  # so that all parameters of attention lie beside each other
-            query, terms["terms"] = relative(query, pattern)
-        context = form.attend(query, key, value, pattern, rate, dropout_keys, **terms)
+            query, terms = relative(query, pattern)
+        attend = form.attend if terms is None else functools.partial(form.attend, terms=terms)
+        context = attend(query, key, value, pattern, rate, dropout_keys)
         output = Linear(config, (config.hidden_size,), 2, config.attention_biases, into_sum=True, name="output")(
             context
         )
-        return output, attention_probabilities(query, key, pattern, **terms) if return_probabilities else None
+        return output, attention_probabilities(query, key, pattern, terms) if return_probabilities else None
 
 
 def at_places(x: Float[Array, "B S D"], places: Int[Array, "B R"] | None) -> Float[Array, "B T D"]:

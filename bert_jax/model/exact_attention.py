@@ -139,17 +139,13 @@ def _in_strips(query, key, value, pattern: AttentionPattern, rate, dropout_keys,
     @jax.checkpoint
     def strip(part: tuple[Array, Places, Array, Array | None]) -> Array:
         query, places, rows, terms = part
-        own = pattern._replace(queries=places, rows=rows)
+        terms = None if terms is None else terms.swapaxes(1, 2)
         return exact_attention(
-            query, key, value, own, rate, dropout_keys, terms if terms is None else terms.swapaxes(1, 2)
+            query, key, value, pattern._replace(queries=places, rows=rows), rate, dropout_keys, terms
         )
 
-    parts = (
-        cut(query),
-        jax.tree.map(cut, pattern.queries),
-        cut(rows),
-        terms if terms is None else cut(terms.swapaxes(1, 2)),
-    )
+    terms = None if terms is None else terms.swapaxes(1, 2)
+    parts = jax.tree.map(cut, (query, pattern.queries, rows, terms))
     context = jnp.moveaxis(jax.lax.map(strip, parts), 0, 1)
     return context.reshape(query.shape[0], strips * _STRIP, *query.shape[2:])[:, :length]
 

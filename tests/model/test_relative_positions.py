@@ -8,6 +8,7 @@ import pytest
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.layout import TokenSequence, lay_out, lay_out_sequences
+from bert_jax.model import exact_attention
 from bert_jax.model.attention_form import AttentionPattern
 from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.model.relative_positions import by_distance, scores_from
@@ -114,6 +115,18 @@ def test_padding_and_packing_change_nothing(params, predict):
         params, jax.tree.map(jnp.asarray, packed), jnp.asarray([[2, 5, 10, 12]]), jnp.asarray(of_row[None])
     )
     np.testing.assert_allclose(together[0], apart.reshape(4, -1), atol=2e-5)
+
+
+def test_long_rows_in_strips_give_the_same(params, monkeypatch):
+    tokens, ranks, places = rows(some_ids()), jnp.asarray(RANKS[None]), jnp.asarray(PLACES[None])
+
+    def predictions():
+        return BertForPretraining(CONFIG).apply({"params": params}, tokens, places, None, ranks)[0]
+
+    whole = predictions()
+    monkeypatch.setattr(exact_attention, "_MOST_SCORES", 16)
+    monkeypatch.setattr(exact_attention, "_STRIP", 5)
+    np.testing.assert_allclose(predictions(), whole, atol=2e-5)
 
 
 def test_distances_beyond_the_clamp_count_as_the_clamp():
