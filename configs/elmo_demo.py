@@ -5,9 +5,11 @@
 Two stacks of LSTM layers (Peters et al. 2018), one that reads forwards and one that reads backwards, over the text and
 the vocabulary of configs/demo.py. Each predicts the token that it reads next; they share the word table and the output.
 
-Hardware and time: two CPU cores; 1,200 steps at one or two a second, most of which is the prediction of 4,096 pieces.
-What to expect: an accuracy of about 0.33 over both directions after half of the steps. It isn't comparable with the
-accuracy of masked tokens, each of which is predicted from both sides.
+Hardware and time: two CPU cores; 1,200 steps took 24 minutes beside other work, about half of that alone. Much of a
+step is the prediction of 4,096 pieces.
+What to expect: a held-out accuracy of 0.345 over both directions (always the commonest piece: 0.059) and a loss of 4.03
+nats (6.05 by frequency alone). They aren't comparable with those of masked tokens, each of which is predicted from both
+sides.
 """
 
 from bert_jax.config.data import DataConfig
