@@ -78,11 +78,13 @@ class LstmEncoder(nn.Module):
 
         x, outputs = split_by_rows(jnp.concatenate([x, x], axis=-1)), []
         for number in range(count):
-            x = jax.lax.stop_gradient(x) if number == self.frozen_layers else x
+            if number == self.frozen_layers:
+                x, outputs = jax.lax.stop_gradient((x, outputs))
             one = rematerialised(partial(layer, number > 0), self.execution.remat, in_a_loop=False)
             x, output = one(jax.tree.map(operator.itemgetter(number), params), x, keys[number])
             outputs.append(output)
-        x = jax.lax.stop_gradient(x) if count == self.frozen_layers else x
+        if self.frozen_layers == count:
+            x, outputs = jax.lax.stop_gradient((x, outputs))
         return at_places(x, places), jnp.stack(outputs) if return_layers else None, None
 
 
@@ -112,11 +114,13 @@ def _layer(
         own = jax.tree.map(operator.itemgetter(direction), params)
         order = slice(None, None, -1 if direction else 1)
         half, of = half[:, order], sequence[:, order]
-        goes_on = jnp.pad(of[:, 1:] == of[:, :-1], ((0, 0), (1, 0)))  # whether a token has the state before it
+        continues = jnp.pad(
+            of[:, 1:] == of[:, :-1], ((0, 0), (1, 0))
+        )  # whether a token's cell starts from the state before
         inputs = project(half, own["inputs"]["kernel"], own["inputs"]["bias"], dtype)
         kernel = whole(own["recurrence"]["kernel"].reshape(half.shape[-1], -1).astype(dtype))
         projection = whole(own["projection"]["kernel"].astype(dtype))
-        by_time = inputs.reshape(*half.shape[:2], -1).swapaxes(0, 1), goes_on.T
+        by_time = inputs.reshape(*half.shape[:2], -1).swapaxes(0, 1), continues.T
         outputs.append(_recurrence(*by_time, kernel, projection).swapaxes(0, 1)[:, order])
     return jnp.concatenate(outputs, axis=-1)
 
@@ -124,7 +128,7 @@ def _layer(
 @jax.custom_vjp
 def _recurrence(
     inputs: Float[Array, "T B GF"],
-    goes_on: Bool[Array, "T B"],
+    continues: Bool[Array, "T B"],
     kernel: Float[Array, "E GF"],
     projection: Float[Array, "F E"],
 ) -> Float[Array, "T B E"]:
@@ -133,57 +137,58 @@ def _recurrence(
     `inputs` are the gates' products with the layer's input, and their biases. The gradients of both matrices are one
     product each over all times; in the loop's own gradient, they would be added up in memory at each time.
     """
-    return _scan(inputs, jnp.zeros((*goes_on.shape, len(kernel))), goes_on, kernel, projection)[0]
+    return _scan(inputs, jnp.zeros((*continues.shape, len(kernel))), continues, kernel, projection)[0]
 
 
 def _scan(
     inputs: Float[Array, "T B GF"],
     added: Float[Array, "T B E"],
-    goes_on: Bool[Array, "T B"],
+    continues: Bool[Array, "T B"],
     kernel: Float[Array, "E GF"],
     projection: Float[Array, "F E"],
 ) -> tuple[Float[Array, "T B E"], Float[Array, "T B F"]]:
-    """The outputs of the cells, with `added` to the products of their projection, and what is projected."""
+    """The outputs of the cells and their hidden vectors. `added` is added to the projected hidden vectors: its gradient
+    is that of the projection's result."""
 
     def step(state, at):
-        (output, cell), (inputs, added, goes_on) = state, at
-        output, cell = (goes_on[:, None].astype(each.dtype) * each for each in (output, cell))
+        (output, cell), (inputs, added, continues) = state, at
+        output, cell = (continues[:, None].astype(each.dtype) * each for each in (output, cell))
         gates = inputs + product(output, kernel, inputs.dtype)
-        shown, cell = _cell(gates, cell)
-        projected = product(shown, projection, jnp.float32) + added
+        hidden, cell = _cell(gates, cell)
+        projected = product(hidden, projection, jnp.float32) + added
         output = jnp.clip(projected, -_BOUND, _BOUND).astype(inputs.dtype)
-        return (output, cell), (output, shown)
+        return (output, cell), (output, hidden)
 
-    rows = goes_on.shape[1]
+    rows = continues.shape[1]
     start = jnp.zeros((rows, len(kernel)), inputs.dtype), jnp.zeros((rows, len(projection)))
-    return jax.lax.scan(step, start, (inputs, added, goes_on), unroll=_UNROLL)[1]
+    return jax.lax.scan(step, start, (inputs, added, continues), unroll=_UNROLL)[1]
 
 
 @jax.checkpoint  # the backward pass reads the gates and the state, and computes the rest again
 def _cell(gates: Float[Array, "B GF"], cell: Float[Array, "B F"]) -> tuple[Float[Array, "B F"], Float[Array, "B F"]]:
-    """What a cell shows to its projection, and its new state, in float32."""
-    entry, value, forget, exit = jnp.split(gates.astype(jnp.float32), GATES, axis=-1)
-    kept = jax.nn.sigmoid(forget + _FORGET_BIAS) * cell
-    cell = jnp.clip(kept + jax.nn.sigmoid(entry) * jnp.tanh(value), -_BOUND, _BOUND)
-    return (jax.nn.sigmoid(exit) * jnp.tanh(cell)).astype(gates.dtype), cell
+    """A cell's hidden vector, which is projected, and its new state, in float32."""
+    input_gate, value, forget_gate, output_gate = jnp.split(gates.astype(jnp.float32), GATES, axis=-1)
+    kept = jax.nn.sigmoid(forget_gate + _FORGET_BIAS) * cell
+    cell = jnp.clip(kept + jax.nn.sigmoid(input_gate) * jnp.tanh(value), -_BOUND, _BOUND)
+    return (jax.nn.sigmoid(output_gate) * jnp.tanh(cell)).astype(gates.dtype), cell
 
 
-def _forward(inputs, goes_on, kernel, projection):
-    added = jnp.zeros((*goes_on.shape, len(kernel)))
-    (outputs, shown), pull = jax.vjp(lambda x, more: _scan(x, more, goes_on, kernel, projection), inputs, added)
-    return outputs, (pull, outputs, shown, goes_on)
+def _forward(inputs, continues, kernel, projection):
+    added = jnp.zeros((*continues.shape, len(kernel)))
+    (outputs, hidden), pull = jax.vjp(lambda x, more: _scan(x, more, continues, kernel, projection), inputs, added)
+    return outputs, (pull, outputs, hidden, continues)
 
 
 def _backward(residuals, gradient):
-    pull, outputs, shown, goes_on = residuals
-    of_inputs, of_added = pull((gradient, jnp.zeros_like(shown)))
-    before = jnp.where(goes_on[:, :, None], jnp.pad(outputs[:-1], ((1, 0), (0, 0), (0, 0))), 0)
+    pull, outputs, hidden, continues = residuals
+    of_inputs, of_added = pull((gradient, jnp.zeros_like(hidden)))
+    before = jnp.where(continues[:, :, None], jnp.pad(outputs[:-1], ((1, 0), (0, 0), (0, 0))), 0)
 
     def of_matrix(rows: Float[Array, "T B N"], gradient: Float[Array, "T B M"]) -> Float[Array, "N M"]:
         flat = gradient.reshape(-1, gradient.shape[-1]).astype(rows.dtype)
         return product_of_transposed(rows.reshape(-1, rows.shape[-1]), flat, rows.dtype)
 
-    return of_inputs, None, of_matrix(before, of_inputs), of_matrix(shown, of_added)
+    return of_inputs, None, of_matrix(before, of_inputs), of_matrix(hidden, of_added)
 
 
 _recurrence.defvjp(_forward, _backward)

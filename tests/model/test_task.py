@@ -98,20 +98,28 @@ def test_an_empty_mark_is_no_vector():
 
 
 @pytest.mark.parametrize("mixes", [False, True])
-def test_no_gradient_goes_into_frozen_layers(mixes):
+@pytest.mark.parametrize(
+    ("model", "kernel"),
+    [
+        (MODEL, ("feedforward_in", "kernel")),
+        (MODEL.replace(layer="lstm", positions="none", num_segments=0, initializer_range=0.3), ("inputs", "kernel")),
+    ],
+)
+def test_no_gradient_goes_into_frozen_layers(model, kernel, mixes):
     head = HEADS["pooled"]._replace(mixes=mixes)
-    params = jax.jit(lambda: init_for_task(MODEL, head, jax.random.key(0)))()
+    params = jax.jit(lambda: init_for_task(model, head, jax.random.key(0)))()
     batch, losses = rows("pooled"), []
 
     @partial(jax.jit, static_argnums=1)
     @jax.value_and_grad
     def loss(params, frozen):
-        return jnp.sum(BertForTask(MODEL, head, frozen_layers=frozen).apply({"params": params}, *batch) ** 2)
+        return jnp.sum(BertForTask(model, head, frozen_layers=frozen).apply({"params": params}, *batch) ** 2)
 
     for frozen in (None, 0, 2, 3):
         value, gradients = loss(params, frozen)
         losses.append(float(value))
-        of_layers = np.abs(gradients["bert"]["encoder"]["layers"]["feedforward_in"]["kernel"]).max(axis=(1, 2))
+        of_layers = gradients["bert"]["encoder"]["layers"][kernel[0]][kernel[1]]
+        of_layers = np.abs(of_layers).reshape(3, -1).max(axis=1)
         assert (of_layers > 0).tolist() == [layer >= (frozen or 0) for layer in range(3)]
         assert (float(np.abs(gradients["bert"]["embeddings"]["word"]).max()) > 0) == (frozen is None)
         assert not mixes or np.abs(gradients["task"]["mix"]).min() > 0 < abs(float(gradients["task"]["gamma"][0]))
