@@ -76,7 +76,8 @@ class LstmEncoder(nn.Module):
             dropped = token_dropout(output, config.dropout, keys, sequence, pattern.query_positions)
             return split_by_rows(dropped), output
 
-        x, outputs = split_by_rows(jnp.concatenate([x, x], axis=-1)), []
+        x = split_by_rows(jnp.concatenate([x, x], axis=-1))
+        outputs: list[Array] = []
         for number in range(count):
             if number == self.frozen_layers:
                 x, outputs = jax.lax.stop_gradient((x, outputs))
