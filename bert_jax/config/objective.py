@@ -74,9 +74,9 @@ class ObjectiveConfig(Settings):
     it was replaced, as in ELECTRA, which needs model.discriminator, model.generator_divisor and pair=none: a generator
     learns to predict masked tokens, and tokens that are drawn from its predictions replace them. With permuted, the
     chosen tokens are predicted one after the other in random order, each from the tokens that aren't chosen and the
-    chosen ones before it, as in XLNet (Yang et al. 2019); this needs model.positions=relative and pair=none. With both,
-    each token is predicted twice, from those before it and from those after it, as in ELMo (Peters et al. 2018); this
-    needs model.layer=lstm and pair=none."""
+    chosen ones before it, as in XLNet (Yang et al. 2019); this needs model.positions=relative and pair=none, and no
+    token is replaced. With both, each token is predicted twice, from those before it and from those after it, as in
+    ELMo (Peters et al. 2018); this needs model.layer=lstm and pair=none and ignores the settings of masking."""
     generator_weight: Weight = 1.0
     """With predict=replaced: weight in the loss of the generator's masked tokens."""
     discriminator_weight: Weight = 50.0
@@ -86,7 +86,8 @@ class ObjectiveConfig(Settings):
     two neighbouring segments are (ALBERT, Lan et al. 2020, section 3.1); or none. With none, sequences are whole
     sentences up to the length, and the pooler and the head for pairs stay in the model untrained."""
     units: Units = ("piece",)
-    """Unit of masking: piece, word, ngram (1 to 3 words), span (1 to 10 words), phrase, entity; or several
+    """Unit of masking: piece, word, ngram (1 to 3 words), span (1 to 10 words), context (1 to 5 words within a context
+    of others), phrase, entity; or several
     with weights, of which each sequence draws one. A phase may have units of its own."""
     masked_share: MaskedShare = 0.15
     """Share of a sequence's tokens to predict."""

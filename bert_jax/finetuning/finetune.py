@@ -309,9 +309,11 @@ def _initial_parameters(plan: FineTuningPlan) -> Parameters | None:
     With model.pooler=transform, the pooler is the layer before the vocabulary, as in transformers' ModernBERT classes.
     """
     config, started = plan.config, plan.started
-    if config.from_random:
+    if config.from_random and not config.model.character_filters:
         return None
     parameters = started.parameters(plan.mesh)
+    if config.from_random:  # the spelling of the vocabulary is a constant, not a trained parameter
+        return {"bert": {"spelling": parameters["bert"]["spelling"]}}
     encoder, transform, lacks = parameters["bert"], pools_tokens(config.model), ""
     fits = config.model.table_size == config.model.hidden_size
     if not HeadShape.of(config.task).has_pooler(config.model):

@@ -38,7 +38,7 @@ class Division(NamedTuple):
     starts: Bool[Array, " T"]
     """Where units begin."""
     last: Bool[Array, " T"]
-    """Division that are chosen only when no other unit is left, at their first tokens."""
+    """Which of these begins are of units that are chosen only when no other unit is left."""
     kinds: Int[Array, " N"]
     """For each sequence, the index of its kind of units among the kinds."""
 

@@ -20,6 +20,8 @@ from bert_jax.finetuning import finetune as finetune_module
 from bert_jax.finetuning.finetune import DevRows, finetune, plan_finetuning
 from bert_jax.finetuning.seeds import finetune_seeds
 from bert_jax.model import attention_form
+from bert_jax.model.bert import init as init_parameters
+from bert_jax.pretraining.spelling import with_spelling
 from bert_jax.run.checkpoint import write_model
 from bert_jax.run.checkpoint_choice import best_of, checkpoint_of
 from bert_jax.run.manifest import Manifest, checkpoint_path, complete
@@ -463,6 +465,23 @@ def test_attention_is_checked_for_the_settings_of_the_task(config, tmp_path, mon
     plan_finetuning(asked, run)
     with pytest.raises(UsageError, match="attention=gpu can't be used: activations are float32"):
         plan_finetuning(asked.replace(compute_dtype="float32"), run)
+
+
+def test_random_parameters_keep_the_spelling_of_the_vocabulary(config, tiny_run, tmp_path):
+    pretrained = read_config(tiny_run.path)
+    model = pretrained.model.replace(
+        layer="lstm", positions="none", num_segments=0, hidden_size=8, feedforward_size=8, character_filters=(4,)
+    )
+    objective = pretrained.objective.replace(predict="both", pair="none")
+    write_config(tmp_path / "config.json", pretrained.replace(model=model, objective=objective))
+    tokenizer = bert_jax.load_tokenizer(tiny_run.tokenizer)
+    sized = model.replace(vocabulary_size=len(tokenizer.vocabulary))
+    params = with_spelling(init_parameters(sized, jax.random.key(0)), sized, tokenizer)
+    write_model(tmp_path / "init" / "checkpoints", params, (tmp_path / "config.json", tiny_run.tokenizer))
+    short = config.replace(task=config.task.replace(epochs=1.0, dev=None), from_random=True)
+    finetune(short.replace(init=str(tmp_path / "init")), RunDirectory(tmp_path / "run"))
+    numbers = bert_jax.load(tmp_path / "run").params["bert"]["spelling"]["numbers"]
+    assert np.array_equal(numbers, params["bert"]["spelling"]["numbers"]) and numbers.any()
 
 
 def test_without_dev_rows_nothing_is_measured(config, tmp_path, capsys):
