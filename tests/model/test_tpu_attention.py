@@ -68,7 +68,7 @@ def test_a_span_has_every_key_that_a_query_attends_to(causal, window):
     numbers = [rng.permutation(5) + 1 for _ in range(50)]
     pattern = pattern_of(lengths, numbers, 512, causal=causal, window=window)
     kernel = TpuKernel(2, 64, 0.0, Admission(5, causal, window))
-    found = np.asarray(tile_spans(kernel, jnp.stack([*pattern.keys], axis=1), 128))
+    found = np.asarray(tile_spans(kernel, jnp.stack(pattern.keys[:2], axis=1), 128))
     needed = np.asarray(pattern.admitted() & (pattern.queries.sequence > 0)[:, :, None])
     for row, tile in np.ndindex(50, 4):
         begin, width = 128 * found[row, tile]
@@ -80,7 +80,7 @@ def test_a_span_has_every_key_that_a_query_attends_to(causal, window):
 
 def test_the_spans_of_packed_rows():
     kernel = TpuKernel(2, 64, 0.0, Admission(4, causal=False, window=None))
-    places = jnp.stack([*pattern_of([[128, 256, 128], [200, 100], [512]]).keys], axis=1)
+    places = jnp.stack(pattern_of([[128, 256, 128], [200, 100], [512]]).keys[:2], axis=1)
     expected = [[(0, 1), (1, 2), (1, 2), (3, 1)], [(0, 2), (0, 3), (1, 2), (0, 0)], [(0, 4)] * 4]
     assert np.array_equal(tile_spans(kernel, places, 128), expected)
     assert np.array_equal(tile_spans(kernel, places, 256)[:, :, 1], [[3, 3], [3, 2], [4, 4]])
