@@ -46,7 +46,7 @@ def test_an_installation_has_the_configs_by_name_from_anywhere(installed):
         printed = bert_jax(installed, "configs", name)
         assert printed.returncode == 0 and "\nconfig = " in printed.stdout, printed.stderr
     for name in ("demo", "ablations/mlm", "configs/demo.py"):
-        assert "--model.num-layers N            Blocks of the encoder (L). (default: 2)" in (
+        assert "--model.num-layers N            Layers of the encoder (L). (default: 2)" in (
             bert_jax(installed, "pretrain", name, "--help").stdout
         ), name
 

@@ -53,7 +53,7 @@ class ModelConfig(Settings):
     vector is then the outputs of both stacks side by side, hidden_size / 2 wide each, and feedforward_size is the width
     of a cell. Needed for objective.predict=both."""
     num_layers: Layers = 12
-    """Layers of the encoder (L); of each stack with layer=lstm."""
+    """Layers of the encoder (L). With layer=lstm, each of the two stacks has so many."""
     hidden_size: Width = 768
     """Width of every token's vector (D)."""
     embedding_size: Width | None = None
