@@ -1,4 +1,5 @@
-"""ELMo's convolution over bytes against its equations in float64, and the published numbers of parameters."""
+"""ELMo's convolution over bytes: initial values, the constant spelling, and the published numbers of parameters. Its
+vectors are compared in tests/pretraining/test_elmo_reference.py."""
 
 import jax
 import jax.numpy as jnp
@@ -7,7 +8,7 @@ import pytest
 from elmo_models import CONFIG, TEXTS, rows
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model.bert import BertEncoder, BertForPretraining, init
+from bert_jax.model.bert import BertEncoder, init
 from bert_jax.model.size import model_parts, num_parameters
 
 CHARACTERS = CONFIG.replace(character_filters=(3, 4, 5))
@@ -22,30 +23,6 @@ def spelled():
     for number, (name, leaf) in enumerate(biases.items()):
         params["bert"]["embeddings"][name] = leaf + 0.3 * jax.random.normal(jax.random.key(number), leaf.shape)
     return params
-
-
-def by_equations(params, text: list[int]) -> np.ndarray:
-    """[T, E] by the equations of the release (bilm-tf), in float64."""
-    own = jax.tree.map(np.float64, params["embeddings"])
-    letters = own["letters"][np.asarray(params["spelling"]["numbers"], int)[text]]  # [T, 50, 16]
-    found = []
-    for width in range(1, len(CHARACTERS.character_filters) + 1):
-        kernel, bias = own[f"convolution_{width}_kernel"], own[f"convolution_{width}_bias"]
-        places = [np.einsum("tkw,kwn->tn", letters[:, at : at + width], kernel) + bias for at in range(50 - width + 1)]
-        found.append(np.maximum(np.max(places, axis=0), 0))
-    x = np.concatenate(found, axis=-1)
-    for kernels, biases in zip(own["highways_kernel"], own["highways_bias"], strict=True):
-        gate = 1 / (1 + np.exp(-(x @ kernels[1] + biases[1])))
-        x = gate * np.maximum(x @ kernels[0] + biases[0], 0) + (1 - gate) * x
-    return x @ own["projection_kernel"] + own["projection_bias"]
-
-
-def test_vectors_equal_the_equations():
-    params, tokens = spelled(), rows(*TEXTS)
-    encoded = BertForPretraining(CHARACTERS).apply({"params": params}, tokens, return_layers=True, method="encode")
-    for row, text in enumerate(TEXTS):
-        expected = by_equations(params["bert"], text)
-        np.testing.assert_allclose(encoded.layers[0, row, : len(text), : CHARACTERS.input_size], expected, atol=1e-5)
 
 
 def test_most_of_the_input_is_carried_through_new_highways():
