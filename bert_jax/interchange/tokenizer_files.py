@@ -4,7 +4,7 @@ from pathlib import Path
 
 from tokenizers import decoders
 
-from bert_jax.config.model import ModelConfig
+from bert_jax.config.model import ClassToken, ModelConfig
 from bert_jax.interchange.tokenizer_classes import (
     CLASSES,
     GENERIC_NAMES,
@@ -26,13 +26,14 @@ from bert_jax.interchange.tokenizer_config import (
 from bert_jax.interchange.vocabulary_files import TOKENIZER, read_vocabulary, vocabulary_path
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.files import write_json, write_text
-from bert_jax.system.json_file import JsonObject
+from bert_jax.system.json_file import JsonObject, read_foreign_object
 from bert_jax.system.progress import say
 from bert_jax.system.reading import Fact
 from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.pipeline import TOKENIZER_CONFIG
 from bert_jax.text.sentencepiece import SentencePieceTokenizer
 from bert_jax.text.tokenizer import Tokenizer, read_vocabulary_file
+from bert_jax.text.tokenizer_json import frame_of
 from bert_jax.text.vocabulary import CONTINUATION, SPECIAL_PIECES, Frame, Vocabulary
 from bert_jax.text.wordpiece import MANY_CAPITALS, MAX_WORD_CHARACTERS, WordPieceTokenizer
 
@@ -52,8 +53,8 @@ def read_tokenizer(directory: Path, model: ModelConfig, lowercase: bool | None =
     name, _ = class_of(path, config, model.model_type)
     check_settings(config.unknown, directory / TOKENIZER_CONFIG, follows_file=path.name == TOKENIZER)
     if path.name == SentencePieceTokenizer.file_name:
-        # The model's place of [CLS] is taken, since such a file has no frame.
-        tokenizer = _of_sentencepiece(path, config).with_class_token(model.class_token)
+        tokenizer = _of_sentencepiece(path, config)
+        tokenizer = tokenizer.with_class_token(_class_token(directory, name, tokenizer.vocabulary) or model.class_token)
     else:
         tokenizer = _of_class(path, name, config, lowercase)
     if lowercase is not None and tokenizer.kind != "wordpiece":
@@ -83,6 +84,14 @@ def _of_sentencepiece(path: Path, config: TokenizerConfig) -> Tokenizer:
     if not tokens:
         return tokenizer
     return Tokenizer(with_tokens(tokenizer.as_pipeline().contents, tokens, str(path)), str(path))
+
+
+def _class_token(directory: Path, name: str, vocabulary: Vocabulary) -> ClassToken | None:
+    """The place of [CLS] in the tokenizer.json of `directory` if the class `name` follows that file; None if there is
+    no such file or it sets no special tokens. A sentencepiece model says nothing of the place."""
+    file = directory / TOKENIZER
+    step = read_foreign_object(file).get("post_processor") if name in GENERIC_NAMES and file.is_file() else None
+    return frame_of(step, vocabulary.ids, str(file)).class_token(vocabulary.cls_id) if step else None
 
 
 def _of_class(path: Path, name: str, config: TokenizerConfig, lowercase: bool | None) -> Tokenizer:

@@ -192,6 +192,11 @@ def test_a_trained_vocabulary_is_exported_with_its_frame(kind, tmp_path, monkeyp
     assert one.ids == both.input_ids == joined(again.encode_batch([first, second]), again.vocabulary, 99).ids
     assert both.token_type_ids[-2:] == [1, 2] and both.token_type_ids.count(0) == one.first_length
     assert theirs(first).token_type_ids[-2:] == [0, 2]
+    # transformers follows tokenizer.json, and so is a frame read that contradicts the model.
+    file = tmp_path / "tokenizer.json"
+    other = json.loads(trained(kind).as_pipeline().as_huggingface().to_str())["post_processor"]
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"post_processor": other}))
+    assert read_tokenizer(tmp_path, model).vocabulary.class_token == "first"
 
 
 @pytest.mark.parametrize(
