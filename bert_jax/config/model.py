@@ -151,7 +151,7 @@ class ModelConfig(Settings):
     def conflicts(self) -> Iterator[str]:
         """Yields a message for settings that don't fit each other."""
         if self.layer == "lstm":
-            yield from self._alien("layer", _OF_LSTM_LAYERS)
+            yield from self._conflicts_with("layer", _OF_LSTM_LAYERS)
             if self.hidden_size % 2:
                 yield (
                     f"{Setting('model.hidden_size', self.hidden_size)} is odd and {Setting('model.layer', 'lstm')} "
@@ -167,6 +167,17 @@ class ModelConfig(Settings):
                 f"{Setting('model.hidden_size', self.hidden_size)} is not a multiple of "
                 f"{Setting('model.num_heads', self.num_heads)}; change one of them (BERT's heads are 64 wide)"
             )
+        yield from self._position_conflicts()
+        if self.norm == "pre" and self.shared_layers:
+            yield (
+                f"{Setting('model.norm', 'pre')} leaves out a norm of the first block and "
+                f"{Setting('model.shared_layers', True)} makes all blocks the same; set "
+                f"{Setting('model.norm', 'post')}"
+            )
+        yield from self._generator_conflicts()
+
+    def _position_conflicts(self) -> Iterator[str]:
+        """Conflicts of positions and of windows of local attention."""
         if self.positions in ("sinusoidal", "relative") and self.table_size % 2:
             width = "embedding_size" if self.embedding_size else "hidden_size"
             yield (
@@ -178,6 +189,13 @@ class ModelConfig(Settings):
                 f"{Setting('model.hidden_size', self.hidden_size)} with "
                 f"{Setting('model.num_heads', self.num_heads)} makes heads {self.head_size} wide and "
                 f"{Setting('model.positions', 'rotary')} turns pairs of features; choose an even width"
+            )
+        if self.positions == "relative":
+            yield from self._conflicts_with("positions", _OF_RELATIVE_POSITIONS)
+        elif self.clamped_distance is not None:
+            yield (
+                f"{Setting('model.clamped_distance', self.clamped_distance)} needs "
+                f"{Setting('model.positions', 'relative')}; set that, or leave {Setting('model.clamped_distance')} out"
             )
         if self.local_window is not None and self.global_every == 1:
             yield (
@@ -191,19 +209,9 @@ class ModelConfig(Settings):
                 f"{Setting('model.local_window')} is not set; give the tokens on each side, or leave "
                 f"{Setting('model.global_every')} out"
             )
-        if self.norm == "pre" and self.shared_layers:
-            yield (
-                f"{Setting('model.norm', 'pre')} leaves out a norm of the first block and "
-                f"{Setting('model.shared_layers', True)} makes all blocks the same; set "
-                f"{Setting('model.norm', 'post')}"
-            )
-        if self.positions == "relative":
-            yield from self._alien("positions", _OF_RELATIVE_POSITIONS)
-        elif self.clamped_distance is not None:
-            yield (
-                f"{Setting('model.clamped_distance', self.clamped_distance)} needs "
-                f"{Setting('model.positions', 'relative')}; set that, or leave {Setting('model.clamped_distance')} out"
-            )
+
+    def _generator_conflicts(self) -> Iterator[str]:
+        """Conflicts of a discriminator's generator."""
         divisor = self.generator_divisor
         if divisor is None:
             return
@@ -226,7 +234,7 @@ class ModelConfig(Settings):
                     "of them"
                 )
 
-    def _alien(self, name: str, fixed: Mapping[str, object]) -> Iterator[str]:
+    def _conflicts_with(self, name: str, fixed: Mapping[str, object]) -> Iterator[str]:
         """Conflicts of the setting `name` with others, which have one value beside it."""
         for other, value in fixed.items():
             if getattr(self, other) != value:
