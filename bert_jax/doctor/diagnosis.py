@@ -29,14 +29,22 @@ _MFU = 0.4
 on other chips it is assumed."""
 _CPU_SHARE = 0.7
 """Share of a CPU's rate of matrix products that a step reaches: 0.8 for BERT-base in float32, less for small models."""
-TOKENS_A_PARAMETER, MOST_EPOCHS, _HALF_WORTH = 20, 40, 15.39
-"""Tokens for each parameter (Hoffmann et al. 2022); the epochs after which more repetition adds nothing, and the
-constant R* by which the worth of repeated tokens fades (Muennighoff et al. 2023). Both are of causal models."""
+_TOKENS_A_PARAMETER, _TIMES_IN_ENCODERS = 20, (10, 100)
+"""Training tokens for each parameter of the best model for a given compute: their number in causal models (Hoffmann et
+al. 2022), and how many times as many there are in encoders, from least to most (Dervishi et al. 2025)."""
+MOST_EPOCHS, _HALF_WORTH = 40, 15.39
+"""The epochs after which more repetition adds nothing, and the constant R* by which the worth of repeated tokens fades,
+both of causal models (Muennighoff et al. 2023)."""
 
 
 def times(count: float) -> str:
     """A number of times as text, with three digits."""
     return f"{float(f'{count:.3g}'):,.15g}"
+
+
+def _from_to(numbers: tuple[int, int]) -> str:
+    """A range as text, with three digits, or the number that both ends are."""
+    return " to ".join(dict.fromkeys(map(times, numbers)))
 
 
 class TextSize(Facts):
@@ -62,7 +70,11 @@ class Training(Facts):
     """The training that the config describes, on this text."""
 
     parameters: int
-    text_parameters: Annotated[int, "parameters that the text can feed"]
+    text_parameters: Annotated[tuple[int, int], facts.Unit(_from_to), "parameters that the text can feed"]
+    """The least and the most parameters of the best model for a given compute, if the compute is all that the text is
+    worth: its tokens, repeated."""
+    text_parameters_basis: Annotated[str, "by"]
+    """The tokens for each parameter, and where they were measured."""
     epochs: Annotated[float, facts.Unit(times), "times the text is seen"]
     flops: Annotated[facts.Flops, "FLOPs"]
 
@@ -150,9 +162,11 @@ def _training(config: RunConfig, prepared: SamplePreparation) -> Training:
     model = config.model.replace(vocabulary_size=prepared.pieces[0].pieces)
     rows = {cut.length: cut.rows for cut in prepared.cuts if cut.packed == config.data.packed}
     worth = 1 + _HALF_WORTH * (1 - math.exp((1 - MOST_EPOCHS) / _HALF_WORTH))
+    (least, most), basis = _tokens_a_parameter(config)
     return Training(
         parameters=num_parameters(model),
-        text_parameters=round(worth * prepared.tokens / TOKENS_A_PARAMETER),
+        text_parameters=(round(worth * prepared.tokens / most), round(worth * prepared.tokens / least)),
+        text_parameters_basis=basis,
         epochs=config.data.dupe_factor
         * sum(phase.steps * phase.batch_size / max(rows[phase.length], 1) for phase in config.phases),
         flops=sum(
@@ -160,6 +174,19 @@ def _training(config: RunConfig, prepared: SamplePreparation) -> Training:
             for phase in config.phases
         ),
     )
+
+
+def _tokens_a_parameter(config: RunConfig) -> tuple[tuple[int, int], str]:
+    """The least and the most tokens for each parameter of the best model for a given compute, and what they rest on.
+
+    Those of encoders begin at the ratio of causal models, because none were measured at the sizes of small encoders.
+    """
+    causal = f"{_TOKENS_A_PARAMETER} tokens for each in causal models (Hoffmann et al. 2022)"
+    if config.objective.predict in ("next", "both"):
+        return (_TOKENS_A_PARAMETER, _TOKENS_A_PARAMETER), causal
+    low, high = _TIMES_IN_ENCODERS
+    basis = f"{causal}, {low} to {high} times as many in encoders (Dervishi et al. 2025)"
+    return (_TOKENS_A_PARAMETER, high * _TOKENS_A_PARAMETER), basis
 
 
 def _hours(config: RunConfig, flops: float) -> Iterator[Hours]:

@@ -131,10 +131,10 @@ def _of_sequences(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
 
 def _of_training(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
     training = found.training
-    if training.parameters > training.text_parameters:
-        most = min(training.text_parameters, training.parameters)
+    _, most = training.text_parameters
+    if training.parameters > most:
         name = next((name for name, size in _SIZES.items() if size <= most), None)
-        reason = f"the text feeds about {training.text_parameters / 1e6:,.3g}M parameters, and the model has "
+        reason = f"the text feeds at most {most / 1e6:,.3g}M parameters, and the model has "
         change = "give more text, or take a smaller model: "
         change += f"bert-jax pretrain {name}" if name else "--model.num-layers, --model.hidden-size"
         yield Change(reason=f"{reason}{training.parameters / 1e6:,.3g}M", change=change)

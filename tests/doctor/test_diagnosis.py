@@ -3,7 +3,7 @@
 import pytest
 from conftest import stories
 
-from bert_jax.doctor.diagnosis import diagnose
+from bert_jax.doctor.diagnosis import _tokens_a_parameter, diagnose
 from bert_jax.doctor.remedies import changes
 from bert_jax.doctor.survey import DUPLICATES, Fault
 
@@ -112,11 +112,35 @@ def test_copies_in_a_part_of_the_text_are_told_as_the_least_there_are(good, conf
 
 def test_a_smaller_model_is_named_only_if_it_is_smaller(good, config):
     found, _ = good
-    small = found.training.model_copy(update={"parameters": 2_000_000, "text_parameters": 1_000_000})
-    large = found.training.model_copy(update={"parameters": 110_000_000, "text_parameters": 30_000_000})
+    small = found.training.model_copy(update={"parameters": 2_000_000, "text_parameters": (10_000, 1_000_000)})
+    large = found.training.model_copy(update={"parameters": 110_000_000, "text_parameters": (300_000, 30_000_000)})
     for training, expected in ((small, "--model.num-layers, --model.hidden-size"), (large, "bert-jax pretrain small")):
         told = [change.change for change in changes(found.model_copy(update={"training": training}), config)]
         assert any(line.endswith(expected) for line in told), told
+
+
+def test_a_model_that_the_range_allows_is_not_to_be_made_smaller(good, config):
+    found, _ = good
+    for parameters, is_advised in ((30_000_000, False), (30_000_001, True)):
+        training = found.training.model_copy(
+            update={"parameters": parameters, "text_parameters": (300_000, 30_000_000)}
+        )
+        told = [change.reason for change in changes(found.model_copy(update={"training": training}), config)]
+        assert ("the text feeds at most 30M parameters, and the model has 30M" in told) == is_advised, told
+
+
+def test_the_parameters_that_a_text_feeds_say_what_they_rest_on(good, config):
+    found, _ = good
+    least, most = found.training.text_parameters
+    assert most == pytest.approx(100 * least, rel=0.01) and most == pytest.approx(
+        15.2 * found.text.tokens / 20, rel=0.01
+    )
+    assert found.training.text_parameters_basis == (
+        "20 tokens for each in causal models (Hoffmann et al. 2022), 10 to 100 times as many in encoders (Dervishi et "
+        "al. 2025)"
+    )
+    causal = config.change(model={"causal": True}, objective={"predict": "next", "pair": "none"})
+    assert _tokens_a_parameter(causal) == ((20, 20), "20 tokens for each in causal models (Hoffmann et al. 2022)")
 
 
 def test_packing_is_advised_only_where_it_saves_padding(good, config):
