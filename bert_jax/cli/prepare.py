@@ -9,7 +9,7 @@ from bert_jax.config.run import RunConfig
 
 class Prepare(JsonArguments, RunArguments):
     """Make the run's vocabulary and sequences, as pretrain does. With --json the output ends with one object, which
-    maps each length to an object of rows, sequences, tokens, fill, pairs_random, units, repairs and sources.
+    maps each length to an object of rows, sequences, tokens, words, fill, pairs_random, units, repairs and sources.
     """
 
     LINE = "bert-jax prepare"

@@ -1,5 +1,6 @@
 """Settings of how a run is carried out; they don't change its result."""
 
+import itertools
 import re
 from collections.abc import Iterator
 from typing import Annotated, Literal
@@ -107,8 +108,19 @@ class CheckpointConfig(Settings):
     keep_every: PositiveInt | None = None
     """Steps between permanent checkpoints. One is written after each multiple of this number, and never deleted. None:
     no such checkpoints."""
+    keep_at_words: tuple[PositiveInt, ...] = ()
+    """Numbers of words that the training has seen, such as 1000000 2000000 5000000, at each of which it writes a
+    permanent checkpoint. Words are split at blanks and count each time that they are seen. Only for pretraining."""
     every_minutes: Annotated[float, Field(gt=0)] | None = None
     """Minutes since the last checkpoint after which the next is written, at any step. None: only the step decides."""
+
+    def conflicts(self) -> Iterator[str]:
+        """Yields a message for numbers of words that don't ascend."""
+        for before, words in itertools.pairwise(self.keep_at_words):
+            if words <= before:
+                yield (
+                    f"{Setting('checkpoints.keep_at_words', words)} follows {before}; give each number once, ascending"
+                )
 
 
 class LoggingConfig(Settings):

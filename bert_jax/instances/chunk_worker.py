@@ -137,6 +137,7 @@ def write_instances(
         unknown_tokens=int((text.tokens == vocabulary.unknown_id).sum()),
         characters=text.characters,
         unknown_characters=text.unknown_characters,
+        words=text.words,
         units=marks.counts,
         unit_sizes=marks.sizes,
     )

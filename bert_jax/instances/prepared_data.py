@@ -207,6 +207,7 @@ class PreparedData(Sealed):
             "rows": train.rows,
             "sequences": train.instances,
             "tokens": train.instance_tokens,
+            "words": train.words,
             "fill": train.fill(self.length),
             "pairs_random": train.random_pairs,
             "units": train.units_json(budget),

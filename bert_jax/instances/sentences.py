@@ -28,6 +28,8 @@ class Sentences(NamedTuple):
     """Characters of all encoded sentences, without spaces."""
     unknown_characters: int = 0
     """Number of these characters that are behind unknown pieces."""
+    words: int = 0
+    """Words of all encoded sentences, split at blanks."""
 
 
 @runtime_checkable
@@ -65,13 +67,14 @@ def as_sentences(document: Sequence[str], data: DataConfig, source: int) -> Sequ
 
 def encode_documents(documents: Iterable[Sequence[str]], tokenizer: TextEncoder) -> Sentences:
     """Encodes `documents`, each a list of sentences. Leaves out sentences and documents without a piece."""
-    sizes, characters = [], 0
+    sizes, characters, words = [], 0, 0
 
     def counted() -> Iterator[Sequence[str]]:
-        nonlocal characters
+        nonlocal characters, words
         for document in documents:
             sizes.append(len(document))
             characters += sum(len(sentence) - sentence.count(" ") for sentence in document)
+            words += sum(len(sentence.split()) for sentence in document)
             yield document
 
     tokens, lengths, unknown = _encode(counted(), tokenizer, tokenizer.cuts)
@@ -80,7 +83,7 @@ def encode_documents(documents: Iterable[Sequence[str]], tokenizer: TextEncoder)
     bounds = kept_before[np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])]
     numbers = np.flatnonzero(lengths)
     ends = np.concatenate([[0], np.cumsum(lengths[numbers])])
-    return Sentences(tokens, ends, np.unique(bounds), numbers, characters, int(unknown.sum()))
+    return Sentences(tokens, ends, np.unique(bounds), numbers, characters, int(unknown.sum()), words)
 
 
 def _encode(

@@ -22,6 +22,8 @@ class Statistics:
     """Number of characters of the sentences, without spaces; 0 in records of earlier versions."""
     unknown_characters: Count = 0
     """Number of characters behind unknown pieces."""
+    words: Count = 0
+    """Number of words of the sentences, split at blanks; 0 in records of earlier versions."""
     instances: Count = 0
     rows: Count = 0
     """Number of rows. Each row is a record."""
@@ -72,6 +74,7 @@ class Statistics:
         rows = [
             ("documents", f"{self.documents:,}"),
             ("sentences", f"{self.sentences:,}"),
+            ("words, split at blanks", f"{self.words:,}"),
             ("tokens", f"{self.tokens:,}"),
             *self._unit_rows(budget),
             ("unknown pieces", f"{self.unknown_share:.2%}"),

@@ -1,5 +1,7 @@
 """Computes how often a training sees the text of each source."""
 
+import math
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
@@ -56,6 +58,36 @@ def source_shares(config: RunConfig, prepared: Mapping[int, PreparedData]) -> It
             share=drawn[source] / sum(drawn),
             epochs=epochs[source],
         )
+
+
+def steps_at_words(config: RunConfig, prepared: Mapping[int, PreparedData]) -> dict[int, int]:
+    """The first step by which the training has seen each of `checkpoints.keep_at_words`, with that number of words;
+    numbers past the end of the training are left out. In each phase every step counts as the mean of its steps.
+
+    Raises UsageError if the data was prepared by an earlier version, which didn't count words.
+    """
+    wanted = config.checkpoints.keep_at_words
+    if wanted and not all(data.train.words for data in prepared.values()):
+        raise UsageError(
+            f"{Setting('checkpoints.keep_at_words')} needs the number of words of the text, which the prepared data "
+            "doesn't have; prepare it anew in a new --workdir, or leave the setting out"
+        )
+    steps, seen = {}, 0.0
+    for number, phase in enumerate(config.phases):
+        each = words_a_step(config, number, prepared[phase.length])
+        first, end = config.steps_of(number).start, seen + each * phase.steps
+        steps |= {first + math.ceil((words - seen) / each): words for words in wanted if seen < words <= end}
+        seen = end
+    return steps
+
+
+def words_a_step(config: RunConfig, number: int, prepared: PreparedData) -> float:
+    """Mean number of words of the text, split at blanks, in a step of phase `number`, whose data is `prepared`; 0 if
+    it was prepared by a version that didn't count words."""
+    rows = prepared.sources
+    shares = config.shares(number, rows) or [count / max(sum(rows), 1) for count in rows]
+    words = [seen.words * config.data.dupe_factor / max(seen.rows, 1) for seen in prepared.of_sources]
+    return config.phases[number].batch_size * sum(map(operator.mul, shares, words))
 
 
 def check_epochs(config: RunConfig, shares: Sequence[SourceShare]) -> None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from jax.sharding import Mesh
 
 from bert_jax.config.run import RunConfig
+from bert_jax.config.wording import counted
 from bert_jax.instances.prepared_data import TRAIN, PreparedData
 from bert_jax.instances.shards import InstanceSource
 from bert_jax.interchange.export import export_obstacle
@@ -15,7 +16,7 @@ from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows
 from bert_jax.pretraining.dataset import Data, Inputs, check_preparation, prepare_data
 from bert_jax.pretraining.evaluation import HeldOut, held_out_sequences, measurements
 from bert_jax.pretraining.initial import initial_parameters
-from bert_jax.pretraining.mixture import check_epochs
+from bert_jax.pretraining.mixture import check_epochs, steps_at_words
 from bert_jax.pretraining.objective import PretrainingTrainer, pretraining_trainer
 from bert_jax.pretraining.spelling import with_spelling
 from bert_jax.run.hosts import first_alone
@@ -55,9 +56,13 @@ def pretrain(config: RunConfig, run: RunDirectory) -> Results:
             return finished
         data = prepare_data(config, run, plan.inputs)
         check_epochs(config, data.shares)
+        kept = steps_at_words(config, data.by_length)
     if len(data.shares) > 1 and not run.under_way:
         for share in data.shares:
             say(str(share))
+    if kept and not run.under_way:
+        steps = ", ".join(f"{step:,} ({words:,} words)" for step, words in kept.items())
+        say(f"checkpoints are kept of {counted(len(kept), 'steps')}: {steps}")
     vocabulary = data.tokenizer.vocabulary
     trainer = pretraining_trainer(config, plan.mesh, len(vocabulary), vocabulary.mask_id)
     if reason := export_obstacle(trainer.objective.model, trainer.state_shapes.params, vocabulary):
@@ -65,7 +70,7 @@ def pretrain(config: RunConfig, run: RunDirectory) -> Results:
     say(f"objective: {trainer.objective.description}")
     held_out = _held_out_of_phases(trainer, data.by_length)
     phases = [_phase(run, trainer, number, data, held_out[number]) for number in range(len(config.phases))]
-    trained = train(trainer, run, phases, lambda: _initial_parameters(plan, data))
+    trained = train(trainer, run, phases, lambda: _initial_parameters(plan, data), kept)
     results = _results(trainer, run, data, held_out[-1], trained)
     run.write_results(results)
     return results

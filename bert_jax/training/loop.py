@@ -3,7 +3,7 @@
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import NamedTuple
 
 import jax
@@ -63,24 +63,31 @@ def _failures_noted() -> Iterator[None]:
 
 @_failures_noted()
 def train(
-    trainer: Trainer, run: RunDirectory, phases: Sequence[PhaseWork], initial: Callable[[], Parameters | None]
+    trainer: Trainer,
+    run: RunDirectory,
+    phases: Sequence[PhaseWork],
+    initial: Callable[[], Parameters | None],
+    kept_steps: Collection[int] = (),
 ) -> Trained:
     """Trains `run` through all `phases`, from its newest good checkpoint or, if it has none, from `initial` parameters.
+    Checkpoints of `kept_steps` are permanent, as are those of `checkpoints.keep_every`.
 
     Raises Interrupted after SIGTERM or Ctrl-C, with a checkpoint written; RunError if too many steps in a row had to be
     skipped, or if the compiler computes wrong on this machine.
     """
     settings = trainer.config.checkpoints
+
+    def kept(step: int) -> bool:
+        return step in kept_steps or bool(settings.keep_every and step % settings.keep_every == 0)
+
     if trainer.config.execution.check_compiler:
         check_compiler(trainer.config.execution.attention)
     with contextlib.ExitStack() as stack:
         carried = run.config_file, run.tokenizer
-        checkpoints = Checkpoints(
-            run.checkpoints, carried, settings.keep, run.check_owner, settings.keep_every, run.stranger
-        )
+        checkpoints = Checkpoints(run.checkpoints, carried, settings.keep, run.check_owner, kept, run.stranger)
         stack.enter_context(contextlib.closing(checkpoints))
         state = _first_state(trainer, run, checkpoints, initial)
-        loop = Loop(trainer, run, checkpoints, int(state.step), stack)
+        loop = Loop(trainer, run, checkpoints, Cadence(settings, int(state.step), kept=kept), stack, int(state.step))
         with loop.stop, loop.watchdog:
             for phase in phases:
                 state = loop.train(phase, state)
@@ -121,7 +128,13 @@ class Loop:
     """The training loop in one process, with the open files of the run."""
 
     def __init__(
-        self, trainer: Trainer, run: RunDirectory, checkpoints: Checkpoints, step: int, stack: contextlib.ExitStack
+        self,
+        trainer: Trainer,
+        run: RunDirectory,
+        checkpoints: Checkpoints,
+        cadence: Cadence,
+        stack: contextlib.ExitStack,
+        step: int,
     ):
         """`step`: the last step done before this process. `stack` closes the files."""
         config = trainer.config
@@ -130,7 +143,7 @@ class Loop:
         self._log = MetricsLog(run.path, step, trackers)
         stack.enter_context(contextlib.closing(self._log))
         self._trace = stack.enter_context(StepTrace(config.profiled if is_first() else range(0), run.profile))
-        self._cadence = Cadence(config.checkpoints, step)
+        self._cadence = cadence
         self._peak_flops = (peak_flops(jax.devices()[0]) or 0) * trainer.mesh.size or None
         self.stop = StopSignals(lambda: checkpoints.newest)
         self.watchdog = Watchdog(config.execution.stuck_after_minutes, run.path)

@@ -43,3 +43,7 @@ def test_a_part_is_encoded_once():
 def test_characters_behind_unknown_pieces_are_counted_as_often_as_they_stand():
     text = encode_documents([["ab c-ab", "c"], ["c-c ab"]], Letters())
     assert (text.characters, text.unknown_characters) == (12, 4)
+
+
+def test_words_are_counted_between_blanks_also_of_sentences_without_pieces():
+    assert encode_documents([["ab  c-ab d", "."], ["c"]], Letters()).words == 5

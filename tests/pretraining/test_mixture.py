@@ -1,6 +1,8 @@
 """Several sources and languages: their shares, how often they are seen, and what is measured of each."""
 
+import dataclasses
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,11 +13,13 @@ from bert_jax.config.settings import SettingsError
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining import pretrain as pretrain_module
+from bert_jax.pretraining.dataset import check_preparation, prepare_data
 from bert_jax.pretraining.evaluation import evaluate_run
-from bert_jax.pretraining.mixture import check_epochs, source_shares
+from bert_jax.pretraining.mixture import check_epochs, source_shares, steps_at_words, words_a_step
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.report.facts import by_language
+from bert_jax.run.manifest import complete
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.results import Results
 from bert_jax.run.run_config import read_config
@@ -116,11 +120,58 @@ def test_how_often_each_text_is_seen_is_known_and_limited(config, run):
         check_epochs(limited, list(source_shares(limited, prepared)))
 
 
+def test_words_seen_are_those_of_the_text(config, run):
+    (phase,), prepared = config.phases, {32: PreparedData.open(run.data(32))}
+    first, second = prepared[32].of_sources
+    text = Path(config.data.source[0].removeprefix("text:")).read_text()
+    assert len(text.split()) * 0.8 < first.words < len(text.split())  # the rest is held out
+    each = [source.words / source.rows for source in (first, second)]
+    assert words_a_step(config, 0, prepared[32]) == pytest.approx(phase.batch_size * (each[0] + 3 * each[1]) / 4)
+
+
+def test_a_text_cut_twice_is_seen_as_often_by_as_many_steps(config, tmp_path):
+    """An epoch of the sequences of dupe_factor=2 sees the text twice."""
+    seen = []
+    for dupe_factor in (1, 2):
+        once = config.change(data={"weights": None, "dupe_factor": dupe_factor})
+        path = RunDirectory(tmp_path / str(dupe_factor))
+        path.open(once)
+        data = prepare_data(once, path, check_preparation(once, path))
+        rows = data.by_length[32].train.rows
+        seen.append((rows, *(share.epochs for share in data.shares), words_a_step(once, 0, data.by_length[32])))
+    assert seen[1][0] == pytest.approx(2 * seen[0][0], rel=0.02)
+    assert seen[1][1:] == pytest.approx(seen[0][1:], rel=0.02)
+
+
+def test_checkpoints_are_kept_at_numbers_of_words(config, run, tmp_path, capsys):
+    prepared = {32: PreparedData.open(run.data(32))}
+    words = int(words_a_step(config, 0, prepared[32]))
+    kept = config.change(checkpoints={"every": 100, "keep_at_words": (words // 2, 2 * words, 5 * words, 90 * words)})
+    assert list(steps_at_words(kept, prepared)) == [1, 2, 5]  # the training ends before the last
+    for steps in (3, 12):  # the second call goes on
+        again = RunDirectory(tmp_path / "run")
+        assert pretrain(kept.replace(phases=(kept.phases[0].replace(steps=steps),)), again).steps == steps
+    assert [int(path.name) for path in complete(again.checkpoints)] == [1, 2, 5, 12]  # with keep=2 alone 5 and 12
+    assert f"kept of 2 steps: 1 ({words // 2:,} words), 2 (" in capsys.readouterr().err
+    two = kept.replace(phases=(kept.phases[0].replace(steps=3), kept.phases[0]))
+    assert list(steps_at_words(two, prepared)) == [1, 2, 5]
+
+
+def test_words_of_data_that_does_not_know_them_are_refused(config, run):
+    found = PreparedData.open(run.data(32))
+    earlier = found.model_copy(update={"train": dataclasses.replace(found.train, words=0)})
+    assert not steps_at_words(config, {32: earlier})
+    with pytest.raises(UsageError, match="keep_at_words needs the number of words of the text, which the prepared"):
+        steps_at_words(config.change(checkpoints={"keep_at_words": (1,)}), {32: earlier})
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
         ({"data": {"smoothing": 1.5}}, "smoothing=1.5: expected a number of at least 0 and of at most 1"),
         ({"data": {"most_epochs": 0}}, "most_epochs=0: expected a finite number above 0"),
+        ({"checkpoints": {"keep_at_words": (2, 2)}}, "keep_at_words=2 follows 2; give each number once, ascending"),
+        ({"checkpoints": {"keep_at_words": (0,)}}, "keep_at_words.0=0: expected whole numbers above 0"),
         ({"phases": {"smoothing": -1}}, "smoothing=-1: expected a number of at least 0"),
         ({"phases": {"languages": "hi"}}, "phases.0.languages=hi: no source is in it; data.language names en de"),
         ({"phases": {"languages": "xyzzy"}}, "languages: xyzzy is no language"),
