@@ -72,7 +72,8 @@ def steps_at_words(config: RunConfig, prepared: Mapping[int, PreparedData]) -> d
             f"{Setting('checkpoints.keep_at_words')} needs the number of words of the text, which the prepared data "
             "doesn't have; prepare it anew in a new --workdir, or leave the setting out"
         )
-    steps, seen = {}, 0.0
+    steps: dict[int, int] = {}
+    seen = 0.0
     for number, phase in enumerate(config.phases):
         each = words_a_step(config, number, prepared[phase.length])
         first, end = config.steps_of(number).start, seen + each * phase.steps
