@@ -28,6 +28,7 @@ COMMANDS = {
     "report": "write a page about a run, or one that compares several: curves, verdict, fills, data, settings",
     "verify": "check that a run's checkpoints and data are undamaged",
     "fill-mask": "the most probable pieces for each [MASK] of a text",
+    "score": "the log probabilities of texts, or how often the acceptable one of two sentences has the higher one",
     "features": "write vectors of texts, or of tokens from chosen layers, to .npz, .parquet or .jsonl",
     "search": "the texts of a file that are most similar to a query",
     "import": "make a run from Hugging Face's or Google's files of a model",

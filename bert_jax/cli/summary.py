@@ -118,6 +118,15 @@ def print_task_results(results: Results, rows: str = "dev rows") -> None:
         print_rows(caption, HEADINGS, classes)
 
 
+def print_pairs(results: Results) -> None:
+    """Prints the accuracies on minimal pairs: of each file, of each group, and the mean over files."""
+    title = f"Accuracy on {results.measurements['pairs']:,} minimal pairs"
+    rows = [*results.files.items(), (f"mean of {len(results.files)} files", results.score or 0.0)]
+    print_rows(title, ("file", ">accuracy"), [(name, f"{value:.4f}") for name, value in rows])
+    for column, groups in results.groups.items():
+        print_rows("", (column, ">accuracy"), [(name, f"{value:.4f}") for name, value in groups.items()])
+
+
 def print_layer_weights(results: Results) -> None:
     """Prints the learned weights of a mix of layers, if the task has one."""
     if results.layer_weights:

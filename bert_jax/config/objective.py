@@ -28,6 +28,8 @@ words, n of them with a probability proportional to 1/n, each within a context o
 pieces once there are no such spans left; a phrase or an entity that preparation has marked, and each word outside of
 these."""
 
+ScoreMethod = Literal["token", "word"]
+"""What is masked to predict a token for the score of a text: the token alone, or also the later pieces of its word."""
 UNIT_KINDS: tuple[UnitKind, ...] = get_args(UnitKind)
 _UNIT = re.compile(rf"({'|'.join(UNIT_KINDS)})(:\d{{1,6}}(\.\d{{1,6}})?)?")
 

@@ -80,6 +80,24 @@ def token_sequences(
             say(f"{cut:,} of {read:,} texts are longer than {longest} tokens and were cut")
 
 
+def text_pieces(texts: Iterable[Text], tokenizer: Tokenizer, longest: int) -> Iterator[tuple[str, list[int]]]:
+    """Yields each text with its piece ids, without special pieces; of a very long text at least the first `longest`.
+
+    Raises UsageError for an element that is no text, or no Unicode.
+    """
+    texts = iter(texts)
+    while some := [_one_text(text) for text in islice(texts, _TEXTS_AT_ONCE)]:
+        yield from zip(some, _pieces(some, tokenizer, longest), strict=True)
+
+
+def _one_text(text: Text) -> str:
+    """`text`. Raises UsageError if it is a pair, or anything else, or no Unicode."""
+    [segment, *second] = _segments(text, "")
+    if second:
+        raise UsageError(f"{quoted(text)} is a pair, and a text is needed; join its two texts")
+    return segment
+
+
 def _pieces(segments: list[str], tokenizer: Tokenizer, longest: int) -> list[list[int]]:
     """The piece ids of each segment; of a very long one those of its beginning, at least `longest`."""
     beginnings = [_beginning(segment, longest) for segment in segments]

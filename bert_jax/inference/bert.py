@@ -1,5 +1,6 @@
-"""Uses a trained model: fills masks, encodes and searches text, extracts features, shows attention, predicts."""
+"""Uses a trained model: fills masks, scores, encodes and searches text, extracts features, predicts."""
 
+import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, partial
@@ -19,6 +20,7 @@ from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.features import BatchedModel, Choice, Feature
 from bert_jax.inference.filling import Fill, Filler, JointFill
 from bert_jax.inference.predictor import Predictor
+from bert_jax.inference.scoring import ScoredText, Scorer
 from bert_jax.inference.search import Hit, SearchCorpus, search
 from bert_jax.inference.vector_file import Origin
 from bert_jax.interchange.hub import model_place
@@ -27,6 +29,7 @@ from bert_jax.model.linear import for_inference
 from bert_jax.model.sharding import on_first_device
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError, quoted
+from bert_jax.system.progress import say
 from bert_jax.system.reading import Reading
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.devices import keep_compiled_programs
@@ -95,6 +98,37 @@ class Bert:
         if self.generator:
             return self.generator._filler
         return Filler(self._model)
+
+    def score(self, texts: Iterable[Text], method: str | None = None) -> list[float]:
+        """The score of each text in nats, the sum of its tokens' log probabilities: higher is more acceptable.
+
+        Models that mask give the pseudo-log-likelihood. `method`: what isn't seen when a token is predicted, "token"
+        (it alone) or "word" (also the later pieces of its word); None: "word". Causal models give the log-likelihood,
+        models with LSTM layers the mean of both directions', and neither takes a method. The generator of a
+        discriminator scores. A text that is empty, or longer than the model's positions, has the score nan; one line
+        says how many.
+
+        Raises UsageError for an element that is no text, and if the model has no head that predicts tokens.
+        """
+        if isinstance(texts, str):
+            raise UsageError(f"score takes a list of texts and got the text {quoted(texts)}; put it in brackets")
+        return [math.nan if each.score is None else each.score for each in self.score_stream(texts, method)]
+
+    def score_stream(self, texts: Iterable[Text], method: str | None = None) -> Iterator[ScoredText]:
+        """Yields each text with the log probability of each of its tokens, in input order and bounded memory.
+
+        Scores are those of `score`. Raises UsageError at once for an unknown method, and later for an element that is
+        no text.
+        """
+        return self.scorer.stream(texts, method)
+
+    @cached_property
+    def scorer(self) -> Scorer:
+        """Computes the scores of `score`. Raises UsageError if the model has no head that predicts tokens."""
+        if self.generator:
+            say("the model is a discriminator; its generator, which predicts tokens, gives the scores")
+            return self.generator.scorer
+        return Scorer(self._model)
 
     @cached_property
     def generator(self) -> "Bert | None":

@@ -43,13 +43,7 @@ class Filler:
                 f"{config.one_sided} a [MASK], and it never saw one; fill masks with a model that was trained with "
                 f"{Setting('objective.predict', 'masked')}"
             )
-        if config.discriminator:
-            raise UsageError(
-                "the model is a discriminator without its generator, which fills masks; use the generator, which "
-                "bert-jax export writes to the folder `generator` in that of the discriminator"
-            )
-        if "masked_lm" not in params:
-            raise UsageError("the model has no masked-language head, which fills masks; use one with it")
+        check_token_head(model, "fills masks")
         self._model, self._config, self._params, self._tokenizer = model, config, params, model.tokenizer
         network = BertForPretraining(config)
         self._likeliest = jax.jit(partial(_likeliest, network), static_argnums=2)
@@ -180,6 +174,17 @@ class Filler:
             wanted[:some] = ids[len(logs) : len(logs) + some]
             logs += np.asarray(self._log_probabilities(self._params, padded, wanted))[:some].tolist()
         return np.array(logs)
+
+
+def check_token_head(model: BatchedModel, use: str) -> None:
+    """Raises UsageError for a model without the head that `use` needs, in words: "fills masks"."""
+    if model.config.discriminator:
+        raise UsageError(
+            f"the model is a discriminator without its generator, which {use}; use the generator, which "
+            "bert-jax export writes to the folder `generator` in that of the discriminator"
+        )
+    if "masked_lm" not in model.params:
+        raise UsageError(f"the model has no masked-language head, which {use}; use one with it")
 
 
 def _parts(vectors: Float[np.ndarray, "M D"]) -> Iterator[tuple[int, Float[np.ndarray, "m D"]]]:

@@ -74,13 +74,18 @@ def open_source(source: str) -> Source:
     raise UsageError(f"{Setting('data.source')}={source!r} names no corpus; expected one like {kind.example}")
 
 
+def names_source(text: str) -> bool:
+    """Whether `text` is a source, KIND:PLACE, and not the path or pattern of files."""
+    return text == "python-docs" or text.partition(":")[0] in _KINDS
+
+
 def resolved_source(text: str) -> str:
     """Resolves a user's `text` to KIND:PLACE: a source stays as it is, a path or pattern of files gets its kind.
 
     The suffix of a file decides the kind: .jsonl and .parquet files hold records, and #FIELD may follow. All others
     hold plain text. Raises UsageError if no file matches.
     """
-    if text == "python-docs" or text.partition(":")[0] in _KINDS:
+    if names_source(text):
         return text
     files, _, field = text.rpartition("#")
     if not files or matching_files(text):

@@ -59,8 +59,13 @@ class RunFacts:
         self.curves = Curves(self.run.metrics_file)
         if self.curves.damage:
             self.problems.append(f"Lines of metrics.jsonl that can't be read are left out: {self.curves.damage}.")
-        self.results = self._results()
+        results = self._read_results(self.run.results_file)
+        self.results = (
+            Results() if results.steps is not None and results.steps < self.curves.last_evaluation else results
+        )
         """The contents of results.json; empty if it is of an earlier step than the newest evaluation."""
+        self.pairs = self._read_results(self.run.pairs_file)
+        """The contents of pairs.json: accuracies on minimal pairs; empty if none were kept."""
         self.events: list[Noted] = read_journal(path / FILE_NAME)
         self.readings = self.run.readings()
         """What the run's foreign input was taken for."""
@@ -220,17 +225,18 @@ class RunFacts:
         for name, value in changed:
             yield name, value, before.get(name)
 
-    def _results(self) -> Results:
+    def _read_results(self, path: Place) -> Results:
+        """The results in a file of the run; empty if there is none."""
         try:
-            results, wrong = read_results(self.run.results_file)
+            results, wrong = read_results(path)
         except FileNotFoundError:
             return Results()
         except (OSError, ValueError) as error:
-            self.problems.append(f"results.json can't be read: {first_line(error)}.")
+            self.problems.append(f"{path.name} can't be read: {first_line(error)}.")
             return Results()
         if wrong:
-            self.problems.append(f"Values in results.json that can't be read are left out: {', '.join(wrong)}.")
-        return Results() if results.steps is not None and results.steps < self.curves.last_evaluation else results
+            self.problems.append(f"Values in {path.name} that can't be read are left out: {', '.join(wrong)}.")
+        return results
 
 
 def score_text(value: float, decimals: int = 3) -> str:

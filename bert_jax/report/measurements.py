@@ -20,6 +20,8 @@ _MOST_ERRORS, _MOST_CHARACTERS = 20, 600
 """Worst errors in their table, and characters of each of their texts."""
 _MOST_COLUMNS = 40
 """Most columns of a confusion table, so that it stays readable."""
+_MOST_GROUPS = 200
+"""Most groups, or files, of minimal pairs in a table."""
 _MOST_LANGUAGES = 8
 """Most languages in a chart; its table and the results have all."""
 
@@ -175,6 +177,27 @@ def results(facts: RunFacts) -> Section:
         section.add(element("div", {"class": "errors"}, errors))
     elif facts.is_task and facts.metrics and facts.results.errors is not None:
         section.add(paragraph("There is no error on the dev rows."))
+    return section
+
+
+def minimal_pairs(facts: RunFacts) -> Section:
+    """The kept accuracies on minimal pairs: means over files, and of each group and file."""
+    section, measured = Section("pairs", "Minimal pairs"), facts.pairs
+    if not measured.files or measured.score is None:
+        return section
+    of_steps = f" at step {measured.steps:,}" if measured.steps else ""
+    mean = f"mean of {len(measured.files)} files{of_steps}"
+    section.add(
+        table(
+            "Accuracy: how often the acceptable sentence of two has the higher score",
+            ["", "accuracy"],
+            [[mean, score_text(measured.score)]],
+        )
+    )
+    for column, accuracies in {**measured.groups, "file": measured.files}.items():
+        shown = itertools.islice(accuracies.items(), _MOST_GROUPS)
+        rows = [[name[:_MOST_CHARACTERS], score_text(value)] for name, value in shown]
+        section.add(table(f"By {column[:_MOST_CHARACTERS].replace('_', ' ')}", ["", "accuracy"], rows))
     return section
 
 

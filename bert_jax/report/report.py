@@ -9,7 +9,7 @@ from bert_jax.pretraining.mixture import SourceShare
 from bert_jax.report.charts import number_text
 from bert_jax.report.comparison import compared_sections, names_of
 from bert_jax.report.facts import RunFacts, score_text
-from bert_jax.report.measurements import languages, learning, reference, results, speed
+from bert_jax.report.measurements import languages, learning, minimal_pairs, reference, results, speed
 from bert_jax.report.model_views import Attention, ModelViews, model_views
 from bert_jax.report.page import Markup, Section, data_block, element, escaped, page, paragraph, remarks, table
 from bert_jax.report.verdict import Sentence, verdict
@@ -96,6 +96,7 @@ def run_sections(facts: RunFacts, views: ModelViews) -> list[Section]:
         learning(facts),
         results(facts),
         languages(facts),
+        minimal_pairs(facts),
         reference(facts),
         speed(facts),
         *_model_sections(views),

@@ -101,6 +101,10 @@ class Results(BaseModel):
     """With task.mix_layers: the learned factor of the weighted mean."""
     cut_texts: Scores = {}
     """For vectors of texts: the number of `texts` measured, how many of them were `cut`, and to how many `pieces`."""
+    files: Scores = {}
+    """For minimal pairs: the accuracy on each file."""
+    groups: dict[str, Scores] = {}
+    """For minimal pairs: the accuracy on each group, by the column that has the groups and by its value."""
     measured_on: dict[str, JsonValue] | None = None
     """What the measurements depend on besides the model: measurements with equal values here can be compared."""
     unknown_share: float | None = None

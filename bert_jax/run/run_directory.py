@@ -49,6 +49,8 @@ class RunDirectory:
         self.checkpoints = self.path / "checkpoints"
         self.metrics_file = self.path / "metrics.jsonl"
         self.results_file = self.path / "results.json"
+        self.pairs_file = self.path / "pairs.json"
+        """Accuracies on minimal pairs, where they were kept."""
         self.reading_file = self.path / reading.FILE_NAME
         self.profile = self.path / "profile"
         self.manifest = RunManifest(self.path)

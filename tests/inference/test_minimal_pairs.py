@@ -1,0 +1,129 @@
+"""Minimal pairs: the files, what is left out, ties, means over files, and the accuracies of an independent scorer."""
+
+import gzip
+import json
+from collections import Counter
+
+import jax
+import numpy as np
+import pytest
+from conftest import story
+from pairs_in_torch import accuracy
+
+import bert_jax
+from bert_jax.inference.minimal_pairs import COLUMNS, PairAccuracies, judged_pairs, pair_files, read_pairs
+from bert_jax.inference.scoring import ScoredText
+from bert_jax.interchange.export import write_model_directory
+from bert_jax.system.errors import UsageError
+
+
+def pair(good: str, bad: str, **others: object) -> dict[str, object]:
+    return {"sentence_good": good, "sentence_bad": bad, **others}
+
+
+def write(path, rows) -> None:
+    content = "".join(json.dumps(row) + "\n" for row in rows).encode()
+    path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
+
+
+def letters(texts):
+    """A score of minus the number of letters e of a text; "long" has none."""
+    for text in texts:
+        ids = [ord(letter) for letter in text.lower()]
+        yield ScoredText(text, ids, None if text == "long" else np.array([-float(number == 101) for number in ids]))
+
+
+def measured(files, groups=None, normalized=False):
+    repairs, accuracies = Counter(), PairAccuracies()
+    for judged in judged_pairs(read_pairs(files, COLUMNS, groups, repairs), letters, normalized, repairs):
+        accuracies.add(judged)
+    return accuracies.results(files), repairs
+
+
+def test_means_are_over_files_and_a_tie_counts_half(tmp_path):
+    write(tmp_path / "one.jsonl.gz", [pair("a", "e", field="x"), pair("e", "a", field="y"), pair("b", "c", field="x")])
+    write(tmp_path / "two.jsonl", [pair("a", "ee", field="x", linguistics_term="t")])
+    results, repairs = measured(pair_files([str(tmp_path)]))
+    assert results.files == {"one": 0.5, "two": 1.0} and results.score == 0.75
+    assert results.groups == {"field": {"x": (0.75 + 1) / 2, "y": 0.0}, "linguistics_term": {"t": 1.0}}
+    assert results.measurements == {"accuracy": 0.75, "pairs": 4, "ties": 1} and not repairs
+
+
+def test_scores_a_token_are_compared_on_request(tmp_path):
+    write(tmp_path / "one.jsonl", [pair("eeabcdef", "ee")])
+    files = pair_files([str(tmp_path / "one.jsonl")])
+    assert measured(files)[0].score == 0.0 and measured(files, normalized=True)[0].score == 1.0
+
+
+def test_the_same_tokens_tie_and_other_pairs_are_left_out_and_counted(tmp_path):
+    rows = [pair("One", "one"), pair("a", "a"), pair("a", " "), pair("", "a"), pair("a", "long"), pair("a", "e")]
+    write(tmp_path / "one.jsonl", rows)
+    results, repairs = measured(pair_files([str(tmp_path)]))
+    assert results.score == 0.75 and results.measurements["pairs"] == 2 and results.measurements["ties"] == 1
+    assert repairs == {
+        "pairs left out: equal sentences": 1,
+        "pairs left out: empty sentences": 2,
+        "pairs left out: a sentence without a score": 1,
+    }
+
+
+def test_columns_of_groups_are_chosen(tmp_path):
+    write(tmp_path / "one.jsonl", [pair("a", "e", UID="u", field="x"), pair("e", "a", UID="v", field="x")])
+    files = pair_files([str(tmp_path)])
+    assert measured(files, ("UID",))[0].groups == {"UID": {"u": 1.0, "v": 0.0}}
+    assert measured(files, ())[0].groups == {}
+    with pytest.raises(UsageError, match="line 1 has no column 'kind': .*; name columns that are there by groups"):
+        measured(files, ("kind",))
+
+
+@pytest.mark.parametrize(
+    ("rows", "expected"),
+    [
+        ([{"good": "a", "bad": "e"}], "line 1 has no column 'sentence_good': there is 'good', 'bad'; name columns"),
+        ([pair("a", "e"), pair("a", 7)], "line 2: 'sentence_bad' is a number and not a text; mend the row"),
+        ([pair("a", None)], "'sentence_bad' is null and not a text"),
+        ([pair("a", "a")], "no pair of 'one' could be scored; give files with pairs of different texts"),
+        ([], "no pair of 'one' could be scored"),
+        ([["a", "e"]], "line 1 is an array"),
+    ],
+)
+def test_rows_that_are_no_pairs_are_refused(tmp_path, rows, expected):
+    write(tmp_path / "one.jsonl", rows)
+    with pytest.raises(UsageError, match=expected):
+        measured(pair_files([str(tmp_path)]))
+
+
+def test_files_are_found_by_path_folder_and_pattern(tmp_path):
+    for name in ("b.jsonl.gz", "a.c.jsonl", "notes.md"):
+        write(tmp_path / name, [pair("a", "e")])
+    assert [*pair_files([str(tmp_path)])] == ["a.c", "b"]
+    assert [*pair_files([f"{tmp_path}/*.gz", str(tmp_path / "b.jsonl.gz")])] == ["b"]
+    (tmp_path / "other").mkdir()
+    write(tmp_path / "other" / "b.jsonl", [])
+    with pytest.raises(UsageError, match="have one name, 'b', in the results; rename one"):
+        pair_files([str(tmp_path), str(tmp_path / "other")])
+    with pytest.raises(UsageError, match="no file matches .*none.jsonl'; give files of pairs"):
+        pair_files([str(tmp_path / "none.jsonl")])
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match="no .jsonl, .csv or .tsv file is in the folder"):
+        pair_files([str(tmp_path / "empty")])
+
+
+@pytest.mark.parametrize("method", ["token", "word"])
+def test_accuracies_are_those_of_an_independent_scorer(tiny_run, tmp_path, method):
+    for number, name in enumerate(("swapped", "reversed")):
+        stories = [story(10 * number + seed)[0].split()[:9] for seed in range(12)]
+        rows = [pair(" ".join(words), " ".join([*words[:2], *words[:1:-1]])) for words in stories]
+        write(tmp_path / f"{name}.jsonl", rows)
+    bert, files, accuracies, repairs = (
+        bert_jax.load(tiny_run.path),
+        pair_files([str(tmp_path)]),
+        PairAccuracies(),
+        Counter(),
+    )
+    write_model_directory(tmp_path / "model", bert.config, jax.device_get(bert.params), bert.tokenizer)
+    pairs = read_pairs(files, COLUMNS, None, repairs)
+    for judged in judged_pairs(pairs, lambda texts: bert.score_stream(texts, method), False, repairs):
+        accuracies.add(judged)
+    expected = {name: accuracy(tmp_path / "model", path, method) for name, path in files.items()}
+    assert accuracies.results(files).files == expected and not repairs
