@@ -26,7 +26,7 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(tempfile.gettempdir(
 import jaxtyping
 
 # Annotated arrays are checked for shape and type while the tests run, in the packages whose signatures have arrays.
-_WITH_ARRAYS = "batching finetuning inference instances layout model pretraining report training"
+_WITH_ARRAYS = "batching finetuning inference instances layout model pretraining report suite training"
 jaxtyping.install_import_hook([f"bert_jax.{name}" for name in _WITH_ARRAYS.split()], "typechecker.checked")
 
 import jax

@@ -61,7 +61,7 @@ def reading_of_rows(task: Task, sets: dict[str, RowSet]) -> Reading:
     if config.makes_vectors and "train" in sets:
         for rows in sets.values():
             _check_unused(config, rows, unused)
-    texts = {name: [_texts(config, record) for record in rows.records] for name, rows in sets.items()}
+    texts = {name: [texts_of(config, record) for record in rows.records] for name, rows in sets.items()}
     formats = {config.format or format_of(rows.source) or "TFDS" for rows in sets.values()}
     counts = {name: f"{name} {len(rows.records):,}" for name, rows in sets.items()}
     facts = [
@@ -94,7 +94,10 @@ def reading_of_rows(task: Task, sets: dict[str, RowSet]) -> Reading:
 
 def reading_of_input(config: TaskConfig, source: str, file_format: str, first: Record) -> Reading:
     """What rows without labels were taken for, judged by the first row."""
-    facts = [Fact(name="format", value=file_format), *_column_facts(*_columns(config, [first]), _texts(config, first))]
+    facts = [
+        Fact(name="format", value=file_format),
+        *_column_facts(*_columns(config, [first]), texts_of(config, first)),
+    ]
     return Reading(subject=f"rows {source}", facts=facts)
 
 
@@ -107,7 +110,7 @@ def _column_facts(used: Sequence[str], unused: Sequence[str], texts: Texts) -> l
     ]
 
 
-def _texts(config: TaskConfig, record: Record) -> Texts:
+def texts_of(config: TaskConfig, record: Record) -> Texts:
     """The texts of a record. A list of words becomes a tuple."""
     if isinstance(words := record.values.get(config.texts[0]), list):
         return (tuple(words),)

@@ -84,6 +84,13 @@ def word_hashes(texts: Sequence[str]) -> tuple[UInt64[np.ndarray, " W"], Int[np.
 
     A text without words counts as one word.
     """
+    return words_of(texts)[:2]
+
+
+def words_of(
+    texts: Sequence[str],
+) -> tuple[UInt64[np.ndarray, " W"], Int[np.ndarray, " N+1"], Bool[np.ndarray, " W"]]:
+    """The `word_hashes` of texts, and which words are single characters of a script without spaces."""
     lowered = [text.lower() for text in texts]
     codes = np.frombuffer("\n".join([*lowered, ""]).encode("utf-32-le", "surrogatepass"), np.uint32)
     kinds = _kinds()[np.minimum(codes, _LAST_LETTER)]
@@ -97,7 +104,8 @@ def word_hashes(texts: Sequence[str]) -> tuple[UInt64[np.ndarray, " W"], Int[np.
     in_word = np.arange(len(codes)) - np.repeat(starts, np.diff(starts[1:], prepend=0, append=len(codes)))
     hashes = _mixed((codes.astype(np.uint64) << np.uint64(32)) + in_word.astype(np.uint64))
     hashes[kinds == _NO_WORD] = 0
-    return _mixed(np.add.reduceat(hashes, starts)), np.searchsorted(starts, ends_of_texts)
+    words = _mixed(np.add.reduceat(hashes, starts))
+    return words, np.searchsorted(starts, ends_of_texts), kinds[starts] == _WORD_ALONE
 
 
 def _begins(kinds: UInt8[np.ndarray, " C"]) -> Bool[np.ndarray, " C"]:

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import json
+import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Annotated, Self
@@ -42,6 +43,8 @@ BYTES = {chr(byte): byte for byte in sorted(_PRINTABLE)} | {chr(0x100 + at): byt
 
 A printable character of Latin-1 stands for its own byte. The characters from U+0100 on stand for the other bytes, such
 as \\u0120 for the space."""
+_BYTE = re.compile("<0x[0-9A-F]{2}>")
+"""Spelling of a piece for one byte, in vocabularies that split unknown characters into bytes."""
 
 
 class TokenizerSettings(Shape):
@@ -177,6 +180,20 @@ class Tokenizer:
         piece = self.vocabulary.pieces[number]
         numbers = [BYTES.get(character, -1) for character in piece]
         return piece.encode() if number in self.added or -1 in numbers else bytes(numbers)
+
+    def text_bytes(self, number: int) -> bytes:
+        """The UTF-8 bytes that piece `number` adds to a text, with a space where it begins a word; none if special.
+
+        They may be a part of a character.
+        """
+        piece = self.vocabulary.pieces[number]
+        if number in self.vocabulary.special_ids:
+            return b""
+        if self.kind == "byte_bpe":
+            return self._bytes(number)
+        if self.kind == "wordpiece":
+            return f" {piece}".replace(f" {CONTINUATION}", "").encode()
+        return bytes.fromhex(piece[3:5]) if _BYTE.fullmatch(piece) else piece.replace(BOUNDARY, " ").encode()
 
     @cached_property
     def starts_word(self) -> Bool[np.ndarray, " V"]:

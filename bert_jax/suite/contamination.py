@@ -1,0 +1,201 @@
+"""Looks up the rows of tasks in the text that a model was pretrained on."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain, pairwise
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Int, UInt64
+
+from bert_jax.config.run import RunConfig
+from bert_jax.config.task import TaskConfig
+from bert_jax.finetuning.dataset import read_records
+from bert_jax.finetuning.row_reading import texts_of
+from bert_jax.instances.prepared_data import TRAIN
+from bert_jax.instances.sentences import ranges
+from bert_jax.instances.shards import InstanceSource
+from bert_jax.interchange.model_directory import holds_published_model
+from bert_jax.pretraining.dataset import prepared_for
+from bert_jax.records.signatures import words_of
+from bert_jax.run.checkpoint_choice import is_checkpoint
+from bert_jax.run.run_config import is_elsewhere, origin_of, read_config
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.system.bucket import Place, place_of
+from bert_jax.system.errors import RunError, UsageError
+from bert_jax.system.progress import stage
+from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
+
+_WORD, _CHARACTER = 30, 13
+"""Size of a word and of a character of a script without spaces: 13 words are as long as 30 such characters."""
+_WHOLE, _LEAST = 13 * _WORD, 10 * _WORD
+"""Size of a run (Brown et al. 2020, appendix C, take 13 words, too) and of the shortest text that is looked up.
+
+Of 8 words, as theirs, 1% of the sentences in spoken English occur elsewhere by chance, and of 10 words 0.1%."""
+_TOKENS_AT_ONCE = 50_000
+"""Tokens of prepared text that are looked through at once; each takes about 500 bytes meanwhile."""
+_EXAMPLES, _EXAMPLE_CHARACTERS = 2, 200
+_BASE = 0x9E3779B97F4A7C15
+"""Base of the polynomial hashes of runs, which are numbers modulo 2^64."""
+Row = str | Sequence[str]
+"""A text, or the texts of a row, which is found if one of them is."""
+
+
+class Contamination(NamedTuple):
+    """How many rows of a task are in the text that a model was pretrained on."""
+
+    rows: int
+    found: int
+    too_short: int
+    """Number of rows of fewer than 10 words, or 24 characters: common phrases are as long."""
+    tokens: int
+    """Tokens of prepared text that were looked through, special ones included."""
+    examples: list[str]
+    """The beginnings of the first rows that were found."""
+    unknown: str | None
+    """Why the model's text, or a part of it, couldn't be looked through; None if all was."""
+
+    @property
+    def share(self) -> float | None:
+        """The share found of the rows that aren't too short; None if nothing could be looked up."""
+        told = self.rows - self.too_short
+        return self.found / told if told and self.tokens else None
+
+
+def rows_of(task: TaskConfig, source: str) -> list[tuple[str, ...]]:
+    """The texts of the rows of `task` in `source`. Raises UsageError for rows that can't be read."""
+    texts = (texts_of(task, record) for record in read_records(task, source, "dev", Counter()))
+    return [tuple(one if isinstance(one, str) else " ".join(one) for one in row) for row in texts]
+
+
+def contamination(run: Place, rows: Iterable[Row]) -> Contamination:
+    """The `contaminations` of one set of rows."""
+    return contaminations(run, {"": rows})[""]
+
+
+def contaminations(run: Place, sets: Mapping[str, Iterable[Row]]) -> dict[str, Contamination]:
+    """Looks up sets of rows in the text that the model of `run` (a run or a checkpoint) was pretrained on.
+
+    The text is the prepared training sequences of the longest length, without held-out documents, whether training has
+    reached them or not. A model that began with another one (`init`) has also seen that one's text; rows that it was
+    fine-tuned on don't count. A text is found if the sequences have 13 of its words in a row, or 30 characters in
+    scripts without spaces; in mixed text each counts for its share. A text of 10 to 12 words (24 to 29 characters) is
+    found as a whole. Words are compared as the tokenizer cleans them, and without case and punctuation. What has an
+    unknown piece isn't found, and neither is what the preparation divided between sequences that aren't neighbours.
+
+    The text is read once for all sets, about 2 million tokens a second; memory is bounded.
+    """
+    rows = {name: [(row,) if isinstance(row, str) else tuple(row) for row in given] for name, given in sets.items()}
+    every, tokens, unknown = [*chain.from_iterable(rows.values())], 0, None
+    found, told = np.zeros((2, len(every)), bool)
+    try:
+        for config, pretraining in _pretrainings(run):
+            prepared = prepared_for(config, pretraining, max(phase.length for phase in config.phases))
+            search = _Search(every, load_tokenizer(pretraining.tokenizer))
+            source = InstanceSource(prepared.directory, TRAIN, config.input.damaged_records)
+            search.look_through(source, prepared.length)
+            found, told, tokens = found | search.found, told | search.told, tokens + prepared.train.instance_tokens
+    except (UsageError, RunError) as error:
+        unknown = str(error)
+    counted = {}
+    for name, (begin, end) in zip(rows, pairwise(np.cumsum([0, *map(len, rows.values())])), strict=True):
+        places = begin + np.flatnonzero(found[begin:end])
+        examples = [" | ".join(every[place])[:_EXAMPLE_CHARACTERS] for place in places[:_EXAMPLES]]
+        too_short = int((~told[begin:end]).sum()) if tokens else 0
+        counted[name] = Contamination(len(rows[name]), len(places), too_short, tokens, examples, unknown)
+    return counted
+
+
+def _pretrainings(path: Place) -> Iterator[tuple[RunConfig, RunDirectory]]:
+    """Yields the pretraining runs that made the model at `path`, newest first, by their `init`.
+
+    Raises UsageError for a model whose text isn't here.
+    """
+    seen = set[Place]()
+    while path not in seen:
+        seen.add(path)
+        run = path.parent.parent if is_checkpoint(path) else path
+        if holds_published_model(run) or origin_of(run):
+            raise UsageError(f"{run} is a model of another program, whose text isn't here")
+        config = read_config(run)
+        if isinstance(config, RunConfig):
+            yield config, RunDirectory(run)
+        elif config.from_random:
+            raise UsageError(f"{run} began with random parameters and saw no text but its rows")
+        if config.init is None:
+            return
+        if is_elsewhere(config.init, is_model=True):
+            raise UsageError(f"{run} began with {config.init}, which isn't on this machine")
+        path = place_of(config.init)
+
+
+class _Search:
+    """The runs of all rows, as one tokenizer spells them, sorted by the hashes of their first _LEAST."""
+
+    def __init__(self, rows: Sequence[Sequence[str]], tokenizer: Tokenizer):
+        self._spelling = [tokenizer.text_bytes(number) for number in range(len(tokenizer.vocabulary))]
+        self._unknown = tokenizer.vocabulary.unknown_id
+        self._spelling[self._unknown] = " \U00010000row ".encode()  # a word that no text has
+        encoded = tokenizer.encode_batch([text for row in rows for text in row])
+        hashes, ends, alone = words_of([*map(self._spelled, encoded), ""])
+        runs, text = _Runs(hashes, alone), np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+        begin, end, last = np.arange(len(hashes)), runs.ends(_WHOLE), ends[text + 1]
+        short = (begin == ends[text]) & (runs.ends(_LEAST) <= last)  # a whole text
+        begin = np.flatnonzero((end <= last) | short)
+        end = np.minimum(end, last)[begin]
+        keys = runs.hashes(begin, runs.ends(_LEAST)[begin])
+        order = np.argsort(keys)
+        row = np.repeat(np.arange(len(rows)), [len(row) for row in rows])[text[begin]]
+        self._keys, self._rows, self._sizes = keys[order], row[order], (end - begin)[order]
+        self._hashes = runs.hashes(begin, end)[order]
+        self.found, self.told = np.zeros((2, len(rows)), bool)
+        self.told[row] = True
+
+    def _spelled(self, ids: Iterable[int]) -> str:
+        return b"".join(map(self._spelling.__getitem__, ids)).decode("utf-8", "replace")
+
+    def look_through(self, source: InstanceSource, length: int) -> None:
+        """Looks up the rows in the sequences of `source`, of `length` tokens at most."""
+        self._spelling[self._unknown] = " \U00010000text ".encode()
+        at_once = max(_TOKENS_AT_ONCE // length, 1)
+        again = at_once // 16 + 1  # runs go on from the sequences before
+        with stage("Looking up rows in the prepared text", len(source), "sequences") as progress:
+            for first in range(0, len(source) if len(self._keys) else 0, at_once):
+                last = min(first + at_once, len(source))
+                ids = source.read(range(max(first - again, 0), last)).ids
+                hashes, _, alone = words_of([self._spelled(ids.tolist())])
+                self._look_up(_Runs(hashes, alone))
+                progress.advance(last - first)
+
+    def _look_up(self, text: "_Runs") -> None:
+        """Notes the rows of which `text` has a run: its first _LEAST is looked up, then the rest is compared."""
+        ends = text.ends(_LEAST)
+        begin = np.flatnonzero(ends <= text.count)
+        keys = text.hashes(begin, ends[begin])
+        place = np.searchsorted(self._keys, keys)
+        same = self._keys[np.minimum(place, len(self._keys) - 1)] == keys
+        begin, place = begin[same], place[same]
+        counts = np.searchsorted(self._keys, self._keys[place], "right") - place
+        entry, begin = ranges(place, counts), np.repeat(begin, counts)
+        end = begin + self._sizes[entry]
+        begin, end, entry = (each[end <= text.count] for each in (begin, end, entry))
+        self.found[self._rows[entry[text.hashes(begin, end) == self._hashes[entry]]]] = True
+
+
+class _Runs:
+    """The runs in W words, by the words' hashes; `alone` are the characters of scripts without spaces."""
+
+    def __init__(self, hashes: UInt64[np.ndarray, " W"], alone: Bool[np.ndarray, " W"]):
+        self.count = len(hashes)
+        self._before = np.concatenate([[0], np.cumsum(np.where(alone, _CHARACTER, _WORD))])
+        powers = np.cumprod(np.full(self.count, _BASE, np.uint64))
+        self._inverses = np.cumprod(np.full(self.count, pow(_BASE, -1, 1 << 64), np.uint64))
+        self._sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashes * powers)])
+
+    def ends(self, size: int) -> Int[np.ndarray, " W"]:
+        """The end of the shortest run of `size` that begins at each word; W+1 if there is none."""
+        return np.searchsorted(self._before, self._before[:-1] + size)
+
+    def hashes(self, begin: Int[np.ndarray, " n"], end: Int[np.ndarray, " n"]) -> UInt64[np.ndarray, " n"]:
+        """The hashes of the runs of words begin[i] to end[i] - 1. Equal runs have equal hashes, wherever they are."""
+        return (self._sums[end] - self._sums[begin]) * self._inverses[begin]
