@@ -62,7 +62,7 @@ class Contamination(NamedTuple):
         return self.found / told if told and self.tokens else None
 
 
-def rows_of(task: TaskConfig, source: str) -> list[tuple[str, ...]]:
+def row_texts(task: TaskConfig, source: str) -> list[tuple[str, ...]]:
     """The texts of the rows of `task` in `source`. Raises UsageError for rows that can't be read."""
     texts = (texts_of(task, record) for record in read_records(task, source, "dev", Counter()))
     return [tuple(one if isinstance(one, str) else " ".join(one) for one in row) for row in texts]

@@ -20,7 +20,7 @@ from bert_jax.pretraining.dataset import check_preparation, prepare_data
 from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.suite import contamination as module
-from bert_jax.suite.contamination import contamination, contaminations, rows_of
+from bert_jax.suite.contamination import contamination, contaminations, row_texts
 from bert_jax.text.segmentation import split_sentences
 
 VOCABULARIES = {
@@ -215,12 +215,12 @@ def test_rows_of_a_task_are_read_as_finetune_reads_them(tmp_path):
     with gzip.open(pairs, "wt") as file:
         file.write("id\tone\ttwo\tlabel\n1\tA first text.\tA second.\tx\n")
     task = TaskConfig(name="t", kind="class", texts=("one", "{two} {id}"))
-    assert rows_of(task, str(pairs)) == [("A first text.", "A second. 1")]
+    assert row_texts(task, str(pairs)) == [("A first text.", "A second. 1")]
     tags = tmp_path / "tags.jsonl"
     tags.write_text(json.dumps({"words": ["Two", "words"], "tags": ["O", "O"]}))
     task = TaskConfig(name="t", kind="tags", texts=("words",), label="tags")
-    assert rows_of(task, str(tags)) == [("Two words",)]
+    assert row_texts(task, str(tags)) == [("Two words",)]
     choices = tmp_path / "choices.jsonl"
     choices.write_text(json.dumps({"premise": "Why?", "choice1": "So.", "choice2": "Not so.", "label": 0}))
     task = TaskConfig(name="t", kind="choice", texts=("premise",), choices=("choice1", "choice2"))
-    assert rows_of(task, str(choices)) == [("Why?", "So.", "Not so.")]
+    assert row_texts(task, str(choices)) == [("Why?", "So.", "Not so.")]
