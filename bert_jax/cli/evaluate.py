@@ -1,5 +1,7 @@
 """bert-jax evaluate RUN [--data FILE]: measures a run on its held-out text, or on other text or rows."""
 
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from bert_jax.cli.arguments import ROWS_NAMES, InferenceArguments, JsonArguments, RowsArguments, RunArgument
@@ -26,10 +28,11 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
     } | ROWS_NAMES
 
     run: RunArgument
-    """A run."""
+    """A run; with beir:FOLDER any model that bert-jax search takes."""
     data: str | None = None
     """Text to measure on: a file, a pattern or any source of --data.source. For a fine-tuned run, rows: a file or
-    tfds:NAME/CONFIG:SPLIT. Without it: the run's held-out documents or dev rows."""
+    tfds:NAME/CONFIG:SPLIT. beir:FOLDER#SPLIT (by default the split test): the vectors search a corpus of judged texts.
+    Without it: the run's held-out documents or dev rows."""
     language: str | None = None
     """Language of the text, as a code or an English name. Without it: the first language of the run."""
     words: str | None = None
@@ -52,11 +55,19 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
                 f"--words {self.words} finds the words of the --data text; add --data, or leave --words out"
             )
         from bert_jax.cli.summary import print_results, print_task_results
+        from bert_jax.finetuning.judged_texts import is_judged
         from bert_jax.pretraining.evaluation import evaluate_run
         from bert_jax.run.run_config import read_config
         from bert_jax.run.run_directory import RunDirectory
         from bert_jax.system.facts import json_line
 
+        if is_judged(self.data):
+            results = self._search_judged_texts(self.data)
+            if self.json:
+                print(json_line(results.content))
+            else:
+                print_task_results(results, "judged queries")
+            return
         config = read_config(self.run)
         self._check(is_finetuned=config.task is not None)
         if config.task:
@@ -91,6 +102,29 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
                 "text; leave it out"
             )
 
+    def _search_judged_texts(self, data: str) -> "Results":
+        """How well the model's vectors find the judged texts of `data` in their corpus."""
+        for name in ("language", "words", "units", "unlabelled", *RowsArguments.model_fields):
+            if getattr(self, name) is not None:
+                raise UsageError(f"--{name} doesn't apply to judged texts, {data}; leave it out")
+        from bert_jax.finetuning.dataset import say_repairs
+        from bert_jax.finetuning.judged_texts import JudgedTexts
+        from bert_jax.finetuning.retrieval import DOCUMENTS_AT_ONCE
+        from bert_jax.system.progress import stage
+
+        repairs = Counter[str]()
+        judged = JudgedTexts(data, "test", repairs)
+        say_repairs(judged.name, repairs)
+        bert = self.loaded(self.run, self.dtype)
+        widths = bert.task.widths if bert.task and bert.task.makes_vectors else ()
+        with stage("search", len(judged.numbers), "documents") as progress_bar:
+            results = judged.measure(
+                lambda texts, role: bert.embed_stream(texts, batch_size=DOCUMENTS_AT_ONCE, role=role),
+                widths,
+                progress_bar.advance,
+            )
+        return self._with_steps(results.updated({"task": judged.name}), bert.steps)
+
     def _evaluate_on_rows(self, config: TaskRunConfig) -> "Results":
         """The metrics of a fine-tuned run on the rows of --data, or on its dev rows."""
         from bert_jax.finetuning.dataset import written_as
@@ -103,6 +137,10 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
         if self.data:
             written = written_as(predictor.task, self.data, self.format, self.columns, self.separator)
         results = predictor.measure(self.data, written, self.unlabelled, config.rows_hash)
+        return self._with_steps(results, model.steps)
+
+    def _with_steps(self, results: "Results", steps: Sequence[int]) -> "Results":
+        """`results` with the saved `steps` that were measured, if --step or --average chose them."""
         if self.step is not None or self.average:
-            results = results.updated({"steps": model.steps[-1]})
-        return results.updated({"averaged_steps": list(model.steps)}) if self.average else results
+            results = results.updated({"steps": steps[-1]})
+        return results.updated({"averaged_steps": list(steps)}) if self.average else results

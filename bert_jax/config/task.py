@@ -54,11 +54,14 @@ class TaskConfig(VectorsConfig):
     best of several choices; `tags`: a tag for every word, or the entities of a text; `span`: the answer to a question
     in a text; `vectors`: vectors of texts, similar for texts that belong together."""
     train: str | None = None
-    """Training rows: a file, plain, .gz or .zst, or `tfds:NAME/CONFIG:SPLIT`."""
+    """Training rows: a file, plain, .gz or .zst, or `tfds:NAME/CONFIG:SPLIT`. For kind `vectors` also
+    `beir:FOLDER#SPLIT`: a pair for each judgment above 0, the other judged documents as negatives. The split is train
+    if none is named."""
     train_rows: Count | None = None
     """Number of training rows to use; they are the same for every seed. None: all."""
     dev: str | None = None
-    """Dev rows to measure on, in the same form."""
+    """Dev rows to measure on, in the same form. With `beir:FOLDER#SPLIT` every evaluation searches the whole corpus;
+    the split is dev if none is named."""
     other_dev: tuple[str, ...] = ()
     """Further rows to measure the best checkpoint on, each as NAME=ROWS, such as zh=dev_zh.tsv for another language.
     Their metrics are named like zh/accuracy. The checkpoint is chosen by task.dev alone."""

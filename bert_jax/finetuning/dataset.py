@@ -11,6 +11,7 @@ from bert_jax.batching.grouping import few_lengths, windows
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import FileFormat, TaskConfig
 from bert_jax.config.wording import counted
+from bert_jax.finetuning.judged_texts import JudgedTexts, is_judged
 from bert_jax.finetuning.metrics import check_measurable
 from bert_jax.finetuning.sentence_task import ChoiceTask, ClassTask, LabelsTask, MarkedTask, NumberTask
 from bert_jax.finetuning.span_task import SpanTask
@@ -75,10 +76,14 @@ class LabelledRows(NamedTuple):
     records: list[Record]
     golds: Sequence[object]
     """The right answer for each record."""
+    judged: JudgedTexts | None = None
+    """The judged texts that are measured on in place of the records, which are their pairs; None: no such source."""
 
     @property
     def stamp(self) -> str:
         """Hash of the rows and their right answers."""
+        if self.judged:
+            return self.judged.stamp
         return short_hash([(record.values, gold) for record, gold in zip(self.records, self.golds, strict=True)])
 
 
@@ -129,6 +134,14 @@ def read_labelled(task: Task, held_out: Sequence[Record] = ()) -> LabelledRows:
     """
     check_measurable(task.config)
     repairs: Counter[str] = Counter()
+    if is_judged(source := task.config.dev) and task.config.makes_vectors:
+        if task.config.metric not in (None, "ndcg@10"):
+            raise UsageError(
+                f"{Setting('task.metric', task.config.metric)} isn't measured on judged texts; leave it out for ndcg@10"
+            )
+        judged = JudgedTexts(source, "dev", repairs)
+        say_repairs(judged.name, repairs)
+        return LabelledRows(judged.pairs(), (), judged)
     records = list(held_out) or read_records(task.config, task.config.dev, "dev", repairs)
     if not any(task.is_measurable(task.config, record) for record in records):
         there = listed(records[0].columns or records[0].values)
@@ -151,8 +164,11 @@ def read_records(config: TaskConfig, source: str | None, setting: str, repairs: 
     """All rows of `source`. Raises UsageError if there are none, or no source; `setting` is the name of its setting."""
     if source is None:
         raise UsageError(f"{Setting(f'task.{setting}')} names no rows; give a file or a set like tfds:glue/cola:train")
-    form = RowFormat(config.format, config.columns, config.separator, config.label)
-    records = held_records(source, repairs, form)
+    if is_judged(source):
+        records = JudgedTexts(source, setting, repairs).pairs()
+    else:
+        form = RowFormat(config.format, config.columns, config.separator, config.label)
+        records = held_records(source, repairs, form)
     if not records:
         raise UsageError(f"{source} has no rows; give another file or set")
     return [TASK_CLASSES[config.kind].read(config, record, repairs) for record in records]

@@ -172,7 +172,7 @@ def _results(
     measured = trained.evaluations.get(best.step) or dev.evaluate(best.parameters(plan.mesh))
     for name, rows in others.items():
         measured = _with_other(measured, name, rows.evaluate(best.parameters(plan.mesh)))
-    return results.updated(measured.content | {"best_step": best.step, "dev_rows": dev.count})
+    return results.updated(measured.content | {"best_step": best.step})
 
 
 def _with_other(results: Results, name: str, other: Results) -> Results:
@@ -289,7 +289,6 @@ class DevRows:
     """Measures the model on labelled rows."""
 
     def __init__(self, plan: FineTuningPlan, rows: LabelledRows, outputs: Outputs):
-        self.count = len(rows.records)
         self._task, self._rows, self._outputs = plan.learned.task, rows, outputs
         self._compiling = compiling_tokens(plan.started.config)
 

@@ -4,7 +4,8 @@ import csv
 import json
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import chain
+from functools import partial
+from itertools import chain, islice
 from typing import TextIO
 
 import numpy as np
@@ -14,7 +15,9 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.config.task_kind import TASK_KINDS
 from bert_jax.finetuning.batches import AnyArray, TaskBatch, task_batch
 from bert_jax.finetuning.dataset import LabelledRows, encoded
+from bert_jax.finetuning.retrieval import DOCUMENTS_AT_ONCE
 from bert_jax.finetuning.task import Example, Outcome, Prediction, Task
+from bert_jax.finetuning.vectors_task import PromptedText, SingleText
 from bert_jax.records.compressed_files import suffix
 from bert_jax.records.decoded_lines import decoded_lines
 from bert_jax.records.record import Record
@@ -86,11 +89,27 @@ def predictions(
 
 
 def measure(task: Task, rows: LabelledRows, run: Run, compiling: float = 0) -> Results:
-    """Every metric of the task's kind over `rows`, with its baselines and the worst errors."""
+    """Every metric of the task's kind over `rows`, with its baselines and the worst errors.
+
+    On judged texts: every metric of a search of the whole corpus.
+    """
+    if rows.judged:
+        return rows.judged.measure(partial(_vectors, task, run, compiling), task.config.widths)
     read = task.inputs(rows.records)
     stream = outcomes(task, read, run, Counter(), compiling=compiling, threads=1)
-    measured_on = {"rows": len(rows.records), "rows_hash": rows.stamp}
-    return task.evaluate(rows.records, rows.golds, stream).updated({"measured_on": measured_on})
+    count = len(rows.records)
+    measured_on = {"rows": count, "rows_hash": rows.stamp}
+    measured = task.evaluate(rows.records, rows.golds, stream)
+    return measured.updated({"dev_rows": count, "measured_on": measured_on})
+
+
+def _vectors(task: Task, run: Run, compiling: float, texts: Iterable[str], role: str) -> Iterator[np.ndarray]:
+    """Yields the vectors of texts with the prompt of a role, in their order, some texts at a time."""
+    prompt = task.config.prompt(role)
+    records = (SingleText("", PromptedText(text, prompt)._asdict()) for text in texts)
+    stream = outcomes(task, records, run, Counter(), compiling=compiling, threads=1)
+    while some := [vector for _, _, [vector] in islice(stream, DOCUMENTS_AT_ONCE)]:
+        yield np.stack(some)
 
 
 def given_records(rows: Iterable[object], config: TaskConfig) -> Iterator[Record]:

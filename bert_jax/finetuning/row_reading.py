@@ -13,6 +13,7 @@ from bert_jax.config.task import COLUMN_IN_BRACES, TaskConfig
 from bert_jax.finetuning.character_spans import tag_scheme
 from bert_jax.finetuning.columns import sorted_labels, text
 from bert_jax.finetuning.dataset import TASK_CLASSES
+from bert_jax.finetuning.judged_texts import is_judged
 from bert_jax.finetuning.task import Task
 from bert_jax.records.formats import format_of
 from bert_jax.records.record import Record
@@ -22,6 +23,7 @@ from bert_jax.system.reading import Fact, Reading
 _NUMBER = re.compile(r"\s*[-+]?\d[\d.,]*(?:[eE][-+]?\d+)?\s*")
 _SHOWN = 12
 """Most labels that are listed with their counts."""
+_SETS = {False: "TFDS", True: "BEIR"}
 _LOOKED_AT = 1_000
 """First rows of a set that are searched for columns."""
 _RIVAL = re.compile(r"neg|label|scor|simil|relat|rating|gold|match|dupl|class|target", re.IGNORECASE)
@@ -62,7 +64,7 @@ def reading_of_rows(task: Task, sets: dict[str, RowSet]) -> Reading:
         for rows in sets.values():
             _check_unused(config, rows, unused)
     texts = {name: [texts_of(config, record) for record in rows.records] for name, rows in sets.items()}
-    formats = {config.format or format_of(rows.source) or "TFDS" for rows in sets.values()}
+    formats = {config.format or format_of(rows.source) or _SETS[is_judged(rows.source)] for rows in sets.values()}
     counts = {name: f"{name} {len(rows.records):,}" for name, rows in sets.items()}
     facts = [
         Fact(name="format", value=", ".join(sorted(formats)), known_by="--task.format" if config.format else "suffix"),

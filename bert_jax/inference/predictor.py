@@ -84,4 +84,4 @@ class Predictor:
         if not source and stamp and not stamp.endswith(rows.stamp):
             warn(f"{config.dev} has other rows now than when the model was trained")
         measured = measure(task, rows, self._run, self._compiling)
-        return measured.updated({"task": self.task.name, "dev_rows": len(rows.records)})
+        return measured.updated({"task": self.task.name})

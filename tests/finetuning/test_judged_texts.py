@@ -1,0 +1,180 @@
+import gzip
+from collections import Counter
+
+import numpy as np
+import pytest
+import pytrec_eval
+from judged_folders import DOCUMENTS, JUDGMENTS, QUERIES, write_judged_folder, write_lines
+
+from bert_jax.finetuning import retrieval
+from bert_jax.finetuning.judged_texts import JudgedTexts
+from bert_jax.finetuning.retrieval import BestDocuments, bm25_scores, judged_metrics
+from bert_jax.records.record import Record
+from bert_jax.system.errors import UsageError
+
+MEASURES = {"ndcg_cut_10": "ndcg@10", "recall_100": "recall@100", "recip_rank": "mrr@10"}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return write_judged_folder(tmp_path / "set")
+
+
+def opened(folder, split="test") -> JudgedTexts:
+    return JudgedTexts(f"beir:{folder}", split, Counter())
+
+
+def by_trec_eval(judgments: dict, run: dict) -> dict[str, float]:
+    """The mean metrics of pytrec_eval; of the reciprocal rank only the first ten documents of each query count."""
+    measured = pytrec_eval.RelevanceEvaluator(judgments, {"ndcg_cut.10", "recall.100"}).evaluate(run)
+    first = {}
+    for query, scores in run.items():
+        order = sorted(scores, key=lambda name: (np.float32(scores[name]), name), reverse=True)
+        first[query] = {name: scores[name] for name in order[:10]}
+    for query, ranks in pytrec_eval.RelevanceEvaluator(judgments, {"recip_rank"}).evaluate(first).items():
+        measured[query] |= ranks
+    return {ours: float(np.mean([one[name] for one in measured.values()])) for name, ours in MEASURES.items()}
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("block", [1, 7, 400])
+def test_metrics_are_those_of_pytrec_eval_with_grades_and_ties(seed, block):
+    drawn = np.random.default_rng(seed)
+    names = [f"d{number}" for number in drawn.permutation(250)]
+    scores = drawn.integers(0, 12, (20, 250)) / 8 + np.where(drawn.random((20, 250)) < 0.3, 1e-9, 0)
+    places = {name: number for number, name in enumerate(sorted(names, reverse=True))}
+    numbers = np.array([places[name] for name in names])
+    judged = {
+        f"q{query}": {names[place]: int(drawn.integers(-1, 4)) for place in drawn.permutation(250)[:30]}
+        for query in range(20)
+    }
+    judged["q0"] = dict.fromkeys(judged["q0"], 0)  # no relevant document
+    judged["q1"]["unknown"] = 2
+    best = BestDocuments([-1] * 20, numbers)
+    for begin in range(0, 250, block):
+        best.add(scores[:, begin : begin + block])
+    grades = [{places.get(name, -2): grade for name, grade in one.items()} for one in judged.values()]
+    run = {f"q{query}": dict(zip(names, row.tolist(), strict=True)) for query, row in enumerate(scores)}
+    assert judged_metrics(best.found, grades) == pytest.approx(by_trec_eval(judged, run), abs=1e-12)
+
+
+def test_what_is_no_number_is_never_ranked():
+    best = BestDocuments([-1, 1], np.arange(3))
+    best.add(np.array([[np.nan, 1.0, -np.inf], [0.0, 2.0, 1.0]]))
+    assert [found.tolist() for found in best.found] == [[1], [2, 0]]
+
+
+def vectors_of(texts) -> np.ndarray:
+    """Counts of a few letters: equal texts have equal vectors."""
+    return np.array([[text.count(letter) for letter in "aeiotdr"] for text in texts], np.float32)
+
+
+def embed(texts, role):
+    texts = list(texts)
+    yield vectors_of(texts[:4])
+    yield vectors_of(texts[4:])
+
+
+def test_a_folder_is_searched_as_beir_does(folder):
+    repairs = Counter()
+    judged = JudgedTexts(f"beir:{folder}", "test", repairs)
+    texts = [f"{title or ''} {text}".strip() for title, text in DOCUMENTS.values()]
+    read = []
+    results = judged.measure(
+        lambda texts, role: embed(texts, role) if role == "document" else [vectors_of(texts)], (3,), read.append
+    )
+    judgments = {}
+    for query, document, grade in JUDGMENTS:
+        judgments.setdefault(query, {})[document] = grade
+    for prefix, width in (("", 7), ("3/", 3)):
+        queries, documents = (vectors_of(some)[:, :width] for some in (QUERIES.values(), texts))
+        unit = [some / np.linalg.norm(some, axis=1, keepdims=True) for some in (queries, documents)]
+        run = {
+            query: {name: float(score) for name, score in zip(DOCUMENTS, row, strict=True) if name != query}
+            for query, row in zip(QUERIES, unit[0] @ unit[1].T, strict=True)
+        }
+        expected = by_trec_eval(judgments, run)
+        assert {name: results.metrics[f"{prefix}{name}"] for name in expected} == pytest.approx(expected)
+    assert results.metric == "ndcg@10" and results.score == results.metrics["ndcg@10"] and results.dev_rows == 3
+    assert results.baselines == {"bm25": judged.bm25} and read == [4, 2]
+    assert +repairs == {
+        "rows of queries.jsonl without a judgment in test, left out": 1,
+        "ids of judged documents that corpus.jsonl lacks, measured as not found": 1,
+    }
+
+
+def test_bm25_is_that_of_all_words_and_ranks_only_texts_with_a_common_word(folder, monkeypatch):
+    queries, documents = list(QUERIES.values()), [text for _, text in DOCUMENTS.values()]
+    counts = retrieval._word_counts([*queries, *documents])
+    dense = (counts[:4] @ retrieval._bm25_weights(counts[4:]).T).toarray()
+    assert (dense == 0).any()
+    for characters, at_once in ((1_000_000, 2048), (30, 4)):
+        monkeypatch.setattr(retrieval, "_CHARACTERS_AT_ONCE", characters)
+        monkeypatch.setattr(retrieval, "DOCUMENTS_AT_ONCE", at_once)
+        scores = np.concatenate(list(bm25_scores(queries, iter(documents))), axis=1)
+        assert scores == pytest.approx(np.where(dense > 0, dense, -np.inf))
+
+
+def test_pairs_are_the_relevant_documents_with_the_others_as_negatives(folder):
+    judged = opened(folder)
+    cats, boats, rain = (
+        "Cats The old cat sees the dog.",
+        "Boats A boat on the river, and a dog.",
+        "Rain Rain falls on the house all day.",
+    )
+    assert judged.pairs() == [
+        Record(judged.name, {"query": "the dog", "negatives": [rain], "positive": cats}),
+        Record(judged.name, {"query": "the dog", "negatives": [rain], "positive": boats}),
+        Record(judged.name, {"query": "a house by the river", "positive": "A quiet house near the river."}),
+        Record(judged.name, {"query": "old letters", "positive": rain}),
+    ]
+
+
+def test_judgments_of_trec_and_packed_files_are_read_too(folder):
+    expected = opened(folder)
+    words = expected.bm25
+    write_lines(folder / "qrels" / "trec.txt", [f"{query} 0 {name} {grade}" for query, name, grade in JUDGMENTS])
+    for path in (folder / "corpus.jsonl", folder / "queries.jsonl", folder / "qrels" / "test.tsv"):
+        (folder / f"{path.relative_to(folder)}.gz").write_bytes(gzip.compress(path.read_bytes()))
+        path.unlink()
+    packed, trec = opened(folder), JudgedTexts(f"beir:{folder}#trec", "test", Counter())
+    assert packed.stamp == trec.stamp == expected.stamp and packed.bm25 == trec.bm25 == words
+    assert (packed.name, trec.name) == (f"beir:{folder}#test", f"beir:{folder}#trec")
+    write_judged_folder(folder, [*JUDGMENTS[:-1], ("q3", "d5", 2)])
+    assert opened(folder).stamp != expected.stamp
+
+
+@pytest.mark.parametrize(
+    "file, lines, words",
+    [
+        ("corpus.jsonl", None, "set has no corpus.jsonl; a folder of BEIR has corpus.jsonl, queries.jsonl and qrels/"),
+        ("queries.jsonl", None, "set has no queries.jsonl; a folder"),
+        ("qrels/test.tsv", None, "qrels has no split 'test': there is nothing; name one as in beir:FOLDER#test"),
+        ("corpus.jsonl", [], "corpus.jsonl has no document; a folder"),
+        ("corpus.jsonl", ["{"], "corpus.jsonl, line 1 is not JSON that can be read"),
+        ("corpus.jsonl", [{"id": "a", "text": "b"}], "line 1 has 'id', 'text'; expected the texts _id, text and title"),
+        ("corpus.jsonl", [{"_id": "a", "text": ["b"]}], "line 1 has '_id', 'text'; expected"),
+        ("corpus.jsonl", [{"_id": "a", "text": "b"}] * 2, "line 2: the _id 'a' stands twice"),
+        ("queries.jsonl", [{"_id": "z", "text": "b"}], "test.tsv judges no query of queries.jsonl"),
+        ("qrels/test.tsv", ["query-id\tcorpus-id\tscore"], "test.tsv judges no query of queries.jsonl"),
+        ("qrels/test.tsv", ["query\tid", "q1\td1"], "test.tsv, line 1 is 'query\\tid'; expected the columns query-id,"),
+        ("qrels/test.tsv", ["q1\td1\t1", "q1\td3\t0.5"], "test.tsv, line 2 is 'q1\\td3\\t0.5'; expected the columns"),
+        ("qrels/test.tsv", ["q1 Q0 d1 1 0.5 run"], "line 1 is 'q1 Q0 d1 1 0.5 run'; expected"),
+        ("qrels/test.tsv", ["q1\td1\t1", "q1\td1\t2"], "line 2: the document has another grade for this query before"),
+    ],
+)
+def test_wrong_folders_are_refused(folder, file, lines, words):
+    (folder / file).unlink()
+    if lines is not None:
+        write_lines(folder / file, lines)
+    with pytest.raises(UsageError) as refusal:
+        opened(folder)
+    assert words in str(refusal.value) and "\n" not in str(refusal.value)
+
+
+def test_a_split_or_folder_that_is_not_there_is_refused(folder):
+    write_judged_folder(folder, split="dev")
+    with pytest.raises(UsageError, match="qrels has no split 'train': there is 'dev', 'test'; name one"):
+        opened(folder, "train")
+    with pytest.raises(UsageError, match="there is no folder .*other"):
+        opened(folder.parent / "other")
