@@ -4,7 +4,6 @@ import json
 
 import numpy as np
 import pytest
-import pytrec_eval
 from judged_folders import DOCUMENTS, JUDGMENTS, QUERIES, write_judged_folder
 
 import bert_jax
@@ -27,6 +26,7 @@ def evaluated(capsys, *words) -> dict:
 
 
 def test_vectors_of_embed_are_measured_of_a_run_and_of_its_export(vectors_run, folder, tmp_path, capsys):
+    pytrec_eval = pytest.importorskip("pytrec_eval")
     bert = bert_jax.load(vectors_run.path)
     queries = bert.embed(QUERIES.values(), role="query")
     scores = queries @ bert.embed([f"{t or ''} {text}".strip() for t, text in DOCUMENTS.values()], role="passage").T

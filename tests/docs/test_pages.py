@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from judged_folders import write_judged_folder
 from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
@@ -53,6 +54,8 @@ def folder(tmp_path_factory, corpus, tiny_run, vectors_run) -> Path:
         (folder / name).write_text("review\tstars\n" + "".join(rows))
     pairs = [{"query": word, "positive": f"The {word} near the river."} for word in ("cat", "dog", "house", "stone")]
     (folder / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    for split in ("train", "dev", "test"):
+        write_judged_folder(folder / "scifact", split=split)
     (folder / "lines.txt").write_text("The old cat sees the dog.\nA quiet house near the river.\n")
     (folder / "words.txt").write_text("lighthouse\nharbour\n")
     return folder

@@ -3,7 +3,6 @@ from collections import Counter
 
 import numpy as np
 import pytest
-import pytrec_eval
 from judged_folders import DOCUMENTS, JUDGMENTS, QUERIES, write_judged_folder, write_lines
 
 from bert_jax.finetuning import retrieval
@@ -26,6 +25,7 @@ def opened(folder, split="test") -> JudgedTexts:
 
 def by_trec_eval(judgments: dict, run: dict) -> dict[str, float]:
     """The mean metrics of pytrec_eval; of the reciprocal rank only the first ten documents of each query count."""
+    pytrec_eval = pytest.importorskip("pytrec_eval")
     measured = pytrec_eval.RelevanceEvaluator(judgments, {"ndcg_cut.10", "recall.100"}).evaluate(run)
     first = {}
     for query, scores in run.items():
