@@ -83,7 +83,7 @@ def contaminations(run: Place, sets: Mapping[str, Iterable[Row]]) -> dict[str, C
     found as a whole. Words are compared as the tokenizer cleans them, and without case and punctuation. What has an
     unknown piece isn't found, and neither is what the preparation divided between sequences that aren't neighbours.
 
-    The text is read once for all sets, about 2 million tokens a second; memory is bounded.
+    The text is read once for all sets, 1 to 2 million tokens a second; memory is bounded.
     """
     rows = {name: [(row,) if isinstance(row, str) else tuple(row) for row in given] for name, given in sets.items()}
     every, tokens, unknown = [*chain.from_iterable(rows.values())], 0, None
