@@ -1,9 +1,9 @@
-"""Recipes for a small model and minutes of two CPU cores, compared by launch/experiments.py.
+"""Recipes for a small model and minutes of two CPU cores, compared by `bert-jax suite recipes`.
 
     bert-jax pretrain experiments/modern --workdir runs/modern --data.source "text:corpus/*.txt.gz"
 
-`RECIPES` holds each by its name, with its description. launch/experiments.py sets the number of steps, by the time that
-a step takes. docs/experiments.md has the results.
+`RECIPES` holds each by its name, with its description. A suite's budget sets the number of steps.
+docs/experiments.md has the results.
 """
 
 from bert_jax.config.data import DataConfig

@@ -24,12 +24,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from scripts import in_own_process, results_before, run_script, write_results
+from scripts import results_before, run_script, write_results
 
 from bert_jax.cli.arguments import Arguments
 from bert_jax.system.errors import UsageError
 from bert_jax.system.facts import markdown
 from bert_jax.system.progress import say
+from bert_jax.system.workers import in_own_process
 
 ROOT = Path(__file__).parents[1]
 DROPOUT = {

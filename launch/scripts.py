@@ -1,19 +1,15 @@
-"""The parts that scripts for measurements share: their results in a file, a process for work, errors as exit codes."""
+"""The parts that scripts for measurements share: their results in a file, errors as exit codes."""
 
-import multiprocessing
 import signal
 import sys
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
 
 from bert_jax.system.errors import BertJaxError, UsageError
 from bert_jax.system.files import write_json, write_text
 from bert_jax.system.json_file import read_object
-from bert_jax.system.machine import prepare_to_compute
 from bert_jax.system.progress import complain
-from bert_jax.system.workers import safe_path
 
 Results = TypeVar("Results")
 
@@ -42,16 +38,6 @@ def write_results(path: Path, results: dict[str, Any], table: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, results)
     write_text(path.with_suffix(".md"), table)
-
-
-def in_own_process(function: Any, *arguments: Any) -> Any:
-    """Calls `function` in a process that ends afterwards: this one would keep the devices' memory.
-
-    That process is prepared as a command prepares itself, so that the function takes the same time as there.
-    """
-    context = multiprocessing.get_context("spawn")
-    with safe_path(), ProcessPoolExecutor(1, context, initializer=prepare_to_compute) as pool:
-        return pool.submit(function, *arguments).result()
 
 
 def run_script(script: Callable[[], int], on_end: Callable[[], None] = lambda: None) -> int:

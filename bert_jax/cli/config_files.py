@@ -50,6 +50,22 @@ def configs_directory() -> Path:
     return installed if installed.is_dir() else package.parent / "configs"
 
 
+def suite_names() -> list[str]:
+    """The names of the suites that come with bert-jax."""
+    return sorted(path.stem for path in (configs_directory() / "suites").glob("*.toml"))
+
+
+def suite_file(name_or_path: str) -> Path:
+    """The file of a suite: a path, or a name of `suite_names`. Raises UsageError if there is none."""
+    if Path(name_or_path).is_file():
+        return Path(name_or_path)
+    if name_or_path in suite_names():
+        return configs_directory() / "suites" / f"{name_or_path}.toml"
+    meant = difflib.get_close_matches(Path(name_or_path).stem, suite_names(), n=1)
+    suggestion = f"did you mean {meant[0]}?" if meant else f"there are {', '.join(suite_names())}"
+    raise UsageError(f"no suite file at {name_or_path} and no suite of that name; {suggestion}")
+
+
 @functools.cache
 def catalogue() -> dict[str, NamedConfig]:
     """The configs that come with bert-jax, by name: demo, ablations/mlm, finetune/sst2."""

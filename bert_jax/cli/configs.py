@@ -1,22 +1,27 @@
 """bert-jax configs [NAME]: lists the configs that come with bert-jax, or prints one."""
 
 from bert_jax.cli.arguments import Arguments
-from bert_jax.cli.config_files import absent, catalogue, config_source, find_config, names_for
+from bert_jax.cli.config_files import absent, catalogue, config_source, find_config, names_for, suite_file, suite_names
 from bert_jax.cli.flags import Positional
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
 
 
 class Configs(Arguments):
-    """List the configs that come with bert-jax. With NAME: print all settings of one as a config file."""
+    """List the configs and suites that come with bert-jax. With NAME: print all settings of one as a config file, or a
+    suite."""
 
     LINE = "bert-jax configs"
 
     name: Positional[str] = ""
-    """Config to print with all its settings: bert-jax configs demo > mine.py. Without it: list all names."""
+    """Config or suite to print, a config with all its settings: bert-jax configs demo > mine.py. Without it: list all
+    names."""
 
     def execute(self) -> None:
         """Lists the configs or prints one."""
+        if self.name in suite_names():
+            print(suite_file(self.name).read_text(encoding="utf-8"), end="")
+            return
         if self.name:
             found = find_config(self.name)
             if found is None:
@@ -26,6 +31,10 @@ class Configs(Arguments):
         _print_group("bert-jax pretrain CONFIG --workdir RUN", names_for(RunConfig))
         print()
         _print_group("bert-jax finetune CONFIG --init RUN --workdir RUN2", names_for(FinetuneConfig))
+        print("\nbert-jax suite FILE --workdir W\n")
+        for name in suite_names():
+            first = suite_file(name).read_text(encoding="utf-8").partition("\n")[0]
+            print(f"  {name:12}{first.removeprefix('# ')}")
         print("\nbert-jax configs NAME > mine.py writes all settings of one into a file to change.")
 
 

@@ -26,6 +26,7 @@ COMMANDS = {
     "predict": "apply a fine-tuned model to rows",
     "evaluate": "measure a run on its held-out text or any other; a fine-tuned run on rows",
     "report": "write a page about a run, or one that compares several: curves, verdict, fills, data, settings",
+    "suite": "measure many models on many tasks by one file, and say which differ",
     "verify": "check that a run's checkpoints and data are undamaged",
     "fill-mask": "the most probable pieces for each [MASK] of a text",
     "score": "the log probabilities of texts, or how often the acceptable one of two sentences has the higher one",

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 
 from bert_jax.system.errors import RunError, Setting
 from bert_jax.system.interruption import deferred
+from bert_jax.system.machine import prepare_to_compute
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -31,6 +32,8 @@ _PARENT_DEATH_SIGNAL = 1
 """PR_SET_PDEATHSIG."""
 _ENDING_S = 2.0
 """Seconds that workers have to end before they are killed."""
+_starting = threading.Lock()
+"""Held while `in_own_process` starts a process, since several threads may call it and all change the environment."""
 
 
 def available_cores() -> int:
@@ -88,6 +91,25 @@ def map_in_processes(
         ) from None
     finally:
         _end(pool)
+
+
+def in_own_process(function: Callable[..., Result], *arguments: Any) -> Result:
+    """Calls `function` in a process that ends afterwards: this one would keep the devices' memory. It ends with the
+    thread that calls.
+
+    That process is prepared as a command prepares itself, so that the function takes the same time as there.
+    """
+    with _starting, safe_path():
+        pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin_alone)
+        result = pool.submit(function, *arguments)
+    with pool:
+        return result.result()
+
+
+def _begin_alone() -> None:
+    prepare_to_compute()
+    die_with_parent()
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
 
 
 def _end(pool: ProcessPoolExecutor) -> None:

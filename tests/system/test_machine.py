@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from scripts import in_own_process
 
 from bert_jax.system import machine
+from bert_jax.system.workers import in_own_process
 
 ON_GLIBC = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the allocator of glibc")
 

@@ -1,0 +1,86 @@
+"""bert-jax suite FILE --workdir W: trains and measures many models on many tasks by one file, and compares them."""
+
+from pathlib import Path
+
+from bert_jax.cli.arguments import Arguments
+from bert_jax.cli.flags import Positional
+from bert_jax.system.errors import UsageError
+
+
+class Suite(Arguments):
+    """Measure models on tasks as a TOML file says: pretrains recipes, fine-tunes with each setting and seed, scores
+    pairs and judged texts, and writes suite.json and report.html with means, spreads and which differences count. The
+    same command does what is missing.
+    """
+
+    LINE = "bert-jax suite"
+
+    file: Positional[str]
+    """A TOML file, or the name of a suite that bert-jax configs lists."""
+    workdir: Path
+    """Directory of the runs and results, which is created or continued."""
+    data: str | None = None
+    """Folder of the rows, pairs and judged texts, in place of the file's `data`."""
+    tasks: tuple[str, ...] = ()
+    """Tasks to do. Without it: all of the file."""
+    models: tuple[str, ...] = ()
+    """Models to measure (paths of runs or Hugging Face directories), in place of the file's."""
+    seeds: tuple[int, ...] = ()
+    """Seeds, in place of the file's."""
+    source: tuple[str, ...] = ()
+    """Text of the recipes, in place of the file's `source`."""
+    at_once: int = 1
+    """Runs at work at a time, each with its share of the CPU's cores."""
+    dry_run: bool = False
+    """List the runs that are missing, with their estimated hours, and do nothing."""
+
+    def execute(self) -> None:
+        """Does the runs, and prints the table and the verdicts."""
+        from bert_jax.cli.config_files import load_config, suite_file
+        from bert_jax.config.wording import counted
+        from bert_jax.report.report import FILE_NAME
+        from bert_jax.suite.estimate import print_estimate
+        from bert_jax.suite.suite_file import read_suite
+        from bert_jax.suite.suite_page import suite_page
+        from bert_jax.suite.summary import Summary
+        from bert_jax.suite.work import SuiteWork
+        from bert_jax.system.bucket import in_bucket, place_of
+        from bert_jax.system.errors import RunError
+        from bert_jax.system.facts import markdown, print_rows
+        from bert_jax.system.files import write_json, write_text
+        from bert_jax.system.machine import accelerated
+        from bert_jax.system.progress import print_line, say
+
+        path, workdir = suite_file(self.file), place_of(self.workdir)
+        if in_bucket(workdir) or workdir.is_file():
+            raise UsageError(f"--workdir {workdir}: give a folder on this machine, which is created if it is missing")
+        if accelerated() and self.at_once > 1:
+            raise UsageError(f"--at-once {self.at_once}: an accelerator trains one run at a time; leave it out")
+        suite = read_suite(
+            path, load_config, self.data, self.tasks, models=self.models, seeds=self.seeds, source=self.source
+        )
+        work = SuiteWork(suite, workdir, self.at_once)
+        if self.dry_run:
+            print_estimate(work)
+            return
+        summary = Summary(work)
+
+        def write() -> None:
+            nonlocal summary
+            summary = Summary(work)
+            write_json(workdir / "suite.json", summary.content)
+
+        work.run(write)
+        write()
+        lines = summary.table()
+        print_rows(path.stem, list(lines[0]), [list(line.values()) for line in lines])
+        for _, text in summary.sentences():
+            print_line(text)
+        write_text(workdir / "table.md", markdown(lines))
+        try:
+            write_text(workdir / FILE_NAME, suite_page(path.stem, summary))
+        except UsageError as error:  # vl-convert isn't installed
+            say(f"{FILE_NAME} isn't written: {error}")
+        print_line(f"{workdir / 'suite.json'} has every run, {workdir / FILE_NAME} shows them")
+        if work.failures:
+            raise RunError(f"{counted(len(work.failures), 'runs')} failed; the first: {work.failures[0]}")

@@ -1,0 +1,176 @@
+"""What a suite measures in processes of its own: steps, the same held-out tokens for all models, rows of a task."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from bert_jax.config.finetune import FinetuneConfig
+from bert_jax.config.objective import UnitKind
+from bert_jax.config.run import RunConfig
+from bert_jax.suite.suite_file import SuiteTask
+
+PLATEAU_LOSS = 6.0
+"""Loss of masked tokens that shows more than the frequencies of words."""
+_STEPS_A_ROUND, _ROUNDS = 10, 5
+"""Steps that are measured together, and how often each recipe's are."""
+_BYTES_A_TOKEN = 4
+"""Bytes of UTF-8 that a token has, roughly, in any language."""
+_MATRIX = 2048
+"""Width of the matrices whose product gives the machine's rate."""
+
+
+def step_flops(config: RunConfig) -> float:
+    """FLOPs of a training step of the first phase, by formula."""
+    from bert_jax.model.sharding import make_mesh
+    from bert_jax.pretraining.objective import planned_vocabulary_size, pretraining_trainer
+
+    return pretraining_trainer(config, make_mesh(config.mesh), planned_vocabulary_size(config), mask_id=4).flops(0)
+
+
+def tuning_flops(config: FinetuneConfig, model: Any) -> float | None:
+    """FLOPs of a fine-tuning of a model with settings `model`, by formula, with four bytes of its rows a token; None
+    for rows whose size isn't known before they are read."""
+    from bert_jax.model.size import FORWARD_SHARE, encoder_flops
+    from bert_jax.records.decoded_lines import decoded_lines
+    from bert_jax.system.bucket import place_of
+
+    source, length = config.task.train, config.task.max_length
+    if not source or source.startswith("tfds:"):
+        return None
+    lines = [len(line.encode()) for line in decoded_lines(place_of(source))]
+    share = min(config.task.train_rows or len(lines), len(lines)) / max(len(lines), 1)
+    tokens = sum(lines) / _BYTES_A_TOKEN * share * config.task.epochs * max(len(config.task.choices), 1)
+    return tokens * encoder_flops(model, length, length) / length / FORWARD_SHARE
+
+
+def matrix_rate() -> float:
+    """FLOPs a second of a product of square matrices in float32 on this machine."""
+    import jax
+
+    from bert_jax.training.devices import SquareProduct
+
+    product, times = SquareProduct.of(_MATRIX, "float32"), list[float]()
+    for _ in range(_ROUNDS):
+        begin = time.perf_counter()
+        jax.block_until_ready(product.run())
+        times.append(time.perf_counter() - begin)
+    return product.flops / min(times)
+
+
+def step_seconds(configs: Mapping[str, RunConfig]) -> dict[str, float]:
+    """The seconds of a training step of each config: the least of several rounds, in which all are measured in turn.
+
+    On a CPU it is the processor time of all threads, which other work hardly changes.
+    """
+    import jax
+
+    from bert_jax.model.placement import platform
+    from bert_jax.model.sharding import batch_sharding, make_mesh
+    from bert_jax.pretraining.objective import planned_vocabulary_size, pretraining_trainer
+    from bert_jax.training.batch import synthetic_batch
+
+    clock: Callable[[], float] = time.process_time if platform() == "cpu" else time.perf_counter
+    ready: dict[str, Any] = {}
+    times: dict[str, list[float]] = {name: [] for name in configs}
+    for name, config in configs.items():
+        mesh, phase, pieces = make_mesh(config.mesh), config.phases[0], planned_vocabulary_size(config)
+        trainer = pretraining_trainer(config, mesh, pieces, mask_id=4)
+        batch = synthetic_batch(phase.batch_size, phase.length, pieces, config.data.sequences_a_row(phase.length))
+        batch = jax.device_put(batch, batch_sharding(mesh))
+        step = trainer.train_step(0)
+        ready[name] = step, batch, jax.block_until_ready(step(trainer.initial_state(), batch)[0])
+    for _ in range(_ROUNDS):
+        for name, (step, batch, state) in ready.items():
+            begin = clock()
+            for _ in range(_STEPS_A_ROUND):
+                state, _ = step(state, batch)
+            jax.block_until_ready(state)
+            times[name].append((clock() - begin) / _STEPS_A_ROUND)
+            ready[name] = step, batch, state
+    return {name: min(of_one) for name, of_one in times.items()}
+
+
+def plateau(run: Path, batch_size: int) -> int | None:
+    """Sequences seen when the loss of masked tokens was first below PLATEAU_LOSS; None where it never was."""
+    from bert_jax.run.metrics import read_metrics
+
+    lines = [line for line in read_metrics(run / "metrics.jsonl") if line["split"] == "train" and "mlm_loss" in line]
+    return next((line["step"] * batch_size for line in lines if line["mlm_loss"] < PLATEAU_LOSS), None)
+
+
+def held_out_figures(run: Path, measured: Path, units: Sequence[UnitKind]) -> dict[str, dict[str, float]]:
+    """Loss and accuracy of a run's model on the held-out sequences of the prepared `measured`, for each kind of units;
+    {} for a model that fills no masks from both sides, or where nothing is held out."""
+    from bert_jax.config.operation import MeshConfig
+    from bert_jax.model.sharding import make_mesh, tree_shardings
+    from bert_jax.pretraining.dataset import prepared_for
+    from bert_jax.pretraining.evaluation import held_out_sequences
+    from bert_jax.pretraining.objective import pretraining_trainer
+    from bert_jax.run.run_config import read_pretraining_config
+    from bert_jax.run.run_directory import RunDirectory
+    from bert_jax.run.trained_model import TrainedModel
+    from bert_jax.text.tokenizer import load_tokenizer
+
+    model, sequences_of = TrainedModel.open(run).config, RunDirectory(measured)
+    if model.causal or model.discriminator:
+        return {}
+    written = read_pretraining_config(measured).replace(model=model.replace(vocabulary_size=None))
+    vocabulary, mesh = load_tokenizer(sequences_of.tokenizer).vocabulary, make_mesh(MeshConfig())
+    _, params = TrainedModel.load(run, lambda shapes: tree_shardings(shapes, mesh))
+    figures = dict[str, dict[str, float]]()
+    for kind in units:
+        config = written.change(objective={"units": kind})
+        trainer = pretraining_trainer(config, mesh, len(vocabulary), vocabulary.mask_id)
+        if held_out := held_out_sequences(trainer, 0, prepared_for(config, sequences_of, config.phases[0].length)):
+            figures[kind] = held_out.evaluate(params).metrics
+    return figures
+
+
+def row_answers(run: Path, source: str) -> dict[str, Any]:
+    """A fine-tuned model on the labelled rows of `source`: its metrics by name, and for some kinds the `right` answer
+    and the `given` one of each row, as numbers."""
+    from bert_jax.finetuning.dataset import make_task, read_labelled, written_as
+    from bert_jax.inference.bert import load
+
+    bert = load(run)
+    predictor = bert.predictor
+    written = written_as(predictor.task, source)._asdict()
+    task = make_task(predictor.task.replace(dev=source, **written), bert.tokenizer)
+    rows = read_labelled(task)
+    predictions = [one for _, one in predictor.predictions(task.inputs(rows.records), Counter())]
+    answers: dict[str, Any] = {"metric": task.metric(rows.golds)} | task.measure(rows.golds, predictions).metrics
+    if task.config.kind in ("class", "marked"):
+        numbers = {name: number for number, name in enumerate(task.labels.names)}
+        answers |= {"right": list(rows.golds), "given": [numbers[one["predicted_label"]] for one in predictions]}
+    elif task.config.kind in ("choice", "number"):
+        answers |= {"right": list(rows.golds), "given": [next(iter(one.values())) for one in predictions]}
+    return answers
+
+
+def rows_in_text(run: Path, tasks: Sequence[SuiteTask]) -> dict[str, dict[str, Any]]:
+    """What is known of each task's dev and test rows in the text that a model was pretrained on: `share`, and why it is
+    `unknown`; {} where the text isn't looked through."""
+    from bert_jax.suite.contamination import contaminations
+
+    found = contaminations(run, {task.name: list(_row_texts(task)) for task in tasks})
+    return {name: each._asdict() | {"share": each.share} for name, each in found.items()}
+
+
+def _row_texts(task: SuiteTask) -> Iterator[list[str]]:
+    """The texts of each row of a task."""
+    from bert_jax.finetuning.columns import text
+    from bert_jax.finetuning.dataset import TASK_CLASSES, read_records
+
+    if task.config:
+        config = task.config.task
+        for source in filter(None, (config.dev, task.test)):
+            for record in read_records(config, source, "dev", Counter()):
+                values = {
+                    name: record.values.get(name) for name in TASK_CLASSES[config.kind].text_columns(config, record)
+                }
+                yield [
+                    " ".join(map(str, it)) if isinstance(it, list) else text(record, name)
+                    for name, it in values.items()
+                ]

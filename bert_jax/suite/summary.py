@@ -1,0 +1,234 @@
+"""The figures of a suite: every run, the table of models and tasks, and which differences count."""
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from bert_jax.config.wording import counted
+from bert_jax.suite.measuring import plateau
+from bert_jax.suite.significance import (
+    LEVEL,
+    Difference,
+    adjusted,
+    bootstrap_error,
+    difference_text,
+    row_sums,
+    score_difference,
+)
+from bert_jax.suite.suite_file import SuiteModel, SuiteTask
+from bert_jax.suite.work import AND, HELD_OUT, Job, SuiteWork, done, metrics_of, score
+
+AVERAGE = "average"
+"""Name of the column of means over tasks."""
+
+
+class Cell(NamedTuple):
+    """A model's scores on a task with its best setting, by seed."""
+
+    model: str
+    task: str
+    metric: str
+    scores: dict[int, float]
+    setting: dict[str, Any] = {}
+    sums: tuple[Float[np.ndarray, "N K"], ...] = ()
+    """The `row_sums` of each seed's answers, or the accuracy in each file of pairs; empty if rows aren't compared."""
+    seen: float | None = None
+    """The share of the rows that stands in the text of the model's pretraining; None if it isn't known."""
+
+    @property
+    def mean(self) -> float:
+        """The mean over seeds."""
+        return statistics.fmean(self.scores.values())
+
+    @property
+    def spread(self) -> float | None:
+        """The standard deviation over seeds; None for one seed."""
+        return statistics.stdev(self.scores.values()) if len(self.scores) > 1 else None
+
+    @property
+    def text(self) -> str:
+        """Mean, spread, and the share of the rows in the model's text."""
+        spread = "" if self.spread is None else f" ± {self.spread:.3f}"
+        return f"{self.mean:.3f}{spread}" + ("" if self.seen is None else f" ({self.seen:.1%} seen)")
+
+
+class Summary:
+    """The figures of a suite's finished runs.
+
+    Each model is compared with the first of the file, which is chosen before anything is measured. The comparisons on
+    single tasks are one family for Holm's correction, and those of the average another.
+    """
+
+    def __init__(self, work: SuiteWork):
+        self.work, self.suite, self.cells = work, work.suite, dict[str, dict[str, Cell]]()
+        self.runs = [row for job in work.measurements() if done(job) for row in self._rows(job)]
+        """The rows of suite.json, one a measurement."""
+        for cell in (*self._held_out(), *self._of_tasks()):
+            self.cells.setdefault(cell.task, {})[cell.model] = cell
+        names = [model.name for model in self.suite.models]
+        whole = (self.cells.get(task.name, {}) for task in self.suite.tasks)
+        averaged = [cells for cells in whole if len(cells) == len(names)]
+        self.ranks = {name: statistics.fmean(_rank(cells, name) for cells in averaged) for name in names if averaged}
+        """The mean of each model's rank over the tasks on which all have a score."""
+        if len(averaged) > 1:
+            self.cells[AVERAGE] = {name: _average([cells[name] for cells in averaged]) for name in names}
+        self.differences = self._differences([next(iter(cells.values())).task for cells in averaged])
+        """Of each model but the first on each task, by model and task, with Holm's probabilities."""
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What suite.json holds."""
+        table = list[dict[str, Any]]()
+        for task, cells in self.cells.items():
+            for name, cell in cells.items():
+                row = {"task": task, "model": name, "metric": cell.metric, "mean": cell.mean, "spread": cell.spread}
+                rank = self.ranks[name] if task == AVERAGE else _rank(cells, name)
+                row |= {"seeds": list(cell.scores), "setting": cell.setting, "seen": cell.seen, "rank": rank}
+                found = self.differences.get((name, task))
+                table.append(row | ({"verdict": self._said(name, found), **found._asdict()} if found else {}))
+        suite = self.suite.tables.model_dump(mode="json", exclude_none=True, by_alias=True)
+        of_models, failed = {"pretrained": self.pretrained}, {"failed": self.work.failures}
+        return {"suite": suite, **of_models, "runs": self.runs, "table": table, **failed}
+
+    @property
+    def pretrained(self) -> list[dict[str, Any]]:
+        """Of each finished pretraining: steps, sequences, and how many of these before it left the plateau."""
+        found, seconds = [], self.work.step_seconds()
+        for job in filter(done, self.work.pretrainings()):
+            recipe, steps = self.suite.recipes[job.model].recipe, metrics_of(job)["steps"]
+            assert recipe
+            size = recipe.phases[0].batch_size
+            row = {"model": job.model, "seed": job.seed, "run": str(job.path), "step_seconds": seconds.get(job.model)}
+            found.append(row | {"steps": steps, "sequences": steps * size, "plateau": plateau(job.path, size)})
+        return found
+
+    def table(self) -> list[dict[str, str]]:
+        """The score of each model on each task, the average, and the mean rank, by heading."""
+        return [
+            {"model": model.name}
+            | {f">{task}": cells[model.name].text if model.name in cells else "" for task, cells in self.cells.items()}
+            | ({">rank": f"{self.ranks[model.name]:.1f}"} if len(self.ranks) > 1 else {})
+            for model in self.suite.models
+        ]
+
+    def sentences(self) -> Iterator[tuple[str, str]]:
+        """Yields what is said of differences and rows, each with its kind (good, note or problem)."""
+        for (name, task), found in self.differences.items():
+            yield "good" if found.counts else "note", f"{task}: {self._said(name, found)}"
+        if self.differences:
+            families = "over all comparisons on tasks, and over those of the average"
+            yield "note", f"Every model is compared with the first, at {LEVEL:.0%} with Holm's correction {families}."
+        if left := [
+            task.name for task in self.suite.tasks if len(self.cells.get(task.name, {})) < len(self.suite.models)
+        ]:
+            yield "note", f"The average leaves out {', '.join(left)}, where a model has no score."
+        if len(self.suite.settings) > 1 and self.suite.tables.report == "dev":
+            best = f"the best of {counted(len(self.suite.settings), 'settings')}, chosen on the same dev rows"
+            yield "note", f"Each score is {best}: it is too high for new rows."
+        if any(cell.seen is not None for cells in self.cells.values() for cell in cells.values()):
+            yield "note", "Seen: the share of dev and test rows that stands in the text of the model's pretraining."
+        yield from (("problem", f"Failed: {failure}") for failure in self.work.failures)
+
+    def _said(self, name: str, found: Difference) -> str:
+        return difference_text(name, self.suite.models[0].name, found)
+
+    def _rows(self, job: Job) -> Iterator[dict[str, Any]]:
+        """Yields the rows of suite.json of a finished run."""
+        metrics = metrics_of(job)
+        row = {"model": job.model, "task": job.task, "setting": job.setting, "seed": job.seed, "run": str(job.path)}
+        if job.task == HELD_OUT:
+            for kind, figures in metrics.items():
+                task = HELD_OUT if kind == self.suite.tables.units[0] else f"{HELD_OUT}, {kind}"
+                named = {"task": task, "metric": "mlm_accuracy", "score": figures["mlm_accuracy"]}
+                yield row | named | {"metrics": figures}
+            return
+        metric, value = score(next(task for task in self.suite.tasks if task.name == job.task), metrics)
+        yield row | {"metric": metric, "score": value, "metrics": metrics}
+
+    def _held_out(self) -> Iterator[Cell]:
+        """Yields the cells of held-out tokens."""
+        scores: dict[tuple[str, str], dict[int, float]] = {}
+        for row in self.runs:
+            if row["task"].startswith(HELD_OUT):
+                scores.setdefault((row["model"], row["task"]), {})[row["seed"]] = row["score"]
+        yield from (Cell(*names, "mlm_accuracy", by_seed) for names, by_seed in scores.items())
+
+    def _of_tasks(self) -> Iterator[Cell]:
+        """Yields the cells of tasks whose reported scores are there."""
+        for model in self.suite.models:
+            looked_up = self.work.contamination(model)
+            shares = metrics_of(looked_up) if done(looked_up) else {}
+            for task in self.suite.tasks:
+                rows = [row for row in self.runs if (row["model"], row["task"]) == (model.name, task.name)]
+                scores, setting, sums = self._reported(model, task, rows)
+                if scores:
+                    seen = shares.get(task.name, {}).get("share")
+                    yield Cell(model.name, task.name, rows[0]["metric"], scores, setting, sums, seen)
+
+    def _reported(
+        self, model: SuiteModel, task: SuiteTask, rows: list[dict[str, Any]]
+    ) -> tuple[dict[int, float], dict[str, Any], tuple[np.ndarray, ...]]:
+        """The reported scores by seed, their setting, and the sums of the rows; without scores where there are none."""
+        if task.config is None:
+            files = [row["metrics"].get("files", {}) for row in rows]
+            sums = tuple(np.array([*of_one.values()])[:, None] for of_one in files if len(of_one) > 1)
+            return {row["seed"]: row["score"] for row in rows}, {}, sums
+        if (setting := self.work.best_setting(model, task)) is None:
+            return {}, {}, ()
+        jobs = [self.work.answers(model, task, setting, seed) for seed in self.suite.tables.seeds]
+        answers = {job.seed: metrics_of(job) for job in jobs if done(job)}
+        scores = {row["seed"]: row["score"] for row in rows if row["setting"] == setting}
+        if self.suite.tables.report == "test":
+            scores = {seed: score(task, each)[1] for seed, each in answers.items()}
+        if len(answers) < len(jobs) or any("right" not in each for each in answers.values()):
+            return scores, setting, ()
+        of_classes = task.config.task.kind != "number"
+        return scores, setting, tuple(row_sums(one["right"], one["given"], of_classes) for one in answers.values())
+
+    def _differences(self, averaged: Sequence[str]) -> dict[tuple[str, str], Difference]:
+        first, errors = self.suite.models[0].name, dict[tuple[str, str], tuple[float, int]]()
+        found = dict[tuple[str, str], Difference]()
+        for task, cells in self.cells.items():
+            for name, cell in cells.items() if first in cells else ():
+                if name == first:
+                    continue
+                if task == AVERAGE:
+                    parts = [errors[name, each] for each in averaged]
+                    error = float(np.linalg.norm([error for error, _ in parts])) / len(parts)
+                    errors[name, task] = error, sum(rows for _, rows in parts)
+                else:
+                    errors[name, task] = _row_error(cell, cells[first])
+                seeds = [seed for seed in cell.scores if seed in cells[first].scores] or list(cell.scores)
+                ours, theirs = ([one.scores.get(seed, one.mean) for seed in seeds] for one in (cell, cells[first]))
+                found[name, task] = score_difference(ours, theirs, *errors[name, task])
+        for is_average in (False, True):
+            family = [key for key in found if (key[1] == AVERAGE) == is_average]
+            for key, p in zip(family, adjusted([found[key].p for key in family]), strict=True):
+                found[key] = found[key]._replace(p=p)
+        return found
+
+
+def _row_error(ours: Cell, theirs: Cell) -> tuple[float, int]:
+    """Standard error of a difference by the choice of rows, and their number; zeros where they aren't compared. Of
+    pairs each file counts as a row, since its pairs follow one pattern."""
+    if ours.sums and theirs.sums and len(ours.sums[0]) == len(theirs.sums[0]):
+        error = bootstrap_error(ours.sums, theirs.sums, ours.metric.split(AND))
+        if error is not None:
+            return error, len(ours.sums[0])
+    return 0.0, 0
+
+
+def _average(cells: Sequence[Cell]) -> Cell:
+    """The means over tasks, for the seeds of the task that has most; a task without seeds has the same score in all."""
+    seeds = max((list(cell.scores) for cell in cells), key=len)
+    means = {seed: statistics.fmean(cell.scores.get(seed, cell.mean) for cell in cells) for seed in seeds}
+    return Cell(cells[0].model, AVERAGE, "", means)
+
+
+def _rank(cells: Mapping[str, Cell], name: str) -> float:
+    """The rank of a model by its mean, from 1 for the highest; equal means share theirs."""
+    means = [cell.mean for cell in cells.values()]
+    return 1 + sum(mean > cells[name].mean for mean in means) + (means.count(cells[name].mean) - 1) / 2

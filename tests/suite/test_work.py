@@ -1,0 +1,246 @@
+"""Which runs of a suite are made, for how long, by which commands, and what a kill leaves to do."""
+
+import itertools
+import json
+import os
+import threading
+
+import pytest
+from suite_cases import TASK_TEXT
+
+from bert_jax.suite.summary import Summary
+from bert_jax.suite.work import SuiteWork
+from bert_jax.system.errors import RunError, UsageError
+
+RECIPES = """
+source = "text:some"
+[[models]]
+config = "experiments/full_sentences"
+[[models]]
+config = "experiments/modern_muon"
+"""
+TRAINED = f"""
+models = ["one", "two"]
+seeds = [0, 1]
+{TASK_TEXT}
+[[tasks]]
+name = "twice"
+config = "sst2"
+train = "train.tsv"
+dev = "dev.tsv"
+test = "test.tsv"
+epochs = 2
+[grid]
+"optimizer.peak-learning-rate" = [1e-4, 3e-4]
+"""
+
+
+def pretrained(stand_ins):
+    return [words for words in stand_ins.given if words[0] == "pretrain"]
+
+
+def after(words, flag):
+    """The word after a flag."""
+    return words[words.index(flag) + 1]
+
+
+def test_each_recipe_has_the_steps_that_fit_into_the_time(stand_ins):
+    summary = stand_ins.run(f"{RECIPES}{TASK_TEXT}[budget]\nseconds = 60\n")
+    steps = {row["model"]: row["steps"] for row in summary.content["pretrained"]}
+    assert steps == {"full_sentences": 1200, "modern_muon": 600}
+    assert [row["plateau"] for row in summary.content["pretrained"]] == [300 * 32] * 2
+    assert {words[1]: after(words, "--phases.0.steps") for words in pretrained(stand_ins)} == {
+        "experiments/full_sentences": "1200",
+        "experiments/modern_muon": "600",
+    }
+    assert [row["score"] for row in summary.runs if row["task"] == "held-out tokens"] == [0.5, 0.5]
+    assert len({sequences for _, sequences in stand_ins.measured[2:]}) == 1  # the same for every model
+
+
+@pytest.mark.parametrize("budget, steps", [("steps = 1000", "1000"), ("flops = 5e9", "5000")])
+def test_a_budget_of_steps_or_flops_measures_no_time(stand_ins, budget, steps):
+    stand_ins.run(f"{RECIPES}[budget]\n{budget}\n")
+    assert [after(words, "--phases.0.steps") for words in pretrained(stand_ins)] == [steps] * 2
+    assert not {"full_sentences", "modern_muon"} & {each for each in stand_ins.measured if isinstance(each, str)}
+
+
+def test_without_a_budget_a_recipe_takes_the_steps_of_its_config(stand_ins):
+    stand_ins.run(RECIPES)
+    assert not any("--phases.0.steps" in words for words in pretrained(stand_ins))
+
+
+def test_recipes_that_share_their_sequences_prepare_them_once(stand_ins):
+    stand_ins.run(f'{RECIPES}[[models]]\nconfig = "experiments/bert"\n')
+    prepared = [words for words in stand_ins.given if words[0] == "prepare"]
+    assert len(prepared) == 3  # the one that makes the vocabulary, whole sentences, pairs
+    assert ["--vocabulary.file" in words for words in prepared] == [False, True, True]
+
+
+def test_what_was_done_is_not_done_again_and_more_is_added(stand_ins):
+    text = f"{RECIPES}[budget]\nseconds = 60\n"
+    stand_ins.run(text)
+    stand_ins.given.clear()
+    stand_ins.measured.clear()
+    summary = stand_ins.run(text, seeds=(0, 1))
+    assert [after(words, "--seed") for words in pretrained(stand_ins)] == ["1", "1"]
+    assert [row["seed"] for row in summary.content["pretrained"]] == [0, 0, 1, 1]
+    assert not [each for each in stand_ins.measured if isinstance(each, str)]  # no step time again
+
+
+def test_a_recipe_that_begins_with_another_shares_the_budget_with_it(stand_ins):
+    text = """
+source = "text:some"
+[[models]]
+name = "left"
+config = "experiments/left_to_right"
+[[models]]
+name = "masked"
+config = "experiments/left_to_right_then_masked"
+begin = "left"
+[budget]
+seconds = 100
+"""
+    stand_ins.run(text)
+    _, first, second = pretrained(stand_ins)
+    assert first[1] == "experiments/left_to_right" and after(first, "--phases.0.steps") == "250"
+    assert after(second, "--phases.0.steps") == "1000" and after(second, "--init") == after(first, "--workdir")
+
+
+def test_recipes_with_phases_have_their_shares_of_the_steps(stand_ins):
+    recipe = 'source = "text:some"\n[budget]\nsteps = 1000\n[[models]]\nconfig = "experiments/zh_stages"\n'
+    stand_ins.run(recipe)
+    (words,) = pretrained(stand_ins)
+    assert [after(words, f"--phases.{phase}.steps") for phase in range(3)] == ["400", "300", "300"]
+
+
+def test_every_model_is_tuned_for_every_task_with_every_setting_and_seed(stand_ins):
+    summary = stand_ins.run(TRAINED)
+    tuned = [words for words in stand_ins.given if words[0] == "finetune"]
+    assert len(tuned) == len(summary.runs) == 2 * 2 * 2 * 2
+    named = {(after(words, "--init"), after(words, "--seed"), words[-3]) for words in tuned}
+    assert len(named) == 8 and all(os.path.isabs(model) for model, _, _ in named)
+    assert all(f"--task.train={stand_ins.folder}/train.tsv" in words for words in tuned)
+    cell = summary.cells["sst2"]["one"]
+    by_setting = {
+        rate: [row["score"] for row in summary.runs if (row["model"], row["task"]) == ("one", "sst2")
+               and row["setting"] == {"optimizer.peak-learning-rate": rate}]
+        for rate in (1e-4, 3e-4)
+    }  # fmt: skip
+    assert list(cell.scores.values()) == max(by_setting.values(), key=sum)
+    kept = [run for run in (stand_ins.folder / "W/runs").iterdir() if (run / "checkpoints").exists()]
+    assert len(kept) == 8  # those of the best settings
+
+
+def test_a_suite_that_was_killed_three_times_equals_an_undisturbed_one(stand_ins):
+    undisturbed = stand_ins.run(TRAINED, workdir="undisturbed")
+    count, stand_ins.given = len(stand_ins.given), []
+    for patience in (3, 5, 4):
+        stand_ins.patience = patience
+        with pytest.raises(KeyboardInterrupt):
+            stand_ins.run(TRAINED, workdir="killed")
+    stand_ins.patience = None
+    killed = stand_ins.run(TRAINED, workdir="killed")
+    assert len(stand_ins.given) == count  # nothing was done twice
+    assert _without_paths(killed.content) == _without_paths(undisturbed.content)
+
+
+def _without_paths(content):
+    runs = [{name: value for name, value in row.items() if name != "run"} for row in content["runs"]]
+    return content | {"runs": runs}
+
+
+def test_test_rows_are_measured_by_the_best_setting_alone(stand_ins):
+    text = TRAINED.replace(TASK_TEXT, f'{TASK_TEXT}test = "test.tsv"\n')
+    summary = stand_ins.run(text, report="test")
+    assert all(cell.mean == pytest.approx(0.7) for cell in summary.cells["sst2"].values())
+    measured = [source for _, source in stand_ins.answered]
+    assert measured == [str(stand_ins.folder / "test.tsv")] * 8  # of 16 trained models
+
+
+def test_pairs_and_judged_texts_are_measured_once_for_a_trained_model(stand_ins):
+    (stand_ins.folder / "pairs.jsonl").touch()
+    (stand_ins.folder / "scifact").mkdir()
+    tasks = '[[tasks]]\npairs = "pairs.jsonl"\n[[tasks]]\nbeir = "scifact"\n'
+    summary = stand_ins.run(f'models = ["one", "two"]\nseeds = [0, 1]\n{tasks}')
+    folder = stand_ins.folder
+    assert sorted(words[:3] for words in stand_ins.given) == [
+        *(("evaluate", str(folder / name), "--data") for name in ("one", "two")),
+        *(("score", str(folder / name), "--pairs") for name in ("one", "two")),
+    ]
+    assert {task: cells["one"].text for task, cells in summary.cells.items()} == {
+        "pairs": "0.600 (25.0% seen)",
+        "scifact": "0.400 (25.0% seen)",
+        "average": "0.500",
+    }
+
+
+def test_runs_at_once_share_the_cores(stand_ins):
+    cores, seen, command = sorted(os.sched_getaffinity(0)), {}, stand_ins.command
+    if len(cores) < 2:
+        pytest.skip("one core can't be shared")
+    both_at_work = threading.Barrier(2)
+
+    def meeting(name, *words):
+        if name == "pretrain":
+            both_at_work.wait(timeout=60)
+            seen[words[0]] = os.sched_getaffinity(0)
+        return command(name, *words)
+
+    stand_ins.command = meeting
+    stand_ins.run(RECIPES, at_once=2)
+    assert sorted(seen.values(), key=min) == [set(cores[0::2]), set(cores[1::2])]
+    assert os.sched_getaffinity(0) == set(cores)  # of the thread that asked for them
+    with pytest.raises(UsageError, match=f"--at-once 0: this process may use {len(cores)} cores"):
+        stand_ins.run(RECIPES, at_once=0)
+
+
+def test_a_failed_run_is_told_and_the_others_go_on(stand_ins):
+    command = stand_ins.command
+
+    def failing(name, *words):
+        if name == "finetune" and "--task.epochs=2" in words and "--seed 1" in " ".join(words):
+            raise RunError("the loss is infinite")
+        return command(name, *words)
+
+    stand_ins.command = failing
+    work = SuiteWork(stand_ins.suite(TRAINED), stand_ins.folder / "W", 1)
+    work.run(lambda: None)
+    summary = Summary(work)
+    assert len(work.failures) == 4 and "the loss is infinite" in work.failures[0]
+    assert len(summary.runs) == 12 and "twice" not in summary.cells and "sst2" in summary.cells
+    assert [kind for kind, _ in summary.sentences()].count("problem") == 4
+    stand_ins.command = command  # the same command does what is missing
+    assert len(stand_ins.run(TRAINED).runs) == 16
+
+
+def test_wrong_use_ends_the_suite(stand_ins):
+    def wrong(name, *words):
+        raise UsageError("bert-jax finetune ended with 2: no such column")
+
+    stand_ins.command = wrong
+    with pytest.raises(UsageError, match="no such column"):
+        stand_ins.run(TRAINED)
+
+
+def test_two_suites_do_not_work_in_one_directory(stand_ins):
+    command, refused = stand_ins.command, []
+
+    def meanwhile(name, *words):
+        if not refused:
+            refused.append(True)
+            with pytest.raises(UsageError, match="another suite is at work in .*W; wait, or choose another"):
+                stand_ins.run(TRAINED)
+        return command(name, *words)
+
+    stand_ins.command = meanwhile
+    stand_ins.run(TRAINED)
+    assert refused
+
+
+def test_the_result_is_a_file_of_json(stand_ins):
+    content = stand_ins.run(TRAINED).content
+    assert json.loads(json.dumps(content)) == json.loads(json.dumps(content, allow_nan=False))
+    assert {"suite", "runs", "table", "failed", "pretrained"} == content.keys()
+    rows = {(row["task"], row["model"]): row for row in content["table"]}
+    assert rows.keys() == set(itertools.product(("sst2", "twice", "average"), ("one", "two")))
+    assert {"mean", "spread", "verdict", "p", "rank", "setting", "seen"} <= rows["sst2", "two"].keys()
