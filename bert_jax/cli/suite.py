@@ -36,6 +36,8 @@ class Suite(Arguments):
 
     def execute(self) -> None:
         """Does the runs, and prints the table and the verdicts."""
+        import jax
+
         from bert_jax.cli.config_files import load_config, suite_file
         from bert_jax.config.wording import counted
         from bert_jax.report.report import FILE_NAME
@@ -51,6 +53,7 @@ class Suite(Arguments):
         from bert_jax.system.machine import accelerated
         from bert_jax.system.progress import print_line, say
 
+        jax.config.update("jax_platforms", "cpu")  # in this process: an accelerator is for the runs
         path, workdir = suite_file(self.file), place_of(self.workdir)
         if in_bucket(workdir) or workdir.is_file():
             raise UsageError(f"--workdir {workdir}: give a folder on this machine, which is created if it is missing")

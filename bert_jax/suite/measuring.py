@@ -6,10 +6,34 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import jax
+
 from bert_jax.config.finetune import FinetuneConfig
+from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import UnitKind
+from bert_jax.config.operation import MeshConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.suite.suite_file import SuiteTask
+from bert_jax.finetuning.dataset import make_task, read_labelled, written_as
+from bert_jax.inference.bert import load
+from bert_jax.inference.minimal_pairs import pair_files, read_pairs
+from bert_jax.model.placement import platform
+from bert_jax.model.sharding import batch_sharding, make_mesh, tree_shardings
+from bert_jax.model.size import FORWARD_SHARE, encoder_flops
+from bert_jax.pretraining.dataset import prepared_for
+from bert_jax.pretraining.evaluation import held_out_sequences
+from bert_jax.pretraining.objective import planned_vocabulary_size, pretraining_trainer
+from bert_jax.records.decoded_lines import decoded_lines
+from bert_jax.run.metrics import read_metrics
+from bert_jax.run.run_config import read_pretraining_config
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.trained_model import TrainedModel
+from bert_jax.suite.contamination import contaminations, row_texts
+from bert_jax.suite.suite_file import SuiteTask, find_rows
+from bert_jax.system.bucket import place_of
+from bert_jax.system.json_file import parse_object
+from bert_jax.text.tokenizer import load_tokenizer
+from bert_jax.training.batch import synthetic_batch
+from bert_jax.training.devices import SquareProduct
 
 PLATEAU_LOSS = 6.0
 """Loss of masked tokens that shows more than the frequencies of words."""
@@ -23,18 +47,13 @@ _MATRIX = 2048
 
 def step_flops(config: RunConfig) -> float:
     """FLOPs of a training step of the first phase, by formula."""
-    from bert_jax.model.sharding import make_mesh
-    from bert_jax.pretraining.objective import planned_vocabulary_size, pretraining_trainer
 
     return pretraining_trainer(config, make_mesh(config.mesh), planned_vocabulary_size(config), mask_id=4).flops(0)
 
 
-def tuning_flops(config: FinetuneConfig, model: Any) -> float | None:
+def tuning_flops(config: FinetuneConfig, model: ModelConfig) -> float | None:
     """FLOPs of a fine-tuning of a model with settings `model`, by formula, with four bytes of its rows a token; None
     for rows whose size isn't known before they are read."""
-    from bert_jax.model.size import FORWARD_SHARE, encoder_flops
-    from bert_jax.records.decoded_lines import decoded_lines
-    from bert_jax.system.bucket import place_of
 
     source, length = config.task.train, config.task.max_length
     if not source or source.startswith("tfds:"):
@@ -47,10 +66,6 @@ def tuning_flops(config: FinetuneConfig, model: Any) -> float | None:
 
 def matrix_rate() -> float:
     """FLOPs a second of a product of square matrices in float32 on this machine."""
-    import jax
-
-    from bert_jax.training.devices import SquareProduct
-
     product, times = SquareProduct.of(_MATRIX, "float32"), list[float]()
     for _ in range(_ROUNDS):
         begin = time.perf_counter()
@@ -64,13 +79,6 @@ def step_seconds(configs: Mapping[str, RunConfig]) -> dict[str, float]:
 
     On a CPU it is the processor time of all threads, which other work hardly changes.
     """
-    import jax
-
-    from bert_jax.model.placement import platform
-    from bert_jax.model.sharding import batch_sharding, make_mesh
-    from bert_jax.pretraining.objective import planned_vocabulary_size, pretraining_trainer
-    from bert_jax.training.batch import synthetic_batch
-
     clock: Callable[[], float] = time.process_time if platform() == "cpu" else time.perf_counter
     ready: dict[str, Any] = {}
     times: dict[str, list[float]] = {name: [] for name in configs}
@@ -94,7 +102,6 @@ def step_seconds(configs: Mapping[str, RunConfig]) -> dict[str, float]:
 
 def plateau(run: Path, batch_size: int) -> int | None:
     """Sequences seen when the loss of masked tokens was first below PLATEAU_LOSS; None where it never was."""
-    from bert_jax.run.metrics import read_metrics
 
     lines = [line for line in read_metrics(run / "metrics.jsonl") if line["split"] == "train" and "mlm_loss" in line]
     return next((line["step"] * batch_size for line in lines if line["mlm_loss"] < PLATEAU_LOSS), None)
@@ -103,15 +110,6 @@ def plateau(run: Path, batch_size: int) -> int | None:
 def held_out_figures(run: Path, measured: Path, units: Sequence[UnitKind]) -> dict[str, dict[str, float]]:
     """Loss and accuracy of a run's model on the held-out sequences of the prepared `measured`, for each kind of units;
     {} for a model that fills no masks from both sides, or where nothing is held out."""
-    from bert_jax.config.operation import MeshConfig
-    from bert_jax.model.sharding import make_mesh, tree_shardings
-    from bert_jax.pretraining.dataset import prepared_for
-    from bert_jax.pretraining.evaluation import held_out_sequences
-    from bert_jax.pretraining.objective import pretraining_trainer
-    from bert_jax.run.run_config import read_pretraining_config
-    from bert_jax.run.run_directory import RunDirectory
-    from bert_jax.run.trained_model import TrainedModel
-    from bert_jax.text.tokenizer import load_tokenizer
 
     model, sequences_of = TrainedModel.open(run).config, RunDirectory(measured)
     if model.causal or model.discriminator:
@@ -131,8 +129,6 @@ def held_out_figures(run: Path, measured: Path, units: Sequence[UnitKind]) -> di
 def row_answers(run: Path, source: str) -> dict[str, Any]:
     """A fine-tuned model on the labelled rows of `source`: its metrics by name, and for some kinds the `right` answer
     and the `given` one of each row, as numbers."""
-    from bert_jax.finetuning.dataset import make_task, read_labelled, written_as
-    from bert_jax.inference.bert import load
 
     bert = load(run)
     predictor = bert.predictor
@@ -150,27 +146,20 @@ def row_answers(run: Path, source: str) -> dict[str, Any]:
 
 
 def rows_in_text(run: Path, tasks: Sequence[SuiteTask]) -> dict[str, dict[str, Any]]:
-    """What is known of each task's dev and test rows in the text that a model was pretrained on: `share`, and why it is
-    `unknown`; {} where the text isn't looked through."""
-    from bert_jax.suite.contamination import contaminations
-
-    found = contaminations(run, {task.name: list(_row_texts(task)) for task in tasks})
+    """What is known of each task's dev and test rows, or sentences, in the text that a model was pretrained on: the
+    fields of Contamination, and the `share`."""
+    found = contaminations(run, {task.name: list(_texts(task)) for task in tasks})
     return {name: each._asdict() | {"share": each.share} for name, each in found.items()}
 
 
-def _row_texts(task: SuiteTask) -> Iterator[list[str]]:
-    """The texts of each row of a task."""
-    from bert_jax.finetuning.columns import text
-    from bert_jax.finetuning.dataset import TASK_CLASSES, read_records
-
+def _texts(task: SuiteTask) -> Iterator[Sequence[str]]:
+    """The texts of each dev and test row of a fine-tuning, each pair, and each query of judged texts."""
     if task.config:
-        config = task.config.task
-        for source in filter(None, (config.dev, task.test)):
-            for record in read_records(config, source, "dev", Counter()):
-                values = {
-                    name: record.values.get(name) for name in TASK_CLASSES[config.kind].text_columns(config, record)
-                }
-                yield [
-                    " ".join(map(str, it)) if isinstance(it, list) else text(record, name)
-                    for name, it in values.items()
-                ]
+        for source in filter(None, (task.config.task.dev, task.test)):
+            yield from row_texts(task.config.task, source)
+    elif task.kind == "pairs":
+        for pair in read_pairs(pair_files(task.places), ("sentence_good", "sentence_bad"), None, Counter()):
+            yield pair.good, pair.bad
+    else:
+        for line in decoded_lines(place_of(find_rows("queries.jsonl", task.places[0])[0])):
+            yield [str(parse_object(line).get("text", ""))]

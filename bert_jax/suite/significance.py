@@ -87,19 +87,18 @@ def adjusted(probabilities: Sequence[float]) -> list[float]:
     return raised[np.argsort(order)].tolist()
 
 
-def row_sums(right: Sequence[float], given: Sequence[float], classes: bool) -> Float[np.ndarray, "N K"]:
+def row_sums(right: Num[np.ndarray, " N"], given: Num[np.ndarray, " N"], classes: bool) -> Float[np.ndarray, "N K"]:
     """What each row adds to the sums from which `scored_sums` computes a metric.
 
     Of classes: for each class, whether the row is right in it, has it as its answer, is given it. Of numbers: the two
     numbers, their squares and their product, and the same of their ranks.
     """
-    golds, answers = np.asarray(right, float), np.asarray(given, float)
     if classes:
-        names = np.arange(max(golds.max(), answers.max(), 1) + 1)
-        is_gold, is_given = golds[:, None] == names, answers[:, None] == names
+        names = np.arange(max(right.max(), given.max(), 1) + 1)
+        is_gold, is_given = right[:, None] == names, given[:, None] == names
         return np.concatenate([is_gold & is_given, is_gold, is_given], axis=1).astype(float)
-    pairs = [(golds, answers), (_ranks(golds), _ranks(answers))]
-    return np.stack([each for x, y in pairs for each in (x, y, x * x, y * y, x * y)], axis=1)
+    pairs = [(right, given), (_ranks(right), _ranks(given))]
+    return np.stack([each for x, y in pairs for each in (x, y, x * x, y * y, x * y)], axis=1).astype(float)
 
 
 def scored_sums(sums: Float[np.ndarray, "R K"], rows: int, metric: str) -> Float[np.ndarray, " R"] | None:

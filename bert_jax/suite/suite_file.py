@@ -285,7 +285,7 @@ def _task(
     wanted = list[str]()
 
     def found(pattern: str, several: bool = False) -> list[str]:
-        places = _found(pattern, tables.data)
+        places = find_rows(pattern, tables.data)
         if not places or len(places) > 1 and not several:
             wanted.append(pattern if not places else f"one file {pattern} (there are {len(places)})")
         return places or [pattern]
@@ -323,8 +323,9 @@ def _task(
     return task
 
 
-def _found(pattern: str, data: str | None) -> list[str]:
-    """The absolute paths of the files or the folder that `pattern` names, in `data` at any depth; [] if none is there.
+def find_rows(pattern: str, data: str | None) -> list[str]:
+    """The absolute paths of the files, also compressed, or the folder that `pattern` names, in `data` at any depth;
+    [] if none is there.
 
     A set of TFDS, or a place in a bucket, is taken as it is.
     """

@@ -186,7 +186,8 @@ class Summary:
         if len(answers) < len(jobs) or any("right" not in each for each in answers.values()):
             return scores, setting, ()
         of_classes = task.config.task.kind != "number"
-        return scores, setting, tuple(row_sums(one["right"], one["given"], of_classes) for one in answers.values())
+        pairs = ((np.array(one["right"]), np.array(one["given"])) for one in answers.values())
+        return scores, setting, tuple(row_sums(*pair, of_classes) for pair in pairs)
 
     def _differences(self, averaged: Sequence[str]) -> dict[tuple[str, str], Difference]:
         first, errors = self.suite.models[0].name, dict[tuple[str, str], tuple[float, int]]()

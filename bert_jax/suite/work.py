@@ -15,7 +15,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -37,7 +36,6 @@ _ENTRY = (
     "from bert_jax.system.workers import die_with_parent; die_with_parent(); from bert_jax.cli.main import main; main()"
 )
 """Program of a command that is killed when the suite is."""
-_LOOKING_UP = "bert_jax.suite.contamination"
 _NOT_IN_NAME = re.compile(r"[^\w.=-]+")
 _LONGEST_NAME = 80
 
@@ -120,7 +118,7 @@ class SuiteWork:
     def row_measurements(self) -> list[Job]:
         """The answers to the reported rows by the runs of each task's best setting, and what the rows share with a
         model's text."""
-        jobs = [self.contamination(model) for model in self.suite.models if self.suite.tasks and find_spec(_LOOKING_UP)]
+        jobs = [self.contamination(model) for model in self.suite.models if self.suite.tasks]
         for model, task in itertools.product(self.suite.models, self.suite.tasks):
             if task.config and (setting := self.best_setting(model, task)) is not None:
                 jobs += [self.answers(model, task, setting, seed) for seed in self.suite.tables.seeds]

@@ -58,10 +58,10 @@ def test_without_rows_it_is_the_paired_t_test():
     generator = np.random.default_rng(2)
     false, found, draws = 0, 0, 1000
     for _ in range(draws):
-        ours, theirs = generator.normal(0.5, 0.02, 3), generator.normal(0.5, 0.02, 3)
+        ours, theirs = generator.normal(0.5, 0.02, (2, 3)).tolist()
         assert score_difference(ours, theirs).p == pytest.approx(ttest_rel(ours, theirs).pvalue)
         false += score_difference(ours, theirs).counts
-        found += score_difference(ours + 0.3, theirs).counts
+        found += score_difference([each + 0.3 for each in ours], theirs).counts
     assert false <= 1.3 * LEVEL * draws and found == draws  # 50 are expected, with a deviation of 7
 
 
@@ -73,7 +73,9 @@ def test_a_real_difference_is_found():
 
 def test_of_several_equal_models_hardly_any_is_called_different():
     generator = np.random.default_rng(4)
-    families = [adjusted([score_difference(*generator.normal(0, 1, (2, 4))).p for _ in range(8)]) for _ in range(500)]
+    families = [
+        adjusted([score_difference(*generator.normal(0, 1, (2, 4)).tolist()).p for _ in range(8)]) for _ in range(500)
+    ]
     assert np.mean([min(family) < LEVEL for family in families]) <= LEVEL
     assert adjusted([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])  # Holm 1979
     assert adjusted([]) == []
@@ -98,7 +100,7 @@ def test_metrics_from_sums_are_those_of_scikit_learn(classes):
     for name, value in expected.items():
         assert scored_sums(total, 90, name) == pytest.approx(value)
     assert scored_sums(total, 90, "exact_match") is None
-    assert scored_sums(row_sums([0, 1], [0, 0], True).sum(axis=0)[None], 2, "matthews") == 0.0
+    assert scored_sums(row_sums(np.array([0, 1]), np.array([0, 0]), True).sum(axis=0)[None], 2, "matthews") == 0.0
 
 
 def test_correlations_from_sums_are_those_of_scipy():

@@ -129,7 +129,7 @@ def test_missing_sets_are_named_with_their_publisher_and_what_is_left(stand_ins)
 
 @pytest.mark.parametrize("name", suite_names())
 def test_suites_that_come_with_it_are_right_but_for_their_files(name, monkeypatch, tmp_path):
-    monkeypatch.setattr(module, "_found", lambda pattern, data: [f"/rows/{pattern}"])
+    monkeypatch.setattr(module, "find_rows", lambda pattern, data: [f"/rows/{pattern}"])
     monkeypatch.setattr(module, "check_heads", lambda models, tasks: None)
     for data in (None, str(tmp_path)):
         models = () if "[[models]]" in suite_file(name).read_text() else [str(tmp_path)]
