@@ -4,16 +4,17 @@ bert-jax score RUN --pairs FILE...: how often a model scores the acceptable one 
 """
 
 import contextlib
+import sys
 from collections import Counter
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Annotated, Any
+from collections.abc import Iterator
+from functools import partial
+from typing import IO, TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
 from bert_jax.cli.arguments import InferenceArguments, JsonArguments, PlaceArgument, RunArgument
 from bert_jax.cli.flags import Positional
 from bert_jax.config.objective import ScoreMethod
-from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 
 if TYPE_CHECKING:
@@ -50,8 +51,6 @@ class ScorePairs(ScoreArguments):
     """Columns of groups. Without it: field and linguistics_term, where rows have them."""
     normalize: bool = False
     """Compare the scores a token, for sentences of different lengths."""
-    output: PlaceArgument | None = None
-    """File to write: .jsonl, with the scores of each pair."""
     save: bool = False
     """Keep the accuracies in the run, as pairs.json, which bert-jax report shows."""
 
@@ -59,34 +58,24 @@ class ScorePairs(ScoreArguments):
         """Scores all pairs, and prints tables or one JSON object."""
         from bert_jax.cli.summary import print_pairs
         from bert_jax.finetuning.dataset import say_repairs
-        from bert_jax.inference.minimal_pairs import LEFT_OUT, PairAccuracies, judged_pairs, pair_files, read_pairs
+        from bert_jax.inference.minimal_pairs import pair_accuracies, pair_files, read_pairs
         from bert_jax.run.run_config import read_config
         from bert_jax.run.run_directory import RunDirectory
         from bert_jax.system.facts import json_line
         from bert_jax.system.files import write_json
         from bert_jax.system.progress import stage
 
-        files, repairs, accuracies = pair_files(self.pairs), Counter[str](), PairAccuracies()
+        files, repairs = pair_files(self.pairs), Counter[str]()
         if self.save:
             read_config(self.run)  # raises if it is no run
         bert = self.loaded(self.run, self.dtype)
-        method = bert.scorer.method(self.method)
-        good, bad = self.columns
-        pairs = read_pairs(files, (good, bad), self.groups, repairs)
-        with written_lines(self.output, *files.values()) as write, stage("score", None, "pairs") as progress_bar:
-            judged = judged_pairs(pairs, lambda texts: bert.score_stream(texts, self.method), self.normalize, repairs)
-            for one in progress_bar.counted(judged):
-                accuracies.add(one)
-                if write:
-                    scores = {"good": round(one.good, _DECIMALS), "bad": round(one.bad, _DECIMALS)}
-                    write({"file": one.pair.file, **scores, "outcome": one.outcome})
+        with stage("score", None, "sentences") as bar:
+            pairs = read_pairs(files, self.columns, self.groups, repairs)
+            stream = partial(bert.score_stream, method=self.method)
+            results = pair_accuracies(files, pairs, lambda texts: bar.counted(stream(texts)), repairs, self.normalize)
         say_repairs("pairs", repairs)
-        of_scores = {
-            "method": method or "causal",
-            "normalized": self.normalize,
-            "left_out": sum(repairs[each] for each in repairs if each.startswith(LEFT_OUT)),
-        }
-        results = accuracies.results(files).updated(of_scores | ({"steps": bert.steps[-1]} if bert.steps else {}))
+        how = {"method": bert.scorer.method(self.method) or "causal", "normalized": self.normalize}
+        results = results.updated(how | ({"steps": bert.steps[-1]} if bert.steps else {}))
         if self.save:
             write_json(RunDirectory(self.run).pairs_file, results.content)
         if self.json:
@@ -102,6 +91,7 @@ class Score(ScoreArguments):
     """
 
     LINE = "bert-jax score"
+    FLAG_OF_SETTING = {"columns": "--columns", "groups": "--groups"}
     OTHER_FORMS = {"--pairs": ScorePairs}
 
     input: Positional[str]
@@ -120,16 +110,21 @@ class Score(ScoreArguments):
         from bert_jax.inference.feature_files import name_of
         from bert_jax.inference.scoring import ScoreTotals
         from bert_jax.system.facts import json_line, print_rows
+        from bert_jax.system.files import check_written
         from bert_jax.system.progress import say, stage
 
         repairs = Counter[str]()
+        if self.output:
+            check_written(self.output, self.input)
+            if self.output.suffix != ".jsonl":
+                raise UsageError(f"{self.output}: scores are written as JSON lines; name it .jsonl")
         texts = self._read(repairs)
         bert = self.loaded(self.run, self.dtype)
         totals = ScoreTotals(bert.scorer.method(self.method) or "causal")
-        with written_lines(self.output, self.input) as write, stage("score", None, "texts") as progress_bar:
+        with stage("score", None, "texts") as progress_bar, self._opened_output() as file:
             for scored in progress_bar.counted(bert.score_stream(texts, self.method)):
                 totals.add(scored)
-                (write or _print_line)(self._row(scored, bert.tokenizer))
+                print(json_line(self._row(scored, bert.tokenizer)), file=file)
         say_repairs(name_of(self.input), repairs)
         figures = [(name.replace("_", " "), _shown(value)) for name, value in totals.content.items()]
         if self.json:
@@ -151,6 +146,17 @@ class Score(ScoreArguments):
             return (line for document in corpus.documents() for line in document)
         return read_texts(self.input, (self.texts,) if self.texts else (), repairs)
 
+    @contextlib.contextmanager
+    def _opened_output(self) -> Iterator[IO[str]]:
+        """Yields the open file of rows, which appears at the end of the block, or standard output."""
+        from bert_jax.system.files import replacing
+
+        if self.output is None:
+            yield sys.stdout
+            return
+        with replacing(self.output) as temporary, open(temporary, "w", encoding="utf-8") as file:
+            yield file
+
     def _row(self, scored: "ScoredText", tokenizer: "Tokenizer") -> dict[str, Any]:
         row: dict[str, Any] = {"text": scored.text, "score": None, "tokens": len(scored.ids), "score_per_token": None}
         if scored.score is not None and scored.logs is not None:
@@ -162,37 +168,5 @@ class Score(ScoreArguments):
         return row
 
 
-def _print_line(row: object) -> None:
-    from bert_jax.system.facts import json_line
-
-    print(json_line(row))
-
-
 def _shown(value: object) -> str:
-    return (
-        ""
-        if value is None
-        else f"{value:,.2f}"
-        if isinstance(value, float)
-        else f"{value:,}"
-        if isinstance(value, int)
-        else str(value)
-    )
-
-
-@contextlib.contextmanager
-def written_lines(path: Place | None, *read: object) -> Iterator[Callable[[object], object] | None]:
-    """Yields a function that writes an object as a line of the file at `path`, which appears at the end of the block;
-    None without a path. Raises UsageError if it isn't named .jsonl, can't be written, or is one of the files `read`."""
-    from bert_jax.system.facts import json_line
-    from bert_jax.system.files import check_written, replacing
-
-    if path is None:
-        yield None
-        return
-    if path.suffix != ".jsonl":
-        raise UsageError(f"{path}: scores are written as JSON lines; name it .jsonl")
-    for one in read:
-        check_written(path, str(one))
-    with replacing(path) as temporary, open(temporary, "w", encoding="utf-8") as file:
-        yield lambda row: file.write(json_line(row) + "\n")
+    return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)

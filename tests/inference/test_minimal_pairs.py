@@ -11,10 +11,12 @@ from conftest import story
 from pairs_in_torch import accuracy
 
 import bert_jax
-from bert_jax.inference.minimal_pairs import COLUMNS, PairAccuracies, judged_pairs, pair_files, read_pairs
+from bert_jax.inference.minimal_pairs import pair_accuracies, pair_files, read_pairs
 from bert_jax.inference.scoring import ScoredText
 from bert_jax.interchange.export import write_model_directory
 from bert_jax.system.errors import UsageError
+
+COLUMNS = "sentence_good", "sentence_bad"
 
 
 def pair(good: str, bad: str, **others: object) -> dict[str, object]:
@@ -34,10 +36,8 @@ def letters(texts):
 
 
 def measured(files, groups=None, normalized=False):
-    repairs, accuracies = Counter(), PairAccuracies()
-    for judged in judged_pairs(read_pairs(files, COLUMNS, groups, repairs), letters, normalized, repairs):
-        accuracies.add(judged)
-    return accuracies.results(files), repairs
+    repairs = Counter()
+    return pair_accuracies(files, read_pairs(files, COLUMNS, groups, repairs), letters, repairs, normalized), repairs
 
 
 def test_means_are_over_files_and_a_tie_counts_half(tmp_path):
@@ -46,7 +46,7 @@ def test_means_are_over_files_and_a_tie_counts_half(tmp_path):
     results, repairs = measured(pair_files([str(tmp_path)]))
     assert results.files == {"one": 0.5, "two": 1.0} and results.score == 0.75
     assert results.groups == {"field": {"x": (0.75 + 1) / 2, "y": 0.0}, "linguistics_term": {"t": 1.0}}
-    assert results.measurements == {"accuracy": 0.75, "pairs": 4, "ties": 1} and not repairs
+    assert results.measurements == {"accuracy": 0.75, "pairs": 4, "ties": 1, "left_out": 0} and not repairs
 
 
 def test_scores_a_token_are_compared_on_request(tmp_path):
@@ -102,10 +102,10 @@ def test_files_are_found_by_path_folder_and_pattern(tmp_path):
     write(tmp_path / "other" / "b.jsonl", [])
     with pytest.raises(UsageError, match="have one name, 'b', in the results; rename one"):
         pair_files([str(tmp_path), str(tmp_path / "other")])
-    with pytest.raises(UsageError, match="no file matches .*none.jsonl'; give files of pairs"):
+    with pytest.raises(UsageError, match="none.jsonl' has no file of pairs; give some"):
         pair_files([str(tmp_path / "none.jsonl")])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match="no .jsonl, .csv or .tsv file is in the folder"):
+    with pytest.raises(UsageError, match="empty' has no file of pairs; give some"):
         pair_files([str(tmp_path / "empty")])
 
 
@@ -115,15 +115,9 @@ def test_accuracies_are_those_of_an_independent_scorer(tiny_run, tmp_path, metho
         stories = [story(10 * number + seed)[0].split()[:9] for seed in range(12)]
         rows = [pair(" ".join(words), " ".join([*words[:2], *words[:1:-1]])) for words in stories]
         write(tmp_path / f"{name}.jsonl", rows)
-    bert, files, accuracies, repairs = (
-        bert_jax.load(tiny_run.path),
-        pair_files([str(tmp_path)]),
-        PairAccuracies(),
-        Counter(),
-    )
+    bert, files, repairs = bert_jax.load(tiny_run.path), pair_files([str(tmp_path)]), Counter()
     write_model_directory(tmp_path / "model", bert.config, jax.device_get(bert.params), bert.tokenizer)
     pairs = read_pairs(files, COLUMNS, None, repairs)
-    for judged in judged_pairs(pairs, lambda texts: bert.score_stream(texts, method), False, repairs):
-        accuracies.add(judged)
-    expected = {name: accuracy(tmp_path / "model", path, method) for name, path in files.items()}
-    assert accuracies.results(files).files == expected and not repairs
+    found = pair_accuracies(files, pairs, lambda texts: bert.score_stream(texts, method), repairs)
+    assert found.files == {name: accuracy(tmp_path / "model", path, method) for name, path in files.items()}
+    assert not repairs
