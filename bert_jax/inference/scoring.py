@@ -32,9 +32,7 @@ from bert_jax.system.progress import say
 from bert_jax.training.cross_entropy import cross_entropy
 from bert_jax.training.devices import compiling_tokens, tokens_at_once
 
-DEFAULT_METHOD: ScoreMethod = "word"
-"""The method of models that mask."""
-_LARGEST_LOSS = 700.0
+_LARGEST = 700.0
 """Nats a token from which on the perplexity is no finite number."""
 _WINDOW_GROUPS = 256
 """Size of the sorting window, in groups: masked copies of one text share its ids, so they take little memory."""
@@ -62,28 +60,27 @@ class ScoreTotals:
 
     def __init__(self, method: str):
         """`method`: how the scores were computed, in a word."""
-        self._method, self._texts, self._scored = method, 0, 0
-        self._score, self._tokens, self._characters = 0.0, 0, 0
+        self._method, self._sums = method, Counter[str]()
 
     def add(self, scored: ScoredText) -> None:
         """Counts a text."""
-        self._texts += 1
+        self._sums["texts"] += 1
         if scored.score is not None:
-            self._scored += 1
-            self._score += scored.score
-            self._tokens += len(scored.ids)
-            self._characters += len(scored.text)
+            self._sums.update(scored=1, tokens=len(scored.ids), characters=len(scored.text))
+            self._sums["score"] += scored.score  # type: ignore[assignment]  # a Counter adds any numbers
 
     @property
     def content(self) -> JsonObject:
-        """The totals by name. `perplexity` is exp(- score / tokens), of a model that masks the pseudo-perplexity of
-        Salazar et al. (2020), section 2.1; None without a scored text, and where it is no finite number."""
-        counts = {"texts": self._texts, "scored": self._scored, "tokens": self._tokens, "characters": self._characters}
-        loss = -self._score / max(self._tokens, 1)
-        bits = -self._score / math.log(2) / max(self._characters, 1)
-        known = self._scored > 0 and loss < _LARGEST_LOSS
-        perplexity = {"perplexity": math.exp(loss) if known else None, "bits_per_character": bits if known else None}
-        return {"method": self._method, **counts, "score": self._score, **perplexity}
+        """The totals by name; `perplexity` and `bits_per_character` are None without a scored text.
+
+        The perplexity is exp(- score / tokens), of a model that masks the pseudo-perplexity (Salazar et al. 2020).
+        """
+        names = ("texts", "scored", "tokens", "characters", "score")
+        content: JsonObject = {"method": self._method} | {name: self._sums[name] for name in names}
+        nats, known = -self._sums["score"], self._sums["scored"] > 0
+        content["perplexity"] = math.exp(min(nats / self._sums["tokens"], _LARGEST)) if known else None
+        content["bits_per_character"] = nats / math.log(2) / self._sums["characters"] if known else None
+        return content
 
 
 class _Row(NamedTuple):
@@ -97,13 +94,9 @@ class _Row(NamedTuple):
     """Why the text has no score."""
 
 
-class _Span(NamedTuple):
-    """What one row of a batch computes of a text. A model that masks predicts the token at `begin`, and doesn't see
-    those up to `end` (exclusive); a causal one predicts all of them."""
-
-    ids: Int[np.ndarray, " T"]
-    begin: int
-    end: int
+_Span = tuple[Int[np.ndarray, " T"], int, int]
+"""What one row of a batch computes of a text: ids, `begin` and `end`. A model that masks predicts the token at `begin`,
+and doesn't see those up to `end` (exclusive); a causal one predicts them all."""
 
 
 class Scorer:
@@ -136,7 +129,7 @@ class Scorer:
                 f"{Setting('method', method)} says what is masked, and {self._model.config.one_sided} a token; leave "
                 "it out: the score is the log-likelihood"
             )
-        return (method or DEFAULT_METHOD) if self._sees_both else None  # type: ignore[return-value]
+        return (method or "word") if self._sees_both else None  # type: ignore[return-value]
 
     def stream(self, texts: Iterable[Text], method: str | None = None) -> Iterator[ScoredText]:
         """Yields each text with its log probabilities, in input order and bounded memory; reads texts ahead.
@@ -149,19 +142,19 @@ class Scorer:
     def _scored(self, texts: Iterable[Text], method: ScoreMethod | None) -> Iterator[ScoredText]:
         rows, read = tee(self._rows(texts))
         found = self._computed(span for row in rows for span in self._spans(row, method))
-        count, unscored = 0, Counter[str]()
+        counts = Counter[str]()
         for row in read:
-            count += 1
+            counts[row.obstacle] += 1
             logs = np.concatenate([*islice(found, max(row.end - row.begin, 1) if method else 1)])
-            if row.obstacle:
-                unscored[row.obstacle] += 1
-                yield ScoredText(row.text, [], None)
-            else:
-                of_tokens = logs if method else logs[row.begin : row.end]
-                yield ScoredText(row.text, row.ids[row.begin : row.end].tolist(), of_tokens)
-        if unscored:
-            reasons = ", ".join(f"{number:,} {obstacle}" for obstacle, number in sorted(unscored.items()))
-            say(f"{unscored.total():,} of {count:,} texts have no score: {reasons}")
+            logs = logs if method else logs[row.begin : row.end]
+            if not np.isfinite(logs).all():
+                raise UsageError(
+                    "the model gives probabilities that aren't finite, so its training diverged; give another step"
+                )
+            yield ScoredText(row.text, row.ids[row.begin : row.end].tolist(), None if row.obstacle else logs)
+        if unscored := sorted(obstacle for obstacle in counts if obstacle):
+            reasons = ", ".join(f"{counts[obstacle]:,} {obstacle}" for obstacle in unscored)
+            say(f"{counts.total() - counts['']:,} of {counts.total():,} texts have no score: {reasons}")
 
     def _rows(self, texts: Iterable[Text]) -> Iterator[_Row]:
         before, after = self._vocabulary.frame.single
@@ -181,22 +174,22 @@ class Scorer:
         """What is computed of a row. Each has at least one span, so that texts without a score are read no further
         ahead than others."""
         if method is None or row.obstacle:
-            return [_Span(row.ids, row.begin, row.end)]
+            return [(row.ids, row.begin, row.end)]
         places = np.arange(row.begin, row.end)
         ends = places + 1
         if method == "word":
             starts = 1 + row.begin + np.flatnonzero(self._starts_word[row.ids[row.begin + 1 : row.end]])
             ends = np.append(starts, row.end)[np.searchsorted(starts, places, side="right")]
-        return (_Span(row.ids, begin, end) for begin, end in zip(places.tolist(), ends.tolist(), strict=True))
+        return ((row.ids, begin, end) for begin, end in zip(places.tolist(), ends.tolist(), strict=True))
 
     def _computed(self, spans: Iterable[_Span]) -> Iterator[Float[np.ndarray, " _"]]:
         """Yields the log probabilities of each span's row, in input order."""
         config = self._model.config
-        lengths = sorted({*range(_STEP, _SHORT, _STEP), *usual_lengths(config.max_positions)})
-        lengths = [length for length in lengths if length <= config.max_positions]
-        groups = grouped(
-            spans, lambda span: len(span.ids), lengths, tokens_at_once(), compiling_tokens(config), _WINDOW_GROUPS
+        lengths = sorted(
+            {*range(_STEP, min(_SHORT, config.max_positions), _STEP), *usual_lengths(config.max_positions)}
         )
+        compiling = compiling_tokens(config)
+        groups = grouped(spans, lambda span: len(span[0]), lengths, tokens_at_once(), compiling, _WINDOW_GROUPS)
         waiting: dict[int, Any] = {}
         next_place = 0
         for group, found in ahead(self._of_group, groups):
@@ -206,12 +199,11 @@ class Scorer:
                 next_place += 1
 
     def _of_group(self, group: Group[_Span]) -> Float[np.ndarray, "B _"]:
-        rows, lengths = group.shape[0], np.array([len(span.ids) for span in group.items])
-        ids = np.concatenate([span.ids for span in group.items])
-        tokens = lay_out(ids, lengths, lengths, group.shape, pad_id=self._vocabulary.pad_id)
-        ends = np.zeros((2, rows), np.int32)
-        ends[:, : len(lengths)] = np.array([(span.begin, span.end) for span in group.items]).T
-        return jax.device_get(self._compute(self._model.params, tokens, *ends))
+        ids, begins, ends = zip(*group.items, strict=True)
+        lengths, free = np.array([*map(len, ids)]), (0, group.shape[0] - len(ids))
+        tokens = lay_out(np.concatenate(ids), lengths, lengths, group.shape, pad_id=self._vocabulary.pad_id)
+        spans = (np.pad(np.array(each, np.int32), free) for each in (begins, ends))
+        return jax.device_get(self._compute(self._model.params, tokens, *spans))
 
 
 def masked_log_probabilities(
