@@ -40,7 +40,7 @@ MODERN = {"modern_base": (22, 768), "modern_small": (10, 384)}
 
 def test_the_published_sizes_are_there():
     single = {name for name in catalogue() if "/" not in name}
-    assert single == {*SIZES, *MODERN, "cpu", "cpu_bert", "demo", "demo_bert", "elmo_demo", "languages_demo"}
+    assert single == {*SIZES, *MODERN, "babylm", "cpu", "cpu_bert", "demo", "demo_bert", "elmo_demo", "languages_demo"}
 
 
 def kind_of(name: str) -> type[RunConfig] | type[FinetuneConfig]:

@@ -1,0 +1,57 @@
+"""What two CPU cores learn of English grammar from ten million words in two hours: BabyLM's small track.
+
+bert-jax pretrain configs/babylm.py --workdir runs/babylm --data.source "text:train/*.gz"
+bert-jax score runs/babylm --pairs "blimp/*.jsonl"
+"""
+
+from bert_jax.config.data import DataConfig
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.objective import ObjectiveConfig
+from bert_jax.config.operation import CheckpointConfig, EvaluationConfig
+from bert_jax.config.optimizer import OptimizerConfig
+from bert_jax.config.phase import Phase
+from bert_jax.config.run import RunConfig
+from bert_jax.config.vocabulary import VocabularyConfig
+
+MILLION = 1_000_000
+
+config = RunConfig(
+    model=ModelConfig.modern(
+        num_layers=4,
+        hidden_size=256,
+        num_heads=4,
+        feedforward_size=688,
+        max_positions=128,
+        rotary_base=10_000.0,
+        local_window=None,
+        global_every=1,
+        activation="gelu_tanh",
+        initializer_range=0.05,
+    ),
+    vocabulary=VocabularyConfig(size=8192),
+    data=DataConfig(
+        source="text:train/*.gz",
+        layout="sentences",
+        most_epochs=10.0,
+        short_sequence_probability=0.0,
+        whole_sentences=False,
+    ),
+    objective=ObjectiveConfig(pair="none", masked_share=0.3, masked_share_end=0.15),
+    optimizer=OptimizerConfig(
+        peak_learning_rate=1e-3,
+        warmup=0.02,
+        schedule="warmup_stable_decay",
+        decay_share=0.5,
+        bias_correction=True,
+        beta2=0.98,
+        epsilon=1e-8,
+        weight_decay=0.1,
+    ),
+    phases=(Phase(steps=30_000, length=64, batch_size=32),),
+    evaluation=EvaluationConfig(every=5000, max_sequences=1024),
+    # BabyLM asks for models after 1, 2, ... 10 and 20, 30, ... 100 million words seen.
+    checkpoints=CheckpointConfig(
+        every=1000,
+        keep_at_words=(*range(MILLION, 10 * MILLION, MILLION), *range(10 * MILLION, 101 * MILLION, 10 * MILLION)),
+    ),
+)
