@@ -52,8 +52,6 @@ class JudgedTexts:
         grades = _read_judgments(judged)
         texts = {name: text for name, text, _ in _rows(_file(folder, "queries.jsonl"), repairs)}
         queries = [name for name in texts if name in grades]
-        if not queries:
-            raise UsageError(f"{judged} judges no query of queries.jsonl; give the files of one set")
         self.queries = [texts[name] for name in queries]
         names = [name for name, _, _ in _rows(self._corpus, repairs)]
         if not names:
@@ -66,6 +64,11 @@ class JudgedTexts:
         places |= {name: -2 - number for number, name in enumerate(unknown)}
         self._grades = [{places[name]: grade for name, grade in grades[query].items()} for query in queries]
         """For each query, the grades of documents by number."""
+        if not any(number >= 0 and of_query[number] > 0 for of_query in self._grades for number in of_query):
+            raise UsageError(
+                f"{judged} has no grade above 0 for a query of queries.jsonl and a document of corpus.jsonl; give the "
+                "files of one set"
+            )
         repairs[f"rows of queries.jsonl without a judgment in {split}, left out"] += len(texts) - len(queries)
         repairs["ids of judged queries that queries.jsonl lacks, left out"] += len(grades) - len(queries)
         repairs["ids of judged documents that corpus.jsonl lacks, measured as not found"] += len(unknown)
