@@ -28,7 +28,8 @@ from bert_jax.run.run_config import read_pretraining_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.suite.contamination import contaminations, row_texts
-from bert_jax.suite.suite_file import SuiteTask, find_rows
+from bert_jax.suite.suite_file import find_rows
+from bert_jax.suite.suite_tables import SuiteTask
 from bert_jax.system.bucket import place_of
 from bert_jax.system.json_file import parse_object
 from bert_jax.text.tokenizer import load_tokenizer

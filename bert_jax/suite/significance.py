@@ -70,7 +70,7 @@ def _probability(t: float, parts: Sequence[tuple[float, int]]) -> float:
 def difference_text(name: str, first: str, found: Difference) -> str:
     """What is said of a difference, in words."""
     on = ", ".join([counted(found.seeds, "seeds"), *([counted(found.rows, "rows")] if found.rows else [])])
-    if not found.error:
+    if found.error < _LEAST and found.apart:
         return f"{name} has {found.apart:+.3f} beside {first}; nothing shows what chance does ({on})"
     how = f"{found.apart:+.3f} ± {found.error:.3f}, p {found.p:.2g}, {on}"
     if not found.counts:

@@ -1,4 +1,4 @@
-"""A suite's TOML file: models, tasks, settings to try, seeds and a budget, checked before anything runs."""
+"""Reads a suite's TOML file, and checks models, tasks, settings and files before anything runs."""
 
 import difflib
 import glob
@@ -7,16 +7,22 @@ import os
 import tomllib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple
-
-from pydantic import BeforeValidator, Field
+from typing import Any
 
 from bert_jax.config.finetune import FinetuneConfig
-from bert_jax.config.objective import UnitKind
 from bert_jax.config.run import RunConfig
-from bert_jax.config.settings import OneOrSeveral, Settings
+from bert_jax.config.settings import Settings
 from bert_jax.config.task import TaskConfig
 from bert_jax.interchange.hub import model_place
+from bert_jax.suite.suite_tables import (
+    ModelTable,
+    SuiteModel,
+    SuitePlan,
+    SuiteTables,
+    SuiteTask,
+    TaskTable,
+    flag_words,
+)
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError, with_names
 from bert_jax.system.files import matching_files
@@ -26,138 +32,6 @@ Load = Callable[[str, type], Any]
 """Loads a config by its name or file: `load_config`."""
 _COMPRESSED = ("", ".gz", ".zst")
 """Endings that a file of rows may have besides the name in the suite."""
-
-
-def _as_table(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f'={value!r:.40}: expected a table such as {{"optimizer.peak-learning-rate" = 3e-4}}')
-    return value
-
-
-Values = Annotated[dict[str, Any], BeforeValidator(_as_table)]
-"""Settings of a config by their dotted names, as the flags of a command spell them."""
-
-
-class ModelTable(Settings):
-    """A [[models]] table: a trained model (`path`), or a recipe to pretrain (`config`)."""
-
-    name: str | None = None
-    """Name in tables. None: the last part of the path, or the config's name."""
-    path: str | None = None
-    """A run, a checkpoint, a Hugging Face directory, or a model of the hub."""
-    config: str | None = None
-    """A config of `bert-jax pretrain`."""
-    begin: str | None = None
-    """Name of a recipe from whose parameters this one begins. Each takes half of the budget."""
-    changes: Values = Field({}, alias="set")
-    """Settings of the config to change."""
-
-
-class TaskTable(Settings):
-    """A [[tasks]] table, without the settings of TaskConfig, which it may have too."""
-
-    name: str | None = None
-    """Name in tables. None: that of the config, the files or the folder."""
-    config: str | None = None
-    """A config of `bert-jax finetune`."""
-    pairs: str | None = None
-    """Files of minimal pairs, a pattern, for `bert-jax score`."""
-    beir: str | None = None
-    """A folder of judged texts in BEIR's layout, for `bert-jax evaluate`."""
-    test: str | None = None
-    """Rows that are measured where the suite reports `test`."""
-    scores: OneOrSeveral | None = None
-    """Metrics whose mean is the task's score. None: the one that chooses the checkpoint."""
-    files: Values = {}
-    """Settings of TaskConfig, and `test`, that hold where the suite is given `data`: the publisher's own files."""
-    publisher: str | None = None
-    """Where the publisher has the rows."""
-    changes: Values = Field({}, alias="set")
-    """Further settings of the config to change."""
-
-
-class Budget(Settings):
-    """What each pretraining may use, one of three. Without it a recipe takes the steps of its config."""
-
-    steps: Annotated[int, Field(gt=0)] | None = None
-    seconds: Annotated[float, Field(gt=0.0)] | None = None
-    """Seconds of training at the step time measured: on a CPU seconds of one core, elsewhere of time that passes."""
-    flops: Annotated[float, Field(gt=0.0)] | None = None
-    """FLOPs of training by formula."""
-
-    def conflicts(self) -> Iterator[str]:
-        """Yields a message unless one budget is given."""
-        if len(given := self.model_dump(exclude_none=True)) != 1:
-            yield f"[budget] has {' and '.join(given) or 'nothing'}; give one of {', '.join(type(self).model_fields)}"
-
-
-class SuiteTables(Settings):
-    """The content of a suite file."""
-
-    models: tuple[ModelTable, ...] = ()
-    tasks: tuple[TaskTable, ...] = ()
-    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
-    """Seeds of fine-tuning; a recipe is pretrained with each, too."""
-    grid: Values = {}
-    """Lists of values by setting. Every fine-tuning is done with each combination."""
-    select: Literal["dev"] = "dev"
-    """The rows on which the best combination of each task is chosen, by its mean over seeds."""
-    report: Literal["dev", "test"] = "dev"
-    """The rows whose scores are reported."""
-    data: str | None = None
-    """Folder of rows, pairs and judged texts: they are found at any depth of it by the end of their path."""
-    source: OneOrSeveral | None = None
-    """Text of all recipes, as `--data.source` names it. None: that of their configs."""
-    budget: Budget | None = None
-    measured_as: str | None = None
-    """The recipe on whose held-out sequences all recipes are measured. None: the first one."""
-    units: tuple[UnitKind, ...] = ("piece",)
-    """What is masked together in those sequences; each kind is measured by itself."""
-
-
-class SuiteModel(NamedTuple):
-    """A model of a suite."""
-
-    name: str
-    path: str | None
-    """The absolute path of a trained model; None for a recipe."""
-    recipe: RunConfig | None = None
-    words: tuple[str, ...] = ()
-    """Config and flags of a recipe on the command line of `bert-jax pretrain`."""
-    begin: str | None = None
-
-
-class SuiteTask(NamedTuple):
-    """A task of a suite."""
-
-    name: str
-    kind: Literal["finetune", "pairs", "beir"]
-    places: tuple[str, ...] = ()
-    """The files of pairs, or the folder of judged texts."""
-    config: FinetuneConfig | None = None
-    words: tuple[str, ...] = ()
-    """Config and flags of a fine-tuning on the command line of `bert-jax finetune`."""
-    test: str | None = None
-    scores: tuple[str, ...] = ()
-
-    def measured_rows(self, report: str) -> str | None:
-        """The rows whose score is reported; None for pairs and judged texts."""
-        return None if self.config is None else self.test if report == "test" else self.config.task.dev
-
-
-class SuitePlan(NamedTuple):
-    """A checked suite."""
-
-    models: tuple[SuiteModel, ...]
-    tasks: tuple[SuiteTask, ...]
-    settings: tuple[dict[str, Any], ...]
-    """The combinations of the grid; one that is empty without a grid."""
-    tables: SuiteTables
-
-    @property
-    def recipes(self) -> dict[str, SuiteModel]:
-        """The models to pretrain, by name."""
-        return {model.name: model for model in self.models if model.recipe}
 
 
 def read_suite(path: Path, load: Load, data: str | None = None, only: Sequence[str] = (), **changes: Any) -> SuitePlan:
@@ -181,25 +55,6 @@ def read_suite(path: Path, load: Load, data: str | None = None, only: Sequence[s
         raise UsageError(f"{path}: {getattr(error, 'strerror', None) or reason}") from None
     except UsageError as error:
         raise UsageError(f"{path}: {with_names(error.message)}") from None
-
-
-def flag_words(values: Mapping[str, Any]) -> tuple[str, ...]:
-    """The words of a command line that set `values`, by dotted name."""
-    words: list[str] = []
-    for name, value in values.items():
-        before, dot, last = name.replace("_", "-").rpartition(".")
-        if isinstance(value, bool):
-            words.append(f"--{before}{dot}{'' if value else 'no-'}{last}")
-        elif isinstance(value, (list, tuple)):
-            words += [f"--{before}{dot}{last}", *map(str, value)]
-        else:
-            words.append(f"--{before}{dot}{last}={value}")
-    return tuple(words)
-
-
-def setting_text(setting: Mapping[str, Any]) -> str:
-    """A combination of the grid for tables: "peak-learning-rate 0.0003, epochs 3"."""
-    return ", ".join(f"{name.rpartition('.')[2].replace('_', '-')} {value}" for name, value in setting.items())
 
 
 def _checked(tables: SuiteTables, own: list[dict[str, Any]], load: Load, only: Sequence[str]) -> SuitePlan:

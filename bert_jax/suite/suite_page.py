@@ -4,9 +4,9 @@ from bert_jax.config.wording import counted
 from bert_jax.report.charts import line_chart, points_for
 from bert_jax.report.curves import Curves
 from bert_jax.report.page import Section, element, page, paragraph, remarks, table
-from bert_jax.suite.suite_file import setting_text
+from bert_jax.suite.job import Job
+from bert_jax.suite.suite_tables import setting_text
 from bert_jax.suite.summary import Summary
-from bert_jax.suite.work import Job
 
 _MOST_CURVES = 24
 """Curves of a chart: with more they can't be told apart."""
@@ -41,25 +41,32 @@ def suite_page(title: str, summary: Summary) -> str:
 
 
 def _curves(summary: Summary) -> Section:
-    """The curves of all runs of each task in one chart, and of all pretrainings."""
+    """The curves of all runs of each task in one chart, and of all pretrainings; a score only if several were measured
+    in a run."""
     section, work = Section("learning", "Learning curves"), summary.work
     by_task: dict[str, list[Job]] = {}
     for job in (*work.pretrainings(), *work.measurements()):
         if (job.path / "metrics.jsonl").is_file():
             by_task.setdefault(job.task, []).append(job)
+    if by_task:
+        section.add(paragraph("A curve is named by its model, the values of its setting, and #SEED."))
     for task, jobs in by_task.items():
         drawn = {_named(job): Curves(job.path / "metrics.jsonl") for job in jobs[:_MOST_CURVES]}
         points = points_for(2 * len(by_task) * len(drawn))
+        charts = []
         for title, split, name, unit in _CHARTS:
             curves = {run: of_run.of(split, name) for run, of_run in drawn.items()}
-            section.add_charts(line_chart(f"{task}: {title}", curves, unit=unit, points=points))
+            if max(len(curve.steps) for curve in curves.values()) > 1:
+                charts.append(line_chart(f"{task}: {title}", curves, unit=unit, points=points))
+        section.add_charts(*charts)
         if len(jobs) > len(drawn):
             section.add(paragraph(f"The charts of {task} have the first {len(drawn)} of {len(jobs)} runs."))
     return section
 
 
 def _named(job: Job) -> str:
-    return ", ".join(filter(None, [job.model, setting_text(job.setting), f"seed {job.seed}"]))
+    """A run in a legend: its model, the values of its setting, and its seed."""
+    return " ".join([job.model, *map(str, job.setting.values()), f"#{job.seed}"])
 
 
 def _text(value: object) -> str:

@@ -8,7 +8,9 @@ import numpy as np
 from jaxtyping import Float
 
 from bert_jax.config.wording import counted
+from bert_jax.suite.job import AND, Job, score_of
 from bert_jax.suite.measuring import plateau
+from bert_jax.suite.recipes import HELD_OUT
 from bert_jax.suite.significance import (
     LEVEL,
     Difference,
@@ -18,8 +20,8 @@ from bert_jax.suite.significance import (
     row_sums,
     score_difference,
 )
-from bert_jax.suite.suite_file import SuiteModel, SuiteTask
-from bert_jax.suite.work import AND, HELD_OUT, Job, SuiteWork, done, metrics_of, score
+from bert_jax.suite.suite_tables import SuiteModel, SuiteTask
+from bert_jax.suite.work import SuiteWork
 
 AVERAGE = "average"
 """Name of the column of means over tasks."""
@@ -64,7 +66,7 @@ class Summary:
 
     def __init__(self, work: SuiteWork):
         self.work, self.suite, self.cells = work, work.suite, dict[str, dict[str, Cell]]()
-        self.runs = [row for job in work.measurements() if done(job) for row in self._rows(job)]
+        self.runs = [row for job in work.measurements() if job.done for row in self._rows(job)]
         """The rows of suite.json, one a measurement."""
         for cell in (*self._held_out(), *self._of_tasks()):
             self.cells.setdefault(cell.task, {})[cell.model] = cell
@@ -96,9 +98,9 @@ class Summary:
     @property
     def pretrained(self) -> list[dict[str, Any]]:
         """Of each finished pretraining: steps, sequences, and how many of these before it left the plateau."""
-        found, seconds = [], self.work.step_seconds()
-        for job in filter(done, self.work.pretrainings()):
-            recipe, steps = self.suite.recipes[job.model].recipe, metrics_of(job)["steps"]
+        found, seconds = [], self.work.recipes.step_seconds()
+        for job in (job for job in self.work.pretrainings() if job.done):
+            recipe, steps = self.suite.recipes[job.model].recipe, job.measured["steps"]
             assert recipe
             size = recipe.phases[0].batch_size
             row = {"model": job.model, "seed": job.seed, "run": str(job.path), "step_seconds": seconds.get(job.model)}
@@ -137,7 +139,7 @@ class Summary:
 
     def _rows(self, job: Job) -> Iterator[dict[str, Any]]:
         """Yields the rows of suite.json of a finished run."""
-        metrics = metrics_of(job)
+        metrics = job.measured
         row = {"model": job.model, "task": job.task, "setting": job.setting, "seed": job.seed, "run": str(job.path)}
         if job.task == HELD_OUT:
             for kind, figures in metrics.items():
@@ -145,7 +147,7 @@ class Summary:
                 named = {"task": task, "metric": "mlm_accuracy", "score": figures["mlm_accuracy"]}
                 yield row | named | {"metrics": figures}
             return
-        metric, value = score(next(task for task in self.suite.tasks if task.name == job.task), metrics)
+        metric, value = score_of(next(task for task in self.suite.tasks if task.name == job.task), metrics)
         yield row | {"metric": metric, "score": value, "metrics": metrics}
 
     def _held_out(self) -> Iterator[Cell]:
@@ -160,7 +162,7 @@ class Summary:
         """Yields the cells of tasks whose reported scores are there."""
         for model in self.suite.models:
             looked_up = self.work.contamination(model)
-            shares = metrics_of(looked_up) if done(looked_up) else {}
+            shares = looked_up.measured if looked_up.done else {}
             for task in self.suite.tasks:
                 rows = [row for row in self.runs if (row["model"], row["task"]) == (model.name, task.name)]
                 scores, setting, sums = self._reported(model, task, rows)
@@ -179,10 +181,10 @@ class Summary:
         if (setting := self.work.best_setting(model, task)) is None:
             return {}, {}, ()
         jobs = [self.work.answers(model, task, setting, seed) for seed in self.suite.tables.seeds]
-        answers = {job.seed: metrics_of(job) for job in jobs if done(job)}
+        answers = {job.seed: job.measured for job in jobs if job.done}
         scores = {row["seed"]: row["score"] for row in rows if row["setting"] == setting}
         if self.suite.tables.report == "test":
-            scores = {seed: score(task, each)[1] for seed, each in answers.items()}
+            scores = {seed: score_of(task, each)[1] for seed, each in answers.items()}
         if len(answers) < len(jobs) or any("right" not in each for each in answers.values()):
             return scores, setting, ()
         of_classes = task.config.task.kind != "number"

@@ -102,8 +102,11 @@ def in_own_process(function: Callable[..., Result], *arguments: Any) -> Result:
     with _starting, safe_path():
         pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin_alone)
         result = pool.submit(function, *arguments)
-    with pool:
-        return result.result()
+    try:
+        with pool:
+            return result.result()
+    except BrokenProcessPool:
+        raise RunError("a process died, as happens when memory runs out; give the same command again") from None
 
 
 def _begin_alone() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from bert_jax.cli.config_files import load_config
-from bert_jax.suite import measuring, suite_file, work
+from bert_jax.suite import measuring, recipes, suite_file, work
+from bert_jax.suite.commands import Commands
 from bert_jax.suite.suite_file import read_suite
 from bert_jax.suite.summary import Summary
 from bert_jax.suite.work import SuiteWork
@@ -27,8 +28,9 @@ class StandIns:
         for name in ("one", "two"):
             (folder / name).mkdir()
         monkeypatch.chdir(folder)
-        monkeypatch.setattr(SuiteWork, "_command", lambda work, *words: self.command(*map(str, words)))
-        monkeypatch.setattr(work, "in_own_process", self.alone)
+        monkeypatch.setattr(Commands, "run", lambda commands, *words: self.command(*map(str, words)))
+        for module in (work, recipes):
+            monkeypatch.setattr(module, "in_own_process", self.alone)
         monkeypatch.setattr(suite_file, "check_heads", lambda models, tasks: None)
 
     def alone(self, function, *arguments):
@@ -66,7 +68,9 @@ class StandIns:
             return ""
         directory.mkdir(parents=True, exist_ok=True)
         losses = enumerate((7.0, 6.1, 5.9, 5.0), start=1)
-        lines = [json.dumps({"step": 100 * n, "split": "train", "mlm_loss": loss}) + "\n" for n, loss in losses]
+        lines = [
+            json.dumps({"step": 100 * n, "split": "train", "loss": loss, "mlm_loss": loss}) + "\n" for n, loss in losses
+        ]
         (directory / "metrics.jsonl").write_text("".join(lines))
         (directory / "checkpoints").mkdir(exist_ok=True)
         steps = sum(int(words[at + 1]) for at, word in enumerate(words) if word.endswith(".steps"))

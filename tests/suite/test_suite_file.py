@@ -8,7 +8,8 @@ from suite_cases import TASK_TEXT
 from bert_jax.cli.config_files import load_config, suite_file, suite_names
 from bert_jax.cli.main import run
 from bert_jax.suite import suite_file as module
-from bert_jax.suite.suite_file import SuiteTask, check_heads, flag_words, read_suite
+from bert_jax.suite.suite_file import check_heads, read_suite
+from bert_jax.suite.suite_tables import SuiteTask, flag_words
 from bert_jax.system.errors import UsageError
 
 # ruff: noqa: E501

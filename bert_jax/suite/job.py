@@ -1,0 +1,77 @@
+"""One run of a suite: where it lies, whether it is finished, and what it measured."""
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bert_jax.config.settings import Settings
+from bert_jax.run.results import read_results
+from bert_jax.suite.suite_tables import SuiteTask
+from bert_jax.system.errors import UsageError
+from bert_jax.system.json_file import JsonObject, read_object
+
+AND = " and "
+"""Between the names of metrics whose mean is a score."""
+_NOT_IN_NAME = re.compile(r"[^\w.=-]+")
+_LONGEST_NAME = 80
+
+
+class Job(NamedTuple):
+    """A model that is pretrained, or measured on a task."""
+
+    model: str
+    task: str
+    setting: dict[str, Any]
+    seed: int
+    path: Path
+    """The directory of a training, or the JSON file of what was measured."""
+    work: Callable[[], None]
+    """Does it. Raises UsageError for wrong use, RunError for a run that failed."""
+    needs: "Job | None" = None
+    """The pretraining of its model."""
+
+    @property
+    def done(self) -> bool:
+        """Whether it is finished."""
+        return self.path.is_file() if self.path.suffix == ".json" else (self.path / "results.json").is_file()
+
+    @property
+    def measured(self) -> JsonObject:
+        """What it measured, by name, once it is done. Raises UsageError for a damaged file."""
+        try:
+            if self.path.suffix == ".json":
+                return read_object(self.path)
+            results, _ = read_results(self.path / "results.json")
+            return results.metrics | {name: getattr(results, name) for name in ("metric", "score", "steps")}
+        except (OSError, ValueError) as error:
+            remedy = "delete it, and give the same command again"
+            raise UsageError(f"{self.path} can't be read ({error}); {remedy}") from None
+
+
+def score_of(task: SuiteTask, metrics: JsonObject) -> tuple[str, float]:
+    """Name and value of a task's score among measurements. Raises UsageError if they lack it."""
+    usual = {"finetune": metrics.get("metric"), "pairs": "accuracy", "beir": "ndcg@10"}[task.kind]
+    names = task.scores or (str(usual),)
+    if absent := [name for name in names if not isinstance(metrics.get(name), float | int)]:
+        there = ", ".join(name for name, value in metrics.items() if isinstance(value, float))
+        raise UsageError(f"{task.name} has no {absent[0]}; scores can be {there}")
+    return AND.join(names), sum(metrics[name] for name in names) / len(names)
+
+
+def changed_settings(config: Settings | None) -> JsonObject:
+    """The settings of a config that differ from their defaults, whatever file or flags they come from."""
+    return config.model_dump(mode="json", exclude_defaults=True) if config else {}
+
+
+def place_below(workdir: Path, folder: str, name: str, *shaped_by: Any) -> Path:
+    """The path of a run: readable, and another one if anything of what shapes the run is another."""
+    plain = _NOT_IN_NAME.sub("-", name)[:_LONGEST_NAME]
+    return workdir / folder / f"{plain}-{hash_of(shaped_by)}"
+
+
+def hash_of(value: Any) -> str:
+    """Hash of a JSON value; of anything else in it, of its text."""
+    return hashlib.sha256(json.dumps(value, default=str, sort_keys=True).encode()).hexdigest()[:8]
