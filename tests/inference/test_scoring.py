@@ -120,15 +120,12 @@ def test_both_directions_of_lstm_layers_give_their_mean(bert, logits_of):
 
 def test_a_query_stream_predicts_each_token_from_all_others(bert):
     model = random_bert(bert, positions="relative", num_segments=0)
-    [scored] = model.score_stream(["The old cat sees"], "token")
+    [scored] = model.score_stream(["The old cat the"], "token")
     spelled = [bert.tokenizer.spelled(number) for number in scored.ids]
+    assert len(spelled) == 4 and "##" not in "".join(spelled)
     for number, log in enumerate(scored.logs):
-        text = bert.tokenizer.decode(
-            [*scored.ids[:number], bert.tokenizer.vocabulary.mask_id, *scored.ids[number + 1 :]]
-        )
-        if "##" not in "".join(spelled):
-            fills = dict(model.fill_mask(text, top=1000)[0])
-            assert math.exp(log) == pytest.approx(fills[spelled[number]], rel=1e-3)
+        fills = dict(model.fill_mask(" ".join([*spelled[:number], "[MASK]", *spelled[number + 1 :]]), top=1000)[0])
+        assert math.exp(log) == pytest.approx(fills[spelled[number]], rel=1e-3)
 
 
 def test_the_generator_of_a_discriminator_scores_and_says_so(bert, capsys):
@@ -144,6 +141,12 @@ def test_a_model_without_the_head_is_refused(bert):
     params = {name: part for name, part in bert.params.items() if name != "masked_lm"}
     with pytest.raises(UsageError, match="no masked-language head, which predicts tokens"):
         Bert(bert.config, params, bert.tokenizer).score(TEXTS)
+
+
+def test_a_model_whose_training_diverged_is_refused(bert):
+    params = jax.tree.map(lambda leaf: leaf * jnp.nan, bert.params)
+    with pytest.raises(UsageError, match="probabilities that aren't finite, so its training diverged"):
+        Bert(bert.config, params, bert.tokenizer).score(TEXTS[:1])
 
 
 def test_texts_without_a_score_are_counted_in_one_line(bert, capsys):
