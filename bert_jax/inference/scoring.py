@@ -34,10 +34,11 @@ from bert_jax.training.devices import compiling_tokens, tokens_at_once
 
 _LARGEST = 700.0
 """Nats a token from which on the perplexity is no finite number."""
-_WINDOW_GROUPS = 256
+_WINDOW_GROUPS = 64
 """Size of the sorting window, in groups: masked copies of one text share its ids, so they take little memory."""
-_SHORT, _STEP = 64, 4
-"""Up to _SHORT tokens, padded lengths are multiples of _STEP, as the masked copies of few texts fill a batch."""
+_SHORT, _STEP = 64, 2
+"""Up to _SHORT tokens, padded lengths are multiples of _STEP, as the masked copies of few texts fill a batch: on BLiMP
+91% of the tokens are real, so packed rows could save no more than a tenth."""
 
 
 class ScoredText(NamedTuple):
