@@ -162,5 +162,5 @@ def _texts(task: SuiteTask) -> Iterator[Sequence[str]]:
         for pair in read_pairs(pair_files(task.places), ("sentence_good", "sentence_bad"), None, Counter()):
             yield pair.good, pair.bad
     else:
-        for line in decoded_lines(place_of(find_rows("queries.jsonl", task.places[0])[0])):
+        for line in decoded_lines(place_of(find_rows("queries.jsonl", task.places[0].partition("#")[0])[0])):
             yield [str(parse_object(line).get("text", ""))]

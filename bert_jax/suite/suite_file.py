@@ -142,13 +142,14 @@ def _task(
     def found(pattern: str, several: bool = False) -> list[str]:
         places = find_rows(pattern, tables.data)
         if not places or len(places) > 1 and not several:
-            wanted.append(pattern if not places else f"one file {pattern} (there are {len(places)})")
+            wanted.append(f"no {pattern}" if not places else f"{len(places)} of {pattern}")
         return places or [pattern]
 
     if table.config is None:
         if own or table.files or table.changes or table.test or table.scores:
             raise UsageError(f"the task {name} has {given[0]}, and settings of a fine-tuning; leave these out")
-        places = tuple(found(table.pairs or table.beir or "", several=given[0] == "pairs"))
+        pattern, hash_sign, split = (table.pairs or table.beir or "").partition("#")  # FOLDER#SPLIT
+        places = tuple(f"{place}{hash_sign}{split}" for place in found(pattern, several=given[0] == "pairs"))
         task = SuiteTask(name, "pairs" if given[0] == "pairs" else "beir", places)
     else:
         files = dict(table.files) if tables.data else {}
@@ -174,7 +175,7 @@ def _task(
     if wanted:
         where = f" (published at {table.publisher})" if table.publisher else ""
         below = f"below {place_of(tables.data)}" if tables.data else "here; --data names a folder that has it"
-        missing[name] = f"{', '.join(wanted)} isn't {below}{where}"
+        missing[name] = f"found {' and '.join(wanted)} {below}{where}"
     return task
 
 
