@@ -33,7 +33,7 @@ class ScoreArguments(InferenceArguments, JsonArguments):
     """A run, one of its checkpoints, or a Hugging Face directory."""
     method: ScoreMethod | None = None
     """What isn't seen when a token is predicted: the token alone, or also the later pieces of its word. Without it:
-    word. Causal models mask nothing and take no method."""
+    token. Causal models mask nothing and take no method."""
 
 
 class ScorePairs(ScoreArguments):

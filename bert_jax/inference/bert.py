@@ -103,7 +103,7 @@ class Bert:
         """The score of each text in nats, the sum of its tokens' log probabilities: higher is more acceptable.
 
         Models that mask give the pseudo-log-likelihood. `method`: what isn't seen when a token is predicted, "token"
-        (it alone) or "word" (also the later pieces of its word); None: "word". Causal models give the log-likelihood,
+        (it alone) or "word" (also the later pieces of its word); None: "token". Causal models give the log-likelihood,
         models with LSTM layers the mean of both directions', and neither takes a method. The generator of a
         discriminator scores. A text that is empty, or longer than the model's positions, has the score nan; one line
         says how many.

@@ -130,7 +130,7 @@ class Scorer:
                 f"{Setting('method', method)} says what is masked, and {self._model.config.one_sided} a token; leave "
                 "it out: the score is the log-likelihood"
             )
-        return (method or "word") if self._sees_both else None  # type: ignore[return-value]
+        return (method or "token") if self._sees_both else None  # type: ignore[return-value]
 
     def stream(self, texts: Iterable[Text], method: str | None = None) -> Iterator[ScoredText]:
         """Yields each text with its log probabilities, in input order and bounded memory; reads texts ahead.

@@ -69,18 +69,18 @@ def test_standard_input_and_a_corpus_are_read(tiny_run, folder, capsys, monkeypa
         rows, _ = score(capsys, tiny_run.path, "-", "--json")
     finally:
         os.dup2(kept, 0)
-    assert len(rows) == len(LINES) + 1 and rows[-1]["texts"] == 4 and rows[-1]["method"] == "word"
+    assert len(rows) == len(LINES) + 1 and rows[-1]["texts"] == 4 and rows[-1]["method"] == "token"
     rows, _ = score(capsys, tiny_run.path, "jsonl:rows.jsonl#body")
     assert [row["text"] for row in rows] == [line.strip() for line in LINES if line]
 
 
 def test_a_file_gets_the_rows_and_on_request_each_token(bert, tiny_run, folder, capsys):
-    totals, _ = score(capsys, tiny_run.path, "lines.txt", "scores.jsonl", "--tokens", "--method", "token", "--json")
+    totals, _ = score(capsys, tiny_run.path, "lines.txt", "scores.jsonl", "--tokens", "--method", "word", "--json")
     rows = [json.loads(line) for line in (folder / "scores.jsonl").read_text().splitlines()]
     assert (
-        len(rows) == 4 and totals[0]["method"] == "token" and totals[0]["tokens"] == sum(row["tokens"] for row in rows)
+        len(rows) == 4 and totals[0]["method"] == "word" and totals[0]["tokens"] == sum(row["tokens"] for row in rows)
     )
-    first = next(bert.score_stream(LINES[:1], "token"))
+    first = next(bert.score_stream(LINES[:1], "word"))
     assert rows[0]["pieces"] == [bert.tokenizer.spelled(number) for number in first.ids]
     assert rows[0]["scores"] == pytest.approx(first.logs.tolist(), abs=1e-5)
     assert "pieces" not in rows[1]
@@ -90,7 +90,7 @@ def test_pairs_end_with_the_line_of_json_that_others_read(tiny_run, folder, caps
     [found], told = score(capsys, tiny_run.path, "--pairs", "pairs", "--json")
     assert found["pairs"] == 8 and found["left_out"] == 2 and set(found["files"]) == {"order", "words"}
     assert found["accuracy"] == found["score"] == sum(found["files"].values()) / 2
-    assert found["accuracy"] == pytest.approx(found["groups"]["field"]["syntax"]) and found["method"] == "word"
+    assert found["accuracy"] == pytest.approx(found["groups"]["field"]["syntax"]) and found["method"] == "token"
     assert "pairs: 2 pairs left out: equal sentences" in told
     assert run(["score", str(tiny_run.path), "--pairs", "pairs/order.jsonl.gz", "--normalize"]) == 0
     shown = capsys.readouterr().out
