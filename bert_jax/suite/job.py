@@ -66,10 +66,10 @@ def changed_settings(config: Settings | None) -> JsonObject:
     return config.model_dump(mode="json", exclude_defaults=True) if config else {}
 
 
-def place_below(workdir: Path, folder: str, name: str, *shaped_by: Any) -> Path:
+def place_below(workdir: Path, folder: str, name: str, *shaped_by: Any, ending: str = "") -> Path:
     """The path of a run: readable, and another one if anything of what shapes the run is another."""
     plain = _NOT_IN_NAME.sub("-", name)[:_LONGEST_NAME]
-    return workdir / folder / f"{plain}-{hash_of(shaped_by)}"
+    return workdir / folder / f"{plain}-{hash_of(shaped_by)}{ending}"
 
 
 def hash_of(value: Any) -> str:

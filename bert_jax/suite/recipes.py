@@ -58,7 +58,7 @@ class RecipeWork:
         """A recipe's accuracy on the held-out sequences that all are measured on."""
         needs, units = self.pretraining(model, seed), self._suite.tables.units
         shaped_by = (str(needs.path), changed_settings(self._measured_as.recipe), units)
-        path = place_below(self._workdir, "held-out", f"{model.name}-{seed}", *shaped_by).with_suffix(".json")
+        path = place_below(self._workdir, "held-out", f"{model.name}-{seed}", *shaped_by, ending=".json")
 
         def work() -> None:
             figures = in_own_process(measuring.held_out_figures, needs.path, self._measured_sequences(), units)

@@ -123,7 +123,9 @@ class SuiteWork:
                 tuned.work()
             return in_own_process(measuring.row_answers, tuned.path, rows)
 
-        return self._measurement(tuned._replace(needs=tuned), "answers", measure, tuned.path.name, rows)
+        return self._measurement(
+            tuned._replace(needs=tuned), "answers", measure, tuned.path.name, str(tuned.path), rows
+        )
 
     def contamination(self, model: SuiteModel) -> Job:
         """The look-up of the rows of all tasks in the model's own text."""
@@ -151,7 +153,7 @@ class SuiteWork:
 
     def _measurement(self, job: Job, folder: str, measure: Callable[[], JsonObject], name: str, *shaped_by: Any) -> Job:
         """`job` as one whose result is a JSON file."""
-        path = place_below(self.workdir, folder, name, *shaped_by).with_suffix(".json")
+        path = place_below(self.workdir, folder, name, *shaped_by, ending=".json")
 
         def work() -> None:
             measured = measure()

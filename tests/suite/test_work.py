@@ -129,6 +129,8 @@ def test_every_model_is_tuned_for_every_task_with_every_setting_and_seed(stand_i
     assert list(cell.scores.values()) == max(by_setting.values(), key=sum)
     kept = [run for run in (stand_ins.folder / "W/runs").iterdir() if (run / "checkpoints").exists()]
     assert len(kept) == 8  # those of the best settings
+    answers = {path.read_bytes() for path in (stand_ins.folder / "W/answers").iterdir()}
+    assert len(answers) == len(stand_ins.answered) == 8  # each in a file of its own
 
 
 def test_a_suite_that_was_killed_three_times_equals_an_undisturbed_one(stand_ins):
