@@ -3,9 +3,9 @@
     bert-jax pretrain configs/babylm.py --workdir runs/babylm --data.source "text:train/*.gz"
     bert-jax score runs/babylm --pairs "blimp/*.jsonl"
 
-The text is that of BabyLM (babylm.github.io): files with a sentence on each line. A training that would see it more than
-ten times is refused, and checkpoints are kept after 1, 2, ... 10 and 20, 30, ... 100 million words, which are split at
-blanks and count each time that they are seen.
+The text is that of BabyLM (babylm.github.io): files with a sentence on each line. A training that would see it more
+than ten times is refused, and checkpoints are kept after 1, 2, ... 10 and 20, 30, ... 100 million words, which are
+split at blanks and count each time that they are seen.
 
 Hardware and time: two CPU cores with bfloat16 instructions, two hours by arithmetic: nobody has measured this run.
 What to expect: see docs/experiments.md, which compares recipes for minutes. They are too short to tell them apart.
