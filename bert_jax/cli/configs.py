@@ -14,20 +14,20 @@ class Configs(Arguments):
     LINE = "bert-jax configs"
 
     name: Positional[str] = ""
-    """Config or suite to print, a config with all its settings: bert-jax configs demo > mine.py. Without it: list all
-    names."""
+    """Config or suite to print, a config with all its settings: bert-jax configs demo > mine.py. suites/NAME is the
+    suite where a config has the same name. Without it: list all names."""
 
     def execute(self) -> None:
         """Lists the configs or prints one."""
-        if self.name in suite_names():
-            print(suite_file(self.name).read_text(encoding="utf-8"), end="")
-            return
-        if self.name:
-            found = find_config(self.name)
-            if found is None:
-                raise absent(self.name, list(catalogue()))
+        found, suite = find_config(self.name) if self.name else None, self.name.removeprefix("suites/")
+        if found:
             print(config_source(found.config, found.text), end="")
             return
+        if suite in suite_names():
+            print(suite_file(suite).read_text(encoding="utf-8"), end="")
+            return
+        if self.name:
+            raise absent(self.name, list(catalogue()))
         _print_group("bert-jax pretrain CONFIG --workdir RUN", names_for(RunConfig))
         print()
         _print_group("bert-jax finetune CONFIG --init RUN --workdir RUN2", names_for(FinetuneConfig))

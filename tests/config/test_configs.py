@@ -43,6 +43,12 @@ def test_the_published_sizes_are_there():
     assert single == {*SIZES, *MODERN, "babylm", "cpu", "cpu_bert", "demo", "demo_bert", "elmo_demo", "languages_demo"}
 
 
+def test_a_suite_with_the_name_of_a_config_is_printed_by_its_folder(capsys):
+    for name, first in (("babylm", '"""What two CPU cores learn'), ("suites/babylm", "# BabyLM's text evaluation")):
+        configs.Configs.parse([name]).execute()
+        assert capsys.readouterr().out.startswith(first)
+
+
 def kind_of(name: str) -> type[RunConfig] | type[FinetuneConfig]:
     return FinetuneConfig if name.startswith("finetune/") else RunConfig
 
