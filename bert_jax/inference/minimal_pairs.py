@@ -56,15 +56,17 @@ def read_pairs(
 ) -> Iterator[MinimalPair]:
     """Yields the pairs of `files`. `groups`: the columns of groups; None: those of GROUPS that a row has.
 
-    Pairs with an empty sentence, or of two equal ones, are left out and counted in `repairs`. Raises UsageError with
-    file and line for a row without these columns, or with something else than a text in them.
+    Pairs with an empty sentence are left out. `repairs` counts them, and pairs of two equal sentences. Raises UsageError
+    with file and line for a row without these columns, or with something else than a text in them.
     """
     for name, path in files.items():
         for record in task_records(str(path), repairs):
             good, bad = (_text(record, column, "columns") for column in columns)
-            if good == bad or not good.strip() or not bad.strip():
-                repairs[f"{_LEFT_OUT}{'equal' if good == bad else 'empty'} sentences"] += 1
+            if not good.strip() or not bad.strip():
+                repairs[f"{_LEFT_OUT}an empty sentence"] += 1
                 continue
+            if good == bad:
+                repairs["pairs of equal sentences, which are ties"] += 1
             named = [group for group in GROUPS if record.has(group)] if groups is None else groups
             yield MinimalPair(name, good, bad, {group: _text(record, group, "groups") for group in named})
 
@@ -107,7 +109,7 @@ def pair_accuracies(
     shares = {group: {name: right / all for name, (right, all) in of.items()} for group, of in outcomes.items()}
     own = shares.pop(("", ""), {})
     if lacking := [name for name in files if name not in own]:
-        raise UsageError(f"no pair of {listed(lacking)} could be scored; give files with pairs of different texts")
+        raise UsageError(f"no pair of {listed(lacking)} could be scored; give files with pairs of texts")
     groups: dict[str, dict[str, float]] = {}
     for (column, value), of_files in sorted(shares.items()):
         groups.setdefault(column, {})[value] = sum(of_files.values()) / len(of_files)

@@ -88,13 +88,13 @@ def test_a_file_gets_the_rows_and_on_request_each_token(bert, tiny_run, folder, 
 
 def test_pairs_end_with_the_line_of_json_that_others_read(tiny_run, folder, capsys):
     [found], told = score(capsys, tiny_run.path, "--pairs", "pairs", "--json")
-    assert found["pairs"] == 8 and found["left_out"] == 2 and set(found["files"]) == {"order", "words"}
+    assert found["pairs"] == 10 and found["ties"] == 2 and set(found["files"]) == {"order", "words"}
     assert found["accuracy"] == found["score"] == sum(found["files"].values()) / 2
     assert found["accuracy"] == pytest.approx(found["groups"]["field"]["syntax"]) and found["method"] == "token"
-    assert "pairs: 2 pairs left out: equal sentences" in told
+    assert "pairs: 2 pairs of equal sentences, which are ties" in told
     assert run(["score", str(tiny_run.path), "--pairs", "pairs/order.jsonl.gz", "--normalize"]) == 0
     shown = capsys.readouterr().out
-    assert "Accuracy on 4 minimal pairs" in shown and "mean of 1 files" in shown and "syntax" in shown
+    assert "Accuracy on 5 minimal pairs" in shown and "mean of 1 files" in shown and "syntax" in shown
 
 
 def test_kept_accuracies_stand_in_the_report_and_do_no_harm(tiny_copy, folder, capsys):

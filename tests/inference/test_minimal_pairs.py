@@ -55,14 +55,15 @@ def test_scores_a_token_are_compared_on_request(tmp_path):
     assert measured(files)[0].score == 0.0 and measured(files, normalized=True)[0].score == 1.0
 
 
-def test_the_same_tokens_tie_and_other_pairs_are_left_out_and_counted(tmp_path):
+def test_equal_sentences_and_tokens_tie_and_other_pairs_are_left_out(tmp_path):
     rows = [pair("One", "one"), pair("a", "a"), pair("a", " "), pair("", "a"), pair("a", "long"), pair("a", "e")]
     write(tmp_path / "one.jsonl", rows)
     results, repairs = measured(pair_files([str(tmp_path)]))
-    assert results.score == 0.75 and results.measurements["pairs"] == 2 and results.measurements["ties"] == 1
+    assert results.score == pytest.approx(2 / 3)
+    assert results.measurements["pairs"] == 3 and results.measurements["ties"] == 2
     assert repairs == {
-        "pairs left out: equal sentences": 1,
-        "pairs left out: empty sentences": 2,
+        "pairs of equal sentences, which are ties": 1,
+        "pairs left out: an empty sentence": 2,
         "pairs left out: a sentence without a score": 1,
     }
 
@@ -82,7 +83,7 @@ def test_columns_of_groups_are_chosen(tmp_path):
         ([{"good": "a", "bad": "e"}], "line 1 has no column 'sentence_good': there is 'good', 'bad'; name columns"),
         ([pair("a", "e"), pair("a", 7)], "line 2: 'sentence_bad' is a number and not a text; mend the row"),
         ([pair("a", None)], "'sentence_bad' is null and not a text"),
-        ([pair("a", "a")], "no pair of 'one' could be scored; give files with pairs of different texts"),
+        ([pair("a", "")], "no pair of 'one' could be scored; give files with pairs of texts"),
         ([], "no pair of 'one' could be scored"),
         ([["a", "e"]], "line 1 is an array"),
     ],
