@@ -56,7 +56,7 @@ def read_pairs(
 ) -> Iterator[MinimalPair]:
     """Yields the pairs of `files`. `groups`: the columns of groups; None: those of GROUPS that a row has.
 
-    Pairs with an empty sentence are left out. `repairs` counts them, and pairs of two equal sentences. Raises UsageError
+    Pairs with an empty sentence are left out. `repairs` counts them, and pairs of equal sentences. Raises UsageError
     with file and line for a row without these columns, or with something else than a text in them.
     """
     for name, path in files.items():
