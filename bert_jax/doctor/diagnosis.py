@@ -179,7 +179,7 @@ def _training(config: RunConfig, prepared: SamplePreparation) -> Training:
 def _tokens_a_parameter(config: RunConfig) -> tuple[tuple[int, int], str]:
     """The least and the most tokens for each parameter of the best model for a given compute, and what they rest on.
 
-    Those of encoders begin at the ratio of causal models, because none were measured at the sizes of small encoders.
+    Those of encoders begin at the ratio of causal models, as no law was found for small encoders (docs/experiments.md).
     """
     causal = f"{_TOKENS_A_PARAMETER} tokens for each in causal models (Hoffmann et al. 2022)"
     if config.objective.predict in ("next", "both"):
