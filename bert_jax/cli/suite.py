@@ -1,10 +1,21 @@
 """bert-jax suite FILE --workdir W: trains and measures many models on many tasks by one file, and compares them."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from bert_jax.cli.arguments import Arguments
+from bert_jax.cli.config_files import AnyConfig
+from bert_jax.cli.finetune import Finetune
 from bert_jax.cli.flags import Positional
+from bert_jax.cli.pretrain import Pretrain
 from bert_jax.system.errors import UsageError
+
+
+def settings_of(command: Literal["pretrain", "finetune"], words: Sequence[str]) -> AnyConfig:
+    """The settings that `bert-jax COMMAND` has with these words, CONFIG first. Raises UsageError for wrong ones."""
+    arguments = {"pretrain": Pretrain, "finetune": Finetune}[command]
+    return arguments.parse([*words, "--workdir", "unused"]).config
 
 
 class Suite(Arguments):
@@ -38,7 +49,7 @@ class Suite(Arguments):
         """Does the runs, and prints the table and the verdicts."""
         import jax
 
-        from bert_jax.cli.config_files import load_config, suite_file
+        from bert_jax.cli.config_files import suite_file
         from bert_jax.config.wording import counted
         from bert_jax.report.report import FILE_NAME
         from bert_jax.suite.estimate import print_estimate
@@ -60,7 +71,7 @@ class Suite(Arguments):
         if accelerated() and self.at_once > 1:
             raise UsageError(f"--at-once {self.at_once}: an accelerator trains one run at a time; leave it out")
         suite = read_suite(
-            path, load_config, self.data, self.tasks, models=self.models, seeds=self.seeds, source=self.source
+            path, settings_of, self.data, self.tasks, models=self.models, seeds=self.seeds, source=self.source
         )
         work = SuiteWork(suite, workdir, self.at_once)
         if self.dry_run:

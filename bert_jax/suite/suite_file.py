@@ -5,14 +5,10 @@ import glob
 import itertools
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from bert_jax.config.finetune import FinetuneConfig
-from bert_jax.config.run import RunConfig
-from bert_jax.config.settings import Settings
-from bert_jax.config.task import TaskConfig
 from bert_jax.interchange.hub import model_place
 from bert_jax.suite.suite_tables import (
     ModelTable,
@@ -28,39 +24,35 @@ from bert_jax.system.errors import UsageError, with_names
 from bert_jax.system.files import matching_files
 from bert_jax.system.json_file import MOST_BYTES, read_bytes
 
-Load = Callable[[str, type], Any]
-"""Loads a config by its name or file: `load_config`."""
+Parse = Callable[[Literal["pretrain", "finetune"], Sequence[str]], Any]
+"""Gives the settings that a command has with these words, CONFIG first. Raises UsageError for wrong ones."""
 _COMPRESSED = ("", ".gz", ".zst")
 """Endings that a file of rows may have besides the name in the suite."""
 
 
-def read_suite(path: Path, load: Load, data: str | None = None, only: Sequence[str] = (), **changes: Any) -> SuitePlan:
+def read_suite(
+    path: Path, parse: Parse, data: str | None = None, only: Sequence[str] = (), **changes: Any
+) -> SuitePlan:
     """Reads and checks a suite file. `data` and `changes` replace its values, `only` names the tasks to keep.
 
     Raises UsageError for the first thing that is wrong, such as an unknown name, a missing file, or a name given twice.
     """
     try:
         values = tomllib.loads(read_bytes(path, MOST_BYTES).decode())
-        tables, own = values.get("tasks", []), list[dict[str, Any]]()
-        if isinstance(tables, list) and all(isinstance(table, dict) for table in tables):
-            of_task = TaskConfig.model_fields.keys() - TaskTable.model_fields.keys()
-            own = [{name: table[name] for name in table if name in of_task} for table in tables]
-            values["tasks"] = [{name: table[name] for name in table if name not in of_task} for table in tables]
         values |= {name: value for name, value in {"data": data, **changes}.items() if value}
         if isinstance(models := values.get("models"), list | tuple):
             values["models"] = [{"path": each} if isinstance(each, str) else each for each in models]
-        return _checked(SuiteTables(**values), own, load, only)
-    except (OSError, ValueError) as error:
-        reason = with_names(error.message) if isinstance(error, UsageError) else str(error)
-        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or reason}") from None
+        return _checked(SuiteTables(**values), parse, only)
     except UsageError as error:
         raise UsageError(f"{path}: {with_names(error.message)}") from None
+    except (OSError, ValueError) as error:
+        raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def _checked(tables: SuiteTables, own: list[dict[str, Any]], load: Load, only: Sequence[str]) -> SuitePlan:
+def _checked(tables: SuiteTables, parse: Parse, only: Sequence[str]) -> SuitePlan:
     if not tables.models:
         raise UsageError("it names no models; give some: --models RUN FOLDER")
-    models = [_model(table, tables, load) for table in tables.models]
+    models = [_model(table, tables, parse) for table in tables.models]
     names = _distinct("models", [model.name for model in models])
     recipes = [model.name for model in models if model.recipe]
     for model in models:
@@ -70,9 +62,9 @@ def _checked(tables: SuiteTables, own: list[dict[str, Any]], load: Load, only: S
                 f"{model.name} sets {changed[0]}, but all recipes share the vocabulary of the first (or measured_as)"
             )
         if model.begin is not None:
-            _known(model.begin, recipes, f"{model.name} begins with", "no recipe of the suite")
+            _check_known(model.begin, recipes, f"{model.name} begins with", "recipe of the suite")
     if tables.measured_as is not None:
-        _known(tables.measured_as, recipes, "measured_as", "no recipe of the suite")
+        _check_known(tables.measured_as, recipes, "measured_as", "recipe of the suite")
     if not recipes and (idle := [name for name in ("budget", "source") if getattr(tables, name)]):
         raise UsageError(f"{idle[0]} is for recipes, and every model of {', '.join(names)} is trained; leave it out")
     if tables.budget and not tables.budget.steps:
@@ -82,18 +74,18 @@ def _checked(tables: SuiteTables, own: list[dict[str, Any]], load: Load, only: S
     named = [_task_name(table) for table in tables.tasks]
     _distinct("tasks", named)
     for name in only:
-        _known(name, named, "--tasks", "no task of the suite")
+        _check_known(name, named, "--tasks", "task of the suite")
     chosen = [number for number, name in enumerate(named) if not only or name in only]
     if not chosen and not recipes:
         raise UsageError("it has no [[tasks]], and no recipe to pretrain; give at least one")
     missing: dict[str, str] = {}
-    tasks = [_task(named[number], tables.tasks[number], own[number], tables, load, missing) for number in chosen]
+    tasks = [_task(named[number], tables.tasks[number], tables, parse, missing) for number in chosen]
     if missing:
         others = [task.name for task in tasks if task.name not in missing]
         leave = f"; or measure the others alone: --tasks {' '.join(others)}" if others else ""
         raise UsageError("; ".join(f"{name}: {text}" for name, text in missing.items()) + leave)
     check_heads(models, tasks)
-    return SuitePlan(tuple(models), tuple(tasks), _combinations(tables.grid, tasks), tables)
+    return SuitePlan(tuple(models), tuple(tasks), _combinations(tables.grid, tasks, parse), tables)
 
 
 def check_heads(models: Iterable[SuiteModel], tasks: Iterable[SuiteTask]) -> None:
@@ -109,7 +101,7 @@ def check_heads(models: Iterable[SuiteModel], tasks: Iterable[SuiteTask]) -> Non
             )
 
 
-def _model(table: ModelTable, tables: SuiteTables, load: Load) -> SuiteModel:
+def _model(table: ModelTable, tables: SuiteTables, parse: Parse) -> SuiteModel:
     if (table.path is None) == (table.config is None):
         raise UsageError(f"the model {table.name or ''} needs either a path (a trained model) or a config (a recipe)")
     if table.path is not None:
@@ -119,10 +111,9 @@ def _model(table: ModelTable, tables: SuiteTables, load: Load) -> SuiteModel:
         return SuiteModel(table.name or Path(table.path).name, path)
     assert table.config is not None
     name = table.name or table.config.removesuffix(".py").rpartition("/")[2]
-    config = load(table.config, RunConfig)
-    values = dict(table.changes) | ({"data.source": tables.source} if tables.source else {})
-    values = _fitting(config, values, name)
-    return SuiteModel(name, None, config.set(values), (_absolute(table.config), *flag_words(values)), table.begin)
+    values = table.changes | ({"data.source": tables.source} if tables.source else {})
+    words = (table.config, *flag_words(values))
+    return SuiteModel(name, None, _parsed(parse, "pretrain", words, name), words, table.begin)
 
 
 def _task_name(table: TaskTable) -> str:
@@ -130,13 +121,11 @@ def _task_name(table: TaskTable) -> str:
     return table.name or (table.config or of_files).removesuffix(".py").rpartition("/")[2]
 
 
-def _task(
-    name: str, table: TaskTable, own: dict[str, Any], tables: SuiteTables, load: Load, missing: dict[str, str]
-) -> SuiteTask:
+def _task(name: str, table: TaskTable, tables: SuiteTables, parse: Parse, missing: dict[str, str]) -> SuiteTask:
     """The task of a table. Files that aren't there are noted in `missing`, by the task's name."""
-    given = [kind for kind in ("config", "pairs", "beir") if getattr(table, kind) is not None]
-    if len(given) != 1:
-        raise UsageError(f"the task {name} has {' and '.join(given) or 'no config'}; give one of config, pairs, beir")
+    kinds = [kind for kind in ("config", "pairs", "beir") if getattr(table, kind) is not None]
+    if len(kinds) != 1:
+        raise UsageError(f"the task {name} has {' and '.join(kinds) or 'no config'}; give one of config, pairs, beir")
     wanted = list[str]()
 
     def found(pattern: str, several: bool = False) -> list[str]:
@@ -146,32 +135,27 @@ def _task(
         return places or [pattern]
 
     if table.config is None:
-        if own or table.files or table.changes or table.test or table.scores:
-            raise UsageError(f"the task {name} has {given[0]}, and settings of a fine-tuning; leave these out")
+        if settings := table.of_tuning:
+            raise UsageError(f"the task {name} has {kinds[0]}, and {settings[0]} is for a fine-tuning; leave it out")
         pattern, hash_sign, split = (table.pairs or table.beir or "").partition("#")  # FOLDER#SPLIT
-        places = tuple(f"{place}{hash_sign}{split}" for place in found(pattern, several=given[0] == "pairs"))
-        task = SuiteTask(name, "pairs" if given[0] == "pairs" else "beir", places)
+        places = tuple(f"{place}{hash_sign}{split}" for place in found(pattern, several=table.beir is None))
+        task = SuiteTask(name, "beir" if table.beir else "pairs", places)
     else:
-        files = dict(table.files) if tables.data else {}
-        if unknown := files.keys() - TaskConfig.model_fields.keys() - {"test"}:
-            _known(min(unknown), [*TaskConfig.model_fields, "test"], f"files of the task {name}", "no setting of rows")
-        test, config = files.pop("test", table.test), load(table.config, FinetuneConfig)
-        values = {"task.name": name} | {f"task.{key}": value for key, value in (own | files).items()} | table.changes
-        rows = {each: values.get(f"task.{each}") or getattr(config.task, each) for each in ("train", "dev")}
-        rows |= {"test": test} if tables.report == "test" else {}
-        for each, source in rows.items():
+        of_data = table.files if tables.data else {}
+        own = {"name": name, "test": table.test} | (table.model_extra or {}) | of_data
+        rows = {"test": own.pop("test")} if tables.report == "test" else {}
+        values = {f"task.{key}": value for key, value in own.items() if key != "test"} | table.changes
+        config = _parsed(parse, "finetune", (table.config, *flag_words(values)), f"the task {name}")
+        for each, source in {"train": config.task.train, "dev": config.task.dev, **rows}.items():
             if source is None:
                 raise UsageError(f"the task {name} has no {each} rows; give {each} = FILE")
             rows[each] = found(source)[0]
-        values |= {f"task.{each}": rows[each] for each in ("train", "dev")}
-        values = _fitting(config, values, f"the task {name}")
-        words = (_absolute(table.config), *flag_words(values))
-        scores, tuned = table.scores or (), config.set(values)
-        for score in scores:
-            _known(
-                score, tuned.task.facts.metrics, f"scores of the task {name}", f"no metric of kind {tuned.task.kind}"
-            )
-        task = SuiteTask(name, "finetune", (), tuned, words, rows.get("test"), scores)
+        test = rows.pop("test", None)
+        values |= {f"task.{each}": source for each, source in rows.items()}
+        for score in table.scores or ():
+            _check_known(score, config.task.facts.metrics, f"scores of the task {name}", "metric of its kind")
+        words, config = (table.config, *flag_words(values)), config.change(task=rows)
+        task = SuiteTask(name, "finetune", (), config, words, test, table.scores or ())
     if wanted:
         where = f" (published at {table.publisher})" if table.publisher else ""
         below = f"below {place_of(tables.data)}" if tables.data else "here; --data names a folder that has it"
@@ -194,12 +178,7 @@ def find_rows(pattern: str, data: str | None) -> list[str]:
     return [path for path in sorted(glob.glob(below, recursive=True)) if os.path.isdir(path)]
 
 
-def _absolute(config: str) -> str:
-    """A config's absolute path if it is a file, else its name."""
-    return os.path.abspath(config) if os.path.isfile(config) else config
-
-
-def _combinations(grid: dict[str, Any], tasks: Iterable[SuiteTask]) -> tuple[dict[str, Any], ...]:
+def _combinations(grid: dict[str, Any], tasks: Iterable[SuiteTask], parse: Parse) -> tuple[dict[str, Any], ...]:
     """All combinations of the grid's values, each of which fits every fine-tuning."""
     for name, values in grid.items():
         if not isinstance(values, list) or not values:
@@ -209,38 +188,24 @@ def _combinations(grid: dict[str, Any], tasks: Iterable[SuiteTask]) -> tuple[dic
     if grid and not tuned:
         raise UsageError("grid has settings of fine-tuning, and no task is fine-tuned; leave it out")
     for task, setting in itertools.product(tuned, combinations):
-        assert task.config
-        task.config.set(_fitting(task.config, setting, "grid"))
+        _parsed(parse, "finetune", (*task.words, *flag_words(setting)), f"grid, with the task {task.name}")
     return combinations
 
 
-def _fitting(config: Settings, values: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """`values` with the names of settings as fields. Raises UsageError for a name that `config` doesn't have."""
-    known = list(_setting_names(config))
-    fields = {name.replace("-", "_"): value for name, value in values.items()}
-    for name in fields:
-        _known(name, known, where, "no such setting")
-    return fields
+def _parsed(parse: Parse, command: Literal["pretrain", "finetune"], words: Sequence[str], where: str) -> Any:
+    """The settings that a command has with `words`. Raises UsageError, with `where` these come from."""
+    try:
+        return parse(command, words)
+    except UsageError as error:
+        raise UsageError(f"{where}: {with_names(error.message)}") from None
 
 
-def _setting_names(settings: Settings, prefix: str = "") -> Iterator[str]:
-    for name, value in settings:
-        groups = {f"{prefix}{name}": value}
-        if isinstance(value, tuple) and value and isinstance(value[0], Settings):
-            groups = {f"{prefix}{name}.{number}": each for number, each in enumerate(value)}
-        for path, group in groups.items():
-            yield from _setting_names(group, f"{path}.") if isinstance(group, Settings) else [path]
-
-
-def _known(name: str, known: Sequence[str], where: str, what: str) -> None:
+def _check_known(name: str, known: Sequence[str], where: str, what: str) -> None:
     """Raises UsageError if `name` is none of `known`, with the nearest of them."""
     if name not in known:
-        last = {each.rpartition(".")[2]: each for each in known}
-        near = difflib.get_close_matches(name, known, n=1) or difflib.get_close_matches(
-            name.rpartition(".")[2], last, n=1
-        )
-        meant = f"; did you mean {last.get(near[0], near[0])}?" if near else f"; there is {', '.join(known[:9])}"
-        raise UsageError(f"{where}: {name!r} is {what}{meant}")
+        near = difflib.get_close_matches(name, known, n=1)
+        meant = f"did you mean {near[0]}?" if near else f"there is {', '.join(known)}"
+        raise UsageError(f"{where}: {name!r} is no {what}; {meant}")
 
 
 def _distinct(what: str, names: list[str]) -> list[str]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.objective import UnitKind
@@ -37,7 +37,9 @@ class ModelTable(Settings):
 
 
 class TaskTable(Settings):
-    """A [[tasks]] table, without the settings of TaskConfig, which it may have too."""
+    """A [[tasks]] table. Its other values are settings of TaskConfig, which `model_extra` has."""
+
+    model_config = ConfigDict(extra="allow")
 
     name: str | None = None
     """Name in tables. None: that of the config, the files or the folder."""
@@ -57,6 +59,12 @@ class TaskTable(Settings):
     """Where the publisher has the rows."""
     changes: Values = Field({}, alias="set")
     """Further settings of the config to change."""
+
+    @property
+    def of_tuning(self) -> list[str]:
+        """The names of the values that a task without fine-tuning can't have."""
+        given = self.model_dump(exclude_defaults=True, by_alias=True)
+        return [name for name in given if name not in ("name", "pairs", "beir", "publisher")]
 
 
 class Budget(Settings):
@@ -82,9 +90,8 @@ class SuiteTables(Settings):
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
     """Seeds of fine-tuning; a recipe is pretrained with each, too."""
     grid: Values = {}
-    """Lists of values by setting. Every fine-tuning is done with each combination."""
-    select: Literal["dev"] = "dev"
-    """The rows on which the best combination of each task is chosen, by its mean over seeds."""
+    """Lists of values by setting. Every fine-tuning is done with each combination, and the best one of each task is
+    chosen by its mean score on the dev rows over all seeds."""
     report: Literal["dev", "test"] = "dev"
     """The rows whose scores are reported."""
     data: str | None = None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax.cli.config_files import load_config
+from bert_jax.cli.suite import settings_of
 from bert_jax.suite import measuring, recipes, suite_file, work
 from bert_jax.suite.commands import Commands
 from bert_jax.suite.suite_file import read_suite
@@ -82,7 +82,7 @@ class StandIns:
     def suite(self, text, **changes):
         """The suite of a TOML file with this text."""
         (self.folder / "suite.toml").write_text(text)
-        return read_suite(self.folder / "suite.toml", load_config, **changes)
+        return read_suite(self.folder / "suite.toml", settings_of, **changes)
 
     def run(self, text, workdir="W", at_once=1, **changes) -> Summary:
         """Its summary when all is done."""

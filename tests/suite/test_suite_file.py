@@ -7,6 +7,8 @@ from suite_cases import TASK_TEXT
 
 from bert_jax.cli.config_files import load_config, suite_file, suite_names
 from bert_jax.cli.main import run
+from bert_jax.cli.suite import settings_of
+from bert_jax.config.run import RunConfig
 from bert_jax.suite import suite_file as module
 from bert_jax.suite.suite_file import check_heads, read_suite
 from bert_jax.suite.suite_tables import SuiteTask, flag_words
@@ -16,12 +18,14 @@ from bert_jax.system.errors import UsageError
 MODELS = 'models = ["one", "two"]\n'
 RECIPE = '[[models]]\nconfig = "experiments/modern"\n'
 WRONG = {
-    f"{MODELS}{TASK_TEXT}epoch = 3\n": "tasks.0.epoch: there is no such setting; did you mean epochs",
+    f"{MODELS}{TASK_TEXT}epoch = 3\n": "the task sst2: --task.epoch is no setting of bert-jax finetune; did you mean --task.epochs?",
     f"{MODELS}seed = [0]\n{TASK_TEXT}": "seed: there is no such setting; did you mean seed",
-    f"{MODELS}{TASK_TEXT}[grid]\n'optimizer.peak-learning-rat' = [1]": "'optimizer.peak_learning_rat' is no such setting; did you mean optimizer.peak_learning_rate",
+    f"{MODELS}{TASK_TEXT}[grid]\n'optimizer.peak-learning-rat' = [1]": "grid, with the task sst2: --optimizer.peak-learning-rat is no setting of bert-jax finetune; did you mean --optimizer.peak-learning-rate?",
     f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs' = []": "grid: task.epochs = [] is no list of values to try",
-    f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs' = [-1]": "task.epochs=-1: expected a finite number above 0",
+    f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs' = [-1]": "--task.epochs -1: expected a finite number above 0",
     f"{MODELS}{TASK_TEXT}grid = 5": "grid",
+    f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs.x' = [1]": "--task.epochs.x is no setting of bert-jax finetune",
+    f'{RECIPE}set = {{"phases.7.steps" = 3}}': "--phases.7.steps: there is no entry 7",
     f"{MODELS}{TASK_TEXT}[budget]\nsteps = 5": "budget is for recipes, and every model of one, two is trained",
     f"{RECIPE}[budget]\nsteps = 5\nseconds = 3": "[budget] has steps and seconds; give one of steps, seconds, flops",
     f"{RECIPE}[budget]\nsteps = 0": "budget.steps=0: expected a whole number above 0",
@@ -30,7 +34,7 @@ WRONG = {
     f'{MODELS}[[tasks]]\nconfig = "sst2"\npairs = "a"': "the task sst2 has config and pairs; give one of config, pairs, beir",
     f'{MODELS}[[tasks]]\nname = "x"': "the task x has no config; give one of config, pairs, beir",
     f'{MODELS}[[tasks]]\nconfig = "terra"': "the task terra has no train rows; give train = FILE",
-    f'{MODELS}{TASK_TEXT}scores = ["pearson"]': "scores of the task sst2: 'pearson' is no metric of kind class; there is accuracy",
+    f'{MODELS}{TASK_TEXT}scores = ["pearson"]': "scores of the task sst2: 'pearson' is no metric of its kind; there is accuracy",
     f'{MODELS}{TASK_TEXT.replace("dev.tsv", "absent.tsv")}publisher = "https://x.org"': "sst2: found no absent.tsv here; --data names a folder that has it (published at https://x.org)",
     f"{MODELS}{TASK_TEXT}{TASK_TEXT}": "two tasks are called 'sst2'; give each a name of its own",
     f'models = ["one", "./one"]\n{TASK_TEXT}': "two models are called 'one'",
@@ -39,13 +43,13 @@ WRONG = {
     MODELS: "it has no [[tasks]], and no recipe to pretrain",
     f'[[models]]\nname = "x"\n{TASK_TEXT}': "the model x needs either a path (a trained model) or a config (a recipe)",
     f'[[models]]\npath = "one"\nset = {{"a" = 1}}\n{TASK_TEXT}': "one is trained; begin and set are for a model with a config",
-    f'{RECIPE}set = {{"model.num-layer" = 3}}': "modern: 'model.num_layer' is no such setting; did you mean model.num_layers",
+    f'{RECIPE}set = {{"model.num-layer" = 3}}': "modern: --model.num-layer is no setting of bert-jax pretrain; did you mean --model.num-layers?",
     f'{RECIPE}begin = "moder"': "modern begins with: 'moder' is no recipe of the suite; did you mean modern",
     f'measured_as = "modem"\n{RECIPE}': "measured_as: 'modem' is no recipe of the suite; did you mean modern",
     f'{RECIPE}[[models]]\nconfig = "experiments/bert"\nset = {{"vocabulary.size" = 9}}': "bert sets --vocabulary.size=9, but all recipes share the vocabulary",
     f"report = 'train'\n{MODELS}{TASK_TEXT}": "report=train: expected dev or test",
     f"report = 'test'\n{MODELS}{TASK_TEXT}": "the task sst2 has no test rows; give test = FILE",
-    f'{MODELS}[[tasks]]\npairs = "train.tsv"\nepochs = 3': "the task train has pairs, and settings of a fine-tuning",
+    f'{MODELS}[[tasks]]\npairs = "train.tsv"\nepochs = 3': "the task train has pairs, and epochs is for a fine-tuning; leave it out",
     f"{MODELS}[[tasks]]\npairs = 'train.tsv'\n[grid]\n'task.epochs' = [1]": "grid has settings of fine-tuning, and no task is fine-tuned",
     f"{MODELS}{TASK_TEXT}seeds = [": "Invalid value (at end of document)",
 }
@@ -90,7 +94,7 @@ def test_a_model_must_be_there_and_have_the_head_that_pairs_need(tiny_run, tmp_p
     check_heads([trained], [pairs])
     with pytest.raises(UsageError, match="absent"):
         check_heads([module.SuiteModel("absent", str(tmp_path / "absent"))], [])
-    discriminator = load_config("experiments/modern_electra", module.RunConfig)
+    discriminator = load_config("experiments/modern_electra", RunConfig)
     with pytest.raises(UsageError, match="electra has no head that predicts tokens, and blimp has pairs"):
         check_heads([module.SuiteModel("electra", None, discriminator)], [pairs])
 
@@ -117,15 +121,15 @@ def test_missing_sets_are_named_with_their_publisher_and_what_is_left(stand_ins)
     for name in ("train.tsv", "dev.tsv"):
         (stand_ins.folder / "sst2" / name).touch()
     with pytest.raises(UsageError) as refused:
-        read_suite(suite_file("glue"), load_config, ".", models=["one"])
+        read_suite(suite_file("glue"), settings_of, ".", models=["one"])
     assert "cola: found no cola/in_domain_train.tsv and no cola/in_domain_dev.tsv below" in str(refused.value)
     assert "(published at https://nyu-mll.github.io/CoLA/)" in str(refused.value)
     assert str(refused.value).endswith("or measure the others alone: --tasks sst2")
-    assert [task.name for task in read_suite(suite_file("glue"), load_config, ".", ["sst2"], models=["one"]).tasks] == [
+    assert [task.name for task in read_suite(suite_file("glue"), settings_of, ".", ["sst2"], models=["one"]).tasks] == [
         "sst2"
     ]
     with pytest.raises(UsageError, match="--tasks: 'sst' is no task of the suite; did you mean sst2"):
-        read_suite(suite_file("glue"), load_config, ".", ["sst"], models=["one"])
+        read_suite(suite_file("glue"), settings_of, ".", ["sst"], models=["one"])
 
 
 @pytest.mark.parametrize("name", suite_names())
@@ -134,7 +138,7 @@ def test_suites_that_come_with_it_are_right_but_for_their_files(name, monkeypatc
     monkeypatch.setattr(module, "check_heads", lambda models, tasks: None)
     for data in (None, str(tmp_path)):
         models = () if "[[models]]" in suite_file(name).read_text() else [str(tmp_path)]
-        suite = read_suite(suite_file(name), load_config, data, models=models)
+        suite = read_suite(suite_file(name), settings_of, data, models=models)
         assert (suite.tasks or suite.recipes) and all(task.places or task.config for task in suite.tasks)
 
 
