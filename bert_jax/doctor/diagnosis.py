@@ -7,6 +7,7 @@ from typing import Annotated
 
 import jax
 
+from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.doctor.survey import Fault, Share, Survey
 from bert_jax.model.linear import compute_dtype
@@ -191,14 +192,8 @@ def _tokens_a_parameter(config: RunConfig) -> tuple[tuple[int, int], str]:
 
 def _hours(config: RunConfig, flops: float) -> Iterator[Hours]:
     """The time of `flops` on this machine, and on one chip of each kind that `plan` knows."""
-    device, count = jax.devices()[0], jax.device_count()
-    chip = chip_of(device.device_kind)
-    if chip:
-        rate, basis = _MFU * chip.flops * count, f"{_MFU:.0%} of the peak, assumed"
-    else:
-        measured = _matrix_rate(config)
-        rate, basis = _CPU_SHARE * measured, f"{_CPU_SHARE:.0%} of {facts.flops_per_second(measured)}, measured now"
-    name = f"this machine, {count} x {device.device_kind}"
+    rate, basis = training_rate(config.model)
+    name = f"this machine, {jax.device_count()} x {jax.devices()[0].device_kind}"
     yield Hours(machine=name, hours=flops / rate / 3600, basis=basis)
     for family in TPU_FAMILIES:
         peak = CHIPS[f"TPU {family}"].flops
@@ -206,9 +201,17 @@ def _hours(config: RunConfig, flops: float) -> Iterator[Hours]:
         yield Hours(machine=f"one TPU {family}", hours=hours, basis=f"{_MFU:.0%} of the peak, assumed")
 
 
-def _matrix_rate(config: RunConfig) -> float:
-    """FLOPs a second of a large matrix product in the config's compute dtype here."""
-    probe = SquareProduct.of(_PRODUCT_SIZE, compute_dtype(config.model))
+def training_rate(model: ModelConfig) -> tuple[float, str]:
+    """FLOPs a second that a training reaches on this machine, roughly, and what that rests on."""
+    if chip := chip_of(jax.devices()[0].device_kind):
+        return _MFU * chip.flops * jax.device_count(), f"{_MFU:.0%} of the peak, assumed"
+    measured = _matrix_rate(model)
+    return _CPU_SHARE * measured, f"{_CPU_SHARE:.0%} of {facts.flops_per_second(measured)}, measured now"
+
+
+def _matrix_rate(model: ModelConfig) -> float:
+    """FLOPs a second of a large matrix product in the model's compute dtype here."""
+    probe = SquareProduct.of(_PRODUCT_SIZE, compute_dtype(model))
     seconds = []
     for _ in range(_ROUNDS):  # the first compiles
         began = time.perf_counter()

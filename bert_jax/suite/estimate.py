@@ -1,14 +1,15 @@
-"""How long the runs of a suite that are missing will take: from finished ones like them, or by formula."""
+"""How long the missing runs of a suite will take: as finished ones like them, or by formula."""
 
-from collections.abc import Callable
 from functools import cache
 from pathlib import Path
-from typing import NamedTuple
 
+from bert_jax.config.model import ModelConfig
+from bert_jax.doctor.diagnosis import training_rate
 from bert_jax.report.facts import RunFacts
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.suite import measuring
 from bert_jax.suite.job import Job
+from bert_jax.suite.recipes import PRETRAINING
 from bert_jax.suite.suite_tables import setting_text
 from bert_jax.suite.work import SuiteWork
 from bert_jax.system.facts import print_rows
@@ -16,56 +17,38 @@ from bert_jax.system.progress import duration, print_line
 from bert_jax.system.workers import in_own_process
 
 
-class Estimate(NamedTuple):
-    """The time that a run will take."""
-
-    seconds: float | None
-    """None if it isn't known."""
-    basis: str
-    """What it rests on, in words."""
-
-
 def print_estimate(work: SuiteWork) -> None:
     """Prints the missing runs with their estimated times, and the sum."""
-    jobs = [job for job in (*work.pretrainings(), *work.measurements()) if not job.done]
-    rate = cache(lambda: in_own_process(measuring.matrix_rate))
-    estimates = [_estimate(work, job, rate) for job in jobs]
-    lines = [
-        [job.model, job.task, setting_text(job.setting), str(job.seed), _text(each.seconds), each.basis]
-        for job, each in zip(jobs, estimates, strict=True)
-    ]
+    rate = cache(lambda: in_own_process(training_rate, ModelConfig())[0])
+    jobs = [*work.pretrainings(), *work.measurements()]
+    lines, times = list[list[str]](), list[float | None]()
+    for job in (job for job in jobs if not job.done):
+        like = [each for each in jobs if each.done and (each.model, each.task) == (job.model, job.task)]
+        seconds = [RunFacts(each.path).seconds for each in like if each.path.is_dir()]
+        if seconds:
+            time, basis = sum(seconds) / len(seconds), f"as {len(seconds)} finished"
+        elif job.task == PRETRAINING and work.suite.tables.budget and work.suite.tables.budget.seconds:
+            time, basis = work.suite.tables.budget.seconds / len(work.commands.shares[0]), "the budget"
+        else:
+            flops = _flops(work, job)
+            time, basis = (flops / rate(), "formula, without start") if flops else (None, "not known")
+        times.append(time)
+        shown = "?" if time is None else duration(time)
+        lines.append([job.model, job.task, setting_text(job.setting), str(job.seed), shown, basis])
     print_rows("Missing runs", ("model", "task", "setting", "seed", ">time", "estimated"), lines)
-    hours = sum(each.seconds or 0.0 for each in estimates) / 3600 / work.commands.at_once
-    unknown = sum(each.seconds is None for each in estimates)
-    left = f", and {unknown} whose time isn't known" if unknown else ""
-    print_line(f"{len(jobs)} runs, about {hours:.2f} hours with {work.commands.at_once} at once{left}")
+    hours = sum(filter(None, times)) / 3600 / work.commands.at_once
+    left = f", and {times.count(None)} whose time isn't known" if None in times else ""
+    print_line(f"{len(lines)} runs, about {hours:.2f} hours with {work.commands.at_once} at once{left}")
 
 
-def _estimate(work: SuiteWork, job: Job, rate: Callable[[], float]) -> Estimate:
+def _flops(work: SuiteWork, job: Job) -> float | None:
+    """FLOPs of a training by formula; None for measurements, and for rows whose size isn't known."""
     model = next(model for model in work.suite.models if model.name == job.model)
-    like = [
-        each
-        for each in (*work.pretrainings(), *work.measurements())
-        if (each.model, each.task) == (job.model, job.task)
-    ]
-    if finished := [each.path for each in like if each.done and each.path.suffix != ".json"]:
-        seconds = [RunFacts(path).seconds for path in finished]
-        return Estimate(sum(seconds) / len(seconds), f"as {len(finished)} finished")
-    if job.needs is None and model.recipe:  # a pretraining
-        if budget := work.suite.tables.budget and work.suite.tables.budget.seconds:
-            return Estimate(budget / len(work.commands.shares[0]), "the budget")
-        steps, step = work.recipes.steps(model) or model.recipe.steps, work.recipes.step_seconds().get(model.name)
-        if step:
-            return Estimate(steps * step, "measured step")
-        return Estimate(steps * in_own_process(measuring.step_flops, model.recipe) / rate(), "formula, matrix rate")
+    if job.task == PRETRAINING and model.recipe:
+        return (work.recipes.steps(model) or model.recipe.steps) * in_own_process(measuring.step_flops, model.recipe)
     task = next((task for task in work.suite.tasks if task.name == job.task and task.config), None)
     if not task or not task.config:
-        return Estimate(None, "not known")
+        return None
     config = model.recipe.model if model.recipe else TrainedModel.open(Path(str(model.path))).config
     tuned = task.config.set({name.replace("-", "_"): value for name, value in job.setting.items()})
-    flops = measuring.tuning_flops(tuned, config)
-    return Estimate(flops and flops / rate(), "formula, matrix rate" if flops else "not known")
-
-
-def _text(seconds: float | None) -> str:
-    return "?" if seconds is None else duration(seconds)
+    return measuring.tuning_flops(tuned, config)

@@ -34,7 +34,6 @@ from bert_jax.system.bucket import place_of
 from bert_jax.system.json_file import parse_object
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.training.batch import synthetic_batch
-from bert_jax.training.devices import SquareProduct
 
 PLATEAU_LOSS = 6.0
 """Loss of masked tokens that shows more than the frequencies of words."""
@@ -42,20 +41,16 @@ _STEPS_A_ROUND, _ROUNDS = 10, 5
 """Steps that are measured together, and how often each recipe's are."""
 _BYTES_A_TOKEN = 4
 """Bytes of UTF-8 that a token has, roughly, in any language."""
-_MATRIX = 2048
-"""Width of the matrices whose product gives the machine's rate."""
 
 
 def step_flops(config: RunConfig) -> float:
     """FLOPs of a training step of the first phase, by formula."""
-
     return pretraining_trainer(config, make_mesh(config.mesh), planned_vocabulary_size(config), mask_id=4).flops(0)
 
 
 def tuning_flops(config: FinetuneConfig, model: ModelConfig) -> float | None:
     """FLOPs of a fine-tuning of a model with settings `model`, by formula, with four bytes of its rows a token; None
     for rows whose size isn't known before they are read."""
-
     source, length = config.task.train, config.task.max_length
     if not source or source.startswith("tfds:"):
         return None
@@ -63,16 +58,6 @@ def tuning_flops(config: FinetuneConfig, model: ModelConfig) -> float | None:
     share = min(config.task.train_rows or len(lines), len(lines)) / max(len(lines), 1)
     tokens = sum(lines) / _BYTES_A_TOKEN * share * config.task.epochs * max(len(config.task.choices), 1)
     return tokens * encoder_flops(model, length, length) / length / FORWARD_SHARE
-
-
-def matrix_rate() -> float:
-    """FLOPs a second of a product of square matrices in float32 on this machine."""
-    product, times = SquareProduct.of(_MATRIX, "float32"), list[float]()
-    for _ in range(_ROUNDS):
-        begin = time.perf_counter()
-        jax.block_until_ready(product.run())
-        times.append(time.perf_counter() - begin)
-    return product.flops / min(times)
 
 
 def step_seconds(configs: Mapping[str, RunConfig]) -> dict[str, float]:
@@ -103,7 +88,6 @@ def step_seconds(configs: Mapping[str, RunConfig]) -> dict[str, float]:
 
 def plateau(run: Path, batch_size: int) -> int | None:
     """Sequences seen when the loss of masked tokens was first below PLATEAU_LOSS; None where it never was."""
-
     lines = [line for line in read_metrics(run / "metrics.jsonl") if line["split"] == "train" and "mlm_loss" in line]
     return next((line["step"] * batch_size for line in lines if line["mlm_loss"] < PLATEAU_LOSS), None)
 
@@ -111,7 +95,6 @@ def plateau(run: Path, batch_size: int) -> int | None:
 def held_out_figures(run: Path, measured: Path, units: Sequence[UnitKind]) -> dict[str, dict[str, float]]:
     """Loss and accuracy of a run's model on the held-out sequences of the prepared `measured`, for each kind of units;
     {} for a model that fills no masks from both sides, or where nothing is held out."""
-
     model, sequences_of = TrainedModel.open(run).config, RunDirectory(measured)
     if model.causal or model.discriminator:
         return {}
@@ -130,7 +113,6 @@ def held_out_figures(run: Path, measured: Path, units: Sequence[UnitKind]) -> di
 def row_answers(run: Path, source: str) -> dict[str, Any]:
     """A fine-tuned model on the labelled rows of `source`: its metrics by name, and for some kinds the `right` answer
     and the `given` one of each row, as numbers."""
-
     bert = load(run)
     predictor = bert.predictor
     written = written_as(predictor.task, source)._asdict()

@@ -15,8 +15,8 @@ from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import say
 from bert_jax.system.workers import in_own_process
 
-HELD_OUT = "held-out tokens"
-"""Name of the task on which recipes are measured."""
+PRETRAINING, HELD_OUT = "pretraining", "held-out tokens"
+"""Names, beside those of tasks, of a recipe's training and of what all recipes are measured on."""
 
 
 class RecipeWork:
@@ -52,7 +52,7 @@ class RecipeWork:
             else:
                 self._train(model, seed, run, 1.0)
 
-        return Job(model.name, "pretraining", {}, seed, run, work)
+        return Job(model.name, PRETRAINING, {}, seed, run, work)
 
     def held_out(self, model: SuiteModel, seed: int) -> Job:
         """A recipe's accuracy on the held-out sequences that all are measured on."""
