@@ -10,7 +10,10 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from bert_jax.system.errors import RunError, UsageError
+from bert_jax.system.workers import available_cores
 
+_CAN_PIN = hasattr(os, "sched_setaffinity")
+"""Whether the system, such as Linux, lets a thread choose its cores."""
 _ENTRY = (
     "from bert_jax.system.workers import die_with_parent; die_with_parent(); from bert_jax.cli.main import main; main()"
 )
@@ -22,7 +25,7 @@ class Commands:
 
     def __init__(self, at_once: int):
         """Raises UsageError if `at_once` processes can't share the cores."""
-        cores = sorted(os.sched_getaffinity(0))
+        cores = sorted(os.sched_getaffinity(0)) if _CAN_PIN else list(range(available_cores()))
         if not 1 <= at_once <= len(cores):
             raise UsageError(f"--at-once {at_once}: this process may use {len(cores)} cores, so 1 to {len(cores)} runs")
         self.at_once, self.ending = at_once, False
@@ -36,7 +39,12 @@ class Commands:
         shares = queue.SimpleQueue[list[int]]()
         for share in self.shares:
             shares.put(share)
-        return ThreadPoolExecutor(self.at_once, initializer=lambda: os.sched_setaffinity(0, shares.get()))
+
+        def take_share() -> None:
+            if _CAN_PIN:
+                os.sched_setaffinity(0, shares.get())
+
+        return ThreadPoolExecutor(self.at_once, initializer=take_share)
 
     def run(self, *arguments: Any) -> str:
         """Runs a command; returns its output. Raises UsageError or RunError, as its exit code says."""

@@ -36,6 +36,11 @@ class Difference(NamedTuple):
     """Rows whose answers were compared; 0 without a bootstrap."""
 
     @property
+    def is_judged(self) -> bool:
+        """Whether seeds or rows show what chance does."""
+        return self.seeds > 1 or self.rows > 0
+
+    @property
     def counts(self) -> bool:
         """Whether the models are called different."""
         return self.p < LEVEL
@@ -70,7 +75,7 @@ def _probability(t: float, parts: Sequence[tuple[float, int]]) -> float:
 def difference_text(name: str, first: str, found: Difference) -> str:
     """What is said of a difference, in words."""
     on = ", ".join([counted(found.seeds, "seeds"), *([counted(found.rows, "rows")] if found.rows else [])])
-    if found.error < _LEAST and found.apart:
+    if not found.is_judged or found.error < _LEAST and found.apart:
         return f"{name} has {found.apart:+.3f} beside {first}; nothing shows what chance does ({on})"
     how = f"{found.apart:+.3f} ± {found.error:.3f}, p {found.p:.2g}, {on}"
     if not found.counts:
@@ -142,7 +147,7 @@ def bootstrap_error(
                 if values is None:
                     return None
                 scores += sign * values / len(side) / len(metrics)
-    return float(scores.std())
+    return float(scores.std()) * math.sqrt(rows / max(rows - 1, 1))  # drawn rows vary too little, which counts for few
 
 
 @lru_cache(maxsize=4)

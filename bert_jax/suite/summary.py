@@ -1,7 +1,7 @@
 """The figures of a suite: every run, the table of models and tasks, and which differences count."""
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,7 +90,8 @@ class Summary:
                 rank = self.ranks[name] if task == AVERAGE else _rank(cells, name)
                 row |= {"seeds": list(cell.scores), "setting": cell.setting, "seen": cell.seen, "rank": rank}
                 found = self.differences.get((name, task))
-                table.append(row | ({"verdict": self._said(name, found), **found._asdict()} if found else {}))
+                compared = {"verdict": self._said(name, found)} | found._asdict() if found else {}
+                table.append(compared | row)  # whose seeds are named, not counted
         suite = self.suite.tables.model_dump(mode="json", exclude_none=True, by_alias=True)
         of_models, failed = {"pretrained": self.pretrained}, {"failed": self.work.failures}
         return {"suite": suite, **of_models, "runs": self.runs, "table": table, **failed}
@@ -123,6 +124,8 @@ class Summary:
         if self.differences:
             families = "over all comparisons on tasks, and over those of the average"
             yield "note", f"Every model is compared with the first, at {LEVEL:.0%} with Holm's correction {families}."
+        if AVERAGE in self.cells and (left := _unjudged(self.differences, self.cells.keys())):
+            yield "note", f"Averages aren't compared, since nothing shows what chance does on {', '.join(left)}."
         if left := [
             task.name for task in self.suite.tasks if len(self.cells.get(task.name, {})) < len(self.suite.models)
         ]:
@@ -196,7 +199,7 @@ class Summary:
         found = dict[tuple[str, str], Difference]()
         for task, cells in self.cells.items():
             for name, cell in cells.items() if first in cells else ():
-                if name == first:
+                if name == first or task == AVERAGE and _unjudged(found, averaged):
                     continue
                 if task == AVERAGE:
                     parts = [errors[name, each] for each in averaged]
@@ -204,14 +207,27 @@ class Summary:
                     errors[name, task] = error, sum(rows for _, rows in parts)
                 else:
                     errors[name, task] = _row_error(cell, cells[first])
-                seeds = [seed for seed in cell.scores if seed in cells[first].scores] or list(cell.scores)
-                ours, theirs = ([one.scores.get(seed, one.mean) for seed in seeds] for one in (cell, cells[first]))
-                found[name, task] = score_difference(ours, theirs, *errors[name, task])
+                found[name, task] = score_difference(*_paired(cell, cells[first]), *errors[name, task])
         for is_average in (False, True):
             family = [key for key in found if (key[1] == AVERAGE) == is_average]
             for key, p in zip(family, adjusted([found[key].p for key in family]), strict=True):
                 found[key] = found[key]._replace(p=p)
         return found
+
+
+def _unjudged(found: Mapping[tuple[str, str], Difference], tasks: Iterable[str]) -> list[str]:
+    """The tasks on which nothing shows what chance does."""
+    return [task for task in tasks if any(not each.is_judged for (_, other), each in found.items() if other == task)]
+
+
+def _paired(ours: Cell, theirs: Cell) -> tuple[list[float], list[float]]:
+    """The scores of two models by seed. A model that is measured once has the same score for all seeds."""
+    seeds = [seed for seed in ours.scores if seed in theirs.scores]
+    if len(seeds) < 2:
+        seeds = list(max(ours.scores, theirs.scores, key=len))
+    return [ours.scores.get(seed, ours.mean) for seed in seeds], [
+        theirs.scores.get(seed, theirs.mean) for seed in seeds
+    ]
 
 
 def _row_error(ours: Cell, theirs: Cell) -> tuple[float, int]:

@@ -176,6 +176,21 @@ def test_pairs_and_judged_texts_are_measured_once_for_a_trained_model(stand_ins)
     }
 
 
+def test_an_average_is_not_judged_if_a_task_shows_no_chance(stand_ins):
+    (stand_ins.folder / "scifact").mkdir()
+    summary = stand_ins.run(f'{TRAINED}[[tasks]]\nbeir = "scifact"\n')
+    assert "average" in summary.cells and ("two", "average") not in summary.differences
+    assert ("two", "sst2") in summary.differences
+    assert any("since nothing shows what chance does on scifact" in text for _, text in summary.sentences())
+
+
+def test_a_model_that_is_measured_once_is_compared_with_all_seeds_of_a_recipe(stand_ins):
+    (stand_ins.folder / "pairs.jsonl").touch()
+    summary = stand_ins.run(f'seeds = [0, 1, 2]\n{RECIPES}[[models]]\npath = "one"\n[[tasks]]\npairs = "pairs.jsonl"\n')
+    assert len(summary.cells["pairs"]["one"].scores) == 1
+    assert summary.differences["one", "pairs"].seeds == 3
+
+
 def test_runs_at_once_share_the_cores(stand_ins):
     cores, seen, command = sorted(os.sched_getaffinity(0)), {}, stand_ins.command
     if len(cores) < 2:
@@ -245,4 +260,5 @@ def test_the_result_is_a_file_of_json(stand_ins):
     assert {"suite", "runs", "table", "failed", "pretrained"} == content.keys()
     rows = {(row["task"], row["model"]): row for row in content["table"]}
     assert rows.keys() == set(itertools.product(("sst2", "twice", "average"), ("one", "two")))
+    assert all(row["seeds"] == [0, 1] for row in content["table"])
     assert {"mean", "spread", "verdict", "p", "rank", "setting", "seen"} <= rows["sst2", "two"].keys()
