@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
-from bert_jax.cli.arguments import Arguments
+from bert_jax.cli.arguments import Arguments, TrainingArguments
 from bert_jax.cli.config_files import AnyConfig
 from bert_jax.cli.finetune import Finetune
 from bert_jax.cli.flags import Positional
@@ -14,7 +14,7 @@ from bert_jax.system.errors import UsageError
 
 def settings_of(command: Literal["pretrain", "finetune"], words: Sequence[str]) -> AnyConfig:
     """The settings that `bert-jax COMMAND` has with these words, CONFIG first. Raises UsageError for wrong ones."""
-    arguments = {"pretrain": Pretrain, "finetune": Finetune}[command]
+    arguments: type[TrainingArguments] = Pretrain if command == "pretrain" else Finetune
     return arguments.parse([*words, "--workdir", "unused"]).config
 
 

@@ -25,6 +25,7 @@ def print_estimate(work: SuiteWork) -> None:
     for job in (job for job in jobs if not job.done):
         like = [each for each in jobs if each.done and (each.model, each.task) == (job.model, job.task)]
         seconds = [RunFacts(each.path).seconds for each in like if each.path.is_dir()]
+        time: float | None
         if seconds:
             time, basis = sum(seconds) / len(seconds), f"as {len(seconds)} finished"
         elif job.task == PRETRAINING and work.suite.tables.budget and work.suite.tables.budget.seconds:

@@ -1,7 +1,7 @@
 """The figures of a suite: every run, the table of models and tasks, and which differences count."""
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -77,8 +77,11 @@ class Summary:
         """The mean of each model's rank over the tasks on which all have a score."""
         if len(averaged) > 1:
             self.cells[AVERAGE] = {name: _average([cells[name] for cells in averaged]) for name in names}
-        self.differences = self._differences([next(iter(cells.values())).task for cells in averaged])
+        compared = [next(iter(cells.values())).task for cells in averaged]
+        self.differences = self._differences(compared)
         """Of each model but the first on each task, by model and task, with Holm's probabilities."""
+        self.unjudged = _unjudged(self.differences, compared)
+        """The tasks because of which averages aren't compared."""
 
     @property
     def content(self) -> dict[str, Any]:
@@ -124,8 +127,9 @@ class Summary:
         if self.differences:
             families = "over all comparisons on tasks, and over those of the average"
             yield "note", f"Every model is compared with the first, at {LEVEL:.0%} with Holm's correction {families}."
-        if AVERAGE in self.cells and (left := _unjudged(self.differences, self.cells.keys())):
-            yield "note", f"Averages aren't compared, since nothing shows what chance does on {', '.join(left)}."
+        if AVERAGE in self.cells and self.unjudged:
+            tasks = ", ".join(self.unjudged)
+            yield "note", f"Averages aren't compared, since nothing shows what chance does on {tasks}."
         if left := [
             task.name for task in self.suite.tasks if len(self.cells.get(task.name, {})) < len(self.suite.models)
         ]:
@@ -215,7 +219,7 @@ class Summary:
         return found
 
 
-def _unjudged(found: Mapping[tuple[str, str], Difference], tasks: Iterable[str]) -> list[str]:
+def _unjudged(found: Mapping[tuple[str, str], Difference], tasks: Sequence[str]) -> list[str]:
     """The tasks on which nothing shows what chance does."""
     return [task for task in tasks if any(not each.is_judged for (_, other), each in found.items() if other == task)]
 
@@ -224,10 +228,9 @@ def _paired(ours: Cell, theirs: Cell) -> tuple[list[float], list[float]]:
     """The scores of two models by seed. A model that is measured once has the same score for all seeds."""
     seeds = [seed for seed in ours.scores if seed in theirs.scores]
     if len(seeds) < 2:
-        seeds = list(max(ours.scores, theirs.scores, key=len))
-    return [ours.scores.get(seed, ours.mean) for seed in seeds], [
-        theirs.scores.get(seed, theirs.mean) for seed in seeds
-    ]
+        seeds = max([list(ours.scores), list(theirs.scores)], key=len)
+    first, second = ([cell.scores.get(seed, cell.mean) for seed in seeds] for cell in (ours, theirs))
+    return first, second
 
 
 def _row_error(ours: Cell, theirs: Cell) -> tuple[float, int]:
