@@ -5,6 +5,7 @@ import glob
 import itertools
 import os
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -89,9 +90,18 @@ def _checked(tables: SuiteTables, parse: Parse, only: Sequence[str]) -> SuitePla
 
 
 def check_heads(models: Iterable[SuiteModel], tasks: Iterable[SuiteTask]) -> None:
-    """Raises UsageError for a path that is no model, and for a model that can't score pairs where a task has some."""
+    """Raises UsageError for a path that is no model, for a model that can't score pairs where a task has some, and for
+    pairs or judged texts that aren't any."""
+    from bert_jax.inference.minimal_pairs import pair_files, read_pairs
     from bert_jax.run.trained_model import TrainedModel  # needs JAX; a suite of recipes is read without
 
+    for task in tasks:
+        folder = task.places[0].partition("#")[0] if task.kind == "beir" else None
+        if folder and not find_rows("corpus.jsonl", folder):
+            raise UsageError(f"{task.name}: {folder} has no corpus.jsonl; give a folder in BEIR's layout")
+        if task.kind == "pairs":
+            for name, file in pair_files(task.places).items():
+                next(iter(read_pairs({name: file}, ("sentence_good", "sentence_bad"), None, Counter())), None)
     pairs = next((task.name for task in tasks if task.kind == "pairs"), None)
     for model in models:
         shapes = TrainedModel.open(place_of(model.path)).shapes if model.path else {"masked_lm": None}

@@ -89,7 +89,8 @@ def test_any_other_content_is_refused_in_one_line(stand_ins, text):
 
 
 def test_a_model_must_be_there_and_have_the_head_that_pairs_need(tiny_run, tmp_path):
-    pairs = SuiteTask("blimp", "pairs")
+    (tmp_path / "blimp.jsonl").write_text('{"sentence_good": "a", "sentence_bad": "b"}\n')
+    pairs = SuiteTask("blimp", "pairs", (str(tmp_path / "blimp.jsonl"),))
     trained = module.SuiteModel("tiny", str(tiny_run.path))
     check_heads([trained], [pairs])
     with pytest.raises(UsageError, match="absent"):
@@ -97,6 +98,14 @@ def test_a_model_must_be_there_and_have_the_head_that_pairs_need(tiny_run, tmp_p
     discriminator = load_config("experiments/modern_electra", RunConfig)
     with pytest.raises(UsageError, match="electra has no head that predicts tokens, and blimp has pairs"):
         check_heads([module.SuiteModel("electra", None, discriminator)], [pairs])
+
+
+def test_pairs_and_judged_texts_are_looked_at_before_anything_runs(tmp_path):
+    (tmp_path / "pairs.jsonl").write_text('{"good": "a", "bad": "b"}\n')
+    with pytest.raises(UsageError, match="scifact: .* has no corpus.jsonl; give a folder in BEIR's layout"):
+        check_heads([], [SuiteTask("scifact", "beir", (f"{tmp_path}#dev",))])
+    with pytest.raises(UsageError, match="pairs.jsonl.* has no column 'sentence_good'"):
+        check_heads([], [SuiteTask("pairs", "pairs", (str(tmp_path / "pairs.jsonl"),))])
 
 
 def test_rows_are_found_below_data_at_any_depth_and_compressed(stand_ins):
