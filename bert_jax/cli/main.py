@@ -57,6 +57,8 @@ _LATE = "Event loop is closed"
 
 def main() -> None:
     """Entry point of the shell command. Exits with the code that `run` returns, or with CLOSED_PIPE."""
+    if sys.stdin is None:  # closed: its number, 0, would go to the next pipe, and reading it would never end
+        os.open(os.devnull, os.O_RDONLY)
     if computes(sys.argv[1:]):
         prepare_to_compute()
     interruption.listen()

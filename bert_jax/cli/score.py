@@ -105,7 +105,7 @@ class Score(ScoreArguments):
     """Write each token with its own log probability, too."""
 
     def execute(self) -> None:
-        """Reads, computes and writes at the same time; tells the perplexity of all texts at the end."""
+        """Reads, computes and writes at the same time; prints the perplexity of all texts at the end."""
         from bert_jax.finetuning.dataset import say_repairs
         from bert_jax.inference.feature_files import name_of
         from bert_jax.inference.scoring import ScoreTotals
@@ -115,7 +115,8 @@ class Score(ScoreArguments):
 
         repairs = Counter[str]()
         if self.output:
-            check_written(self.output, self.input)
+            for read in self._inputs():
+                check_written(self.output, read)
             if self.output.suffix != ".jsonl":
                 raise UsageError(f"{self.output}: scores are written as JSON lines; name it .jsonl")
         texts = self._read(repairs)
@@ -125,14 +126,27 @@ class Score(ScoreArguments):
             for scored in progress_bar.counted(bert.score_stream(texts, self.method)):
                 totals.add(scored)
                 print(json_line(self._row(scored, bert.tokenizer)), file=file)
+            if not totals.content["texts"]:
+                raise UsageError(f"{name_of(self.input)} has no text to score; give some")
         say_repairs(name_of(self.input), repairs)
-        figures = [(name.replace("_", " "), _shown(value)) for name, value in totals.content.items()]
+        figures = [(name.replace("_", " "), _formatted(value)) for name, value in totals.content.items()]
         if self.json:
             print(json_line(totals.content))
         elif self.output:
             print_rows(f"{self.output}", (), figures)
         else:
             say(", ".join(f"{name} {value}" for name, value in figures))
+
+    def _inputs(self) -> list[str]:
+        """The input, and the files that it names as a source."""
+        from bert_jax.records.sources import names_source
+        from bert_jax.system.files import matching_files
+
+        if not names_source(self.input):
+            return [self.input]
+        place = self.input.partition(":")[2]
+        places = {place, place.rpartition("#")[0]} - {""}
+        return [self.input, *(str(file) for one in places for file in matching_files(one))]
 
     def _read(self, repairs: Counter[str]) -> Iterator["Text"]:
         """The texts of the input. Raises UsageError, before the first, if it can't be read."""
@@ -168,5 +182,5 @@ class Score(ScoreArguments):
         return row
 
 
-def _shown(value: object) -> str:
+def _formatted(value: object) -> str:
     return f"{value:,.2f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)

@@ -23,7 +23,7 @@ from bert_jax.records.source import short_hash
 from bert_jax.records.sources import task_records
 from bert_jax.run.results import Results
 from bert_jax.system.bucket import Place, place_of
-from bert_jax.system.errors import UsageError, listed, quoted
+from bert_jax.system.errors import UsageError, json_kind, listed, quoted
 
 Embed = Callable[[Iterable[str], str], Iterator[Float[np.ndarray, "N D"]]]
 """Yields the vectors of texts of a role, "query" or "document", in their order, some texts at a time."""
@@ -167,8 +167,10 @@ def _rows(path: Place, repairs: Counter[str]) -> Iterator[tuple[str, str, str]]:
     for record in task_records(str(path), repairs):
         name, text, title = (record.values.get(key) for key in ("_id", "text", "title"))
         name, title = str(name) if type(name) is int else name, title or ""
-        if not (isinstance(name, str) and isinstance(text, str) and isinstance(title, str)):
-            raise UsageError(f"{record.place} has {listed(record.values)}; expected the texts _id, text and title")
+        for key, value in (("_id", name), ("text", text), ("title", title)):
+            if not isinstance(value, str):
+                is_kind = json_kind(value) if key in record.values else "missing"
+                raise UsageError(f"{record.place}: {key!r} is {is_kind}; expected the texts _id, text and title")
         if name in names:
             raise UsageError(f"{record.place}: the _id {quoted(name)} stands twice; leave out one of the lines")
         names.add(name)
@@ -194,6 +196,7 @@ def _read_judgments(path: Place) -> dict[str, dict[str, int]]:
         query, document, grade = fields[0], fields[-2], int(fields[-1])
         if grades.setdefault(query, {}).setdefault(document, grade) != grade:
             raise UsageError(
-                f"{path}, line {number}: the document has another grade for this query before; leave out one"
+                f"{path}, line {number} grades document {quoted(document)} for query {quoted(query)} again, and "
+                "differently; leave out one of the lines"
             )
     return grades

@@ -59,6 +59,8 @@ def read_pairs(
     Pairs with an empty sentence are left out. `repairs` counts them, and pairs of equal sentences. Raises UsageError
     with file and line for a row without these columns, or with something else than a text in them.
     """
+    if len(set(columns)) == 1:
+        raise UsageError(f"{Setting('columns', ' '.join(columns))} is one column twice; name two")
     for name, path in files.items():
         for record in task_records(str(path), repairs):
             good, bad = (_text(record, column, "columns") for column in columns)
@@ -95,7 +97,7 @@ def pair_accuracies(
     texts = stream(text for pair in pairs for text in (pair.good, pair.bad))
     outcomes: dict[tuple[str, str], dict[str, list[float]]] = {}  # sum and number by group and file; ("", ""): of all
     ties = 0
-    for pair, good, bad in zip(read, texts, texts, strict=False):
+    for pair, good, bad in zip(read, texts, texts, strict=True):
         if good.score is None or bad.score is None:
             repairs[f"{_LEFT_OUT}a sentence without a score"] += 1
             continue

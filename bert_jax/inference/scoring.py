@@ -236,9 +236,9 @@ def one_sided_log_probabilities(
     """The log probability of each token of each row after those before it; with LSTM layers, the mean of that and of
     its log probability before those after it. The first token's is 0, with LSTM layers also the last one's."""
     both = network.config.layer == "lstm"
-    asked = (neighbours if both else next_tokens)(tokens)
+    predicted = (neighbours if both else next_tokens)(tokens)
     logits, _ = network.apply({"params": params}, tokens, None)
-    logs = -cross_entropy(logits, asked.labels)[0] * asked.weights
+    logs = -cross_entropy(logits, predicted.labels)[0] * predicted.weights
     if not both:
         return jnp.pad(logs[:, :-1], ((0, 0), (1, 0)))
     after, before = logs[:, ::2], logs[:, 1::2]

@@ -58,8 +58,8 @@ class Contamination(NamedTuple):
     @property
     def share(self) -> float | None:
         """The share found of the rows that aren't too short; None if nothing could be looked up."""
-        told = self.rows - self.too_short
-        return self.found / told if told and self.tokens else None
+        looked_up = self.rows - self.too_short
+        return self.found / looked_up if looked_up and self.tokens else None
 
 
 def row_texts(task: TaskConfig, source: str) -> list[tuple[str, ...]]:
@@ -85,23 +85,24 @@ def contaminations(run: Place, sets: Mapping[str, Iterable[Row]]) -> dict[str, C
 
     The text is read once for all sets, 1 to 2 million tokens a second; memory is bounded.
     """
-    rows = {name: [(row,) if isinstance(row, str) else tuple(row) for row in given] for name, given in sets.items()}
+    rows = {name: [(row,) if isinstance(row, str) else tuple(row) for row in of_set] for name, of_set in sets.items()}
     every, tokens, unknown = [*chain.from_iterable(rows.values())], 0, None
-    found, told = np.zeros((2, len(every)), bool)
+    found, long_enough = np.zeros((2, len(every)), bool)
     try:
         for config, pretraining in _pretrainings(run):
             prepared = prepared_for(config, pretraining, max(phase.length for phase in config.phases))
             search = _Search(every, load_tokenizer(pretraining.tokenizer))
             source = InstanceSource(prepared.directory, TRAIN, config.input.damaged_records)
             search.look_through(source, prepared.length)
-            found, told, tokens = found | search.found, told | search.told, tokens + prepared.train.instance_tokens
+            found, long_enough = found | search.found, long_enough | search.long_enough
+            tokens += prepared.train.instance_tokens
     except (UsageError, RunError) as error:
         unknown = str(error)
     counted = {}
     for name, (begin, end) in zip(rows, pairwise(np.cumsum([0, *map(len, rows.values())])), strict=True):
         places = begin + np.flatnonzero(found[begin:end])
         examples = [" | ".join(every[place])[:_EXAMPLE_CHARACTERS] for place in places[:_EXAMPLES]]
-        too_short = int((~told[begin:end]).sum()) if tokens else 0
+        too_short = int((~long_enough[begin:end]).sum()) if tokens else 0
         counted[name] = Contamination(len(rows[name]), len(places), too_short, tokens, examples, unknown)
     return counted
 
@@ -148,8 +149,8 @@ class _Search:
         row = np.repeat(np.arange(len(rows)), [len(row) for row in rows])[text[begin]]
         self._keys, self._rows, self._sizes = keys[order], row[order], (end - begin)[order]
         self._hashes = runs.hashes(begin, end)[order]
-        self.found, self.told = np.zeros((2, len(rows)), bool)
-        self.told[row] = True
+        self.found, self.long_enough = np.zeros((2, len(rows)), bool)
+        self.long_enough[row] = True
 
     def _spelled(self, ids: Iterable[int]) -> str:
         return b"".join(map(self._spelling.__getitem__, ids)).decode("utf-8", "replace")

@@ -4,6 +4,8 @@ import gzip
 import json
 import math
 import os
+import subprocess
+import sys
 
 import pytest
 from conftest import story
@@ -28,6 +30,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "lines.txt").write_text("".join(f"{line}\n" for line in LINES))
     (tmp_path / "lines.txt.gz").write_bytes(gzip.compress((tmp_path / "lines.txt").read_bytes()))
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"body": line}) + "\n" for line in LINES))
+    (tmp_path / "none.txt").write_text("")
     (tmp_path / "pairs").mkdir()
     for number, name in enumerate(("order", "words")):
         texts = [story(number + seed)[0].split()[:8] for seed in range(4)]
@@ -74,6 +77,12 @@ def test_standard_input_and_a_corpus_are_read(tiny_run, folder, capsys, monkeypa
     assert [row["text"] for row in rows] == [line.strip() for line in LINES if line]
 
 
+def test_a_closed_standard_input_is_refused_at_once(tiny_run):
+    command = 'exec "$0" -c "from bert_jax.cli.main import main; main()" score "$1" - <&-'
+    ended = subprocess.run(["sh", "-c", command, sys.executable, tiny_run.path], capture_output=True, timeout=200)
+    assert ended.returncode == 2 and b"standard input has no text to score" in ended.stderr and not ended.stdout
+
+
 def test_a_file_gets_the_rows_and_on_request_each_token(bert, tiny_run, folder, capsys):
     totals, _ = score(capsys, tiny_run.path, "lines.txt", "scores.jsonl", "--tokens", "--method", "word", "--json")
     rows = [json.loads(line) for line in (folder / "scores.jsonl").read_text().splitlines()]
@@ -91,7 +100,7 @@ def test_pairs_end_with_the_line_of_json_that_others_read(tiny_run, folder, caps
     assert found["pairs"] == 10 and found["ties"] == 2 and set(found["files"]) == {"order", "words"}
     assert found["accuracy"] == found["score"] == sum(found["files"].values()) / 2
     assert found["accuracy"] == pytest.approx(found["groups"]["field"]["syntax"]) and found["method"] == "token"
-    assert "pairs: 2 pairs of equal sentences, which are ties" in told
+    assert "pairs: 2 pairs of equal sentences, which are ties" in told and "20 sentences in" in told
     assert run(["score", str(tiny_run.path), "--pairs", "pairs/order.jsonl.gz", "--normalize"]) == 0
     shown = capsys.readouterr().out
     assert "Accuracy on 5 minimal pairs" in shown and "mean of 1 files" in shown and "syntax" in shown
@@ -118,6 +127,10 @@ def test_kept_accuracies_stand_in_the_report_and_do_no_harm(tiny_copy, folder, c
         ("lines.txt lines.txt", "lines.txt is the input (lines.txt); choose another output"),
         ("lines.txt scores.csv", "scores.csv: scores are written as JSON lines; name it .jsonl"),
         ("lines.txt no/scores.jsonl", "there is no folder"),
+        ("jsonl:rows.jsonl#body rows.jsonl", "rows.jsonl is the input"),
+        ("jsonl:rows*.jsonl#body rows.jsonl", "rows.jsonl is the input"),
+        ("none.txt scores.jsonl", "none.txt has no text to score; give some"),
+        ("--pairs pairs --columns sentence_good sentence_good", "is one column twice; name two"),
         ("missing.txt", "missing.txt can't be read (No such file or directory)"),
         ("rows.jsonl", "rows.jsonl has columns; name those of the texts by --texts"),
         ("rows.jsonl --texts title", "line 1 has no column 'title'"),

@@ -152,8 +152,12 @@ def test_judgments_of_trec_and_packed_files_are_read_too(folder):
         ("qrels/test.tsv", None, "qrels has no split 'test': there is nothing; name one as in beir:FOLDER#test"),
         ("corpus.jsonl", [], "corpus.jsonl has no document; a folder"),
         ("corpus.jsonl", ["{"], "corpus.jsonl, line 1 is not JSON that can be read"),
-        ("corpus.jsonl", [{"id": "a", "text": "b"}], "line 1 has 'id', 'text'; expected the texts _id, text and title"),
-        ("corpus.jsonl", [{"_id": "a", "text": ["b"]}], "line 1 has '_id', 'text'; expected"),
+        (
+            "corpus.jsonl",
+            [{"id": "a", "text": "b"}],
+            "line 1: '_id' is missing; expected the texts _id, text and title",
+        ),
+        ("corpus.jsonl", [{"_id": "a", "text": ["b"]}], "line 1: 'text' is an array; expected"),
         ("corpus.jsonl", [{"_id": "a", "text": "b"}] * 2, "line 2: the _id 'a' stands twice"),
         (
             "queries.jsonl",
@@ -165,7 +169,11 @@ def test_judgments_of_trec_and_packed_files_are_read_too(folder):
         ("qrels/test.tsv", ["query\tid", "q1\td1"], "test.tsv, line 1 is 'query\\tid'; expected the columns query-id,"),
         ("qrels/test.tsv", ["q1\td1\t1", "q1\td3\t0.5"], "test.tsv, line 2 is 'q1\\td3\\t0.5'; expected the columns"),
         ("qrels/test.tsv", ["q1 Q0 d1 1 0.5 run"], "line 1 is 'q1 Q0 d1 1 0.5 run'; expected"),
-        ("qrels/test.tsv", ["q1\td1\t1", "q1\td1\t2"], "line 2: the document has another grade for this query before"),
+        (
+            "qrels/test.tsv",
+            ["q1\td1\t1", "q1\td1\t2"],
+            "line 2 grades document 'd1' for query 'q1' again, and differently",
+        ),
     ],
 )
 def test_wrong_folders_are_refused(folder, file, lines, words):
