@@ -100,7 +100,7 @@ def test_pairs_end_with_the_line_of_json_that_others_read(tiny_run, folder, caps
     assert found["pairs"] == 10 and found["ties"] == 2 and set(found["files"]) == {"order", "words"}
     assert found["accuracy"] == found["score"] == sum(found["files"].values()) / 2
     assert found["accuracy"] == pytest.approx(found["groups"]["field"]["syntax"]) and found["method"] == "token"
-    assert "pairs: 2 pairs of equal sentences, which are ties" in told and "20 sentences in" in told
+    assert "pairs: 2 pairs of equal sentences, which are ties" in told
     assert run(["score", str(tiny_run.path), "--pairs", "pairs/order.jsonl.gz", "--normalize"]) == 0
     shown = capsys.readouterr().out
     assert "Accuracy on 5 minimal pairs" in shown and "mean of 1 files" in shown and "syntax" in shown
