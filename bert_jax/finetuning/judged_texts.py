@@ -167,10 +167,10 @@ def _rows(path: Place, repairs: Counter[str]) -> Iterator[tuple[str, str, str]]:
     for record in task_records(str(path), repairs):
         name, text, title = (record.values.get(key) for key in ("_id", "text", "title"))
         name, title = str(name) if type(name) is int else name, title or ""
-        for key, value in (("_id", name), ("text", text), ("title", title)):
-            if not isinstance(value, str):
-                is_kind = json_kind(value) if key in record.values else "missing"
-                raise UsageError(f"{record.place}: {key!r} is {is_kind}; expected the texts _id, text and title")
+        if not (isinstance(name, str) and isinstance(text, str) and isinstance(title, str)):
+            key = "_id" if not isinstance(name, str) else "title" if isinstance(text, str) else "text"
+            kind = json_kind(record.values[key]) if key in record.values else "missing"
+            raise UsageError(f"{record.place}: {key!r} is {kind}; expected the texts _id, text and title")
         if name in names:
             raise UsageError(f"{record.place}: the _id {quoted(name)} stands twice; leave out one of the lines")
         names.add(name)
