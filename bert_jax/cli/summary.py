@@ -13,6 +13,7 @@ from rich.measure import Measurement
 from rich.text import Text
 
 from bert_jax.config.run import RunConfig
+from bert_jax.config.wording import counted
 from bert_jax.finetuning.metrics import HEADINGS, class_table
 from bert_jax.instances.preparation import MOST_UNKNOWN
 from bert_jax.instances.prepared_data import PreparedData
@@ -120,8 +121,8 @@ def print_task_results(results: Results, rows: str = "dev rows") -> None:
 
 def print_pairs(results: Results) -> None:
     """Prints the accuracies on minimal pairs: of each file, of each group, and the mean over files."""
-    title = f"Accuracy on {results.measurements['pairs']:,} minimal pairs"
-    rows = [*results.files.items(), (f"mean of {len(results.files)} files", results.score or 0.0)]
+    title = f"Accuracy on {counted(results.measurements['pairs'], 'minimal pairs')}"
+    rows = [*results.files.items(), (f"mean of {counted(len(results.files), 'files')}", results.score or 0.0)]
     print_rows(title, ("file", ">accuracy"), [(name, f"{value:.4f}") for name, value in rows])
     for column, groups in results.groups.items():
         print_rows("", (column, ">accuracy"), [(name, f"{value:.4f}") for name, value in groups.items()])

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bert_jax.config.wording import counted
 from bert_jax.finetuning.columns import sorted_labels
 from bert_jax.finetuning.metrics import HEADINGS, SHOWN, class_table
 from bert_jax.report.charts import HELD_OUT, TRAINING, Chart, Format, line_chart, points_for
@@ -186,7 +187,7 @@ def minimal_pairs(facts: RunFacts) -> Section:
     if not measured.files or measured.score is None:
         return section
     of_steps = f" at step {measured.steps:,}" if measured.steps else ""
-    mean = f"mean of {len(measured.files)} files{of_steps}"
+    mean = f"mean of {counted(len(measured.files), 'files')}{of_steps}"
     section.add(
         table(
             "Accuracy: how often the acceptable sentence of two has the higher score",

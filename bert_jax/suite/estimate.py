@@ -34,8 +34,8 @@ def print_estimate(work: SuiteWork) -> None:
             flops = _flops(work, job)
             time, basis = (flops / rate(), "formula, without start") if flops else (None, "not known")
         times.append(time)
-        shown = "?" if time is None else duration(time)
-        lines.append([job.model, job.task, setting_text(job.setting), str(job.seed), shown, basis])
+        length = "?" if time is None else duration(time)
+        lines.append([job.model, job.task, setting_text(job.setting), str(job.seed), length, basis])
     print_rows("Missing runs", ("model", "task", "setting", "seed", ">time", "estimated"), lines)
     hours = sum(filter(None, times)) / 3600 / work.commands.at_once
     left = f", and {times.count(None)} whose time isn't known" if None in times else ""

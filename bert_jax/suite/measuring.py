@@ -111,8 +111,8 @@ def held_out_figures(run: Path, measured: Path, units: Sequence[UnitKind]) -> di
 
 
 def row_answers(run: Path, source: str) -> dict[str, Any]:
-    """A fine-tuned model on the labelled rows of `source`: its metrics by name, and for some kinds the `right` answer
-    and the `given` one of each row, as numbers."""
+    """A fine-tuned model on the labelled rows of `source`: its metrics by name, and for some kinds the labels `golds`
+    and the predictions `predicted` of the rows, as numbers."""
     bert = load(run)
     predictor = bert.predictor
     written = written_as(predictor.task, source)._asdict()
@@ -122,9 +122,9 @@ def row_answers(run: Path, source: str) -> dict[str, Any]:
     answers: dict[str, Any] = {"metric": task.metric(rows.golds)} | task.measure(rows.golds, predictions).metrics
     if task.config.kind in ("class", "marked"):
         numbers = {name: number for number, name in enumerate(task.labels.names)}
-        answers |= {"right": list(rows.golds), "given": [numbers[one["predicted_label"]] for one in predictions]}
+        answers |= {"golds": list(rows.golds), "predicted": [numbers[one["predicted_label"]] for one in predictions]}
     elif task.config.kind in ("choice", "number"):
-        answers |= {"right": list(rows.golds), "given": [next(iter(one.values())) for one in predictions]}
+        answers |= {"golds": list(rows.golds), "predicted": [next(iter(one.values())) for one in predictions]}
     return answers
 
 

@@ -92,17 +92,17 @@ def adjusted(probabilities: Sequence[float]) -> list[float]:
     return raised[np.argsort(order)].tolist()
 
 
-def row_sums(right: Num[np.ndarray, " N"], given: Num[np.ndarray, " N"], classes: bool) -> Float[np.ndarray, "N K"]:
+def row_sums(golds: Num[np.ndarray, " N"], predicted: Num[np.ndarray, " N"], classes: bool) -> Float[np.ndarray, "N K"]:
     """What each row adds to the sums from which `scored_sums` computes a metric.
 
-    Of classes: for each class, whether the row is right in it, has it as its answer, is given it. Of numbers: the two
+    Of classes: for each class, whether it is label and prediction, the label, the prediction. Of numbers: the two
     numbers, their squares and their product, and the same of their ranks.
     """
     if classes:
-        names = np.arange(max(right.max(), given.max(), 1) + 1)
-        is_gold, is_given = right[:, None] == names, given[:, None] == names
-        return np.concatenate([is_gold & is_given, is_gold, is_given], axis=1).astype(float)
-    pairs = [(right, given), (_ranks(right), _ranks(given))]
+        names = np.arange(max(golds.max(), predicted.max(), 1) + 1)
+        is_gold, is_predicted = golds[:, None] == names, predicted[:, None] == names
+        return np.concatenate([is_gold & is_predicted, is_gold, is_predicted], axis=1).astype(float)
+    pairs = [(golds, predicted), (_ranks(golds), _ranks(predicted))]
     return np.stack([each for x, y in pairs for each in (x, y, x * x, y * y, x * y)], axis=1).astype(float)
 
 
@@ -114,11 +114,11 @@ def scored_sums(sums: Float[np.ndarray, "R K"], rows: int, metric: str) -> Float
         if metric in ("pearson", "spearman"):
             x, y, xx, yy, xy = (sums[:, 5 * (metric == "spearman") + place] / rows for place in range(5))
             return np.nan_to_num((xy - x * y) / np.sqrt((xx - x * x) * (yy - y * y)))
-        right, golds, given = np.split(sums, 3, axis=1)
-        f1 = np.nan_to_num(2 * right / (golds + given))
-        macro = f1.sum(axis=1) / np.maximum((golds + given > 0).sum(axis=1), 1)
-        agreement = right.sum(axis=1) * rows - (golds * given).sum(axis=1)
-        spread = (rows**2 - (golds**2).sum(axis=1)) * (rows**2 - (given**2).sum(axis=1))
+        right, golds, predicted = np.split(sums, 3, axis=1)
+        f1 = np.nan_to_num(2 * right / (golds + predicted))
+        macro = f1.sum(axis=1) / np.maximum((golds + predicted > 0).sum(axis=1), 1)
+        agreement = right.sum(axis=1) * rows - (golds * predicted).sum(axis=1)
+        spread = (rows**2 - (golds**2).sum(axis=1)) * (rows**2 - (predicted**2).sum(axis=1))
         metrics = {
             "accuracy": right.sum(axis=1) / rows,
             "f1": f1[:, 1] if f1.shape[1] == 2 else macro,

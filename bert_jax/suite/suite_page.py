@@ -19,7 +19,7 @@ def suite_page(title: str, summary: Summary) -> str:
     """The page. Raises UsageError if vl-convert isn't installed."""
     suite = summary.suite
     sizes = f"{counted(len(suite.models), 'models')}, {counted(len(suite.tasks), 'tasks')}"
-    told = f"{sizes}, {counted(len(suite.tables.seeds), 'seeds')}; scores of the {suite.tables.report} rows"
+    subtitle = f"{sizes}, {counted(len(suite.tables.seeds), 'seeds')}; scores of the {suite.tables.report} rows"
     verdicts, results, runs = Section("verdict", "Verdict"), Section("results", "Results"), Section("runs", "Runs")
     verdicts.add(remarks(summary.sentences()))
     lines = summary.table()
@@ -36,7 +36,7 @@ def suite_page(title: str, summary: Summary) -> str:
     every = [[_text(row[name]) for name in _RUN] for row in summary.runs]
     runs.add(table("Every finished run", _RUN, every, numbers=False))
     built = (verdicts, results, _curves(summary), runs)
-    header = element("header", element("h1", title), paragraph(told))
+    header = element("header", element("h1", title), paragraph(subtitle))
     return page(title, header, [section for section in built if section])
 
 

@@ -192,10 +192,10 @@ class Summary:
         scores = {row["seed"]: row["score"] for row in rows if row["setting"] == setting}
         if self.suite.tables.report == "test":
             scores = {seed: score_of(task, each)[1] for seed, each in answers.items()}
-        if len(answers) < len(jobs) or any("right" not in each for each in answers.values()):
+        if len(answers) < len(jobs) or any("golds" not in each for each in answers.values()):
             return scores, setting, ()
         of_classes = task.config.task.kind != "number"
-        pairs = ((np.array(one["right"]), np.array(one["given"])) for one in answers.values())
+        pairs = ((np.array(one["golds"]), np.array(one["predicted"])) for one in answers.values())
         return scores, setting, tuple(row_sums(*pair, of_classes) for pair in pairs)
 
     def _differences(self, averaged: Sequence[str]) -> dict[tuple[str, str], Difference]:

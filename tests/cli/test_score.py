@@ -103,7 +103,7 @@ def test_pairs_end_with_the_line_of_json_that_others_read(tiny_run, folder, caps
     assert "pairs: 2 pairs of equal sentences, which are ties" in told
     assert run(["score", str(tiny_run.path), "--pairs", "pairs/order.jsonl.gz", "--normalize"]) == 0
     shown = capsys.readouterr().out
-    assert "Accuracy on 5 minimal pairs" in shown and "mean of 1 files" in shown and "syntax" in shown
+    assert "Accuracy on 5 minimal pairs" in shown and "mean of 1 file" in shown and "syntax" in shown
 
 
 def test_kept_accuracies_stand_in_the_report_and_do_no_harm(tiny_copy, folder, capsys):

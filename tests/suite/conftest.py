@@ -47,7 +47,7 @@ class StandIns:
             self.answered.append(arguments)
             right = [0, 1] * 50
             given = [answer ^ (score_of(f"{arguments[0].name} {row}") < 0.3) for row, answer in enumerate(right)]
-            return {"metric": "accuracy", "accuracy": 0.7, "right": right, "given": given}
+            return {"metric": "accuracy", "accuracy": 0.7, "golds": right, "predicted": given}
         assert function is measuring.rows_in_text
         return {task.name: {"share": 0.25} for task in arguments[1]}
 

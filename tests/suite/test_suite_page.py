@@ -60,6 +60,7 @@ def test_a_small_suite_is_trained_scored_and_shown(tiny_run, tmp_path, monkeypat
     assert runs["order"]["score"] in (0.0, 1.0) and runs["order"]["metrics"]["files"].keys() == {"order", "again"}
     (answers,) = (tmp_path / "W/answers").iterdir()
     answers = json.loads(answers.read_text())
-    assert sum(map(int.__eq__, answers["right"], answers["given"])) / 16 == answers["accuracy"] == runs["sst2"]["score"]
+    right = sum(map(int.__eq__, answers["golds"], answers["predicted"]))
+    assert right / 16 == answers["accuracy"] == runs["sst2"]["score"]
     assert "<h1>small</h1>" in (tmp_path / "W/report.html").read_text()
     assert "| model | sst2 | order | average |" in (tmp_path / "W/table.md").read_text()
