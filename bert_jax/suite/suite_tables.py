@@ -71,6 +71,7 @@ class Budget(Settings):
     """What each pretraining may use, one of three. Without it a recipe takes the steps of its config."""
 
     steps: Annotated[int, Field(gt=0)] | None = None
+    """Steps of training."""
     seconds: Annotated[float, Field(gt=0.0)] | None = None
     """Seconds of training at the step time measured: on a CPU seconds of one core, elsewhere of time that passes."""
     flops: Annotated[float, Field(gt=0.0)] | None = None
@@ -86,7 +87,9 @@ class SuiteTables(Settings):
     """The content of a suite file."""
 
     models: tuple[ModelTable, ...] = ()
+    """Models to measure. All others are compared with the first."""
     tasks: tuple[TaskTable, ...] = ()
+    """What every model is measured on."""
     seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
     """Seeds of fine-tuning; a recipe is pretrained with each, too."""
     grid: Values = {}
