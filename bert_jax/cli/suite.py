@@ -91,10 +91,11 @@ class Suite(Arguments):
         for _, text in summary.sentences():
             print_line(text)
         write_text(workdir / "table.md", markdown(lines))
+        print_line(f"{workdir / 'suite.json'} has every run")
         try:
             write_text(workdir / FILE_NAME, suite_page(path.stem, summary))
+            print_line(f"{workdir / FILE_NAME} shows them")
         except UsageError as error:  # vl-convert isn't installed
             say(f"{FILE_NAME} isn't written: {error}")
-        print_line(f"{workdir / 'suite.json'} has every run, {workdir / FILE_NAME} shows them")
         if work.failures:
             raise RunError(f"{counted(len(work.failures), 'runs')} failed; the first: {work.failures[0]}")

@@ -45,7 +45,7 @@ class Contamination(NamedTuple):
     """How many rows of a task are in the text that a model was pretrained on."""
 
     rows: int
-    found: int
+    rows_found: int
     too_short: int
     """Number of rows of fewer than 10 words, or 24 characters: common phrases are as long."""
     tokens: int
@@ -59,7 +59,7 @@ class Contamination(NamedTuple):
     def share(self) -> float | None:
         """The share found of the rows that aren't too short; None if nothing could be looked up."""
         looked_up = self.rows - self.too_short
-        return self.found / looked_up if looked_up and self.tokens else None
+        return self.rows_found / looked_up if looked_up and self.tokens else None
 
 
 def row_texts(task: TaskConfig, source: str) -> list[tuple[str, ...]]:

@@ -72,6 +72,18 @@ def place_below(workdir: Path, folder: str, name: str, *shaped_by: Any, ending: 
     return workdir / folder / f"{plain}-{hash_of(shaped_by)}{ending}"
 
 
+def content_stamp(place: str) -> str:
+    """What changes with the content of a place: of a run its newest saved step, of another folder its files' names and
+    sizes, of a file its bytes; "" for what isn't on this machine, such as a TFDS set."""
+    path = Path(place.partition("#")[0])  # FOLDER#SPLIT of judged texts
+    if (path / "checkpoints").is_dir():
+        return str(max((int(each.name) for each in (path / "checkpoints").iterdir() if each.name.isdigit()), default=0))
+    if path.is_file():
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    files = sorted(each for each in path.rglob("*") if each.is_file())
+    return hash_of([(str(each), each.stat().st_size) for each in files]) if files else ""
+
+
 def hash_of(value: Any) -> str:
     """Hash of a JSON value; of anything else in it, of its text."""
     return hashlib.sha256(json.dumps(value, default=str, sort_keys=True).encode()).hexdigest()[:8]

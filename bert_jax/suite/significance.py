@@ -72,9 +72,9 @@ def _probability(t: float, parts: Sequence[tuple[float, int]]) -> float:
     return float(brentq(beyond, _LEAST, 1.0)) if beyond(_LEAST) > 0 else _LEAST
 
 
-def difference_text(name: str, first: str, found: Difference) -> str:
-    """What is said of a difference, in words."""
-    on = ", ".join([counted(found.seeds, "seeds"), *([counted(found.rows, "rows")] if found.rows else [])])
+def difference_text(name: str, first: str, found: Difference, rows: str = "rows") -> str:
+    """What is said of a difference, in words. `rows`: what its rows are."""
+    on = ", ".join([counted(found.seeds, "seeds"), *([counted(found.rows, rows)] if found.rows else [])])
     if not found.is_judged or found.error < _LEAST and found.apart:
         return f"{name} has {found.apart:+.3f} beside {first}; nothing shows what chance does ({on})"
     how = f"{found.apart:+.3f} ± {found.error:.3f}, p {found.p:.2g}, {on}"

@@ -138,7 +138,7 @@ def _task(name: str, table: TaskTable, tables: SuiteTables, parse: Parse, missin
         raise UsageError(f"the task {name} has {' and '.join(kinds) or 'no config'}; give one of config, pairs, beir")
     wanted = list[str]()
 
-    def found(pattern: str, several: bool = False) -> list[str]:
+    def rows_or_missing(pattern: str, several: bool = False) -> list[str]:
         places = find_rows(pattern, tables.data)
         if not places or len(places) > 1 and not several:
             wanted.append(f"no {pattern}" if not places else f"{len(places)} of {pattern}")
@@ -148,7 +148,7 @@ def _task(name: str, table: TaskTable, tables: SuiteTables, parse: Parse, missin
         if settings := table.of_tuning:
             raise UsageError(f"the task {name} has {kinds[0]}, and {settings[0]} is for a fine-tuning; leave it out")
         pattern, hash_sign, split = (table.pairs or table.beir or "").partition("#")  # FOLDER#SPLIT
-        places = tuple(f"{place}{hash_sign}{split}" for place in found(pattern, several=table.beir is None))
+        places = tuple(f"{place}{hash_sign}{split}" for place in rows_or_missing(pattern, several=table.beir is None))
         task = SuiteTask(name, "beir" if table.beir else "pairs", places)
     else:
         of_data = table.files if tables.data else {}
@@ -159,7 +159,7 @@ def _task(name: str, table: TaskTable, tables: SuiteTables, parse: Parse, missin
         for each, source in {"train": config.task.train, "dev": config.task.dev, **rows}.items():
             if source is None:
                 raise UsageError(f"the task {name} has no {each} rows; give {each} = FILE")
-            rows[each] = found(source)[0]
+            rows[each] = rows_or_missing(source)[0]
         test = rows.pop("test", None)
         values |= {f"task.{each}": source for each, source in rows.items()}
         for score in table.scores or ():

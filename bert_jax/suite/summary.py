@@ -37,7 +37,7 @@ class Cell(NamedTuple):
     setting: dict[str, Any] = {}
     sums: tuple[Float[np.ndarray, "N K"], ...] = ()
     """The `row_sums` of each seed's answers, or the accuracy in each file of pairs; empty if rows aren't compared."""
-    seen: float | None = None
+    share_seen: float | None = None
     """The share of the rows that stands in the text of the model's pretraining; None if it isn't known."""
 
     @property
@@ -54,7 +54,7 @@ class Cell(NamedTuple):
     def text(self) -> str:
         """Mean, spread, and the share of the rows in the model's text."""
         spread = "" if self.spread is None else f" ± {self.spread:.3f}"
-        return f"{self.mean:.3f}{spread}" + ("" if self.seen is None else f" ({self.seen:.1%} seen)")
+        return f"{self.mean:.3f}{spread}" + ("" if self.share_seen is None else f" ({self.share_seen:.1%} seen)")
 
 
 class Summary:
@@ -91,9 +91,14 @@ class Summary:
             for name, cell in cells.items():
                 row = {"task": task, "model": name, "metric": cell.metric, "mean": cell.mean, "spread": cell.spread}
                 rank = self.ranks[name] if task == AVERAGE else _rank(cells, name)
-                row |= {"seeds": list(cell.scores), "setting": cell.setting, "seen": cell.seen, "rank": rank}
+                row |= {
+                    "seeds": list(cell.scores),
+                    "setting": cell.setting,
+                    "share_seen": cell.share_seen,
+                    "rank": rank,
+                }
                 found = self.differences.get((name, task))
-                compared = {"verdict": self._said(name, found)} | found._asdict() if found else {}
+                compared = {"verdict": self._verdict(name, task, found)} | found._asdict() if found else {}
                 table.append(compared | row)  # whose seeds are named, not counted
         suite = self.suite.tables.model_dump(mode="json", exclude_none=True, by_alias=True)
         of_models, failed = {"pretrained": self.pretrained}, {"failed": self.work.failures}
@@ -123,7 +128,7 @@ class Summary:
     def sentences(self) -> Iterator[tuple[str, str]]:
         """Yields what is said of differences and rows, each with its kind (good, note or problem)."""
         for (name, task), found in self.differences.items():
-            yield "good" if found.counts else "note", f"{task}: {self._said(name, found)}"
+            yield "good" if found.counts else "note", f"{task}: {self._verdict(name, task, found)}"
         if self.differences:
             families = "over all comparisons on tasks, and over those of the average"
             yield "note", f"Every model is compared with the first, at {LEVEL:.0%} with Holm's correction {families}."
@@ -137,12 +142,13 @@ class Summary:
         if len(self.suite.settings) > 1 and self.suite.tables.report == "dev":
             best = f"the best of {counted(len(self.suite.settings), 'settings')}, chosen on the same dev rows"
             yield "note", f"Each score is {best}: it is too high for new rows."
-        if any(cell.seen is not None for cells in self.cells.values() for cell in cells.values()):
+        if any(cell.share_seen is not None for cells in self.cells.values() for cell in cells.values()):
             yield "note", "Seen: the share of dev and test rows that stands in the text of the model's pretraining."
         yield from (("problem", f"Failed: {failure}") for failure in self.work.failures)
 
-    def _said(self, name: str, found: Difference) -> str:
-        return difference_text(name, self.suite.models[0].name, found)
+    def _verdict(self, name: str, task: str, found: Difference) -> str:
+        of_pairs = any(each.kind == "pairs" for each in self.suite.tasks if each.name == task)
+        return difference_text(name, self.suite.models[0].name, found, "files" if of_pairs else "rows")
 
     def _rows(self, job: Job) -> Iterator[dict[str, Any]]:
         """Yields the rows of suite.json of a finished run."""
@@ -174,8 +180,8 @@ class Summary:
                 rows = [row for row in self.runs if (row["model"], row["task"]) == (model.name, task.name)]
                 scores, setting, sums = self._reported(model, task, rows)
                 if scores:
-                    seen = shares.get(task.name, {}).get("share")
-                    yield Cell(model.name, task.name, rows[0]["metric"], scores, setting, sums, seen)
+                    share_seen = shares.get(task.name, {}).get("share")
+                    yield Cell(model.name, task.name, rows[0]["metric"], scores, setting, sums, share_seen)
 
     def _reported(
         self, model: SuiteModel, task: SuiteTask, rows: list[dict[str, Any]]

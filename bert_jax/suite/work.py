@@ -7,12 +7,13 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from bert_jax.suite import measuring
 from bert_jax.suite.commands import Commands
-from bert_jax.suite.job import Job, changed_settings, place_below, score_of
+from bert_jax.suite.job import Job, changed_settings, content_stamp, place_below, score_of
 from bert_jax.suite.recipes import RecipeWork
 from bert_jax.suite.suite_tables import SuiteModel, SuitePlan, SuiteTask, flag_words, setting_text
 from bert_jax.system.errors import RunError, UsageError
@@ -25,8 +26,8 @@ from bert_jax.system.workers import in_own_process
 class SuiteWork:
     """The runs of a suite below a directory.
 
-    What is finished is told by the files there alone: results.json of a run, or the JSON that a measurement wrote. The
-    name of each has a hash of all that it depends on, so other settings of the suite give other runs.
+    The files there alone say what is finished: results.json of a run, or the JSON that a measurement wrote. The name of
+    each has a hash of all that it depends on, so other settings, rows or steps of a trained model give other runs.
     """
 
     def __init__(self, suite: SuitePlan, workdir: Path, at_once: int):
@@ -34,7 +35,7 @@ class SuiteWork:
         self.suite, self.workdir, self.commands = suite, workdir, Commands(at_once)
         self.recipes = RecipeWork(suite, workdir, self.commands)
         self.failures: list[str] = []
-        self._lock = threading.Lock()
+        self._lock, self._stamp = threading.Lock(), cache(content_stamp)
 
     def run(self, after_each: Callable[[], None]) -> None:
         """Does what is missing, recipes first; calls `after_each` after each run.
@@ -106,7 +107,9 @@ class SuiteWork:
         """A fine-tuning."""
         path, needs = self._model(model, seed)
         name = f"{model.name}-{task.name}-{setting_text(setting)}-{seed}"
-        run = place_below(self.workdir, "runs", name, changed_settings(task.config), setting, str(path), seed)
+        assert task.config, f"{task.name} is fine-tuned"
+        rows = self._stamps(path, task.config.task.train, task.config.task.dev)
+        run = place_below(self.workdir, "runs", name, changed_settings(task.config), setting, str(path), seed, rows)
         words = ("finetune", *task.words, "--init", path, "--seed", seed, *flag_words(setting), "--workdir", run)
 
         def work() -> None:
@@ -124,14 +127,15 @@ class SuiteWork:
             return in_own_process(measuring.row_answers, tuned.path, rows)
 
         return self._measurement(
-            tuned._replace(needs=tuned), "answers", measure, tuned.path.name, str(tuned.path), rows
+            tuned._replace(needs=tuned), "answers", measure, tuned.path.name, str(tuned.path), rows, self._stamps(rows)
         )
 
     def contamination(self, model: SuiteModel) -> Job:
         """The look-up of the rows of all tasks in the model's own text."""
         seed = self.suite.tables.seeds[0]
         run, needs = self._model(model, seed)
-        rows = [(task.places, changed_settings(task.config), task.test) for task in self.suite.tasks]
+        rows: list[Any] = [(task.places, changed_settings(task.config), task.test) for task in self.suite.tasks]
+        rows += [self._stamps(run, *task.places, task.test, task.measured_rows("dev")) for task in self.suite.tasks]
         job = Job(model.name, "rows in its text", {}, seed, run, lambda: None, needs)
 
         def measure() -> JsonObject:
@@ -149,7 +153,8 @@ class SuiteWork:
         def measure() -> JsonObject:
             return json.loads(self.commands.run(*words).splitlines()[-1])
 
-        return self._measurement(job, "scores", measure, f"{model.name}-{task.name}-{seed}", list(map(str, words)))
+        name, stamps = f"{model.name}-{task.name}-{seed}", self._stamps(path, *task.places)
+        return self._measurement(job, "scores", measure, name, list(map(str, words)), stamps)
 
     def _measurement(self, job: Job, folder: str, measure: Callable[[], JsonObject], name: str, *shaped_by: Any) -> Job:
         """`job` as one whose result is a JSON file."""
@@ -161,6 +166,10 @@ class SuiteWork:
             write_json(path, measured)
 
         return job._replace(path=path, work=work)
+
+    def _stamps(self, *places: str | Path | None) -> list[str]:
+        """The `content_stamp` of each place outside this suite's directory; what lies inside has a hash in its name."""
+        return [self._stamp(str(place)) for place in places if place and self.workdir not in Path(place).parents]
 
     def _model(self, model: SuiteModel, seed: int) -> tuple[Path, Job | None]:
         """The trained model, or the run of a recipe with the job that trains it."""

@@ -111,7 +111,7 @@ def test_scripts_without_spaces_have_runs_of_thirty_characters(prepare, script):
         "short": [line[:23] for document in documents for line in document],
     }
     found = contaminations(run.path, rows)
-    assert [found[name].found for name in rows] == [120, 0, 120, 0]
+    assert [found[name].rows_found for name in rows] == [120, 0, 120, 0]
     assert [found[name].too_short for name in rows] == [0, 0, 0, 120]
 
 
@@ -120,9 +120,9 @@ def test_what_has_an_unknown_piece_is_not_found(prepare, tmp_path):
     run = prepare(f"{RARE}\n\n{stories(3)}", VocabularyConfig(file=str(tmp_path / "vocab.txt")))
     after = " ".join(RARE.split()[5:])
     assert contamination(run.path, [RARE, RARE.replace("Щука", "Рыба")])[:3] == (2, 0, 0)
-    assert contamination(run.path, [after]).found == 1
+    assert contamination(run.path, [after]).rows_found == 1
     known = RARE.replace("Щука", "foxes")
-    assert contamination(prepare(f"{known}\n\n{stories(3)}", VOCABULARIES["uncased"]).path, [known]).found == 1
+    assert contamination(prepare(f"{known}\n\n{stories(3)}", VOCABULARIES["uncased"]).path, [known]).rows_found == 1
 
 
 def test_held_out_documents_are_not_the_models_text(tiny_config, tiny_run, packed_run):
@@ -145,7 +145,7 @@ def test_a_checkpoint_has_its_runs_text(tiny_run):
     rows = [" ".join(story(seed)) for seed in range(20)]
     newest = sorted(tiny_run.checkpoints.iterdir())[-1]
     found = contamination(newest, rows)
-    assert found == contamination(tiny_run.path, rows) and found.found > 10
+    assert found == contamination(tiny_run.path, rows) and found.rows_found > 10
 
 
 def finetuned(folder, pretraining, **settings):

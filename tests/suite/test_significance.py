@@ -126,6 +126,7 @@ def test_what_is_said():
     assert difference_text("a", "b", Difference(0.1, 0.02, 0.001, 3, 100)) == (
         "a is better than b (+0.100 ± 0.020, p 0.001, 3 seeds, 100 rows)"
     )
+    assert "3 seeds, 2 files" in difference_text("a", "b", Difference(0.1, 0.02, 0.001, 3, 2), "files")
     assert "a and b are not distinguishable (-0.010 ± 0.020" in difference_text(
         "a", "b", Difference(-0.01, 0.02, 0.6, 3, 0)
     )
