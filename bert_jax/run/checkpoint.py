@@ -48,7 +48,7 @@ class Checkpoints:
 
     A checkpoint is good if all its files have their checksums and the state read back right after the write was equal
     bit for bit. These checkpoints are kept: the newest `keep` good ones; the best one, by the score on a task or else
-    by held-out loss; the newest one saved after a step with finite gradients; and each of a step that is `kept`.
+    by held-out loss; the newest one saved after a step with finite gradients; and each of a step that `is_kept`.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Checkpoints:
         carried: tuple[Place, ...],
         keep: int,
         check_owner: Callable[[], None] = lambda: None,
-        kept: Callable[[int], bool] = lambda step: False,
+        is_kept: Callable[[int], bool] = lambda step: False,
         stranger: Callable[[Place], str | None] = lambda path: None,
     ):
         """Each checkpoint gets copies of the files and directories `carried`, so that it can be used by itself.
@@ -67,7 +67,7 @@ class Checkpoints:
         checkpoint.
         """
         self._directory, self._carried, self._keep, self._check_owner = directory, carried, keep, check_owner
-        self._kept, self._stranger = kept, stranger
+        self._is_kept, self._stranger = is_kept, stranger
         if is_first():
             with contextlib.suppress(OSError, RunError):  # a full disk: the next save reports it
                 agree_with_list(directory)
@@ -197,7 +197,7 @@ class Checkpoints:
                 check = jax.device_get(check)
                 if not check.finite:
                     raise ValueError("its numbers are not finite")
-                if self._kept(step):
+                if self._is_kept(step):
                     write_text(path / KEPT, "")
                 # The checkpoint is completed first and read back then, so that a preemption in between leaves a
                 # checkpoint.

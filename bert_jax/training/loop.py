@@ -77,17 +77,19 @@ def train(
     """
     settings = trainer.config.checkpoints
 
-    def kept(step: int) -> bool:
+    def is_kept(step: int) -> bool:
         return step in kept_steps or bool(settings.keep_every and step % settings.keep_every == 0)
 
     if trainer.config.execution.check_compiler:
         check_compiler(trainer.config.execution.attention)
     with contextlib.ExitStack() as stack:
         carried = run.config_file, run.tokenizer
-        checkpoints = Checkpoints(run.checkpoints, carried, settings.keep, run.check_owner, kept, run.stranger)
+        checkpoints = Checkpoints(run.checkpoints, carried, settings.keep, run.check_owner, is_kept, run.stranger)
         stack.enter_context(contextlib.closing(checkpoints))
         state = _first_state(trainer, run, checkpoints, initial)
-        loop = Loop(trainer, run, checkpoints, Cadence(settings, int(state.step), kept=kept), stack, int(state.step))
+        loop = Loop(
+            trainer, run, checkpoints, Cadence(settings, int(state.step), is_kept=is_kept), stack, int(state.step)
+        )
         with loop.stop, loop.watchdog:
             for phase in phases:
                 state = loop.train(phase, state)

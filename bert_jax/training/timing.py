@@ -113,11 +113,11 @@ class Cadence:
         step: int,
         clock: Callable[[], float] = time.monotonic,
         agree: Callable[[int], int] = agreed,
-        kept: Callable[[int], bool] = lambda step: False,
+        is_kept: Callable[[int], bool] = lambda step: False,
     ):
         """`step`: the last step done before this process. `agree`: returns the first host's number on all hosts.
-        `kept`: whether the checkpoint of a step is permanent."""
-        self._every, self._kept, self._clock, self._agree = config.every, kept, clock, agree
+        `is_kept`: whether the checkpoint of a step is permanent."""
+        self._every, self._is_kept, self._clock, self._agree = config.every, is_kept, clock, agree
         self._seconds = config.every_minutes and config.every_minutes * 60
         self.saved(step)
 
@@ -127,7 +127,7 @@ class Cadence:
 
     def due(self, step: int) -> bool:
         """Whether a checkpoint is due after `step`. Must be called after every step, on all hosts."""
-        if step % self._every == 0 or self._kept(step):
+        if step % self._every == 0 or self._is_kept(step):
             return True
         return self._due_by_time(step)
 

@@ -46,7 +46,7 @@ def test_the_newest_and_the_best_are_kept(checkpoints, tmp_path):
 def test_those_that_are_kept_for_good_are_never_deleted(tmp_path, carried):
     """Not by a process either that is not told to keep them."""
     for kept, steps in (({4, 8, 12}, range(2, 14, 2)), (set(), range(14, 20, 2))):
-        made = Checkpoints(tmp_path / "checkpoints", carried, keep=2, kept=kept.__contains__)
+        made = Checkpoints(tmp_path / "checkpoints", carried, keep=2, is_kept=kept.__contains__)
         save(made, *steps)
         made.close()
     assert steps_in(tmp_path) == [4, 8, 12, 16, 18]

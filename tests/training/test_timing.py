@@ -31,7 +31,7 @@ def saves(cadence, clock, steps, seconds_a_step):
 
 def test_by_steps_alone_nothing_is_agreed():
     clock = Clock()
-    cadence = Cadence(CheckpointConfig(every=4), 0, clock, clock.agree, kept=lambda step: step % 6 == 0)
+    cadence = Cadence(CheckpointConfig(every=4), 0, clock, clock.agree, is_kept=lambda step: step % 6 == 0)
     assert [step for step in range(1, 25) if cadence.due(step)] == [4, 6, 8, 12, 16, 18, 20, 24]
     assert not clock.agreed
 
