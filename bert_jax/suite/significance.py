@@ -47,19 +47,20 @@ class Difference(NamedTuple):
 
 
 def score_difference(
-    ours: Sequence[float], theirs: Sequence[float], row_error: float = 0.0, rows: int = 0
+    ours: Sequence[float], theirs: Sequence[float], of_rows: Sequence[tuple[float, int]] = ()
 ) -> Difference:
-    """The difference of scores that are paired by seed, by Student's t with the variances of both sources of chance.
+    """The difference of scores that are paired by seed, by Student's t with the variances of all sources of chance.
 
-    They are that of the mean over seeds, and the bootstrap's, `row_error` squared. The quantile of t is the mean of
-    both sources' own, weighted by their variances (Cochran and Cox 1950), which seldom errs towards a difference.
+    They are that of the mean over seeds, and those of `of_rows`: the bootstrap's error for each set of rows, with the
+    number of its rows. The quantile of t is the mean of the sources' own, weighted by their variances (Cochran and Cox
+    1950), which seldom errs towards a difference.
     """
     apart = np.subtract(ours, theirs)
     of_seeds = float(np.var(apart, ddof=1)) / len(apart) if len(apart) > 1 else 0.0
-    parts = [(of_seeds, len(apart) - 1), (row_error**2, rows - 1)]
+    parts = [(of_seeds, len(apart) - 1), *((error**2, rows - 1) for error, rows in of_rows)]
     variance, mean = sum(part for part, _ in parts), float(np.mean(apart))
     p = _probability(abs(mean) / math.sqrt(variance), parts) if variance else 1.0
-    return Difference(mean, math.sqrt(variance), p, len(apart), rows)
+    return Difference(mean, math.sqrt(variance), p, len(apart), sum(rows for _, rows in of_rows))
 
 
 def _probability(t: float, parts: Sequence[tuple[float, int]]) -> float:

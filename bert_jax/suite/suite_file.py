@@ -127,7 +127,7 @@ def _model(table: ModelTable, tables: SuiteTables, parse: Parse) -> SuiteModel:
 
 
 def _task_name(table: TaskTable) -> str:
-    of_files = Path(table.pairs or table.beir or "").name.partition(".")[0].strip("*") or "pairs"
+    of_files = Path(table.pairs or table.beir or "").name.partition(".")[0].strip("*_-") or "pairs"
     return table.name or (table.config or of_files).removesuffix(".py").rpartition("/")[2]
 
 

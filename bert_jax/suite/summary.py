@@ -147,8 +147,9 @@ class Summary:
         yield from (("problem", f"Failed: {failure}") for failure in self.work.failures)
 
     def _verdict(self, name: str, task: str, found: Difference) -> str:
-        of_pairs = any(each.kind == "pairs" for each in self.suite.tasks if each.name == task)
-        return difference_text(name, self.suite.models[0].name, found, "files" if of_pairs else "rows")
+        kinds = {each.kind == "pairs" for each in self.suite.tasks if task in (each.name, AVERAGE)}
+        rows = "rows and files" if len(kinds) > 1 else "files" if kinds == {True} else "rows"
+        return difference_text(name, self.suite.models[0].name, found, rows)
 
     def _rows(self, job: Job) -> Iterator[dict[str, Any]]:
         """Yields the rows of suite.json of a finished run."""
@@ -205,19 +206,18 @@ class Summary:
         return scores, setting, tuple(row_sums(*pair, of_classes) for pair in pairs)
 
     def _differences(self, averaged: Sequence[str]) -> dict[tuple[str, str], Difference]:
-        first, errors = self.suite.models[0].name, dict[tuple[str, str], tuple[float, int]]()
+        first, errors = self.suite.models[0].name, dict[tuple[str, str], list[tuple[float, int]]]()
         found = dict[tuple[str, str], Difference]()
         for task, cells in self.cells.items():
             for name, cell in cells.items() if first in cells else ():
                 if name == first or task == AVERAGE and _unjudged(found, averaged):
                     continue
                 if task == AVERAGE:
-                    parts = [errors[name, each] for each in averaged]
-                    error = float(np.linalg.norm([error for error, _ in parts])) / len(parts)
-                    errors[name, task] = error, sum(rows for _, rows in parts)
+                    parts = [part for each in averaged for part in errors[name, each]]
+                    errors[name, task] = [(error / len(averaged), rows) for error, rows in parts]
                 else:
                     errors[name, task] = _row_error(cell, cells[first])
-                found[name, task] = score_difference(*_paired(cell, cells[first]), *errors[name, task])
+                found[name, task] = score_difference(*_paired(cell, cells[first]), errors[name, task])
         for is_average in (False, True):
             family = [key for key in found if (key[1] == AVERAGE) == is_average]
             for key, p in zip(family, adjusted([found[key].p for key in family]), strict=True):
@@ -239,14 +239,14 @@ def _paired(ours: Cell, theirs: Cell) -> tuple[list[float], list[float]]:
     return first, second
 
 
-def _row_error(ours: Cell, theirs: Cell) -> tuple[float, int]:
-    """Standard error of a difference by the choice of rows, and their number; zeros where they aren't compared. Of
-    pairs each file counts as a row, since its pairs follow one pattern."""
+def _row_error(ours: Cell, theirs: Cell) -> list[tuple[float, int]]:
+    """Standard error of a difference by the choice of rows, and their number; [] where they aren't compared. Of pairs
+    each file counts as a row, since its pairs follow one pattern."""
     if ours.sums and theirs.sums and len(ours.sums[0]) == len(theirs.sums[0]):
         error = bootstrap_error(ours.sums, theirs.sums, ours.metric.split(AND))
         if error is not None:
-            return error, len(ours.sums[0])
-    return 0.0, 0
+            return [(error, len(ours.sums[0]))]
+    return []
 
 
 def _average(cells: Sequence[Cell]) -> Cell:

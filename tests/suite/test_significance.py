@@ -33,7 +33,7 @@ def compared(generator, seeds, rows, skills, metric="accuracy"):
         for right, answers in (drawn(generator, skill, seeds, rows, hardness) for skill in skills)
     ]
     scores = [[float(scored_sums(one.sum(axis=0)[None], rows, metric)[0]) for one in side] for side in sums]
-    return score_difference(*scores, bootstrap_error(*sums, [metric]), rows)
+    return score_difference(*scores, [(bootstrap_error(*sums, [metric]), rows)])
 
 
 @pytest.fixture
@@ -63,6 +63,15 @@ def test_without_rows_it_is_the_paired_t_test():
         false += score_difference(ours, theirs).counts
         found += score_difference([each + 0.3 for each in ours], theirs).counts
     assert false <= 1.3 * LEVEL * draws and found == draws  # 50 are expected, with a deviation of 7
+
+
+def test_an_average_of_few_and_of_many_rows_calls_few_equal_models_different():
+    generator, false, draws = np.random.default_rng(7), 0, 1000
+    for _ in range(draws):
+        few, many = generator.normal(0, 0.1, 3), generator.normal(0, 0.1, 1000)
+        of_rows = [(float(np.std(each, ddof=1)) / len(each) ** 0.5 / 2, len(each)) for each in (few, many)]
+        false += score_difference([float(few.mean() + many.mean()) / 2], [0.0], of_rows).counts
+    assert false <= LEVEL * draws  # with the number of all rows for both they are 208
 
 
 def test_a_real_difference_is_found():
