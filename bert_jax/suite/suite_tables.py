@@ -102,6 +102,7 @@ class SuiteTables(Settings):
     source: OneOrSeveral | None = None
     """Text of all recipes, as `--data.source` names it. None: that of their configs."""
     budget: Budget | None = None
+    """What each pretraining may use. None: the steps of its config."""
     measured_as: str | None = None
     """The recipe on whose held-out sequences all recipes are measured. None: the first one."""
     units: tuple[UnitKind, ...] = ("piece",)
