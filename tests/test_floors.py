@@ -1,6 +1,7 @@
 """The house's floors: a module imports from lower floors and from its own package only."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,11 @@ def imports(path: Path) -> set[str]:
 
 def test_every_package_has_a_floor():
     assert set(map(room, MODULES)) == set(FLOORS)
+
+
+def test_the_map_of_the_readme_has_all_floors():
+    lines = re.findall(r"^\| (\d+) \| ([^|]*) \|", (ROOT.parent / "README.md").read_text(encoding="utf-8"), re.M)
+    assert {Path(name).stem: int(floor) for floor, names in lines for name in re.findall("`([^`]+)`", names)} == FLOORS
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(ROOT)))
