@@ -11,7 +11,7 @@ from bert_jax.config.vectors import HELD_OUT_PAIRS
 from bert_jax.config.wording import counted
 from bert_jax.inference.bert import Bert
 from bert_jax.interchange.model_directory import holds_published_model
-from bert_jax.interchange.relatives import RELATIVES
+from bert_jax.interchange.relatives import RELATIVES, exported_type
 from bert_jax.pretraining.questions import QUESTIONS, REPLACED_SHARE
 from bert_jax.run.checkpoint_choice import checkpoint_of
 from bert_jax.run.results import Results, read_results
@@ -22,6 +22,7 @@ from bert_jax.text.wordpiece import WordPieceTokenizer
 _USES = {
     "BertForPreTraining": "fill-mask",
     "BertForMaskedLM": "fill-mask",
+    "BertForCausalLM": "text-generation",
 } | {kind.exported_as: kind.hub_use for kind in TASK_KINDS.values() if kind.exported_as and kind.head != "texts"}
 """The hub's pipeline tag of each class of transformers, named as for BERT; all others have feature-extraction."""
 _NAMES = {question.loss: f"{question.title} loss (nats)" for question in QUESTIONS} | {
@@ -97,7 +98,7 @@ def _front_matter(config: AnyRunConfig | None, model: Bert, architecture: str) -
     if config and config.data:
         yield "language:"
         yield from (f"- {json.dumps(language)}" for language in dict.fromkeys(config.data.language))
-    model_type = model.config.model_type
+    model_type = exported_type(model.config)
     relative = RELATIVES[model_type]
     as_for_bert = "" if architecture == relative.discriminator else f"Bert{architecture.removeprefix(relative.classes)}"
     library, use, tags = "transformers", _USES.get(as_for_bert, "feature-extraction"), [model_type, "bert_jax"]
@@ -136,7 +137,7 @@ def _description(model: Bert, architecture: str) -> Iterator[str]:
     casing = ""
     if isinstance(tokenizer, WordPieceTokenizer):
         casing = ", lower-cased" if tokenizer.cleaning.lowercase else ", cased"
-    title = RELATIVES[config.model_type].title
+    title = RELATIVES[exported_type(config)].title
     yield (
         f"{'An' if title[0] in 'AEX' else 'A'} {title} of {counted(config.num_layers, 'layers')}, width "
         f"{config.hidden_size} and {counted(config.num_heads, 'attention heads')}, for sequences of up to "

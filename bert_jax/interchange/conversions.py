@@ -2,6 +2,7 @@
 form."""
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, Literal, NamedTuple
 
 from pydantic import Field
@@ -121,8 +122,9 @@ class _Attention(Shape):
     local_rope_theta: float = 10_000.0
 
 
-def _read_alternating(values: JsonObject, place: str) -> JsonObject:
-    """Raises UsageError for scaled rotations, and unless every n-th block is global and the others are local."""
+def _read_alternating(values: JsonObject, place: str, own: int = 0) -> JsonObject:
+    """Raises UsageError for scaled rotations, and unless every n-th block is global and the others are local. `own`: 1
+    if half of their window counts the query's own token."""
     if values.get("rope_scaling"):
         raise UsageError(f"{place}: rope_scaling is {quoted(values['rope_scaling'])}; bert_jax scales no rotations")
     keys = _keys(values, _Attention, place)
@@ -140,15 +142,15 @@ def _read_alternating(values: JsonObject, place: str) -> JsonObject:
         "local_rotary_base": rotations.sliding_attention.rope_theta or keys.local_rope_theta,
         "global_every": every,
         # Their window is twice ours, which counts the keys on one side. If all blocks are global, there is no window.
-        "local_window": keys.local_attention // 2 if every > 1 else None,
+        "local_window": keys.local_attention // 2 - own if every > 1 else None,
     }
 
 
-def _write_alternating(model: ModelConfig, vocabulary: Vocabulary) -> JsonObject:
+def _write_alternating(model: ModelConfig, vocabulary: Vocabulary, own: int = 0) -> JsonObject:
     """The names of transformers 4, which 5 reads too."""
     return {
         "global_attn_every_n_layers": model.global_every if model.local_window else 1,
-        "local_attention": 2 * (model.local_window or 64),
+        "local_attention": 2 * ((model.local_window or 64) + own),
         "global_rope_theta": model.rotary_base,
         "local_rope_theta": model.local_rotary_base,
         "classifier_pooling": "cls",  # a setting of the classification head, which doesn't change the encoder
@@ -161,6 +163,8 @@ def _write_alternating(model: ModelConfig, vocabulary: Vocabulary) -> JsonObject
 ALTERNATING_ATTENTION = Conversion(_read_alternating, _write_alternating)
 """Settings of alternating blocks of global and local attention, each kind with its own base of rotations, as in
 ModernBERT."""
+CAUSAL_ALTERNATING_ATTENTION = Conversion(partial(_read_alternating, own=1), partial(_write_alternating, own=1))
+"""The same as in ModernBERT's decoder, half of whose window counts the query's own token."""
 
 
 def _keys(values: JsonObject, shape: type[ShapeKind], place: str) -> ShapeKind:

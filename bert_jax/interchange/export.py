@@ -13,7 +13,7 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.interchange.model_directory import HUGGING_FACE_CONFIG
 from bert_jax.interchange.model_settings import config_values, head_values
 from bert_jax.interchange.pooling_files import write_pooling
-from bert_jax.interchange.relatives import Relative, relative_of
+from bert_jax.interchange.relatives import Relative, exported_type, relative_of
 from bert_jax.interchange.tensor_names import to_tensors
 from bert_jax.interchange.tensors import WEIGHTS
 from bert_jax.interchange.tokenizer_files import write_tokenizer
@@ -43,16 +43,17 @@ class _Form(NamedTuple):
 def _form(config: ModelConfig, params: Parameters, vocabulary: Vocabulary, task: TaskConfig | None = None) -> _Form:
     """The form in which a model is exported. `params`: its parameters, or their shapes. Raises UsageError if it
     can't be exported."""
-    if config.causal:
+    if config.causal and task:
         raise UsageError(
-            f"the model is causal ({Setting('model.causal')}), and BERT's classes in transformers attend to both "
-            f"sides; only models without {Setting('model.causal')} can be exported"
+            f"the model is causal ({Setting('model.causal')}), and the heads of tasks in transformers' causal classes "
+            "take the last token; use the run itself, by bert-jax predict"
         )
     if config.layer == "lstm":
         raise UsageError(
             f"the model has LSTM layers ({Setting('model.layer', config.layer)}), and transformers has no class for "
             f"them; only models with {Setting('model.layer', 'attention')} can be exported"
         )
+    config = config.replace(model_type=exported_type(config))
     relative = relative_of(config.model_type, "model.model_type")
     if not task:
         params = without(params, relative.lacks)
@@ -98,14 +99,15 @@ def write_model_directory(
     written as the encoder without pooler, with the files that sentence-transformers reads (`write_pooling`).
 
     A pretrained model can be loaded by AutoModelForPreTraining if it has both heads, by AutoModelForMaskedLM if it
-    lacks the next-sentence head, and by AutoModel if it lacks both. Heads that a relative doesn't have, such as
-    RoBERTa's for pairs, are left out. `card` maps a model and the name of its class to the text of a README.md.
+    lacks the next-sentence head, by AutoModel if it lacks both, and by AutoModelForCausalLM if it is causal. Heads that
+    a relative doesn't have, such as RoBERTa's for pairs, are left out. `card` maps a model and the name of its class to
+    the text of a README.md.
 
     A discriminator is loaded by AutoModelForPreTraining. Its generator is written to the directory `generator` in
     `directory`, as a model with its own masked-language head.
 
-    `directory` appears only when everything is written. Raises UsageError if no class has the task's head, if the model
-    is causal, or if `directory` exists.
+    `directory` appears only when everything is written. Raises UsageError if no class has the task's head, if no class
+    of a causal model's relative is causal, or if `directory` exists.
     """
     relative, class_name, values, params = _form(config, params, tokenizer.vocabulary, task)
     tensors = to_tensors(params, config)

@@ -136,7 +136,7 @@ def config_values(model: ModelConfig, vocabulary: Vocabulary, class_name: str, h
     if missing := next((ours for ours in relative.sizes.values() if getattr(model, ours) == 0), None):
         raise UsageError(f"{Setting(f'model.{missing}', 0)} can't be exported: {kind} has 1 or more; {remedy}")
     read_again = model_config(values, Path("config.json"))
-    has_head = class_name.endswith(("ForMaskedLM", "ForPreTraining")) and not model.discriminator
+    has_head = class_name.endswith(("ForMaskedLM", "ForPreTraining", "ForCausalLM")) and not model.discriminator
     expected = model.replace(
         # Sinusoidal positions are written as a table, and a generator as a model of its own.
         positions="learned" if model.positions == "sinusoidal" else model.positions,

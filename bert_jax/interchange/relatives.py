@@ -7,9 +7,11 @@ import functools
 import re
 from typing import Literal, NamedTuple
 
+from bert_jax.config.model import ModelConfig, ModelType
 from bert_jax.interchange.conversions import (
     AFTER_PADDING,
     ALTERNATING_ATTENTION,
+    CAUSAL_ALTERNATING_ATTENTION,
     DISCRIMINATOR,
     ELECTRA,
     NO_CONVERSION,
@@ -17,7 +19,7 @@ from bert_jax.interchange.conversions import (
     XLNET,
     Conversion,
 )
-from bert_jax.system.errors import UsageError, quoted
+from bert_jax.system.errors import Setting, UsageError, quoted
 from bert_jax.system.json_file import JsonObject
 
 SIZES = {
@@ -109,6 +111,8 @@ class Relative(NamedTuple):
     tokenizer.json."""
     discriminator: str | None = None
     """Its class of a discriminator, which tells replaced tokens from true ones."""
+    causal_type: ModelType | None = None
+    """The model_type of its causal models; None if there is none that is known here."""
     facts: dict[str, str] = {}
     """What bert_jax takes for granted of such files, by a name that is shown beside it."""
 
@@ -207,6 +211,7 @@ _MODERN_HEAD = (
     ("qa_outputs.", "classifier."),
     (f"{_HEAD}.transform.", f"{_HEAD}.transform."),  # not `head.`, which the pooler has in these classes
 )
+_QUERY_KEY_VALUE = ("query", "q"), ("key", "k"), ("value", "v")
 _MODERNBERT = Relative(
     classes="ModernBert",
     title="ModernBERT",
@@ -272,6 +277,19 @@ _MODERNBERT = Relative(
     lacks=frozenset({"bert/pooler", "next_sentence"}),
     conversion=ALTERNATING_ATTENTION,
     tokenizer=None,
+    causal_type="modernbert-decoder",
+)
+_DECODER = _MODERNBERT._replace(
+    classes="ModernBertDecoder",
+    title="ModernBERT decoder",
+    tensors=(
+        *((f"{_BLOCK}.attention.self.{name}.", f"{_MODERN_BLOCK}.attn.{own}_proj.") for name, own in _QUERY_KEY_VALUE),
+        *((berts, theirs.replace("head.", "lm_head.")) for berts, theirs in _MODERNBERT.tensors),
+    ),
+    of_class={},
+    suffixes={"ForMaskedLM": "ForCausalLM"},
+    ours=_MODERNBERT.ours | {"causal": True},
+    conversion=CAUSAL_ALTERNATING_ATTENTION,
 )
 _ERNIE = Relative(classes="Ernie", title="ERNIE", tensors=(("bert.", "ernie."),), conversion=TASK_TYPES)
 
@@ -338,6 +356,7 @@ RELATIVES: dict[str, Relative] = {
     "ernie": _ERNIE,
     "electra": _ELECTRA,
     "modernbert": _MODERNBERT,
+    "modernbert-decoder": _DECODER,
     "xlnet": _XLNET,
 }
 """The relatives, by model_type in config.json."""
@@ -353,3 +372,16 @@ def relative_of(model_type: object, place: str) -> Relative:
     near = difflib.get_close_matches(str(model_type), RELATIVES, 1, cutoff=_MISSPELT)
     remedy = f"did you mean {near[0]}?" if near else "give a model of one of these"
     raise UsageError(f"{place}: model_type is {quoted(model_type)}; bert_jax knows {', '.join(RELATIVES)}; {remedy}")
+
+
+def exported_type(model: ModelConfig) -> ModelType:
+    """The model_type of an exported model; that of a causal model is a type of its own. Raises UsageError if its
+    relative has no causal class that is known here."""
+    relative = RELATIVES[model.model_type]
+    if model.causal and relative.causal_type is None:
+        raise UsageError(
+            f"the model is causal ({Setting('model.causal')}), and the classes of {relative.title} in transformers "
+            f"attend to both sides; only models without {Setting('model.causal')} can be exported, and causal ones of "
+            "ModernBERT's block"
+        )
+    return relative.causal_type or model.model_type if model.causal else model.model_type

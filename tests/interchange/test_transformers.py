@@ -145,6 +145,32 @@ def test_fine_tuned_classes_give_their_encoder(case, tmp_path):
         np.testing.assert_allclose(again.encode(["fox"]).tokens, bert.encode(["fox"]).tokens, atol=1e-6)
 
 
+def test_a_causal_model_of_modernberts_block_is_a_decoder_there(tmp_path):
+    tokenizer = wordpiece(Cleaning.of_training())
+    sizes = {"num_layers": 4, "hidden_size": 16, "num_heads": 2, "feedforward_size": 20, "max_positions": 32}
+    window = {"local_window": 3, "global_every": 3, "rotary_base": 500.0, "local_rotary_base": 40.0}
+    config = ModelConfig.modern(
+        **sizes, **window, causal=True, initializer_range=0.3, vocabulary_size=len(tokenizer.vocabulary)
+    )
+    params = init(config, jax.random.key(1))
+    name = write_model_directory(tmp_path / "model", config, jax.device_get(params), tokenizer)
+    assert name == "ModernBertDecoderForCausalLM"
+    model, unexpected = loaded("AutoModelForCausalLM", tmp_path / "model")
+    assert not unexpected
+    rng, mask = np.random.default_rng(0), np.arange(20) < np.array([[20], [13]])
+    ids = rng.integers(5, config.vocabulary_size, (2, 20))
+    with torch.no_grad():
+        theirs = model(input_ids=torch.tensor(ids), attention_mask=torch.tensor(mask.astype(int))).logits.numpy()
+    everywhere = jnp.tile(jnp.arange(20), (2, 1))
+    pieces, _ = BertForPretraining(config).apply(
+        {"params": params}, tokens_of(ids, np.zeros_like(ids), mask), everywhere
+    )
+    np.testing.assert_allclose(np.asarray(pieces)[..., : config.vocabulary_size][mask], theirs[mask], atol=1e-5)
+    again = open_model_directory(tmp_path / "model")
+    assert again.config == config.replace(model_type="modernbert-decoder", compute_dtype="float32")
+    assert again.absent == RELATIVES["modernbert"].lacks and not again.unused
+
+
 RELATED = {
     "bert": {},
     "roberta": {"num_segments": 1, "first_position": 1},  # the tokenizer's padding is piece 0
