@@ -41,7 +41,7 @@ def bench(trainer: Trainer, seconds: float, batches: Iterator[AnyBatch] | None =
     sizes = _CPU_SIZES if jax.default_backend() == "cpu" else _ACCELERATOR_SIZES
     products = {f"product of {size}": SquareProduct.of(size, dtype) for size in sizes}
     programs, compile_seconds = _compiled(trainer, batch)
-    times = _timed_in_turn({name: product.run for name, product in products.items()} | programs, seconds)
+    times = timed_in_turn({name: product.run for name, product in products.items()} | programs, seconds)
     rate = max(product.flops / min(times[name]) for name, product in products.items())
     # The CPU devices of a process share the cores of its machine, whose rate was measured.
     machines = jax.process_count() if jax.default_backend() == "cpu" else trainer.mesh.size
@@ -93,7 +93,7 @@ def _compiled(trainer: Trainer, batch: AnyBatch) -> tuple[Work, float]:
     return work, seconds
 
 
-def _timed_in_turn(work: Work, seconds: float) -> dict[str, list[float]]:
+def timed_in_turn(work: Work, seconds: float, clock: Callable[[], float] = time.perf_counter) -> dict[str, list[float]]:
     """Runs all of `work` in rounds, and returns the seconds of each run by name.
 
     Ends when the last item of `work` has taken `seconds` in all or, where that is much shorter than the others, all
@@ -104,10 +104,10 @@ def _timed_in_turn(work: Work, seconds: float) -> dict[str, list[float]]:
     number = -_WARM_ROUNDS
     while True:
         for name, do in work.items():
-            began = time.perf_counter()
+            began = clock()
             jax.block_until_ready(do())
             if number >= 0:
-                times[name].append(time.perf_counter() - began)
+                times[name].append(clock() - began)
         enough = sum(times[last]) >= seconds or sum(map(sum, times.values())) >= seconds * len(work)
         number += 1
         if number >= _LEAST_ROUNDS and enough:

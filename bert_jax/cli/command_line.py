@@ -54,7 +54,10 @@ def parse_line(words: Iterable[str], flags: list[Flag], command: str) -> dict[st
             if flag is None:
                 raise UsageError(_unknown(name, by_name, command))
             reserved = sum(each.name not in values for each in missing)
-            values[flag.name] = _value(flag, name, [value] if equals else _words(flag, waiting, reserved))
+            given = [value] if equals else _words(flag, waiting, reserved)
+            while equals and flag.kind.several and waiting and waiting[0].startswith(f"{name}="):
+                given.append(waiting.popleft().partition("=")[2])  # --name=-a --name=b: values that begin as flags do
+            values[flag.name] = _value(flag, name, given)
     _check_required([flag for flag in flags if flag.required and flag.name not in values], flags, command)
     return values
 

@@ -77,15 +77,14 @@ class Suite(Arguments):
         if self.dry_run:
             print_estimate(work)
             return
-        summary = Summary(work)
 
-        def write() -> None:
-            nonlocal summary
+        def written() -> Summary:
             summary = Summary(work)
             write_json(workdir / "suite.json", summary.content)
+            return summary
 
-        work.run(write)
-        write()
+        work.run(written)
+        summary = written()
         lines = summary.table()
         print_rows(path.stem, list(lines[0]), [list(line.values()) for line in lines])
         for _, text in summary.sentences():

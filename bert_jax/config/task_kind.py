@@ -22,8 +22,8 @@ class TaskKind(NamedTuple):
     outputs: int | None = None
     """Numbers that the head gives for each of its input vectors. None: one for each label."""
     loss: Loss = "classes"
-    measured_by: str | None = "sklearn.metrics"
-    """The library that computes the metrics."""
+    measured_by: str | None = None
+    """The library that computes the metrics, if it is one of the extra `tasks`."""
     words: bool = False
     """Whether a row may have a list of words instead of a text."""
     head_dropout: bool = True
@@ -100,7 +100,6 @@ TASK_KINDS: dict[str, TaskKind] = {
         head="tokens",
         outputs=2,
         loss="ends",
-        measured_by=None,
         head_dropout=False,
         written_to=".json",
         exported_as="BertForQuestionAnswering",

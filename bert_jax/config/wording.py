@@ -89,6 +89,8 @@ class Kind(NamedTuple):
             words = f"a {self.base.__name__}"
         elif self.base is str:
             words = "a text"
+        elif get_origin(self.base) is dict:
+            words = "a table of settings"
         else:
             words = "a path"
         if self.several and self.base not in (int, float):

@@ -2,7 +2,6 @@
 
 import importlib
 import itertools
-import math
 import re
 import string
 import unicodedata
@@ -12,6 +11,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 import numpy as np
+from jaxtyping import Float
 
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.character_spans import OUTSIDE, entity_forms
@@ -36,29 +36,33 @@ def class_metrics(golds: Sequence[int], predicted: Sequence[int], names: Sequenc
     They are `accuracy`, `f1`, `macro_f1` and `matthews`. With two classes, `f1` is that of the second class; with more,
     it is `macro_f1`. `macro_f1` is the mean over the classes in `golds` or `predicted`, as in scikit-learn.
     """
-    scores = _library("sklearn.metrics")
-    macro = float(scores.f1_score(golds, predicted, average="macro", zero_division=0.0))
-    of_second = scores.f1_score(golds, predicted, labels=[1], average="macro", zero_division=0.0)
     true, guessed = ([names[number] for number in side] for side in (golds, predicted))
     right = (name for name, guess in zip(true, guessed, strict=True) if name == guess)
     counts = [Counter(some) for some in (true, guessed, right)]
-    return class_results(names, *counts).updated(
-        {
-            "accuracy": float(scores.accuracy_score(golds, predicted)),
-            "f1": float(of_second) if len(names) == 2 else macro,
+    tables = (np.array([[float(of_one[name]) for name in names]]) for of_one in counts)
+    scores = {name: float(score) for name, (score,) in class_scores(*tables, len(golds)).items()}
+    return class_results(names, *counts).updated(scores | {"confusion": confusion_of(true, guessed)})
+
+
+def class_scores(
+    golds: Float[np.ndarray, "R K"], predicted: Float[np.ndarray, "R K"], right: Float[np.ndarray, "R K"], rows: int
+) -> dict[str, Float[np.ndarray, " R"]]:
+    """The metrics of `class_metrics`, by name, for R tables of counts over `rows` rows of data.
+
+    The counts say for each of K classes how often it is the right answer, how often it is predicted, and how often
+    both.
+    """
+    with np.errstate(invalid="ignore"):
+        f1 = np.nan_to_num(2 * right / (golds + predicted))
+        macro = f1.sum(axis=1) / np.maximum((golds + predicted > 0).sum(axis=1), 1)
+        agreement = right.sum(axis=1) * rows - (golds * predicted).sum(axis=1)
+        spread = (rows**2 - (golds**2).sum(axis=1)) * (rows**2 - (predicted**2).sum(axis=1))
+        return {
+            "accuracy": right.sum(axis=1) / rows,
+            "f1": f1[:, 1] if f1.shape[1] == 2 else macro,
             "macro_f1": macro,
-            "matthews": _matthews(*counts),
-            "confusion": confusion_of(true, guessed),
+            "matthews": np.nan_to_num(agreement / np.sqrt(spread)),
         }
-    )
-
-
-def _matthews(golds: Counter[str], predicted: Counter[str], right: Counter[str]) -> float:
-    """Matthews' correlation, computed without scikit-learn's table of all pairs of classes."""
-    rows = golds.total()
-    agreement = right.total() * rows - sum(count * predicted[name] for name, count in golds.items())
-    spread = math.prod(rows**2 - sum(count**2 for count in side.values()) for side in (golds, predicted))
-    return agreement / math.sqrt(spread) if spread else 0.0
 
 
 def label_metrics(golds: Sequence[Sequence[int]], predicted: Sequence[Sequence[int]], names: Sequence[str]) -> Results:
@@ -68,15 +72,16 @@ def label_metrics(golds: Sequence[Sequence[int]], predicted: Sequence[Sequence[i
     answers nor in the predictions counts as 0. `exact_match` is the share of rows with all labels right. `golds` and
     `predicted` have 0 or 1 for each of `names`.
     """
-    scores = _library("sklearn.metrics")
-    right, guessed = np.asarray(golds), np.asarray(predicted)
-    micro, macro = (
-        float(scores.f1_score(right, guessed, average=mean, zero_division=0.0)) for mean in ("micro", "macro")
-    )
-    times = (dict(zip(names, side.sum(axis=0).tolist(), strict=True)) for side in (right, guessed, right * guessed))
-    exact = float(np.mean(np.all(right == guessed, axis=1)))
-    of_labels = class_results(names, *map(Counter, times))
-    return of_labels.updated({"micro_f1": micro, "macro_f1": macro, "exact_match": exact})
+    true, guessed = np.asarray(golds), np.asarray(predicted)
+    counts = [side.sum(axis=0) for side in (true, guessed, true * guessed)]
+    right, either = counts[2], counts[0] + counts[1]
+    scores = {
+        "micro_f1": 2 * float(right.sum()) / max(float(either.sum()), 1.0),
+        "macro_f1": float(np.mean(2 * right / np.maximum(either, 1))),
+        "exact_match": float(np.mean(np.all(true == guessed, axis=1))),
+    }
+    named = (Counter(dict(zip(names, of_one.tolist(), strict=True))) for of_one in counts)
+    return class_results(names, *named).updated(scores)
 
 
 def number_metrics(golds: Sequence[float], predicted: Sequence[float]) -> dict[str, float]:

@@ -17,7 +17,13 @@ const PALETTES = {
   },
 };
 
-function theme(palette) {
+function legendOf(names, width) {
+  const longest = 24 + 7 * Math.max(...names.map((name) => name.length)); // pixels, roughly
+  const columns = Math.max(1, Math.min(4, Math.floor(width / longest)));
+  return { columns, labelLimit: Math.max(140, width / columns - 24) };
+}
+
+function theme(palette, legend) {
   const style = getComputedStyle(document.documentElement);
   const color = (name) => style.getPropertyValue(name).trim();
   const [ink, faint, line] = [color("--ink"), color("--faint"), color("--line")];
@@ -34,7 +40,7 @@ function theme(palette) {
     },
     axisX: { grid: false, domain: true, domainColor: line },
     legend: { orient: "top", labelColor: ink, labelFontSize: 12, symbolType: "circle", symbolStrokeWidth: 2, offset: 8,
-      columns: 4, labelLimit: 140 },
+      ...legend },
     style: {
       baseline: { stroke: null },
     },
@@ -51,7 +57,8 @@ function rows(series) {
 }
 
 async function draw(id, { spec, series, palette, label }) {
-  const whole = { ...structuredClone(spec), description: label, config: theme(palette) };
+  const legend = legendOf(series.map(({ name }) => name), document.getElementById(id).clientWidth);
+  const whole = { ...structuredClone(spec), description: label, config: theme(palette, legend) };
   whole.data = { name: "points", values: rows(series) };
   whole.autosize = { type: "fit-x", contains: "padding" };
   const options = { mode: "vega-lite", renderer: "svg", actions: false, ast: true, defaultStyle: false,

@@ -37,8 +37,6 @@ _TOKENS_AT_ONCE = 50_000
 _EXAMPLES, _EXAMPLE_CHARACTERS = 2, 200
 _BASE = 0x9E3779B97F4A7C15
 """Base of the polynomial hashes of runs, which are numbers modulo 2^64."""
-Row = str | Sequence[str]
-"""A text, or the texts of a row, which is found if one of them is."""
 
 
 class Contamination(NamedTuple):
@@ -68,13 +66,10 @@ def row_texts(task: TaskConfig, source: str) -> list[tuple[str, ...]]:
     return [tuple(one if isinstance(one, str) else " ".join(one) for one in row) for row in texts]
 
 
-def contamination(run: Place, rows: Iterable[Row]) -> Contamination:
-    """The `contaminations` of one set of rows."""
-    return contaminations(run, {"": rows})[""]
-
-
-def contaminations(run: Place, sets: Mapping[str, Iterable[Row]]) -> dict[str, Contamination]:
+def contaminations(run: Place, rows: Mapping[str, Sequence[Sequence[str]]]) -> dict[str, Contamination]:
     """Looks up sets of rows in the text that the model of `run` (a run or a checkpoint) was pretrained on.
+
+    A row has one text or several, and is found if one of them is.
 
     The text is the prepared training sequences of the longest length, without held-out documents, whether training has
     reached them or not. A model that began with another one (`init`) has also seen that one's text; rows that it was
@@ -85,7 +80,6 @@ def contaminations(run: Place, sets: Mapping[str, Iterable[Row]]) -> dict[str, C
 
     The text is read once for all sets, 1 to 2 million tokens a second; memory is bounded.
     """
-    rows = {name: [(row,) if isinstance(row, str) else tuple(row) for row in of_set] for name, of_set in sets.items()}
     every, tokens, unknown = [*chain.from_iterable(rows.values())], 0, None
     found, long_enough = np.zeros((2, len(every)), bool)
     try:

@@ -16,6 +16,9 @@ from bert_jax.system.facts import print_rows
 from bert_jax.system.progress import duration, print_line
 from bert_jax.system.workers import in_own_process
 
+_FORMULA = "formula"
+"""What an estimate rests on that counts FLOPs."""
+
 
 def print_estimate(work: SuiteWork) -> None:
     """Prints the missing runs with their estimated times, and the sum."""
@@ -32,7 +35,7 @@ def print_estimate(work: SuiteWork) -> None:
             time, basis = work.suite.tables.budget.seconds / len(work.commands.shares[0]), "the budget"
         else:
             flops = _flops(work, job)
-            time, basis = (flops / rate(), "formula, without start") if flops else (None, "not known")
+            time, basis = (flops / rate(), _FORMULA) if flops else (None, "not known")
         times.append(time)
         length = "?" if time is None else duration(time)
         lines.append([job.model, job.task, setting_text(job.setting), str(job.seed), length, basis])
@@ -40,6 +43,8 @@ def print_estimate(work: SuiteWork) -> None:
     hours = sum(filter(None, times)) / 3600 / work.commands.at_once
     left = f", and {times.count(None)} whose time isn't known" if None in times else ""
     print_line(f"{len(lines)} runs, about {hours:.2f} hours with {work.commands.at_once} at once{left}")
+    if any(line[-1] == _FORMULA for line in lines):
+        print_line("The formula leaves out a run's start, preparation and evaluations, and what small models lose.")
 
 
 def _flops(work: SuiteWork, job: Job) -> float | None:

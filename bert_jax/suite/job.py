@@ -28,8 +28,9 @@ class Job(NamedTuple):
     seed: int
     path: Path
     """The directory of a training, or the JSON file of what was measured."""
-    work: Callable[[], None]
-    """Does it. Raises UsageError for wrong use, RunError for a run that failed."""
+    work: Callable[[], Any]
+    """Does the training or measurement; returns the content of `path` if that is a JSON file. Raises UsageError for
+    wrong use, RunError for a run that failed."""
     needs: "Job | None" = None
     """The pretraining of its model."""
 
@@ -53,8 +54,8 @@ class Job(NamedTuple):
 
 def score_of(task: SuiteTask, metrics: JsonObject) -> tuple[str, float]:
     """Name and value of a task's score among measurements. Raises UsageError if they lack it."""
-    usual = {"finetune": metrics.get("metric"), "pairs": "accuracy", "beir": "ndcg@10"}[task.kind]
-    names = task.scores or (str(usual),)
+    usual = {"pairs": "accuracy", "beir": "ndcg@10", "held-out": "mlm_accuracy"}
+    names = task.scores or (usual.get(task.kind) or str(metrics.get("metric")),)
     if absent := [name for name in names if not isinstance(metrics.get(name), float | int)]:
         there = ", ".join(name for name, value in metrics.items() if isinstance(value, float))
         raise UsageError(f"{task.name} has no {absent[0]}; scores can be {there}")
@@ -67,14 +68,14 @@ def changed_settings(config: Settings | None) -> JsonObject:
 
 
 def place_below(workdir: Path, folder: str, name: str, *shaped_by: Any, ending: str = "") -> Path:
-    """The path of a run: readable, and another one if anything of what shapes the run is another."""
+    """The path of a run or measurement: its name, and a hash of all that it depends on."""
     plain = _NOT_IN_NAME.sub("-", name)[:_LONGEST_NAME]
     return workdir / folder / f"{plain}-{hash_of(shaped_by)}{ending}"
 
 
 def content_stamp(place: str) -> str:
-    """What changes with the content of a place: of a run its newest saved step, of another folder its files' names and
-    sizes, of a file its bytes; "" for what isn't on this machine, such as a TFDS set."""
+    """A text that changes with the content of a place: for a run its newest saved step, for another folder a hash of
+    its files' names and sizes, for a file a hash of its bytes; "" if it isn't on this machine, such as a TFDS set."""
     path = Path(place.partition("#")[0])  # FOLDER#SPLIT of judged texts
     if (path / "checkpoints").is_dir():
         return str(max((int(each.name) for each in (path / "checkpoints").iterdir() if each.name.isdigit()), default=0))
@@ -85,5 +86,5 @@ def content_stamp(place: str) -> str:
 
 
 def hash_of(value: Any) -> str:
-    """Hash of a JSON value; of anything else in it, of its text."""
+    """Hash of a JSON value. What JSON doesn't have, such as a path, counts as its text."""
     return hashlib.sha256(json.dumps(value, default=str, sort_keys=True).encode()).hexdigest()[:8]

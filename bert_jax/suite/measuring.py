@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 
+from bert_jax.bench.bench import timed_in_turn
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import UnitKind
@@ -21,7 +22,7 @@ from bert_jax.model.sharding import batch_sharding, make_mesh, tree_shardings
 from bert_jax.model.size import FORWARD_SHARE, encoder_flops
 from bert_jax.pretraining.dataset import prepared_for
 from bert_jax.pretraining.evaluation import held_out_sequences
-from bert_jax.pretraining.objective import planned_vocabulary_size, pretraining_trainer
+from bert_jax.pretraining.objective import PretrainingTrainer, planned_vocabulary_size, pretraining_trainer
 from bert_jax.records.decoded_lines import decoded_lines
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_config import read_pretraining_config
@@ -33,19 +34,22 @@ from bert_jax.suite.suite_tables import SuiteTask
 from bert_jax.system.bucket import place_of
 from bert_jax.system.json_file import parse_object
 from bert_jax.text.tokenizer import load_tokenizer
-from bert_jax.training.batch import synthetic_batch
 
 PLATEAU_LOSS = 6.0
 """Loss of masked tokens that shows more than the frequencies of words."""
-_STEPS_A_ROUND, _ROUNDS = 10, 5
-"""Steps that are measured together, and how often each recipe's are."""
+_STEPS_A_ROUND = 10
+"""Steps that are measured together."""
 _BYTES_A_TOKEN = 4
 """Bytes of UTF-8 that a token has, roughly, in any language."""
 
 
 def step_flops(config: RunConfig) -> float:
     """FLOPs of a training step of the first phase, by formula."""
-    return pretraining_trainer(config, make_mesh(config.mesh), planned_vocabulary_size(config), mask_id=4).flops(0)
+    return _trainer(config).flops(0)
+
+
+def _trainer(config: RunConfig) -> PretrainingTrainer:
+    return pretraining_trainer(config, make_mesh(config.mesh), planned_vocabulary_size(config), mask_id=4)
 
 
 def tuning_flops(config: FinetuneConfig, model: ModelConfig) -> float | None:
@@ -65,25 +69,24 @@ def step_seconds(configs: Mapping[str, RunConfig]) -> dict[str, float]:
 
     On a CPU it is the processor time of all threads, which other work hardly changes.
     """
-    clock: Callable[[], float] = time.process_time if platform() == "cpu" else time.perf_counter
-    ready: dict[str, Any] = {}
-    times: dict[str, list[float]] = {name: [] for name in configs}
-    for name, config in configs.items():
-        mesh, phase, pieces = make_mesh(config.mesh), config.phases[0], planned_vocabulary_size(config)
-        trainer = pretraining_trainer(config, mesh, pieces, mask_id=4)
-        batch = synthetic_batch(phase.batch_size, phase.length, pieces, config.data.sequences_a_row(phase.length))
-        batch = jax.device_put(batch, batch_sharding(mesh))
-        step = trainer.train_step(0)
-        ready[name] = step, batch, jax.block_until_ready(step(trainer.initial_state(), batch)[0])
-    for _ in range(_ROUNDS):
-        for name, (step, batch, state) in ready.items():
-            begin = clock()
-            for _ in range(_STEPS_A_ROUND):
-                state, _ = step(state, batch)
-            jax.block_until_ready(state)
-            times[name].append((clock() - begin) / _STEPS_A_ROUND)
-            ready[name] = step, batch, state
-    return {name: min(of_one) for name, of_one in times.items()}
+    clock = time.process_time if platform() == "cpu" else time.perf_counter
+    work = {name: _several_steps(config) for name, config in configs.items()}
+    return {name: min(times) / _STEPS_A_ROUND for name, times in timed_in_turn(work, 0.0, clock).items()}
+
+
+def _several_steps(config: RunConfig) -> Callable[[], Any]:
+    """A function that trains _STEPS_A_ROUND steps on random sequences, and returns the state."""
+    trainer = _trainer(config)
+    batch = jax.device_put(trainer.objective.random_batch(config.ids_shape(0)), batch_sharding(trainer.mesh))
+    state, step = trainer.initial_state(), trainer.train_step(0)
+
+    def work() -> Any:
+        nonlocal state
+        for _ in range(_STEPS_A_ROUND):
+            state, _ = step(state, batch)
+        return state
+
+    return work
 
 
 def plateau(run: Path, batch_size: int) -> int | None:
@@ -92,22 +95,19 @@ def plateau(run: Path, batch_size: int) -> int | None:
     return next((line["step"] * batch_size for line in lines if line["mlm_loss"] < PLATEAU_LOSS), None)
 
 
-def held_out_figures(run: Path, measured: Path, units: Sequence[UnitKind]) -> dict[str, dict[str, float]]:
-    """Loss and accuracy of a run's model on the held-out sequences of the prepared `measured`, for each kind of units;
-    {} for a model that fills no masks from both sides, or where nothing is held out."""
+def held_out_figures(run: Path, measured: Path, units: UnitKind) -> dict[str, float]:
+    """Loss and accuracy of a run's model on the held-out sequences of the prepared `measured`; {} for a model that
+    fills no masks from both sides, or where nothing is held out."""
     model, sequences_of = TrainedModel.open(run).config, RunDirectory(measured)
     if model.causal or model.discriminator:
         return {}
     written = read_pretraining_config(measured).replace(model=model.replace(vocabulary_size=None))
     vocabulary, mesh = load_tokenizer(sequences_of.tokenizer).vocabulary, make_mesh(MeshConfig())
     _, params = TrainedModel.load(run, lambda shapes: tree_shardings(shapes, mesh))
-    figures = dict[str, dict[str, float]]()
-    for kind in units:
-        config = written.change(objective={"units": kind})
-        trainer = pretraining_trainer(config, mesh, len(vocabulary), vocabulary.mask_id)
-        if held_out := held_out_sequences(trainer, 0, prepared_for(config, sequences_of, config.phases[0].length)):
-            figures[kind] = held_out.evaluate(params).metrics
-    return figures
+    config = written.change(objective={"units": units})
+    trainer = pretraining_trainer(config, mesh, len(vocabulary), vocabulary.mask_id)
+    held_out = held_out_sequences(trainer, 0, prepared_for(config, sequences_of, config.phases[0].length))
+    return held_out.evaluate(params).metrics if held_out else {}
 
 
 def row_answers(run: Path, source: str) -> dict[str, Any]:

@@ -54,33 +54,29 @@ def _checked(tables: SuiteTables, parse: Parse, only: Sequence[str]) -> SuitePla
     if not tables.models:
         raise UsageError("it names no models; give some: --models RUN FOLDER")
     models = [_model(table, tables, parse) for table in tables.models]
-    names = _distinct("models", [model.name for model in models])
-    recipes = [model.name for model in models if model.recipe]
+    _check_distinct("models", [model.name for model in models])
+    recipes = {model.name: model.recipe for model in models if model.recipe}
+    if not recipes and (idle := [name for name in ("budget", "source") if getattr(tables, name)]):
+        raise UsageError(f"{idle[0]} is for recipes, and every model is trained; leave it out")
     for model in models:
         changed = [word for word in model.words if word.startswith("--vocabulary.")]
-        if changed and model.name != (tables.measured_as or recipes[0]):
-            raise UsageError(
-                f"{model.name} sets {changed[0]}, but all recipes share the vocabulary of the first (or measured_as)"
-            )
+        if changed and model.name != next(iter(recipes)):
+            raise UsageError(f"{model.name} sets {changed[0]}, but all recipes share the vocabulary of the first")
         if model.begin is not None:
             _check_known(model.begin, recipes, f"{model.name} begins with", "recipe of the suite")
-    if tables.measured_as is not None:
-        _check_known(tables.measured_as, recipes, "measured_as", "recipe of the suite")
-    if not recipes and (idle := [name for name in ("budget", "source") if getattr(tables, name)]):
-        raise UsageError(f"{idle[0]} is for recipes, and every model of {', '.join(names)} is trained; leave it out")
-    if tables.budget and not tables.budget.steps:
-        for model in models:
-            if model.recipe and len({(phase.length, phase.batch_size) for phase in model.recipe.phases}) > 1:
-                raise UsageError(f"{model.name} has phases of several shapes, which take unlike times; keep one")
-    named = [_task_name(table) for table in tables.tasks]
-    _distinct("tasks", named)
+    for name, recipe in recipes.items() if tables.budget and not tables.budget.steps else ():
+        if len({(phase.length, phase.batch_size) for phase in recipe.phases}) > 1:
+            raise UsageError(
+                f"{name} has phases of several shapes, whose steps take different times; give a budget of steps"
+            )
+    named = {_task_name(table): table for table in tables.tasks}
+    _check_distinct("tasks", [_task_name(table) for table in tables.tasks])
     for name in only:
         _check_known(name, named, "--tasks", "task of the suite")
-    chosen = [number for number, name in enumerate(named) if not only or name in only]
-    if not chosen and not recipes:
+    if not named and not recipes:
         raise UsageError("it has no [[tasks]], and no recipe to pretrain; give at least one")
     missing: dict[str, str] = {}
-    tasks = [_task(named[number], tables.tasks[number], tables, parse, missing) for number in chosen]
+    tasks = [_task(name, named[name], tables, parse, missing) for name in named if not only or name in only]
     if missing:
         others = [task.name for task in tasks if task.name not in missing]
         leave = f"; or measure the others alone: --tasks {' '.join(others)}" if others else ""
@@ -90,25 +86,20 @@ def _checked(tables: SuiteTables, parse: Parse, only: Sequence[str]) -> SuitePla
 
 
 def check_heads(models: Iterable[SuiteModel], tasks: Iterable[SuiteTask]) -> None:
-    """Raises UsageError for a path that is no model, for a model that can't score pairs where a task has some, and for
-    pairs or judged texts that aren't any."""
+    """Raises UsageError for a path that is no model, for pairs without their columns, and for a model that can't score
+    pairs where a task has some."""
     from bert_jax.inference.minimal_pairs import pair_files, read_pairs
     from bert_jax.run.trained_model import TrainedModel  # needs JAX; a suite of recipes is read without
 
-    for task in tasks:
-        folder = task.places[0].partition("#")[0] if task.kind == "beir" else None
-        if folder and not find_rows("corpus.jsonl", folder):
-            raise UsageError(f"{task.name}: {folder} has no corpus.jsonl; give a folder in BEIR's layout")
-        if task.kind == "pairs":
-            for name, file in pair_files(task.places).items():
-                next(iter(read_pairs({name: file}, ("sentence_good", "sentence_bad"), None, Counter())), None)
-    pairs = next((task.name for task in tasks if task.kind == "pairs"), None)
+    of_pairs = [task for task in tasks if task.kind == "pairs"]
+    for task in of_pairs:
+        for name, file in pair_files(task.places).items():
+            next(read_pairs({name: file}, ("sentence_good", "sentence_bad"), None, Counter()), None)
     for model in models:
         shapes = TrainedModel.open(place_of(model.path)).shapes if model.path else {"masked_lm": None}
-        if pairs and ("masked_lm" not in shapes or model.recipe and model.recipe.model.discriminator):
-            raise UsageError(
-                f"{model.name} has no head that predicts tokens, and {pairs} has pairs to score; leave out one"
-            )
+        if of_pairs and ("masked_lm" not in shapes or model.recipe and model.recipe.model.discriminator):
+            pairs = f"{of_pairs[0].name} has pairs to score"
+            raise UsageError(f"{model.name} has no head that predicts tokens, and {pairs}; leave out one")
 
 
 def _model(table: ModelTable, tables: SuiteTables, parse: Parse) -> SuiteModel:
@@ -144,13 +135,17 @@ def _task(name: str, table: TaskTable, tables: SuiteTables, parse: Parse, missin
             wanted.append(f"no {pattern}" if not places else f"{len(places)} of {pattern}")
         return places or [pattern]
 
-    if table.config is None:
-        if settings := table.of_tuning:
-            raise UsageError(f"the task {name} has {kinds[0]}, and {settings[0]} is for a fine-tuning; leave it out")
-        pattern, hash_sign, split = (table.pairs or table.beir or "").partition("#")  # FOLDER#SPLIT
-        places = tuple(f"{place}{hash_sign}{split}" for place in rows_or_missing(pattern, several=table.beir is None))
-        task = SuiteTask(name, "beir" if table.beir else "pairs", places)
+    given = table.model_dump(exclude_defaults=True, by_alias=True)
+    if not table.config and (others := [each for each in given if each not in ("name", *kinds, "publisher")]):
+        raise UsageError(f"the task {name} has {kinds[0]}, and {others[0]} is for a fine-tuning; leave it out")
+    if table.pairs:
+        task = SuiteTask(name, "pairs", tuple(rows_or_missing(table.pairs, several=True)))
+    elif table.beir:
+        folder, hash_sign, split = table.beir.partition("#")
+        place = rows_or_missing(f"{folder}/corpus.jsonl")[0].rpartition("/")[0]
+        task = SuiteTask(name, "beir", (f"{place}{hash_sign}{split}",))
     else:
+        assert table.config
         of_data = table.files if tables.data else {}
         own = {"name": name, "test": table.test} | (table.model_extra or {}) | of_data
         rows = {"test": own.pop("test")} if tables.report == "test" else {}
@@ -198,7 +193,7 @@ def _combinations(grid: dict[str, Any], tasks: Iterable[SuiteTask], parse: Parse
     if grid and not tuned:
         raise UsageError("grid has settings of fine-tuning, and no task is fine-tuned; leave it out")
     for task, setting in itertools.product(tuned, combinations):
-        _parsed(parse, "finetune", (*task.words, *flag_words(setting)), f"grid, with the task {task.name}")
+        _parsed(parse, "finetune", task.command(setting, seed=0), f"grid, with the task {task.name}")
     return combinations
 
 
@@ -210,15 +205,14 @@ def _parsed(parse: Parse, command: Literal["pretrain", "finetune"], words: Seque
         raise UsageError(f"{where}: {with_names(error.message)}") from None
 
 
-def _check_known(name: str, known: Sequence[str], where: str, what: str) -> None:
+def _check_known(name: str, known: Iterable[str], where: str, what: str) -> None:
     """Raises UsageError if `name` is none of `known`, with the nearest of them."""
     if name not in known:
-        near = difflib.get_close_matches(name, known, n=1)
+        near = difflib.get_close_matches(name, list(known), n=1)
         meant = f"did you mean {near[0]}?" if near else f"there is {', '.join(known)}"
         raise UsageError(f"{where}: {name!r} is no {what}; {meant}")
 
 
-def _distinct(what: str, names: list[str]) -> list[str]:
+def _check_distinct(what: str, names: list[str]) -> None:
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"two {what} are called {twice!r}; give each a name of its own by name = ...")
-    return names

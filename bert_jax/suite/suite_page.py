@@ -1,16 +1,19 @@
-"""The page of a suite: what is said of the differences, the table, the best settings, the curves and every run."""
+"""The page of a suite: the verdicts, the table, the best settings, the curves and every run."""
+
+from collections.abc import Mapping, Sequence
 
 from bert_jax.config.wording import counted
 from bert_jax.report.charts import line_chart, points_for
 from bert_jax.report.curves import Curves
-from bert_jax.report.page import Section, element, page, paragraph, remarks, table
+from bert_jax.report.page import Markup, Section, element, page, paragraph, remarks, table
 from bert_jax.suite.job import Job
 from bert_jax.suite.suite_tables import setting_text
 from bert_jax.suite.summary import Summary
 
 _MOST_CURVES = 24
 """Curves of a chart: with more they can't be told apart."""
-_RUN = "model", "task", "setting", "seed", "metric", "score"
+_LEFT_OUT = "run", "metrics"
+"""Values of a row that only suite.json has."""
 _CHARTS = ("score on dev rows", "eval", "score", "score"), ("training loss", "train", "loss", "nats")
 """Title, split, measurement and unit of a task's charts."""
 
@@ -22,22 +25,25 @@ def suite_page(title: str, summary: Summary) -> str:
     subtitle = f"{sizes}, {counted(len(suite.tables.seeds), 'seeds')}; scores of the {suite.tables.report} rows"
     verdicts, results, runs = Section("verdict", "Verdict"), Section("results", "Results"), Section("runs", "Runs")
     verdicts.add(remarks(summary.sentences()))
-    lines = summary.table()
-    headings = [heading.removeprefix(">") for heading in lines[0]]
     about = "Mean and standard deviation over seeds, with the best setting of each model and task"
-    results.add(table(about, headings, [list(line.values()) for line in lines]))
-    if rows := [[_text(value) for name, value in row.items() if name != "run"] for row in summary.pretrained]:
-        names = [name.replace("_", " ") for name in summary.pretrained[0] if name != "run"]
-        results.add(table("Pretraining: sequences until the loss left its plateau", names, rows))
+    results.add(_table(about, summary.table()))
+    results.add(_table("Pretraining: sequences until the loss left its plateau", summary.pretrained))
     cells = [cell for of_task in summary.cells.values() for cell in of_task.values() if cell.setting]
-    if cells:
-        best = [[cell.model, cell.task, setting_text(cell.setting)] for cell in cells]
-        results.add(table("Best settings, chosen on dev rows", ["model", "task", "setting"], best, numbers=False))
-    every = [[_text(row[name]) for name in _RUN] for row in summary.runs]
-    runs.add(table("Every finished run", _RUN, every, numbers=False))
+    best = [{"model": cell.model, "task": cell.task, "setting": cell.setting} for cell in cells]
+    results.add(_table("Best settings, chosen on dev rows", best, numbers=False))
+    runs.add(_table("Every finished run", summary.runs, numbers=False))
     built = (verdicts, results, _curves(summary), runs)
     header = element("header", element("h1", title), paragraph(subtitle))
     return page(title, header, [section for section in built if section])
+
+
+def _table(caption: str, rows: Sequence[Mapping[str, object]], numbers: bool = True) -> Markup:
+    """A table of rows by heading; nothing without rows."""
+    if not rows:
+        return Markup()
+    names = [name for name in rows[0] if name not in _LEFT_OUT]
+    headings = [name.removeprefix(">").replace("_", " ") for name in names]
+    return table(caption, headings, [[_text(row[name]) for name in names] for row in rows], numbers)
 
 
 def _curves(summary: Summary) -> Section:

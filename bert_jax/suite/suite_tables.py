@@ -3,21 +3,14 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import BeforeValidator, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.objective import UnitKind
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import OneOrSeveral, Settings
 
-
-def _as_table(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        raise ValueError(f'={value!r:.40}: expected a table such as {{"optimizer.peak-learning-rate" = 3e-4}}')
-    return value
-
-
-Values = Annotated[dict[str, Any], BeforeValidator(_as_table)]
+Values = dict[str, Any]
 """Settings of a config by their dotted names, as the flags of a command spell them."""
 
 
@@ -60,12 +53,6 @@ class TaskTable(Settings):
     changes: Values = Field({}, alias="set")
     """Further settings of the config to change."""
 
-    @property
-    def of_tuning(self) -> list[str]:
-        """The names of the values that a task without fine-tuning can't have."""
-        given = self.model_dump(exclude_defaults=True, by_alias=True)
-        return [name for name in given if name not in ("name", "pairs", "beir", "publisher")]
-
 
 class Budget(Settings):
     """What each pretraining may use, one of three. Without it a recipe takes the steps of its config."""
@@ -103,10 +90,9 @@ class SuiteTables(Settings):
     """Text of all recipes, as `--data.source` names it. None: that of their configs."""
     budget: Budget | None = None
     """What each pretraining may use. None: the steps of its config."""
-    measured_as: str | None = None
-    """The recipe on whose held-out sequences all recipes are measured. None: the first one."""
     units: tuple[UnitKind, ...] = ("piece",)
-    """What is masked together in those sequences; each kind is measured by itself."""
+    """What is masked together in the held-out sequences of the first recipe, on which all recipes are measured. Each
+    kind is measured by itself."""
 
 
 class SuiteModel(NamedTuple):
@@ -125,7 +111,7 @@ class SuiteTask(NamedTuple):
     """A task of a suite."""
 
     name: str
-    kind: Literal["finetune", "pairs", "beir"]
+    kind: Literal["finetune", "pairs", "beir", "held-out"]
     places: tuple[str, ...] = ()
     """The files of pairs, or the folder of judged texts."""
     config: FinetuneConfig | None = None
@@ -133,6 +119,12 @@ class SuiteTask(NamedTuple):
     """Config and flags of a fine-tuning on the command line of `bert-jax finetune`."""
     test: str | None = None
     scores: tuple[str, ...] = ()
+    units: UnitKind = "piece"
+    """What is masked in held-out tokens."""
+
+    def command(self, setting: Mapping[str, Any], seed: int) -> tuple[str, ...]:
+        """Config and flags of a fine-tuning with a combination of the grid, which replaces settings of the task."""
+        return (*self.words, f"--seed={seed}", *flag_words(setting))
 
     def measured_rows(self, report: str) -> str | None:
         """The rows whose score is reported; None for pairs and judged texts."""
@@ -153,6 +145,13 @@ class SuitePlan(NamedTuple):
         """The models to pretrain, by name."""
         return {model.name: model for model in self.models if model.recipe}
 
+    @property
+    def measured(self) -> dict[str, SuiteTask]:
+        """What models are measured on, by name: for recipes held-out tokens with each kind of units, and the tasks."""
+        held_out = [SuiteTask("held-out tokens", "held-out", units=self.tables.units[0])]
+        held_out += [SuiteTask(f"held-out tokens, {kind}", "held-out", units=kind) for kind in self.tables.units[1:]]
+        return {task.name: task for task in (*(held_out if self.recipes else ()), *self.tasks)}
+
 
 def flag_words(values: Mapping[str, Any]) -> tuple[str, ...]:
     """The words of a command line that set `values`, by dotted name."""
@@ -162,7 +161,7 @@ def flag_words(values: Mapping[str, Any]) -> tuple[str, ...]:
         if isinstance(value, bool):
             words.append(f"--{before}{dot}{'' if value else 'no-'}{last}")
         elif isinstance(value, (list, tuple)):
-            words += [f"--{before}{dot}{last}", *map(str, value)]
+            words += [f"--{before}{dot}{last}={each}" for each in value] or [f"--{before}{dot}{last}"]
         else:
             words.append(f"--{before}{dot}{last}={value}")
     return tuple(words)

@@ -8,9 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from bert_jax.config.wording import counted
-from bert_jax.suite.job import AND, Job, score_of
+from bert_jax.suite.job import AND, score_of
 from bert_jax.suite.measuring import plateau
-from bert_jax.suite.recipes import HELD_OUT
 from bert_jax.suite.significance import (
     LEVEL,
     Difference,
@@ -38,7 +37,7 @@ class Cell(NamedTuple):
     sums: tuple[Float[np.ndarray, "N K"], ...] = ()
     """The `row_sums` of each seed's answers, or the accuracy in each file of pairs; empty if rows aren't compared."""
     share_seen: float | None = None
-    """The share of the rows that stands in the text of the model's pretraining; None if it isn't known."""
+    """The share of the rows that was found in the model's pretraining text; None if it isn't known."""
 
     @property
     def mean(self) -> float:
@@ -60,28 +59,28 @@ class Cell(NamedTuple):
 class Summary:
     """The figures of a suite's finished runs.
 
-    Each model is compared with the first of the file, which is chosen before anything is measured. The comparisons on
-    single tasks are one family for Holm's correction, and those of the average another.
+    Each model is compared with the first model of the file. The comparisons on single tasks are one family for Holm's
+    correction, and those of the average another.
     """
 
     def __init__(self, work: SuiteWork):
         self.work, self.suite, self.cells = work, work.suite, dict[str, dict[str, Cell]]()
-        self.runs = [row for job in work.measurements() if job.done for row in self._rows(job)]
+        self.runs = list(self._rows())
         """The rows of suite.json, one a measurement."""
-        for cell in (*self._held_out(), *self._of_tasks()):
+        for cell in self._cells():
             self.cells.setdefault(cell.task, {})[cell.model] = cell
         names = [model.name for model in self.suite.models]
-        whole = (self.cells.get(task.name, {}) for task in self.suite.tasks)
-        averaged = [cells for cells in whole if len(cells) == len(names)]
+        self.averaged = [task.name for task in self.suite.tasks if len(self.cells.get(task.name, {})) == len(names)]
+        """The tasks on which all models have a score."""
+        averaged = [self.cells[task] for task in self.averaged]
         self.ranks = {name: statistics.fmean(_rank(cells, name) for cells in averaged) for name in names if averaged}
-        """The mean of each model's rank over the tasks on which all have a score."""
+        """The mean of each model's rank over those tasks."""
         if len(averaged) > 1:
             self.cells[AVERAGE] = {name: _average([cells[name] for cells in averaged]) for name in names}
-        compared = [next(iter(cells.values())).task for cells in averaged]
-        self.differences = self._differences(compared)
+        self.unjudged = list[str]()
+        """The tasks on which neither seeds nor rows vary; because of these averages aren't compared."""
+        self.differences = self._differences()
         """Of each model but the first on each task, by model and task, with Holm's probabilities."""
-        self.unjudged = _unjudged(self.differences, compared)
-        """The tasks because of which averages aren't compared."""
 
     @property
     def content(self) -> dict[str, Any]:
@@ -89,20 +88,19 @@ class Summary:
         table = list[dict[str, Any]]()
         for task, cells in self.cells.items():
             for name, cell in cells.items():
-                row = {"task": task, "model": name, "metric": cell.metric, "mean": cell.mean, "spread": cell.spread}
-                rank = self.ranks[name] if task == AVERAGE else _rank(cells, name)
-                row |= {
-                    "seeds": list(cell.scores),
-                    "setting": cell.setting,
-                    "share_seen": cell.share_seen,
-                    "rank": rank,
-                }
                 found = self.differences.get((name, task))
                 compared = {"verdict": self._verdict(name, task, found)} | found._asdict() if found else {}
-                table.append(compared | row)  # whose seeds are named, not counted
-        suite = self.suite.tables.model_dump(mode="json", exclude_none=True, by_alias=True)
-        of_models, failed = {"pretrained": self.pretrained}, {"failed": self.work.failures}
-        return {"suite": suite, **of_models, "runs": self.runs, "table": table, **failed}
+                of_cell = {key: value for key, value in cell._asdict().items() if key not in ("scores", "sums")}
+                rank = self.ranks[name] if task == AVERAGE else _rank(cells, name)
+                of_cell |= {"mean": cell.mean, "spread": cell.spread, "seeds": list(cell.scores), "rank": rank}
+                table.append(compared | of_cell)  # whose seeds are named, not counted
+        return {
+            "suite": self.suite.tables.model_dump(mode="json", exclude_none=True, by_alias=True),
+            "pretrained": self.pretrained,
+            "runs": self.runs,
+            "table": table,
+            "failed": self.work.failures,
+        }
 
     @property
     def pretrained(self) -> list[dict[str, Any]]:
@@ -126,7 +124,7 @@ class Summary:
         ]
 
     def sentences(self) -> Iterator[tuple[str, str]]:
-        """Yields what is said of differences and rows, each with its kind (good, note or problem)."""
+        """Yields the verdicts, the notes and the failures, each with its kind (good, note or problem)."""
         for (name, task), found in self.differences.items():
             yield "good" if found.counts else "note", f"{task}: {self._verdict(name, task, found)}"
         if self.differences:
@@ -134,16 +132,14 @@ class Summary:
             yield "note", f"Every model is compared with the first, at {LEVEL:.0%} with Holm's correction {families}."
         if AVERAGE in self.cells and self.unjudged:
             tasks = ", ".join(self.unjudged)
-            yield "note", f"Averages aren't compared, since nothing shows what chance does on {tasks}."
-        if left := [
-            task.name for task in self.suite.tasks if len(self.cells.get(task.name, {})) < len(self.suite.models)
-        ]:
+            yield "note", f"Averages aren't compared, as neither seeds nor rows vary on {tasks}."
+        if left := [task.name for task in self.suite.tasks if task.name not in self.averaged]:
             yield "note", f"The average leaves out {', '.join(left)}, where a model has no score."
         if len(self.suite.settings) > 1 and self.suite.tables.report == "dev":
-            best = f"the best of {counted(len(self.suite.settings), 'settings')}, chosen on the same dev rows"
-            yield "note", f"Each score is {best}: it is too high for new rows."
+            best = f"the best of {counted(len(self.suite.settings), 'settings')}"
+            yield "note", f"Each score is {best} on the same dev rows; new rows would score lower."
         if any(cell.share_seen is not None for cells in self.cells.values() for cell in cells.values()):
-            yield "note", "Seen: the share of dev and test rows that stands in the text of the model's pretraining."
+            yield "note", "Seen: the share of dev and test rows that was found in the model's pretraining text."
         yield from (("problem", f"Failed: {failure}") for failure in self.work.failures)
 
     def _verdict(self, name: str, task: str, found: Difference) -> str:
@@ -151,83 +147,67 @@ class Summary:
         rows = "rows and files" if len(kinds) > 1 else "files" if kinds == {True} else "rows"
         return difference_text(name, self.suite.models[0].name, found, rows)
 
-    def _rows(self, job: Job) -> Iterator[dict[str, Any]]:
-        """Yields the rows of suite.json of a finished run."""
-        metrics = job.measured
-        row = {"model": job.model, "task": job.task, "setting": job.setting, "seed": job.seed, "run": str(job.path)}
-        if job.task == HELD_OUT:
-            for kind, figures in metrics.items():
-                task = HELD_OUT if kind == self.suite.tables.units[0] else f"{HELD_OUT}, {kind}"
-                named = {"task": task, "metric": "mlm_accuracy", "score": figures["mlm_accuracy"]}
-                yield row | named | {"metrics": figures}
-            return
-        metric, value = score_of(next(task for task in self.suite.tasks if task.name == job.task), metrics)
-        yield row | {"metric": metric, "score": value, "metrics": metrics}
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        """Yields the row of suite.json of each finished measurement that has figures."""
+        for job in self.work.measurements():
+            if metrics := job.measured if job.done else {}:
+                metric, score = score_of(self.suite.measured[job.task], metrics)
+                row = {"model": job.model, "task": job.task, "setting": job.setting, "seed": job.seed}
+                yield row | {"run": str(job.path), "metric": metric, "score": score, "metrics": metrics}
 
-    def _held_out(self) -> Iterator[Cell]:
-        """Yields the cells of held-out tokens."""
-        scores: dict[tuple[str, str], dict[int, float]] = {}
-        for row in self.runs:
-            if row["task"].startswith(HELD_OUT):
-                scores.setdefault((row["model"], row["task"]), {})[row["seed"]] = row["score"]
-        yield from (Cell(*names, "mlm_accuracy", by_seed) for names, by_seed in scores.items())
-
-    def _of_tasks(self) -> Iterator[Cell]:
-        """Yields the cells of tasks whose reported scores are there."""
+    def _cells(self) -> Iterator[Cell]:
+        """Yields the cells whose reported scores are there, by model."""
         for model in self.suite.models:
             looked_up = self.work.contamination(model)
             shares = looked_up.measured if looked_up.done else {}
-            for task in self.suite.tasks:
-                rows = [row for row in self.runs if (row["model"], row["task"]) == (model.name, task.name)]
-                scores, setting, sums = self._reported(model, task, rows)
-                if scores:
-                    share_seen = shares.get(task.name, {}).get("share")
-                    yield Cell(model.name, task.name, rows[0]["metric"], scores, setting, sums, share_seen)
+            for task in self.suite.measured.values():
+                cell = self._cell(model, task)
+                if cell and cell.scores:
+                    yield cell._replace(share_seen=shares.get(task.name, {}).get("share"))
 
-    def _reported(
-        self, model: SuiteModel, task: SuiteTask, rows: list[dict[str, Any]]
-    ) -> tuple[dict[int, float], dict[str, Any], tuple[np.ndarray, ...]]:
-        """The reported scores by seed, their setting, and the sums of the rows; without scores where there are none."""
+    def _cell(self, model: SuiteModel, task: SuiteTask) -> Cell | None:
+        """The reported scores by seed; None before all settings are measured."""
+        rows = [row for row in self.runs if (row["model"], row["task"]) == (model.name, task.name)]
+        metric = rows[0]["metric"] if rows else ""
         if task.config is None:
+            scores = {row["seed"]: row["score"] for row in rows}
             files = [row["metrics"].get("files", {}) for row in rows]
             sums = tuple(np.array([*of_one.values()])[:, None] for of_one in files if len(of_one) > 1)
-            return {row["seed"]: row["score"] for row in rows}, {}, sums
+            return Cell(model.name, task.name, metric, scores, sums=sums)
         if (setting := self.work.best_setting(model, task)) is None:
-            return {}, {}, ()
+            return None
         jobs = [self.work.answers(model, task, setting, seed) for seed in self.suite.tables.seeds]
         answers = {job.seed: job.measured for job in jobs if job.done}
         scores = {row["seed"]: row["score"] for row in rows if row["setting"] == setting}
         if self.suite.tables.report == "test":
             scores = {seed: score_of(task, each)[1] for seed, each in answers.items()}
+        cell = Cell(model.name, task.name, metric, scores, setting)
         if len(answers) < len(jobs) or any("golds" not in each for each in answers.values()):
-            return scores, setting, ()
+            return cell
         of_classes = task.config.task.kind != "number"
         pairs = ((np.array(one["golds"]), np.array(one["predicted"])) for one in answers.values())
-        return scores, setting, tuple(row_sums(*pair, of_classes) for pair in pairs)
+        return cell._replace(sums=tuple(row_sums(*pair, of_classes) for pair in pairs))
 
-    def _differences(self, averaged: Sequence[str]) -> dict[tuple[str, str], Difference]:
+    def _differences(self) -> dict[tuple[str, str], Difference]:
         first, errors = self.suite.models[0].name, dict[tuple[str, str], list[tuple[float, int]]]()
         found = dict[tuple[str, str], Difference]()
         for task, cells in self.cells.items():
             for name, cell in cells.items() if first in cells else ():
-                if name == first or task == AVERAGE and _unjudged(found, averaged):
+                if name == first or task == AVERAGE and self.unjudged:
                     continue
                 if task == AVERAGE:
-                    parts = [part for each in averaged for part in errors[name, each]]
-                    errors[name, task] = [(error / len(averaged), rows) for error, rows in parts]
+                    parts = [part for each in self.averaged for part in errors[name, each]]
+                    errors[name, task] = [(error / len(self.averaged), rows) for error, rows in parts]
                 else:
                     errors[name, task] = _row_error(cell, cells[first])
                 found[name, task] = score_difference(*_paired(cell, cells[first]), errors[name, task])
+                if task in self.averaged and task not in self.unjudged and not found[name, task].is_judged:
+                    self.unjudged.append(task)
         for is_average in (False, True):
             family = [key for key in found if (key[1] == AVERAGE) == is_average]
             for key, p in zip(family, adjusted([found[key].p for key in family]), strict=True):
                 found[key] = found[key]._replace(p=p)
         return found
-
-
-def _unjudged(found: Mapping[tuple[str, str], Difference], tasks: Sequence[str]) -> list[str]:
-    """The tasks on which nothing shows what chance does."""
-    return [task for task in tasks if any(not each.is_judged for (_, other), each in found.items() if other == task)]
 
 
 def _paired(ours: Cell, theirs: Cell) -> tuple[list[float], list[float]]:
@@ -243,9 +223,7 @@ def _row_error(ours: Cell, theirs: Cell) -> list[tuple[float, int]]:
     """Standard error of a difference by the choice of rows, and their number; [] where they aren't compared. Of pairs
     each file counts as a row, since its pairs follow one pattern."""
     if ours.sums and theirs.sums and len(ours.sums[0]) == len(theirs.sums[0]):
-        error = bootstrap_error(ours.sums, theirs.sums, ours.metric.split(AND))
-        if error is not None:
-            return [(error, len(ours.sums[0]))]
+        return [(bootstrap_error(ours.sums, theirs.sums, ours.metric.split(AND)), len(ours.sums[0]))]
     return []
 
 

@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +15,7 @@ from bert_jax.suite import measuring
 from bert_jax.suite.commands import Commands
 from bert_jax.suite.job import Job, changed_settings, content_stamp, place_below, score_of
 from bert_jax.suite.recipes import RecipeWork
-from bert_jax.suite.suite_tables import SuiteModel, SuitePlan, SuiteTask, flag_words, setting_text
+from bert_jax.suite.suite_tables import SuiteModel, SuitePlan, SuiteTask, setting_text
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import open_lock, remove_directory, write_json
 from bert_jax.system.json_file import JsonObject
@@ -37,11 +37,11 @@ class SuiteWork:
         self.failures: list[str] = []
         self._lock, self._stamp = threading.Lock(), cache(content_stamp)
 
-    def run(self, after_each: Callable[[], None]) -> None:
+    def run(self, after_each: Callable[[], Any]) -> None:
         """Does what is missing, recipes first; calls `after_each` after each run.
 
-        A run that fails is noted in `failures`, and the others go on. Raises UsageError for wrong use and where another
-        suite is at work in the directory, and whatever interrupts: the processes are ended then, and keep their
+        A run that fails is noted in `failures`, and the others go on. Raises UsageError for wrong use, and if another
+        suite is at work in the directory. An exception, such as an interruption, ends the processes, which keep their
         checkpoints.
         """
         self.workdir.mkdir(parents=True, exist_ok=True)
@@ -67,26 +67,25 @@ class SuiteWork:
         """Every model on every task, with each setting and seed; of recipes the held-out tokens, too."""
         jobs = list[Job]()
         for seed, model in itertools.product(self.suite.tables.seeds, self.suite.models):
-            if model.recipe:
-                jobs.append(self.recipes.held_out(model, seed))
-            for task in self.suite.tasks:
+            for task in self.suite.measured.values():
                 if task.config:
                     jobs += [self.tuning(model, task, setting, seed) for setting in self.suite.settings]
+                elif task.kind == "held-out":
+                    jobs += [self.recipes.held_out(model, task, seed)] if model.recipe else []
                 elif model.recipe or seed == self.suite.tables.seeds[0]:
                     jobs.append(self._scored(model, task, seed))
         return jobs
 
     def row_measurements(self) -> list[Job]:
-        """The answers to the reported rows by each task's best setting, and which rows are in a model's text.
+        """The answers of each task's best setting to the reported rows, and the look-up of rows in each model's text.
 
         Deletes the checkpoints of the other settings.
         """
         jobs = [self.contamination(model) for model in self.suite.models if self.suite.tasks]
         for model, task in itertools.product(self.suite.models, self.suite.tasks):
-            best = self.best_setting(model, task)
-            for setting, seed in itertools.product(
-                self.suite.settings, self.suite.tables.seeds if best is not None else ()
-            ):
+            if (best := self.best_setting(model, task)) is None:
+                continue
+            for setting, seed in itertools.product(self.suite.settings, self.suite.tables.seeds):
                 if setting == best:
                     jobs.append(self.answers(model, task, setting, seed))
                 else:
@@ -110,25 +109,20 @@ class SuiteWork:
         assert task.config, f"{task.name} is fine-tuned"
         rows = self._stamps(path, task.config.task.train, task.config.task.dev)
         run = place_below(self.workdir, "runs", name, changed_settings(task.config), setting, str(path), seed, rows)
-        words = ("finetune", *task.words, "--init", path, "--seed", seed, *flag_words(setting), "--workdir", run)
-
-        def work() -> None:
-            self.commands.run(*words)
-
-        return Job(model.name, task.name, setting, seed, run, work, needs)
+        words = ("finetune", *task.command(setting, seed), "--init", path, "--workdir", run)
+        return Job(model.name, task.name, setting, seed, run, partial(self.commands.run, *words), needs)
 
     def answers(self, model: SuiteModel, task: SuiteTask, setting: dict[str, Any], seed: int) -> Job:
         """The answers of a fine-tuned model to the reported rows."""
         tuned, rows = self.tuning(model, task, setting, seed), task.measured_rows(self.suite.tables.report)
+        path = self._file("answers", tuned.path.name, str(tuned.path), rows, self._stamps(rows))
 
         def measure() -> JsonObject:
             if not (tuned.path / "checkpoints").is_dir():  # deleted while another setting was the best
                 tuned.work()
             return in_own_process(measuring.row_answers, tuned.path, rows)
 
-        return self._measurement(
-            tuned._replace(needs=tuned), "answers", measure, tuned.path.name, str(tuned.path), rows, self._stamps(rows)
-        )
+        return Job(model.name, task.name, setting, seed, path, measure, tuned)
 
     def contamination(self, model: SuiteModel) -> Job:
         """The look-up of the rows of all tasks in the model's own text."""
@@ -136,36 +130,25 @@ class SuiteWork:
         run, needs = self._model(model, seed)
         rows: list[Any] = [(task.places, changed_settings(task.config), task.test) for task in self.suite.tasks]
         rows += [self._stamps(run, *task.places, task.test, task.measured_rows("dev")) for task in self.suite.tasks]
-        job = Job(model.name, "rows in its text", {}, seed, run, lambda: None, needs)
-
-        def measure() -> JsonObject:
-            return in_own_process(measuring.rows_in_text, run, self.suite.tasks)
-
-        return self._measurement(job, "contamination", measure, model.name, str(run), rows)
+        path = self._file("contamination", model.name, str(run), rows)
+        measure = partial(in_own_process, measuring.rows_in_text, run, self.suite.tasks)
+        return Job(model.name, "rows in its text", {}, seed, path, measure, needs)
 
     def _scored(self, model: SuiteModel, task: SuiteTask, seed: int) -> Job:
-        path, needs = self._model(model, seed)
-        words = ("score", path, "--pairs", *task.places, "--json")
+        run, needs = self._model(model, seed)
+        words = ("score", run, "--pairs", *task.places, "--json")
         if task.kind == "beir":
-            words = ("evaluate", path, "--data", f"beir:{task.places[0]}", "--json")
-        job = Job(model.name, task.name, {}, seed, path, lambda: None, needs)
+            words = ("evaluate", run, "--data", f"beir:{task.places[0]}", "--json")
+        name, stamps = f"{model.name}-{task.name}-{seed}", self._stamps(run, *task.places)
 
         def measure() -> JsonObject:
             return json.loads(self.commands.run(*words).splitlines()[-1])
 
-        name, stamps = f"{model.name}-{task.name}-{seed}", self._stamps(path, *task.places)
-        return self._measurement(job, "scores", measure, name, list(map(str, words)), stamps)
+        return Job(model.name, task.name, {}, seed, self._file("scores", name, words, stamps), measure, needs)
 
-    def _measurement(self, job: Job, folder: str, measure: Callable[[], JsonObject], name: str, *shaped_by: Any) -> Job:
-        """`job` as one whose result is a JSON file."""
-        path = place_below(self.workdir, folder, name, *shaped_by, ending=".json")
-
-        def work() -> None:
-            measured = measure()
-            path.parent.mkdir(exist_ok=True)
-            write_json(path, measured)
-
-        return job._replace(path=path, work=work)
+    def _file(self, folder: str, name: str, *shaped_by: Any) -> Path:
+        """The JSON file of a measurement."""
+        return place_below(self.workdir, folder, name, *shaped_by, ending=".json")
 
     def _stamps(self, *places: str | Path | None) -> list[str]:
         """The `content_stamp` of each place outside this suite's directory; what lies inside has a hash in its name."""
@@ -178,16 +161,19 @@ class SuiteWork:
         training = self.recipes.pretraining(model, seed)
         return training.path, training
 
-    def _do_all(self, pool: ThreadPoolExecutor, jobs: Sequence[Job], after_each: Callable[[], None]) -> None:
+    def _do_all(self, pool: ThreadPoolExecutor, jobs: Sequence[Job], after_each: Callable[[], Any]) -> None:
         missing = [job for job in jobs if not job.done and (job.needs is None or job.needs.done)]
         futures = [pool.submit(self._do, job, after_each) for job in missing]
         for future in wait(futures, return_when=FIRST_EXCEPTION).done:
             future.result()
 
-    def _do(self, job: Job, after_each: Callable[[], None]) -> None:
+    def _do(self, job: Job, after_each: Callable[[], Any]) -> None:
         began, what = time.monotonic(), ", ".join(filter(None, [job.model, job.task, setting_text(job.setting)]))
         try:
-            job.work()
+            measured = job.work()
+            if job.path.suffix == ".json":
+                job.path.parent.mkdir(exist_ok=True)
+                write_json(job.path, measured)
         except RunError as error:
             if not self.commands.ending:
                 self.failures.append(f"{what}, seed {job.seed}: {error}")

@@ -42,7 +42,7 @@ class StandIns:
         if function is measuring.held_out_figures:
             run, sequences, units = arguments
             self.measured.append((run.name, sequences))
-            return {kind: {"mlm_accuracy": 0.5, "mlm_loss": 3.0} for kind in units}
+            return {"mlm_accuracy": 0.5, "mlm_loss": 3.0}
         if function is measuring.row_answers:
             self.answered.append(arguments)
             right = [0, 1] * 50

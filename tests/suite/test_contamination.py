@@ -20,7 +20,7 @@ from bert_jax.pretraining.dataset import check_preparation, prepare_data
 from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.suite import contamination as module
-from bert_jax.suite.contamination import contamination, contaminations, row_texts
+from bert_jax.suite.contamination import contaminations, row_texts
 from bert_jax.text.segmentation import split_sentences
 
 VOCABULARIES = {
@@ -36,6 +36,19 @@ SCRIPTS = {
     "thai": ("wordpiece", 110, "กขคงจฉชซญดตถทธนบปผพฟมยรลวสหอฮะาเแโ"),
 }
 """The kind and size of a vocabulary, and letters, by script."""
+
+
+def looked_up(run, sets):
+    """What is known of sets of rows, each a text or several."""
+    rows = {name: [(row,) if isinstance(row, str) else row for row in of_set] for name, of_set in sets.items()}
+    return contaminations(run, rows)
+
+
+def contamination(run, rows):
+    """What is known of one set of rows."""
+    return looked_up(run, {"": rows})[""]
+
+
 RARE = "the small dog finds Щука near the old bridge and follows the quiet painter home again"
 
 
@@ -85,7 +98,7 @@ def test_rows_of_the_text_are_found_and_others_are_not(run, monkeypatch):
 def test_thirteen_words_are_found_and_twelve_are_a_common_phrase(run):
     rows = [f"Yesterday my aunt wrote: {words(3, 5, count)}, and we laughed." for count in (12, 13)]
     whole = [words(3, 5, count) for count in (9, 10, 12)] + [words(3, 5, 11) + " aunt", ""]
-    found = contaminations(run.path, {"12": rows[:1], "13": rows[1:], "whole": whole, "none": []})
+    found = looked_up(run.path, {"12": rows[:1], "13": rows[1:], "whole": whole, "none": []})
     assert [of_set[:3] for of_set in found.values()] == [(1, 0, 0), (1, 1, 0), (5, 2, 2), (0, 0, 0)]
     assert found["whole"].share == 2 / 3 and found["none"].share is None
 
@@ -110,7 +123,7 @@ def test_scripts_without_spaces_have_runs_of_thirty_characters(prepare, script):
         "whole": [line[3:28] for document in documents for line in document],
         "short": [line[:23] for document in documents for line in document],
     }
-    found = contaminations(run.path, rows)
+    found = looked_up(run.path, rows)
     assert [found[name].rows_found for name in rows] == [120, 0, 120, 0]
     assert [found[name].too_short for name in rows] == [0, 0, 0, 120]
 
@@ -164,14 +177,14 @@ def test_a_model_has_seen_the_text_of_those_that_it_began_with(prepare, tiny_con
     second = prepare(stories(10, first=500), VOCABULARIES["cased"], init=str(first.path))
     rows = {name: [" ".join(story(seed)) for seed in range(at, at + 10)] for name, at in {"old": 0, "new": 500}.items()}
     run = finetuned(tmp_path / "tuned", tiny_config, init=str(second.path))
-    found = contaminations(run, rows)
+    found = looked_up(run, rows)
     assert [found[name].share for name in rows] == [1, 1] and found["old"].unknown is None
     assert (
         found["old"].tokens
         == contamination(first.path, []).tokens + PreparedData.open(second.data(32)).train.instance_tokens
     )
     shutil.rmtree(first.path / "data")
-    found = contaminations(run, rows)
+    found = looked_up(run, rows)
     assert [found[name].share for name in rows] == [0, 1]
     assert found["old"].unknown == found["new"].unknown and "has no prepared data of length 32" in found["old"].unknown
 

@@ -6,6 +6,7 @@ import pytest
 from suite_cases import TASK_TEXT
 
 from bert_jax.cli.config_files import load_config, suite_file, suite_names
+from bert_jax.cli.finetune import Finetune
 from bert_jax.cli.main import run
 from bert_jax.cli.suite import settings_of
 from bert_jax.config.run import RunConfig
@@ -23,10 +24,10 @@ WRONG = {
     f"{MODELS}{TASK_TEXT}[grid]\n'optimizer.peak-learning-rat' = [1]": "grid, with the task sst2: --optimizer.peak-learning-rat is no setting of bert-jax finetune; did you mean --optimizer.peak-learning-rate?",
     f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs' = []": "grid: task.epochs = [] is no list of values to try",
     f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs' = [-1]": "--task.epochs -1: expected a finite number above 0",
-    f"{MODELS}{TASK_TEXT}grid = 5": "grid",
+    f"{MODELS}grid = 5\n{TASK_TEXT}": "grid=5: expected a table of settings",
     f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs.x' = [1]": "--task.epochs.x is no setting of bert-jax finetune",
     f'{RECIPE}set = {{"phases.7.steps" = 3}}': "--phases.7.steps: there is no entry 7",
-    f"{MODELS}{TASK_TEXT}[budget]\nsteps = 5": "budget is for recipes, and every model of one, two is trained",
+    f"{MODELS}{TASK_TEXT}[budget]\nsteps = 5": "budget is for recipes, and every model is trained",
     f"{RECIPE}[budget]\nsteps = 5\nseconds = 3": "[budget] has steps and seconds; give one of steps, seconds, flops",
     f"{RECIPE}[budget]\nsteps = 0": "budget.steps=0: expected a whole number above 0",
     f'{MODELS}[[tasks]]\nconfig = "sst3"': "no config file at sst3 and no config of that name; did you mean sst2",
@@ -45,7 +46,6 @@ WRONG = {
     f'[[models]]\npath = "one"\nset = {{"a" = 1}}\n{TASK_TEXT}': "one is trained; begin and set are for a model with a config",
     f'{RECIPE}set = {{"model.num-layer" = 3}}': "modern: --model.num-layer is no setting of bert-jax pretrain; did you mean --model.num-layers?",
     f'{RECIPE}begin = "moder"': "modern begins with: 'moder' is no recipe of the suite; did you mean modern",
-    f'measured_as = "modem"\n{RECIPE}': "measured_as: 'modem' is no recipe of the suite; did you mean modern",
     f'{RECIPE}[[models]]\nconfig = "experiments/bert"\nset = {{"vocabulary.size" = 9}}': "bert sets --vocabulary.size=9, but all recipes share the vocabulary",
     f"report = 'train'\n{MODELS}{TASK_TEXT}": "report=train: expected dev or test",
     f"report = 'test'\n{MODELS}{TASK_TEXT}": "the task sst2 has no test rows; give test = FILE",
@@ -100,10 +100,12 @@ def test_a_model_must_be_there_and_have_the_head_that_pairs_need(tiny_run, tmp_p
         check_heads([module.SuiteModel("electra", None, discriminator)], [pairs])
 
 
-def test_pairs_and_judged_texts_are_looked_at_before_anything_runs(tmp_path):
+def test_pairs_and_judged_texts_are_looked_at_before_anything_runs(stand_ins, tmp_path):
     (tmp_path / "pairs.jsonl").write_text('{"good": "a", "bad": "b"}\n')
-    with pytest.raises(UsageError, match="scifact: .* has no corpus.jsonl; give a folder in BEIR's layout"):
-        check_heads([], [SuiteTask("scifact", "beir", (f"{tmp_path}#dev",))])
+    with pytest.raises(UsageError, match="found no one/corpus.jsonl here"):
+        stand_ins.suite(f'{MODELS}[[tasks]]\nbeir = "one#dev"\n')
+    (tmp_path / "one" / "corpus.jsonl.gz").touch()
+    assert stand_ins.suite(f'{MODELS}[[tasks]]\nbeir = "one#dev"\n').tasks[0].places == (f"{tmp_path}/one#dev",)
     with pytest.raises(UsageError, match="pairs.jsonl.* has no column 'sentence_good'"):
         check_heads([], [SuiteTask("pairs", "pairs", (str(tmp_path / "pairs.jsonl"),))])
 
@@ -153,11 +155,14 @@ def test_suites_that_come_with_it_are_right_but_for_their_files(name, monkeypatc
 
 def test_values_are_written_as_flags():
     values = {
-        "task.texts": ["a b", "c"],
+        "task.texts": ["a b", "-c"],
         "model.biases": False,
         "data.packed": True,
         "optimizer.peak_learning_rate": 1e-4,
     }
     assert flag_words(values) == (
-        *("--task.texts", "a b", "c", "--model.no-biases", "--data.packed", "--optimizer.peak-learning-rate=0.0001"),
+        *("--task.texts=a b", "--task.texts=-c", "--model.no-biases", "--data.packed"),
+        "--optimizer.peak-learning-rate=0.0001",
     )
+    words = ["sst2", "--init", "x", "--workdir", "y", *flag_words({"task.texts": ["a b", "-c"]})]
+    assert Finetune.parse(words).config.task.texts == ("a b", "-c")
