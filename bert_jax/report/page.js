@@ -18,9 +18,10 @@ const PALETTES = {
 };
 
 function legendOf(names, width) {
+  const free = width - 60; // beside the vertical axis
   const longest = 24 + 7 * Math.max(...names.map((name) => name.length)); // pixels, roughly
-  const columns = Math.max(1, Math.min(4, Math.floor(width / longest)));
-  return { columns, labelLimit: Math.max(140, width / columns - 24) };
+  const columns = Math.max(1, Math.min(4, Math.floor(free / longest)));
+  return { columns, labelLimit: Math.max(140, free / columns - 24) };
 }
 
 function theme(palette, legend) {

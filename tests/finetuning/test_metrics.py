@@ -1,6 +1,8 @@
 from collections import Counter
 
+import numpy as np
 import pytest
+from sklearn import metrics
 
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.character_spans import entity_forms
@@ -13,6 +15,7 @@ from bert_jax.finetuning.metrics import (
     class_results,
     class_table,
     confusion_of,
+    label_metrics,
     metric_of,
     number_metrics,
     scored,
@@ -240,3 +243,24 @@ def test_the_largest_results_are_read_by_their_readers(letter, tmp_path):
     read, wrong = read_results(tmp_path / "results.json")
     title, rows = class_table(read)
     assert len(rows) == SHOWN and "more in results.json" in title and read == results and not wrong
+
+
+@pytest.mark.parametrize("classes", [2, 3, 9])
+def test_metrics_of_classes_and_labels_are_those_of_scikit_learn(classes):
+    generator, names = np.random.default_rng(classes), [f"class {number}" for number in range(classes)]
+    golds, predicted = generator.integers(max(classes - 1, 2), size=(2, 70))  # of 3 and 9, the last never occurs
+    macro = metrics.f1_score(golds, predicted, average="macro")
+    expected = {
+        "accuracy": metrics.accuracy_score(golds, predicted),
+        "f1": metrics.f1_score(golds, predicted) if classes == 2 else macro,
+        "macro_f1": macro,
+        "matthews": metrics.matthews_corrcoef(golds, predicted),
+    }
+    assert class_metrics(golds.tolist(), predicted.tolist(), names).metrics == pytest.approx(expected, rel=1e-12)
+    held, guessed = generator.integers(2, size=(2, 70, classes))
+    held[:, 0] = guessed[:, 0] = 0
+    expected = {
+        f"{mean}_f1": metrics.f1_score(held, guessed, average=mean, zero_division=0.0) for mean in ("micro", "macro")
+    }
+    found = label_metrics(held.tolist(), guessed.tolist(), names).metrics
+    assert found == pytest.approx(expected | {"exact_match": np.mean(np.all(held == guessed, axis=1))}, rel=1e-12)

@@ -8,9 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from bert_jax.report.charts import line_chart
+from bert_jax.report.curves import Curve
 from bert_jax.report.facts import RunFacts
 from bert_jax.report.model_views import Attention, ModelViews
-from bert_jax.report.page import element, page
+from bert_jax.report.page import Section, element, page
 from bert_jax.report.report import run_sections, write_report
 
 NAMES = "chromium", "chromium-browser", "google-chrome"
@@ -108,4 +110,16 @@ def test_charts_follow_the_colours_of_the_system(browser, pages):
     shown.emulate_media(color_scheme="dark")
     shown.wait_for_selector(f".chart text[fill='{light}']", state="detached")
     assert not faults
+    shown.close()
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_a_legend_has_the_whole_names_that_fit_into_the_window(browser, tmp_path, size):
+    section, curve = Section("learning", "Curves"), Curve(np.array([1, 2]), np.array([0.5, 0.7]))
+    names = [f"a_model_with_a_long_name 0.0003 10 #{seed}" for seed in range(5)]
+    section.add_charts(line_chart("score", dict.fromkeys(names, curve), unit="score", points=10))
+    (tmp_path / "long.html").write_text(page("long", element("header"), [section]))
+    shown, faults = opened(browser, tmp_path / "long.html", size, "light")
+    assert {*names} <= {*shown.locator(".chart text").all_text_contents()}
+    assert shown.evaluate("document.documentElement.scrollWidth <= window.innerWidth") and not faults
     shown.close()
