@@ -30,11 +30,16 @@ class RecipeWork:
         """Makes the vocabulary of all recipes and the sequences that all are measured on, and measures their steps."""
         if not self._recipes:
             return
-        lengths = {phase.length for phase in self._config(self._first).phases}
+        lengths = {phase.length for phase in self.config(self._first).phases}
         if not all((self._sequences / f"data/length-{length}/prepared.json").exists() for length in lengths):
             seed = self._suite.tables.seeds[0]
             self._commands.run("prepare", *self._first.words, "--workdir", self._sequences, "--seed", seed)
         self.step_seconds(measure=True)
+
+    def config(self, model: SuiteModel) -> RunConfig:
+        """The settings of a recipe, with the vocabulary of all."""
+        assert model.recipe and self._first.recipe, f"{model.name} is a recipe"
+        return model.recipe.replace(vocabulary=self._first.recipe.vocabulary)
 
     def pretraining(self, model: SuiteModel, seed: int) -> Job:
         """The training of a recipe and, before it, of the one that it begins with."""
@@ -68,7 +73,7 @@ class RecipeWork:
         known = read_object(path) if path.exists() else {}
         cores = self._commands.at_once
         keys = {name: hash_of([changed_settings(model.recipe), cores]) for name, model in self._recipes.items()}
-        missing = {name: self._config(self._recipes[name]) for name, key in keys.items() if key not in known}
+        missing = {name: self.config(self._recipes[name]) for name, key in keys.items() if key not in known}
         if measure and budget and budget.seconds and missing:
             say(f"measuring a step of {', '.join(missing)}")
             known |= {keys[name]: each for name, each in in_own_process(measuring.step_seconds, missing).items()}
@@ -82,7 +87,7 @@ class RecipeWork:
             step = self.step_seconds().get(model.name)
             return budget.seconds / step if step else None
         if budget and budget.flops:
-            return budget.flops / in_own_process(measuring.step_flops, model.recipe)
+            return budget.flops / in_own_process(measuring.step_flops, self.config(model))
         return budget.steps if budget else None
 
     @property
@@ -92,10 +97,6 @@ class RecipeWork:
     def _begun(self, model: SuiteModel) -> SuiteModel | None:
         return self._recipes[model.begin] if model.begin else None
 
-    def _config(self, model: SuiteModel) -> RunConfig:
-        assert model.recipe, f"{model.name} is a recipe"
-        return model.recipe
-
     @property
     def _sequences(self) -> Path:
         """The directory of the first recipe's prepared sequences and of the vocabulary of all."""
@@ -104,7 +105,7 @@ class RecipeWork:
 
     def _train(self, model: SuiteModel, seed: int, run: Path, share: float, *start: Any) -> None:
         """Trains one run with a share of the budget, or continues it."""
-        config, vocabulary = self._config(model), self._sequences / "tokenizer/vocab.txt"
+        config, vocabulary = self.config(model), self._sequences / "tokenizer/vocab.txt"
         flags = ["--workdir", run, "--seed", seed, "--vocabulary.file", vocabulary, *start]
         if planned := self.steps(model):
             counts = [max(1, round(planned * share * each.steps / config.steps)) for each in config.phases]

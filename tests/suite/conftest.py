@@ -21,6 +21,8 @@ class StandIns:
 
     def __init__(self, folder: Path, monkeypatch):
         self.folder, self.given, self.measured, self.answered = folder, [], [], []
+        self.timed = {}
+        """The configs of recipes whose steps were measured together, by name."""
         self.patience = None
         """Commands that are carried out before one is interrupted; None: all."""
         for name in ("train.tsv", "dev.tsv", "test.tsv"):
@@ -36,6 +38,7 @@ class StandIns:
     def alone(self, function, *arguments):
         if function is measuring.step_seconds:
             self.measured += arguments[0]
+            self.timed = arguments[0]
             return {name: STEP_SECONDS[name] for name in arguments[0]}
         if function is measuring.step_flops:
             return 1e6

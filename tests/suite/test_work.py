@@ -57,6 +57,13 @@ def test_each_recipe_has_the_steps_that_fit_into_the_time(stand_ins):
     assert len({sequences for _, sequences in stand_ins.measured[2:]}) == 1  # the same for every model
 
 
+def test_steps_are_measured_with_the_vocabulary_of_the_first_recipe(stand_ins):
+    first, second = RECIPES.split("[[models]]")[1:]
+    sized = f'source = "text:some"\n[budget]\nseconds = 60\n[[models]]{first}set = {{ "vocabulary.size" = 500 }}\n'
+    stand_ins.run(f"{sized}[[models]]{second}")
+    assert [config.vocabulary.size for config in stand_ins.timed.values()] == [500, 500]
+
+
 @pytest.mark.parametrize("budget, steps", [("steps = 1000", "1000"), ("flops = 5e9", "5000")])
 def test_a_budget_of_steps_or_flops_measures_no_time(stand_ins, budget, steps):
     stand_ins.run(f"{RECIPES}[budget]\n{budget}\n")
