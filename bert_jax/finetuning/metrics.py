@@ -39,8 +39,9 @@ def class_metrics(golds: Sequence[int], predicted: Sequence[int], names: Sequenc
     true, guessed = ([names[number] for number in side] for side in (golds, predicted))
     right = (name for name, guess in zip(true, guessed, strict=True) if name == guess)
     counts = [Counter(some) for some in (true, guessed, right)]
-    tables = (np.array([[float(of_one[name]) for name in names]]) for of_one in counts)
-    scores = {name: float(score) for name, (score,) in class_scores(*tables, len(golds)).items()}
+    of_golds, of_guesses, of_right = (np.array([[float(of_one[name]) for name in names]]) for of_one in counts)
+    found = class_scores(of_golds, of_guesses, of_right, len(golds))
+    scores = {name: float(score) for name, (score,) in found.items()}
     return class_results(names, *counts).updated(scores | {"confusion": confusion_of(true, guessed)})
 
 

@@ -51,8 +51,8 @@ def _flops(work: SuiteWork, job: Job) -> float | None:
     """FLOPs of a training by formula; None for measurements, and for rows whose size isn't known."""
     model = next(model for model in work.suite.models if model.name == job.model)
     if job.task == PRETRAINING and model.recipe:
-        config = work.recipes.config(model)
-        return (work.recipes.steps(model) or config.steps) * in_own_process(measuring.step_flops, config)
+        recipe = work.recipes.config(model)
+        return (work.recipes.steps(model) or recipe.steps) * in_own_process(measuring.step_flops, recipe)
     task = next((task for task in work.suite.tasks if task.name == job.task and task.config), None)
     if not task or not task.config:
         return None
