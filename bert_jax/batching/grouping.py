@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -145,6 +145,18 @@ def ahead(
             yield item, computed.result()
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def in_input_order(computed: Iterable[tuple[Group[Any], Iterable[Result]]]) -> Iterator[Result]:
+    """Yields the result of each item in input order. `computed`: each group with the results of its items, and of rows
+    of padding after them, which are left out."""
+    waiting: dict[int, Result] = {}
+    next_place = 0
+    for group, results in computed:
+        waiting.update(zip(group.places, results, strict=False))
+        while next_place in waiting:
+            yield waiting.pop(next_place)
+            next_place += 1
 
 
 class _Shapes:

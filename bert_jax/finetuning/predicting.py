@@ -2,15 +2,15 @@
 
 import csv
 import json
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, islice, tee
 from typing import TextIO
 
 import numpy as np
 
-from bert_jax.batching.grouping import Group, ahead, grouped, usual_lengths
+from bert_jax.batching.grouping import Group, ahead, grouped, in_input_order, usual_lengths
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.task_kind import TASK_KINDS
 from bert_jax.finetuning.batches import AnyArray, TaskBatch, task_batch
@@ -49,29 +49,19 @@ def outcomes(
     shapes; compiling a shape costs as much as `compiling` tokens. `repairs` counts what was cut or is empty. If `run`
     uses several devices, `threads` must be 1, since all devices have to compute the batches in the same order.
     """
-    waiting: deque[tuple[Record, list[Example]]] = deque()
     choices = max(len(task.config.choices), 1)
-
-    def examples() -> Iterator[Example]:
-        for record, of_one in encoded(task, records, repairs, train=False):
-            waiting.append((record, of_one))
-            yield from of_one
+    rows, read = tee(encoded(task, records, repairs, train=False))
+    examples = (example for _, of_one in rows for example in of_one)
 
     def outputs_of(group: Group[Example]) -> np.ndarray:
         return np.asarray(run(task_batch(group.items, group.shape, task.pad_id)))
 
     lengths = sorted({*usual_lengths(task.config.max_length), *(task.config.padded_lengths or ())})
     tokens = max((tokens or tokens_at_once()) // choices, 1)
-    groups = grouped(examples(), lambda example: example.size, lengths, tokens, compiling=compiling / choices)
-    outputs: dict[int, np.ndarray] = {}
-    begin = 0
-    for group, results in ahead(outputs_of, groups, threads):
-        outputs.update(zip(group.places, results, strict=False))
-        while waiting and all(place in outputs for place in range(begin, begin + len(waiting[0][1]))):
-            record, of_one = waiting.popleft()
-            places = range(begin, begin + len(of_one))
-            begin = places.stop
-            yield Outcome(record, of_one, [outputs.pop(place) for place in places])
+    groups = grouped(examples, lambda example: example.size, lengths, tokens, compiling=compiling / choices)
+    outputs = in_input_order(ahead(outputs_of, groups, threads))
+    for record, of_one in read:
+        yield Outcome(record, of_one, [*islice(outputs, len(of_one))])
 
 
 def predictions(

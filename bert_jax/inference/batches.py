@@ -86,16 +86,11 @@ def text_pieces(texts: Iterable[Text], tokenizer: Tokenizer, longest: int) -> It
     Raises UsageError for an element that is no text, or no Unicode.
     """
     texts = iter(texts)
-    while some := [_one_text(text) for text in islice(texts, _TEXTS_AT_ONCE)]:
+    while rows := [_segments(text, "") for text in islice(texts, _TEXTS_AT_ONCE)]:
+        if pair := next((row for row in rows if len(row) > 1), None):
+            raise UsageError(f"{quoted(pair)} is a pair, and a text is needed; join its two texts")
+        some = [text for [text] in rows]
         yield from zip(some, _pieces(some, tokenizer, longest), strict=True)
-
-
-def _one_text(text: Text) -> str:
-    """`text`. Raises UsageError if it is a pair, or anything else, or no Unicode."""
-    [segment, *second] = _segments(text, "")
-    if second:
-        raise UsageError(f"{quoted(text)} is a pair, and a text is needed; join its two texts")
-    return segment
 
 
 def _pieces(segments: list[str], tokenizer: Tokenizer, longest: int) -> list[list[int]]:

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bert_jax.batching.grouping import ahead, few_lengths, grouped, padded_length, usual_lengths
+from bert_jax.batching.grouping import (
+    Group,
+    ahead,
+    few_lengths,
+    grouped,
+    in_input_order,
+    padded_length,
+    usual_lengths,
+)
 
 
 @pytest.mark.parametrize(
@@ -110,3 +118,9 @@ def test_what_computing_raises_comes_in_its_turn():
     assert next(items) == (1, 1)
     with pytest.raises(ZeroDivisionError):
         next(items)
+
+
+def test_results_come_in_the_order_of_the_input_without_those_of_padding():
+    groups = [Group([2, 0], ["c", "a"], (3, 16)), Group([1], ["b"], (1, 16)), Group([3], ["d"], (2, 16))]
+    computed = [(group, [*group.items, *["padding"] * (group.shape[0] - len(group.items))]) for group in groups]
+    assert [*in_input_order(computed)] == ["a", "b", "c", "d"]
