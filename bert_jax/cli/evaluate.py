@@ -117,7 +117,7 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
         say_repairs(judged.name, repairs)
         bert = self.loaded(self.run, self.dtype)
         widths = bert.task.widths if bert.task and bert.task.makes_vectors else ()
-        with stage("search", len(judged.numbers), "documents") as progress_bar:
+        with stage("search", len(judged.documents), "documents") as progress_bar:
             results = judged.measure(
                 lambda texts, role: bert.embed_stream(texts, batch_size=DOCUMENTS_AT_ONCE, role=role),
                 widths,

@@ -22,14 +22,15 @@ _LARGEST = 1e18
 """Largest number that can be learned: the square of an error must be finite in float32."""
 
 
-def text(record: Record, template: str) -> str:
+def text(record: Record, template: str, remedy: str | None = None) -> str:
     """The text of a column, or of several: `{title}. {body}`; empty if it is null.
 
-    Raises UsageError for a column that is missing or not a text.
+    Raises UsageError for a column that is missing or not a text. `remedy` ends the message about a missing one; None:
+    it names the flags of the commands that read rows.
     """
     if "{" not in template:
-        return _text(record, template)
-    return COLUMN_IN_BRACES.sub(lambda name: _text(record, name[1]), template)
+        return _text(record, template, remedy)
+    return COLUMN_IN_BRACES.sub(lambda name: _text(record, name[1], remedy), template)
 
 
 def word_list(record: Record, name: str) -> list[str]:
@@ -135,8 +136,8 @@ def _holds(record: Record, name: str) -> bool:
     return flag in ("1", "1.0", "true")
 
 
-def _text(record: Record, name: str) -> str:
-    value = record.value(name)
+def _text(record: Record, name: str, remedy: str | None) -> str:
+    value = record.value(name, remedy)
     if not isinstance(value, str | None):
         raise UsageError(f"{record.place}: {name!r} is {json_kind(value)} and not a text")
     if value and len(value) > limits.TEXT_CHARACTERS:

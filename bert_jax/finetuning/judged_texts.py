@@ -8,36 +8,33 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from itertools import islice
 from typing import TypeGuard
 
 import numpy as np
 from jaxtyping import Float
 
 from bert_jax.config.vectors import PASSAGE_ROLES
-from bert_jax.finetuning.retrieval import BestDocuments, bm25_scores, judged_metrics
+from bert_jax.finetuning.columns import text
+from bert_jax.finetuning.retrieval import RANKED, BestDocuments, bm25_scores, judged_metrics
 from bert_jax.finetuning.vectors_task import unit_vectors
-from bert_jax.records.compressed_files import SUFFIXES
 from bert_jax.records.decoded_lines import decoded_lines
 from bert_jax.records.record import Record
 from bert_jax.records.source import short_hash
 from bert_jax.records.sources import task_records
 from bert_jax.run.results import Results
 from bert_jax.system.bucket import Place, place_of
-from bert_jax.system.errors import UsageError, json_kind, listed, quoted
+from bert_jax.system.errors import UsageError, listed, quoted
 
 Embed = Callable[[Iterable[str], str], Iterator[Float[np.ndarray, "N D"]]]
 """Yields the vectors of texts of a role, "query" or "document", in their order, some texts at a time."""
 _KIND = "beir:"
-_LAYOUT = "a folder of BEIR has corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv, each plain, .gz or .zst"
+_LAYOUT = "judged texts are a folder with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv, each plain, .gz or .zst"
 _GRADE = re.compile(r"-?\d{1,9}")
 
 
 class JudgedTexts:
-    """The judged queries of a split, and the documents, which are read from their file each time.
-
-    Documents have numbers: their places in the descending order of their names, which is that of equal scores in
-    trec_eval. Judged documents that the corpus lacks have numbers below -1.
-    """
+    """The judged queries of a split, and the documents, which are read from their file each time."""
 
     def __init__(self, source: str, usual: str, repairs: Counter[str]):
         """`source`: `beir:FOLDER#SPLIT`, or `beir:FOLDER` for the split `usual`. `repairs` counts what is left out.
@@ -46,32 +43,28 @@ class JudgedTexts:
         """
         path, _, split = source.removeprefix(_KIND).partition("#")
         folder, split = place_of(path), split or usual
-        self._corpus, judged = _file(folder, "corpus.jsonl"), _judgments_file(folder, split)
+        self._corpus, judged = _file(folder, "corpus"), _file(folder / "qrels", split)
         self.name = f"{_KIND}{path}#{split}"
         """The source, with its split."""
         grades = _read_judgments(judged)
-        texts = {name: text for name, text, _ in _rows(_file(folder, "queries.jsonl"), repairs)}
-        queries = [name for name in texts if name in grades]
-        self.queries = [texts[name] for name in queries]
-        names = [name for name, _, _ in _rows(self._corpus, repairs)]
-        if not names:
-            raise UsageError(f"{self._corpus} has no document; {_LAYOUT}")
-        places = {name: number for number, name in enumerate(sorted(names, reverse=True))}
-        self.numbers = np.array([places[name] for name in names])
-        """Numbers of the documents, in the order of the corpus."""
-        self._own = [places.get(name, -1) for name in queries]
-        unknown = sorted({name for query in queries for name in grades[query]} - places.keys())
-        places |= {name: -2 - number for number, name in enumerate(unknown)}
-        self._grades = [{places[name]: grade for name, grade in grades[query].items()} for query in queries]
-        """For each query, the grades of documents by number."""
-        if not any(number >= 0 and of_query[number] > 0 for of_query in self._grades for number in of_query):
+        texts = {name: query for name, query, _ in _rows(_file(folder, "queries"), repairs)}
+        self._names = [name for name in texts if name in grades]
+        self.queries = [texts[name] for name in self._names]
+        self._grades = [grades[name] for name in self._names]
+        """For each query, the grades of documents by name."""
+        self.documents = [name for name, _, _ in _rows(self._corpus, repairs)]
+        """The names of the documents, in the order of the corpus."""
+        known = set(self.documents)
+        if not any(grade > 0 and name in known for of_query in self._grades for name, grade in of_query.items()):
             raise UsageError(
                 f"{judged} has no grade above 0 for a query of queries.jsonl and a document of corpus.jsonl; give the "
                 "files of one set"
             )
-        repairs[f"rows of queries.jsonl without a judgment in {split}, left out"] += len(texts) - len(queries)
-        repairs["ids of judged queries that queries.jsonl lacks, left out"] += len(grades) - len(queries)
-        repairs["ids of judged documents that corpus.jsonl lacks, measured as not found"] += len(unknown)
+        repairs[f"rows of queries.jsonl without a judgment in {split}, left out"] += len(texts) - len(self.queries)
+        repairs["ids of judged queries that queries.jsonl lacks, left out"] += len(grades) - len(self.queries)
+        repairs["ids of judged documents that corpus.jsonl lacks, measured as not found"] += len(
+            {name for of_query in self._grades for name in of_query} - known
+        )
         repairs["rows of queries.jsonl without a relevant document, measured as 0"] += sum(
             max(of_query.values()) < 1 for of_query in self._grades
         )
@@ -79,30 +72,30 @@ class JudgedTexts:
     @cached_property
     def stamp(self) -> str:
         """Hash of the queries, their judgments and the number of documents."""
-        return short_hash((self.queries, [sorted(grades.items()) for grades in self._grades], len(self.numbers)))
+        return short_hash((self.queries, [sorted(grades.items()) for grades in self._grades], len(self.documents)))
 
     @cached_property
     def bm25(self) -> dict[str, float]:
         """The metrics of BM25."""
-        best = BestDocuments(self._own, self.numbers)
+        best, names = BestDocuments(len(self.queries), RANKED + 1), iter(self.documents)
         for scores in bm25_scores(self.queries, self._documents()):
-            best.add(scores)
-        return judged_metrics(best.found, self._grades)
+            best.add([*islice(names, scores.shape[1])], scores)
+        return self._metrics(best)
 
     def pairs(self) -> list[Record]:
         """A row of `finetune vectors` for each query and document with a grade above 0.
 
         The query's other judged documents are the row's negatives.
         """
-        judged = {number for grades in self._grades for number in grades}
-        documents = zip(self.numbers.tolist(), self._documents(), strict=True)
-        texts = {number: text for number, text in documents if number in judged}
+        judged = set[str]().union(*self._grades)
+        documents = zip(self.documents, self._documents(), strict=True)
+        texts = {name: document for name, document in documents if name in judged}
         records = []
         for query, grades in zip(self.queries, self._grades, strict=True):
-            known = {texts[number]: grade for number, grade in grades.items() if number in texts}
-            negatives = [text for text, grade in known.items() if grade <= 0]
+            known = {texts[name]: grade for name, grade in grades.items() if name in texts}
+            negatives = [document for document, grade in known.items() if grade <= 0]
             row = {"query": query, **({"negatives": negatives} if negatives else {})}
-            records += [Record(self.name, row | {"positive": text}) for text, grade in known.items() if grade > 0]
+            records += [Record(self.name, row | {"positive": each}) for each, grade in known.items() if grade > 0]
         return records
 
     def measure(
@@ -117,23 +110,26 @@ class JudgedTexts:
         baseline, metrics = self.bm25, dict[str, float]()
         queries = np.concatenate([*embed(self.queries, "query")])
         cuts = [width for width in widths if width < queries.shape[1]]
-        best = {width: BestDocuments(self._own, self.numbers) for width in (None, *cuts)}
+        best, names = {width: BestDocuments(len(queries), RANKED + 1) for width in (None, *cuts)}, iter(self.documents)
         for vectors in embed(self._documents(), PASSAGE_ROLES[0]):
+            of_block = [*islice(names, len(vectors))]
             for width, documents in best.items():
-                documents.add(unit_vectors(queries[:, :width]) @ unit_vectors(vectors[:, :width]).T)
+                documents.add(of_block, unit_vectors(queries[:, :width]) @ unit_vectors(vectors[:, :width]).T)
             on_read(len(vectors))
         for width, documents in best.items():
-            measured = judged_metrics(documents.found, self._grades)
-            metrics |= {f"{width}/{name}" if width else name: value for name, value in measured.items()}
-        measured_on = {"rows": len(self.queries), "rows_hash": self.stamp, "documents": len(self.numbers)}
-        return Results.model_validate(
-            {"dev_rows": len(self.queries), "metric": next(iter(metrics)), "score": next(iter(metrics.values()))}
-            | {**metrics, "baseline": baseline, "baselines": {"bm25": baseline}, "measured_on": measured_on}
-        )
+            metrics |= {f"{width}/{name}" if width else name: value for name, value in self._metrics(documents).items()}
+        name, score = next(iter(metrics.items()))
+        measured_on = {"rows": len(self.queries), "rows_hash": self.stamp, "documents": len(self.documents)}
+        results = Results(dev_rows=len(self.queries), metric=name, score=score, baseline=baseline)
+        return results.updated({**metrics, "baselines": {"bm25": baseline}, "measured_on": measured_on})
+
+    def _metrics(self, best: BestDocuments) -> dict[str, float]:
+        ranked = zip(self._names, best.ranked, strict=True)
+        return judged_metrics([[name for _, name in each if name != query] for query, each in ranked], self._grades)
 
     def _documents(self) -> Iterator[str]:
         """Yields each document's title and text, as BEIR joins them."""
-        return (f"{title} {text}".strip() for _, text, title in _rows(self._corpus, Counter()))
+        return (f"{title} {body}".strip() for _, body, title in _rows(self._corpus, Counter()))
 
 
 def is_judged(source: str | None) -> TypeGuard[str]:
@@ -142,46 +138,35 @@ def is_judged(source: str | None) -> TypeGuard[str]:
 
 
 def _file(folder: Place, name: str) -> Place:
-    """The file `name` of the folder, plain or compressed. Raises UsageError if there is none."""
-    for path in (folder / f"{name}{end}" for end in ("", *SUFFIXES)):
-        if path.is_file():
-            return path
-    raise UsageError(f"{folder} has no {name}; {_LAYOUT}" if folder.is_dir() else f"there is no folder {folder}")
-
-
-def _judgments_file(folder: Place, split: str) -> Place:
-    """The file of judgments of a split. Raises UsageError if there is none."""
-    qrels = folder / "qrels"
-    paths = sorted(qrels.iterdir(), reverse=True) if qrels.is_dir() else []  # a plain file before its packed form
-    splits = {path.name.partition(".")[0]: path for path in paths if path.is_file()}
-    if split not in splits:
-        there = listed(sorted(splits))
-        raise UsageError(f"{qrels} has no split {split!r}: there is {there}; name one as in {_KIND}FOLDER#test")
-    return splits[split]
+    """The file of this name, before its suffixes, in a folder. Raises UsageError if there is none."""
+    if not folder.is_dir():
+        raise UsageError(f"there is no folder {folder}; {_LAYOUT}")
+    paths = sorted(folder.iterdir(), reverse=True)  # a plain file comes after its packed form
+    files = {path.name.partition(".")[0]: path for path in paths if path.is_file()}
+    if name not in files:
+        raise UsageError(f"{folder} has no {name!r}: there is {listed(sorted(files))}; {_LAYOUT}")
+    return files[name]
 
 
 def _rows(path: Place, repairs: Counter[str]) -> Iterator[tuple[str, str, str]]:
-    """Yields the _id, text and title of each line. Raises UsageError for a line without them, and an _id that occurs
-    twice."""
+    """Yields the _id, the text and the title (empty if there is none) of each line.
+
+    Raises UsageError for a line without an _id or a text, and for an _id that occurs twice.
+    """
     names = set[str]()
     for record in task_records(str(path), repairs):
-        name, text, title = (record.values.get(key) for key in ("_id", "text", "title"))
-        name, title = str(name) if type(name) is int else name, title or ""
-        if not (isinstance(name, str) and isinstance(text, str) and isinstance(title, str)):
-            key = "_id" if not isinstance(name, str) else "title" if isinstance(text, str) else "text"
-            kind = json_kind(record.values[key]) if key in record.values else "missing"
-            raise UsageError(f"{record.place}: {key!r} is {kind}; expected the texts _id, text and title")
+        name, body = (text(record, key, "each line needs the texts _id and text") for key in ("_id", "text"))
         if name in names:
             raise UsageError(f"{record.place}: the _id {quoted(name)} stands twice; leave out one of the lines")
         names.add(name)
-        yield name, text, title
+        yield name, body, text(record, "title") if "title" in record.values else ""
 
 
 def _read_judgments(path: Place) -> dict[str, dict[str, int]]:
     """The grades of documents for each query, by their names.
 
     Lines have BEIR's columns, `query-id TAB corpus-id TAB score` below a line of names, or TREC's, `query 0 document
-    grade`. Raises UsageError for a line with others, and for two grades of one document.
+    grade`; of two lines for a query and a document the later one counts. Raises UsageError for a line with others.
     """
     grades: dict[str, dict[str, int]] = {}
     for number, line in enumerate(decoded_lines(path), 1):
@@ -193,10 +178,5 @@ def _read_judgments(path: Place) -> dict[str, dict[str, int]]:
                 f"{path}, line {number} is {quoted(line.strip())}; expected the columns query-id, corpus-id and score "
                 "with tabs between them, or TREC's query, 0, document and grade, the last a whole number"
             )
-        query, document, grade = fields[0], fields[-2], int(fields[-1])
-        if grades.setdefault(query, {}).setdefault(document, grade) != grade:
-            raise UsageError(
-                f"{path}, line {number} grades document {quoted(document)} for query {quoted(query)} again, and "
-                "differently; leave out one of the lines"
-            )
+        grades.setdefault(fields[0], {})[fields[-2]] = int(fields[-1])
     return grades

@@ -6,10 +6,11 @@ Baselines that compare words alone (tf-idf and BM25) are measured in the same wa
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nlargest
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int, Num
+from jaxtyping import Float, Int, Num, UInt64
 
 from bert_jax.batching.grouping import windows
 from bert_jax.finetuning.metrics import number_metrics
@@ -22,8 +23,10 @@ _SCORES_AT_ONCE = 1 << 22
 """Scores of queries and candidates that are in memory at once. The candidates of one query may be more."""
 _TIE = 1e-6
 """Scores that differ by less are equal. A float32 product rounds equal texts differently at different positions."""
-_FIRST, _DEPTH = 10, 100
-"""Number of ranks that are measured; of judged documents the number for recall."""
+_FIRST = 10
+"""Number of ranks that are measured."""
+RANKED = 100
+"""Number of ranks of judged documents that recall is measured at."""
 DOCUMENTS_AT_ONCE = 2048
 """Judged texts whose vectors or scores are in memory at once."""
 _SATURATION, _LENGTH_SHARE = 1.2, 0.75
@@ -129,50 +132,44 @@ def retrieval_metrics(ranking: Ranking) -> dict[str, float]:
 
 
 class BestDocuments:
-    """For each query, the 100 documents with the highest scores; of equal scores in float32, those of lower numbers."""
+    """For each query, the documents with the highest scores in float32; of equal scores, those of greater keys."""
 
-    def __init__(self, own: Sequence[int], numbers: Int[np.ndarray, " C"]):
-        """`own`: for each query, the number of the document that is left out of its ranking; -1: none. `numbers`: those
-        of all documents, in the order in which they come."""
-        self._own, self._rest = own, numbers
-        self.found = [np.zeros(0, int) for _ in own]
-        """For each query, the numbers of its best documents so far, the best first."""
-        self._scores = [np.zeros(0, np.float32) for _ in own]
-        self._least = np.full(len(own), np.finfo(np.float32).min)
-        """Score that a later document must reach."""
+    def __init__(self, queries: int, most: int):
+        """`queries`: their number. `most`: the number of documents that are kept of each."""
+        self.ranked: list[list[tuple[float, Any]]] = [[] for _ in range(queries)]
+        """For each query, the scores and keys of its best documents so far, the best first."""
+        self._most, self._least = most, np.full(queries, np.finfo(np.float32).min)
+        """`_least`: the score that a later document must reach."""
 
-    def add(self, scores: Num[np.ndarray, "Q N"]) -> None:
-        """Compares the next documents. A score that is not a number, or minus infinity, is never ranked."""
-        scores, numbers = scores.astype(np.float32), self._rest[: scores.shape[1]]
-        self._rest = self._rest[scores.shape[1] :]
+    def add(self, keys: Sequence[Any], scores: Num[np.ndarray, "Q N"]) -> None:
+        """Compares the next N documents. A score that is not a number, or minus infinity, is never ranked."""
+        scores = scores.astype(np.float32)
         good = scores >= self._least[:, None]
         for query in np.flatnonzero(good.any(axis=1)).tolist():
-            places = np.flatnonzero(good[query] & (numbers != self._own[query]))
-            known = np.concatenate([self._scores[query], scores[query, places]])
-            found = np.concatenate([self.found[query], numbers[places]])
-            order = np.lexsort((found, -known))[:_DEPTH]
-            self._scores[query], self.found[query] = known[order], found[order]
-            if len(order) == _DEPTH:
-                self._least[query] = known[order[-1]]
+            places = np.flatnonzero(good[query])
+            found = zip(scores[query, places].tolist(), [keys[place] for place in places], strict=True)
+            self.ranked[query] = best = nlargest(self._most, [*self.ranked[query], *found])
+            if len(best) == self._most:
+                self._least[query] = best[-1][0]
 
 
-def judged_metrics(found: Sequence[Int[np.ndarray, " _"]], judgments: Sequence[Mapping[int, int]]) -> dict[str, float]:
+def judged_metrics(found: Sequence[Sequence[str]], judgments: Sequence[Mapping[str, int]]) -> dict[str, float]:
     """Means over the queries of `ndcg@10`, `recall@100` and `mrr@10`.
 
     They are trec_eval's ndcg_cut_10 (the gain is the grade), recall_100, and recip_rank of the first ten. `found`: the
-    numbers of each query's documents, the best first. `judgments`: the grades of documents by number; those above 0 are
+    names of each query's documents, the best first. `judgments`: the grades of documents by name; those above 0 are
     relevant. A query without a relevant document has 0 in each.
     """
     discounts, sums = 1 / np.log2(np.arange(2, _FIRST + 2)), np.zeros(3)
-    for numbers, grades in zip(found, judgments, strict=True):
-        gains = np.array([max(grades.get(number, 0), 0) for number in numbers.tolist()], float)
+    for names, grades in zip(found, judgments, strict=True):
+        gains = np.array([max(grades.get(name, 0), 0) for name in names[:RANKED]], float)
         ideal = np.array(sorted((grade for grade in grades.values() if grade > 0), reverse=True), float)
         if len(ideal):
             dcg, best = (one[:_FIRST] @ discounts[: len(one)] for one in (gains, ideal))
             first = np.flatnonzero(gains[:_FIRST])[:1]
             sums += dcg / best, np.count_nonzero(gains) / len(ideal), (1 / (first + 1)).sum()
     means = (sums / len(judgments)).tolist()
-    return dict(zip((f"ndcg@{_FIRST}", f"recall@{_DEPTH}", f"mrr@{_FIRST}"), means, strict=True))
+    return dict(zip((f"ndcg@{_FIRST}", f"recall@{RANKED}", f"mrr@{_FIRST}"), means, strict=True))
 
 
 def similarity_metrics(scores: Sequence[float], cosines: Float[np.ndarray, " N"]) -> dict[str, float]:
@@ -233,7 +230,8 @@ def _shares_below(values: Float[np.ndarray, " N"]) -> Float[np.ndarray, " N"]:
 
 def retrieval_baselines(rows: Retrieval) -> dict[str, dict[str, float]]:
     """The metrics of `retrieval_metrics` for `tf-idf` and `BM25`. The candidates determine how rare a word is."""
-    counts = _word_counts([*rows.queries, *rows.candidates])
+    texts = [*rows.queries, *rows.candidates]
+    counts = _word_counts(texts, _all_words(texts))
     queries, candidates = counts[: len(rows.queries)], counts[len(rows.queries) :]
     vectors = {"tf-idf": _tf_idf(candidates, queries, candidates), "BM25": (queries, _bm25_weights(candidates))}
     return {
@@ -248,7 +246,7 @@ def similarity_baselines(pairs: Sequence[tuple[str, str]], scores: Sequence[floa
     BM25 compares a query with a document. Here each text is the query in turn, and the two scores are added.
     """
     firsts, seconds = zip(*pairs, strict=True)
-    counts = _word_counts([*firsts, *seconds])
+    counts = _word_counts([*firsts, *seconds], _all_words([*firsts, *seconds]))
     weights = _bm25_weights(counts)
     size = len(pairs)
     vectors = _tf_idf(counts, counts[:size], counts[size:])
@@ -262,44 +260,36 @@ def similarity_baselines(pairs: Sequence[tuple[str, str]], scores: Sequence[floa
 def bm25_scores(queries: Sequence[str], documents: Iterable[str]) -> Iterator[Float[np.ndarray, "Q N"]]:
     """Yields the BM25 scores of all queries for the next documents, in order; minus infinity without a common word.
 
-    Only the queries' words are counted. Memory holds some 30 bytes for each such word of a document.
+    Memory holds 12 bytes for each different word of the queries in each document.
     """
     check_installed("BM25 is computed by scipy", "scipy", "tasks")
-    from scipy.sparse import csr_array, vstack
-
-    words, ends = word_hashes(queries)
-    known, columns = np.unique(words, return_inverse=True)
-    of_queries = csr_array((np.ones(len(words)), columns, ends), (len(queries), len(known)))
-    of_queries.sum_duplicates()
-    counts, lengths = [], []
-    for some in windows(documents, len, _CHARACTERS_AT_ONCE):
-        words, ends = word_hashes(some)
-        columns = np.searchsorted(known, words).clip(max=len(known) - 1)
-        kept = known[columns] == words
-        begins = np.concatenate([[0], np.cumsum(kept)])[ends]
-        counts.append(csr_array((np.ones(begins[-1]), columns[kept], begins), (len(some), len(known))))
-        counts[-1].sum_duplicates()
-        lengths.append(np.diff(ends))
-    weights = _bm25_weights(vstack(counts, "csr"), np.concatenate(lengths))
+    words = _all_words(queries)
+    of_queries, weights = _word_counts(queries, words), _bm25_weights(_word_counts(documents, words))
     for begin in range(0, weights.shape[0], DOCUMENTS_AT_ONCE):
         scores = (of_queries @ weights[begin : begin + DOCUMENTS_AT_ONCE].T).toarray()
         yield np.where(scores > 0, scores, -np.inf)
 
 
-def _word_counts(texts: Sequence[str]) -> Matrix:
-    """How often each word occurs in each text. In scripts without spaces each character counts as a word."""
-    from scipy.sparse import csr_array
+def _all_words(texts: Iterable[str]) -> UInt64[np.ndarray, " W"]:
+    """The hash of each different word, in ascending order."""
+    return np.unique(np.concatenate([word_hashes(some)[0] for some in windows(texts, len, _CHARACTERS_AT_ONCE)]))
 
-    hashes, sizes = [], []
+
+def _word_counts(texts: Iterable[str], known: UInt64[np.ndarray, " W"]) -> Matrix:
+    """How often each of the `known` words occurs in each text; one more column counts all other words together.
+
+    In scripts without spaces each character counts as a word.
+    """
+    from scipy.sparse import csr_array, vstack
+
+    counts = []
     for some in windows(texts, len, _CHARACTERS_AT_ONCE):
         words, ends = word_hashes(some)
-        hashes.append(words)
-        sizes.append(np.diff(ends))
-    columns = np.unique(np.concatenate(hashes), return_inverse=True)[1]
-    rows = np.concatenate([[0], np.cumsum(np.concatenate(sizes))])
-    counts = csr_array((np.ones(len(columns)), columns, rows))
-    counts.sum_duplicates()
-    return counts
+        columns = np.searchsorted(known, words)
+        columns[known[columns.clip(max=len(known) - 1)] != words] = len(known)
+        counts.append(csr_array((np.ones(len(words)), columns, ends), (len(some), len(known) + 1)))
+        counts[-1].sum_duplicates()
+    return vstack(counts, "csr")
 
 
 def _tf_idf(known: Matrix, *counts: Matrix) -> tuple[Matrix, ...]:
@@ -313,16 +303,15 @@ def _tf_idf(known: Matrix, *counts: Matrix) -> tuple[Matrix, ...]:
     return tuple(weigh.transform(some) for some in counts)
 
 
-def _bm25_weights(counts: Matrix, lengths: Num[np.ndarray, " N"] | None = None) -> Matrix:
+def _bm25_weights(counts: Matrix) -> Matrix:
     """The weights of the words in documents. BM25's score is their product with the counts of a query's words.
 
-    `lengths`: the number of words of each document, if `counts` has only some of them. The formula is that of Robertson
-    et al. 1994, with Lucene's idf, which is never negative.
+    The formula is that of Robertson et al. 1994, with Lucene's idf, which is never negative.
     """
     texts = counts.shape[0]
     having = np.bincount(counts.indices, minlength=counts.shape[1])
     rarity = np.log1p((texts - having + 0.5) / (having + 0.5))
-    lengths = counts.sum(axis=1) if lengths is None else lengths
+    lengths = counts.sum(axis=1)
     limits = _SATURATION * (1 - _LENGTH_SHARE + _LENGTH_SHARE * lengths / lengths.mean())
     weights = counts.copy()
     weights.data = rarity[counts.indices] * counts.data / (counts.data + np.repeat(limits, np.diff(counts.indptr)))

@@ -23,7 +23,7 @@ from bert_jax.system.reading import Fact, Reading
 _NUMBER = re.compile(r"\s*[-+]?\d[\d.,]*(?:[eE][-+]?\d+)?\s*")
 _SHOWN = 12
 """Most labels that are listed with their counts."""
-_SETS = {False: "TFDS", True: "BEIR"}
+_SETS = {False: "TFDS", True: "judged texts as BEIR has them"}
 _LOOKED_AT = 1_000
 """First rows of a set that are searched for columns."""
 _RIVAL = re.compile(r"neg|label|scor|simil|relat|rating|gold|match|dupl|class|target", re.IGNORECASE)
@@ -65,9 +65,10 @@ def reading_of_rows(task: Task, sets: dict[str, RowSet]) -> Reading:
             _check_unused(config, rows, unused)
     texts = {name: [texts_of(config, record) for record in rows.records] for name, rows in sets.items()}
     formats = {config.format or format_of(rows.source) or _SETS[is_judged(rows.source)] for rows in sets.values()}
+    shown_by = "prefix" if formats & {*_SETS.values()} else "suffix"
     counts = {name: f"{name} {len(rows.records):,}" for name, rows in sets.items()}
     facts = [
-        Fact(name="format", value=", ".join(sorted(formats)), known_by="--task.format" if config.format else "suffix"),
+        Fact(name="format", value=", ".join(sorted(formats)), known_by="--task.format" if config.format else shown_by),
         Fact(name="rows", value=", ".join(counts.values())),
         *_column_facts(used, unused, next(iter(texts.values()))[0]),
     ]

@@ -13,6 +13,7 @@ from jaxtyping import Array, Bool, Float
 
 from bert_jax.batching.grouping import ahead
 from bert_jax.finetuning.dataset import say_repairs
+from bert_jax.finetuning.retrieval import BestDocuments
 from bert_jax.inference.batches import Text
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.feature_files import name_of, read_texts
@@ -216,43 +217,32 @@ class _BestRows:
     def __init__(self, queries: Float[np.ndarray, "Q W"], top: int, corpus: str):
         if not np.isfinite(queries).all():
             raise UsageError("the model gives vectors that aren't finite, so its training diverged; give another step")
-        self._queries, self._top, self._corpus = queries, top, corpus
-        self._least = np.full(len(queries), -np.inf, np.float32)
-        """Score that a later row must exceed."""
-        self.hits: list[list[Hit]] = [[] for _ in queries]
+        begins = range(0, len(queries), _QUERIES_AT_ONCE)
+        self._queries = [queries[begin : begin + _QUERIES_AT_ONCE] for begin in begins]
+        self._best = [BestDocuments(len(some), top) for some in self._queries]
+        self._corpus = corpus
+
+    @property
+    def hits(self) -> list[list[Hit]]:
         """The best rows for each query, best first."""
+        ranked = [each for best in self._best for each in best.ranked]
+        return [[Hit(-row, round(score, _DECIMALS), text) for score, (row, text) in each] for each in ranked]
 
     def add(self, block: CorpusBlock) -> None:
         """Compares the next rows with every query. Raises UsageError if a vector isn't finite."""
         count = len(block.rows)
         # All blocks have one shape, so that JAX compiles once.
         vectors = np.pad(block.vectors, ((0, ROWS_IN_BLOCK - count), (0, 0)))
-        for begin in range(0, len(self._queries), _QUERIES_AT_ONCE):
-            here = slice(begin, begin + _QUERIES_AT_ONCE)
-            exact, finite = (np.asarray(each)[:count] for each in _scores(self._queries[here], vectors))
+        keys = [(-row, text) for row, text in zip(block.rows, block.texts or [None] * count, strict=True)]
+        for queries, best in zip(self._queries, self._best, strict=True):
+            exact, finite = (np.asarray(each)[:count] for each in _scores(queries, vectors))
             if not finite.all():
                 row = block.rows[int(np.argmin(finite))]
                 raise UsageError(
                     f"{self._corpus}: the vector of row {row:,} has a number that isn't finite, or a very large one; "
                     "write the vectors again"
                 )
-            scores = np.round(exact, _DECIMALS)
-            better = scores > self._least[here]
-            for number in np.flatnonzero(better.any(axis=0)).tolist():
-                self._merge(block, begin + number, np.flatnonzero(better[:, number]), scores[:, number])
-
-    def _merge(self, block: CorpusBlock, query: int, places: np.ndarray, scores: np.ndarray) -> None:
-        """Adds the rows at `places` of a block, in ascending order, to the best ones of a query."""
-        # Stable sorting keeps rows of equal scores in their order.
-        places = places[np.argsort(-scores[places], kind="stable")[: self._top]]
-        found = [
-            Hit(block.rows[place], round(float(scores[place]), _DECIMALS), block.texts[place] if block.texts else None)
-            for place in places.tolist()
-        ]
-        best = sorted([*self.hits[query], *found], key=lambda hit: -hit.score)[: self._top]
-        self.hits[query] = best
-        if len(best) == self._top:
-            self._least[query] = best[-1].score
+            best.add(keys, np.round(exact, _DECIMALS).T)
 
 
 @jax.jit

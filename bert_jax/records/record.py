@@ -42,10 +42,11 @@ class Record(NamedTuple):
     columns: tuple[str, ...] = ()
     """The names of all columns of a table; a row may lack the last ones. Empty for other formats."""
 
-    def value(self, name: str, remedy: str = _REMEDY) -> Any:
+    def value(self, name: str, remedy: str | None = None) -> Any:
         """The value of column `name`, or of a nested field `a.b`. It is null if the object that contains it is null.
 
-        Raises UsageError if the column is missing; `remedy` ends the message.
+        Raises UsageError if the column is missing; `remedy` ends the message, by default with the flags that name
+        columns.
         """
         if name in self.values:
             return self.values[name]
@@ -55,7 +56,7 @@ class Record(NamedTuple):
                 return None
             if not isinstance(value, dict) or part not in value:
                 there = f"there is {listed(value)}" if isinstance(value, dict) else f"it is {json_kind(value)}"
-                raise UsageError(f"{self.place} has no column {name!r}: {there}; {remedy}")
+                raise UsageError(f"{self.place} has no column {name!r}: {there}; {remedy or _REMEDY}")
             value = value[part]
         return value
 

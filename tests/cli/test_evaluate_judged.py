@@ -67,6 +67,7 @@ def test_judgments_are_learned_from_and_measured_over_the_whole_corpus(tiny_run,
     ]
     line += ["16", "--task.batch-size", "2", "--task.train", f"beir:{folder}", "--task.dev", f"beir:{folder}#test"]
     assert run(line) == 0
+    assert "judged texts as BEIR has them (prefix)" in capsys.readouterr().err
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert results["training_rows"] == 4 and results["dev_rows"] == 2 and results["metric"] == "ndcg@10"
     for words in ((), ("--data", f"beir:{folder}")):
@@ -90,8 +91,8 @@ def test_flags_of_other_data_are_refused(tiny_run, folder, capsys, words, messag
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["vectors", "--task.train", "beir:{}#dev"], "qrels has no split 'dev': there is 'test', 'train'"),
-        (["vectors", "--task.train", "beir:{}", "--task.dev", "beir:{}"], "qrels has no split 'dev'"),
+        (["vectors", "--task.train", "beir:{}#dev"], "qrels has no 'dev': there is 'test', 'train'"),
+        (["vectors", "--task.train", "beir:{}", "--task.dev", "beir:{}"], "qrels has no 'dev'"),
         (["vectors", "--task.train", "beir:{}", "--task.dev", "beir:{}#test", "--task.metric", "recall@1"], "recall@1"),
         (["sst2", "--task.train", "beir:{}", "--task.dev", "beir:{}#test"], "has no column 'label'"),
     ],

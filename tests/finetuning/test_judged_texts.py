@@ -42,26 +42,24 @@ def test_metrics_are_those_of_pytrec_eval_with_grades_and_ties(seed, block):
     drawn = np.random.default_rng(seed)
     names = [f"d{number}" for number in drawn.permutation(250)]
     scores = drawn.integers(0, 12, (20, 250)) / 8 + np.where(drawn.random((20, 250)) < 0.3, 1e-9, 0)
-    places = {name: number for number, name in enumerate(sorted(names, reverse=True))}
-    numbers = np.array([places[name] for name in names])
     judged = {
         f"q{query}": {names[place]: int(drawn.integers(-1, 4)) for place in drawn.permutation(250)[:30]}
         for query in range(20)
     }
     judged["q0"] = dict.fromkeys(judged["q0"], 0)  # no relevant document
     judged["q1"]["unknown"] = 2
-    best = BestDocuments([-1] * 20, numbers)
+    best = BestDocuments(20, 101)
     for begin in range(0, 250, block):
-        best.add(scores[:, begin : begin + block])
-    grades = [{places.get(name, -2): grade for name, grade in one.items()} for one in judged.values()]
+        best.add(names[begin : begin + block], scores[:, begin : begin + block])
+    found = [[name for _, name in ranked] for ranked in best.ranked]
     run = {f"q{query}": dict(zip(names, row.tolist(), strict=True)) for query, row in enumerate(scores)}
-    assert judged_metrics(best.found, grades) == pytest.approx(by_trec_eval(judged, run), abs=1e-12)
+    assert judged_metrics(found, list(judged.values())) == pytest.approx(by_trec_eval(judged, run), abs=1e-12)
 
 
 def test_what_is_no_number_is_never_ranked():
-    best = BestDocuments([-1, 1], np.arange(3))
-    best.add(np.array([[np.nan, 1.0, -np.inf], [0.0, 2.0, 1.0]]))
-    assert [found.tolist() for found in best.found] == [[1], [2, 0]]
+    best = BestDocuments(2, 2)
+    best.add("abc", np.array([[np.nan, 1.0, -np.inf], [0.0, 2.0, 1.0]]))
+    assert best.ranked == [[(1.0, "b")], [(2.0, "b"), (1.0, "c")]]
 
 
 def vectors_of(texts) -> np.ndarray:
@@ -105,7 +103,7 @@ def test_a_folder_is_searched_as_beir_does(folder):
 
 def test_bm25_is_that_of_all_words_and_ranks_only_texts_with_a_common_word(folder, monkeypatch):
     queries, documents = list(QUERIES.values()), [text for _, text in DOCUMENTS.values()]
-    counts = retrieval._word_counts([*queries, *documents])
+    counts = retrieval._word_counts([*queries, *documents], retrieval._all_words([*queries, *documents]))
     dense = (counts[:4] @ retrieval._bm25_weights(counts[4:]).T).toarray()
     assert (dense == 0).any()
     for characters, at_once in ((1_000_000, 2048), (30, 4)):
@@ -147,17 +145,21 @@ def test_judgments_of_trec_and_packed_files_are_read_too(folder):
 @pytest.mark.parametrize(
     "file, lines, words",
     [
-        ("corpus.jsonl", None, "set has no corpus.jsonl; a folder of BEIR has corpus.jsonl, queries.jsonl and qrels/"),
-        ("queries.jsonl", None, "set has no queries.jsonl; a folder"),
-        ("qrels/test.tsv", None, "qrels has no split 'test': there is nothing; name one as in beir:FOLDER#test"),
-        ("corpus.jsonl", [], "corpus.jsonl has no document; a folder"),
+        ("corpus.jsonl", None, "set has no 'corpus': there is 'queries'; judged texts are a folder with corpus.jsonl,"),
+        ("queries.jsonl", None, "set has no 'queries': there is 'corpus'; judged texts"),
+        ("qrels/test.tsv", None, "qrels has no 'test': there is nothing; judged texts"),
+        (
+            "corpus.jsonl",
+            [],
+            "test.tsv has no grade above 0 for a query of queries.jsonl and a document of corpus.jsonl",
+        ),
         ("corpus.jsonl", ["{"], "corpus.jsonl, line 1 is not JSON that can be read"),
         (
             "corpus.jsonl",
             [{"id": "a", "text": "b"}],
-            "line 1: '_id' is missing; expected the texts _id, text and title",
+            "line 1 has no column '_id': there is 'id', 'text'; each line needs the texts _id and text",
         ),
-        ("corpus.jsonl", [{"_id": "a", "text": ["b"]}], "line 1: 'text' is an array; expected"),
+        ("corpus.jsonl", [{"_id": "a", "text": ["b"]}], "line 1: 'text' is an array and not a text"),
         ("corpus.jsonl", [{"_id": "a", "text": "b"}] * 2, "line 2: the _id 'a' stands twice"),
         (
             "queries.jsonl",
@@ -169,11 +171,6 @@ def test_judgments_of_trec_and_packed_files_are_read_too(folder):
         ("qrels/test.tsv", ["query\tid", "q1\td1"], "test.tsv, line 1 is 'query\\tid'; expected the columns query-id,"),
         ("qrels/test.tsv", ["q1\td1\t1", "q1\td3\t0.5"], "test.tsv, line 2 is 'q1\\td3\\t0.5'; expected the columns"),
         ("qrels/test.tsv", ["q1 Q0 d1 1 0.5 run"], "line 1 is 'q1 Q0 d1 1 0.5 run'; expected"),
-        (
-            "qrels/test.tsv",
-            ["q1\td1\t1", "q1\td1\t2"],
-            "line 2 grades document 'd1' for query 'q1' again, and differently",
-        ),
     ],
 )
 def test_wrong_folders_are_refused(folder, file, lines, words):
@@ -187,7 +184,7 @@ def test_wrong_folders_are_refused(folder, file, lines, words):
 
 def test_a_split_or_folder_that_is_not_there_is_refused(folder):
     write_judged_folder(folder, split="dev")
-    with pytest.raises(UsageError, match="qrels has no split 'train': there is 'dev', 'test'; name one"):
+    with pytest.raises(UsageError, match="qrels has no 'train': there is 'dev', 'test'; judged texts"):
         opened(folder, "train")
     with pytest.raises(UsageError, match="there is no folder .*other"):
         opened(folder.parent / "other")

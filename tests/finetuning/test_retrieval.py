@@ -144,7 +144,7 @@ def test_a_character_of_chinese_or_thai_is_a_word():
 
 
 def test_bm25_is_the_formula():
-    counts = retrieval._word_counts(TEXTS)
+    counts = retrieval._word_counts(TEXTS, retrieval._all_words(TEXTS))
     scores = (counts @ retrieval._bm25_weights(counts).T).toarray()
     words = [text.lower().replace(".", "").replace(",", "").replace("!", "").split() for text in TEXTS]
     mean = sum(map(len, words)) / len(words)
