@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, pairwise
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
@@ -13,7 +13,6 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.dataset import read_records
 from bert_jax.finetuning.row_reading import texts_of
 from bert_jax.instances.prepared_data import TRAIN
-from bert_jax.instances.sentences import ranges
 from bert_jax.instances.shards import InstanceSource
 from bert_jax.interchange.model_directory import holds_published_model
 from bert_jax.pretraining.dataset import prepared_for
@@ -31,7 +30,7 @@ _WORD, _CHARACTER = 30, 13
 _WHOLE, _LEAST = 13 * _WORD, 10 * _WORD
 """Size of a run (Brown et al. 2020, appendix C, take 13 words, too) and of the shortest text that is looked up.
 
-Of 8 words, as theirs, 1% of the sentences in spoken English occur elsewhere by chance, and of 10 words 0.1%."""
+Sentences of spoken English occur elsewhere by chance: 1% of those of 8 words, their shortest, and 0.1% of 10 words."""
 _TOKENS_AT_ONCE = 50_000
 """Tokens of prepared text that are looked through at once; each takes about 500 bytes meanwhile."""
 _EXAMPLES, _EXAMPLE_CHARACTERS = 2, 200
@@ -45,7 +44,7 @@ class Contamination(NamedTuple):
     rows: int
     rows_found: int
     too_short: int
-    """Number of rows of fewer than 10 words, or 24 characters: common phrases are as long."""
+    """Number of rows of fewer than 10 words, or 24 characters. They aren't looked up: common phrases are as long."""
     tokens: int
     """Tokens of prepared text that were looked through, special ones included."""
     examples: list[str]
@@ -92,12 +91,13 @@ def contaminations(run: Place, rows: Mapping[str, Sequence[Sequence[str]]]) -> d
             tokens += prepared.train.instance_tokens
     except (UsageError, RunError) as error:
         unknown = str(error)
-    counted = {}
-    for name, (begin, end) in zip(rows, pairwise(np.cumsum([0, *map(len, rows.values())])), strict=True):
+    counted, end = {}, 0
+    for name, of_set in rows.items():
+        begin, end = end, end + len(of_set)
         places = begin + np.flatnonzero(found[begin:end])
         examples = [" | ".join(every[place])[:_EXAMPLE_CHARACTERS] for place in places[:_EXAMPLES]]
         too_short = int((~long_enough[begin:end]).sum()) if tokens else 0
-        counted[name] = Contamination(len(rows[name]), len(places), too_short, tokens, examples, unknown)
+        counted[name] = Contamination(len(of_set), len(places), too_short, tokens, examples, unknown)
     return counted
 
 
@@ -125,7 +125,7 @@ def _pretrainings(path: Place) -> Iterator[tuple[RunConfig, RunDirectory]]:
 
 
 class _Search:
-    """The runs of all rows, as one tokenizer spells them, sorted by the hashes of their first _LEAST."""
+    """The runs of all rows, as one tokenizer spells them, by their number of words."""
 
     def __init__(self, rows: Sequence[Sequence[str]], tokenizer: Tokenizer):
         self._spelling = [tokenizer.text_bytes(number) for number in range(len(tokenizer.vocabulary))]
@@ -138,11 +138,12 @@ class _Search:
         short = (begin == ends[text]) & (runs.ends(_LEAST) <= last)  # a whole text
         begin = np.flatnonzero((end <= last) | short)
         end = np.minimum(end, last)[begin]
-        keys = runs.hashes(begin, runs.ends(_LEAST)[begin])
-        order = np.argsort(keys)
         row = np.repeat(np.arange(len(rows)), [len(row) for row in rows])[text[begin]]
-        self._keys, self._rows, self._sizes = keys[order], row[order], (end - begin)[order]
-        self._hashes = runs.hashes(begin, end)[order]
+        hashes = runs.hashes(begin, end)
+        order = np.argsort(hashes)
+        sizes = (end - begin)[order]
+        self._runs = [(size, hashes[order][sizes == size], row[order][sizes == size]) for size in np.unique(sizes)]
+        """Of each number of words: the hashes of the runs, ascending, and the numbers of their rows."""
         self.found, self.long_enough = np.zeros((2, len(rows)), bool)
         self.long_enough[row] = True
 
@@ -155,7 +156,7 @@ class _Search:
         at_once = max(_TOKENS_AT_ONCE // length, 1)
         again = at_once // 16 + 1  # runs go on from the sequences before
         with stage("Looking up rows in the prepared text", len(source), "sequences") as progress:
-            for first in range(0, len(source) if len(self._keys) else 0, at_once):
+            for first in range(0, len(source) if self._runs else 0, at_once):
                 last = min(first + at_once, len(source))
                 ids = source.read(range(max(first - again, 0), last)).ids
                 hashes, _, alone = words_of([self._spelled(ids.tolist())])
@@ -163,18 +164,13 @@ class _Search:
                 progress.advance(last - first)
 
     def _look_up(self, text: "_Runs") -> None:
-        """Notes the rows of which `text` has a run: its first _LEAST is looked up, then the rest is compared."""
-        ends = text.ends(_LEAST)
-        begin = np.flatnonzero(ends <= text.count)
-        keys = text.hashes(begin, ends[begin])
-        place = np.searchsorted(self._keys, keys)
-        same = self._keys[np.minimum(place, len(self._keys) - 1)] == keys
-        begin, place = begin[same], place[same]
-        counts = np.searchsorted(self._keys, self._keys[place], "right") - place
-        entry, begin = ranges(place, counts), np.repeat(begin, counts)
-        end = begin + self._sizes[entry]
-        begin, end, entry = (each[end <= text.count] for each in (begin, end, entry))
-        self.found[self._rows[entry[text.hashes(begin, end) == self._hashes[entry]]]] = True
+        """Notes the rows of which `text` has a run."""
+        for size, hashes, rows in self._runs:
+            begin = np.arange(text.count - size + 1)
+            of_text = text.hashes(begin, begin + size)
+            places = np.searchsorted(hashes, of_text).clip(max=len(hashes) - 1)
+            if (same := hashes[places] == of_text).any():
+                self.found[rows[np.isin(hashes, of_text[same])]] = True
 
 
 class _Runs:
