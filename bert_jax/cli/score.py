@@ -8,7 +8,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
-from typing import IO, TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -32,7 +32,7 @@ class ScoreArguments(InferenceArguments, JsonArguments):
     run: RunArgument
     """A run, one of its checkpoints, or a Hugging Face directory."""
     method: ScoreMethod | None = None
-    """What isn't seen when a token is predicted: the token alone, or also the later pieces of its word. Without it:
+    """What is masked when a token is predicted: the token alone, or also the later pieces of its word. Without it:
     token. Causal models mask nothing and take no method."""
 
 
@@ -45,17 +45,22 @@ class ScorePairs(ScoreArguments):
 
     pairs: Annotated[tuple[str, ...], Field(min_length=1)]
     """Files, folders or patterns of rows with both sentences: .jsonl, .csv or .tsv, also compressed."""
-    columns: Annotated[tuple[str, ...], Field(min_length=2, max_length=2)] = ("sentence_good", "sentence_bad")
-    """Columns of the acceptable and of the other sentence."""
+    columns: tuple[str, ...] = ("sentence_good", "sentence_bad")
+    """Two columns: that of the acceptable sentence, and that of the other one."""
     groups: tuple[str, ...] | None = None
-    """Columns of groups. Without it: field and linguistics_term, where rows have them."""
+    """Columns that name the groups of a pair. Without it: field and linguistics_term, where rows have them."""
     normalize: bool = False
-    """Compare the scores a token, for sentences of different lengths."""
+    """Divide each score by the number of tokens, for sentences of different lengths."""
     save: bool = False
     """Keep the accuracies in the run, as pairs.json, which bert-jax report shows."""
 
     def execute(self) -> None:
         """Scores all pairs, and prints tables or one JSON object."""
+        if len(set(self.columns)) != 2:
+            raise UsageError(
+                f"--columns {' '.join(self.columns)}: two columns are needed, that of the acceptable sentence and that "
+                "of the other one"
+            )
         from bert_jax.cli.summary import print_pairs
         from bert_jax.finetuning.dataset import say_repairs
         from bert_jax.inference.minimal_pairs import pair_accuracies, pair_files, read_pairs
@@ -85,13 +90,12 @@ class ScorePairs(ScoreArguments):
 
 
 class Score(ScoreArguments):
-    """Scores of texts, the sums of their tokens' log probabilities in nats: the pseudo-log-likelihood of a model that
-    masks (Salazar et al. 2020), the log-likelihood of a causal one. Or the accuracy on pairs of sentences: bert-jax
-    score RUN --pairs FILE (bert-jax score --pairs --help).
+    """Scores of texts: the sum of the log probabilities of a text's tokens, in nats. It is the pseudo-log-likelihood of
+    a model that masks (Salazar et al. 2020), and the log-likelihood of a causal one. For the accuracy on pairs of
+    sentences: bert-jax score RUN --pairs FILE (bert-jax score --pairs --help).
     """
 
     LINE = "bert-jax score"
-    FLAG_OF_SETTING = {"columns": "--columns", "groups": "--groups"}
     OTHER_FORMS = {"--pairs": ScorePairs}
 
     input: Positional[str]
@@ -110,76 +114,67 @@ class Score(ScoreArguments):
         from bert_jax.inference.feature_files import name_of
         from bert_jax.inference.scoring import ScoreTotals
         from bert_jax.system.facts import json_line, print_rows
-        from bert_jax.system.files import check_written
+        from bert_jax.system.files import replacing
         from bert_jax.system.progress import say, stage
 
         repairs = Counter[str]()
-        if self.output:
-            for read in self._inputs():
-                check_written(self.output, read)
-            if self.output.suffix != ".jsonl":
-                raise UsageError(f"{self.output}: scores are written as JSON lines; name it .jsonl")
-        texts = self._read(repairs)
+        texts = self._texts(repairs)
         bert = self.loaded(self.run, self.dtype)
-        totals = ScoreTotals(bert.scorer.method(self.method) or "causal")
-        with stage("score", None, "texts") as progress_bar, self._opened_output() as file:
-            for scored in progress_bar.counted(bert.score_stream(texts, self.method)):
+        method, totals = bert.scorer.method(self.method) or "causal", ScoreTotals()
+        with contextlib.ExitStack() as opened:
+            file = sys.stdout
+            if self.output:
+                file = opened.enter_context(open(opened.enter_context(replacing(self.output)), "w", encoding="utf-8"))
+            bar = opened.enter_context(stage("score", None, "texts"))
+            for scored in bar.counted(bert.score_stream(texts, self.method)):
                 totals.add(scored)
-                print(json_line(self._row(scored, bert.tokenizer)), file=file)
-            if not totals.content["texts"]:
+                print(json_line(_row(scored, bert.tokenizer if self.tokens else None)), file=file)
+            if not totals.texts:
                 raise UsageError(f"{name_of(self.input)} has no text to score; give some")
         say_repairs(name_of(self.input), repairs)
-        figures = [(name.replace("_", " "), _formatted(value)) for name, value in totals.content.items()]
+        content = {"method": method, **totals.content}
+        figures = [(name.replace("_", " "), _formatted(value)) for name, value in content.items()]
         if self.json:
-            print(json_line(totals.content))
+            print(json_line(content))
         elif self.output:
             print_rows(f"{self.output}", (), figures)
         else:
             say(", ".join(f"{name} {value}" for name, value in figures))
 
-    def _inputs(self) -> list[str]:
-        """The input, and the files that it names as a source."""
-        from bert_jax.records.sources import names_source
-        from bert_jax.system.files import matching_files
-
-        if not names_source(self.input):
-            return [self.input]
-        place = self.input.partition(":")[2]
-        places = {place, place.rpartition("#")[0]} - {""}
-        return [self.input, *(str(file) for one in places for file in matching_files(one))]
-
-    def _read(self, repairs: Counter[str]) -> Iterator["Text"]:
-        """The texts of the input. Raises UsageError, before the first, if it can't be read."""
+    def _texts(self, repairs: Counter[str]) -> Iterator["Text"]:
+        """The texts of the input. Raises UsageError, before the first, if they can't be read or the output not written,
+        and for an output that is a file of the input."""
         from bert_jax.config.data import DataConfig
         from bert_jax.inference.feature_files import read_texts
         from bert_jax.records.corpus import open_corpus
         from bert_jax.records.sources import names_source
+        from bert_jax.system.files import check_written, matching_files
 
-        if self.texts is None and names_source(self.input):
-            corpus = open_corpus(DataConfig(source=(self.input,)))
-            return (line for document in corpus.documents() for line in document)
+        read = [self.input]
+        if is_source := names_source(self.input):  # KIND:FILES or KIND:FILES#FIELD
+            place = self.input.partition(":")[2]
+            read += map(str, [*matching_files(place), *matching_files(place.rpartition("#")[0])])
+        if self.output:
+            for file in read:
+                check_written(self.output, file)
+            if self.output.suffix != ".jsonl":
+                raise UsageError(f"{self.output}: scores are written as JSON lines; name it .jsonl")
+        if is_source and self.texts is None:
+            documents = open_corpus(DataConfig(source=(self.input,))).documents()
+            return (line for document in documents for line in document)
         return read_texts(self.input, (self.texts,) if self.texts else (), repairs)
 
-    @contextlib.contextmanager
-    def _opened_output(self) -> Iterator[IO[str]]:
-        """Yields the open file of rows, which appears at the end of the block, or standard output."""
-        from bert_jax.system.files import replacing
 
-        if self.output is None:
-            yield sys.stdout
-            return
-        with replacing(self.output) as temporary, open(temporary, "w", encoding="utf-8") as file:
-            yield file
-
-    def _row(self, scored: "ScoredText", tokenizer: "Tokenizer") -> dict[str, Any]:
-        row: dict[str, Any] = {"text": scored.text, "score": None, "tokens": len(scored.ids), "score_per_token": None}
-        if scored.score is not None and scored.logs is not None:
-            row["score"] = round(scored.score, _DECIMALS)
-            row["score_per_token"] = round(scored.score / len(scored.ids), _DECIMALS)
-            if self.tokens:
-                row["pieces"] = [tokenizer.spelled(number) for number in scored.ids]
-                row["scores"] = [round(log, _DECIMALS) for log in scored.logs.tolist()]
-        return row
+def _row(scored: "ScoredText", tokenizer: "Tokenizer | None") -> dict[str, Any]:
+    """What is written of a text; with a tokenizer, also each token with its own log probability."""
+    row: dict[str, Any] = {"text": scored.text, "score": None, "tokens": len(scored.ids), "score_per_token": None}
+    if scored.score is not None and scored.logs is not None:
+        row["score"] = round(scored.score, _DECIMALS)
+        row["score_per_token"] = round(scored.score / len(scored.ids), _DECIMALS)
+        if tokenizer:
+            row["pieces"] = [tokenizer.spelled(number) for number in scored.ids]
+            row["scores"] = [round(log, _DECIMALS) for log in scored.logs.tolist()]
+    return row
 
 
 def _formatted(value: object) -> str:

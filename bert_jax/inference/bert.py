@@ -120,7 +120,7 @@ class Bert:
         Scores are those of `score`. Raises UsageError at once for an unknown method, and later for an element that is
         no text.
         """
-        return self.scorer.stream(texts, method)
+        return self.scorer.stream(texts, self.scorer.method(method))
 
     @cached_property
     def scorer(self) -> Scorer:

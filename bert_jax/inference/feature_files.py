@@ -20,9 +20,10 @@ from bert_jax.inference.features import Feature
 from bert_jax.inference.vector_file import Origin
 from bert_jax.records.decoded_lines import decoded_lines
 from bert_jax.records.formats import format_of, has_columns
+from bert_jax.records.record import Record
 from bert_jax.records.sources import task_records
 from bert_jax.system.bucket import Place, place_of
-from bert_jax.system.errors import UsageError, install_extra
+from bert_jax.system.errors import UsageError, install_extra, listed
 from bert_jax.system.files import check_written, replacing
 
 _GROUP_BYTES = 1 << 24
@@ -207,9 +208,13 @@ def read_texts(source: str, columns: tuple[str, ...], repairs: Counter[str]) -> 
     if columns:
         if source == "-":
             raise UsageError("standard input holds a text a line and has no columns; leave --texts out")
-        texts = (tuple(text(record, column) for column in columns) for record in task_records(source, repairs))
+        remedy = "name columns that are there by --texts"
+        texts = (tuple(text(record, column, remedy) for column in columns) for record in task_records(source, repairs))
         return (row if len(row) == 2 else row[0] for row in texts)
     if has_columns(source):
-        raise UsageError(f"{source} has columns; name those of the texts by --texts, one or a pair's two")
+        first = next(iter(task_records(source, Counter())), Record(source, {}))
+        raise UsageError(
+            f"{source} has the columns {listed(first.columns or first.values)}; name that of the texts by --texts"
+        )
     path = place_of("/dev/stdin" if source == "-" else source)
     return (line.rstrip("\r\n") for line in decoded_lines(path, repairs))

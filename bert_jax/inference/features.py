@@ -61,7 +61,7 @@ class Choice(NamedTuple):
         Empty `layers` mean the last four, or all of a model that has fewer. Raises UsageError if a layer doesn't exist
         or is named twice, or if `join`, `pool` or `dtype` has an unknown value.
         """
-        words = (_one_of("join", join, Join), _one_of("pool", pool, Pool), _one_of("dtype", dtype, Precision))
+        words = (one_of("join", join, Join), one_of("pool", pool, Pool), one_of("dtype", dtype, Precision))
         layers = tuple(layers) or range(-1, -1 - min(_LAST, count), -1)
         if absent := [layer for layer in layers if not -count <= layer <= count]:
             raise UsageError(
@@ -90,7 +90,7 @@ class Choice(NamedTuple):
         return len(self.layers) if self.pool == "none" and self.join in ("concat", "none") else 1
 
 
-def _one_of(name: str, value: str, allowed: Any) -> Any:
+def one_of(name: str, value: str, allowed: Any) -> Any:
     """`value`. Raises UsageError if it isn't one of the literals `allowed`."""
     if value not in get_args(allowed):
         raise UsageError(f"{name}={value!r} is unknown; choose from {', '.join(get_args(allowed))}")

@@ -6,19 +6,22 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import tee
 from typing import NamedTuple
 
+from bert_jax.finetuning.columns import text
 from bert_jax.inference.scoring import ScoredText
 from bert_jax.records.compressed_files import SUFFIXES
 from bert_jax.records.formats import has_columns
-from bert_jax.records.record import Record
 from bert_jax.records.sources import task_records
 from bert_jax.run.results import Results
 from bert_jax.system.bucket import Place, place_of
-from bert_jax.system.errors import Setting, UsageError, json_kind, listed
+from bert_jax.system.errors import UsageError, listed
 from bert_jax.system.files import matching_files
 
 GROUPS = ("field", "linguistics_term")
 """BLiMP's columns of groups."""
-_LEFT_OUT = "pairs left out: "
+_ALL = ("", "")
+"""The group of all pairs."""
+_LEFT_OUT = "pairs left out, as a sentence has no score"
+_REMEDY = "name columns that are there by --columns, and those of groups by --groups"
 
 
 class MinimalPair(NamedTuple):
@@ -56,28 +59,14 @@ def read_pairs(
 ) -> Iterator[MinimalPair]:
     """Yields the pairs of `files`. `groups`: the columns of groups; None: those of GROUPS that a row has.
 
-    Pairs with an empty sentence are left out. `repairs` counts them, and pairs of equal sentences. Raises UsageError
-    with file and line for a row without these columns, or with something else than a text in them.
+    `columns`: those of the acceptable and of the other sentence. `repairs` counts what is mended in the files. Raises
+    UsageError with file and line for a row that lacks a column or has something else than a text in it.
     """
-    if len(set(columns)) == 1:
-        raise UsageError(f"{Setting('columns', ' '.join(columns))} is one column twice; name two")
     for name, path in files.items():
         for record in task_records(str(path), repairs):
-            good, bad = (_text(record, column, "columns") for column in columns)
-            if not good.strip() or not bad.strip():
-                repairs[f"{_LEFT_OUT}an empty sentence"] += 1
-                continue
-            if good == bad:
-                repairs["pairs of equal sentences, which are ties"] += 1
+            good, bad = (text(record, column, _REMEDY) for column in columns)
             named = [group for group in GROUPS if record.has(group)] if groups is None else groups
-            yield MinimalPair(name, good, bad, {group: _text(record, group, "groups") for group in named})
-
-
-def _text(record: Record, column: str, setting: str) -> str:
-    value = record.value(column, f"name columns that are there by {Setting(setting)}")
-    if not isinstance(value, str):
-        raise UsageError(f"{record.place}: {column!r} is {json_kind(value)} and not a text; mend the row")
-    return value
+            yield MinimalPair(name, good, bad, {group: text(record, group, _REMEDY) for group in named})
 
 
 def pair_accuracies(
@@ -87,36 +76,35 @@ def pair_accuracies(
     repairs: Counter[str],
     normalized: bool = False,
 ) -> Results:
-    """The share of pairs whose acceptable sentence has the higher score by `stream`, where equal scores count half: on
-    each of `files`, the mean over files, and the same of each group's pairs.
+    """How often `stream` gives the acceptable sentence of a pair the higher score; equal scores count half.
 
-    `normalized`: scores are divided by the number of tokens. Sentences of the same tokens have equal scores. Pairs of
-    which a sentence has no score are left out and counted in `repairs`. Raises UsageError if a file has no other pair.
+    The accuracy is the mean over `files`, and that of a group the mean over the files of the group's pairs.
+    `normalized`: scores are divided by the number of tokens. Sentences of the same tokens have equal scores. `repairs`
+    counts pairs of equal sentences, and pairs that are left out because a sentence has no score. Raises UsageError if a
+    file has no other pair.
     """
     pairs, read = tee(pairs)
-    texts = stream(text for pair in pairs for text in (pair.good, pair.bad))
-    outcomes: dict[tuple[str, str], dict[str, list[float]]] = {}  # sum and number by group and file; ("", ""): of all
-    ties = 0
+    texts = stream(sentence for pair in pairs for sentence in (pair.good, pair.bad))
+    outcomes: dict[tuple[str, str], dict[str, list[float]]] = {_ALL: {}}  # 1, 0 or 0.5 of each pair, by group and file
     for pair, good, bad in zip(read, texts, texts, strict=True):
         if good.score is None or bad.score is None:
-            repairs[f"{_LEFT_OUT}a sentence without a score"] += 1
+            repairs[_LEFT_OUT] += 1
             continue
+        repairs["pairs of equal sentences, which are ties"] += good.text == bad.text
         better = good.score / len(good.ids) - bad.score / len(bad.ids) if normalized else good.score - bad.score
-        tie = better == 0 or good.ids == bad.ids  # rows of different batches may differ in rounding
-        ties += tie
-        for group in (("", ""), *pair.groups.items()):
-            counts = outcomes.setdefault(group, {}).setdefault(pair.file, [0.0, 0.0])
-            counts[0] += 0.5 if tie else better > 0
-            counts[1] += 1
-    shares = {group: {name: right / all for name, (right, all) in of.items()} for group, of in outcomes.items()}
-    own = shares.pop(("", ""), {})
+        # The same tokens in different batches may have scores that differ by rounding.
+        outcome = 0.5 if better == 0 or good.ids == bad.ids else float(better > 0)
+        for group in (_ALL, *pair.groups.items()):
+            outcomes.setdefault(group, {}).setdefault(pair.file, []).append(outcome)
+    all_pairs = [outcome for of_file in outcomes[_ALL].values() for outcome in of_file]
+    shares = {group: {name: sum(each) / len(each) for name, each in of.items()} for group, of in outcomes.items()}
+    own = shares.pop(_ALL)
     if lacking := [name for name in files if name not in own]:
         raise UsageError(f"no pair of {listed(lacking)} could be scored; give files with pairs of texts")
     groups: dict[str, dict[str, float]] = {}
     for (column, value), of_files in sorted(shares.items()):
         groups.setdefault(column, {})[value] = sum(of_files.values()) / len(of_files)
     accuracy = sum(own.values()) / len(own)
-    counted = {"pairs": int(sum(count for _, count in outcomes[("", "")].values())), "ties": ties}
-    counted["left_out"] = sum(count for kind, count in repairs.items() if kind.startswith(_LEFT_OUT))
     results = Results(task="minimal pairs", metric="accuracy", score=accuracy, files=own, groups=groups)
-    return results.updated({"accuracy": accuracy, **counted})
+    counts = {"pairs": len(all_pairs), "ties": all_pairs.count(0.5), "left_out": repairs[_LEFT_OUT]}
+    return results.updated({"accuracy": accuracy, **counts})

@@ -188,13 +188,8 @@ def minimal_pairs(facts: RunFacts) -> Section:
         return section
     of_steps = f" at step {measured.steps:,}" if measured.steps else ""
     mean = f"mean of {counted(len(measured.files), 'files')}{of_steps}"
-    section.add(
-        table(
-            "Accuracy: how often the acceptable sentence of two has the higher score",
-            ["", "accuracy"],
-            [[mean, score_text(measured.score)]],
-        )
-    )
+    caption = "Accuracy: how often the acceptable sentence of two has the higher score"
+    section.add(table(caption, ["", "accuracy"], [[mean, score_text(measured.score)]]))
     for column, accuracies in {**measured.groups, "file": measured.files}.items():
         shown = itertools.islice(accuracies.items(), _MOST_GROUPS)
         rows = [[name[:_MOST_CHARACTERS], score_text(value)] for name, value in shown]

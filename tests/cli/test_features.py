@@ -117,8 +117,8 @@ def test_a_wrong_width_is_one_line_and_leaves_nothing(vectors_run, lines, tmp_pa
 @pytest.mark.parametrize(
     "content, name, flags, words",
     [
-        ("a\tb\nx\ty\n", "in.tsv", [], "in.tsv has columns; name those of the texts by --texts"),
-        ("a\tb\nx\ty\n", "in.tsv", ["--texts", "c"], "line 2 has no column 'c': there is 'a', 'b'; give rows with"),
+        ("a\tb\nx\ty\n", "in.tsv", [], "in.tsv has the columns 'a', 'b'; name that of the texts by --texts"),
+        ("a\tb\nx\ty\n", "in.tsv", ["--texts", "c"], "line 2 has no column 'c': there is 'a', 'b'; name columns"),
         ("x O\n", "in.conll", ["--texts", "words"], "in.conll has words and no texts; give a text a line"),
         ("x\n", "in.txt", ["--texts", "a", "b", "c"], "--texts a b c are 3 columns; give one, or a pair's two"),
         ("x\n", "in", ["--texts", "a"], "its name doesn't tell how it is written; name it .csv, .tsv or .jsonl"),

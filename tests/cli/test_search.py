@@ -143,7 +143,7 @@ NPZ = {
         ("lines.txt q --top 0", "--top 0: expected a whole number above 0"),
         ("lines.txt q --width 40", "--width=40 is not possible: this model's vectors have 32 numbers; give 1 to 32"),
         ("lines.txt q --lines lines.txt", "lines.txt has texts itself, and --lines=lines.txt is for a .npz file"),
-        ("rows.tsv q", "rows.tsv has columns; name those of the texts by --texts"),
+        ("rows.tsv q", "rows.tsv has the columns"),
         ("absent.txt q", "absent.txt can't be read (No such file or directory)"),
         ("absent.npz q", "absent.npz can't be read (No such file or directory)"),
         (". q", "can't be read (Is a directory)"),

@@ -29,10 +29,12 @@ def write(path, rows) -> None:
 
 
 def letters(texts):
-    """A score of minus the number of letters e of a text; "long" has none."""
+    """A score of minus the number of letters e of a text; "long" has none, and an empty text."""
     for text in texts:
-        ids = [ord(letter) for letter in text.lower()]
-        yield ScoredText(text, ids, None if text == "long" else np.array([-float(number == 101) for number in ids]))
+        ids = [ord(letter) for letter in text.lower().strip()]
+        yield ScoredText(
+            text, ids, None if text == "long" or not ids else np.array([-float(number == 101) for number in ids])
+        )
 
 
 def measured(files, groups=None, normalized=False):
@@ -46,7 +48,7 @@ def test_means_are_over_files_and_a_tie_counts_half(tmp_path):
     results, repairs = measured(pair_files([str(tmp_path)]))
     assert results.files == {"one": 0.5, "two": 1.0} and results.score == 0.75
     assert results.groups == {"field": {"x": (0.75 + 1) / 2, "y": 0.0}, "linguistics_term": {"t": 1.0}}
-    assert results.measurements == {"accuracy": 0.75, "pairs": 4, "ties": 1, "left_out": 0} and not repairs
+    assert results.measurements == {"accuracy": 0.75, "pairs": 4, "ties": 1, "left_out": 0} and not +repairs
 
 
 def test_scores_a_token_are_compared_on_request(tmp_path):
@@ -63,8 +65,7 @@ def test_equal_sentences_and_tokens_tie_and_other_pairs_are_left_out(tmp_path):
     assert results.measurements["pairs"] == 3 and results.measurements["ties"] == 2
     assert repairs == {
         "pairs of equal sentences, which are ties": 1,
-        "pairs left out: an empty sentence": 2,
-        "pairs left out: a sentence without a score": 1,
+        "pairs left out, as a sentence has no score": 3,
     }
 
 
@@ -73,7 +74,7 @@ def test_columns_of_groups_are_chosen(tmp_path):
     files = pair_files([str(tmp_path)])
     assert measured(files, ("UID",))[0].groups == {"UID": {"u": 1.0, "v": 0.0}}
     assert measured(files, ())[0].groups == {}
-    with pytest.raises(UsageError, match="line 1 has no column 'kind': .*; name columns that are there by groups"):
+    with pytest.raises(UsageError, match="line 1 has no column 'kind': .*, and those of groups by --groups"):
         measured(files, ("kind",))
 
 
@@ -81,8 +82,8 @@ def test_columns_of_groups_are_chosen(tmp_path):
     ("rows", "expected"),
     [
         ([{"good": "a", "bad": "e"}], "line 1 has no column 'sentence_good': there is 'good', 'bad'; name columns"),
-        ([pair("a", "e"), pair("a", 7)], "line 2: 'sentence_bad' is a number and not a text; mend the row"),
-        ([pair("a", None)], "'sentence_bad' is null and not a text"),
+        ([pair("a", "e"), pair("a", 7)], "line 2: 'sentence_bad' is a number and not a text"),
+        ([pair("a", None)], "no pair of 'one' could be scored"),
         ([pair("a", "")], "no pair of 'one' could be scored; give files with pairs of texts"),
         ([], "no pair of 'one' could be scored"),
         ([["a", "e"]], "line 1 is an array"),
@@ -121,4 +122,4 @@ def test_accuracies_are_those_of_an_independent_scorer(tiny_run, tmp_path, metho
     pairs = read_pairs(files, COLUMNS, None, repairs)
     found = pair_accuracies(files, pairs, lambda texts: bert.score_stream(texts, method), repairs)
     assert found.files == {name: accuracy(tmp_path / "model", path, method) for name, path in files.items()}
-    assert not repairs
+    assert not +repairs

@@ -176,7 +176,7 @@ def test_other_input_is_refused(bert, texts, method, expected):
 
 
 def test_totals_are_over_all_tokens(bert):
-    totals, logs = ScoreTotals("word"), []
+    totals, logs = ScoreTotals(), []
     for scored in bert.score_stream([*TEXTS, ""]):
         totals.add(scored)
         logs += [] if scored.logs is None else scored.logs.tolist()
@@ -184,4 +184,4 @@ def test_totals_are_over_all_tokens(bert):
     assert content["texts"] == 7 and content["scored"] == 6 and content["tokens"] == len(logs)
     assert content["perplexity"] == pytest.approx(math.exp(-np.mean(logs)))
     assert content["bits_per_character"] == pytest.approx(-sum(logs) / math.log(2) / sum(map(len, TEXTS)))
-    assert ScoreTotals("word").content["perplexity"] is None
+    assert ScoreTotals().content["perplexity"] is None
