@@ -146,7 +146,7 @@ class BestDocuments:
         scores = scores.astype(np.float32)
         good = scores >= self._least[:, None]
         for query in np.flatnonzero(good.any(axis=1)).tolist():
-            places = np.flatnonzero(good[query])
+            places = np.flatnonzero(good[query]).tolist()
             found = zip(scores[query, places].tolist(), [keys[place] for place in places], strict=True)
             self.ranked[query] = best = nlargest(self._most, [*self.ranked[query], *found])
             if len(best) == self._most:

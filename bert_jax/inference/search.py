@@ -233,7 +233,8 @@ class _BestRows:
         count = len(block.rows)
         # All blocks have one shape, so that JAX compiles once.
         vectors = np.pad(block.vectors, ((0, ROWS_IN_BLOCK - count), (0, 0)))
-        keys = [(-row, text) for row, text in zip(block.rows, block.texts or [None] * count, strict=True)]
+        texts: Sequence[Text | None] = block.texts or [None] * count
+        keys = [(-row, text) for row, text in zip(block.rows, texts, strict=True)]
         for queries, best in zip(self._queries, self._best, strict=True):
             exact, finite = (np.asarray(each)[:count] for each in _scores(queries, vectors))
             if not finite.all():
