@@ -46,7 +46,7 @@ class JudgedTexts:
         self._corpus, judged = _file(folder, "corpus"), _file(folder / "qrels", split)
         self.name = f"{_KIND}{path}#{split}"
         """The source, with its split."""
-        grades = _read_judgments(judged)
+        grades = _read_judgments(judged, repairs)
         texts = {name: query for name, query, _ in _rows(_file(folder, "queries"), repairs)}
         self._names = [name for name in texts if name in grades]
         self.queries = [texts[name] for name in self._names]
@@ -162,11 +162,12 @@ def _rows(path: Place, repairs: Counter[str]) -> Iterator[tuple[str, str, str]]:
         yield name, body, text(record, "title") if "title" in record.values else ""
 
 
-def _read_judgments(path: Place) -> dict[str, dict[str, int]]:
+def _read_judgments(path: Place, repairs: Counter[str]) -> dict[str, dict[str, int]]:
     """The grades of documents for each query, by their names.
 
     Lines have BEIR's columns, `query-id TAB corpus-id TAB score` below a line of names, or TREC's, `query 0 document
-    grade`; of two lines for a query and a document the later one counts. Raises UsageError for a line with others.
+    grade`. Of two lines for a query and a document the later one counts, and is noted in `repairs` if the grades differ.
+    Raises UsageError for a line with other columns.
     """
     grades: dict[str, dict[str, int]] = {}
     for number, line in enumerate(decoded_lines(path), 1):
@@ -178,5 +179,7 @@ def _read_judgments(path: Place) -> dict[str, dict[str, int]]:
                 f"{path}, line {number} is {quoted(line.strip())}; expected the columns query-id, corpus-id and score "
                 "with tabs between them, or TREC's query, 0, document and grade, the last a whole number"
             )
-        grades.setdefault(fields[0], {})[fields[-2]] = int(fields[-1])
+        of_query, document, grade = grades.setdefault(fields[0], {}), fields[-2], int(fields[-1])
+        repairs["judgments that a later line changes"] += of_query.get(document, grade) != grade
+        of_query[document] = grade
     return grades

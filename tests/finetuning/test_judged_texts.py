@@ -182,6 +182,14 @@ def test_wrong_folders_are_refused(folder, file, lines, words):
     assert words in str(refusal.value) and "\n" not in str(refusal.value)
 
 
+def test_the_later_of_two_grades_counts_and_is_said(folder):
+    query, document, grade = JUDGMENTS[-1]
+    write_judged_folder(folder, [*JUDGMENTS[:-1], (query, document, grade + 1), *JUDGMENTS[-1:], *JUDGMENTS[-1:]])
+    repairs = Counter[str]()
+    assert JudgedTexts(f"beir:{folder}", "test", repairs).stamp == opened(write_judged_folder(folder)).stamp
+    assert repairs["judgments that a later line changes"] == 1
+
+
 def test_a_split_or_folder_that_is_not_there_is_refused(folder):
     write_judged_folder(folder, split="dev")
     with pytest.raises(UsageError, match="qrels has no 'train': there is 'dev', 'test'; judged texts"):
