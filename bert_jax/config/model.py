@@ -19,18 +19,7 @@ WIDEST_FILTER = 7
 """Width in bytes of the widest filters of a convolution over bytes: the published models'."""
 ComputeType = Literal["auto", "float32", "bfloat16"]
 ClassToken = Literal["first", "last"]
-ModelType = Literal[
-    "bert",
-    "roberta",
-    "xlm-roberta",
-    "camembert",
-    "albert",
-    "ernie",
-    "electra",
-    "modernbert",
-    "modernbert-decoder",
-    "xlnet",
-]
+ModelType = Literal["bert", "roberta", "xlm-roberta", "camembert", "albert", "ernie", "electra", "modernbert", "xlnet"]
 RotaryBase = Annotated[float, Field(gt=1.0, le=1e9)]
 
 _OF_RELATIVE_POSITIONS = {
@@ -57,7 +46,7 @@ class ModelConfig(Settings):
 
     model_type: ModelType = "bert"
     """The model's type in the transformers library. It determines only the names in exported files, not what is
-    computed. A causal modernbert is exported as a modernbert-decoder."""
+    computed. A causal modernbert is a modernbert-decoder there."""
     layer: Literal["attention", "lstm"] = "attention"
     """Kind of the encoder's layers: blocks of attention and feed-forward (BERT's), or two stacks of LSTM layers, one
     over the tokens before each token and one over those after it (lstm, ELMo's, Peters et al. 2018). A token's

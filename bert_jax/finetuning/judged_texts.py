@@ -166,7 +166,7 @@ def _read_judgments(path: Place, repairs: Counter[str]) -> dict[str, dict[str, i
     """The grades of documents for each query, by their names.
 
     Lines have BEIR's columns, `query-id TAB corpus-id TAB score` below a line of names, or TREC's, `query 0 document
-    grade`. Of two lines for a query and a document the later one counts, and is noted in `repairs` if the grades differ.
+    grade`. Of two lines for a query and a document the later one counts; `repairs` counts those whose grades differ.
     Raises UsageError for a line with other columns.
     """
     grades: dict[str, dict[str, int]] = {}

@@ -13,7 +13,7 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.interchange.model_directory import HUGGING_FACE_CONFIG
 from bert_jax.interchange.model_settings import config_values, head_values
 from bert_jax.interchange.pooling_files import write_pooling
-from bert_jax.interchange.relatives import Relative, exported_type, relative_of
+from bert_jax.interchange.relatives import RELATIVES, Relative, exported_type
 from bert_jax.interchange.tensor_names import to_tensors
 from bert_jax.interchange.tensors import WEIGHTS
 from bert_jax.interchange.tokenizer_files import write_tokenizer
@@ -53,8 +53,7 @@ def _form(config: ModelConfig, params: Parameters, vocabulary: Vocabulary, task:
             f"the model has LSTM layers ({Setting('model.layer', config.layer)}), and transformers has no class for "
             f"them; only models with {Setting('model.layer', 'attention')} can be exported"
         )
-    config = config.replace(model_type=exported_type(config))
-    relative = relative_of(config.model_type, "model.model_type")
+    relative = RELATIVES[exported_type(config)]
     if not task:
         params = without(params, relative.lacks)
         class_of_bert = _class_with(absent_parts(params, config), config.has_pair_head)

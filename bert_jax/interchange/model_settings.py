@@ -6,7 +6,7 @@ from typing import Literal
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
-from bert_jax.interchange.relatives import relative_of
+from bert_jax.interchange.relatives import RELATIVES, exported_type, relative_of
 from bert_jax.system.errors import Setting, UsageError, quoted
 from bert_jax.system.json_file import JsonObject
 from bert_jax.system.reading import Fact
@@ -84,7 +84,7 @@ def model_facts(
     """How the settings `values`, read from `file`, were understood, and which keys have the default of the class.
     `activation`: the user's choice in place of the file's.
     """
-    relative = relative_of(config.model_type, file)
+    relative = RELATIVES[exported_type(config)]
     name = architecture_of(values)
     known_by = file if name else f"model_type {values.get('model_type', 'bert, which is the default')}"
     encoder = (
@@ -118,11 +118,12 @@ def config_values(model: ModelConfig, vocabulary: Vocabulary, class_name: str, h
 
     Raises UsageError if the files of its `model_type` can't describe the model.
     """
-    relative = relative_of(model.model_type, "model.model_type")
+    model_type = exported_type(model)
+    relative = RELATIVES[model_type]
     # The size in config.json includes the unused rows.
     model = model.replace(vocabulary_size=model.num_word_rows, word_rows=None, feedforward_size=model.inner_size)
     written = {form: name for name, form in ACTIVATIONS.items() if name in ("gelu", "gelu_new")}
-    values: JsonObject = {"architectures": [class_name], "model_type": model.model_type}
+    values: JsonObject = {"architectures": [class_name], "model_type": model_type}
     values |= {theirs: getattr(model, ours) for theirs, ours in (relative.sizes | relative.rates).items()}
     if "embedding_size" in values:
         values["embedding_size"] = model.table_size

@@ -7,7 +7,7 @@ import functools
 import re
 from typing import Literal, NamedTuple
 
-from bert_jax.config.model import ModelConfig, ModelType
+from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.conversions import (
     AFTER_PADDING,
     ALTERNATING_ATTENTION,
@@ -111,8 +111,8 @@ class Relative(NamedTuple):
     tokenizer.json."""
     discriminator: str | None = None
     """Its class of a discriminator, which tells replaced tokens from true ones."""
-    causal_type: ModelType | None = None
-    """The model_type of its causal models; None if there is none that is known here."""
+    causal_type: str | None = None
+    """The model_type of its causal models in files; None if there is none that is known here."""
     facts: dict[str, str] = {}
     """What bert_jax takes for granted of such files, by a name that is shown beside it."""
 
@@ -288,7 +288,7 @@ _DECODER = _MODERNBERT._replace(
     ),
     of_class={},
     suffixes={"ForMaskedLM": "ForCausalLM"},
-    ours=_MODERNBERT.ours | {"causal": True},
+    ours=_MODERNBERT.ours | {"model_type": "modernbert", "causal": True},
     conversion=CAUSAL_ALTERNATING_ATTENTION,
 )
 _ERNIE = Relative(classes="Ernie", title="ERNIE", tensors=(("bert.", "ernie."),), conversion=TASK_TYPES)
@@ -374,8 +374,8 @@ def relative_of(model_type: object, place: str) -> Relative:
     raise UsageError(f"{place}: model_type is {quoted(model_type)}; bert_jax knows {', '.join(RELATIVES)}; {remedy}")
 
 
-def exported_type(model: ModelConfig) -> ModelType:
-    """The model_type of an exported model; that of a causal model is a type of its own. Raises UsageError if its
+def exported_type(model: ModelConfig) -> str:
+    """The model_type of a model in files, where that of a causal model is a type of its own. Raises UsageError if its
     relative has no causal class that is known here."""
     relative = RELATIVES[model.model_type]
     if model.causal and relative.causal_type is None:

@@ -14,7 +14,7 @@ from flax.traverse_util import flatten_dict, unflatten_dict
 from jaxtyping import Float
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.interchange.relatives import RELATIVES, Relative
+from bert_jax.interchange.relatives import RELATIVES, Relative, exported_type
 from bert_jax.interchange.tensors import Tensor
 from bert_jax.model.bert import OPTIONAL_PARTS, Parameters, parameter_shapes
 from bert_jax.model.embeddings import sinusoids
@@ -182,7 +182,7 @@ def select(
                 f"{origin}: {tensor.source} is of layer {layer[1]}, numbered from 0, and its config has "
                 f"{config.stored_layers} of them; tensors and config don't belong together"
             )
-    absent = _absent_parts(selected, expected, config.model_type, tensors, origin)
+    absent = _absent_parts(selected, expected, exported_type(config), tensors, origin)
     reasons = {
         tensor.source: next(reason for beginning, reason in _REASONS if name.startswith(beginning))
         for name, tensor in (*unused, *others.items())

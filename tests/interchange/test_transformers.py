@@ -167,7 +167,7 @@ def test_a_causal_model_of_modernberts_block_is_a_decoder_there(tmp_path):
     )
     np.testing.assert_allclose(np.asarray(pieces)[..., : config.vocabulary_size][mask], theirs[mask], atol=1e-5)
     again = open_model_directory(tmp_path / "model")
-    assert again.config == config.replace(model_type="modernbert-decoder", compute_dtype="float32")
+    assert again.config == config.replace(compute_dtype="float32")
     assert again.absent == RELATIVES["modernbert"].lacks and not again.unused
 
 
