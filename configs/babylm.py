@@ -10,10 +10,10 @@ split at blanks and count each time that they are seen.
 Hardware and time: two cores of an Intel Xeon with AMX, in bfloat16; by the measured processor time of a step (0.545 s)
 four hours of one core, so two hours of both if they do nothing else. Nobody has measured this run. It sees 32 million
 words, 3.3 passes.
-What to expect: the short run below has 62.2 on BLiMP (docs/results.md), and this one should have more.
-docs/experiments.md has the comparisons that chose the recipe.
+What to expect: on a similar text the short run below has 62.2 on BLiMP (docs/results.md), and this one should have
+more. docs/experiments.md has the comparisons that chose the recipe.
 
-24 minutes on two cores (measured, at 4.0 steps/s):
+24 minutes on two idle cores, at the 4.0 steps/s measured:
 
     --model.hidden-size 192 --model.num-heads 3 --model.feedforward-size 512
     --optimizer.peak-learning-rate 1.5e-3 --phases.0.steps 5600
@@ -62,6 +62,7 @@ config = RunConfig(
         short_sequence_probability=0.5,
         packed=True,
     ),
+    # The shares are those of --objective.predict masked.
     objective=ObjectiveConfig(predict="next", pair="none", masked_share=0.3, masked_share_end=0.15),
     optimizer=OptimizerConfig(
         peak_learning_rate=1e-3,

@@ -79,7 +79,7 @@ class ScorePairs(ScoreArguments):
             stream = partial(bert.score_stream, method=self.method)
             results = pair_accuracies(files, pairs, lambda texts: bar.counted(stream(texts)), repairs, self.normalize)
         say_repairs("pairs", repairs)
-        how = {"method": bert.scorer.method(self.method) or "causal", "normalized": self.normalize}
+        how = {"method": bert.scorer.method(self.method) or "log-likelihood", "normalized": self.normalize}
         results = results.updated(how | ({"steps": bert.steps[-1]} if bert.steps else {}))
         if self.save:
             write_json(RunDirectory(self.run).pairs_file, results.content)
@@ -120,7 +120,7 @@ class Score(ScoreArguments):
         repairs = Counter[str]()
         texts = self._texts(repairs)
         bert = self.loaded(self.run, self.dtype)
-        method, totals = bert.scorer.method(self.method) or "causal", ScoreTotals()
+        method, totals = bert.scorer.method(self.method) or "log-likelihood", ScoreTotals()
         with contextlib.ExitStack() as opened:
             file = sys.stdout
             if self.output:

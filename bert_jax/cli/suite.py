@@ -35,7 +35,7 @@ class Suite(Arguments):
     tasks: tuple[str, ...] = ()
     """Tasks to do. Without it: all of the file."""
     models: tuple[str, ...] = ()
-    """Models to measure (paths of runs or Hugging Face directories), in place of the file's."""
+    """Models to measure (runs, Hugging Face directories or names of the hub), in place of the file's."""
     seeds: tuple[int, ...] = ()
     """Seeds, in place of the file's."""
     source: tuple[str, ...] = ()

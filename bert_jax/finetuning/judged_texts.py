@@ -85,7 +85,7 @@ class JudgedTexts:
     def pairs(self) -> list[Record]:
         """A row of `finetune vectors` for each query and document with a grade above 0.
 
-        The query's other judged documents are the row's negatives.
+        The query's documents with a grade of 0 or below are the row's negatives.
         """
         judged = set[str]().union(*self._grades)
         documents = zip(self.documents, self._documents(), strict=True)

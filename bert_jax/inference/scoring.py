@@ -38,8 +38,9 @@ _LARGEST = 700.0
 _WINDOW_GROUPS = 64
 """Size of the sorting window, in groups. It takes little memory, as the masked copies of a text share its ids."""
 _SHORT, _STEP = 64, 2
-"""Padded lengths up to _SHORT tokens are multiples of _STEP: so many lengths pay, as the copies of few texts fill a
-batch. On BLiMP 91% of the tokens are real, so packed rows could save no more than a tenth."""
+"""Padded lengths up to _SHORT tokens are multiples of _STEP. So many lengths are worth compiling, because the masked
+copies of a few texts fill a batch. On BLiMP 91% of the tokens are real, so packed rows could save no more than a tenth.
+"""
 
 
 class ScoredText(NamedTuple):
@@ -99,7 +100,7 @@ class _Row(NamedTuple):
     text: str
     ids: list[int]
     spans: list[_Span]
-    """At least one: a text without a score has one too, so that many such texts are not all read ahead."""
+    """At least one. A text without a score has an empty one, which bounds how many texts are read ahead."""
     obstacle: str = ""
     """Why the text has no score."""
 
@@ -107,8 +108,8 @@ class _Row(NamedTuple):
 class Scorer:
     """Scores any number of texts in batches of similar length, in bounded memory.
 
-    A model with a query stream masks nothing: the stream predicts a token and sees all others. With LSTM layers a
-    token's log probability is the mean of the two directions' ones.
+    With a query stream, the masked tokens are also hidden from the query. With LSTM layers a token's log probability is
+    the mean of the two directions' ones.
     """
 
     def __init__(self, model: BatchedModel):
@@ -129,8 +130,8 @@ class Scorer:
             return one_of("method", method or "token", ScoreMethod)
         if method:
             raise UsageError(
-                f"{Setting('method', method)} says what is masked, and {self._model.config.one_sided} a token; leave "
-                "it out: the score is the log-likelihood"
+                f"{Setting('method', method)} is for models that mask, and {self._model.config.one_sided} a token; "
+                "leave it out: the score is the log-likelihood"
             )
         return None
 
@@ -210,7 +211,7 @@ def log_probabilities(
 
     Of a model that masks: that of the token at `begin`, while the tokens from there to `end` (exclusive) are masked. Of
     a causal model: that of each of the T tokens, given the tokens before it; the first one's is 0. With LSTM layers:
-    the mean of that and of the one given the tokens after it; the first and the last one's are 0.
+    the mean of that and of the one given the tokens after it, which is 0 for the last token.
     """
     both = network.config.layer == "lstm"
     if network.config.one_sided:

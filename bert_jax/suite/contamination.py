@@ -26,16 +26,16 @@ from bert_jax.system.progress import stage
 from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 
 _WORD, _CHARACTER = 30, 13
-"""Size of a word and of a character of a script without spaces: 13 words are as long as 30 such characters."""
+"""Weights of a word and of a character of a script without spaces, by which 13 words weigh as much as 30 characters."""
 _WHOLE, _LEAST = 13 * _WORD, 10 * _WORD
-"""Size of a run (Brown et al. 2020, appendix C, take 13 words, too) and of the shortest text that is looked up.
+"""Weight of an n-gram (Brown et al. 2020, appendix C, take 13 words, too) and of the shortest text that is looked up.
 
-Sentences of spoken English occur elsewhere by chance: 1% of those of 8 words, their shortest, and 0.1% of 10 words."""
+Of the sentences of 8 words in spoken English 1% occur elsewhere by chance, and 0.1% of those of 10 words."""
 _TOKENS_AT_ONCE = 50_000
 """Tokens of prepared text that are looked through at once; each takes about 500 bytes meanwhile."""
 _EXAMPLES, _EXAMPLE_CHARACTERS = 2, 200
 _BASE = 0x9E3779B97F4A7C15
-"""Base of the polynomial hashes of runs, which are numbers modulo 2^64."""
+"""Base of the polynomial hashes of n-grams, which are numbers modulo 2^64."""
 
 
 class Contamination(NamedTuple):
@@ -125,7 +125,7 @@ def _pretrainings(path: Place) -> Iterator[tuple[RunConfig, RunDirectory]]:
 
 
 class _Search:
-    """The runs of all rows, as one tokenizer spells them, by their number of words."""
+    """The n-grams of all rows, as one tokenizer spells them, by their number of words."""
 
     def __init__(self, rows: Sequence[Sequence[str]], tokenizer: Tokenizer):
         self._spelling = [tokenizer.text_bytes(number) for number in range(len(tokenizer.vocabulary))]
@@ -133,17 +133,17 @@ class _Search:
         self._spelling[self._unknown] = " \U00010000row ".encode()  # a word that no text has
         encoded = tokenizer.encode_batch([text for row in rows for text in row])
         hashes, ends, alone = words_of([*map(self._spelled, encoded), ""])
-        runs, text = _Runs(hashes, alone), np.repeat(np.arange(len(ends) - 1), np.diff(ends))
-        begin, end, last = np.arange(len(hashes)), runs.ends(_WHOLE), ends[text + 1]
-        short = (begin == ends[text]) & (runs.ends(_LEAST) <= last)  # a whole text
+        ngrams, text = _Ngrams(hashes, alone), np.repeat(np.arange(len(ends) - 1), np.diff(ends))
+        begin, end, last = np.arange(len(hashes)), ngrams.ends(_WHOLE), ends[text + 1]
+        short = (begin == ends[text]) & (ngrams.ends(_LEAST) <= last)  # a whole text
         begin = np.flatnonzero((end <= last) | short)
         end = np.minimum(end, last)[begin]
         row = np.repeat(np.arange(len(rows)), [len(row) for row in rows])[text[begin]]
-        hashes = runs.hashes(begin, end)
+        hashes = ngrams.hashes(begin, end)
         order = np.argsort(hashes)
         sizes = (end - begin)[order]
-        self._runs = [(size, hashes[order][sizes == size], row[order][sizes == size]) for size in np.unique(sizes)]
-        """Of each number of words: the hashes of the runs, ascending, and the numbers of their rows."""
+        self._ngrams = [(size, hashes[order][sizes == size], row[order][sizes == size]) for size in np.unique(sizes)]
+        """Of each number of words: the hashes of the n-grams, ascending, and the numbers of their rows."""
         self.found, self.long_enough = np.zeros((2, len(rows)), bool)
         self.long_enough[row] = True
 
@@ -154,18 +154,18 @@ class _Search:
         """Looks up the rows in the sequences of `source`, of `length` tokens at most."""
         self._spelling[self._unknown] = " \U00010000text ".encode()
         at_once = max(_TOKENS_AT_ONCE // length, 1)
-        again = at_once // 16 + 1  # runs go on from the sequences before
+        again = at_once // 16 + 1  # n-grams go on from the sequences before
         with stage("Looking up rows in the prepared text", len(source), "sequences") as progress:
-            for first in range(0, len(source) if self._runs else 0, at_once):
+            for first in range(0, len(source) if self._ngrams else 0, at_once):
                 last = min(first + at_once, len(source))
                 ids = source.read(range(max(first - again, 0), last)).ids
                 hashes, _, alone = words_of([self._spelled(ids.tolist())])
-                self._look_up(_Runs(hashes, alone))
+                self._look_up(_Ngrams(hashes, alone))
                 progress.advance(last - first)
 
-    def _look_up(self, text: "_Runs") -> None:
-        """Notes the rows of which `text` has a run."""
-        for size, hashes, rows in self._runs:
+    def _look_up(self, text: "_Ngrams") -> None:
+        """Notes the rows of which `text` has an n-gram."""
+        for size, hashes, rows in self._ngrams:
             begin = np.arange(text.count - size + 1)
             of_text = text.hashes(begin, begin + size)
             places = np.searchsorted(hashes, of_text).clip(max=len(hashes) - 1)
@@ -173,8 +173,8 @@ class _Search:
                 self.found[rows[np.isin(hashes, of_text[same])]] = True
 
 
-class _Runs:
-    """The runs in W words, by the words' hashes; `alone` are the characters of scripts without spaces."""
+class _Ngrams:
+    """The n-grams in W words, by the words' hashes; `alone` are the characters of scripts without spaces."""
 
     def __init__(self, hashes: UInt64[np.ndarray, " W"], alone: Bool[np.ndarray, " W"]):
         self.count = len(hashes)
@@ -183,10 +183,10 @@ class _Runs:
         self._inverses = np.cumprod(np.full(self.count, pow(_BASE, -1, 1 << 64), np.uint64))
         self._sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(hashes * powers)])
 
-    def ends(self, size: int) -> Int[np.ndarray, " W"]:
-        """The end of the shortest run of `size` that begins at each word; W+1 if there is none."""
-        return np.searchsorted(self._before, self._before[:-1] + size)
+    def ends(self, weight: int) -> Int[np.ndarray, " W"]:
+        """The end of the shortest n-gram of this `weight` that begins at each word; W+1 if there is none."""
+        return np.searchsorted(self._before, self._before[:-1] + weight)
 
     def hashes(self, begin: Int[np.ndarray, " n"], end: Int[np.ndarray, " n"]) -> UInt64[np.ndarray, " n"]:
-        """The hashes of the runs of words begin[i] to end[i] - 1. Equal runs have equal hashes, wherever they are."""
+        """The hashes of the n-grams of words begin[i] to end[i] - 1. Equal ones have equal hashes."""
         return (self._sums[end] - self._sums[begin]) * self._inverses[begin]

@@ -53,7 +53,7 @@ def _trainer(config: RunConfig) -> PretrainingTrainer:
 
 
 def tuning_flops(config: FinetuneConfig, model: ModelConfig) -> float | None:
-    """FLOPs of a fine-tuning of a model with settings `model`, by formula, with four bytes of its rows a token; None
+    """FLOPs of a fine-tuning of a model with settings `model`, by formula, if four bytes of its rows are a token; None
     for rows whose size isn't known before they are read."""
     source, length = config.task.train, config.task.max_length
     if not source or source.startswith("tfds:"):

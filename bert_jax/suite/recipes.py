@@ -16,7 +16,7 @@ from bert_jax.system.progress import say
 from bert_jax.system.workers import in_own_process
 
 PRETRAINING = "pretraining"
-"""Name, beside those of tasks, of a recipe's training."""
+"""Name under which a recipe's training is listed among the tasks."""
 
 
 class RecipeWork:
@@ -44,9 +44,11 @@ class RecipeWork:
     def pretraining(self, model: SuiteModel, seed: int) -> Job:
         """The training of a recipe and, before it, of the one that it begins with."""
         budget = self._suite.tables.budget
-        cores = self._commands.at_once if budget and budget.seconds else None
+        at_once = self._commands.at_once if budget and budget.seconds else None
         used = [each and changed_settings(each.recipe) for each in (model, self._begun(model), self._first)]
-        run = place_below(self._workdir, "models", f"{model.name}-{seed}", used, changed_settings(budget), cores, seed)
+        run = place_below(
+            self._workdir, "models", f"{model.name}-{seed}", used, changed_settings(budget), at_once, seed
+        )
 
         def work() -> None:
             begun = self._begun(model)
@@ -68,11 +70,12 @@ class RecipeWork:
         return Job(model.name, task.name, {}, seed, path, measure, needs)
 
     def step_seconds(self, measure: bool = False) -> dict[str, float]:
-        """The seconds of a step of each recipe that was measured. With `measure` those that the budget needs are."""
+        """The seconds of a step of each measured recipe. `measure`: measures the missing ones, if the budget is in
+        seconds."""
         path, budget = self._workdir / "step-seconds.json", self._suite.tables.budget
         known = read_object(path) if path.exists() else {}
-        cores = self._commands.at_once
-        keys = {name: hash_of([changed_settings(model.recipe), cores]) for name, model in self._recipes.items()}
+        at_once = self._commands.at_once
+        keys = {name: hash_of([changed_settings(model.recipe), at_once]) for name, model in self._recipes.items()}
         missing = {name: self.config(self._recipes[name]) for name, key in keys.items() if key not in known}
         if measure and budget and budget.seconds and missing:
             say(f"measuring a step of {', '.join(missing)}")

@@ -27,10 +27,10 @@ _AT_ONCE = 64
 class Difference(NamedTuple):
     """The difference of two models' scores on a task, and what it rests on."""
 
-    apart: float
+    difference: float
     """Mean over seeds of our score less theirs."""
     error: float
-    """Standard error of `apart`."""
+    """Standard error of `difference`."""
     p: float
     """Probability of a difference at least as large between equal models; 1 if neither seeds nor rows vary."""
     seeds: int
@@ -38,12 +38,12 @@ class Difference(NamedTuple):
     """Rows whose answers were compared; 0 without a bootstrap."""
 
     @property
-    def is_judged(self) -> bool:
+    def has_error(self) -> bool:
         """Whether seeds or rows show how much scores vary by chance."""
         return self.seeds > 1 or self.rows > 0
 
     @property
-    def counts(self) -> bool:
+    def is_significant(self) -> bool:
         """Whether the models are called different."""
         return self.p < LEVEL
 
@@ -55,14 +55,14 @@ def score_difference(
 
     The variance is the sum over all sources of chance: the mean over seeds, and each set of rows in `of_rows`, which
     has the bootstrap's error and the number of rows. The quantile of t is the mean of the sources' own quantiles,
-    weighted by their variances (Cochran and Cox 1950), which seldom errs towards a difference.
+    weighted by their variances (Cochran and Cox 1950); the test is conservative.
     """
-    apart = np.subtract(ours, theirs)
-    of_seeds = float(np.var(apart, ddof=1)) / len(apart) if len(apart) > 1 else 0.0
-    parts = [(of_seeds, len(apart) - 1), *((error**2, rows - 1) for error, rows in of_rows)]
-    variance, mean = sum(part for part, _ in parts), float(np.mean(apart))
+    differences = np.subtract(ours, theirs)
+    of_seeds = float(np.var(differences, ddof=1)) / len(differences) if len(differences) > 1 else 0.0
+    parts = [(of_seeds, len(differences) - 1), *((error**2, rows - 1) for error, rows in of_rows)]
+    variance, mean = sum(part for part, _ in parts), float(np.mean(differences))
     p = _probability(abs(mean) / math.sqrt(variance), parts) if variance else 1.0
-    return Difference(mean, math.sqrt(variance), p, len(apart), sum(rows for _, rows in of_rows))
+    return Difference(mean, math.sqrt(variance), p, len(differences), sum(rows for _, rows in of_rows))
 
 
 def _probability(t: float, parts: Sequence[tuple[float, int]]) -> float:
@@ -78,16 +78,16 @@ def _probability(t: float, parts: Sequence[tuple[float, int]]) -> float:
 def difference_text(name: str, first: str, found: Difference, rows: str = "rows") -> str:
     """The verdict on a difference, in words. `rows`: what its rows are called."""
     on = ", ".join([counted(found.seeds, "seeds"), *([counted(found.rows, rows)] if found.rows else [])])
-    if not found.is_judged or found.error < _LEAST and found.apart:
+    if not found.has_error or found.error < _LEAST and found.difference:
         chance = "no verdict, as neither seeds nor rows show how much scores vary by chance"
-        return f"{name} scores {found.apart:+.3f} beside {first}; {chance} ({on})"
-    how = f"{found.apart:+.3f} ± {found.error:.3f}, p {found.p:.2g}, {on}"
-    if not found.counts:
+        return f"{name} scores {found.difference:+.3f} beside {first}; {chance} ({on})"
+    how = f"{found.difference:+.3f} ± {found.error:.3f}, p {found.p:.2g}, {on}"
+    if not found.is_significant:
         return f"{name} and {first} are not distinguishable ({how})"
     caution = (
         "; with one seed this holds for these two models, not for the ways they are made" if found.seeds == 1 else ""
     )
-    return f"{name} is {'better' if found.apart > 0 else 'worse'} than {first} ({how}{caution})"
+    return f"{name} is {'better' if found.difference > 0 else 'worse'} than {first} ({how}{caution})"
 
 
 def adjusted(probabilities: Sequence[float]) -> list[float]:
@@ -140,7 +140,7 @@ def bootstrap_error(
             drawn = [counts[at : at + _AT_ONCE].astype(float) @ sums for at in range(0, len(counts), _AT_ONCE)]
             for metric in metrics:
                 scores += sign * scored_sums(np.concatenate(drawn), rows, metric) / len(side) / len(metrics)
-    return float(scores.std()) * math.sqrt(rows / max(rows - 1, 1))  # drawn rows vary too little, which counts for few
+    return float(scores.std()) * math.sqrt(rows / max(rows - 1, 1))  # the bootstrap's variance is too low for few rows
 
 
 @lru_cache(maxsize=4)

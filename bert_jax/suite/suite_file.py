@@ -132,7 +132,7 @@ def _task(name: str, table: TaskTable, tables: SuiteTables, parse: Parse, missin
     def rows_or_missing(pattern: str, several: bool = False) -> list[str]:
         places = find_rows(pattern, tables.data)
         if not places or len(places) > 1 and not several:
-            wanted.append(f"no {pattern}" if not places else f"{len(places)} of {pattern}")
+            wanted.append(f"no {pattern}" if not places else f"{len(places)} files {pattern} instead of one")
         return places or [pattern]
 
     given = table.model_dump(exclude_defaults=True, by_alias=True)
@@ -163,7 +163,9 @@ def _task(name: str, table: TaskTable, tables: SuiteTables, parse: Parse, missin
         task = SuiteTask(name, "finetune", (), config, words, test, table.scores or ())
     if wanted:
         where = f" (published at {table.publisher})" if table.publisher else ""
-        below = f"below {place_of(tables.data)}" if tables.data else "here; --data names a folder that has it"
+        below = (
+            f"below {place_of(tables.data)}" if tables.data else "in the working directory; give its folder by --data"
+        )
         missing[name] = f"found {' and '.join(wanted)} {below}{where}"
     return task
 

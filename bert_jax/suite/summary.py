@@ -77,7 +77,7 @@ class Summary:
         """The mean of each model's rank over those tasks."""
         if len(averaged) > 1:
             self.cells[AVERAGE] = {name: _average([cells[name] for cells in averaged]) for name in names}
-        self.unjudged = list[str]()
+        self.without_verdict = list[str]()
         """The tasks on which neither seeds nor rows vary; because of these averages aren't compared."""
         self.differences = self._differences()
         """Of each model but the first on each task, by model and task, with Holm's probabilities."""
@@ -126,12 +126,12 @@ class Summary:
     def sentences(self) -> Iterator[tuple[str, str]]:
         """Yields the verdicts, the notes and the failures, each with its kind (good, note or problem)."""
         for (name, task), found in self.differences.items():
-            yield "good" if found.counts else "note", f"{task}: {self._verdict(name, task, found)}"
+            yield "good" if found.is_significant else "note", f"{task}: {self._verdict(name, task, found)}"
         if self.differences:
             families = "over all comparisons on tasks, and over those of the average"
             yield "note", f"Every model is compared with the first, at {LEVEL:.0%} with Holm's correction {families}."
-        if AVERAGE in self.cells and self.unjudged:
-            tasks = ", ".join(self.unjudged)
+        if AVERAGE in self.cells and self.without_verdict:
+            tasks = ", ".join(self.without_verdict)
             yield "note", f"Averages aren't compared, as neither seeds nor rows vary on {tasks}."
         if left := [task.name for task in self.suite.tasks if task.name not in self.averaged]:
             yield "note", f"The average leaves out {', '.join(left)}, where a model has no score."
@@ -193,7 +193,7 @@ class Summary:
         found = dict[tuple[str, str], Difference]()
         for task, cells in self.cells.items():
             for name, cell in cells.items() if first in cells else ():
-                if name == first or task == AVERAGE and self.unjudged:
+                if name == first or task == AVERAGE and self.without_verdict:
                     continue
                 if task == AVERAGE:
                     parts = [part for each in self.averaged for part in errors[name, each]]
@@ -201,8 +201,8 @@ class Summary:
                 else:
                     errors[name, task] = _row_error(cell, cells[first])
                 found[name, task] = score_difference(*_paired(cell, cells[first]), errors[name, task])
-                if task in self.averaged and task not in self.unjudged and not found[name, task].is_judged:
-                    self.unjudged.append(task)
+                if task in self.averaged and task not in self.without_verdict and not found[name, task].has_error:
+                    self.without_verdict.append(task)
         for is_average in (False, True):
             family = [key for key in found if (key[1] == AVERAGE) == is_average]
             for key, p in zip(family, adjusted([found[key].p for key in family]), strict=True):

@@ -50,7 +50,7 @@ def fewer_resamples(monkeypatch):
 def test_equal_recipes_are_called_different_in_at_most_5_percent_of_draws(seeds, rows, metric):
     generator = np.random.default_rng(1)
     draws = 1000
-    called = sum(compared(generator, seeds, rows, (1.0, 1.0), metric).counts for _ in range(draws))
+    called = sum(compared(generator, seeds, rows, (1.0, 1.0), metric).is_significant for _ in range(draws))
     assert called <= LEVEL * draws
 
 
@@ -60,8 +60,8 @@ def test_without_rows_it_is_the_paired_t_test():
     for _ in range(draws):
         ours, theirs = generator.normal(0.5, 0.02, (2, 3)).tolist()
         assert score_difference(ours, theirs).p == pytest.approx(ttest_rel(ours, theirs).pvalue)
-        false += score_difference(ours, theirs).counts
-        found += score_difference([each + 0.3 for each in ours], theirs).counts
+        false += score_difference(ours, theirs).is_significant
+        found += score_difference([each + 0.3 for each in ours], theirs).is_significant
     assert false <= 1.3 * LEVEL * draws and found == draws  # 50 are expected, with a deviation of 7
 
 
@@ -70,14 +70,14 @@ def test_an_average_of_few_and_of_many_rows_calls_few_equal_models_different():
     for _ in range(draws):
         few, many = generator.normal(0, 0.1, 3), generator.normal(0, 0.1, 1000)
         of_rows = [(float(np.std(each, ddof=1)) / len(each) ** 0.5 / 2, len(each)) for each in (few, many)]
-        false += score_difference([float(few.mean() + many.mean()) / 2], [0.0], of_rows).counts
+        false += score_difference([float(few.mean() + many.mean()) / 2], [0.0], of_rows).is_significant
     assert false <= LEVEL * draws  # with the number of all rows for both they are 208
 
 
 def test_a_real_difference_is_found():
     generator = np.random.default_rng(3)
     called = [compared(generator, 3, 800, (3.0, 0.5)) for _ in range(20)]
-    assert all(each.counts and each.apart > 0 for each in called)
+    assert all(each.is_significant and each.difference > 0 for each in called)
 
 
 def test_of_several_equal_models_hardly_any_is_called_different():

@@ -36,7 +36,7 @@ WRONG = {
     f'{MODELS}[[tasks]]\nname = "x"': "the task x has no config; give one of config, pairs, beir",
     f'{MODELS}[[tasks]]\nconfig = "terra"': "the task terra has no train rows; give train = FILE",
     f'{MODELS}{TASK_TEXT}scores = ["pearson"]': "scores of the task sst2: 'pearson' is no metric of its kind; there is accuracy",
-    f'{MODELS}{TASK_TEXT.replace("dev.tsv", "absent.tsv")}publisher = "https://x.org"': "sst2: found no absent.tsv here; --data names a folder that has it (published at https://x.org)",
+    f'{MODELS}{TASK_TEXT.replace("dev.tsv", "absent.tsv")}publisher = "https://x.org"': "sst2: found no absent.tsv in the working directory; give its folder by --data (published at https://x.org)",
     f"{MODELS}{TASK_TEXT}{TASK_TEXT}": "two tasks are called 'sst2'; give each a name of its own",
     f'models = ["one", "./one"]\n{TASK_TEXT}': "two models are called 'one'",
     f"models = 5\n{TASK_TEXT}": "models=5",
@@ -102,7 +102,7 @@ def test_a_model_must_be_there_and_have_the_head_that_pairs_need(tiny_run, tmp_p
 
 def test_pairs_and_judged_texts_are_looked_at_before_anything_runs(stand_ins, tmp_path):
     (tmp_path / "pairs.jsonl").write_text('{"good": "a", "bad": "b"}\n')
-    with pytest.raises(UsageError, match="found no one/corpus.jsonl here"):
+    with pytest.raises(UsageError, match="found no one/corpus.jsonl in the working directory"):
         stand_ins.suite(f'{MODELS}[[tasks]]\nbeir = "one#dev"\n')
     (tmp_path / "one" / "corpus.jsonl.gz").touch()
     assert stand_ins.suite(f'{MODELS}[[tasks]]\nbeir = "one#dev"\n').tasks[0].places == (f"{tmp_path}/one#dev",)
@@ -123,7 +123,7 @@ def test_rows_are_found_below_data_at_any_depth_and_compressed(stand_ins):
     assert (without.train, without.dev, without.label) == ("tfds:glue/sst2:train", "tfds:glue/sst2:validation", "label")
     (folder.parent / "again" / "sst2").mkdir(parents=True)
     (folder.parent / "again" / "sst2" / "train.tsv").touch()
-    with pytest.raises(UsageError, match="found 2 of sst2/train.tsv below"):
+    with pytest.raises(UsageError, match="found 2 files sst2/train.tsv instead of one below"):
         stand_ins.suite(text, data="data")
 
 
