@@ -53,7 +53,8 @@ def folder(tmp_path_factory, corpus, tiny_run, vectors_run) -> Path:
     for name in ("train.tsv", "dev.tsv", "new.tsv"):
         (folder / name).write_text("review\tstars\n" + "".join(rows))
     pairs = [{"query": word, "positive": f"The {word} near the river."} for word in ("cat", "dog", "house", "stone")]
-    (folder / "pairs.jsonl").write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+    for name in ("pairs.jsonl", "dev.jsonl"):
+        (folder / name).write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
     for split in ("train", "dev", "test"):
         write_judged_folder(folder / "scifact", split=split)
     (folder / "lines.txt").write_text("The old cat sees the dog.\nA quiet house near the river.\n")
