@@ -117,6 +117,8 @@ class _Attention(Shape):
     global_attn_every_n_layers: Annotated[int, Field(ge=1)] = 3
     layer_types: list[str] = []
     local_attention: int = 128
+    sliding_window: int | None = None
+    """Half of local_attention, in whose place transformers takes it where a file has both."""
     rope_parameters: _Rotations = _Rotations()
     global_rope_theta: float = 160_000.0
     local_rope_theta: float = 10_000.0
@@ -124,7 +126,7 @@ class _Attention(Shape):
 
 def _read_alternating(values: JsonObject, place: str, own: int = 0) -> JsonObject:
     """Raises UsageError for scaled rotations, and unless every n-th block is global and the others are local. `own`: 1
-    if half of their window counts the query's own token."""
+    if their window counts the query's own token."""
     if values.get("rope_scaling"):
         raise UsageError(f"{place}: rope_scaling is {quoted(values['rope_scaling'])}; bert_jax scales no rotations")
     keys = _keys(values, _Attention, place)
@@ -137,12 +139,12 @@ def _read_alternating(values: JsonObject, place: str, own: int = 0) -> JsonObjec
                 f"in every n-th block, from the first on, and {_LOCAL} in the others"
             )
     rotations = keys.rope_parameters
+    window = keys.local_attention // 2 if keys.sliding_window is None else keys.sliding_window
     return {
         "rotary_base": rotations.full_attention.rope_theta or keys.global_rope_theta,
         "local_rotary_base": rotations.sliding_attention.rope_theta or keys.local_rope_theta,
         "global_every": every,
-        # Their window is twice ours, which counts the keys on one side. If all blocks are global, there is no window.
-        "local_window": keys.local_attention // 2 - own if every > 1 else None,
+        "local_window": window - own if every > 1 else None,  # if all blocks are global, there is no window
     }
 
 
@@ -164,7 +166,7 @@ ALTERNATING_ATTENTION = Conversion(_read_alternating, _write_alternating)
 """Settings of alternating blocks of global and local attention, each kind with its own base of rotations, as in
 ModernBERT."""
 CAUSAL_ALTERNATING_ATTENTION = Conversion(partial(_read_alternating, own=1), partial(_write_alternating, own=1))
-"""The same as in ModernBERT's decoder, half of whose window counts the query's own token."""
+"""The same as in ModernBERT's decoder, whose window counts the query's own token."""
 
 
 def _keys(values: JsonObject, shape: type[ShapeKind], place: str) -> ShapeKind:

@@ -378,10 +378,12 @@ def exported_type(model: ModelConfig) -> str:
     """The model_type of a model in files, where that of a causal model is a type of its own. Raises UsageError if its
     relative has no causal class that is known here."""
     relative = RELATIVES[model.model_type]
-    if model.causal and relative.causal_type is None:
+    if not model.causal:
+        return model.model_type
+    if relative.causal_type is None:
         raise UsageError(
             f"the model is causal ({Setting('model.causal')}), and the classes of {relative.title} in transformers "
             f"attend to both sides; only models without {Setting('model.causal')} can be exported, and causal ones of "
             "ModernBERT's block"
         )
-    return relative.causal_type or model.model_type if model.causal else model.model_type
+    return relative.causal_type

@@ -221,6 +221,16 @@ def test_keys_that_config_json_lacks_have_the_defaults_of_the_class(model_type):
     assert without == model_config(theirs, Path("config.json"))
 
 
+@pytest.mark.parametrize(("model_type", "own"), [("modernbert", 0), ("modernbert-decoder", 1)])
+@pytest.mark.parametrize(
+    "keys", [{}, {"local_attention": 20}, {"sliding_window": 6}, {"sliding_window": 6, "local_attention": 20}]
+)
+def test_the_window_is_the_one_that_transformers_takes(model_type, own, keys):
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.AutoConfig.for_model(model_type, **keys).sliding_window
+    assert model_config({"model_type": model_type, **keys}, Path("config.json")).local_window == theirs - own
+
+
 @pytest.mark.parametrize("name", ["albert", "electra_generator", "modernbert", "roberta"])
 def test_the_head_has_the_activation_of_the_class(name, tmp_path):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
