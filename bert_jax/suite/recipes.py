@@ -9,11 +9,12 @@ from bert_jax.config.run import RunConfig
 from bert_jax.suite import measuring
 from bert_jax.suite.commands import Commands
 from bert_jax.suite.job import Job, changed_settings, hash_of, place_below
-from bert_jax.suite.suite_tables import SuiteModel, SuitePlan, SuiteTask
+from bert_jax.suite.suite_tables import SuiteModel, SuitePlan, SuiteTask, flag_words
 from bert_jax.system.files import write_json
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import say
 from bert_jax.system.workers import in_own_process
+from bert_jax.text.tokenizer import saved_vocabulary
 
 PRETRAINING = "pretraining"
 """Name under which a recipe's training is listed among the tasks."""
@@ -75,7 +76,7 @@ class RecipeWork:
         path, budget = self._workdir / "step-seconds.json", self._suite.tables.budget
         known = read_object(path) if path.exists() else {}
         at_once = self._commands.at_once
-        keys = {name: hash_of([changed_settings(model.recipe), at_once]) for name, model in self._recipes.items()}
+        keys = {name: hash_of([changed_settings(self.config(model)), at_once]) for name, model in self._recipes.items()}
         missing = {name: self.config(self._recipes[name]) for name, key in keys.items() if key not in known}
         if measure and budget and budget.seconds and missing:
             say(f"measuring a step of {', '.join(missing)}")
@@ -108,8 +109,10 @@ class RecipeWork:
 
     def _train(self, model: SuiteModel, seed: int, run: Path, share: float, *start: Any) -> None:
         """Trains one run with a share of the budget, or continues it."""
-        config, vocabulary = self.config(model), self._sequences / "tokenizer/vocab.txt"
-        flags = ["--workdir", run, "--seed", seed, "--vocabulary.file", vocabulary, *start]
+        config, file = self.config(model), saved_vocabulary(self._sequences / "tokenizer")
+        cleaning = config.vocabulary.model_dump(include={"lowercase", "strip_accents"}, exclude_none=True)
+        flags = ["--workdir", run, "--seed", seed, "--vocabulary.file", file, *start]
+        flags += flag_words({f"vocabulary.{name}": value for name, value in cleaning.items()})
         if planned := self.steps(model):
             counts = [max(1, round(planned * share * each.steps / config.steps)) for each in config.phases]
             flags += ["--evaluation.every", sum(counts), "--checkpoints.every", max(1, sum(counts) // 4)]

@@ -31,19 +31,25 @@ def load_tokenizer(path: str | os.PathLike, lowercase: bool = True, strip_accent
     return read_vocabulary_file(path, Cleaning.of_file(lowercase, strip_accents))
 
 
+def saved_vocabulary(directory: Place) -> Place:
+    """The vocabulary among the files that `Tokenizer.save` wrote to a directory; vocab.txt if there is none."""
+    others = (directory / Tokenizer.file_name, directory / SentencePieceTokenizer.file_name)
+    return next((path for path in others if path.is_file()), directory / WordPieceTokenizer.file_name)
+
+
 def _saved(directory: Place) -> Tokenizer:
     """Reads the files that `Tokenizer.save` wrote.
 
     Raises UsageError if they are missing or damaged, come from another program or release, or contradict each other.
     """
-    others = (directory / Tokenizer.file_name, directory / SentencePieceTokenizer.file_name)
-    file = next((path for path in others if path.is_file()), directory / WordPieceTokenizer.file_name)
+    file = saved_vocabulary(directory)
     path = directory / TOKENIZER_CONFIG
     remedy = "give the vocabulary's own file, such as a vocab.txt or a .model, or make a run of it with bert-jax import"
     try:
         value = read_object(path)
         check_format(path, value.get("format"), FORMAT)
-        of_wordpiece = None if file in others else as_shape(value, WordPieceSettings)
+        is_wordpiece = file.name == WordPieceTokenizer.file_name
+        of_wordpiece = as_shape(value, WordPieceSettings) if is_wordpiece else None
         settings = as_shape(value, TokenizerSettings)
     except OSError as error:
         raise UsageError(f"{path} can't be read ({error.strerror}); {remedy}") from None

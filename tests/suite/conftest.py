@@ -68,6 +68,8 @@ class StandIns:
             (directory / "data" / "length-64").mkdir(parents=True)
             (directory / "data" / "length-64" / "prepared.json").touch()
             (directory / "tokenizer").mkdir()
+            of_kind = "tokenizer.model" if "--vocabulary.kind=unigram" in words else "vocab.txt"
+            (directory / "tokenizer" / of_kind).touch()
             return ""
         directory.mkdir(parents=True, exist_ok=True)
         losses = enumerate((7.0, 6.1, 5.9, 5.0), start=1)
