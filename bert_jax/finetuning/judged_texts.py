@@ -144,7 +144,8 @@ def _file(folder: Place, name: str) -> Place:
     paths = sorted(folder.iterdir(), reverse=True)  # a plain file comes after its packed form
     files = {path.name.partition(".")[0]: path for path in paths if path.is_file()}
     if name not in files:
-        raise UsageError(f"{folder} has no {name!r}: there is {listed(sorted(files))}; {_LAYOUT}")
+        there = f" (there is {listed(sorted(files))})" if files else ""
+        raise UsageError(f"{folder} has no file {name!r}{there}; {_LAYOUT}")
     return files[name]
 
 

@@ -91,8 +91,8 @@ def test_flags_of_other_data_are_refused(tiny_run, folder, capsys, words, messag
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["vectors", "--task.train", "beir:{}#dev"], "qrels has no 'dev': there is 'test', 'train'"),
-        (["vectors", "--task.train", "beir:{}", "--task.dev", "beir:{}"], "qrels has no 'dev'"),
+        (["vectors", "--task.train", "beir:{}#dev"], "qrels has no file 'dev' (there is 'test', 'train')"),
+        (["vectors", "--task.train", "beir:{}", "--task.dev", "beir:{}"], "qrels has no file 'dev'"),
         (["vectors", "--task.train", "beir:{}", "--task.dev", "beir:{}#test", "--task.metric", "recall@1"], "recall@1"),
         (["sst2", "--task.train", "beir:{}", "--task.dev", "beir:{}#test"], "has no column 'label'"),
     ],

@@ -145,9 +145,13 @@ def test_judgments_of_trec_and_packed_files_are_read_too(folder):
 @pytest.mark.parametrize(
     "file, lines, words",
     [
-        ("corpus.jsonl", None, "set has no 'corpus': there is 'queries'; judged texts are a folder with corpus.jsonl,"),
-        ("queries.jsonl", None, "set has no 'queries': there is 'corpus'; judged texts"),
-        ("qrels/test.tsv", None, "qrels has no 'test': there is nothing; judged texts"),
+        (
+            "corpus.jsonl",
+            None,
+            "set has no file 'corpus' (there is 'queries'); judged texts are a folder with corpus.jsonl,",
+        ),
+        ("queries.jsonl", None, "set has no file 'queries' (there is 'corpus'); judged texts"),
+        ("qrels/test.tsv", None, "qrels has no file 'test'; judged texts"),
         (
             "corpus.jsonl",
             [],
@@ -192,7 +196,7 @@ def test_the_later_of_two_grades_counts_and_is_said(folder):
 
 def test_a_split_or_folder_that_is_not_there_is_refused(folder):
     write_judged_folder(folder, split="dev")
-    with pytest.raises(UsageError, match="qrels has no 'train': there is 'dev', 'test'; judged texts"):
+    with pytest.raises(UsageError, match=r"qrels has no file 'train' \(there is 'dev', 'test'\); judged texts"):
         opened(folder, "train")
     with pytest.raises(UsageError, match="there is no folder .*other"):
         opened(folder.parent / "other")
