@@ -1,6 +1,7 @@
 """The machine before JAX starts: its accelerators, and the C library's memory allocator."""
 
 import ctypes
+import mmap
 import os
 import sys
 from importlib.metadata import entry_points
@@ -9,6 +10,8 @@ from pathlib import Path
 
 _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
 """M_TRIM_THRESHOLD, M_MMAP_MAX and M_ARENA_MAX of <malloc.h>."""
+_HUGE_PAGE = 2 << 20
+"""Bytes of a huge page on x86-64, and on ARM with pages of 4 KiB."""
 
 
 def has_tpu() -> bool:
@@ -52,15 +55,35 @@ def silence_compiler() -> None:
 
 
 def keep_freed_memory() -> bool:
-    """Makes the C allocator keep freed memory for the next allocation; returns whether it does.
+    """Makes the C allocator keep freed memory for the next allocation, in huge pages; returns whether it keeps it.
 
     XLA on the CPU allocates and frees 100 MB and more at every step. By default glibc maps large blocks afresh each
-    time, and the page faults more than double the time of a small model's step. This function does nothing if the C
-    library isn't glibc or if GLIBC_TUNABLES already sets the allocator. Must be called before threads start, which
+    time, and the page faults more than double the time of a small model's step. Huge pages take another tenth off it,
+    since the processor then finds more of the addresses in its cache of translations. This function does nothing if the
+    C library isn't glibc or if GLIBC_TUNABLES already sets the allocator. Must be called before threads start, which
     would otherwise get arenas of their own.
     """
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    libc = ctypes.CDLL(None)
+    mallopt = getattr(libc, "mallopt", None)
     if mallopt is None or "glibc.malloc" in os.environ.get("GLIBC_TUNABLES", ""):
         return False
     one_heap = mallopt(_ARENA_MAX, 1) and mallopt(_MMAP_MAX, 0)
-    return bool(one_heap and mallopt(_TRIM_THRESHOLD, -1))  # -1: freed memory never goes back to the system
+    keeps = bool(one_heap and mallopt(_TRIM_THRESHOLD, -1))  # -1: freed memory never goes back to the system
+    if keeps:
+        _advise_huge_pages(libc)
+    return keeps
+
+
+def _advise_huge_pages(libc: ctypes.CDLL) -> None:
+    """Asks Linux to use huge pages for the heap that follows, up to the size of the machine's memory.
+
+    The addresses are reserved by allocating and freeing them; they take no memory until they are used. Nothing is
+    changed where this is refused, as by a limit on addresses (`ulimit -v`).
+    """
+    libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
+    libc.madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
+    libc.free.argtypes = (ctypes.c_void_p,)
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _HUGE_PAGE
+    if block := libc.malloc(pages * _HUGE_PAGE):
+        libc.madvise(-(-block // _HUGE_PAGE) * _HUGE_PAGE, (pages - 1) * _HUGE_PAGE, mmap.MADV_HUGEPAGE)
+        libc.free(block)

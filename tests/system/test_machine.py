@@ -1,15 +1,18 @@
-"""What of a machine is set before a command works: its compiler, its TPU, and the C allocator, which keeps memory."""
+"""What of a machine is set before a command works: its compiler, its TPU, and the C allocator: kept memory, huge pages."""
 
 import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from bert_jax.system import machine
 from bert_jax.system.workers import in_own_process
 
+SETTING = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+HUGE_PAGES = SETTING.read_text() if SETTING.exists() else "[never]"
 ON_GLIBC = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="the allocator of glibc")
 
 REUSE = """
@@ -53,6 +56,16 @@ def test_memory_that_is_freed_is_used_again_without_page_faults():
     kept, count = faults("keep")
     assert kept and count < 100
     assert faults("leave")[1] > 1000
+
+
+@ON_GLIBC
+@pytest.mark.skipif("[never]" in HUGE_PAGES, reason="this machine's Linux gives no huge pages")
+def test_kept_memory_lies_in_huge_pages():
+    script = FAULTS.replace("libc.free(block)", "").replace("print(kept, count)", "")
+    script += "print(open('/proc/self/smaps').read())"
+    lines = subprocess.check_output([sys.executable, "-c", script, "keep"], text=True).splitlines()
+    kilobytes = sum(int(line.split()[1]) for line in lines if line.startswith("AnonHugePages"))
+    assert kilobytes > 2 * 190 * 1024
 
 
 @ON_GLIBC
