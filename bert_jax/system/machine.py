@@ -77,13 +77,15 @@ def keep_freed_memory() -> bool:
 def _advise_huge_pages(libc: ctypes.CDLL) -> None:
     """Asks Linux to use huge pages for the heap that follows, up to the size of the machine's memory.
 
-    The addresses are reserved by allocating and freeing them; they take no memory until they are used. Nothing is
-    changed where this is refused, as by a limit on addresses (`ulimit -v`).
+    The addresses are reserved by allocating and freeing them; they take no memory until they are used. A small block
+    behind them, never freed, keeps `malloc_trim` from giving them up (protobuf calls it). Nothing is changed where so
+    many addresses are refused, as by `ulimit -v`.
     """
     libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
     libc.madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int
     libc.free.argtypes = (ctypes.c_void_p,)
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // _HUGE_PAGE
     if block := libc.malloc(pages * _HUGE_PAGE):
+        libc.malloc(1 << 16)
         libc.madvise(-(-block // _HUGE_PAGE) * _HUGE_PAGE, (pages - 1) * _HUGE_PAGE, mmap.MADV_HUGEPAGE)
         libc.free(block)
