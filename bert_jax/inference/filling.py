@@ -196,7 +196,8 @@ def _parts(vectors: Float[np.ndarray, "M D"]) -> Iterator[tuple[int, Float[np.nd
 
 def _logits(network: BertForPretraining, params: Parameters, vectors: Float[Array, "M D"]) -> Float[Array, "M V"]:
     bound = network.bind({"params": params})
-    return bound.masked_lm(vectors[None], bound.bert.embeddings.word)[0, :, : network.config.vocabulary_size]
+    logits = bound.masked_lm(vectors[None], bound.bert.embeddings.word).whole()
+    return logits[0, :, : network.config.vocabulary_size]
 
 
 def _likeliest(

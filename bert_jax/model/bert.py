@@ -27,7 +27,7 @@ from bert_jax.model.characters import CharacterEmbeddings, Spelling
 from bert_jax.model.dropout import split
 from bert_jax.model.embeddings import Embeddings
 from bert_jax.model.encoder import UNTRAINED, Encoder
-from bert_jax.model.heads import MaskedLanguageHead, NextSentenceHead, Pooler, ReplacedTokenHead
+from bert_jax.model.heads import MaskedLanguageHead, NextSentenceHead, Pooler, ReplacedTokenHead, TokenLogits
 from bert_jax.model.lstm import LstmEncoder
 from bert_jax.model.relative_positions import attended_segments
 
@@ -153,13 +153,18 @@ class BertForPretraining(nn.Module):
         self.masked_lm = MaskedLanguageHead(self.config)
         self.next_sentence = NextSentenceHead(self.config)
 
-    def __call__(
+    def __call__(self, *arguments: Any, **options: Any) -> tuple[Float[Array, "B Q V"], Float[Array, "B N 2"] | None]:
+        """The results of `predict`, the logits over the vocabulary in full."""
+        logits, pairs = self.predict(*arguments, **options)
+        return logits.whole(), pairs
+
+    def predict(
         self,
         tokens: Tokens,
         places: Int[Array, "B P"] | None,
         dropout_keys: Key[Array, "B N"] | None = None,
         ranks: Int[Array, "B T"] | None = None,
-    ) -> tuple[Float[Array, "B Q V"], Float[Array, "B N 2"] | None]:
+    ) -> tuple[TokenLogits, Float[Array, "B N 2"] | None]:
         """Float32 logits over the padded vocabulary at `places` of each row (None: at all), and logits of each pair
         (None without a head for pairs). With `ranks`, the order of prediction, the query stream predicts
         (`BertEncoder`). There is a slot (Q) for each place; with LSTM layers there are two, first that of the forwards

@@ -13,7 +13,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.layout import Tokens
 from bert_jax.model.dropout import token_dropout
 from bert_jax.model.linear import LayerNorm, Linear, compute_dtype, initial_weights
-from bert_jax.model.placement import gathered, on_one_gpu
+from bert_jax.model.placement import gathered, on_one_device
 from bert_jax.model.products import product
 
 ROW_MULTIPLE = 128
@@ -124,7 +124,7 @@ def rows_of(table: Float[Array, "V D"], ids: Int[Array, "*N"]) -> Float[Array, "
     On one GPU the gradient has the same bits in each run. XLA's own gradient adds rows in the order in which the GPU's
     threads arrive.
     """
-    return _rows_of(table, ids) if on_one_gpu() else jnp.take(table, ids, axis=0)
+    return _rows_of(table, ids) if on_one_device("gpu") else jnp.take(table, ids, axis=0)
 
 
 @jax.custom_vjp

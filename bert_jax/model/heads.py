@@ -1,5 +1,7 @@
 """The pooler and the heads on top of the encoder."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -38,6 +40,21 @@ class Pooler(nn.Module):
                 return LayerNorm(config, name="norm")(activation(config.prediction_head)(x))
 
 
+class TokenLogits(NamedTuple):
+    """Logits over the padded vocabulary as factors: vectors table^T + bias. The product, the largest array of a small
+    model's step, need not exist in full to compute a loss."""
+
+    vectors: Float[Array, "B P E"]
+    table: Float[Array, "V E"]
+    bias: Float[Array, " V"]
+
+    def whole(self) -> Float[Array, "B P V"]:
+        """The logits in float32."""
+        vectors = self.vectors.reshape(-1, self.vectors.shape[-1])
+        product = times_table(vectors, self.table.astype(vectors.dtype))
+        return product.reshape(*self.vectors.shape[:2], -1) + self.bias
+
+
 class MaskedLanguageHead(nn.Module):
     """A dense layer to the width of the word table, activation and LayerNorm, then a product with that table and a bias
     over the vocabulary. A model with a query stream has only the product and the bias."""
@@ -45,8 +62,8 @@ class MaskedLanguageHead(nn.Module):
     config: ModelConfig
 
     @nn.compact
-    def __call__(self, x: Float[Array, "B P D"], word_table: Float[Array, "V E"] | None) -> Float[Array, "B P V"]:
-        """Float32 logits over the padded vocabulary. Without a word table the head has a table of its own."""
+    def __call__(self, x: Float[Array, "B P D"], word_table: Float[Array, "V E"] | None) -> TokenLogits:
+        """The logits at each of the P places. Without a word table the head has a table of its own."""
         config = self.config
         if word_table is None:
             shape = padded_vocabulary_size(config), config.table_size
@@ -56,9 +73,7 @@ class MaskedLanguageHead(nn.Module):
             x = LayerNorm(config, name="norm")(activation(config.prediction_head)(x))
         bias = self.param("bias", nn.initializers.zeros_init(), word_table.shape[:1])
         padding = jnp.where(jnp.arange(len(bias)) < vocabulary_size(config), 0.0, MASKED_OUT)
-        table = word_table.astype(compute_dtype(config))
-        logits = times_table(x.reshape(-1, config.table_size), table)
-        return logits.reshape(*x.shape[:2], -1) + (bias + padding)
+        return TokenLogits(x.astype(compute_dtype(config)), word_table, bias + padding)
 
 
 class NextSentenceHead(nn.Module):

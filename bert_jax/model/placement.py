@@ -65,10 +65,10 @@ def split_by_rows(x: Float[Array, "B *rest"]) -> Float[Array, "B *rest"]:
     return _constrained(x, P(BATCH_AXES))
 
 
-def on_one_gpu() -> bool:
-    """Whether the mesh in force, or JAX' default, is one GPU."""
+def on_one_device(kind: str) -> bool:
+    """Whether the mesh in force, or JAX' default, is one device of this kind: `cpu`, `gpu` or `tpu`."""
     mesh = jax.sharding.get_abstract_mesh()
-    return platform() == "gpu" and (mesh.empty or mesh.size == 1)
+    return platform() == kind and (mesh.empty or mesh.size == 1)
 
 
 def row_major(x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
@@ -77,7 +77,7 @@ def row_major(x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
 
     On a mesh of several devices, XLA would gather the whole batch for such a constraint, so `x` is returned as it is.
     """
-    return with_layout_constraint(x, Layout(major_to_minor=(0, 1, 2))) if on_one_gpu() else x
+    return with_layout_constraint(x, Layout(major_to_minor=(0, 1, 2))) if on_one_device("gpu") else x
 
 
 def gathered(table: Float[Array, "V *D"]) -> Float[Array, "V *D"]:

@@ -2,6 +2,7 @@
 section 3.1); next tokens (Radford et al. 2018, section 3.1), also in both directions (Peters et al. 2018, section 3.1);
 and replaced tokens (Clark et al. 2020, section 2)."""
 
+import functools
 import math
 from collections.abc import Iterator
 from typing import NamedTuple, cast
@@ -43,7 +44,7 @@ from bert_jax.pretraining.questions import (
 from bert_jax.run.measurement import Mean, Means
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.training.batch import Batch, synthetic_batch
-from bert_jax.training.cross_entropy import cross_entropy
+from bert_jax.training.cross_entropy import cross_entropy, total_cross_entropy
 from bert_jax.training.step import Moment, Objective
 from bert_jax.training.trainer import Trainer
 
@@ -134,13 +135,16 @@ class MaskedTokens(Objective):
 
     def measure(self, params: Parameters, targets: PretrainingTargets, dropout_keys: Key[Array, "B N"] | None) -> Means:
         """Cross-entropy in nats and accuracy of each question."""
-        logits = self._network.apply(
-            {"params": params}, targets.masked.tokens, self._places(targets), dropout_keys, targets.ranks
-        )
+        predict = functools.partial(self._network.apply, {"params": params}, method="predict")
+        of_tokens, of_pairs = predict(targets.masked.tokens, self._places(targets), dropout_keys, targets.ranks)
         means: Means = {}
-        for (question, labels, weights), own_logits in zip(self._labelled(targets), logits, strict=False):
-            loss, hit = cross_entropy(own_logits, labels)
-            means |= {question.loss: Mean.of(loss, weights), question.accuracy: Mean.of(hit, weights)}
+        for question, labels, weights in self._labelled(targets):
+            if question is self.pair_question:
+                loss, hit = (jnp.sum(each * weights) for each in cross_entropy(of_pairs, labels))
+            else:
+                loss, hit = total_cross_entropy(of_tokens, labels, weights)
+            count = jnp.sum(weights)
+            means |= {question.loss: Mean(loss, count), question.accuracy: Mean(hit, count)}
         return means
 
     def guess(self, batch: Batch, targets: PretrainingTargets, log_share: Float[Array, " V"]) -> Means:
@@ -195,7 +199,7 @@ class MaskedTokens(Objective):
     def _labelled(
         self, targets: PretrainingTargets
     ) -> Iterator[tuple[Question, Int[Array, "..."], Float[Array, "..."]]]:
-        """Each question with its labels and weights, in the order of the model's logits."""
+        """Each question with its labels and weights."""
         yield self.token_question, targets.masked.labels, targets.masked.weights
         if self.pair_question:
             yield self.pair_question, targets.pair_label, targets.pair_weight

@@ -28,13 +28,14 @@ from bert_jax.config.wording import counted
 from bert_jax.model.attention import form_for
 from bert_jax.model.attention_form import AttentionCase, AttentionPattern, Places
 from bert_jax.model.exact_attention import EXACT, softmax_where
+from bert_jax.model.heads import TokenLogits
 from bert_jax.model.linear import LayerNorm, activation, project
 from bert_jax.model.placement import cpu_flags, platform
 from bert_jax.system.copies import cache_directory
 from bert_jax.system.errors import RunError, Setting, first_line
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say
-from bert_jax.training.cross_entropy import cross_entropy
+from bert_jax.training.cross_entropy import cross_entropy, total_cross_entropy
 
 _ROWS = 40_000
 """Number of rows of each part: the fault of jaxlib 0.10.2 occurs from 32,769 rows on, and no longer at 65,536."""
@@ -75,6 +76,10 @@ def parts_to_check(attention: AttentionForm = "auto") -> list[CheckedPart]:
         outputs = project(rows, kernel, jnp.zeros(kernel.shape[1]), jnp.dtype(jnp.float32))
         return cross_entropy(outputs, labels % kernel.shape[1])[0]
 
+    def total(vectors: Float[Array, "N D"], table: Float[Array, "C D"]) -> Float[Array, ""]:
+        logits = TokenLogits(vectors[None], table, jnp.zeros(len(table)))
+        return total_cross_entropy(logits, labels[None, : len(vectors)], jnp.ones((1, len(vectors))))[0]
+
     def projected(dtype: str) -> Callable[[Array, Array], Array]:
         return lambda rows, kernel: project(rows, kernel, jnp.zeros(kernel.shape[1]), jnp.dtype(dtype))
 
@@ -84,6 +89,7 @@ def parts_to_check(attention: AttentionForm = "auto") -> list[CheckedPart]:
         CheckedPart("softmax", lambda scores: softmax_where(scores, admitted), (scores,)),
         *(CheckedPart(f"a head of {count} outputs", classified, (rows, _random(_WIDTH, count))) for count in (1, 2, 3)),
         CheckedPart("cross-entropy", lambda logits: cross_entropy(logits, labels)[0], (_random(_ROWS, 24),)),
+        CheckedPart("cross-entropy by parts", total, (_random(_ROWS // 80, _WIDTH), _random(24, _WIDTH))),
         CheckedPart("the norm of gradients", lambda *leaves: optax.tree.norm(leaves), (rows, _random(_ROWS, 3))),
         *(CheckedPart(f"a product in {dtype}", projected(dtype), (rows, _random(_WIDTH, 24))) for dtype in _TOLERANCE),
         *_attention_parts(attention),
