@@ -16,6 +16,7 @@ from bert_jax.model.attention_form import AttentionCase, AttentionPattern, Form,
 from bert_jax.model.exact_attention import EXACT, attention_probabilities
 from bert_jax.model.gpu_form import GPU
 from bert_jax.model.linear import Linear, compute_dtype, initial_weights, project, recomputed
+from bert_jax.model.placement import platform
 from bert_jax.model.relative_positions import RelativePositions
 from bert_jax.model.tpu_form import TPU
 from bert_jax.system.errors import Setting, UsageError
@@ -128,8 +129,9 @@ class SelfAttention(nn.Module):
             key, value = _parted(project(x, kernel[:, 1:], of_others, dtype, slowest=slowest), 2 + slowest)
         if config.positions == "rotary":
             base = config.local_rotary_base if self.local else config.rotary_base
-            key = rotated(key, pattern.query_positions, base)
-            query = rotated(query, pattern.of_queries(places).query_positions, base)
+            length = key.shape[1]
+            key = rotated(key, pattern.query_positions, base, length)
+            query = rotated(query, pattern.of_queries(places).query_positions, base, length)
         pattern, terms = pattern.of_queries(places), None
         if config.positions == "relative":
             relative = RelativePositions(config, name="relative")
@@ -154,17 +156,22 @@ def _parted(x: Float[Array, "B T _ _ K"], axis: int) -> list[Float[Array, "B T H
     return [jnp.squeeze(part, axis) for part in jnp.split(x, x.shape[axis], axis)]
 
 
-def rotated(x: Float[Array, "B T H K"], positions: Int[Array, "B T"] | None, base: float) -> Float[Array, "B T H K"]:
+def rotated(
+    x: Float[Array, "B T H K"], positions: Int[Array, "B T"] | None, base: float, length: int
+) -> Float[Array, "B T H K"]:
     """`x` with features i and i + K/2 of each vector turned as a pair by the angle position / base^(2i/K), in float32.
 
     So the inner product of a query and a key depends only on the distance between them (Su et al. 2021). `positions`:
-    None if vector t of each row has position t. The pairing is that of transformers. Su et al. pair 2i with 2i + 1,
-    which is the same up to the order of the features.
+    None if vector t of each row has position t; otherwise less than `length`. The pairing is that of transformers. Su
+    et al. pair 2i with 2i + 1, which is the same up to the order of the features.
     """
     frequencies = (base ** -(np.arange(0, x.shape[-1], 2) / x.shape[-1])).astype(np.float32)
-    if positions is None:  # constants of the program
-        angles = np.arange(x.shape[1], dtype=np.float32)[None, :, None] * frequencies
-        cosines, sines = jnp.asarray(np.cos(angles)), jnp.asarray(np.sin(angles))
+    angles = np.arange(length, dtype=np.float32)[:, None] * frequencies
+    cosines, sines = jnp.asarray(np.cos(angles)), jnp.asarray(np.sin(angles))  # constants of the program
+    if positions is None:
+        cosines, sines = cosines[None], sines[None]
+    elif platform() == "cpu":  # otherwise XLA computes them again for each head and use, which takes longer
+        cosines, sines = cosines[positions], sines[positions]
     else:
         cosines, sines = jnp.cos(positions[:, :, None] * frequencies), jnp.sin(positions[:, :, None] * frequencies)
     cosines, sines = cosines[:, :, None], sines[:, :, None]  # the same for all heads

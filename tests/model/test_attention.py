@@ -10,7 +10,7 @@ from bert_jax.model.attention import rotated
 def test_inner_products_depend_on_the_distance_alone(base):
     query, key = jax.random.normal(jax.random.key(0), (2, 1, 1, 1, 10))
     positions = jnp.arange(30)[None]
-    queries, keys = (rotated(jnp.tile(x, (1, 30, 1, 1)), positions, base)[0, :, 0] for x in (query, key))
+    queries, keys = (rotated(jnp.tile(x, (1, 30, 1, 1)), positions, base, 30)[0, :, 0] for x in (query, key))
     products = np.asarray(queries @ keys.T)
     for distance in range(-29, 30):
         np.testing.assert_allclose(np.diagonal(products, distance), np.diagonal(products, distance)[0], atol=1e-4)
@@ -20,13 +20,13 @@ def test_inner_products_depend_on_the_distance_alone(base):
 def test_without_positions_they_are_the_places_in_the_row():
     x = jax.random.normal(jax.random.key(0), (2, 7, 3, 4))
     positions = jnp.tile(jnp.arange(7), (2, 1))
-    np.testing.assert_allclose(rotated(x, None, 100.0), rotated(x, positions, 100.0), atol=1e-6)
-    np.testing.assert_array_equal(rotated(x, None, 100.0)[:, 0], x[:, 0])
+    np.testing.assert_allclose(rotated(x, None, 100.0, 7), rotated(x, positions, 100.0, 7), atol=1e-6)
+    np.testing.assert_array_equal(rotated(x, None, 100.0, 7)[:, 0], x[:, 0])
 
 
 def test_pairs_are_turned_by_the_formula():
     x, base = np.arange(4.0).reshape(1, 1, 1, 4), 9.0
     for feature, frequency in ((0, 1.0), (1, 1 / 3)):
         turned = (x[..., feature] + 1j * x[..., feature + 2]) * np.exp(1j * 5 * frequency)
-        found = rotated(jnp.asarray(x), jnp.array([[5]]), base)
+        found = rotated(jnp.asarray(x), jnp.array([[5]]), base, 6)
         np.testing.assert_allclose(found[..., feature] + 1j * found[..., feature + 2], turned, rtol=1e-5)
