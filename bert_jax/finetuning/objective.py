@@ -16,13 +16,13 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.batches import TaskBatch, synthetic_task_batch
 from bert_jax.finetuning.task import IGNORED
 from bert_jax.model.bert import Parameters
+from bert_jax.model.cross_entropy import cross_entropy
 from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.parameters import parameter_at, path_of
 from bert_jax.model.sharding import batch_sharding, local_rows, on_mesh, placed, row_shards
 from bert_jax.model.size import encoder_flops
 from bert_jax.model.task import BertForTask, HeadShape, init_for_task
 from bert_jax.run.measurement import Mean, Means
-from bert_jax.training.cross_entropy import cross_entropy
 from bert_jax.training.step import Moment, Objective
 
 _NOWHERE = -1e30

@@ -17,6 +17,7 @@ from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.layout import Tokens
 from bert_jax.model.bert import BertForPretraining, Discriminator, Parameters, generator_parameters, init
+from bert_jax.model.cross_entropy import cross_entropy, total_cross_entropy
 from bert_jax.model.dropout import split
 from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.memory import Memory, step_memory
@@ -44,7 +45,6 @@ from bert_jax.pretraining.questions import (
 from bert_jax.run.measurement import Mean, Means
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.training.batch import Batch, synthetic_batch
-from bert_jax.training.cross_entropy import cross_entropy, total_cross_entropy
 from bert_jax.training.step import Moment, Objective
 from bert_jax.training.trainer import Trainer
 

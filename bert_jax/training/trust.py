@@ -27,6 +27,7 @@ from bert_jax.config.operation import AttentionForm
 from bert_jax.config.wording import counted
 from bert_jax.model.attention import form_for
 from bert_jax.model.attention_form import AttentionCase, AttentionPattern, Places
+from bert_jax.model.cross_entropy import cross_entropy, total_cross_entropy
 from bert_jax.model.exact_attention import EXACT, softmax_where
 from bert_jax.model.heads import TokenLogits
 from bert_jax.model.linear import LayerNorm, activation, project
@@ -35,7 +36,6 @@ from bert_jax.system.copies import cache_directory
 from bert_jax.system.errors import RunError, Setting, first_line
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say
-from bert_jax.training.cross_entropy import cross_entropy, total_cross_entropy
 
 _ROWS = 40_000
 """Number of rows of each part: the fault of jaxlib 0.10.2 occurs from 32,769 rows on, and no longer at 65,536."""

@@ -4,8 +4,9 @@ import pytest
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.phase import Phase
-from bert_jax.model import attention_form
+from bert_jax.model import attention_form, cross_entropy
 from bert_jax.model.bert import parameter_shapes
+from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.memory import step_memory
 from bert_jax.model.sharding import MESH_AXES, make_mesh
 from bert_jax.pretraining.objective import pretraining_trainer
@@ -63,6 +64,7 @@ def memory_of(model=BASE, rows=64, mesh=(1, 1, 1), predictions=77, chip="cpu", *
     devices, phase = jax.sharding.AbstractMesh(mesh, MESH_AXES), Phase(steps=1, length=512, batch_size=rows)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(attention_form, "platform", lambda: chip)
+        patched.setattr(cross_entropy, "on_one_device", lambda kind: kind == chip and mesh == (1, 1, 1))
         return step_memory(ExecutionConfig(**execution), model, devices, phase, predictions=predictions, packed=1)
 
 
@@ -70,7 +72,13 @@ def test_what_replacements_are_drawn_from_is_not_split():
     model = BASE.replace(discriminator=True, generator_divisor=3)
     alone, split = (memory_of(model, mesh=(1, 1, tensor)).outputs for tensor in (1, 4))
     assert split > alone / 4 + 64 * 77 * 30_522 * 8
-    assert 4 * memory_of(mesh=(1, 1, 4)).outputs == memory_of().outputs
+    assert 4 * memory_of(mesh=(1, 1, 4)).outputs == memory_of(chip="tpu").outputs
+
+
+def test_on_one_cpu_the_logits_of_some_tokens_exist_at_a_time():
+    table = padded_vocabulary_size(BASE) * 768 * 4
+    whole, by_parts = (memory_of(chip=chip).outputs - table for chip in ("tpu", "cpu"))
+    assert whole == 64 * 77 // 448 * by_parts
 
 
 def test_saving_memory_saves_it_and_splitting_splits_it():

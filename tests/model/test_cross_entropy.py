@@ -4,8 +4,8 @@ import numpy as np
 import optax
 import pytest
 
+from bert_jax.model.cross_entropy import cross_entropy, total_cross_entropy
 from bert_jax.model.heads import TokenLogits
-from bert_jax.training.cross_entropy import cross_entropy, total_cross_entropy
 
 LOGITS = 5 * jax.random.normal(jax.random.key(0), (4, 3, 50))
 LABELS = jax.random.randint(jax.random.key(1), (4, 3), 0, 50)

@@ -14,6 +14,13 @@ _TOKENS_AT_ONCE = range(64, 512)
 """Numbers of tokens whose logits a CPU computes together. Of 8,192 pieces, logits of 256 tokens take 8 MB."""
 
 
+def tokens_at_once(count: int) -> int | None:
+    """Of `count` predicted tokens, the number whose logits `total_cross_entropy` computes together with their gradient.
+    None: those of all, without the gradient, as on all devices but one CPU."""
+    sizes = reversed(_TOKENS_AT_ONCE) if count and on_one_device("cpu") else ()
+    return next((size for size in sizes if count % size == 0), None)
+
+
 @jax.custom_vjp
 def cross_entropy(
     logits: Float[Array, "*B C"], labels: Int[Array, "*B"]
@@ -62,13 +69,11 @@ def total_cross_entropy(
     On one CPU the logits of some tokens at a time are computed, and their gradient with them, so that neither leaves
     the processor's cache: this halves the time of the head.
     """
-    count, width = labels.size, logits.vectors.shape[-1]
-    at_once = next((size for size in reversed(_TOKENS_AT_ONCE) if count % size == 0), 0) if on_one_device("cpu") else 0
-    if not at_once:
+    if (at_once := tokens_at_once(labels.size)) is None:
         loss, hit = cross_entropy(logits.whole(), labels)
         return jnp.sum(loss * weights), jnp.sum(hit * weights)
-    of_tokens = logits.vectors.reshape(-1, width), labels.reshape(-1), weights.reshape(-1)
-    return _total_by_parts(*of_tokens, logits.table, logits.bias, at_once)
+    vectors = logits.vectors.reshape(-1, logits.vectors.shape[-1])
+    return _total_by_parts(vectors, labels.reshape(-1), weights.reshape(-1), logits.table, logits.bias, at_once)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(5,))
