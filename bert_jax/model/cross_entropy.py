@@ -14,7 +14,7 @@ _TOKENS_AT_ONCE = range(64, 512)
 """Numbers of tokens whose logits a CPU computes together. Of 8,192 pieces, logits of 256 tokens take 8 MB."""
 
 
-def tokens_at_once(count: int) -> int | None:
+def logits_at_once(count: int) -> int | None:
     """Of `count` predicted tokens, the number whose logits `total_cross_entropy` computes together with their gradient.
     None: those of all, without the gradient, as on all devices but one CPU."""
     sizes = reversed(_TOKENS_AT_ONCE) if count and on_one_device("cpu") else ()
@@ -69,7 +69,7 @@ def total_cross_entropy(
     On one CPU the logits of some tokens at a time are computed, and their gradient with them, so that neither leaves
     the processor's cache: this halves the time of the head.
     """
-    if (at_once := tokens_at_once(labels.size)) is None:
+    if (at_once := logits_at_once(labels.size)) is None:
         loss, hit = cross_entropy(logits.whole(), labels)
         return jnp.sum(loss * weights), jnp.sum(hit * weights)
     vectors = logits.vectors.reshape(-1, logits.vectors.shape[-1])

@@ -11,7 +11,7 @@ from bert_jax.config.phase import Phase
 from bert_jax.model.attention import training_forms
 from bert_jax.model.bert import parameter_shapes
 from bert_jax.model.characters import LETTER_WIDTH, LONGEST_PIECE
-from bert_jax.model.cross_entropy import tokens_at_once
+from bert_jax.model.cross_entropy import logits_at_once
 from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.linear import compute_dtype
 from bert_jax.model.lstm import GATES
@@ -80,7 +80,7 @@ def step_memory(
             largest = max(largest, tokens * _block_bytes(one, keys_at_once, size, tensor))
     table = padded_vocabulary_size(model) * model.table_size * size // tensor if predictions else 0
     with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
-        at_once = None if model.generator else tokens_at_once(rows * predictions)
+        at_once = None if model.generator else logits_at_once(rows * predictions)
     logits = (at_once or rows * predictions) * padded_vocabulary_size(model) * (2 * _F32 + size) // tensor
     if model.generator and tensor > 1:  # ELECTRA draws replacements from logits that aren't split
         logits += rows * predictions * padded_vocabulary_size(model) * 2 * _F32
