@@ -4,6 +4,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import jax
@@ -80,16 +81,17 @@ def train(
     def is_kept(step: int) -> bool:
         return step in kept_steps or bool(settings.keep_every and step % settings.keep_every == 0)
 
-    if trainer.config.execution.check_compiler:
-        check_compiler(trainer.config.execution.attention)
+    execution = trainer.config.execution
     with contextlib.ExitStack() as stack:
+        check = None
+        if execution.check_compiler:  # while the step is compiled, which leaves a core idle
+            check = stack.enter_context(ThreadPoolExecutor(1)).submit(check_compiler, execution.attention)
         carried = run.config_file, run.tokenizer
         checkpoints = Checkpoints(run.checkpoints, carried, settings.keep, run.check_owner, is_kept, run.stranger)
         stack.enter_context(contextlib.closing(checkpoints))
         state = _first_state(trainer, run, checkpoints, initial)
-        loop = Loop(
-            trainer, run, checkpoints, Cadence(settings, int(state.step), is_kept=is_kept), stack, int(state.step)
-        )
+        cadence = Cadence(settings, int(state.step), is_kept=is_kept)
+        loop = Loop(trainer, run, checkpoints, cadence, stack, int(state.step), check)
         with loop.stop, loop.watchdog:
             for phase in phases:
                 state = loop.train(phase, state)
@@ -137,10 +139,12 @@ class Loop:
         cadence: Cadence,
         stack: contextlib.ExitStack,
         step: int,
+        check: Future[None] | None,
     ):
-        """`step`: the last step done before this process. `stack` closes the files."""
+        """`step`: the last step done before this process. `stack` closes the files. `check`: the check of the compiler,
+        whose error is raised before a result of a step or an evaluation is used."""
         config = trainer.config
-        self._config, self._run, self._checkpoints = config, run, checkpoints
+        self._config, self._run, self._checkpoints, self._check = config, run, checkpoints, check
         trackers = [stack.enter_context(tracker) for tracker in open_trackers(config, run.path, step)]
         self._log = MetricsLog(run.path, step, trackers)
         stack.enter_context(contextlib.closing(self._log))
@@ -164,6 +168,7 @@ class Loop:
         with stage(phase.name, phase.steps, "steps", start=step - phase.first) as self._progress:
             self._at("beginning after", step)
             if missed_evaluation:
+                self._await_check()
                 self._evaluate_late(step, state)
             return state if self._patience.is_over() else self._steps(state, step)
 
@@ -185,6 +190,7 @@ class Loop:
                 self._check_skips(previous, step - 1)
                 self._show(previous)
             else:  # the step is dispatched, and so it is compiled
+                self._await_check()
                 self._restart_speed()
                 self._progress.pace_from_here(1)
             self._speed.count(batch, measured["skipped_records"] if phase.skips_records else None)
@@ -199,6 +205,11 @@ class Loop:
         if measured:
             self._check_skips(measured, step)
         return state
+
+    def _await_check(self) -> None:
+        """Waits for the check of the compiler; raises its RunError."""
+        if self._check:
+            self._check.result()
 
     def _at(self, activity: str, step: int) -> None:
         """Reports the activity, for error messages and for the watchdog, which counts it as progress."""

@@ -191,7 +191,8 @@ def difference(part: CheckedPart) -> str | None:
 
 
 def _random(*shape: int) -> Float[Array, "..."]:
-    return jax.random.normal(jax.random.key(len(shape)), shape)
+    """Normal numbers by numpy: JAX would compile its generator for each shape."""
+    return jnp.asarray(np.random.default_rng(len(shape)).standard_normal(shape, np.float32))
 
 
 def _cache_key_fields(attention: AttentionForm) -> dict[str, Any]:
