@@ -5,10 +5,10 @@
 
 Both have the same model of 6 layers and width 384 with random parameters (of RUN only the tokenizer is taken), which
 is exported from here; the same rows (columns `sentence` and `label`) of 64 pieces at most; batches of 32, dropout
-0.1. Trainer has its defaults and DataCollatorWithPadding, so that it pads each batch to its longest row. Each
-works in a process of its own and they take turns, for the ratio not to be that of what else the machine does. Compiling
-is counted apart, of an empty cache unless JAX_COMPILATION_CACHE_DIR names another. Tokenizing is within our time of
-predicting and not within Trainer's.
+0.1. Trainer is at its best: it groups rows by length (`--no-grouped`: its default, random batches), and its
+DataCollatorWithPadding pads each batch to its longest row. Each works in a process of its own and they take turns, for
+the ratio not to be that of what else the machine does. Compiling is counted apart, of an empty cache unless
+JAX_COMPILATION_CACHE_DIR names another. Tokenizing is within our time of predicting and not within Trainer's.
 """
 
 import os
@@ -28,7 +28,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import MeshConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.task import TaskConfig
-from bert_jax.finetuning.batches import TrainingBatches
+from bert_jax.finetuning.batches import TaskBatches
 from bert_jax.finetuning.dataset import read_records, read_training
 from bert_jax.finetuning.objective import TaskObjective
 from bert_jax.inference.predictor import Predictor
@@ -65,8 +65,8 @@ class Options(Arguments):
     """Turns of each; three times as many of predicting, which is short."""
     dtype: Literal["float32", "bfloat16"] = "float32"
     """Type of the matrix products; of Trainer's by autocast."""
-    lengths: tuple[int, ...] | None = None
-    """task.padded_lengths of ours: a few compile sooner. None: those that it chooses by the training rows."""
+    grouped: bool = True
+    """Whether Trainer's batches have rows of similar length."""
 
 
 class Ours:
@@ -82,15 +82,16 @@ class Ours:
             train=options.train,
             dev=options.dev,
             max_length=LENGTH,
-            padded_lengths=options.lengths,
         )
         config = FinetuneConfig(task=task, init=options.init, compute_dtype=options.dtype)
         started = TrainedModel.open(place_of(options.init))
         tokenizer = started.tokenizer
-        learned = read_training(task, tokenizer, compiling_tokens(started.config))
+        learned = read_training(task, tokenizer)
         self._records = read_records(task, options.dev, "dev", Counter())
-        self._source = TrainingBatches(learned.examples, learned.task.config, 0, tokenizer.vocabulary.pad_id)
-        phase = Phase(steps=len(self._source), length=LENGTH, batch_size=BATCH)
+        compiling, pad_id = compiling_tokens(started.config), tokenizer.vocabulary.pad_id
+        self._source = TaskBatches(learned.examples, learned.task.config, 0, pad_id, compiling=compiling)
+        rows, length, _ = self._source.shape
+        phase = Phase(steps=len(self._source), length=length, batch_size=rows)
         planned = config.planned(started.config, learned.task.config, "", phase)
         mesh = make_mesh(MeshConfig())
         trainer = Trainer(planned, mesh, TaskObjective(planned.task, planned.model, planned.execution))
@@ -119,7 +120,7 @@ class Ours:
         self._batches = read_ahead(self._source)
         self._train(3)
         return {
-            "shapes": sorted(shape[-1] for shape in by_length),
+            "shapes": sorted(by_length),
             "padding": 1 - tokens / all_tokens,
             "seconds to compile training": compiled - begin,
             "seconds to compile prediction": time.perf_counter() - compiled,
@@ -144,7 +145,7 @@ class Ours:
         return time.perf_counter() - begin
 
     def _step(self, batch: Any) -> None:
-        self._state, _ = self._train_step(self._state, placed(batch, self._rows, BATCH))
+        self._state, _ = self._train_step(self._state, placed(batch, self._rows, len(batch.weight)))
 
 
 class Theirs:
@@ -178,6 +179,10 @@ class Theirs:
         self._turn += 1
         return self._trainer(self._options.steps).train().metrics["train_runtime"]
 
+    def train_an_epoch(self) -> None:
+        """Trains on each row once."""
+        self._trainer(-(-len(self._train) // BATCH)).train()
+
     def predict(self) -> float:
         """Seconds for all dev rows, by its own clock."""
         return self._trainer(1).predict(self._dev).metrics["test_runtime"]
@@ -195,6 +200,7 @@ class Theirs:
             save_strategy="no",
             report_to="none",
             disable_tqdm=True,
+            train_sampling_strategy="group_by_length" if self._options.grouped else "random",
         )
         return self._transformers.Trainer(
             self._model,
