@@ -106,8 +106,14 @@ def lay_out(
     return Tokens(placed_ids, sequence, position, segment, placed_units, begin, length)
 
 
-def lay_out_sequences(sequences: Sequence[TokenSequence], shape: tuple[int, int], pad_id: int) -> Tokens:
-    """`sequences`, each in a row of its own, in `shape`: so many rows of so many tokens."""
+def lay_out_sequences(
+    sequences: Sequence[TokenSequence],
+    shape: tuple[int, int],
+    pad_id: int,
+    rows: Int[np.ndarray, " n"] | None = None,
+    most: int = 1,
+) -> Tokens:
+    """`sequences` in `shape`: so many rows of so many tokens. `rows` and `most` are those of `lay_out`."""
     ids = [np.asarray(one.ids, np.int32) for one in sequences]
     return lay_out(
         np.concatenate([np.zeros(0, np.int32), *ids]),
@@ -115,5 +121,7 @@ def lay_out_sequences(sequences: Sequence[TokenSequence], shape: tuple[int, int]
         np.array([one.first_length for one in sequences], int),
         shape,
         units=np.concatenate([np.zeros(0, np.uint8), *(one.units for one in sequences)]),
+        rows=rows,
+        most=most,
         pad_id=pad_id,
     )

@@ -104,25 +104,25 @@ def usual_lengths(longest: int) -> tuple[int, ...]:
     return (*itertools.takewhile(lambda length: length < longest, lengths), longest)
 
 
-def few_lengths(longest: Sequence[int], limit: int, compiling: float) -> tuple[int, ...]:
-    """The padded lengths of least total cost for batches whose longest sequences have `longest` tokens.
+def few_sizes(needed: Sequence[int], compiling: float) -> tuple[int, ...]:
+    """The sizes of least total cost for batches that need the sizes `needed`, in ascending order; the last one holds
+    them all.
 
-    They include `limit`. A batch costs its padded length, and each distinct length costs `compiling` more; both are in
-    tokens per row. Dynamic programming finds the optimum. No sequence exceeds `limit`.
+    A batch costs its padded size, and each distinct size costs `compiling` more. Dynamic programming finds the optimum.
     """
-    sizes, counts = np.unique(longest, return_counts=True)
+    sizes, counts = np.unique(needed, return_counts=True)
     below = np.concatenate([[0], np.cumsum(counts)])
     least, begins = [0.0], []
     for end, size in enumerate(sizes.tolist(), 1):
-        # Batches `begin` to `end` - 1, in order of size, share this padded length.
+        # Batches `begin` to `end` - 1, in order of size, share this padded size.
         costs = np.array(least) + size * (below[end] - below[:end]) + compiling
         begins.append(int(costs.argmin()))
         least.append(float(costs[begins[-1]]))
-    lengths, end = {limit}, len(sizes)
+    chosen, end = [], len(sizes)
     while end:
-        lengths.add(int(sizes[end - 1]))
+        chosen.append(int(sizes[end - 1]))
         end = begins[end - 1]
-    return tuple(sorted(lengths))
+    return tuple(reversed(chosen))
 
 
 def ahead(

@@ -42,46 +42,37 @@ class TaskRunConfig(TransferConfig, TrainingConfig):
     """None: the objective follows from the task. Only the settings of a pretraining have `objective`."""
 
     task: TaskConfig
-    """The task, with labels and padded lengths filled in."""
+    """The task, with its labels filled in."""
     rows_hash: str
     """Hash of the encoded training and dev rows."""
 
     @property
     def batch_sizes(self) -> dict[str, int]:
-        """The settings, by name, that accumulation must divide. Rows of packed texts are filled up to a multiple."""
+        """The settings, by name, that accumulation must divide. The rows of a step are filled up to a multiple."""
         return {"task.batch_size": self.task.batch_size}
-
-    def ids_shape(self, phase: int) -> tuple[int, ...]:
-        """The shape of the token ids in a step of the longest rows: [B, C, T], or [R, T] for packed texts."""
-        rows, length = super().ids_shape(phase)
-        return (rows, length) if self.task.makes_vectors else (rows, max(len(self.task.choices), 1), length)
 
     @property
     def rows(self) -> list[tuple[int, int]]:
-        """For the one phase: the number of tokens in a row, and the largest number of texts in a row.
+        """For the one phase: the number of tokens in a row, and the largest number of sequences in a row.
 
-        Texts are spread evenly.
+        Sequences are spread evenly.
         """
         return [(phase.length, -(-self.sequences(0) // phase.batch_size)) for phase in self.phases]
 
     def sequences(self, phase: int) -> int:
         """Sequences in a step. For vectors, the number of texts if all groups have all of their negatives."""
-        if not self.task.makes_vectors:
-            return super().sequences(phase)
-        return self.task.batch_size * self.task.texts_a_group
+        return self.task.batch_size * self.task.sequences_an_example
+
+    def longest(self, phase: int) -> int:
+        """Most tokens of a sequence. Rows may be longer, since several sequences share one."""
+        return min(self.task.max_length, self.phases[phase].length)
 
     def batch_in_words(self, phase: int) -> str:
-        """The rows of a step and their length, in words.
-
-        For vectors: the pairs, whose texts share rows, and their loss.
-        """
-        if not self.task.makes_vectors:
-            return super().batch_in_words(phase)
-        pairs = "pairs with scores" if self.task.scored else "pairs"
-        return (
-            f"{self.task.batch_size:,} {pairs}, whose texts are cut to {self.task.max_length} tokens; temperature "
-            f"{self.task.temperature:g}, pooling {self.task.pooling}"
-        )
+        """The rows of the task in a step and their length, in words; for vectors also their loss."""
+        task = self.task
+        rows = "rows" if not task.makes_vectors else "pairs with scores" if task.scored else "pairs"
+        batch = f"{task.batch_size:,} {rows}, whose texts are cut to {task.max_length} tokens"
+        return batch + f"; temperature {task.temperature:g}, pooling {task.pooling}" * task.makes_vectors
 
     def set(self, values: Mapping[str, object]) -> Self:
         """A validated copy with other values, by dotted name.

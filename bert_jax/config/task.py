@@ -113,9 +113,6 @@ class TaskConfig(VectorsConfig):
     """Whether the head reads a weighted mean of the embeddings and of every layer's vectors instead of the last layer's
     vectors: gamma * sum_l softmax(s)_l h_l, with learned s and gamma (Peters et al. 2018, equation 1). Every kind but
     vectors."""
-    padded_lengths: tuple[Count, ...] | None = None
-    """Lengths that training batches are padded to; the step is compiled for each. None: those that take the least time
-    for these rows and epochs, compilation included."""
     epochs: Annotated[float, Field(gt=0)] = 3.0
     """Number of passes over the training rows."""
     patience: Count | None = None
@@ -145,13 +142,11 @@ class TaskConfig(VectorsConfig):
         """
         if self.max_length <= positions:
             return self
-        lengths, span = self.padded_lengths, self.span
-        if lengths:
-            lengths = (*(length for length in lengths if length < positions), positions)
+        span = self.span
         if self.facts.loss == "ends" and span.question_length + span.stride + 3 > positions:
             third = positions // 3
             span = span.replace(question_length=min(span.question_length, third), stride=min(span.stride, third))
-        return self.replace(max_length=positions, padded_lengths=lengths, span=span)
+        return self.replace(max_length=positions, span=span)
 
     @property
     def facts(self) -> TaskKind:
@@ -162,6 +157,11 @@ class TaskConfig(VectorsConfig):
     def makes_vectors(self) -> bool:
         """Whether the model learns a vector for each text, and has no head."""
         return self.facts.head == "texts"
+
+    @property
+    def sequences_an_example(self) -> int:
+        """Most sequences of an example: its choices, the texts of its group, or one."""
+        return self.texts_a_group if self.makes_vectors else max(len(self.choices), 1)
 
     @property
     def has_word_lists(self) -> bool:
@@ -236,7 +236,7 @@ class TaskConfig(VectorsConfig):
                 yield (f"{Setting(f'task.{setting}', value_text(' '.join(names)))} has {twice!r} twice; name each once")
 
     def _loss_conflicts(self) -> Iterator[str]:
-        """Yields a message for a metric, weights, smoothing or lengths that don't fit the kind."""
+        """Yields a message for a metric, weights, smoothing or a length that don't fit the kind."""
         if self.metric not in (None, *self.facts.metrics):
             yield (
                 f"{Setting('task.metric', self.metric)} doesn't measure {Setting('task.kind', self.kind)}; choose "
@@ -268,13 +268,6 @@ class TaskConfig(VectorsConfig):
                 f"{Setting('task.span.question_length', self.span.question_length)}; raise the first or lower the "
                 "others"
             )
-        lengths = self.padded_lengths
-        if lengths is not None and (lengths[-1:] != (self.max_length,) or list(lengths) != sorted(set(lengths))):
-            listed = " ".join(map(str, lengths))
-            yield (
-                f"{Setting('task.padded_lengths', listed)} must rise and end with "
-                f"{Setting('task.max_length', self.max_length)}"
-            )
 
     def _vectors_conflicts(self) -> Iterator[str]:
         """Yields a message for settings that don't fit kind `vectors`."""
@@ -292,9 +285,4 @@ class TaskConfig(VectorsConfig):
             yield (
                 f"{Setting('task.mix_layers', True)} mixes layers for a task's head, and "
                 f"{Setting('task.kind', 'vectors')} has none; leave it out"
-            )
-        if self.padded_lengths:
-            yield (
-                f"{Setting('task.padded_lengths')} is for rows of one text, and vectors pack several into a row; "
-                "leave it out"
             )

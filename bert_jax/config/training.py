@@ -92,7 +92,7 @@ class TrainingConfig(OperationConfig):
         """Yields a message for settings that don't fit each other."""
         yield from super().conflicts()
         for number, phase in enumerate(self.phases):
-            if phase.length > self.model.max_positions:
+            if self.longest(number) > self.model.max_positions:
                 yield (
                     f"{Setting(f'phases.{number}.length', phase.length)} is more than "
                     f"{Setting('model.max_positions', self.model.max_positions)}; lower the first or raise the "
@@ -134,13 +134,17 @@ class TrainingConfig(OperationConfig):
         """For each phase: the number of tokens in a row, and the largest number of sequences in a row."""
         return [(phase.length, 1) for phase in self.phases]
 
+    def longest(self, phase: int) -> int:
+        """Most tokens of a sequence of phase number `phase`."""
+        return self.phases[phase].length
+
     def sequences(self, phase: int) -> int:
         """Sequences in a step of phase number `phase`. In pretraining these are its rows, which may be packed."""
         return self.phases[phase].batch_size
 
     def batch_in_words(self, phase: int) -> str:
-        """The rows of a step of phase number `phase` and their length: "256 sequences of up to 128 tokens"."""
-        return self.phases[phase].batch()
+        """The batch of a step of phase number `phase`: "256 sequences of up to 128 tokens"."""
+        raise NotImplementedError
 
     def slots(self, length: int) -> int:
         """Prediction slots P of a row of `length` tokens; 0 if no tokens are predicted."""

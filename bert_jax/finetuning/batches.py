@@ -1,6 +1,7 @@
-"""Batches of a task's examples, and their order in training: one example a row, or groups of texts packed into rows."""
+"""Batches of a task's examples, and their order in training. Several examples or texts share a row."""
 
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -9,40 +10,48 @@ import numpy as np
 from jaxtyping import Float, Int, UInt32
 from numpy.typing import ArrayLike, DTypeLike
 
-from bert_jax.batching.grouping import few_lengths, padded_length
+from bert_jax.batching.grouping import few_sizes, padded_length
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.task import IGNORED, Example
 from bert_jax.instances.instances import best_fit
 from bert_jax.layout import Tokens, TokenSequence, lay_out, lay_out_sequences
 from bert_jax.model.task import HeadShape
-from bert_jax.training.input import PermutedOrder, ShuffledOrder
+from bert_jax.training.input import PermutedOrder
 
 AnyArray = np.ndarray | jax.Array
 """An array on the host or on the devices."""
-ROW_ORDER, _BATCH_ORDER = 0, 1
-"""Random streams."""
-_WINDOW_BATCHES = 256
-"""Fewest batches in a window. Examples are sorted by length only within a window."""
-_SHORTEST_ROW = 64
-"""Fewest tokens in a row of packed texts, so that several short texts share a row."""
-_MULTIPLE = 8
-"""The lengths of rows of packed texts are multiples of this."""
+_ROW_ORDER = 0
+"""Random stream."""
+_MULTIPLE = 32
+"""The lengths of rows are multiples of this, as the attention kernel for GPUs needs."""
+_MOST_LONGER = 2
+"""Rows of up to this many times the longest example are tried."""
+_DEAR_LENGTH = 1024
+"""Tokens of a row at which attention costs about as much as the rest of a small model."""
+_SEARCHED_BATCHES = 64
+"""Batches that are packed into rows of each length, to choose one."""
+_SAMPLED_BATCHES = 1024
+"""Batches of a training that are packed before it begins, to choose the numbers of rows."""
 
 
 class TaskBatch(NamedTuple):
-    """B examples of C sequences (several for choices), each in a row of its own. Numpy arrays or JAX arrays."""
+    """R rows of T tokens with up to E examples each. An example has C sequences (several for choices), which lie one
+    after the other in its row. Numpy arrays or JAX arrays.
+
+    A row's sequences are numbered: sequence c of its example e has the number e C + c.
+    """
 
     tokens: Tokens
-    """Token arrays of shape [B, C, T]."""
-    marks: Int[AnyArray, "B M 2"]
-    """Begin and end (exclusive) of the M marked words, as positions in the row."""
-    target: Float[AnyArray, " B"] | Int[AnyArray, "B *_"]
-    """A number, a class or a choice has the shape [B]. An answer's first and last token have [B, 2]. Labels have [B,
-    L], 1 for each label that holds, else 0. Tags have [B, T], with IGNORED for a token without a tag. Missing targets
-    are 0."""
-    weight: Float[AnyArray, " B"]
-    """1 for an example that counts, 0 for a filler."""
-    ordinal: UInt32[AnyArray, " B"]
+    """Token arrays of shape [R, T]."""
+    marks: Int[AnyArray, "R E M 2"]
+    """Begin and end (exclusive) of the M marked words, as positions in their sequence."""
+    target: Float[AnyArray, "R E"] | Int[AnyArray, "R *_"]
+    """A number, a class or a choice has the shape [R, E]. An answer's first and last token, as positions in its
+    sequence, have [R, E, 2]. Labels have [R, E, L], 1 for each label that holds, else 0. Tags have [R, T], with IGNORED
+    for a token without a tag. Missing targets are 0."""
+    weight: Float[AnyArray, "R E"]
+    """1 where there is an example, else 0."""
+    ordinal: UInt32[AnyArray, "R E"]
     """Number of the example in training order: the seed of its random keys."""
 
 
@@ -50,19 +59,25 @@ class BatchShape(NamedTuple):
     """The largest shape of the batches of a training."""
 
     rows: int
+    """Rows before they are rounded up for the devices."""
     length: int
     """Tokens of a row."""
     texts: int = 1
-    """Most sequences of a row. Each choice has a row of its own."""
+    """Most sequences of a row."""
 
 
-class TrainingBatches:
-    """A random-access source whose element i is batch i.
+class PackedBatches(ABC):
+    """A random-access source whose element i is batch i, a function of the examples, the seed and i alone.
 
-    Each epoch has every example once, in its own order. Examples are sorted by length within windows of 256 batches;
-    the batches of a window are shuffled. Batch i is a function of the examples, the seed and i alone. The batch with an
-    epoch's shortest examples may be filled up with rows of weight 0.
+    The examples are divided into strata of similar length. Each epoch has its own random order within each stratum, and
+    a batch takes one example of each. So all batches have about as many tokens. The examples of a batch are packed into
+    as few rows as possible, and filled up with empty rows to one of a few numbers of rows, usually one. The step is
+    compiled for each.
     """
+
+    every_example: bool
+    """Whether each epoch has every example, so that batches may have one example less than others. Otherwise batches
+    are full, and examples that fill no batch are left out, others in each epoch."""
 
     def __init__(
         self,
@@ -71,23 +86,61 @@ class TrainingBatches:
         seed: int,
         pad_id: int,
         local: Callable[[int], Int[np.ndarray, " b"]] = np.arange,
+        multiple: int = 1,
+        compiling: float = 0.0,
     ):
-        """`config` has the batch size, padded lengths and epochs.
+        """`config` has the batch size, epochs and most negatives.
 
-        `local` maps a batch's number of rows to the indices of the rows that this process needs.
+        `local` maps a batch's number of rows to the indices of the rows that this process needs. The number of rows is
+        a multiple of `multiple`. `compiling`: the number of padding tokens that take as long as compiling one more
+        shape.
         """
-        self._examples, self._seed, self._pad_id = examples, seed, pad_id
-        self._rows = local(config.batch_size)
-        self.shape = BatchShape(config.batch_size, config.max_length)
-        self.texts = float(config.batch_size)
-        """Rows of the task in a batch."""
-        self._batch_size, self._lengths = config.batch_size, config.padded_lengths or (config.max_length,)
-        self._sizes = [example.size for example in examples]
-        self._batches_per_epoch = -(-len(examples) // config.batch_size)
-        self._windows = max(1, self._batches_per_epoch // _WINDOW_BATCHES)
-        self._batches_per_window = -(-self._batches_per_epoch // self._windows)
+        self._examples, self._pad_id, self._local, self._multiple = examples, pad_id, local, multiple
+        self._batch_size = config.batch_size
+        batches = len(examples) / config.batch_size
+        self._batches_per_epoch = max(int(np.ceil(batches) if self.every_example else batches), 1)
         self._count = max(1, round(config.epochs * self._batches_per_epoch))
-        self._window = functools.lru_cache(maxsize=2)(self._sorted_window)
+        self._order = PermutedOrder(len(examples), seed, _ROW_ORDER)
+        self._strata = functools.lru_cache(maxsize=2)(self._shuffled_strata)
+        self._sizes = [self._packed_sizes(example) for example in examples]
+        self._length = self._row_length()
+        self._most = self._length
+        sample = self._sample(_SAMPLED_BATCHES)
+        packed = [np.bincount(self._rows(self.records(number))) for number in sample]
+        self._row_counts = few_sizes([*map(len, packed)], compiling / self._length * len(sample) / self._count)
+        self._most = max(int(of_rows.max()) for of_rows in packed)
+        each = max(len(config.choices), 1)
+        self.shape = BatchShape(max(map(len, packed)), self._length, self._most * each)
+        self.texts = sum(int(of_rows.sum()) for of_rows in packed) * each / len(sample)
+        """Mean number of sequences in a batch."""
+
+    @staticmethod
+    @abstractmethod
+    def _packed_sizes(example: Example) -> list[int]:
+        """The numbers of tokens of the parts of an example that share a row."""
+
+    @abstractmethod
+    def _batch(
+        self, chosen: Sequence[int], of_part: Int[np.ndarray, " n"], rows: int, first_ordinal: int
+    ) -> "TaskBatch | TextBatch":
+        """The batch of the examples `chosen` in `rows` rows; `of_part` is the row of each of their parts."""
+
+    def _sample(self, most: int) -> range:
+        """The numbers of up to `most` batches, spread evenly."""
+        return range(0, self._count, -(-self._count // most))
+
+    def _row_length(self) -> int:
+        """The length of rows with which a step costs least on average, the same on every kind of machine. Longer rows
+        leave less room unused, but attention compares more tokens."""
+        sample = [self._parts(self.records(number)) for number in self._sample(_SEARCHED_BATCHES)]
+        longest = max(max(sizes) for sizes in self._sizes)
+        shortest = -(-longest // _MULTIPLE) * _MULTIPLE
+
+        def cost(length: int) -> float:
+            rows = sum(int(best_fit(sizes, length, most=length).max()) + 1 for sizes in sample)
+            return rows * length * (1 + length / _DEAR_LENGTH)
+
+        return min(range(shortest, _MOST_LONGER * shortest + 1, _MULTIPLE), key=cost)
 
     def __len__(self) -> int:
         """Number of steps in all epochs."""
@@ -96,79 +149,131 @@ class TrainingBatches:
     def records(self, number: int) -> list[int]:
         """The numbers of the examples in batch `number`."""
         epoch, index = divmod(number, self._batches_per_epoch)
-        window, place = divmod(index, self._batches_per_window)
-        return self._window(epoch, window)[place]
+        return [int(stratum[index]) for stratum in self._strata(epoch) if index < len(stratum)]
 
-    def __getitem__(self, number: int) -> TaskBatch:
+    def _shuffled_strata(self, epoch: int) -> list[Int[np.ndarray, " _"]]:
+        """The examples of each stratum, shuffled; the strata are ordered by length."""
+        count, each = len(self._examples), self._batches_per_epoch
+        by_length = np.argsort([sum(sizes) for sizes in self._sizes], kind="stable")
+        ends = np.arange(each, count, each) if self.every_example else min(self._batch_size, count)
+        strata = np.array_split(by_length, ends)
+        stratum = np.empty(count, np.int64)
+        for number, members in enumerate(strata):
+            stratum[members] = number
+        order = np.array([self._order.record(epoch * count + place) for place in range(count)])
+        shuffled = order[np.argsort(stratum[order], kind="stable")]
+        return np.split(shuffled, np.cumsum([len(members) for members in strata])[:-1])
+
+    def __getitem__(self, number: int) -> "TaskBatch | TextBatch":
         """Batch `number`."""
         chosen = self.records(number)
-        length = padded_length(max(self._sizes[example] for example in chosen), self._lengths)
+        of_part = self._rows(chosen)
+        needed = int(of_part.max()) + 1
+        if needed <= self.shape.rows:  # a batch outside the sample may need more rows than all in it
+            needed = padded_length(needed, self._row_counts)
+        rows = -(-needed // self._multiple) * self._multiple
+        batch = self._batch(chosen, of_part, rows, number * self._batch_size)
+        here = self._local(rows)
+        return jax.tree.map(lambda leaf: leaf[here], batch)
+
+    def _parts(self, chosen: Sequence[int]) -> Int[np.ndarray, " n"]:
+        """The number of tokens of each part of the examples `chosen`."""
+        return np.array([size for example in chosen for size in self._sizes[example]])
+
+    def _rows(self, chosen: Sequence[int]) -> Int[np.ndarray, " n"]:
+        """The row of each part of the examples `chosen`."""
+        return best_fit(self._parts(chosen), self._length, most=self._most)
+
+
+class TaskBatches(PackedBatches):
+    """The batches of every kind of task but `vectors`."""
+
+    every_example = True
+
+    @staticmethod
+    def _packed_sizes(example: Example) -> list[int]:
+        return [example.size]
+
+    def _batch(self, chosen: Sequence[int], of_part: Int[np.ndarray, " n"], rows: int, first_ordinal: int) -> TaskBatch:
         examples = [self._examples[example] for example in chosen]
-        batch = task_batch(examples, (self._batch_size, length), self._pad_id, number * self._batch_size)
-        return jax.tree.map(lambda leaf: leaf[self._rows], batch)
-
-    def _sorted_window(self, epoch: int, window: int) -> list[list[int]]:
-        """The batches of one window of an epoch, as the numbers of their examples."""
-        count, rows = len(self._examples), self._batches_per_window * self._batch_size
-        order = ShuffledOrder(count, self._seed, ROW_ORDER)
-        ordinals = range(window * rows, min((window + 1) * rows, count))
-        chosen = [order.record(epoch * count + ordinal) for ordinal in ordinals]
-        chosen.sort(key=self._sizes.__getitem__, reverse=True)
-        batches = [chosen[begin : begin + self._batch_size] for begin in range(0, len(chosen), self._batch_size)]
-        mixed = ShuffledOrder(len(batches), self._seed, _BATCH_ORDER)
-        begin = (epoch * self._windows + window) * len(batches)
-        return [batches[mixed.record(begin + place)] for place in range(len(batches))]
+        shape = rows, self._length
+        return task_batch(examples, shape, self._pad_id, first_ordinal, of_part, self._most)
 
 
-def task_batch(examples: Sequence[Example], shape: tuple[int, int], pad_id: int, first_ordinal: int = 0) -> TaskBatch:
-    """Puts `examples` of one task into a batch of `shape` (examples, length), filled up with padding and fillers."""
-    count, length = shape
-    choices, of_marks = len(examples[0].sequences), len(examples[0].marks)
-    sequences = [sequence for example in examples for sequence in example.sequences]
-    tokens = lay_out_sequences(sequences, (count * choices, length), pad_id)
-    marks = np.zeros((count, of_marks, 2), np.int32)
-    if of_marks:
-        marks[: len(examples)] = [example.marks for example in examples]
+def places_in_rows(rows: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    """The number of each example within its row, from 0, given the row of each."""
+    order = np.argsort(rows, kind="stable")
+    places = np.empty_like(rows)
+    places[order] = np.arange(len(rows)) - np.searchsorted(rows[order], rows[order])
+    return places
+
+
+def task_batch(
+    examples: Sequence[Example],
+    shape: tuple[int, int],
+    pad_id: int,
+    first_ordinal: int = 0,
+    of_example: Int[np.ndarray, " n"] | None = None,
+    most: int = 1,
+) -> TaskBatch:
+    """Puts `examples` of one task into a batch of `shape` (rows, length), filled up with padding.
+
+    `of_example`: the row of each example; None gives each a row of its own. A row has places for `most` examples.
+    """
+    of_example = np.arange(len(examples)) if of_example is None else of_example
+    order = np.argsort(of_example, kind="stable")
+    rows = of_example[order]
+    place = rows, places_in_rows(rows)
+    ordered = [examples[number] for number in order]
+    choices = len(examples[0].sequences)
+    sequences = [sequence for example in ordered for sequence in example.sequences]
+    tokens = lay_out_sequences(sequences, shape, pad_id, np.repeat(rows, choices), most * choices)
+
+    def placed(values: ArrayLike, dtype: DTypeLike) -> np.ndarray:
+        values = np.asarray(values, dtype)
+        array = np.zeros((shape[0], most, *values.shape[1:]), dtype)
+        array[place] = values
+        return array
+
+    target = ordered[0].target
+    if isinstance(target, list):  # a list of tags
+        targets = np.full(shape, IGNORED, np.int32)
+        begins = tokens.begin[place].tolist()
+        for example, row, begin in zip(ordered, rows.tolist(), begins, strict=True):
+            targets[row, begin : begin + len(example.target)] = example.target
+    else:
+        values = [0 if target is None else example.target for example in ordered]
+        targets = placed(values, np.float32 if isinstance(target, float) else np.int32)
     return TaskBatch(
-        Tokens(*(array.reshape(count, choices, -1) for array in tokens)),
-        marks,
-        _targets([example.target for example in examples], count, length),
-        (np.arange(count) < len(examples)).astype(np.float32),
-        np.arange(first_ordinal, first_ordinal + count, dtype=np.uint32),
+        tokens,
+        placed(np.reshape([example.marks for example in ordered], (len(ordered), -1, 2)), np.int32),
+        targets,
+        placed(np.ones(len(ordered)), np.float32),
+        placed(first_ordinal + order, np.uint32),
     )
 
 
-def _targets(targets: Sequence[Any], count: int, length: int) -> np.ndarray:
-    first = targets[0]
-    if isinstance(first, list):  # a list of tags
-        array = np.full((count, length), IGNORED, np.int32)
-        for row, tags in zip(array, targets, strict=False):
-            row[: len(tags)] = tags
-        return array
-    shape = (count, *np.shape(first)) if first is not None else (count,)
-    array = np.zeros(shape, np.float32 if isinstance(first, float) else np.int32)
-    if first is not None:
-        array[: len(targets)] = targets
-    return array
-
-
 def synthetic_task_batch(task: TaskConfig, shape: tuple[int, ...], vocabulary_size: int) -> TaskBatch:
-    """A batch of random pieces and random targets.
+    """A batch of random pieces and random targets. `shape` is [R, T], that of the ids.
 
-    `shape` is [B, C, T], that of the ids. Each sequence fills its row and has two segments of equal length.
+    The examples are spread evenly over the rows, which they fill. A sequence has two segments of equal length.
     """
-    rows, choices, length = shape
+    rows, length = shape
     rng = np.random.default_rng(0)
     marks = ((1, 2),) * HeadShape.of(task).marks
+    choices = max(len(task.choices), 1)
+    of_example = np.arange(task.batch_size) * rows // task.batch_size
+    most = int(np.bincount(of_example).max())
+    size = length // (most * choices)
 
     def sequence() -> TokenSequence:
-        return TokenSequence(rng.integers(0, vocabulary_size, length).tolist(), length // 2)
+        return TokenSequence(rng.integers(0, vocabulary_size, size).tolist(), size // 2)
 
     examples = [
-        Example(tuple(sequence() for _ in range(choices)), _random_target(task, length, rng), marks)
-        for _ in range(rows)
+        Example(tuple(sequence() for _ in range(choices)), _random_target(task, size, rng), marks)
+        for _ in range(task.batch_size)
     ]
-    return task_batch(examples, (rows, length), pad_id=0)
+    return task_batch(examples, (rows, length), 0, 0, of_example, most)
 
 
 def _random_target(task: TaskConfig, length: int, rng: np.random.Generator) -> int | float | Sequence[int]:
@@ -206,109 +311,51 @@ class TextBatch(NamedTuple):
     """Number of the text in training order, where each group takes S numbers: the seed of its random keys."""
 
 
-class TextBatches:
-    """A random-access source whose element i is batch i, for kind `vectors`.
+class TextBatches(PackedBatches):
+    """The batches of kind `vectors`. The texts of an example are packed by themselves, since the two texts of a pair
+    may differ much in length."""
 
-    Each epoch has its own order, and leaves out the examples that don't fill a batch at its end. The texts of a batch
-    are packed into as few rows as possible, since the two texts of a pair may differ much in length. The number of rows
-    is rounded up to one of a few values, since the step is compiled for each.
-    """
+    every_example = False
 
-    def __init__(
-        self,
-        examples: Sequence[Example],
-        config: TaskConfig,
-        seed: int,
-        pad_id: int,
-        local: Callable[[int], Int[np.ndarray, " b"]] = np.arange,
-        multiple: int = 1,
-        compiling: float = 0.0,
-    ):
-        """`config` has the batch size, epochs and most negatives.
-
-        `local` maps a batch's number of rows to the indices of the rows that this process needs. The number of rows is
-        a multiple of `multiple`. `compiling`: the number of padding tokens that take as long as compiling one more
-        shape.
-        """
-        self._examples, self._pad_id = examples, pad_id
-        self._batch_size, self._slots = config.batch_size, config.texts_a_group
-        self._batches_per_epoch = max(len(examples) // config.batch_size, 1)
-        self._count = max(1, round(config.epochs * self._batches_per_epoch))
-        self._order = PermutedOrder(len(examples), seed, ROW_ORDER)
+    def __init__(self, examples: Sequence[Example], config: TaskConfig, *arguments: Any, **options: Any):
+        """The arguments are those of `PackedBatches`."""
+        super().__init__(examples, config, *arguments, **options)
+        self._slots = config.texts_a_group
         numbers: dict[bytes, int] = {}
-        self._lengths, self._texts = [], []
-        for example in examples:
-            ids = [np.asarray(sequence.ids, np.int32) for sequence in example.sequences]
-            self._lengths.append([len(one) for one in ids])
-            self._texts.append([numbers.setdefault(one.tobytes(), len(numbers)) for one in ids])
-        longest = max(max(of_example) for of_example in self._lengths)
-        length = max(-(-longest // _MULTIPLE) * _MULTIPLE, min(_SHORTEST_ROW, config.max_length))
-        self._length = min(length, config.max_length)
-        counts = [np.bincount(self._packed(self.records(number))) for number in range(self._count)]
-        rows = sorted((-(-len(of_rows) // multiple) * multiple for of_rows in counts), reverse=True)
-        self._row_counts = few_lengths(rows, rows[0], compiling / self._length)
-        self.shape = BatchShape(rows[0], self._length, max(int(of_rows.max()) for of_rows in counts))
-        self.texts = sum(int(of_rows.sum()) for of_rows in counts) / self._count
-        """Mean number of texts in a batch."""
-        self._local = local
+        self._texts = [
+            [numbers.setdefault(np.asarray(one.ids, np.int32).tobytes(), len(numbers)) for one in example.sequences]
+            for example in examples
+        ]
 
-    def __len__(self) -> int:
-        """Number of steps in all epochs."""
-        return self._count
+    @staticmethod
+    def _packed_sizes(example: Example) -> list[int]:
+        return [len(sequence.ids) for sequence in example.sequences]
 
-    def records(self, number: int) -> list[int]:
-        """The numbers of the examples in batch `number`."""
-        epoch, index = divmod(number, self._batches_per_epoch)
-        first = epoch * len(self._examples) + index * self._batch_size
-        count = min(self._batch_size, len(self._examples))
-        return [self._order.record(ordinal) for ordinal in range(first, first + count)]
-
-    def _packed(self, chosen: Sequence[int]) -> Int[np.ndarray, " n"]:
-        """The row of each text of the examples `chosen`."""
-        lengths = np.array([length for example in chosen for length in self._lengths[example]])
-        return best_fit(lengths, self._length, most=self._length)
-
-    def __getitem__(self, number: int) -> TextBatch:
-        """Batch `number`."""
-        chosen = self.records(number)
-        of_row = self._packed(chosen)
-        order = np.argsort(of_row, kind="stable")
-        rows, count = of_row[order], padded_length(int(of_row.max()) + 1, self._row_counts)
+    def _batch(self, chosen: Sequence[int], of_part: Int[np.ndarray, " n"], rows: int, first_ordinal: int) -> TextBatch:
+        order = np.argsort(of_part, kind="stable")
+        of_text = of_part[order]
         sequences = [sequence for one in chosen for sequence in self._examples[one].sequences]
-        ids = [np.asarray(sequence.ids, np.int32) for sequence in sequences]
-        units = [sequence.units for sequence in sequences]
-        lengths = np.array([len(one) for one in ids])[order]
-        tokens = lay_out(
-            np.concatenate([ids[place] for place in order]),
-            lengths,
-            lengths,
-            (count, self._length),
-            units=np.concatenate([units[place] for place in order]),
-            rows=rows,
-            most=self.shape.texts,
-            pad_id=self._pad_id,
-        )
+        ordered = [sequences[place] for place in order]
+        tokens = lay_out_sequences(ordered, (rows, self._length), self._pad_id, of_text, self._most)
         slot = np.concatenate(
-            [group * self._slots + np.arange(len(self._lengths[one])) for group, one in enumerate(chosen)]
+            [group * self._slots + np.arange(len(self._sizes[one])) for group, one in enumerate(chosen)]
         )
-        place = (rows, np.arange(len(rows)) - np.searchsorted(rows, rows))
+        place = of_text, places_in_rows(of_text)
 
         def placed(values: ArrayLike, empty: float, dtype: DTypeLike) -> np.ndarray:
-            array = np.full((count, self.shape.texts), empty, dtype)
+            array = np.full((rows, self._most), empty, dtype)
             array[place] = np.asarray(values)[order]
             return array
 
-        scores = [self._examples[one].target or 0.0 for one in chosen for _ in self._lengths[one]]
-        batch = TextBatch(
+        scores = [self._examples[one].target or 0.0 for one in chosen for _ in self._sizes[one]]
+        return TextBatch(
             tokens,
             placed(slot, self._batch_size * self._slots, np.int32),
             placed([text for one in chosen for text in self._texts[one]], -1, np.int32),
             placed(scores, 0.0, np.float32),
-            placed(np.ones(len(rows)), 0.0, np.float32),
-            placed(number * self._batch_size * self._slots + slot, 0, np.uint64).astype(np.uint32),
+            placed(np.ones(len(of_text)), 0.0, np.float32),
+            placed(first_ordinal * self._slots + slot, 0, np.uint64).astype(np.uint32),
         )
-        here = self._local(count)
-        return jax.tree.map(lambda leaf: leaf[here], batch)
 
 
 def synthetic_text_batch(task: TaskConfig, shape: tuple[int, ...], vocabulary_size: int) -> TextBatch:

@@ -86,10 +86,9 @@ class ContrastObjective(FineTuningObjective):
         """Gradients of the loss of the whole batch. `measure` itself divides the batch into parts."""
         return super().gradients(params, targets, dropout_keys, microbatches=1)
 
-    def outputs(self, params: Parameters, batch: TaskBatch) -> Float[Array, "B D"]:
-        """The vector of each text, not normalised. The batch has one text in each row."""
-        tokens = jax.tree.map(lambda leaf: leaf.reshape(-1, leaf.shape[-1]), batch.tokens)
-        return cast(Array, self._encoder.apply({"params": params}, tokens))[:, 0]
+    def outputs(self, params: Parameters, batch: TaskBatch) -> Float[Array, "R N D"]:
+        """The vector of each text, not normalised."""
+        return cast(Array, self._encoder.apply({"params": params}, batch.tokens))
 
     def measure(self, params: Parameters, targets: TextBatch, dropout_keys: Key[Array, "R N"] | None) -> Means:
         """Returns the loss, the accuracy and, of pairs that match, `excluded`.

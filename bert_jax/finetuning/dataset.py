@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.batching.grouping import few_lengths, windows
+from bert_jax.batching.grouping import windows
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import FileFormat, TaskConfig
 from bert_jax.config.wording import counted
@@ -92,11 +92,10 @@ def make_task(config: TaskConfig, tokenizer: Tokenizer) -> Task:
     return TASK_CLASSES[config.kind](config, tokenizer)
 
 
-def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) -> TrainingRows:
-    """The encoded training rows, and the task with the labels, class weights and padded lengths that the rows give.
+def read_training(config: TaskConfig, tokenizer: Tokenizer) -> TrainingRows:
+    """The encoded training rows, and the task with the labels and class weights that the rows give.
 
-    `compiling`: the number of padding tokens that take as long as compiling one more length. Repairs are reported in
-    one line. Raises UsageError with file and line for rows that can't be used.
+    Repairs are reported in one line. Raises UsageError with file and line for rows that can't be used.
     """
     repairs: Counter[str] = Counter()
     source, held_out = config.source or config.train, list[Record]()
@@ -120,8 +119,6 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer, compiling: float) ->
         named = ", ".join(f"{name}: {weight:.3g}" for name, weight in zip(config.labels, weights, strict=False))
         say(f"weights of the classes in the loss: {named}")
         config = config.replace(class_weights=weights)
-    if config.padded_lengths is None and not config.makes_vectors:  # vectors: texts are packed into rows
-        config = config.replace(padded_lengths=_lengths(config, examples, compiling))
     task.config = config
     return TrainingRows(task, examples, len(by_row), held_out, () if config.source else records)
 
@@ -272,11 +269,3 @@ def balanced_weights(examples: Sequence[Example], count: int) -> tuple[float, ..
     targets = np.concatenate([np.ravel(np.asarray(example.target)) for example in examples])
     counts = np.bincount(targets[targets != IGNORED], minlength=count)
     return tuple(np.where(counts, counts.sum() / max(np.sum(counts > 0), 1) / np.maximum(counts, 1), 1.0).tolist())
-
-
-def _lengths(config: TaskConfig, examples: Sequence[Example], compiling: float) -> tuple[int, ...]:
-    """The lengths that training batches are padded to. They depend on these rows and settings, but not on the seed."""
-    sizes = sorted((example.size for example in examples), reverse=True)
-    longest = sizes[:: config.batch_size]  # about the longest of each batch, since TrainingBatches sorts by length
-    rows = config.batch_size * max(len(config.choices), 1)
-    return few_lengths(longest, config.max_length, compiling / (rows * config.epochs))

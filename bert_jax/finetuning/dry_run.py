@@ -11,7 +11,6 @@ from bert_jax.training.dry_run import (
     memory_in_words,
     planned_run,
     read_as,
-    steps_in_words,
 )
 
 
@@ -29,19 +28,16 @@ def planned_finetuning(config: FinetuneConfig, workdir: Place, seeds: int) -> Li
         yield "seeds", f"{seeds:,} runs like this, one after the other"
     yield "start from", f"{config.init}: {counted(model.num_layers, 'layers')} of width {model.hidden_size:,}"
     yield from read_as(plan.started.readings)
-    padded = f"{len(plan.learned.examples):,} sequences padded to {', '.join(map(str, task.padded_lengths or ()))}"
-    if packed := plan.batches.shape.texts > 1:
-        padded = f"{plan.batches.texts:,.0f} texts a step"
-    yield "training rows", f"{plan.learned.rows:,} of {task.train or task.source}, {padded}"
+    packed = f"{plan.batches.texts:,.0f} sequences a step"
+    yield "training rows", f"{plan.learned.rows:,} of {task.train or task.source}, {packed}"
     dev = task.dev or "the same corpus"
     yield "dev rows", f"{len(plan.measured.records):,} of {dev}" if plan.measured else "none: no measurement"
     yield from read_as(plan.readings)
-    steps = steps_in_words(phase, run.newest_step or 0, packed=False)
-    if packed:
-        steps = (
-            f"{counted(phase.steps, 'steps')} of {task.batch_size:,} pairs, in at most {phase.batch_size:,} rows of "
-            f"{phase.length:,} tokens that several texts share"
-        )
+    rows = "pairs" if task.makes_vectors else "rows"
+    steps = (
+        f"{counted(phase.steps, 'steps')} of {task.batch_size:,} {rows}, in at most "
+        f"{counted(phase.batch_size, 'rows')} of {phase.length:,} tokens that several sequences share"
+    )
     yield counted(task.epochs, "epochs"), steps
     memory = planned_memory(plan.config, mesh)
     yield f"memory, length {phase.length}", memory_in_words(memory, mesh)

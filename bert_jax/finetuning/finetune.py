@@ -13,7 +13,7 @@ from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.wording import counted
-from bert_jax.finetuning.batches import TaskBatch, TextBatches, TrainingBatches
+from bert_jax.finetuning.batches import PackedBatches, TaskBatch, TaskBatches, TextBatches
 from bert_jax.finetuning.contrast import make_objective
 from bert_jax.finetuning.dataset import LabelledRows, TrainingRows, make_task, read_labelled, read_training
 from bert_jax.finetuning.objective import Outputs
@@ -27,7 +27,6 @@ from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows
 from bert_jax.model.task import HeadShape, pools_tokens
 from bert_jax.run.hosts import first_alone
 from bert_jax.run.results import Results
-from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import Setting, UsageError
@@ -56,7 +55,7 @@ class FineTuningPlan:
     """The dev rows."""
     others: dict[str, LabelledRows]
     """The rows of task.other_dev, by name."""
-    batches: TrainingBatches | TextBatches
+    batches: PackedBatches
     readings: tuple[Reading, ...]
     """What the rows were taken for; empty for pairs from a corpus."""
 
@@ -95,9 +94,8 @@ def plan_finetuning(config: FinetuneConfig, run: RunDirectory) -> FineTuningPlan
     started = _open_model(config)
     if config.from_random and config.task.source and config.task.pairs == "dropout":
         say("two dropout masks of a text teach nothing from random parameters (task.pairs=dropout, from_random=True)")
-    task = _as_begun(_fitted(_with_pooling(config.task, started.task), started.config.max_positions), run)
-    compiling = compiling_tokens(started.config)
-    learned = read_training(task, started.tokenizer, compiling)
+    task = _fitted(_with_pooling(config.task, started.task), started.config.max_positions)
+    learned = read_training(task, started.tokenizer)
     measured = read_labelled(learned.task, learned.held_out) if config.task.dev or learned.held_out else None
     if measured:
         learned.task.metric(measured.golds)  # refuses a metric that these rows don't have
@@ -111,13 +109,12 @@ def plan_finetuning(config: FinetuneConfig, run: RunDirectory) -> FineTuningPlan
     readings = (reading_of_rows(learned.task, sets),) if sets else ()
     learned = learned._replace(records=())  # training doesn't need them
     stamp = f"{learned.stamp}{measured.stamp if measured else ''}"
-    batches = _batches(learned, config, mesh, compiling)
+    batches = _batches(learned, config, mesh, compiling_tokens(started.config))
     # A published model's files give no type to train in, and it is read as float32.
     model = started.config if any(started.steps) else started.config.replace(compute_dtype="auto")
     phase = Phase(steps=len(batches), length=batches.shape.length, batch_size=batches.shape.rows)
     planned = config.planned(model, learned.task.config, stamp, phase)
-    lengths = planned.task.padded_lengths or (phase.length,)
-    check_attention(config.execution, planned.model, [(length, batches.shape.texts) for length in lengths], mesh)
+    check_attention(config.execution, planned.model, [(phase.length, batches.shape.texts)], mesh)
     check_room(planned_memory(planned, mesh), phase, mesh, "--task.batch-size")
     return FineTuningPlan(planned, mesh, started, learned, measured, others, batches, readings)
 
@@ -192,26 +189,22 @@ def _with_other(results: Results, name: str, other: Results) -> Results:
     )
 
 
-def _batches(
-    learned: TrainingRows, config: FinetuneConfig, mesh: Mesh, compiling: float
-) -> TrainingBatches | TextBatches:
-    task, seed, pad_id = learned.task.config, config.seed, learned.task.pad_id
+def _batches(learned: TrainingRows, config: FinetuneConfig, mesh: Mesh, compiling: float) -> PackedBatches:
+    task, pad_id = learned.task.config, learned.task.pad_id
 
     def local(count: int) -> Int[np.ndarray, " b"]:
         return local_rows(batch_sharding(mesh), count)
 
-    if task.makes_vectors:
-        if len(learned.examples) < task.batch_size:
-            say(f"each step has all {len(learned.examples):,} pairs, fewer than task.batch_size={task.batch_size:,}")
-        multiple = config.execution.accumulation * row_shards(mesh)
-        return TextBatches(learned.examples, task, seed, pad_id, local, multiple, compiling)
-    return TrainingBatches(learned.examples, task, seed, pad_id, local)
+    if task.makes_vectors and len(learned.examples) < task.batch_size:
+        say(f"each step has all {len(learned.examples):,} pairs, fewer than task.batch_size={task.batch_size:,}")
+    multiple = config.execution.accumulation * row_shards(mesh)
+    kind = TextBatches if task.makes_vectors else TaskBatches
+    return kind(learned.examples, task, config.seed, pad_id, local, multiple, compiling)
 
 
 def planned_memory(config: TaskRunConfig, mesh: Mesh) -> Memory:
     """Estimates by formula the memory of a step with the longest rows on one device."""
-    packed = 2 if config.task.makes_vectors else 1
-    return step_memory(config.execution, config.model, mesh, config.phases[0], predictions=0, packed=packed)
+    return step_memory(config.execution, config.model, mesh, config.phases[0], predictions=0, packed=2)
 
 
 def _open_model(config: FinetuneConfig) -> TrainedModel:
@@ -273,24 +266,11 @@ def _with_pooling(task: TaskConfig, begun: TaskConfig | None) -> TaskConfig:
     return task.replace(pool=task.pool or (begun and begun.pool) or "mean")
 
 
-def _as_begun(task: TaskConfig, run: RunDirectory) -> TaskConfig:
-    """`task` with the padded lengths that `run` began with.
-
-    Padded lengths decide rounding, and another kind of machine might choose others.
-    """
-    if task.padded_lengths is None and run.under_way:
-        before = read_config(run.path)
-        if before.task and before.task.max_length == task.max_length:
-            return task.replace(padded_lengths=before.task.padded_lengths)
-    return task
-
-
 class DevRows:
     """Measures the model on labelled rows."""
 
     def __init__(self, plan: FineTuningPlan, rows: LabelledRows, outputs: Outputs):
         self._task, self._rows, self._outputs = plan.learned.task, rows, outputs
-        self._compiling = compiling_tokens(plan.started.config)
 
     def evaluate(self, params: Parameters, between: Callable[[], None] = lambda: None) -> Results:
         """Every metric and the score. `between` is called before each batch, and may raise to end the evaluation."""
@@ -299,7 +279,7 @@ class DevRows:
             between()
             return self._outputs(params, batch)
 
-        return measure(self._task, self._rows, run, self._compiling)
+        return measure(self._task, self._rows, run)
 
 
 def _initial_parameters(plan: FineTuningPlan) -> Parameters | None:

@@ -85,8 +85,8 @@ class FineTuningObjective(Objective):
         return batch
 
     @abstractmethod
-    def outputs(self, params: Parameters, batch: TaskBatch) -> Float[Array, "B ..."]:
-        """The model's outputs without dropout, in the form that `Task.predict` takes."""
+    def outputs(self, params: Parameters, batch: TaskBatch) -> Float[Array, "R ..."]:
+        """The model's outputs without dropout: [R, E, ...], or [R, T, ...] for tags and answers."""
 
 
 class TaskObjective(FineTuningObjective):
@@ -114,9 +114,11 @@ class TaskObjective(FineTuningObjective):
 
         Those of the head don't count, since they are few.
         """
-        rows, choices, length = shape
-        wanted = 1 if self._head.input in ("pooled", "choices") and not self._head.mixes else length
-        return 3 * rows * choices * encoder_flops(self.model, length, wanted)
+        rows, length = shape
+        wanted = length
+        if self._head.input in ("pooled", "choices") and not self._head.mixes:
+            wanted = self._task.batch_size * self._task.sequences_an_example // rows
+        return 3 * rows * encoder_flops(self.model, length, wanted)
 
     def random_batch(self, shape: tuple[int, ...]) -> TaskBatch:
         return synthetic_task_batch(self._task, shape, vocabulary_size(self.model))
@@ -125,7 +127,7 @@ class TaskObjective(FineTuningObjective):
         """The sum of the weights of all targets. Without class weights it is the number of rows, or of tagged words."""
         return {"task_loss": jnp.sum(self._weights(targets))}
 
-    def measure(self, params: Parameters, targets: TaskBatch, dropout_keys: Key[Array, " B"] | None) -> Means:
+    def measure(self, params: Parameters, targets: TaskBatch, dropout_keys: Key[Array, "R E"] | None) -> Means:
         """Returns the loss and, except for numbers, the accuracy. Class weights don't change the accuracy."""
         outputs, weights = self.outputs(params, targets, dropout_keys), self._weights(targets)
         if self._loss == "labels":
@@ -133,11 +135,13 @@ class TaskObjective(FineTuningObjective):
             loss, hit = jax.nn.softplus(wrong_way).mean(axis=-1), (wrong_way < 0).mean(axis=-1)
             return {"task_loss": Mean.of(loss, weights), "accuracy": Mean.of(hit, weights)}
         if self._loss == "squares":
-            return {"task_loss": Mean.of(jnp.square(outputs[:, 0] - targets.target), weights)}
+            return {"task_loss": Mean.of(jnp.square(outputs[..., 0] - targets.target), weights)}
         labels = jnp.maximum(targets.target, 0)
         if self._loss == "ends":
-            inside = targets.tokens.sequence[:, 0] > 0
-            outputs = jnp.where(inside[:, None], outputs.swapaxes(1, 2), _NOWHERE)
+            number = jnp.arange(1, labels.shape[1] + 1)[:, None]
+            inside = targets.tokens.sequence[:, None] == number
+            outputs = jnp.where(inside[:, :, None], outputs.swapaxes(1, 2)[:, None], _NOWHERE)
+            labels = labels + targets.tokens.begin[..., None]
         loss, hit = cross_entropy(outputs, labels)
         if self._smoothing:
             of_label = jnp.take_along_axis(outputs, labels[..., None], axis=-1)[..., 0]
@@ -145,21 +149,22 @@ class TaskObjective(FineTuningObjective):
         return {"task_loss": Mean.of(loss, weights), "accuracy": Mean.of(hit, self._counted(targets))}
 
     def outputs(
-        self, params: Parameters, batch: TaskBatch, dropout_keys: Key[Array, " B"] | None = None
-    ) -> Float[Array, "B ..."]:
-        """The model's outputs: [B, outputs]; for choices [B, C]; for tags and answers [B, T, outputs]."""
+        self, params: Parameters, batch: TaskBatch, dropout_keys: Key[Array, "R E"] | None = None
+    ) -> Float[Array, "R ..."]:
+        """The model's outputs: [R, E, outputs]; for choices [R, E, C]; for tags and answers [R, T, outputs]."""
         if self._probe:
             params = {**params, "bert": jax.lax.stop_gradient(params["bert"])}
         return cast(Array, self._network.apply({"params": params}, batch.tokens, batch.marks, dropout_keys))
 
-    def _weights(self, batch: TaskBatch) -> Float[Array, "B ..."]:
+    def _weights(self, batch: TaskBatch) -> Float[Array, "R ..."]:
         """The weight of each target in the loss."""
         counted = self._counted(batch)
         return counted if not self._class_weights else counted * jnp.array(self._class_weights)[batch.target]
 
-    def _counted(self, batch: TaskBatch) -> Float[Array, "B ..."]:
-        """1 for every target, 0 for ignored targets and fillers. Each end of an answer counts one half."""
+    def _counted(self, batch: TaskBatch) -> Float[Array, "R ..."]:
+        """1 for every target, 0 for ignored targets and absent examples. Each end of an answer counts one half."""
         weight = jnp.asarray(batch.weight)
         if self._loss == "tags":
-            return jnp.where(batch.target == IGNORED, 0.0, weight[:, None])
-        return jnp.stack([weight / 2] * 2, axis=1) if self._loss == "ends" else weight
+            of_token = jnp.take_along_axis(weight, jnp.maximum(batch.tokens.sequence - 1, 0), axis=1)
+            return jnp.where(batch.target == IGNORED, 0.0, of_token)
+        return jnp.stack([weight / 2] * 2, axis=-1) if self._loss == "ends" else weight

@@ -2,22 +2,35 @@
 
 import csv
 import json
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice, tee
 from typing import TextIO
 
 import numpy as np
+from jaxtyping import Int
 
-from bert_jax.batching.grouping import Group, ahead, grouped, in_input_order, usual_lengths
+from bert_jax.batching.grouping import (
+    WINDOW_GROUPS,
+    Group,
+    ahead,
+    in_input_order,
+    padded_length,
+    row_count,
+    usual_lengths,
+    windows,
+)
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.task_kind import TASK_KINDS
-from bert_jax.finetuning.batches import AnyArray, TaskBatch, task_batch
+from bert_jax.finetuning.batches import AnyArray, TaskBatch, places_in_rows, task_batch
 from bert_jax.finetuning.dataset import LabelledRows, encoded
 from bert_jax.finetuning.retrieval import DOCUMENTS_AT_ONCE
 from bert_jax.finetuning.task import Example, Outcome, Prediction, Task
 from bert_jax.finetuning.vectors_task import PromptedText, SingleText
+from bert_jax.instances.instances import best_fit
 from bert_jax.records.compressed_files import suffix
 from bert_jax.records.decoded_lines import decoded_lines
 from bert_jax.records.record import Record
@@ -33,33 +46,89 @@ STANDARD_INPUT = "/dev/stdin"
 Predicted = Iterable[tuple[Record, Prediction]]
 
 
+_SHORTEST_ROW = 64
+"""Fewest tokens in a row, so that several short examples share it."""
+_TOKENS_AN_EXAMPLE = 4
+"""A row of T tokens has places for T / 4 examples."""
+
+
+@dataclass(frozen=True)
+class _PackedGroup(Group[Example]):
+    """Examples that share rows."""
+
+    rows: Int[np.ndarray, " n"]
+    """The row of each example."""
+
+    def batch(self, pad_id: int) -> TaskBatch:
+        """The examples as a batch."""
+        return task_batch(self.items, self.shape, pad_id, of_example=self.rows, most=_most(self.shape[1]))
+
+    def outputs(self, batch: TaskBatch, outputs: np.ndarray, of_tokens: bool) -> list[np.ndarray]:
+        """The outputs of each example, from those of its batch. `of_tokens`: whether each token has outputs."""
+        places = zip(self.rows.tolist(), places_in_rows(self.rows).tolist(), strict=True)
+        if not of_tokens:
+            return [outputs[place] for place in places]
+        tokens = batch.tokens
+        begins = [(row, int(tokens.begin[row, place]), int(tokens.length[row, place])) for row, place in places]
+        return [outputs[row, begin : begin + length] for row, begin, length in begins]
+
+
+def _most(length: int) -> int:
+    return -(-length // _TOKENS_AN_EXAMPLE)
+
+
+def _packed(examples: Iterable[Example], limit: int, tokens: int) -> Iterator[_PackedGroup]:
+    """Packs examples of up to `limit` tokens into groups of rows, `tokens` tokens a group.
+
+    Rows are as long as the longest example of a window of 32 groups, rounded up to one of a few lengths. The last group
+    of a window takes the smallest shape of an earlier group that holds it. If there is none it has 1, 4, 16, ... rows.
+    """
+    lengths = usual_lengths(max(limit, _SHORTEST_ROW))
+    shapes, begin = set[tuple[int, int]](), 0
+    for some in windows(examples, lambda example: example.size, WINDOW_GROUPS * tokens):
+        sizes = np.array([example.size for example in some])
+        length = padded_length(max(int(sizes.max()), _SHORTEST_ROW), lengths)
+        rows = best_fit(sizes, length, most=_most(length))
+        at_once, count = max(tokens // length, 1), int(rows.max()) + 1
+        for first in range(0, count, at_once):
+            needed = min(at_once, count - first)
+            fitting = [shape for shape in shapes if shape[0] >= needed and shape[1] >= length]
+            shape = at_once, length
+            if needed < at_once:
+                shape = min(fitting, key=math.prod, default=(row_count(needed, at_once), length))
+            shapes.add(shape)
+            places = np.flatnonzero((rows >= first) & (rows < first + at_once)).tolist()
+            group = [some[place] for place in places]
+            yield _PackedGroup([begin + place for place in places], group, shape, rows[places] - first)
+        begin += len(some)
+
+
 def outcomes(
     task: Task,
     records: Iterable[Record],
     run: Run,
     repairs: Counter[str],
     *,
-    compiling: float = 0,
     threads: int = 2,
     tokens: int | None = None,
 ) -> Iterator[Outcome]:
     """Yields each record with its examples and the model's outputs for them, in order and in bounded memory.
 
-    Rows of similar length share a batch of about `tokens` tokens (None: as many as suit the device). Batches have few
-    shapes; compiling a shape costs as much as `compiling` tokens. `repairs` counts what was cut or is empty. If `run`
-    uses several devices, `threads` must be 1, since all devices have to compute the batches in the same order.
+    A batch has about `tokens` tokens (None: as many as suit the device), in rows that several examples share. Batches
+    have few shapes. `repairs` counts what was cut or is empty. If `run` uses several devices, `threads` must be 1,
+    since all devices have to compute the batches in the same order.
     """
-    choices = max(len(task.config.choices), 1)
+    of_tokens = task.config.facts.head == "tokens"
     rows, read = tee(encoded(task, records, repairs, train=False))
     examples = (example for _, of_one in rows for example in of_one)
 
-    def outputs_of(group: Group[Example]) -> np.ndarray:
-        return np.asarray(run(task_batch(group.items, group.shape, task.pad_id)))
+    def outputs_of(group: _PackedGroup) -> list[np.ndarray]:
+        batch = group.batch(task.pad_id)
+        return group.outputs(batch, np.asarray(run(batch)), of_tokens)
 
-    lengths = sorted({*usual_lengths(task.config.max_length), *(task.config.padded_lengths or ())})
-    tokens = max((tokens or tokens_at_once()) // choices, 1)
-    groups = grouped(examples, lambda example: example.size, lengths, tokens, compiling=compiling / choices)
-    outputs = in_input_order(ahead(outputs_of, groups, threads))
+    limit = task.config.max_length * max(len(task.config.choices), 1)
+    computed = ahead(outputs_of, _packed(examples, limit, tokens or tokens_at_once()), threads)
+    outputs = in_input_order(computed)
     for record, of_one in read:
         yield Outcome(record, of_one, [*islice(outputs, len(of_one))])
 
@@ -69,35 +138,33 @@ def predictions(
     records: Iterable[Record],
     run: Run,
     repairs: Counter[str],
-    *,
-    compiling: float = 0,
     tokens: int | None = None,
 ) -> Iterator[tuple[Record, Prediction]]:
     """Yields each record with its prediction. The arguments are those of `outcomes`."""
-    for outcome in outcomes(task, records, run, repairs, compiling=compiling, tokens=tokens):
+    for outcome in outcomes(task, records, run, repairs, tokens=tokens):
         yield outcome.record, task.predict(*outcome)
 
 
-def measure(task: Task, rows: LabelledRows, run: Run, compiling: float = 0) -> Results:
+def measure(task: Task, rows: LabelledRows, run: Run) -> Results:
     """Every metric of the task's kind over `rows`, with its baselines and the worst errors.
 
     On judged texts: every metric of a search of the whole corpus.
     """
     if rows.judged:
-        return rows.judged.measure(partial(_vectors, task, run, compiling), task.config.widths)
+        return rows.judged.measure(partial(_vectors, task, run), task.config.widths)
     read = task.inputs(rows.records)
-    stream = outcomes(task, read, run, Counter(), compiling=compiling, threads=1)
+    stream = outcomes(task, read, run, Counter(), threads=1)
     count = len(rows.records)
     measured_on = {"rows": count, "rows_hash": rows.stamp}
     measured = task.evaluate(rows.records, rows.golds, stream)
     return measured.updated({"dev_rows": count, "measured_on": measured_on})
 
 
-def _vectors(task: Task, run: Run, compiling: float, texts: Iterable[str], role: str) -> Iterator[np.ndarray]:
+def _vectors(task: Task, run: Run, texts: Iterable[str], role: str) -> Iterator[np.ndarray]:
     """Yields the vectors of texts with the prompt of a role, in their order, some texts at a time."""
     prompt = task.config.prompt(role)
     records = (SingleText("", PromptedText(text, prompt)._asdict()) for text in texts)
-    stream = outcomes(task, records, run, Counter(), compiling=compiling, threads=1)
+    stream = outcomes(task, records, run, Counter(), threads=1)
     while some := [vector for _, _, [vector] in islice(stream, DOCUMENTS_AT_ONCE)]:
         yield np.stack(some)
 

@@ -61,8 +61,8 @@ class Example(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Number of tokens in the longest sequence."""
-        return max(len(one.ids) for one in self.sequences)
+        """Number of tokens in all sequences, which share a row."""
+        return sum(len(one.ids) for one in self.sequences)
 
     def mostly(self, piece: int) -> bool:
         """Whether more than half of the example's pieces are `piece`. Special pieces at the ends don't count."""

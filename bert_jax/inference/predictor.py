@@ -25,7 +25,6 @@ from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import warn
 from bert_jax.system.reading import show
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.training.devices import compiling_tokens
 
 
 class Predictor:
@@ -33,7 +32,6 @@ class Predictor:
 
     def __init__(self, task: TaskConfig, config: ModelConfig, params: Parameters, tokenizer: Tokenizer):
         self.task, self._tokenizer = task, tokenizer
-        self._compiling = compiling_tokens(config)
         self._task = make_task(task, tokenizer)
         mesh = make_mesh(MeshConfig(), jax.local_devices()[:1])
         self._run = partial(Outputs(make_objective(task, config, ExecutionConfig()), mesh), params)
@@ -43,7 +41,7 @@ class Predictor:
 
         `repairs` counts texts that were cut or are empty.
         """
-        return predictions(self._task, records, self._run, repairs, compiling=self._compiling)
+        return predictions(self._task, records, self._run, repairs)
 
     def stream(self, records: Iterable[Record]) -> Iterator[Prediction]:
         """Yields the predictions alone; reports at the end how many texts were cut or are empty."""
@@ -83,5 +81,5 @@ class Predictor:
             show([reading_of_rows(task, {"dev": RowSet(source, rows.records)})])
         if not source and stamp and not stamp.endswith(rows.stamp):
             warn(f"{config.dev} has other rows now than when the model was trained")
-        measured = measure(task, rows, self._run, self._compiling)
+        measured = measure(task, rows, self._run)
         return measured.updated({"task": self.task.name})

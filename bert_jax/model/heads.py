@@ -5,10 +5,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Float, Key
+from jaxtyping import Array, Float
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model.dropout import dropout
 from bert_jax.model.embeddings import initial_words, padded_vocabulary_size, vocabulary_size
 from bert_jax.model.linear import LayerNorm, Linear, activation, compute_dtype
 from bert_jax.model.placement import gathered
@@ -100,8 +99,8 @@ class ReplacedTokenHead(nn.Module):
 
 
 class TaskHead(nn.Module):
-    """A task's own parameters: dropout, then a linear layer (Devlin et al. 2019, section 4); and the weights of the
-    layers, if their mean is its input."""
+    """A task's own parameters: a linear layer (Devlin et al. 2019, section 4), and the weights of the layers, if their
+    mean is its input."""
 
     config: ModelConfig
     outputs: int
@@ -119,9 +118,8 @@ class TaskHead(nn.Module):
         weights = self.gamma * jax.nn.softmax(self.mix)
         return jnp.sum(weights[:, None, None, None] * layers.astype(jnp.float32), axis=0).astype(layers.dtype)
 
-    def __call__(self, x: Float[Array, "B *rest"], dropout_keys: Key[Array, " B"] | None) -> Float[Array, "B ..."]:
+    def __call__(self, x: Float[Array, "*vectors D"]) -> Float[Array, "*vectors O"]:
         """Float32 outputs for each vector of `x`."""
-        x = dropout(x, self.config.dropout, dropout_keys)
         return self.dense(x).astype(jnp.float32)
 
 

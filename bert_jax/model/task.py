@@ -1,6 +1,7 @@
 """The encoder with the head of a task (Devlin et al. 2019, figure 4).
 
-Further letters in shapes: C sequences a row (its choices, otherwise one), M marked words, O outputs of the head.
+Further letters in shapes: E examples a row, C sequences an example (its choices, otherwise one), M marked words, O
+outputs of the head. A row holds N = E C sequences, those of an example one after the other.
 """
 
 from typing import NamedTuple
@@ -18,7 +19,7 @@ from bert_jax.config.vectors import Pooling
 from bert_jax.layout import UNPOOLED, Tokens
 from bert_jax.model.attention import at_places
 from bert_jax.model.bert import BertEncoder, Parameters, of_ends, one_token, pooled_places, without
-from bert_jax.model.dropout import split
+from bert_jax.model.dropout import dropout, split, token_dropout
 from bert_jax.model.encoder import UNTRAINED
 from bert_jax.model.heads import TaskHead
 
@@ -64,45 +65,46 @@ class BertForTask(nn.Module):
         self.task = TaskHead(self.config, self.head.outputs, self.head.mixes)
 
     def __call__(
-        self, tokens: Tokens, marks: Int[Array, "B M 2"], dropout_keys: Key[Array, " B"] | None = None
+        self, tokens: Tokens, marks: Int[Array, "B E M 2"], dropout_keys: Key[Array, "B E"] | None = None
     ) -> Float[Array, "B ..."]:
-        """Float32 outputs: [B, O] of pooled and marked vectors, [B, C] of choices, [B, T, O] of tokens.
+        """Float32 outputs: [B, E, O] of pooled and marked vectors, [B, E, C] of choices, [B, T, O] of tokens.
 
-        `tokens` are [B, C, T]: each choice has a row of its own, which holds one sequence. `marks` are begin and end
-        (exclusive) of the marked words, as places in the row. A filler row has no tokens.
+        `marks` are begin and end (exclusive) of the marked words, as positions in their sequence. An absent example has
+        no tokens.
         """
-        rows, choices, _ = tokens.ids.shape
+        rows, examples = marks.shape[:2]
         in_encoder, in_head = (None, None) if dropout_keys is None else split(dropout_keys, 2)
         if in_encoder is not None:
-            in_encoder = split(in_encoder, choices).T.reshape(-1, 1)
-        tokens = jax.tree.map(lambda leaf: leaf.reshape(-1, leaf.shape[-1]), tokens)
-        no_places = jnp.zeros((rows * choices, 0), jnp.int32)
-        places = None if self.head.input in ("marked", "tokens") else no_places
+            choices = tokens.length.shape[1] // examples
+            in_encoder = jnp.moveaxis(split(in_encoder, choices), 0, -1).reshape(rows, -1)
+        places = None if self.head.input in ("marked", "tokens") else jnp.zeros((rows, 0), jnp.int32)
         encoded = self.bert(tokens, in_encoder, places, return_layers=self.head.mixes)
         if encoded.layers is not None:
             encoded = encoded._replace(tokens=self.task.mixed(encoded.layers))
             if encoded.pooled is not None:
                 at_pooled = at_places(encoded.tokens, pooled_places(self.config, tokens))
                 encoded = encoded._replace(pooled=self.bert.pooler(of_ends(self.config, at_pooled)))
+        rate, in_head = self.config.dropout, in_head if self.head.drops else None
         if self.head.input == "tokens":
             vectors = self.bert.pooler(encoded.tokens) if pools_tokens(self.config) else encoded.tokens
-        else:
-            assert encoded.pooled is not None, "this head needs a pooler"
-            several = self.head.input == "choices"
-            vectors = encoded.pooled.reshape(rows, choices, -1) if several else encoded.pooled[:, 0]
-            if self.head.input == "marked":
-                words = mean_of_marked(encoded.tokens, marks).reshape(rows, -1)
-                vectors = jnp.concatenate([vectors, words], axis=-1)
-        outputs = self.task(vectors, in_head if self.head.drops else None)
-        return outputs[:, :, 0] if self.head.input == "choices" else outputs
+            return self.task(token_dropout(vectors, rate, in_head, tokens.sequence, tokens.position))
+        assert encoded.pooled is not None, "this head needs a pooler"
+        if self.head.input == "choices":
+            vectors = encoded.pooled.reshape(rows, examples, -1, encoded.pooled.shape[-1])
+            return self.task(dropout(vectors, rate, in_head))[..., 0]
+        vectors = encoded.pooled
+        if self.head.input == "marked":
+            words = mean_of_marked(encoded.tokens, marks + tokens.begin[:, :, None, None])
+            vectors = jnp.concatenate([vectors, words.reshape(rows, examples, -1)], axis=-1)
+        return self.task(dropout(vectors, rate, in_head))
 
 
-def mean_of_marked(x: Float[Array, "B T D"], marks: Int[Array, "B M 2"]) -> Float[Array, "B M D"]:
-    """The mean vector of the tokens begin to end - 1 of each mark; 0 for an empty mark."""
+def mean_of_marked(x: Float[Array, "B T D"], marks: Int[Array, "B E M 2"]) -> Float[Array, "B E M D"]:
+    """The mean vector of the tokens begin to end - 1 of each mark, as places in the row; 0 for an empty mark."""
     places = jnp.arange(x.shape[1])
     inside = (places >= marks[..., :1]) & (places < marks[..., 1:])
     share = inside / jnp.maximum(jnp.sum(inside, axis=-1, keepdims=True), 1)
-    return jnp.einsum("BMT,BTD->BMD", share.astype(x.dtype), x)
+    return jnp.einsum("BEMT,BTD->BEMD", share.astype(x.dtype), x)
 
 
 def pools_tokens(config: ModelConfig) -> bool:
@@ -114,8 +116,7 @@ def init_for_task(config: ModelConfig, head: HeadShape, key: Key[Array, ""]) -> 
     """Initial parameters of encoder and head. Equal keys give equal values."""
     if head.input == "texts":
         return without(PooledEncoder(config, "mean").init(key, one_token())["params"], ["bert/pooler"])
-    tokens = jax.tree.map(lambda leaf: leaf[None], one_token())
-    params = BertForTask(config, head).init(key, tokens, jnp.zeros((1, head.marks, 2), jnp.int32))["params"]
+    params = BertForTask(config, head).init(key, one_token(), jnp.zeros((1, 1, head.marks, 2), jnp.int32))["params"]
     return params if head.has_pooler(config) else without(params, ["bert/pooler"])
 
 

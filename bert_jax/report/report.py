@@ -63,7 +63,10 @@ def _description(facts: RunFacts) -> str:
         return f"Imported model: {size}."
     if task := facts.config.task:
         return f"Fine-tuning for {task.name} ({task.kind}): {size}."
-    phases = "; ".join(f"{phase.steps:,} steps of {phase.batch()}" for phase in facts.config.phases)
+    phases = "; ".join(
+        f"{phase.steps:,} steps of {facts.config.batch_in_words(number)}"
+        for number, phase in enumerate(facts.config.phases)
+    )
     return f"Pretraining: {size}. {phases}."
 
 

@@ -39,7 +39,7 @@ _COMPILER_OPTIONS: dict[str, dict[str, bool | int]] = {
 https://docs.jax.dev/en/latest/gpu_performance_tips.html. The launchers set those of TPUs (launch/flags.sh), which
 libtpu reads from the environment."""
 
-_COMPILING_FLOPS = {"cpu": 6 * 1e11, "accelerator": 20 * 1e14}
+_COMPILING_FLOPS = {"cpu": 30 * 1e11, "accelerator": 20 * 1e14}
 """FLOPs that a device could compute while one training step compiles. The forward pass alone takes a third of the time
 to compile and a third of the FLOPs for a token, so it computes as many tokens in that time."""
 _TYPICAL_LENGTH = 128
@@ -185,15 +185,15 @@ def check_room(memory: Memory, phase: Phase, mesh: Mesh, batch_size: str) -> Non
 
 
 def fitted(config: AnyRunConfig, mesh: Mesh) -> AnyRunConfig:
-    """`config` with the rows of packed texts rounded up, as in fine-tuning, to divide evenly over the devices of
-    `mesh`. A config without packed texts is returned unchanged.
+    """`config` with the rows of a fine-tuning's step rounded up, as in fine-tuning, to divide evenly over the devices
+    of `mesh`. A config of pretraining is returned unchanged.
 
     Raises UsageError if a batch can't be divided over the devices, if the rows are too short for their texts, or if the
     attention can't be computed there.
     """
     for size in config.batch_sizes.values():
         check_batch_size(size, config.execution.accumulation, mesh)
-    if config.task and config.task.makes_vectors:
+    if config.task:
         [phase], multiple = config.phases, config.execution.accumulation * row_shards(mesh)
         config = config.replace(phases=(phase.replace(batch_size=-(-phase.batch_size // multiple) * multiple),))
         [(length, texts)] = config.rows

@@ -13,7 +13,7 @@ from jaxtyping import Array, UInt32
 
 from bert_jax.config.training import TrainingConfig
 from bert_jax.model.bert import Parameters, completed
-from bert_jax.model.sharding import abstract, batch_sharding, local_rows, on_mesh, placed, state_shardings
+from bert_jax.model.sharding import abstract, batch_sharding, local_rows, on_mesh, placed, row_shards, state_shardings
 from bert_jax.run.measurement import Means
 from bert_jax.run.results import Results
 from bert_jax.run.state import TrainState
@@ -162,10 +162,10 @@ class PhaseWork:
 
     def batches(self, first: int) -> Iterator[AnyBatch]:
         """Batches from step `first` of the phase on, on the devices."""
-        rows, batch_size = batch_sharding(self.trainer.mesh), self.trainer.config.phases[self.number].batch_size
-        shares = batch_size // len(local_rows(rows, batch_size))
+        rows, shards = batch_sharding(self.trainer.mesh), row_shards(self.trainer.mesh)
+        shares = shards // len(local_rows(rows, shards))
         for batch in read_ahead(self.source, first):
-            yield placed(batch, rows, len(batch.weight) * shares)  # batches may have fewer rows than batch_size
+            yield placed(batch, rows, len(batch.weight) * shares)  # batches of one phase differ in their rows
 
     def flops(self, shape: tuple[int, ...]) -> float:
         """FLOPs of one step on a batch whose ids have this shape, by formula, over all devices."""

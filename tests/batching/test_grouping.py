@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bert_jax.batching.grouping import (
     Group,
     ahead,
-    few_lengths,
+    few_sizes,
     grouped,
     in_input_order,
     padded_length,
@@ -33,20 +33,18 @@ def test_lengths_of_unknown_sequences_rise_by_halves_and_thirds(longest, lengths
 
 @given(st.lists(st.integers(1, 12), min_size=1, max_size=40), st.floats(0, 60))
 @settings(deadline=None)
-def test_chosen_lengths_cost_the_least_of_all_choices(longest, compiling):
-    cost = lambda lengths: sum(padded_length(size, lengths) for size in longest) + compiling * len(lengths)  # noqa: E731
-    lengths = few_lengths(longest, max(longest), compiling)
-    assert list(lengths) == sorted({*lengths, max(longest)})
-    sizes = sorted({*longest} - {max(longest)})
+def test_chosen_sizes_cost_the_least_of_all_choices(needed, compiling):
+    cost = lambda sizes: sum(padded_length(size, sizes) for size in needed) + compiling * len(sizes)  # noqa: E731
+    chosen = few_sizes(needed, compiling)
+    sizes = sorted({*needed} - {max(needed)})
     choices = (some for count in range(len(sizes) + 1) for some in itertools.combinations(sizes, count))
-    assert cost(lengths) == pytest.approx(min(cost((*some, max(longest))) for some in choices))
+    assert cost(chosen) == pytest.approx(min(cost((*some, max(needed))) for some in choices))
 
 
-def test_lengths_are_more_where_compiling_is_cheaper():
-    assert few_lengths([7] * 50 + [20] * 9, 20, 0) == (7, 20)
-    assert few_lengths([7] * 50 + [20] * 9, 20, 50 * 13 + 1) == (20,)
-    assert few_lengths([32, 31, 32], 32, 2) == (32,)
-    assert few_lengths([7] * 50 + [20] * 9, 128, 1) == (7, 20, 128)  # and one for longer sequences than were seen
+def test_sizes_are_more_where_compiling_is_cheaper():
+    assert few_sizes([7] * 50 + [20] * 9, 0) == (7, 20)
+    assert few_sizes([7] * 50 + [20] * 9, 50 * 13 + 1) == (20,)
+    assert few_sizes([32, 31, 32], 2) == (32,)
 
 
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=300), st.floats(0, 5000))

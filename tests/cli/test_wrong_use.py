@@ -112,7 +112,6 @@ WRONG = {
     f"{FINETUNE} --task.marks a a": "--task.kind=class with 1 text takes 0 --task.marks and has 2",
     f"{FINETUNE} --task.labels a a": "--task.labels=a a has 'a' twice; name each once",
     f"{FINETUNE} --task.separator aa": "--task.separator='aa' can't stand between columns",
-    f"{FINETUNE} --task.padded-lengths 64 32": "--task.padded-lengths=64 32 must rise and end with --task.max-length=64",
     f"{FINETUNE} --task.metric pearson --task.kind number --task.class-weights 1 2": "--task.class-weights is for kinds class, marked, tags, and --task.kind=number",
     "finetune sst2 --workdir W": "--init is not set: give the model to start from",
     f"{PRETRAIN} --objective.units ngrams": "--objective.units=ngrams: expected piece, word, ngram",

@@ -22,8 +22,6 @@ SPAN = {"name": "x", "kind": "span", "texts": ("question", "context")}
             "task.metric=accuracy doesn't measure task.kind=number; choose from",
         ),
         ({**SPAN, "max_length": 128}, "task.max_length=128 leaves no window of task.span.stride=128 pieces"),
-        ({"kind": "class", "padded_lengths": (8, 64)}, "must rise and end with task.max_length=128"),
-        ({"kind": "class", "padded_lengths": (64, 32, 128)}, "must rise and end with task.max_length=128"),
         ({"kind": "class", "texts": ("{title. {body}",)}, "task.texts has '{title. {body}', a brace without the other"),
         ({"kind": "class", "texts": ("title}",)}, "task.texts has 'title}', a brace without the other"),
         ({"kind": "choice", "choices": ("one", "one")}, "task.choices=one one has 'one' twice"),
@@ -62,9 +60,9 @@ def test_every_kind_has_what_it_needs_and_survives_json(kind):
 
 
 def test_a_task_is_made_to_fit_the_models_positions():
-    plain = TaskConfig(name="x", kind="class", max_length=128, padded_lengths=(32, 96, 128))
+    plain = TaskConfig(name="x", kind="class", max_length=128)
     assert plain.fitting(128) is plain
-    assert plain.fitting(64) == plain.replace(max_length=64, padded_lengths=(32, 64))
+    assert plain.fitting(64) == plain.replace(max_length=64)
     answers = TaskConfig(name="x", kind="span", texts=("question", "context"), max_length=384)
     fitted = answers.fitting(64)
     assert (fitted.max_length, fitted.span.question_length, fitted.span.stride) == (64, 21, 21)
@@ -76,7 +74,6 @@ def test_settings_of_vectors_that_do_not_fit_each_other_are_refused():
     for wrong, words in (
         ({"train": "a.tsv", "source": "text:b"}, "both name what to learn from"),
         ({"batch_size": 1}, "leaves a pair nothing to be compared with"),
-        ({"padded_lengths": (128,)}, "vectors pack several into a row"),
         ({"score_range": (5.0, 0.0)}, "give the lowest and then the highest score"),
         ({"temperature": 0.0}, "expected a finite number above 0"),
         ({"widths": (8, 8)}, "has a width twice"),

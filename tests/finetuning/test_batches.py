@@ -2,37 +2,37 @@ import numpy as np
 import pytest
 
 from bert_jax.config.task import TaskConfig
-from bert_jax.finetuning.batches import TextBatches, TrainingBatches, task_batch
+from bert_jax.finetuning.batches import TaskBatches, TextBatches, task_batch
 from bert_jax.finetuning.task import IGNORED, Example
 from bert_jax.layout import TokenSequence
-
-LENGTHS = (8, 16, 24)
 
 
 def example(number, size=4, target=0, **others):
     return Example((TokenSequence([number] * size, size, False),), target, **others)
 
 
-def training(count=100, seed=3, epochs=2, batch_size=8):
+def training(count=100, seed=3, epochs=2, batch_size=8, **others):
     sizes = np.random.default_rng(0).integers(3, 25, count).tolist()
     examples = [example(number + 1, size) for number, size in enumerate(sizes)]
-    lengths = {"max_length": LENGTHS[-1], "padded_lengths": LENGTHS}
-    config = TaskConfig(name="x", kind="class", batch_size=batch_size, epochs=epochs, **lengths)
-    return TrainingBatches(examples, config, seed, pad_id=0)
+    config = TaskConfig(name="x", kind="class", batch_size=batch_size, epochs=epochs, max_length=64)
+    return TaskBatches(examples, config, seed, pad_id=0, **others)
 
 
 def numbers(batch):
-    return [row[0] for row, weight in zip(batch.tokens.ids[:, 0].tolist(), batch.weight) if weight]
+    """The pieces of the examples in training order."""
+    rows, places = np.nonzero(batch.weight)
+    found = batch.tokens.ids[rows, batch.tokens.begin[rows, places]]
+    return found[np.argsort(batch.ordinal[rows, places])].tolist()
 
 
-def test_every_epoch_has_every_feature_once_in_an_order_of_its_own():
+def test_every_epoch_has_every_example_once_in_an_order_of_its_own():
     source = training()
     assert len(source) == 26
     epochs = [[numbers(source[epoch * 13 + index]) for index in range(13)] for epoch in range(2)]
     for epoch in epochs:
         assert sorted(number for batch in epoch for number in batch) == list(range(1, 101))
-        assert sorted(map(len, epoch)) == [4] + [8] * 12  # the last is filled up
-    assert source[0].ordinal.tolist() == list(range(8)) and source[14].ordinal[0] == 14 * 8
+        assert list(map(len, epoch)) == [8] * 9 + [7] * 4
+    assert sorted(source[14].ordinal[source[14].weight > 0].tolist()) == list(range(14 * 8, 15 * 8))
     assert epochs[0] != epochs[1]
     assert epochs[0] != [numbers(training(seed=4)[index]) for index in range(13)]
 
@@ -46,54 +46,77 @@ def test_a_batch_is_a_function_of_its_number():
     assert [numbers(longer[index]) for index in range(26)] == whole
 
 
-def test_similar_lengths_go_together_and_batches_are_mixed(monkeypatch):
-    monkeypatch.setattr("bert_jax.finetuning.batches._WINDOW_BATCHES", 16)
-    source = training(4000)
-    first = [source[index] for index in range(500)]
-    assert {batch.tokens.ids.shape for batch in first} == {(8, 1, length) for length in LENGTHS}
-    assert all(batch.tokens.ids.shape[2] - batch.tokens.length.max() < 8 for batch in first)
-    spread = [np.ptp(batch.tokens.length[batch.weight > 0]) for batch in first]
-    assert np.mean(spread) < 3
-    longest = [batch.tokens.ids.shape[2] for batch in first]
-    assert sorted(longest[:32], reverse=True) != longest[:32]
-    tops = [batch.tokens.length.max() for batch in first[:32]]
-    assert max(tops[:16]) - max(tops[16:32]) < 3  # each window has all lengths
+def test_batches_have_about_as_many_tokens_and_others_in_each_epoch():
+    source = training(4000, batch_size=32)
+    tokens = np.array([source[number].tokens.length.sum() for number in range(250)]).reshape(2, 125)
+    assert np.ptp(tokens) < 32 < np.ptp(np.random.default_rng(0).integers(3, 25, (125, 32)).sum(axis=1))
+    first, second = ([set(source.records(number)) for number in range(begin, begin + 125)] for begin in (0, 125))
+    assert max(len(one & other) for one in first for other in second) < 8
+
+
+def test_examples_share_rows_of_one_shape_without_loss():
+    source = training(400, batch_size=32, compiling=1e9)
+    batches = [source[number] for number in range(len(source))]
+    assert {batch.tokens.ids.shape for batch in batches} == {(source.shape.rows, source.shape.length)}
+    assert len({len(batch.weight) for batch in map(training(400, batch_size=32).__getitem__, range(26))}) > 1
+    filled = [batch.tokens.length.sum() / batch.tokens.ids.size for batch in batches]
+    assert np.mean(filled) > 0.85
+    for batch in batches:
+        for row, place in zip(*np.nonzero(batch.weight), strict=True):
+            begin, length = batch.tokens.begin[row, place], batch.tokens.length[row, place]
+            assert set(batch.tokens.sequence[row, begin : begin + length].tolist()) == {place + 1}
+            assert len(set(batch.tokens.ids[row, begin : begin + length].tolist())) == 1
+
+
+def test_a_batch_that_needs_more_rows_than_those_looked_at_before_gets_them(monkeypatch):
+    monkeypatch.setattr("bert_jax.finetuning.batches._SAMPLED_BATCHES", 1)
+    monkeypatch.setattr(TaskBatches, "_row_length", lambda self: 64)
+    examples = [example(number + 1, size) for number, size in enumerate([3, 60, 60, 60] * 25)]
+    config, more = TaskConfig(name="x", kind="class", batch_size=2, epochs=1), 0
+    for seed in range(4):
+        source = TaskBatches(examples, config, seed, pad_id=0)
+        batches = [source[number] for number in range(len(source))]
+        assert sum(int(batch.weight.sum()) for batch in batches) == 100
+        more += max(len(batch.weight) for batch in batches) > source.shape.rows
+    assert more
 
 
 @pytest.mark.parametrize("count, epochs, steps", [(1, 1, 1), (8, 0.1, 1), (9, 1.5, 3), (100, 1, 13)])
 def test_steps_are_those_of_all_epochs(count, epochs, steps):
     source = training(count, epochs=epochs)
-    assert len(source) == steps and source[steps - 1].tokens.ids.shape[0] == 8
+    assert len(source) == steps and source[steps - 1].weight.sum() in (1, 4, 5, 7, 8)
 
 
-def test_features_are_padded_and_filled_up_by_weight_0():
+def test_examples_are_padded_and_absent_ones_have_weight_0():
     batch = task_batch([example(7, 3, 1), example(9, 5, 0)], (4, 8), pad_id=2)
-    assert batch.tokens.ids[:, 0].tolist() == [[7] * 3 + [2] * 5, [9] * 5 + [2] * 3, [2] * 8, [2] * 8]
-    assert batch.tokens.length[:, 0].tolist() == [[3], [5], [0], [0]] and not batch.tokens.segment.any()
-    assert (batch.target.tolist(), batch.weight.tolist()) == ([1, 0, 0, 0], [1, 1, 0, 0])
-    assert batch.target.dtype == np.int32 and batch.marks.shape == (4, 0, 2)
+    assert batch.tokens.ids.tolist() == [[7] * 3 + [2] * 5, [9] * 5 + [2] * 3, [2] * 8, [2] * 8]
+    assert batch.tokens.length.tolist() == [[3], [5], [0], [0]] and not batch.tokens.segment.any()
+    assert (batch.target.tolist(), batch.weight.tolist()) == ([[1], [0], [0], [0]], [[1], [1], [0], [0]])
+    assert batch.target.dtype == np.int32 and batch.marks.shape == (4, 1, 0, 2)
 
 
-def test_choices_and_marks_have_an_axis_of_their_own():
+def test_choices_share_a_row_and_marks_have_an_axis_of_their_own():
     two = Example((TokenSequence([5, 6], 1, False), TokenSequence([7, 8, 9], 2, False)), 1, marks=((0, 1), (1, 2)))
-    batch = task_batch([two], (2, 4), pad_id=0)
-    assert batch.tokens.ids.tolist() == [[[5, 6, 0, 0], [7, 8, 9, 0]], [[0] * 4] * 2]
-    assert batch.tokens.length[..., 0].tolist() == [[2, 3], [0, 0]]
-    assert batch.tokens.segment.tolist() == [[[0, 1, 0, 0], [0, 0, 1, 0]], [[0] * 4] * 2]
-    assert batch.marks.tolist() == [[[0, 1], [1, 2]], [[0, 0], [0, 0]]]
+    batch = task_batch([two], (2, 8), pad_id=0)
+    assert batch.tokens.ids.tolist() == [[5, 6, 7, 8, 9, 0, 0, 0], [0] * 8]
+    assert batch.tokens.length.tolist() == [[2, 3], [0, 0]] and batch.tokens.begin.tolist() == [[0, 2], [0, 0]]
+    assert batch.tokens.segment.tolist() == [[0, 1, 0, 0, 1, 0, 0, 0], [0] * 8]
+    assert batch.marks.tolist() == [[[[0, 1], [1, 2]]], [[[0, 0], [0, 0]]]]
 
 
 @pytest.mark.parametrize(
     "target, expected, dtype",
     [
-        (2.5, [2.5, 0.0], np.float32),
-        ((1, 3), [[1, 3], [0, 0]], np.int32),
-        ([IGNORED, 2, IGNORED], [[IGNORED, 2, IGNORED, IGNORED], [IGNORED] * 4], np.int32),
-        (None, [0, 0], np.int32),
+        (2.5, [[0.0, 2.5], [0.0, 0.0]], np.float32),
+        ((1, 3), [[[0, 0], [1, 3]], [[0, 0], [0, 0]]], np.int32),
+        ([IGNORED, 2, 1], [[IGNORED, IGNORED, IGNORED, 2, 1, IGNORED], [IGNORED] * 6], np.int32),
+        (None, [[0, 0], [0, 0]], np.int32),
     ],
 )
 def test_targets_are_numbers_spans_or_tags(target, expected, dtype):
-    batch = task_batch([example(7, 3, target)], (2, 4), pad_id=0)
+    nothing = {float: 0.0, tuple: (0, 0), list: [IGNORED, IGNORED]}.get(type(target))
+    examples = [example(9, 2, nothing), example(7, 3, target)]
+    batch = task_batch(examples, (2, 6), pad_id=0, of_example=np.zeros(2, int), most=2)
     assert batch.target.tolist() == expected and batch.target.dtype == dtype
 
 
@@ -149,14 +172,12 @@ def test_every_epoch_has_an_order_of_its_own_and_leaves_out_what_fills_no_batch(
     assert epochs[0] != [record for index in range(6) for record in batches(seed=4).records(index)]
 
 
-def test_batches_have_few_numbers_of_rows_in_which_each_fits():
-    source, one_shape = batches(multiple=2), batches(multiple=2, compiling=1e9)
-    rows = [len(source[number].slot) for number in range(12)]
-    assert len({len(one_shape[number].slot) for number in range(12)}) == 1 < len(set(rows))
-    assert one_shape.shape == source.shape and max(rows) == source.shape.rows == len(one_shape[0].slot)
-    assert all(count % 2 == 0 for count in rows) and source.shape.length == 64
-    filled = np.mean([source[number].tokens.length.sum() / (64 * rows[number]) for number in range(12)])
-    assert filled > 0.7
+def test_all_batches_have_one_number_of_rows_in_which_each_fits():
+    source = batches(multiple=3, compiling=1e9)
+    rows, length, _ = source.shape
+    assert {source[number].slot.shape for number in range(12)} == {(-(-rows // 3) * 3, source.shape.texts)}
+    filled = np.mean([source[number].tokens.length.sum() / (rows * length) for number in range(12)])
+    assert filled > 0.8
     assert source.texts == np.mean([source[number].weight.sum() for number in range(12)])
 
 
@@ -187,7 +208,8 @@ def test_a_process_reads_its_rows_alone():
     assert np.array_equal(part.tokens.ids, whole.tokens.ids[rows]) and np.array_equal(part.slot, whole.slot[rows])
 
 
-@pytest.mark.parametrize(("longest", "length"), [(5, 64), (64, 64), (20, 64)])
-def test_short_texts_share_rows(longest, length):
-    some = [Example((text(1, longest), text(2, 3))) for _ in range(8)]
-    assert TextBatches(some, CONFIG, 0, pad_id=0).shape.length == length
+@pytest.mark.parametrize("sizes", [(5, 3), (64, 3), (20, 17), (130, 40), (12, 100)])
+def test_rows_have_a_length_that_leaves_little_room(sizes):
+    some = [Example(tuple(text(number, size) for number, size in enumerate(sizes))) for _ in range(8)]
+    rows, length, _ = TextBatches(some, CONFIG, 0, pad_id=0).shape
+    assert sum(sizes) * 8 > 0.75 * rows * length and length >= max(sizes) and length % 32 == 0

@@ -92,7 +92,7 @@ def with_rows(tmp_path, *rows):
 def test_rows_with_character_spans_are_learned_measured_and_predicted(tmp_path, tokenizer, capsys):
     text = "the cat sees dogs , unseen"
     config = with_rows(tmp_path, (text, [[4, 7, "X"], [13, 26, "Y"]]), ("where ?", []), ("the dog", [[4, 6, "Y"]]))
-    task = read_training(config, tokenizer, 0).task
+    task = read_training(config, tokenizer).task
     assert task.config.character_spans and task.config.labels == ("O", "B-X", "I-X", "B-Y", "I-Y")
     measured = read_labelled(task)
     assert measured.golds == [["O", "B-X", "O", "B-Y", "I-Y", "I-Y"], ["O", "O"], ["O", "B-Y"]]
@@ -112,10 +112,10 @@ def test_rows_with_character_spans_are_learned_measured_and_predicted(tmp_path, 
 def test_types_may_be_given_as_labels(tmp_path, wordpiece):
     config = with_rows(tmp_path, ("the cat", [[4, 7, "Y"]]))
     for labels in (("Y", "X"), ("O", "B-Y", "I-Y", "B-X", "I-X")):
-        task = read_training(config.replace(labels=labels), wordpiece, 0).task
+        task = read_training(config.replace(labels=labels), wordpiece).task
         assert task.config.labels == ("O", "B-Y", "I-Y", "B-X", "I-X")
     with pytest.raises(UsageError, match="the label 'B-Y' is none of the 5 that are known"):
-        read_training(config.replace(labels=("X", "Z")), wordpiece, 0)
+        read_training(config.replace(labels=("X", "Z")), wordpiece)
 
 
 TEXTS = [

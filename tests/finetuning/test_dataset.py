@@ -2,7 +2,6 @@ import sys
 
 import pytest
 
-from bert_jax.batching.grouping import few_lengths
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.dataset import balanced_weights, make_task, read_labelled, read_training, written_as
@@ -22,10 +21,9 @@ def with_files(tmp_path, train=ROWS, dev=ROWS, config=CONFIG, suffix="tsv"):
     return config.replace(train=str(paths[0]), dev=str(paths[1]))
 
 
-def test_labels_and_lengths_are_those_of_the_training_rows(tmp_path, wordpiece):
-    learned = read_training(with_files(tmp_path), wordpiece, 0)
+def test_labels_are_those_of_the_training_rows(tmp_path, wordpiece):
+    learned = read_training(with_files(tmp_path), wordpiece)
     assert learned.task.config.labels == ("bad", "good") and [one.target for one in learned.examples] == [1, 0, 1]
-    assert learned.task.config.padded_lengths == few_lengths([8], 128, 0) == (8, 128)
     assert read_labelled(learned.task).golds == [1, 0, 1]
     again = make_task(learned.task.config, wordpiece)  # as from a run, without the rows
     assert HeadShape.of(again.config).outputs == 2 and again.config == learned.task.config
@@ -37,13 +35,13 @@ def test_weights_of_classes_are_balanced_or_given_and_named(tmp_path, wordpiece,
         ("balanced", (5 / 3, 5 / 3, 5 / 9), "bad: 1.67, fair: 1.67, good: 0.556"),
         ((1.0, 2.5, 0.5), (1.0, 2.5, 0.5), "bad: 1, fair: 2.5, good: 0.5"),
     ):
-        task = read_training(with_files(tmp_path, rows, config=CONFIG.replace(class_weights=given)), wordpiece, 0).task
+        task = read_training(with_files(tmp_path, rows, config=CONFIG.replace(class_weights=given)), wordpiece).task
         assert task.config.class_weights == pytest.approx(weights)
         assert f"weights of the classes in the loss: {named}\n" in capsys.readouterr().err
     with pytest.raises(
         SettingsError, match="=1 3 has 2 of them for 3 labels; give one for each, in the order of bad, f"
     ):
-        read_training(with_files(tmp_path, rows, config=CONFIG.replace(class_weights=(1.0, 3.0))), wordpiece, 0)
+        read_training(with_files(tmp_path, rows, config=CONFIG.replace(class_weights=(1.0, 3.0))), wordpiece)
 
 
 @pytest.mark.parametrize(
@@ -59,15 +57,10 @@ def test_balanced_weights_are_inverse_to_counts(targets, count, weights):
     assert balanced_weights(examples, count) == pytest.approx(weights)
 
 
-def test_labels_and_lengths_may_be_given(tmp_path, wordpiece):
-    config = CONFIG.replace(labels=("good", "fair", "bad"), padded_lengths=(32, 128))
-    task, examples, rows, *_ = read_training(with_files(tmp_path, config=config), wordpiece, 0)
-    assert (
-        HeadShape.of(task.config).outputs == 3
-        and examples[0].target == 0
-        and rows == len(examples)
-        and task.config.padded_lengths == (32, 128)
-    )
+def test_labels_may_be_given(tmp_path, wordpiece):
+    config = CONFIG.replace(labels=("good", "fair", "bad"))
+    task, examples, rows, *_ = read_training(with_files(tmp_path, config=config), wordpiece)
+    assert HeadShape.of(task.config).outputs == 3 and examples[0].target == 0 and rows == len(examples)
 
 
 @pytest.mark.parametrize(
@@ -103,9 +96,9 @@ def test_columns_given_are_those_of_the_file_and_none_of_them_is_a_line_of_names
 
 
 def test_what_measures_is_missed_before_anything_is_learned(tmp_path, wordpiece, monkeypatch):
-    config = CONFIG.replace(kind="number", padded_lengths=(128,))
+    config = CONFIG.replace(kind="number")
     rows = ROWS.replace("good", "1").replace("bad", "0")
-    learned = read_training(with_files(tmp_path, rows, rows, config), wordpiece, 0)
+    learned = read_training(with_files(tmp_path, rows, rows, config), wordpiece)
     monkeypatch.setitem(sys.modules, "scipy.stats", None)
     with pytest.raises(UsageError, match="needs scipy, which isn't installed; pip .*tasks"):
         read_labelled(learned.task)
@@ -113,31 +106,31 @@ def test_what_measures_is_missed_before_anything_is_learned(tmp_path, wordpiece,
 
 def test_a_part_of_the_rows_is_the_same_every_time_and_from_all_along_them(tmp_path, wordpiece):
     rows = "sentence\tlabel\n" + "".join(f"cat{' cat' * (number % 40)}\t{number % 2}\n" for number in range(400))
-    part = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=100)), wordpiece, 0)
-    again = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=100)), wordpiece, 0)
-    whole = read_training(with_files(tmp_path, rows), wordpiece, 0).examples
+    part = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=100)), wordpiece)
+    again = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=100)), wordpiece)
+    whole = read_training(with_files(tmp_path, rows), wordpiece).examples
     assert len(part.examples) == 100 and part.stamp == again.stamp
     places = [place for place, example in enumerate(whole) if example in part.examples]
     assert part.examples[:5] != whole[:5] and min(places) < 40 and max(places) > 360
     with pytest.raises(UsageError, match="task.train_rows=401 and there are 400"):
-        read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=401)), wordpiece, 0)
+        read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=401)), wordpiece)
 
 
 def test_rows_in_a_language_that_the_vocabulary_does_not_have_are_counted(tmp_path, wordpiece, capsys):
-    read_training(with_files(tmp_path, ROWS + "\u4e2d\u6587 \u5b57 cat\t1\n"), wordpiece, 0)
+    read_training(with_files(tmp_path, ROWS + "\u4e2d\u6587 \u5b57 cat\t1\n"), wordpiece)
     assert "1 row of which the vocabulary knows less than half" in capsys.readouterr().err
 
 
 def test_labels_are_those_of_all_rows_where_few_are_learned(tmp_path, wordpiece):
     rows = "sentence\tlabel\n" + "".join(f"cat\tclass{number:02}\n" for number in range(40))
-    part = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=5)), wordpiece, 0)
+    part = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=5)), wordpiece)
     assert len(part.examples) == 5 and len(part.task.config.labels) == 40
 
 
 def test_the_tags_of_all_words_are_labels(tmp_path, wordpiece):
     config = TaskConfig(name="x", kind="tags", texts=("words",), label="tags")
     rows = "the\tO\ncat\tB-X\n\ndogs\tI-X\n"
-    assert read_training(with_files(tmp_path, rows, rows, config, "conll"), wordpiece, 0).task.config.labels == (
+    assert read_training(with_files(tmp_path, rows, rows, config, "conll"), wordpiece).task.config.labels == (
         "B-X",
         "I-X",
         "O",
@@ -146,17 +139,17 @@ def test_the_tags_of_all_words_are_labels(tmp_path, wordpiece):
 
 def test_what_was_mended_is_said_in_one_line(tmp_path, wordpiece, capsys):
     rows = "\ufeff" + ROWS + "\u200b\tbad\n" + "the cat " * 100 + "\tgood\n"
-    learned = read_training(with_files(tmp_path, rows), wordpiece, 0)
+    learned = read_training(with_files(tmp_path, rows), wordpiece)
     assert len(learned.examples) == 4
     said = "1 row with an empty text, not learned from; 1 sequence longer than 128 pieces, cut\n"
     assert capsys.readouterr().err == f"{tmp_path}/train.tsv: 1 byte-order mark taken off; {said}"
-    read_training(with_files(tmp_path), wordpiece, 0)
+    read_training(with_files(tmp_path), wordpiece)
     assert not capsys.readouterr().err
 
 
 def test_rows_without_a_label_are_left_out_and_counted_if_so_set(tmp_path, wordpiece, capsys):
     config = CONFIG.replace(unlabelled="skip")
-    learned = read_training(with_files(tmp_path, ROWS + "cat\t\ndog\n", ROWS + "cat\t \n", config=config), wordpiece, 0)
+    learned = read_training(with_files(tmp_path, ROWS + "cat\t\ndog\n", ROWS + "cat\t \n", config=config), wordpiece)
     assert learned.rows == 3 and len(read_labelled(learned.task).golds) == 3
     said = capsys.readouterr().err.splitlines()
     assert [line.partition(": ")[2] for line in said] == [
@@ -168,7 +161,7 @@ def test_rows_without_a_label_are_left_out_and_counted_if_so_set(tmp_path, wordp
 def test_a_text_too_long_to_be_cut_in_pieces_is_refused(tmp_path, wordpiece, monkeypatch):
     monkeypatch.setattr(limits, "TEXT_CHARACTERS", 1000)
     with pytest.raises(UsageError, match=r"line 5: 'sentence' has 4,000 characters and a text .* at most 1,000; cut"):
-        read_training(with_files(tmp_path, ROWS + "cat " * 1000 + "\tgood\n"), wordpiece, 0)
+        read_training(with_files(tmp_path, ROWS + "cat " * 1000 + "\tgood\n"), wordpiece)
 
 
 def test_a_separator_is_given_or_that_of_the_training_rows():
@@ -205,10 +198,10 @@ def test_a_separator_is_given_or_that_of_the_training_rows():
 )
 def test_bad_rows_are_refused_with_their_place(tmp_path, wordpiece, train, dev, words):
     with pytest.raises(UsageError) as refusal:
-        read_labelled(read_training(with_files(tmp_path, train, dev), wordpiece, 0).task)
+        read_labelled(read_training(with_files(tmp_path, train, dev), wordpiece).task)
     assert words in str(refusal.value) and "\n" not in str(refusal.value)
 
 
 def test_rows_have_to_be_named(wordpiece):
     with pytest.raises(UsageError, match="task.train names no rows; give a file or a set like tfds:glue/cola:train"):
-        read_training(CONFIG, wordpiece, 0)
+        read_training(CONFIG, wordpiece)

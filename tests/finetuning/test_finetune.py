@@ -84,7 +84,6 @@ def config(init, tmp_path_factory) -> FinetuneConfig:
             train=written(folder / "train.tsv", 64, 0),
             dev=written(folder / "dev.tsv", 20, 1),
             max_length=32,
-            padded_lengths=(32,),
             batch_size=16,
             epochs=16.0,
         ),
@@ -221,7 +220,9 @@ def test_going_on_gives_what_was_not_interrupted(config, finished, tmp_path, mon
 
 def test_predictions_from_python_and_from_the_command(finished, config, tmp_path, capsys):
     bert = bert_jax.load(finished.path)
-    found = bert.predict(["The old cat sees the house.", {"sentence": "The green river sees the house."}])
+    found = bert.predict(
+        ["The old cat sees the dog near dog.", {"sentence": "The green river sees the stone near stone."}]
+    )
     assert [one["predicted_label"] for one in found] == ["animal", "water"]
     assert bert.encode(["The cat."]).pooled.shape == (1, 32)
     assert bert_jax_command(["predict", str(finished.path), config.task.train, str(tmp_path / "out.tsv")]) == 0
@@ -387,21 +388,14 @@ def test_several_seeds_give_a_mean_a_spread_and_how_many_learned_nothing(config,
         finetune_seeds(idle, runs / "seed-0", 2)
 
 
-def test_sequences_are_shortened_to_the_models_positions_and_keep_the_lengths_that_the_run_began_with(
-    config, tmp_path, capsys, monkeypatch
-):
-    long = config.replace(task=config.task.replace(epochs=0.5, max_length=64, padded_lengths=None))
+def test_sequences_are_shortened_to_the_models_positions(config, tmp_path, capsys):
+    long = config.replace(task=config.task.replace(epochs=0.5, max_length=64))
     run = RunDirectory(tmp_path / "run")
     finetune(long, run)
     said = capsys.readouterr().err
     assert "the model has 32 positions: sequences have 32 pieces at most (task.max_length=64)\n" in said
-    planned = read_config(run.path).task
-    assert planned.max_length == 32
+    assert read_config(run.path).task.max_length == 32
     assert bert_jax.load(run.path).predict(["The old cat sees the house. " * 9])
-    monkeypatch.setattr(finetune_module, "compiling_tokens", lambda model: 0)  # as on another kind of machine
-    run.results_file.unlink()
-    finetune(long, run)
-    assert read_config(run.path).task.padded_lengths == planned.padded_lengths
 
 
 def scored(scores):

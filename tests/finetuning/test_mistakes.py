@@ -66,6 +66,6 @@ def test_the_worst_are_in_the_results_first_and_cut(wordpiece):
     task = make_task(TaskConfig(name="x", kind="number", texts=("a",)), wordpiece)
     records = [Record(f"line {number}", {"a": f"{number} {'x' * 1000}"}) for number in range(30)]
     rows = LabelledRows(records, [float(number % 20) for number in range(30)])
-    found = measure(task, rows, run=lambda batch: np.zeros((len(batch.weight), 1))).content
+    found = measure(task, rows, run=lambda batch: np.zeros((*batch.weight.shape, 1))).content
     assert [error["right"] for error in found["errors"]] == ["19", "18", "17", "16", "15", "14", "13", "12", "11", "10"]
     assert found["errors"][0]["text"].startswith("19 x") and len(found["errors"][0]["text"]) == 400

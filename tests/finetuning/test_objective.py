@@ -5,14 +5,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from objectives import compiled, gradients_of
-from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.task import TaskConfig
-from bert_jax.finetuning.batches import TaskBatch
+from bert_jax.finetuning.batches import TaskBatch, task_batch
 from bert_jax.finetuning.objective import TaskObjective
-from bert_jax.finetuning.task import IGNORED
+from bert_jax.finetuning.task import IGNORED, Example
+from bert_jax.layout import TokenSequence
 
 MODEL = ModelConfig(num_layers=2, hidden_size=16, num_heads=2, max_positions=16, vocabulary_size=20)
 CLASS = TaskConfig(name="x", kind="class", labels=("a", "b", "c"), max_length=16)
@@ -27,28 +27,35 @@ TASKS = {
 }
 
 
-def batch_of(kind: str, length: int = 8, weight=(1, 1, 1, 1)) -> TaskBatch:
-    """Four rows of 5 to 8 tokens, padded to `length`."""
+LENGTHS = (8, 5, 6, 7)
+
+
+def batch_of(kind: str, length: int = 8, weight=(1, 1, 1, 1), of_example=None) -> TaskBatch:
+    """Four examples of sequences of 5 to 8 tokens, each example in a row of its own or in its row of `of_example`.
+    `length`: tokens of a row for each sequence of an example."""
     random = np.random.default_rng(0)
     choices = 2 if kind == "choice" else 1
-    lengths = np.array([[8], [5], [6], [7]]).repeat(choices, axis=1)
-    ids = random.integers(1, 20, (4, choices, 8)) * (np.arange(8) < lengths[..., None])
-    ids = np.pad(ids, ((0, 0), (0, 0), (0, length - 8)))
-    tags = np.where(np.arange(length) < 4, random.integers(0, 3, (4, 1)), IGNORED)
-    target = {
-        "number": np.array([0.5, -1.0, 2.0, 3.0], np.float32),
-        "choice": np.array([0, 1, 1, 0]),
-        "labels": np.array([[0, 1, 1], [0, 0, 0], [1, 0, 1], [1, 1, 1]]),
-        "tags": tags,
-        "span": np.array([[1, 2], [3, 3], [0, 0], [2, 4]]),
-    }.get(kind, np.array([0, 1, 2, 1]))
-    marks = np.array([[[1, 3]]] * 4)[:, : kind == "marked"]
-    return TaskBatch(
-        tokens_of(ids, mask=np.arange(length) < lengths[..., None]),
-        *map(jnp.asarray, (marks, target)),
-        weight=jnp.asarray(weight, jnp.float32),
-        ordinal=jnp.arange(4, dtype=jnp.uint32),
-    )
+    targets = {
+        "number": [0.5, -1.0, 2.0, 3.0],
+        "choice": [0, 1, 1, 0],
+        "labels": [(0, 1, 1), (0, 0, 0), (1, 0, 1), (1, 1, 1)],
+        "tags": [[*random.integers(0, 3, 4).tolist(), *[IGNORED] * (size - 4)] for size in LENGTHS],
+        "span": [(1, 2), (3, 3), (0, 0), (2, 4)],
+    }.get(kind, [0, 1, 2, 1])
+    examples = [
+        Example(
+            tuple(TokenSequence(random.integers(1, 20, size).tolist(), size) for _ in range(choices)),
+            target,
+            ((1, 3),) * (kind == "marked"),
+        )
+        for size, target in zip(LENGTHS, targets, strict=True)
+    ]
+    most = 1 if of_example is None else int(np.bincount(of_example).max())
+    rows = 4 if of_example is None else max(of_example) + 1
+    places = None if of_example is None else np.array(of_example)
+    batch = task_batch(examples, (rows, length * choices), 0, 0, places, most)
+    batch = batch._replace(weight=batch.weight * np.asarray(weight, np.float32)[batch.ordinal])
+    return jax.tree.map(jnp.asarray, batch)
 
 
 @functools.cache
@@ -68,15 +75,15 @@ def test_the_loss_of_each_kind(kind):
     found = objective.measure(params, batch, None)
     target = np.asarray(batch.target)
     if kind == "number":
-        expected = np.mean((outputs[:, 0] - target) ** 2)
+        expected = np.mean((outputs[..., 0] - target) ** 2)
     elif kind == "labels":
         shares = 1 / (1 + np.exp(-outputs))
         expected = -np.mean(np.log(np.where(target, shares, 1 - shares)))
     elif kind == "span":
         expected = np.mean(
             [
-                np.log(np.exp(outputs[row, : batch.tokens.length[row, 0, 0], end]).sum())
-                - outputs[row, target[row, end], end]
+                np.log(np.exp(outputs[row, : batch.tokens.length[row, 0], end]).sum())
+                - outputs[row, target[row, 0, end], end]
                 for row in range(4)
                 for end in (0, 1)
             ]
@@ -102,7 +109,7 @@ def test_padding_and_fillers_change_nothing(kind):
 
 def test_accumulation_gives_the_large_batchs_gradients():
     objective, batch = objective_of("tags"), batch_of("tags")
-    params, keys = objective.init(jax.random.key(0)), jax.random.split(jax.random.key(1), 4)
+    params, keys = objective.init(jax.random.key(0)), jax.random.split(jax.random.key(1), (4, 1))
     whole, parts = (gradients_of(objective, params, batch, keys, count)[0] for count in (1, 2))
     for one, other in zip(jax.tree.leaves(whole), jax.tree.leaves(parts), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
@@ -111,11 +118,23 @@ def test_accumulation_gives_the_large_batchs_gradients():
 @pytest.mark.parametrize("kind", ["class", "choice", "tags", "marked"])  # one for each way to the head
 def test_dropout_is_each_rows_own(kind):
     objective, batch = objective_of(kind), batch_of(kind)
-    params, keys = objective.init(jax.random.key(0)), jax.random.split(jax.random.key(1), 4)
+    params, keys = objective.init(jax.random.key(0)), jax.random.split(jax.random.key(1), (4, 1))
     whole, order = objective.outputs(params, batch, keys), np.array([2, 0, 3, 1])
     other = objective.outputs(params, jax.tree.map(lambda x: x[order], batch), keys[order])
     np.testing.assert_allclose(whole[order], other, rtol=1e-4, atol=1e-6)
     assert not np.allclose(whole, objective.outputs(params, batch), rtol=1e-3)
+
+
+def test_examples_that_share_rows_have_the_losses_and_gradients_of_rows_of_their_own(kind):
+    objective, alone = objective_of(kind), batch_of(kind)
+    packed = batch_of(kind, length=20, of_example=[1, 0, 0, 1])
+    assert packed.weight.shape == (2, 2) and packed.ordinal.tolist() == [[1, 2], [0, 3]]
+    params, keys = objective.init(jax.random.key(0)), jax.random.split(jax.random.key(1), 4)
+    found, expected = (
+        gradients_of(objective, params, batch, keys[batch.ordinal], 1) for batch in (packed, alone)
+    )  # with dropout, whose keys are the examples' own
+    for one, other in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
 def test_what_is_frozen_does_not_learn():
@@ -129,7 +148,7 @@ def test_what_is_frozen_does_not_learn():
 
 @pytest.mark.parametrize("mixes", [False, True])
 def test_the_gradients_of_a_probe_are_those_of_the_head(mixes):
-    task, keys = CLASS.replace(mix_layers=mixes), jax.random.split(jax.random.key(1), 4)
+    task, keys = CLASS.replace(mix_layers=mixes), jax.random.split(jax.random.key(1), (4, 1))
     probe, whole = (compiled(TaskObjective(task, MODEL, ExecutionConfig(), probe=probe)) for probe in (True, False))
     params = whole.init(jax.random.key(0))
     found, expected = (gradients_of(each, params, batch_of("class"), keys)[0] for each in (probe, whole))

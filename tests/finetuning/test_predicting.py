@@ -21,8 +21,7 @@ from bert_jax.records.record import Record, RowFormat
 from bert_jax.records.sources import task_records
 from bert_jax.system.errors import UsageError
 
-LENGTHS = (8, 16, 32)
-CLASS = TaskConfig(name="x", kind="class", labels=("even", "odd"), max_length=32, padded_lengths=LENGTHS)
+CLASS = TaskConfig(name="x", kind="class", labels=("even", "odd"), max_length=32)
 TAGS = CLASS.replace(kind="tags", texts=("words",), label="tags", labels=("a", "b", "c"))
 CHOICE = CLASS.replace(kind="choice", choices=("first", "second"), labels=None)
 SPAN = TaskConfig(
@@ -30,7 +29,6 @@ SPAN = TaskConfig(
     kind="span",
     texts=("question", "context"),
     max_length=16,
-    padded_lengths=(16,),
     span=SpanConfig(stride=4, question_length=4),
 )
 
@@ -39,13 +37,16 @@ def by_ids(task):
     """A model whose outputs depend on the row's real tokens alone: their sum, told apart by output."""
 
     def run(batch):
-        kind, outputs = task.config.kind, HeadShape.of(task.config).outputs
-        ids = np.where(batch.tokens.sequence > 0, batch.tokens.ids, 0)
+        kind, outputs = task.config.kind, 1 + np.arange(HeadShape.of(task.config).outputs)
+        tokens = batch.tokens
+        of_sequence = tokens.sequence[:, None] == np.arange(1, tokens.length.shape[1] + 1)[:, None]
+        sums = (tokens.ids[:, None] * of_sequence).sum(axis=2)
         if kind == "choice":
-            return np.sin(ids.sum(axis=2))
+            return np.sin(sums.reshape(*batch.weight.shape, -1))
         if kind in ("tags", "span"):
-            return np.sin(ids[:, 0, :, None] * (1 + np.arange(outputs)) + ids[:, 0].sum(axis=1)[:, None, None])
-        return np.sin(ids[:, 0].sum(axis=1)[:, None] * (1 + np.arange(outputs)))
+            of_token = (sums[..., None] * of_sequence).sum(axis=1)
+            return np.sin(tokens.ids[..., None] * outputs + of_token[..., None])
+        return np.sin(sums[..., None] * outputs)
 
     return run
 
@@ -157,7 +158,7 @@ def test_measurements_have_a_baseline_and_say_if_one_answer_is_given_for_all(wor
         found = measure(task, rows, lambda batch: np.array(logits, np.float32)[batch.ordinal]).content
         assert found["baseline"] == {"accuracy": 0.75, "f1": 6 / 7, "macro_f1": 3 / 7, "matthews": 0.0}
         assert found["constant_prediction"] == constant
-    one = measure(task, LabelledRows(records[:1], [1]), lambda batch: np.ones((1, 2), np.float32)).content
+    one = measure(task, LabelledRows(records[:1], [1]), lambda batch: np.ones((1, 1, 2), np.float32)).content
     assert one["constant_prediction"] is None  # of a single row
 
 

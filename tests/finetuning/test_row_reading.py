@@ -16,7 +16,7 @@ def remarks(tmp_path, wordpiece, rows, **settings):
     file = tmp_path / "rows.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     config = TaskConfig(name="x", train=str(file), **{"kind": "class"} | settings)
-    learned = read_training(config, wordpiece, 0)
+    learned = read_training(config, wordpiece)
     return " ".join(reading_of_rows(learned.task, {"train": RowSet(str(file), learned.records)}).remarks)
 
 

@@ -61,7 +61,7 @@ def test_what_is_no_pair_is_refused(values, settings, words):
 def learned(rows, wordpiece, tmp_path, **settings):
     file = tmp_path / "pairs.jsonl"
     file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return read_training(CONFIG.replace(train=str(file), **settings), wordpiece, compiling=0)
+    return read_training(CONFIG.replace(train=str(file), **settings), wordpiece)
 
 
 def test_the_training_rows_settle_scores_and_negatives(wordpiece, tmp_path):
@@ -119,7 +119,7 @@ def test_each_text_is_encoded_once_and_equal_vectors_find_nothing(wordpiece):
         record(query="old", positive="new")
     ]
     assert [one.values["text"] for one in task.inputs(rows)] == ["the cat", "house", "a dog", "old", "new"]
-    found = measure(task, LabelledRows(rows, [None] * 3), run=lambda batch: np.ones((len(batch.weight), 4))).content
+    found = measure(task, LabelledRows(rows, [None] * 3), run=lambda batch: np.ones((*batch.weight.shape, 4))).content
     assert found["metric"] == "ndcg@10" and found["recall@1"] == found["2/recall@1"] == 0.0
     assert found["baseline"] == found["baselines"]["BM25"] and {"tf-idf", "BM25"} == found["baselines"].keys()
 

@@ -114,9 +114,9 @@ ROWS = 40
 
 
 def tuned(task: TaskConfig, **others) -> FinetuneConfig:
-    """20 steps of `task` from the pretrained run, all rows at one length."""
+    """20 steps of `task` from the pretrained run."""
     epochs = STEPS * 8 / ROWS
-    settings = {"batch_size": 8, "epochs": epochs, "max_length": 48, "padded_lengths": (48,)}
+    settings = {"batch_size": 8, "epochs": epochs, "max_length": 48}
     return FinetuneConfig(
         task=task.replace(**settings),
         init="pretrained",

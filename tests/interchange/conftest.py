@@ -19,7 +19,7 @@ from bert_jax.run.run_directory import RunDirectory
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
-CLASS = TaskConfig(name="film", kind="class", labels=("bad", "so so", "good"), max_length=16, padded_lengths=(8, 16))
+CLASS = TaskConfig(name="film", kind="class", labels=("bad", "so so", "good"), max_length=16)
 ANSWERS = SpanConfig(stride=4, question_length=4)
 TASKS = {
     "class": CLASS,
@@ -29,7 +29,7 @@ TASKS = {
     "choice": CLASS.replace(kind="choice", labels=None, choices=("one", "two", "three")),
     "span": CLASS.replace(kind="span", labels=None, texts=("question", "context"), span=ANSWERS),
     "marked": CLASS.replace(kind="marked", marks=("begin", "end")),
-    "vectors": CLASS.replace(kind="vectors", labels=None, texts=("a", "b"), pool="max", padded_lengths=None),
+    "vectors": CLASS.replace(kind="vectors", labels=None, texts=("a", "b"), pool="max"),
 }
 
 

@@ -17,7 +17,7 @@ from bert_jax.inference.bert import Bert
 from bert_jax.interchange.export import write_model_directory
 from bert_jax.interchange.model_directory import open_model_directory
 from bert_jax.interchange.relatives import RELATIVES
-from bert_jax.layout import TokenSequence
+from bert_jax.layout import TokenSequence, lay_out_sequences
 from bert_jax.model.bert import BertForPretraining, init, without
 from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
@@ -221,20 +221,19 @@ def test_a_fine_tuned_model_gives_our_outputs(fine_tuned, model_type, kind, tmp_
         )
         for row in lengths
     ]
-    batch = task_batch(examples, (len(examples), 12), pad_id=0)
-    mask = batch.tokens.sequence > 0
-    read = {"input_ids": batch.tokens.ids, "attention_mask": mask}
-    read |= {"token_type_ids": batch.tokens.segment} if pairs else {}
+    tokens = lay_out_sequences([one for example in examples for one in example.sequences], (lengths.size, 12), 0)
+    mask = tokens.sequence > 0
+    read = {"input_ids": tokens.ids, "attention_mask": mask}
+    read |= {"token_type_ids": tokens.segment} if pairs else {}
+    shape = (*lengths.shape, 12) if kind == "choice" else (-1, 12)
     with torch.no_grad():
-        out = model(**{
-            key: torch.tensor(value[:, slice(None) if kind == "choice" else 0].astype(np.int64))
-            for key, value in read.items()
-        })  # fmt: skip
+        out = model(**{key: torch.tensor(value.astype(np.int64)).view(shape) for key, value in read.items()})
+    batch = task_batch(examples, (len(examples), 12 * lengths.shape[1]), pad_id=0)
     objective = TaskObjective(ours.task, ours.config, ExecutionConfig())
     found = jax.jit(objective.outputs)(ours.params, batch)
     if kind in ("tags", "span"):
         theirs = out.logits if kind == "tags" else torch.stack([out.start_logits, out.end_logits], dim=2)
-        np.testing.assert_allclose(found[mask[:, 0]], theirs.numpy()[mask[:, 0]], atol=1e-5)
+        np.testing.assert_allclose(found[mask], theirs.numpy()[mask], atol=1e-5)
     else:
-        np.testing.assert_allclose(found, out.logits.numpy(), atol=1e-5)
+        np.testing.assert_allclose(found[:, 0], out.logits.numpy(), atol=1e-5)
     assert np.std(found, axis=0).min() > 0.01

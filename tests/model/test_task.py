@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
+from bert_jax.layout import TokenSequence, lay_out_sequences
 from bert_jax.model.bert import BertForPretraining
 from bert_jax.model.task import BertForTask, HeadShape, init_for_task, mean_of_marked, task_parameter_shapes
 
@@ -26,27 +26,31 @@ FIRST = np.array([[4, 5, 2], [3, 8, 3]])
 MARKS = np.array([[[1, 3], [4, 5]], [[2, 3], [0, 1]]])
 
 
-def rows(input):
-    """A batch as the head wants it: three choices, or one sequence."""
+def rows(input, packed=True):
+    """Two examples: three choices, or one sequence. If not `packed`, each choice has a row of its own."""
     choices = 3 if input == "choices" else 1
     marks = MARKS if input == "marked" else MARKS[:, :0]
-    places = np.arange(8)
-    mask = places < LENGTH[:, :choices, None]
-    segments = mask & (places >= FIRST[:, :choices, None])
-    return tokens_of(IDS[:, :choices], segments, mask), jnp.asarray(marks)
+    sequences = [
+        TokenSequence(IDS[row, choice, : LENGTH[row, choice]].tolist(), int(FIRST[row, choice]))
+        for row in range(2)
+        for choice in range(choices)
+    ]
+    if packed:
+        tokens = lay_out_sequences(sequences, (2, 8 * choices), 0, np.repeat([0, 1], choices), choices)
+    else:
+        tokens = lay_out_sequences(sequences, (2 * choices, 8), 0)
+    return jax.tree.map(jnp.asarray, tokens), jnp.asarray(marks[:, None])
 
 
 @pytest.mark.parametrize("input", HEADS)
 def test_outputs_are_a_linear_layer_on_what_the_head_takes(input):
     @jax.jit
-    def computed(tokens, marks):
+    def computed(one_a_row, tokens, marks):
         params = init_for_task(MODEL, HEADS[input], jax.random.key(0))
-        one_a_row = jax.tree.map(lambda leaf: leaf.reshape(-1, leaf.shape[-1]), tokens)
         encoded = BertForPretraining(MODEL).apply({"params": params}, one_a_row, method="encode")
         return params, encoded, BertForTask(MODEL, HEADS[input]).apply({"params": params}, tokens, marks)
 
-    tokens, marks = rows(input)
-    params, encoded, outputs = computed(tokens, marks)
+    params, encoded, outputs = computed(rows(input, packed=False)[0], *rows(input))
     pooled = None if input == "tokens" else encoded.pooled[:, 0]
     vectors = {"pooled": pooled, "choices": pooled, "tokens": encoded.tokens, "marked": None}[input]
     if input == "marked":
@@ -54,7 +58,7 @@ def test_outputs_are_a_linear_layer_on_what_the_head_takes(input):
         vectors = jnp.concatenate([pooled, jnp.array(words).reshape(2, -1)], axis=1)
     dense = params["task"]["dense"]
     expected = vectors @ dense["kernel"] + dense["bias"]
-    shape = {"pooled": (2, 3), "choices": (2, 3), "marked": (2, 2), "tokens": (2, 8, 4)}[input]
+    shape = {"pooled": (2, 1, 3), "choices": (2, 1, 3), "marked": (2, 1, 2), "tokens": (2, 8, 4)}[input]
     assert outputs.shape == shape
     np.testing.assert_allclose(outputs, expected.reshape(shape), rtol=1e-5, atol=1e-6)
 
@@ -64,7 +68,7 @@ def test_outputs_are_a_linear_layer_on_what_the_head_takes(input):
 def test_a_mix_is_the_weighted_mean_of_all_layers(input, model):
     """Peters et al. 2018, equation 1, in numpy; then the pooler and the head stand on the mixed vectors."""
     head, (tokens, marks) = HEADS[input]._replace(mixes=True), rows(input)
-    one_a_row = jax.tree.map(lambda leaf: leaf.reshape(-1, leaf.shape[-1]), tokens)
+    one_a_row, _ = rows(input, packed=False)
     params = jax.jit(lambda: init_for_task(model, head, jax.random.key(0)))()
     assert params["task"]["mix"].tolist() == [0.0] * 4 and params["task"]["gamma"].tolist() == [1.0]
     params["task"] |= {"mix": jnp.array([0.5, -1.0, 2.0, 0.0]), "gamma": jnp.array([0.7])}
@@ -82,7 +86,7 @@ def test_a_mix_is_the_weighted_mean_of_all_layers(input, model):
         vectors = np.concatenate([vectors, np.reshape(words, (2, -1))], axis=1)
     outputs = jax.jit(BertForTask(model, head).apply)({"params": params}, tokens, marks)
     expected = vectors @ np.asarray(params["task"]["dense"]["kernel"]) + np.asarray(params["task"]["dense"]["bias"])
-    inside = np.asarray(tokens.sequence[:, 0] > 0) if input == "tokens" else ...
+    inside = np.asarray(tokens.sequence > 0) if input == "tokens" else ...
     np.testing.assert_allclose(outputs[inside], expected.reshape(outputs.shape)[inside], rtol=1e-4, atol=1e-5)
 
 
@@ -93,8 +97,8 @@ def test_a_head_that_takes_tokens_has_no_pooler_below_it():
 
 def test_an_empty_mark_is_no_vector():
     x = jnp.arange(12.0).reshape(1, 4, 3)
-    found = mean_of_marked(x, jnp.array([[[1, 3], [2, 2]]]))
-    np.testing.assert_array_equal(found, [[[4.5, 5.5, 6.5], [0, 0, 0]]])
+    found = mean_of_marked(x, jnp.array([[[[1, 3], [2, 2]]]]))
+    np.testing.assert_array_equal(found, [[[[4.5, 5.5, 6.5], [0, 0, 0]]]])
 
 
 @pytest.mark.parametrize("mixes", [False, True])

@@ -120,7 +120,7 @@ def test_damaged_rows_are_read_or_refused_in_one_line(tmp_path, slow, name):
     def read():
         for record in task_records(str(file), Counter()):
             json.dumps(record.values, ensure_ascii=False).encode()
-        read_labelled(read_training(config, trained("wordpiece"), 0).task)
+        read_labelled(read_training(config, trained("wordpiece")).task)
 
     read()
     attack(read, file, COUNT * (120 if slow else 1))
