@@ -129,6 +129,7 @@ class Stage:
         self.note = ""
         self.began = time.monotonic()
         self._paced = self.began, start
+        self._other_work, self._other_name = 0.0, ""
 
     def advance(self, amount: float = 1, note: str = "") -> None:
         """Adds `amount` to `done`. From now on `note` is shown at the end of the line."""
@@ -166,16 +167,27 @@ class Stage:
         self._paced = time.monotonic(), self.done
         self.note = ""
 
+    @contextlib.contextmanager
+    def other_work(self, name: str) -> Iterator[None]:
+        """Leaves the time of the block out of the summary's rate, and says so by the `name` of the work. It counts for
+        the remaining time, because more of such work may follow."""
+        began = time.monotonic()
+        yield
+        self._other_work, self._other_name = self._other_work + time.monotonic() - began, name
+
     def amount(self) -> str:
         """Progress as text: `120/3,000 steps`."""
         total = f"/{self._number(self.total)}" if self.total is not None else ""
         return f"{self._number(self.done)}{total} {self.unit}"
 
     def summary(self) -> str:
-        """What was done in all, as text, with the time that it took and the `rate`."""
-        since = " once compiled" if self._paced[0] > self.began else ""
+        """What was done in all, as text, with the time that it took and the rate without `other_work`."""
+        since, before = self._paced
+        rate = (self.done - before) / max(time.monotonic() - since - self._other_work, 1e-9)
+        compiled = " once compiled" if since > self.began else ""
+        aside = f", {self._other_name} aside" if self._other_name else ""
         done = f"{self._number(self.done - self.start)} {self.unit}"
-        return f"{self.name}: {done} in {duration(self.elapsed)}{_pace(self.rate, self.unit)}{since}"
+        return f"{self.name}: {done} in {duration(self.elapsed)}{_pace(rate, self.unit)}{compiled}{aside}"
 
     def _number(self, amount: float) -> str:
         small = isinstance(self.total, float) and self.total < 10

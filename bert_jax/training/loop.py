@@ -264,7 +264,7 @@ class Loop:
         self._progress.advance(0, note="evaluating")
         self._at("evaluating after", step)
         try:
-            with self._speed.paused():
+            with self._speed.paused(), self._progress.other_work("evaluations"):
                 results = self._phase.evaluator.evaluate(state.params, self._between_batches)
         except _StopRequested:
             return None

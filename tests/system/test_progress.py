@@ -52,6 +52,17 @@ def test_nothing_is_said_of_the_time_left_before_anything_is_done_and_compiling_
     assert left < 400
 
 
+def test_the_rate_of_the_summary_leaves_out_other_work(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "PLAIN_FIRST_S", 0.0)
+    with progress.stage("Long", 100, "steps") as shown:
+        shown.advance(50)
+        with shown.other_work("evaluations"):
+            time.sleep(0.5)
+    summary = capsys.readouterr().err.splitlines()[-1]
+    assert summary.endswith(" steps/s, evaluations aside") and shown.rate < 100
+    assert float(summary.rpartition(", ")[0].rpartition(" in 0.5 s, ")[2].split()[0].replace(",", "")) > 500
+
+
 def test_small_amounts_keep_their_decimals(capsys, monkeypatch):
     monkeypatch.setattr(progress, "PLAIN_FIRST_S", 0.0)
     with progress.stage("Reading", 0.25, "MB") as shown:
