@@ -24,7 +24,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Group(Generic[Item]):
-    """Items of similar length, and the batch shape that they are padded to."""
+    """Items that are computed together, and the batch shape that they are padded to."""
 
     places: list[int]
     """The index in the input of each item, from 0."""
@@ -90,7 +90,7 @@ def row_count(needed: int, most: int) -> int:
 
 
 def padded_length(size: int, lengths: Sequence[int]) -> int:
-    """The smallest of the ascending `lengths` that holds `size` tokens."""
+    """The smallest of the ascending `lengths` that is at least `size`."""
     return lengths[bisect.bisect_left(lengths, size)]
 
 

@@ -68,7 +68,7 @@ class TaskRunConfig(TransferConfig, TrainingConfig):
         return min(self.task.max_length, self.phases[phase].length)
 
     def batch_in_words(self, phase: int) -> str:
-        """The rows of the task in a step and their length, in words; for vectors also their loss."""
+        """The rows of the task in a step and the length that texts are cut to; for vectors also their loss."""
         task = self.task
         rows = "rows" if not task.makes_vectors else "pairs with scores" if task.scored else "pairs"
         batch = f"{task.batch_size:,} {rows}, whose texts are cut to {task.max_length} tokens"

@@ -119,7 +119,7 @@ class TaskConfig(VectorsConfig):
     """Evaluations in a row (epochs, if `evaluations` is 1) without a better score after which training ends early. The
     schedule of the learning rate is still that of all epochs. None: train all epochs."""
     batch_size: Count = 32
-    """Rows per step."""
+    """Rows per step. The rows of an epoch are spread evenly over its steps, which may have fewer."""
     metric: str | None = None
     """Metric that the best checkpoint is chosen by: accuracy, f1 (of the second of two classes; with more, macro_f1),
     macro_f1 (the mean over the classes in rows or predictions), matthews; micro_f1, macro_f1 or exact_match of labels;

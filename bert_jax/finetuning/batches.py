@@ -30,7 +30,7 @@ _DEAR_LENGTH = 1024
 """Tokens of a row at which attention costs about as much as the rest of a small model."""
 _SEARCHED_BATCHES = 64
 """Batches that are packed into rows of each length, to choose one."""
-_SAMPLED_BATCHES = 1024
+_SAMPLED_BATCHES = 1 << 14
 """Batches of a training that are packed before it begins, to choose the numbers of rows."""
 
 
@@ -71,13 +71,13 @@ class PackedBatches(ABC):
 
     The examples are divided into strata of similar length. Each epoch has its own random order within each stratum, and
     a batch takes one example of each. So all batches have about as many tokens. The examples of a batch are packed into
-    as few rows as possible, and filled up with empty rows to one of a few numbers of rows, usually one. The step is
-    compiled for each.
+    as few rows as possible, and filled up with empty rows to one of a few numbers of rows, often the only one. The step
+    is compiled for each.
     """
 
     every_example: bool
-    """Whether each epoch has every example, so that batches may have one example less than others. Otherwise batches
-    are full, and examples that fill no batch are left out, others in each epoch."""
+    """Whether each epoch has every example; its last batches then have one less than the first. Otherwise all batches
+    are full, and each epoch leaves out other examples."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class PackedBatches(ABC):
         self._strata = functools.lru_cache(maxsize=2)(self._shuffled_strata)
         self._sizes = [self._packed_sizes(example) for example in examples]
         self._length = self._row_length()
-        self._most = self._length
+        self._most = self._length  # until the fullest row is known
         sample = self._sample(_SAMPLED_BATCHES)
         packed = [np.bincount(self._rows(self.records(number))) for number in sample]
         self._row_counts = few_sizes([*map(len, packed)], compiling / self._length * len(sample) / self._count)
@@ -201,7 +201,7 @@ class TaskBatches(PackedBatches):
 
 
 def places_in_rows(rows: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
-    """The number of each example within its row, from 0, given the row of each."""
+    """The number of each example among those of its row, from 0, given the row of each."""
     order = np.argsort(rows, kind="stable")
     places = np.empty_like(rows)
     places[order] = np.arange(len(rows)) - np.searchsorted(rows[order], rows[order])
@@ -256,7 +256,8 @@ def task_batch(
 def synthetic_task_batch(task: TaskConfig, shape: tuple[int, ...], vocabulary_size: int) -> TaskBatch:
     """A batch of random pieces and random targets. `shape` is [R, T], that of the ids.
 
-    The examples are spread evenly over the rows, which they fill. A sequence has two segments of equal length.
+    The examples are spread evenly over the rows, which they fill as far as task.max_length allows. A sequence has two
+    segments of equal length.
     """
     rows, length = shape
     rng = np.random.default_rng(0)
@@ -264,7 +265,7 @@ def synthetic_task_batch(task: TaskConfig, shape: tuple[int, ...], vocabulary_si
     choices = max(len(task.choices), 1)
     of_example = np.arange(task.batch_size) * rows // task.batch_size
     most = int(np.bincount(of_example).max())
-    size = length // (most * choices)
+    size = min(length // (most * choices), task.max_length)
 
     def sequence() -> TokenSequence:
         return TokenSequence(rng.integers(0, vocabulary_size, size).tolist(), size // 2)
@@ -369,7 +370,7 @@ def synthetic_text_batch(task: TaskConfig, shape: tuple[int, ...], vocabulary_si
     most = -(-count // shape[0])
     rows = np.arange(count) * shape[0] // count
     of_row = np.bincount(rows, minlength=shape[0])
-    lengths = (shape[1] // np.maximum(of_row, 1))[rows]
+    lengths = np.minimum(shape[1] // np.maximum(of_row, 1), task.max_length)[rows]
     ids = rng.integers(0, vocabulary_size, lengths.sum(), np.int32)
     tokens = lay_out(ids, lengths, lengths, (shape[0], shape[1]), rows=rows, most=most)
     place = (rows, np.arange(count) - np.searchsorted(rows, rows))

@@ -50,7 +50,7 @@ class TrainingRows(NamedTuple):
     """The encoded training rows of a task."""
 
     task: Task
-    """The task. Its config has labels and padded lengths, so predicting needs no training rows."""
+    """The task. Its config has the labels, so predicting needs no training rows."""
     examples: list[Example]
     rows: int
     """Number of rows that gave `examples`."""

@@ -36,7 +36,7 @@ def planned_finetuning(config: FinetuneConfig, workdir: Place, seeds: int) -> Li
     rows = "pairs" if task.makes_vectors else "rows"
     steps = (
         f"{counted(phase.steps, 'steps')} of {task.batch_size:,} {rows}, in at most "
-        f"{counted(phase.batch_size, 'rows')} of {phase.length:,} tokens that several sequences share"
+        f"{counted(phase.batch_size, 'packed rows')} of {phase.length:,} tokens"
     )
     yield counted(task.epochs, "epochs"), steps
     memory = planned_memory(plan.config, mesh)

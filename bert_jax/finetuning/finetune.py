@@ -203,7 +203,7 @@ def _batches(learned: TrainingRows, config: FinetuneConfig, mesh: Mesh, compilin
 
 
 def planned_memory(config: TaskRunConfig, mesh: Mesh) -> Memory:
-    """Estimates by formula the memory of a step with the longest rows on one device."""
+    """Estimates by formula the memory of a step with the most rows on one device."""
     return step_memory(config.execution, config.model, mesh, config.phases[0], predictions=0, packed=2)
 
 

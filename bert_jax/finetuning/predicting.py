@@ -48,8 +48,8 @@ Predicted = Iterable[tuple[Record, Prediction]]
 
 _SHORTEST_ROW = 64
 """Fewest tokens in a row, so that several short examples share it."""
-_TOKENS_AN_EXAMPLE = 4
-"""A row of T tokens has places for T / 4 examples."""
+_TOKENS_A_SEQUENCE, _MOST_SEQUENCES = 4, 32
+"""A row of T tokens has places for T / 4 sequences, and at most 32."""
 
 
 @dataclass(frozen=True)
@@ -58,48 +58,48 @@ class _PackedGroup(Group[Example]):
 
     rows: Int[np.ndarray, " n"]
     """The row of each example."""
+    most: int
+    """Examples that a row has places for."""
 
     def batch(self, pad_id: int) -> TaskBatch:
         """The examples as a batch."""
-        return task_batch(self.items, self.shape, pad_id, of_example=self.rows, most=_most(self.shape[1]))
+        return task_batch(self.items, self.shape, pad_id, of_example=self.rows, most=self.most)
 
     def outputs(self, batch: TaskBatch, outputs: np.ndarray, of_tokens: bool) -> list[np.ndarray]:
         """The outputs of each example, from those of its batch. `of_tokens`: whether each token has outputs."""
-        places = zip(self.rows.tolist(), places_in_rows(self.rows).tolist(), strict=True)
+        places = self.rows, places_in_rows(self.rows)
         if not of_tokens:
-            return [outputs[place] for place in places]
-        tokens = batch.tokens
-        begins = [(row, int(tokens.begin[row, place]), int(tokens.length[row, place])) for row, place in places]
-        return [outputs[row, begin : begin + length] for row, begin, length in begins]
+            return list(outputs[places])  # copies, so that the batch's outputs can be freed
+        begins, sizes = batch.tokens.begin[places].tolist(), batch.tokens.length[places].tolist()
+        each = zip(self.rows.tolist(), begins, sizes, strict=True)
+        return [outputs[row, begin : begin + size] for row, begin, size in each]
 
 
-def _most(length: int) -> int:
-    return -(-length // _TOKENS_AN_EXAMPLE)
-
-
-def _packed(examples: Iterable[Example], limit: int, tokens: int) -> Iterator[_PackedGroup]:
-    """Packs examples of up to `limit` tokens into groups of rows, `tokens` tokens a group.
+def _packed(examples: Iterable[Example], limit: int, choices: int, tokens: int) -> Iterator[_PackedGroup]:
+    """Packs examples of up to `limit` tokens and of `choices` sequences into groups of rows, `tokens` tokens a group.
 
     Rows are as long as the longest example of a window of 32 groups, rounded up to one of a few lengths. The last group
-    of a window takes the smallest shape of an earlier group that holds it. If there is none it has 1, 4, 16, ... rows.
+    of a window takes the smallest shape of an earlier group that holds it, which may be much larger, but needs no
+    compilation. If there is none, it has 1, 4, 16, ... rows.
     """
     lengths = usual_lengths(max(limit, _SHORTEST_ROW))
     shapes, begin = set[tuple[int, int]](), 0
     for some in windows(examples, lambda example: example.size, WINDOW_GROUPS * tokens):
         sizes = np.array([example.size for example in some])
         length = padded_length(max(int(sizes.max()), _SHORTEST_ROW), lengths)
-        rows = best_fit(sizes, length, most=_most(length))
+        most = max(min(length // _TOKENS_A_SEQUENCE, _MOST_SEQUENCES) // choices, 1)
+        rows = best_fit(sizes, length, most)
         at_once, count = max(tokens // length, 1), int(rows.max()) + 1
         for first in range(0, count, at_once):
             needed = min(at_once, count - first)
-            fitting = [shape for shape in shapes if shape[0] >= needed and shape[1] >= length]
+            fitting = [shape for shape in shapes if shape[0] >= needed and shape[1] == length]
             shape = at_once, length
             if needed < at_once:
                 shape = min(fitting, key=math.prod, default=(row_count(needed, at_once), length))
             shapes.add(shape)
             places = np.flatnonzero((rows >= first) & (rows < first + at_once)).tolist()
             group = [some[place] for place in places]
-            yield _PackedGroup([begin + place for place in places], group, shape, rows[places] - first)
+            yield _PackedGroup([begin + place for place in places], group, shape, rows[places] - first, most)
         begin += len(some)
 
 
@@ -126,8 +126,9 @@ def outcomes(
         batch = group.batch(task.pad_id)
         return group.outputs(batch, np.asarray(run(batch)), of_tokens)
 
-    limit = task.config.max_length * max(len(task.config.choices), 1)
-    computed = ahead(outputs_of, _packed(examples, limit, tokens or tokens_at_once()), threads)
+    choices = max(len(task.config.choices), 1)
+    groups = _packed(examples, task.config.max_length * choices, choices, tokens or tokens_at_once())
+    computed = ahead(outputs_of, groups, threads)
     outputs = in_input_order(computed)
     for record, of_one in read:
         yield Outcome(record, of_one, [*islice(outputs, len(of_one))])

@@ -76,8 +76,8 @@ class Outcome(NamedTuple):
     record: Record
     examples: list[Example]
     outputs: list[np.ndarray]
-    """The outputs of each example: [outputs]; [choices] for `choice`; [T, outputs] for `tags` and `span`, with T at
-    least the number of tokens; [D] for `vectors`."""
+    """The outputs of each example: [outputs]; [choices] for `choice`; [T, outputs] for `tags` and `span`, T being
+    the number of tokens; [D] for `vectors`."""
 
 
 class Task(Generic[Gold]):

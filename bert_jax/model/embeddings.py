@@ -73,7 +73,9 @@ class Embeddings(nn.Module):
                 positions = jnp.asarray(sinusoids(config, length))
             else:
                 positions = self.position[config.first_position :] if config.first_position else self.position
-            if one_each:  # One sequence a row, from its first token: the gradient is a sum and not a scatter.
+            # With one sequence a row, from its first token, the gradient is a sum and not a scatter. Rows of a task may
+            # be longer than a sequence can be.
+            if one_each and length <= len(positions):
                 x += positions[:length].astype(dtype)
             else:
                 x += rows_of(positions, tokens.position).astype(dtype)

@@ -31,7 +31,7 @@ class HeadShape(NamedTuple):
     outputs: int
     """Number of outputs for each input vector."""
     marks: int = 0
-    """Number of marked words in a row."""
+    """Number of marked words in an example."""
     drops: bool = True
     """Whether dropout is applied to the head's input."""
     mixes: bool = False

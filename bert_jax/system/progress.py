@@ -164,7 +164,7 @@ class Stage:
         """Adds `amount` to `done`, and measures rate and remaining time from now on, because the time until now went to
         something else, such as compilation."""
         self.done += amount
-        self._paced = time.monotonic(), self.done
+        self._paced, self._other_work, self._other_name = (time.monotonic(), self.done), 0.0, ""
         self.note = ""
 
     @contextlib.contextmanager
@@ -182,12 +182,14 @@ class Stage:
 
     def summary(self) -> str:
         """What was done in all, as text, with the time that it took and the rate without `other_work`."""
+        done = f"{self.name}: {self._number(self.done - self.start)} {self.unit} in {duration(self.elapsed)}"
         since, before = self._paced
+        if self.done == before:
+            return done
         rate = (self.done - before) / max(time.monotonic() - since - self._other_work, 1e-9)
         compiled = " once compiled" if since > self.began else ""
         aside = f", {self._other_name} aside" if self._other_name else ""
-        done = f"{self._number(self.done - self.start)} {self.unit}"
-        return f"{self.name}: {done} in {duration(self.elapsed)}{_pace(rate, self.unit)}{compiled}{aside}"
+        return f"{done}{_pace(rate, self.unit)}{compiled}{aside}"
 
     def _number(self, amount: float) -> str:
         small = isinstance(self.total, float) and self.total < 10

@@ -20,15 +20,15 @@ class AnyBatch(Protocol):
 
     @property
     def tokens(self) -> Tokens:
-        """[B, T]; of tasks with several choices [B, C, T]."""
+        """[B, T]."""
 
     @property
     def weight(self) -> Float[Any, "B *N"]:
-        """1 for a real sequence or row, 0 for a filler."""
+        """1 for a sequence or example, 0 for a filler."""
 
     @property
     def ordinal(self) -> UInt32[Any, "B *N"]:
-        """The number of the sequence or row in the phase's order, from which its random keys are derived."""
+        """The number of the sequence or example in the phase's order, from which its random keys are derived."""
 
 
 @runtime_checkable

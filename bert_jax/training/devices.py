@@ -174,7 +174,7 @@ def check_room(memory: Memory, phase: Phase, mesh: Mesh, batch_size: str) -> Non
     limit = device_memory(mesh.local_devices[0])
     if limit is None or memory.total <= TIGHT * limit:
         return
-    step = f"a step of {phase.batch_size:,} sequences of {phase.length:,} tokens ({batch_size})"
+    step = f"a step of {phase.batch_size:,} rows of {phase.length:,} tokens ({batch_size})"
     estimate = f"{step} takes about {gigabytes(memory.total)} a device by formula, and each has {gigabytes(limit)}"
     state = memory.state + memory.gradients
     less = "a smaller model or --mesh.fsdp over more devices" if state > limit else "a smaller batch"

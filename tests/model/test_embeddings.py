@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.layout import TokenSequence, lay_out_sequences
 from bert_jax.model import embeddings
 from bert_jax.model.bert import parameter_shapes
-from bert_jax.model.embeddings import rows_of, sinusoids
+from bert_jax.model.embeddings import Embeddings, rows_of, sinusoids
 
 SINUSOIDAL = ModelConfig(
     num_layers=1, hidden_size=8, num_heads=2, vocabulary_size=30, max_positions=16, positions="sinusoidal"
@@ -16,6 +17,18 @@ SINUSOIDAL = ModelConfig(
 def test_learned_positions_may_have_an_odd_width():
     config = SINUSOIDAL.replace(positions="learned", hidden_size=9, num_heads=3)
     assert parameter_shapes(config)["bert"]["embeddings"]["position"].shape == (16, 9)
+
+
+def test_a_row_may_be_longer_than_a_sequence_can_be():
+    config = ModelConfig.tiny(max_positions=8, vocabulary_size=20, compute_dtype="float32")
+    short, long = (
+        jax.tree.map(jnp.asarray, lay_out_sequences([TokenSequence([3, 4, 5, 6, 7, 8], 6)], (1, length), 0))
+        for length in (8, 12)
+    )
+    module = Embeddings(config)
+    params = module.init(jax.random.key(0), short, None)
+    expected = module.apply(params, short, None)[:, :6]
+    np.testing.assert_allclose(module.apply(params, long, None)[:, :6], expected, rtol=1e-6)
 
 
 def test_sinusoids_are_the_papers_up_to_scale():

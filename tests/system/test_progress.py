@@ -63,6 +63,18 @@ def test_the_rate_of_the_summary_leaves_out_other_work(capsys, monkeypatch):
     assert float(summary.rpartition(", ")[0].rpartition(" in 0.5 s, ")[2].split()[0].replace(",", "")) > 500
 
 
+def test_a_stage_has_no_rate_where_only_its_first_unit_was_done_and_none_from_work_before_it(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "PLAIN_FIRST_S", 0.0)
+    with progress.stage("Long", 100, "steps") as shown:
+        with shown.other_work("evaluations"):
+            time.sleep(0.3)
+        shown.pace_from_here(1)
+        assert shown.summary() == "Long: 1 steps in 0.3 s"
+        time.sleep(0.1)
+        shown.advance(1)
+    assert shown.rate < 11 and " 9." in shown.summary() and shown.summary().endswith("steps/s once compiled")
+
+
 def test_small_amounts_keep_their_decimals(capsys, monkeypatch):
     monkeypatch.setattr(progress, "PLAIN_FIRST_S", 0.0)
     with progress.stage("Reading", 0.25, "MB") as shown:
