@@ -22,8 +22,7 @@ class Phase(Settings):
     length: Length
     """Tokens a sequence, special ones included (T)."""
     batch_size: BatchSize
-    """Sequences per step, over all devices (B). With data.packed and in fine-tuning, rows per step, most of which hold
-    several."""
+    """Rows per step, over all devices (B): a sequence each, or several with data.packed and in fine-tuning."""
     units: Units | None = None
     """Unit of masking in this phase. None: objective.units."""
     rotary_base: RotaryBase | None = None
