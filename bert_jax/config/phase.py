@@ -20,7 +20,7 @@ class Phase(Settings):
     steps: Annotated[int, Field(gt=0, lt=2**31)]
     """Optimizer steps."""
     length: Length
-    """Tokens a sequence, special ones included (T)."""
+    """Tokens of a row, special ones included (T)."""
     batch_size: BatchSize
     """Rows per step, over all devices (B): a sequence each, or several with data.packed and in fine-tuning."""
     units: Units | None = None
@@ -33,7 +33,7 @@ class Phase(Settings):
     languages: Languages | None = None
     """Languages whose sources this phase draws from, so that others can join in a later phase. None: all."""
 
-    def batch(self, packed: bool = False) -> str:
+    def batch(self, packed: bool) -> str:
         """The rows of a step and their length, in words. `packed`: whether a row holds several sequences."""
         held = "rows, packed with sequences," if packed else "sequences"
         return f"{self.batch_size:,} {held} of up to {self.length:,} tokens"

@@ -62,7 +62,7 @@ class BatchShape(NamedTuple):
     """Rows before they are rounded up for the devices."""
     length: int
     """Tokens of a row."""
-    texts: int = 1
+    sequences: int = 1
     """Most sequences of a row."""
 
 
@@ -104,14 +104,14 @@ class PackedBatches(ABC):
         self._strata = functools.lru_cache(maxsize=2)(self._shuffled_strata)
         self._sizes = [self._packed_sizes(example) for example in examples]
         self._length = self._row_length()
-        self._most = self._length  # until the fullest row is known
+        self._parts_a_row = self._length  # until the fullest row is known
         sample = self._sample(_SAMPLED_BATCHES)
-        packed = [np.bincount(self._rows(self.records(number))) for number in sample]
+        packed = [np.bincount(self._row_of_parts(self.records(number))) for number in sample]
         self._row_counts = few_sizes([*map(len, packed)], compiling / self._length * len(sample) / self._count)
-        self._most = max(int(of_rows.max()) for of_rows in packed)
+        self._parts_a_row = max(int(of_rows.max()) for of_rows in packed)
         each = max(len(config.choices), 1)
-        self.shape = BatchShape(max(map(len, packed)), self._length, self._most * each)
-        self.texts = sum(int(of_rows.sum()) for of_rows in packed) * each / len(sample)
+        self.shape = BatchShape(max(map(len, packed)), self._length, self._parts_a_row * each)
+        self.sequences = sum(int(of_rows.sum()) for of_rows in packed) * each / len(sample)
         """Mean number of sequences in a batch."""
 
     @staticmethod
@@ -132,7 +132,7 @@ class PackedBatches(ABC):
     def _row_length(self) -> int:
         """The length of rows with which a step costs least on average, the same on every kind of machine. Longer rows
         leave less room unused, but attention compares more tokens."""
-        sample = [self._parts(self.records(number)) for number in self._sample(_SEARCHED_BATCHES)]
+        sample = [self._part_sizes(self.records(number)) for number in self._sample(_SEARCHED_BATCHES)]
         longest = max(max(sizes) for sizes in self._sizes)
         shortest = -(-longest // _MULTIPLE) * _MULTIPLE
 
@@ -167,7 +167,7 @@ class PackedBatches(ABC):
     def __getitem__(self, number: int) -> "TaskBatch | TextBatch":
         """Batch `number`."""
         chosen = self.records(number)
-        of_part = self._rows(chosen)
+        of_part = self._row_of_parts(chosen)
         needed = int(of_part.max()) + 1
         if needed <= self.shape.rows:  # a batch outside the sample may need more rows than all in it
             needed = padded_length(needed, self._row_counts)
@@ -176,13 +176,13 @@ class PackedBatches(ABC):
         here = self._local(rows)
         return jax.tree.map(lambda leaf: leaf[here], batch)
 
-    def _parts(self, chosen: Sequence[int]) -> Int[np.ndarray, " n"]:
+    def _part_sizes(self, chosen: Sequence[int]) -> Int[np.ndarray, " n"]:
         """The number of tokens of each part of the examples `chosen`."""
         return np.array([size for example in chosen for size in self._sizes[example]])
 
-    def _rows(self, chosen: Sequence[int]) -> Int[np.ndarray, " n"]:
+    def _row_of_parts(self, chosen: Sequence[int]) -> Int[np.ndarray, " n"]:
         """The row of each part of the examples `chosen`."""
-        return best_fit(self._parts(chosen), self._length, most=self._most)
+        return best_fit(self._part_sizes(chosen), self._length, most=self._parts_a_row)
 
 
 class TaskBatches(PackedBatches):
@@ -197,7 +197,7 @@ class TaskBatches(PackedBatches):
     def _batch(self, chosen: Sequence[int], of_part: Int[np.ndarray, " n"], rows: int, first_ordinal: int) -> TaskBatch:
         examples = [self._examples[example] for example in chosen]
         shape = rows, self._length
-        return task_batch(examples, shape, self._pad_id, first_ordinal, of_part, self._most)
+        return task_batch(examples, shape, self._pad_id, first_ordinal, of_part, self._parts_a_row)
 
 
 def places_in_rows(rows: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
@@ -262,7 +262,7 @@ def synthetic_task_batch(task: TaskConfig, shape: tuple[int, ...], vocabulary_si
     rows, length = shape
     rng = np.random.default_rng(0)
     marks = ((1, 2),) * HeadShape.of(task).marks
-    choices = max(len(task.choices), 1)
+    choices = task.sequences_an_example
     of_example = np.arange(task.batch_size) * rows // task.batch_size
     most = int(np.bincount(of_example).max())
     size = min(length // (most * choices), task.max_length)
@@ -337,14 +337,14 @@ class TextBatches(PackedBatches):
         of_text = of_part[order]
         sequences = [sequence for one in chosen for sequence in self._examples[one].sequences]
         ordered = [sequences[place] for place in order]
-        tokens = lay_out_sequences(ordered, (rows, self._length), self._pad_id, of_text, self._most)
+        tokens = lay_out_sequences(ordered, (rows, self._length), self._pad_id, of_text, self._parts_a_row)
         slot = np.concatenate(
             [group * self._slots + np.arange(len(self._sizes[one])) for group, one in enumerate(chosen)]
         )
         place = of_text, places_in_rows(of_text)
 
         def placed(values: ArrayLike, empty: float, dtype: DTypeLike) -> np.ndarray:
-            array = np.full((rows, self._most), empty, dtype)
+            array = np.full((rows, self._parts_a_row), empty, dtype)
             array[place] = np.asarray(values)[order]
             return array
 
@@ -373,7 +373,7 @@ def synthetic_text_batch(task: TaskConfig, shape: tuple[int, ...], vocabulary_si
     lengths = np.minimum(shape[1] // np.maximum(of_row, 1), task.max_length)[rows]
     ids = rng.integers(0, vocabulary_size, lengths.sum(), np.int32)
     tokens = lay_out(ids, lengths, lengths, (shape[0], shape[1]), rows=rows, most=most)
-    place = (rows, np.arange(count) - np.searchsorted(rows, rows))
+    place = rows, places_in_rows(rows)
 
     def placed(values: ArrayLike, empty: float, dtype: DTypeLike = np.int32) -> np.ndarray:
         array = np.full((shape[0], most), empty, dtype)

@@ -11,6 +11,7 @@ from bert_jax.training.dry_run import (
     memory_in_words,
     planned_run,
     read_as,
+    steps_in_words,
 )
 
 
@@ -28,17 +29,16 @@ def planned_finetuning(config: FinetuneConfig, workdir: Place, seeds: int) -> Li
         yield "seeds", f"{seeds:,} runs like this, one after the other"
     yield "start from", f"{config.init}: {counted(model.num_layers, 'layers')} of width {model.hidden_size:,}"
     yield from read_as(plan.started.readings)
-    packed = f"{plan.batches.texts:,.0f} sequences a step"
+    packed = f"{plan.batches.sequences:,.0f} sequences a step"
     yield "training rows", f"{plan.learned.rows:,} of {task.train or task.source}, {packed}"
     dev = task.dev or "the same corpus"
     yield "dev rows", f"{len(plan.measured.records):,} of {dev}" if plan.measured else "none: no measurement"
     yield from read_as(plan.readings)
-    rows = "pairs" if task.makes_vectors else "rows"
-    steps = (
-        f"{counted(phase.steps, 'steps')} of {task.batch_size:,} {rows}, in at most "
-        f"{counted(phase.batch_size, 'packed rows')} of {phase.length:,} tokens"
+    batch = (
+        f"{plan.config.batch_in_words(0)}, in at most {counted(phase.batch_size, 'packed rows')} of {phase.length:,} "
+        "tokens"
     )
-    yield counted(task.epochs, "epochs"), steps
+    yield counted(task.epochs, "epochs"), steps_in_words(phase, run.newest_step or 0, batch)
     memory = planned_memory(plan.config, mesh)
     yield f"memory, length {phase.length}", memory_in_words(memory, mesh)
     yield "checkpoints", checkpoints_in_words(plan.config, workdir, memory, mesh, seeds)

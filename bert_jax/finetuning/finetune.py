@@ -114,7 +114,7 @@ def plan_finetuning(config: FinetuneConfig, run: RunDirectory) -> FineTuningPlan
     model = started.config if any(started.steps) else started.config.replace(compute_dtype="auto")
     phase = Phase(steps=len(batches), length=batches.shape.length, batch_size=batches.shape.rows)
     planned = config.planned(model, learned.task.config, stamp, phase)
-    check_attention(config.execution, planned.model, [(phase.length, batches.shape.texts)], mesh)
+    check_attention(config.execution, planned.model, [(phase.length, batches.shape.sequences)], mesh)
     check_room(planned_memory(planned, mesh), phase, mesh, "--task.batch-size")
     return FineTuningPlan(planned, mesh, started, learned, measured, others, batches, readings)
 
@@ -137,9 +137,9 @@ def _phase(plan: FineTuningPlan, trainer: Trainer, dev: "DevRows | None") -> Pha
         batches,
         dev,
         lambda step: rows,
-        sequences=batches.texts,
+        sequences=batches.sequences,
         name=f"Fine-tuning, {task.name}",
-        packed=batches.texts / batches.shape.rows if batches.shape.texts > 1 else None,
+        packed=batches.sequences / batches.shape.rows if batches.shape.sequences > 1 else None,
         score=plan.learned.task.metric(plan.measured.golds if plan.measured else ()),
         patience=task.patience,
     )

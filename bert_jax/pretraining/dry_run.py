@@ -47,7 +47,7 @@ def planned_pretraining(config: RunConfig, workdir: Place) -> Lines:
     for number, phase in enumerate(config.phases):
         flops = f", {trainer.flops(number) * phase.steps:.3e} FLOPs of matrix products"
         done_here = max(0, done - config.steps_of(number).start)
-        yield f"phase {number}", steps_in_words(phase, done_here, config.data.packed) + flops
+        yield f"phase {number}", steps_in_words(phase, done_here, config.batch_in_words(number)) + flops
     steps = zip(config.phases, memories, strict=True)
     yield from dict.fromkeys(
         (f"memory, length {phase.length}", memory_in_words(memory, mesh)) for phase, memory in steps

@@ -48,11 +48,11 @@ def read_as(readings: Iterable[Reading]) -> Lines:
         yield from (("odd", remark) for remark in reading.remarks)
 
 
-def steps_in_words(phase: Phase, done: int, packed: bool) -> str:
-    """The number of steps of a phase, and how many of them are done."""
+def steps_in_words(phase: Phase, done: int, batch: str) -> str:
+    """The number of steps of a phase, how many of them are left, and the `batch` of a step in words."""
     left = f" ({max(0, phase.steps - done):,} left)" if done else ""
     tokens = phase.steps * phase.batch_size * phase.length
-    return f"{counted(phase.steps, 'steps')}{left} of {phase.batch(packed)}, {tokens:.3e} tokens at most"
+    return f"{counted(phase.steps, 'steps')}{left} of {batch}, {tokens:.3e} tokens at most"
 
 
 def memory_in_words(memory: Memory, mesh: Mesh) -> str:

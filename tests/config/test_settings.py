@@ -73,7 +73,7 @@ ROOT = Path(bert_jax.__file__).parent
         (lambda: RunConfig(profile_steps="5:2000000"), ["profile_steps=5:2000000", "1,000,000 steps"]),
         (lambda: ObjectiveConfig(mask_probability=0.9, random_probability=0.2), ["0.9", "0.2", "more than 1"]),
         (lambda: Phase(steps=-5, length=16, batch_size=4), ["Phase.steps=-5: expected a whole number above 0"]),
-        (lambda: Phase(steps=5), ["Phase.length is missing; give a whole number of at least 8", "(Tokens a sequence"]),
+        (lambda: Phase(steps=5), ["Phase.length is missing; give a whole number of at least 8", "(Tokens of a row"]),
         (lambda: RunConfig(phases=({"steps": 5},)), ["RunConfig.phases.0.length is missing", "phases.0.batch_size is"]),
         (lambda: RunConfig(phases=3), ["RunConfig.phases=3: expected one or more, each a Phase"]),
         (lambda: ModelConfig(num_layers="x" * 5000), [f"num_layers={'x' * 60}...: expected a whole number above 0"]),

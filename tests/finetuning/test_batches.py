@@ -175,10 +175,10 @@ def test_every_epoch_has_an_order_of_its_own_and_leaves_out_what_fills_no_batch(
 def test_all_batches_have_one_number_of_rows_in_which_each_fits():
     source = batches(multiple=3, compiling=1e9)
     rows, length, _ = source.shape
-    assert {source[number].slot.shape for number in range(12)} == {(-(-rows // 3) * 3, source.shape.texts)}
+    assert {source[number].slot.shape for number in range(12)} == {(-(-rows // 3) * 3, source.shape.sequences)}
     filled = np.mean([source[number].tokens.length.sum() / (rows * length) for number in range(12)])
     assert filled > 0.8
-    assert source.texts == np.mean([source[number].weight.sum() for number in range(12)])
+    assert source.sequences == np.mean([source[number].weight.sum() for number in range(12)])
 
 
 def test_keys_come_from_the_place_in_the_order_alone():
