@@ -41,7 +41,13 @@ def test_a_dry_run_of_a_task_reads_its_rows(tiny_run, tmp_path, capsys):
     flags += ["--task.batch-size", "5", "--task.epochs", "2", "--workdir", str(tmp_path / "run"), "--dry-run"]
     assert run(["finetune", "sst2", *flags, "--task.dev", str(tmp_path / "rows.jsonl"), "--seeds", "3"]) == 0
     shown = capsys.readouterr().out
-    for words in ("a new one of 8 steps", "3 runs like this", "20 of ", "labels", "8 steps of 5 rows, whose texts are cut to 32 tokens, in at most "):
+    for words in (
+        "a new one of 8 steps",
+        "3 runs like this",
+        "20 of ",
+        "labels",
+        "8 steps of 5 rows, whose texts are cut to 32 tokens, in at most ",
+    ):
         assert words in shown
     assert [path.name for path in tmp_path.iterdir()] == ["rows.jsonl"]
 
