@@ -247,7 +247,17 @@ def one_token() -> Tokens:
 
 def parameter_shapes(config: ModelConfig, absent: Collection[str] = ()) -> Parameters:
     """The tree of `init`, without the parts `absent`, as shapes and types; nothing is allocated."""
-    return without(jax.eval_shape(lambda: init(config, jax.random.key(0))), absent)
+    return without(copied(_shapes(config)), absent)
+
+
+@functools.lru_cache(maxsize=8)
+def _shapes(config: ModelConfig) -> Parameters:
+    return jax.eval_shape(lambda: init(config, jax.random.key(0)))
+
+
+def copied(params: Parameters) -> Parameters:
+    """The same arrays or shapes in new dicts."""
+    return jax.tree.map(lambda leaf: leaf, params)
 
 
 def without(params: Parameters, absent: Collection[str]) -> Parameters:

@@ -156,7 +156,9 @@ class Encoder(nn.Module):
     def _parameters(self, x: Float[Array, "B T D"], pattern: AttentionPattern) -> dict[str, PyTree]:
         """The parameters of all blocks, each array with a layer axis of `num_layers` rows in front."""
         config = self.config
-        params = self.param("layers", _stacked(config), x, pattern)
+        # Flax' `param` would compute the shapes of all blocks in every trace; `Block.apply` checks those of each block.
+        held: dict[str, PyTree] | None = self.get_variable("params", "layers")
+        params = self.param("layers", _stacked(config), x, pattern) if held is None else held
         if config.shared_layers:
             return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (config.num_layers, *leaf.shape[1:])), params)
         if config.norm == "pre" and config.num_layers > 1:  # a row for the first block, which doesn't read it

@@ -1,5 +1,6 @@
 """The list of pieces, of which five are special: reads, checks and writes vocab.txt."""
 
+import re
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -29,6 +30,7 @@ _FOREIGN_SIGNS = (
     ("</w>", "a BPE's with ends of words (as HerBERT's)", str.endswith),
 )
 """Signs of pieces of other algorithms: the sign, what writes it, and the test whether a piece has it."""
+_HALF_OF_A_PAIR = re.compile("[\ud800-\udfff]")
 _MANY = 0.02
 """Share of a vocabulary's pieces above which a sign shows that the other algorithm wrote them."""
 BLANKS = " \t\r\n"
@@ -139,7 +141,9 @@ class Vocabulary:
                 f"{name} lacks {', '.join(missing)}; a BERT vocabulary has one piece a line and among them "
                 f"{' '.join(SPECIAL_PIECES)}"
             )
-        for number, piece in enumerate(self.pieces):
+        # All pieces are looked through together first, which takes a tenth of the time.
+        suspects = self.pieces if "" in self.ids or _fault("".join(self.pieces), blanks) else ()
+        for number, piece in enumerate(suspects):
             if fault := _fault(piece, blanks):
                 raise UsageError(
                     f"{name}, line {number + 1:,}: the piece {quoted(piece)} {fault}, which no text gives; put an "
@@ -250,7 +254,7 @@ def _fault(piece: str, blanks: str) -> str | None:
         return "holds the character U+0000"
     if any(blank in piece for blank in blanks):
         return "holds a space, a tab or a line break"
-    if not piece.isascii() and any("\ud800" <= character <= "\udfff" for character in piece):
+    if not piece.isascii() and _HALF_OF_A_PAIR.search(piece):
         return "holds half of a surrogate pair"
     return None
 
