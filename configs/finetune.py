@@ -43,6 +43,7 @@ def _recipe(
         text = f"{about}\n\n{command} {files}\n"
     if expect:
         text += f"\n{expect}\n"
+    name = "" if name in _OWN else name
     task = TaskConfig(name=name, kind=kind, texts=(texts,) if isinstance(texts, str) else texts, **settings)
     config = FinetuneConfig(task=task)
     return text, config.replace(optimizer=optimizer) if optimizer else config
@@ -52,7 +53,62 @@ _MARKS = ("start1", "end1", "start2", "end2")
 _SENTENCES = ("sentence1", "sentence2")
 _ENTAILMENT = ("premise", "hypothesis")
 
+_OWN: dict[str, dict[str, Any]] = {
+    "classes": dict(
+        about="A class for each text or pair, from your own rows.",
+        texts="text",
+        expect="The rows have the columns text and label. For others: --task.texts review --task.label stars, and for\n"
+        "pairs --task.texts first second.",
+    ),
+    "labels": dict(
+        about="All labels that apply to a text or pair, none or several, from your own rows.",
+        kind="labels",
+        texts="text",
+        label="labels",
+        expect='The rows have the columns text and labels: "sports,politics" or a list. For others: --task.texts and\n'
+        "--task.label; for columns of 0 and 1 their names: --task.labels sports politics.",
+    ),
+    "number": dict(
+        about="A number for each text or pair, such as a rating, from your own rows.",
+        kind="number",
+        texts="text",
+        label="number",
+        expect="The rows have the columns text and number. For others: --task.texts review --task.label stars.",
+    ),
+    "tags": dict(
+        about="A tag for each word, or the entities of a text, from your own rows.",
+        kind="tags",
+        texts="words",
+        label="tags",
+        max_length=256,
+        expect="The rows are CoNLL columns with the word first and the tag last (.conll), or JSON lines with lists\n"
+        "named words and tags. For entities by character: --task.texts text --task.label spans.",
+    ),
+    "answers": dict(
+        about="The answer to a question in a text, from your own rows in SQuAD's JSON.",
+        kind="span",
+        texts=("question", "context"),
+        label="answers",
+        max_length=384,
+        epochs=2.0,
+        batch_size=12,
+        optimizer=OptimizerConfig(peak_learning_rate=3e-5, warmup=0.1),
+        expect="If questions may have no answer: --task.span.null-answers.",
+    ),
+    "choices": dict(
+        about="The best of several choices, from your own rows.",
+        kind="choice",
+        texts="text",
+        choices=("choice1", "choice2"),
+        batch_size=16,
+        expect="The rows have the columns text, choice1, choice2 and label: 0 or 1. For others: --task.texts and\n"
+        "--task.choices a b c d.",
+    ),
+}
+"""The configs for rows of one's own, whose tasks are called like the file of the rows."""
+
 _TABLE: dict[str, dict[str, Any]] = {
+    **_OWN,
     # GLUE
     "cola": dict(
         about="CoLA: is an English sentence acceptable? (GLUE).",

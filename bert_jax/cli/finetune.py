@@ -32,7 +32,7 @@ class Finetune(TrainingArguments):
         "dropout seed",
     )
     """The settings that --help shows for kind `vectors`."""
-    config: FinetuneConfig = FinetuneConfig(task=TaskConfig(name="task", kind="class"))
+    config: FinetuneConfig = FinetuneConfig(task=TaskConfig(kind="class"))
 
     seeds: Annotated[int, Field(gt=0)] = 1
     """Number of runs with different seeds; the mean and standard deviation of their scores are printed."""

@@ -129,6 +129,8 @@ class FinetuneConfig(TransferConfig, OperationConfig):
     def planned(self, model: ModelConfig, task: TaskConfig, rows_hash: str, phase: Phase) -> TaskRunConfig:
         """The settings of a run of one phase, for this model, task and hash of rows. Raises SettingsError."""
         every = max(1, round(phase.steps / task.epochs / self.evaluations))
+        if not task.name:
+            task = task.replace(name=str(task.train or task.source).rpartition("/")[2])
         dropout = 0.0 if self.probe else self.dropout
         dtype = self.compute_dtype or model.compute_dtype
         transferable = (*OperationConfig.model_fields, *TransferConfig.model_fields, "init", "optimizer", "seed")

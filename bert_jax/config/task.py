@@ -46,8 +46,8 @@ class SpanConfig(Settings):
 class TaskConfig(VectorsConfig):
     """A task: its files of rows, the columns that are used, and its metric."""
 
-    name: str
-    """Name of the task in results."""
+    name: str = ""
+    """Name of the task in results. Empty: the name of the training rows' file."""
     kind: Literal["class", "labels", "number", "marked", "choice", "tags", "span", "vectors"]
     """Kind of prediction. `class`: the class of a text or pair; `labels`: all labels that apply to a text or pair, none
     or several; `number`: a number; `marked`: the class of a text or pair with a marked word in each text; `choice`: the

@@ -174,8 +174,9 @@ def _training_facts(training: _Training) -> Iterator[str]:
     else:
         rows = "" if results.training_rows is None else f", {results.training_rows:,} rows"
         source = _code(config.task.train or config.task.source)
-        kind = "" if config.task.name == config.task.kind else f" ({config.task.kind})"
-        yield f"task: {_code(config.task.name)}{kind}, learned from {source}{rows}"
+        task, kind = config.task, f" ({config.task.kind})"
+        is_named = task.name != task.kind and not str(task.train).endswith(task.name)
+        yield f"task: {_code(task.name) + kind if is_named else _code(task.kind)}, learned from {source}{rows}"
     done = training.steps[-1]
     for number, phase in enumerate(config.phases):
         steps = min(phase.steps, done - config.steps_of(number).start)

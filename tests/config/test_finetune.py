@@ -4,15 +4,20 @@ import pytest
 
 from bert_jax.cli.config_files import find_config, names_for
 from bert_jax.config.finetune import FinetuneConfig
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.phase import Phase
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
+
+OWN = {"classes", "labels", "number", "tags", "answers", "choices"}
+"""The configs for rows of one's own."""
 
 
 @pytest.mark.parametrize("name", names_for(FinetuneConfig))
 def test_a_config_gives_its_command_and_keeps_its_settings_as_json(name):
     found = find_config(name)
     config = found.config
-    assert isinstance(config, FinetuneConfig) and config.task.name == name
+    assert isinstance(config, FinetuneConfig) and config.task.name == ("" if name in OWN else name)
     assert f"bert-jax finetune {name} --init RUN --workdir RUN2" in found.text
     assert "--task.train FILE --task.dev FILE" in found.text
     assert bool(config.task.train) == bool(config.task.dev) == ("tfds build" in found.text)
@@ -23,7 +28,16 @@ def test_the_public_sets_are_there():
     glue = {"cola", "sst2", "mrpc", "qqp", "mnli", "qnli", "rte", "wnli", "stsb"}
     others = {"boolq", "cb", "copa", "wic", "xnli", "terra", "danetqa", "russe", "parus", "swag", "chnsenticorp"}
     tagged = {"conll2003", "wnut17", "ud", "resume_ner"}
-    assert set(names_for(FinetuneConfig)) == glue | others | tagged | {"squad", "squad2", "vectors"}
+    assert set(names_for(FinetuneConfig)) == OWN | glue | others | tagged | {"squad", "squad2", "vectors"}
+
+
+@pytest.mark.parametrize("train, name", [("data/reviews.tsv", "reviews.tsv"), ("tfds:glue/cola:train", "cola:train")])
+def test_a_task_without_a_name_is_called_like_its_rows(train, name):
+    config = FinetuneConfig(task=TaskConfig(kind="class", train=train))
+    phase = Phase(steps=1, length=8, batch_size=1)
+    assert config.planned(ModelConfig.tiny(), config.task, "", phase).task.name == name
+    named = config.change(task={"name": "stars"})
+    assert named.planned(ModelConfig.tiny(), named.task, "", phase).task.name == "stars"
 
 
 def test_a_batch_that_does_not_divide_is_refused():
