@@ -1,6 +1,7 @@
 """bert-jax pretrain CONFIG --workdir RUN: text to a trained model."""
 
 import json
+import shutil
 from collections.abc import Iterator
 
 from bert_jax.cli.arguments import TrainingArguments, dotted
@@ -70,6 +71,6 @@ class Pretrain(TrainingArguments):
         loaded = f"bert_jax.load({json.dumps(str(workdir), ensure_ascii=False)})"
         script = f'import bert_jax; print({loaded}.encode(["some text"]).{vectors}.shape)'
         commands.append(("python", "-P", "-c", script))  # -P: a clone called bert_jax here isn't the package
-        if config.logging.tensorboard:
+        if config.logging.tensorboard and shutil.which("tensorboard"):
             commands.append(("tensorboard", "--logdir", workdir))
         print_next_steps(workdir, commands)

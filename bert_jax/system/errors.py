@@ -2,14 +2,19 @@
 
 import contextlib
 import errno
+import json
 import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from importlib.metadata import distribution
 from importlib.util import find_spec
 from itertools import islice
+from pathlib import Path
 from typing import NamedTuple
 
+_CONSTRAINTS = Path(__file__).parents[2] / "launch/constraints.txt"
+"""The tested versions of all packages, which a checkout has."""
 _PASSWORD = re.compile(r"(?<=://)[^/@\s]*:[^/@\s]*(?=@)|(?<=http://)[^/@\s]+(?=@)|(?<=https://)[^/@\s]+(?=@)")
 """Pattern of USER:PASSWORD in a URL, or of a token in that place of a web address."""
 _TOKEN = re.compile(r"(?<=[?&])((?:sig|signature|token|access_token|password|X-Amz-Signature)=)[^&\s]+", re.IGNORECASE)
@@ -141,8 +146,13 @@ def first_line(error: BaseException | str) -> str:
 
 
 def install_extra(name: str) -> str:
-    """The command that installs an extra, from a checkout: the project isn't on a package index."""
-    return f'pip install -c launch/constraints.txt -e ".[{name}]"'
+    """The command that installs an extra: in a checkout, or else from the place that this package was installed from,
+    which pip notes in direct_url.json (PEP 610)."""
+    if _CONSTRAINTS.is_file():
+        return f'pip install -c launch/constraints.txt -e ".[{name}]"'
+    place = json.loads(distribution("bert_jax").read_text("direct_url.json") or "{}")
+    address = "+".join(filter(None, [place.get("vcs_info", {}).get("vcs"), place.get("url")]))
+    return f'pip install "bert_jax[{name}]{" @ " * bool(address)}{address}"'
 
 
 def check_installed(need: str, module: str, extra: str) -> None:

@@ -1,6 +1,7 @@
 """Progress of long stages: a bar on a terminal, plain lines elsewhere."""
 
 import contextlib
+import math
 import os
 import re
 import sys
@@ -205,7 +206,8 @@ class _PlainStage(Stage):
             return
         self._shown = elapsed
         pace = ""
-        if self.done > self._paced[1]:
+        fewest = min(1, (self.total or math.inf) / 100)  # a part of the first of many files says nothing of the pace
+        if self.done - self._paced[1] >= fewest:
             pace = _pace(self.rate, self.unit)
             pace += f", {duration((self.total - self.done) / self.rate)} left" if self.total is not None else ""
         say(f"{self.name}: {self.amount()}{pace}" + (f" | {self.note}" if self.note else ""))

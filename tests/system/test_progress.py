@@ -75,6 +75,16 @@ def test_a_stage_has_no_rate_where_only_its_first_unit_was_done_and_none_from_wo
     assert shown.rate < 11 and " 9." in shown.summary() and shown.summary().endswith("steps/s once compiled")
 
 
+def test_a_part_of_the_first_file_tells_no_time_left(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "PLAIN_FIRST_S", 0.0)
+    monkeypatch.setattr(progress, "PLAIN_EVERY_S", 0.0)
+    with progress.stage("Preparing", 6000, "files") as shown:
+        shown.advance(0.4)
+        shown.advance(0.6)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "Preparing: 0/6,000 files" and lines[1].endswith(" left")
+
+
 def test_small_amounts_keep_their_decimals(capsys, monkeypatch):
     monkeypatch.setattr(progress, "PLAIN_FIRST_S", 0.0)
     with progress.stage("Reading", 0.25, "MB") as shown:
