@@ -1,5 +1,6 @@
 """Builds the manual, and runs the commands and the Python that README.md and its pages show."""
 
+import configparser
 import gzip
 import json
 import os
@@ -32,6 +33,27 @@ def test_the_pages_build_without_warnings_and_load_nothing_from_elsewhere(tmp_pa
             r"<(?:script|img|iframe)[^>]*\ssrc=\"([^\"]+)\"|<link[^>]*href=\"([^\"]+)\"", page.read_text()
         )
         assert not [address for pair in loaded for address in pair if re.match(r"(https?:)?//", address)], page.name
+
+
+def test_the_table_of_extras_has_each_one_with_its_packages():
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    extras = {
+        name: {re.split(r"[><=]", line)[0] for line in packages.split() if not line.startswith("<")}
+        for name, packages in setup["options.extras_require"].items()
+    }
+    described = {}
+    for names, packages in re.findall(r"^\| (`[^|]+) \| ([^|]+) \|", (ROOT / "docs/install.md").read_text(), re.M):
+        described |= dict.fromkeys(re.findall(r"`([\w]+)`", names), packages)
+    assert described.keys() == extras.keys()
+    for name in extras.keys() - {"test", "dev", "ja", "tasks", "tensorflow"}:
+        missing = [package for package in extras[name] if package not in described[name]]
+        assert set(missing) <= {"google-crc32c"}, (name, missing)
+
+
+def test_the_index_names_every_page():
+    names = {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    assert names == set(re.findall(r"\]\((\w+\.md)\)", (ROOT / "docs/index.md").read_text()))
 
 
 def test_readme_is_short_and_its_links_exist():
