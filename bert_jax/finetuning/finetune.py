@@ -1,8 +1,9 @@
 """Fine-tuning: trains a model with the one loop on a task's rows and measures it on its dev rows."""
 
-from collections.abc import Callable, Mapping
+import os
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import jax
 import numpy as np
@@ -26,6 +27,8 @@ from bert_jax.model.memory import Memory, step_memory
 from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows, make_mesh, row_shards
 from bert_jax.model.task import HeadShape, pools_tokens
 from bert_jax.run.hosts import first_alone
+from bert_jax.run.metrics import OnMeasured
+from bert_jax.run.python_input import write_rows
 from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
@@ -33,7 +36,8 @@ from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import say
 from bert_jax.system.reading import Reading
 from bert_jax.training.devices import check_room, compiling_tokens, keep_compiled_programs
-from bert_jax.training.loop import Trained, train
+from bert_jax.training.loop import Trained
+from bert_jax.training.loop import train as train_run
 from bert_jax.training.trainer import PhaseWork, Trainer
 
 Value = TypeVar("Value")
@@ -60,13 +64,29 @@ class FineTuningPlan:
     """What the rows were taken for; empty for pairs from a corpus."""
 
 
-def finetune(config: FinetuneConfig, run: RunDirectory) -> Results:
+def finetune(
+    config: FinetuneConfig,
+    workdir: RunDirectory | str | os.PathLike,
+    init: str | os.PathLike | None = None,
+    train: Iterable[Any] | str | None = None,
+    dev: Iterable[Any] | str | None = None,
+    on_measured: OnMeasured | None = None,
+) -> Results:
     """Runs or resumes fine-tuning to its end; returns the results of the best checkpoint.
 
-    The results are also written to results.json.
+    The results are also written to results.json. `init`: the pretrained model; None: that of `config`. `train` and
+    `dev`: the rows, as mappings of columns to values, as a DataFrame of pandas or polars, as a data set of the library
+    datasets, or the name of a file as in `task.train`; None: those of `config`. Rows that are no file are written into
+    the run's data/. `on_measured` receives every line of the log.
 
     Raises UsageError, RunError or Interrupted. The same call then continues where it stopped.
     """
+    run = RunDirectory.of(workdir)
+    if init is not None:
+        config = config.replace(init=os.fspath(init))
+    for name, rows in {"train": train, "dev": dev}.items():
+        if rows is not None:
+            config = config.change(task={name: rows if isinstance(rows, str) else write_rows(run, name, rows)})
     keep_compiled_programs()
     plan = plan_finetuning(config, run)
     with first_alone("prepare"):
@@ -79,10 +99,11 @@ def finetune(config: FinetuneConfig, run: RunDirectory) -> Results:
         plan.config.task, plan.config.model, config.execution, config.layers_frozen, config.probe
     )
     trainer, outputs = Trainer(plan.config, plan.mesh, objective), Outputs(objective, plan.mesh)
-    dev = plan.measured and DevRows(plan, plan.measured, outputs)
+    dev_rows = plan.measured and DevRows(plan, plan.measured, outputs)
     others = {name: DevRows(plan, rows, outputs) for name, rows in plan.others.items()}
-    trained = train(trainer, run, [_phase(plan, trainer, dev)], lambda: _initial_parameters(plan))
-    results = _results(plan, run, dev, others, trained)
+    phase = _phase(plan, trainer, dev_rows)
+    trained = train_run(trainer, run, [phase], lambda: _initial_parameters(plan), on_measured=on_measured)
+    results = _results(plan, run, dev_rows, others, trained)
     run.write_results(results)
     return results
 

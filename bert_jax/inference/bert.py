@@ -7,7 +7,10 @@ from functools import cached_property, partial
 from itertools import islice
 from typing import Any, overload
 
+import jax
+import jax.numpy as jnp
 import numpy as np
+from flax import linen as nn
 from jaxtyping import Float
 
 from bert_jax.config.model import ModelConfig
@@ -24,9 +27,11 @@ from bert_jax.inference.scoring import ScoredText, Scorer
 from bert_jax.inference.search import Hit, SearchCorpus, search
 from bert_jax.inference.vector_file import Origin
 from bert_jax.interchange.hub import model_place
-from bert_jax.model.bert import Parameters, generator_parameters
+from bert_jax.layout import Tokens, lay_out_sequences
+from bert_jax.model.bert import BertForPretraining, Discriminator, Parameters, generator_parameters
 from bert_jax.model.linear import for_inference
 from bert_jax.model.sharding import on_first_device
+from bert_jax.model.task import BertForTask, HeadShape, PooledEncoder
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.progress import say
@@ -138,6 +143,29 @@ class Bert:
             return None
         params = generator_parameters(self.params)
         return Bert(config, params, self.tokenizer, steps=self.steps, pooler_trained=self.pooler_trained)
+
+    @property
+    def module(self) -> nn.Module:
+        """The Flax module of `params`. `module.apply({"params": params}, tokens)` computes a batch.
+
+        A pretrained model returns logits over the vocabulary, [B, T, V], and those of pairs or None; a discriminator
+        logits that each token was replaced, [B, T]; a model of vectors a vector for each sequence. The module of a task
+        takes marks and keys too; see `BertForTask`.
+        """
+        if self.task is None:
+            return (Discriminator if self.config.discriminator else BertForPretraining)(self.config)
+        if self.task.makes_vectors:
+            return PooledEncoder(self.config, self.task.pooling)
+        return BertForTask(self.config, HeadShape.of(self.task))
+
+    def tokens(self, texts: Iterable[Text]) -> Tokens:
+        """`texts`, each a text or a pair, as the input of `module`: a row for each, padded to the longest.
+
+        A text longer than the model's positions is cut. Raises UsageError as `encode` does.
+        """
+        rows = list(self._model.sequences(texts))
+        shape = len(rows), max((len(row.ids) for row in rows), default=0)
+        return jax.tree.map(jnp.asarray, lay_out_sequences(rows, shape, self.tokenizer.vocabulary.pad_id))
 
     def encode(self, texts: Sequence[Text]) -> Vectors:
         """The vectors of `texts`, each a text or a pair (first, second), in input order.

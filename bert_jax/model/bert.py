@@ -161,7 +161,7 @@ class BertForPretraining(nn.Module):
     def predict(
         self,
         tokens: Tokens,
-        places: Int[Array, "B P"] | None,
+        places: Int[Array, "B P"] | None = None,
         dropout_keys: Key[Array, "B N"] | None = None,
         ranks: Int[Array, "B T"] | None = None,
     ) -> tuple[TokenLogits, Float[Array, "B N 2"] | None]:

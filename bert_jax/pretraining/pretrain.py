@@ -1,5 +1,7 @@
 """Pretraining as a whole: from text to vocabulary, sequences and a trained model."""
 
+import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from jax.sharding import Mesh
@@ -20,7 +22,8 @@ from bert_jax.pretraining.mixture import check_epochs, steps_at_words
 from bert_jax.pretraining.objective import PretrainingTrainer, pretraining_trainer
 from bert_jax.pretraining.spelling import with_spelling
 from bert_jax.run.hosts import first_alone
-from bert_jax.run.metrics import read_metrics
+from bert_jax.run.metrics import OnMeasured, read_metrics
+from bert_jax.run.python_input import write_texts
 from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import command_line
@@ -42,11 +45,23 @@ class PretrainingPlan:
     """The trainer. If the vocabulary is still to be trained, its size comes from the settings."""
 
 
-def pretrain(config: RunConfig, run: RunDirectory) -> Results:
+def pretrain(
+    config: RunConfig,
+    workdir: RunDirectory | str | os.PathLike,
+    source: str | Iterable[str] | None = None,
+    on_measured: OnMeasured | None = None,
+) -> Results:
     """Runs or resumes pretraining to its end; returns the results, which are also written to results.json.
+
+    `source`: the name of a source as in `data.source`, or an iterable of texts, each a document, which are written into
+    the run's data/; None: that of `config`. `on_measured` receives every line of the log.
 
     Raises UsageError, RunError or Interrupted; the same call then continues the run where it stopped.
     """
+    run = RunDirectory.of(workdir)
+    if source is not None:
+        source = source if isinstance(source, str) else write_texts(run, source)
+        config = config.change(data={"source": (source,)})
     keep_compiled_programs()
     plan = plan_pretraining(config, run)
     with first_alone("prepare"):
@@ -70,7 +85,7 @@ def pretrain(config: RunConfig, run: RunDirectory) -> Results:
     say(f"objective: {trainer.objective.description}")
     held_out = _held_out_of_phases(trainer, data.by_length)
     phases = [_phase(run, trainer, number, data, held_out[number]) for number in range(len(config.phases))]
-    trained = train(trainer, run, phases, lambda: _initial_parameters(plan, data), kept)
+    trained = train(trainer, run, phases, lambda: _initial_parameters(plan, data), kept, on_measured)
     results = _results(trainer, run, data, held_out[-1], trained)
     run.write_results(results)
     return results

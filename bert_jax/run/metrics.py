@@ -5,7 +5,7 @@ import io
 import json
 import math
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, NamedTuple
 
 from pydantic import Field
@@ -19,6 +19,10 @@ from bert_jax.system.journal import FILE_NAME
 from bert_jax.system.json_file import JsonObject, Shape, as_shape, parse_object
 from bert_jax.system.progress import warn
 
+OnMeasured = Callable[[int, str, Mapping[str, float | None]], object]
+"""A function of a program that trains from Python. It receives each line of the log when it is written: the step,
+`train` or `eval`, and the measurements by name, of which some may be None. If it returns True, the training stops after
+this step with a checkpoint."""
 _MOST_LISTED = 3
 """Maximum number of damaged lines that a warning lists."""
 _LONGEST = 1 << 20

@@ -30,7 +30,7 @@ from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 
 _BEFORE_CONFIG = re.compile(r"manifest\.json|\.lock|\.owner|events\.jsonl|\..*\.tmp")
 """Names of the files and directories that a run may write before its config.json."""
-_PREPARED = re.compile(r"length-\d+|curation|\..*\.tmp")
+_PREPARED = re.compile(r"length-\d+|curation|python-\w+\.jsonl|\..*\.tmp")
 """Names of the directories in a run's data/."""
 _ORIGIN = "origin.json"
 """File in a run's tokenizer/ with the settings and text that the tokenizer was made from."""
@@ -57,6 +57,11 @@ class RunDirectory:
         self._owner_file = self.path / ".owner"
         self._owner: str | None = None
         """This process as the owner of a run in a bucket; None for a run elsewhere."""
+
+    @classmethod
+    def of(cls, workdir: "RunDirectory | str | os.PathLike") -> "RunDirectory":
+        """The run at a path; a RunDirectory is returned as it is."""
+        return workdir if isinstance(workdir, RunDirectory) else cls(workdir)
 
     def data(self, length: int) -> Place:
         """The prepared sequences of one length."""
@@ -177,10 +182,9 @@ class RunDirectory:
     def check(self, config: TrainingConfig) -> None:
         """Raises UsageError if the run under way can't go on with `config`, if the directory is another program's, or
         if a setting holds a password, which would be written. Writes nothing."""
-        self._refuse_place()
+        self.check_place()
         refuse_passwords(config)
         if not self.under_way:
-            self._refuse_another_program()
             return
         if origin := origin_of(self.path):
             raise UsageError(
@@ -188,6 +192,13 @@ class RunDirectory:
                 f"{command_line('--init', self.path, '--workdir', 'ANOTHER')}"
             )
         self._refuse_another_run(config)
+
+    def check_place(self) -> None:
+        """Raises UsageError if no run can be written here: the directory is another program's, or Orbax can't write to
+        it."""
+        self._refuse_place()
+        if not self.under_way:
+            self._refuse_another_program()
 
     def _refuse_place(self) -> None:
         """Refuses a directory where Orbax can't write checkpoints, and links out of the directory."""

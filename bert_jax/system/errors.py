@@ -134,7 +134,7 @@ class HostLost(BertJaxError):
 
 
 class Interrupted(BertJaxError):
-    """A signal stopped the run, after a checkpoint was written. Exit code 143."""
+    """A signal, or a program's `on_measured`, stopped the run, after a checkpoint was written. Exit code 143."""
 
     exit_code = 143
 

@@ -63,6 +63,12 @@ class StopSignals:
             signal.signal(number, handler)
         self._message.__exit__(None, None, None)
 
+    def request(self) -> None:
+        """Requests a stop after the current step, as SIGTERM does."""
+        if jax.process_count() > 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        self.requested = True
+
     def _request(self, number: int, frame) -> None:
         if self.requested and number == signal.SIGINT and not interruption.watched():
             raise KeyboardInterrupt

@@ -16,7 +16,7 @@ from bert_jax.run.environment import environment
 from bert_jax.run.hosts import compile_together, is_first
 from bert_jax.run.manifest import noted_metrics
 from bert_jax.run.measurement import Means
-from bert_jax.run.metrics import MetricsLog, changed_lines
+from bert_jax.run.metrics import MetricsLog, OnMeasured, changed_lines
 from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.state import TrainState
@@ -69,9 +69,11 @@ def train(
     phases: Sequence[PhaseWork],
     initial: Callable[[], Parameters | None],
     kept_steps: Collection[int] = (),
+    on_measured: OnMeasured | None = None,
 ) -> Trained:
     """Trains `run` through all `phases`, from its newest good checkpoint or, if it has none, from `initial` parameters.
-    Checkpoints of `kept_steps` are permanent, as are those of `checkpoints.keep_every`.
+    Checkpoints of `kept_steps` are permanent, as are those of `checkpoints.keep_every`. `on_measured` receives every
+    line of the log.
 
     Raises Interrupted after SIGTERM or Ctrl-C, with a checkpoint written; RunError if too many steps in a row had to be
     skipped, or if the compiler computes wrong on this machine.
@@ -91,7 +93,7 @@ def train(
         stack.enter_context(contextlib.closing(checkpoints))
         state = _first_state(trainer, run, checkpoints, initial)
         cadence = Cadence(settings, int(state.step), is_kept=is_kept)
-        loop = Loop(trainer, run, checkpoints, cadence, stack, int(state.step), check)
+        loop = Loop(trainer, run, checkpoints, cadence, stack, int(state.step), check, on_measured)
         with loop.stop, loop.watchdog:
             for phase in phases:
                 state = loop.train(phase, state)
@@ -140,11 +142,13 @@ class Loop:
         stack: contextlib.ExitStack,
         step: int,
         check: Future[None] | None,
+        on_measured: OnMeasured | None,
     ):
         """`step`: the last step done before this process. `stack` closes the files. `check`: the check of the compiler,
         whose error is raised before a result of a step or an evaluation is used."""
         config = trainer.config
         self._config, self._run, self._checkpoints, self._check = config, run, checkpoints, check
+        self._on_measured = on_measured
         trackers = [stack.enter_context(tracker) for tracker in open_trackers(config, run.path, step)]
         self._log = MetricsLog(run.path, step, trackers)
         stack.enter_context(contextlib.closing(self._log))
@@ -228,9 +232,14 @@ class Loop:
         """Writes a line of training measurements, and restarts the measurement of speed."""
         values = _values(measured)
         speed = self._speed.measurements(values.pop("tokens"))
-        self._log.write(step, "train", {**speed, **values})
+        self._write_line(step, "train", {**speed, **values})
         self._skips.warn(int(values["skipped"]), step)
         self._restart_speed()
+
+    def _write_line(self, step: int, split: str, values: dict[str, float | None]) -> None:
+        self._log.write(step, split, values)
+        if self._on_measured and self._on_measured(step, split, values) is True:
+            self.stop.request()
 
     def _save(self, step: int, state: TrainState, evaluation: dict[str, float] | None, stopping: bool) -> None:
         """Begins to write a checkpoint. If `stopping`, waits until it is written and raises Interrupted."""
@@ -273,7 +282,7 @@ class Loop:
             self._progress.show()
         evaluation = results.logged
         self.evaluations[step] = results
-        self._log.write(step, "eval", {**evaluation})
+        self._write_line(step, "eval", {**evaluation})
         say(f"step {step:,}, held out: {self._phase.note(evaluation)}")
         self._patience.announce(step, self._config.steps)
         return evaluation

@@ -16,6 +16,7 @@ from judged_folders import write_judged_folder
 from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 
+import bert_jax
 from bert_jax.cli.main import run
 
 ROOT = Path(__file__).parents[2]
@@ -54,6 +55,11 @@ def test_the_table_of_extras_has_each_one_with_its_packages():
 def test_the_index_names_every_page():
     names = {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
     assert names == set(re.findall(r"\]\((\w+\.md)\)", (ROOT / "docs/index.md").read_text()))
+
+
+def test_the_page_of_the_api_names_every_public_name():
+    text = (ROOT / "docs/api.md").read_text()
+    assert not [name for name in bert_jax.__all__ if f"bert_jax.{name}" not in text]
 
 
 def test_readme_is_short_and_its_links_exist():
