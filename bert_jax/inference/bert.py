@@ -146,11 +146,11 @@ class Bert:
 
     @property
     def module(self) -> nn.Module:
-        """The Flax module of `params`. `module.apply({"params": params}, tokens)` computes a batch.
+        """The Flax module of `params`.
 
-        A pretrained model returns logits over the vocabulary, [B, T, V], and those of pairs or None; a discriminator
-        logits that each token was replaced, [B, T]; a model of vectors a vector for each sequence. The module of a task
-        takes marks and keys too; see `BertForTask`.
+        A batch is computed by `module.apply({"params": params}, tokens)`. A pretrained model returns logits over the
+        vocabulary, [B, T, V], and those of pairs or None; a discriminator logits that each token was replaced, [B, T];
+        a model of vectors a vector for each sequence. The module of a task takes marks and keys too; see `BertForTask`.
         """
         if self.task is None:
             return (Discriminator if self.config.discriminator else BertForPretraining)(self.config)
