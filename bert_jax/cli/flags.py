@@ -85,7 +85,7 @@ class Flag(NamedTuple):
     def default_in_words(self) -> str:
         """What help says of the default, after the description: " (default: yes)"; empty where there is none."""
         default = self.default
-        if self.positional or self.is_switch and not default:
+        if self.positional or self.is_switch and not default or default == "":
             return ""
         if self.required:
             return " (required)"
