@@ -43,13 +43,13 @@ def test_a_training_on_an_iterable_of_texts_is_that_on_their_file(tiny_config, t
         lines.append((step, split))
         return step == 6
 
-    with pytest.raises(bert_jax.Interrupted, match="stopped at step 6 of 12"):
+    with pytest.raises(bert_jax.Interrupted, match="stopped at step 6 of 12") as kept:  # as a notebook keeps it
         bert_jax.pretrain(tiny_config, tmp_path / "run", source=iter(documents), on_measured=stop_at_6)
     assert lines == [(3, "train"), (6, "train")]
     with pytest.raises(bert_jax.UsageError, match="was begun with other texts or rows than those that are given now"):
         bert_jax.pretrain(tiny_config, tmp_path / "run", source=documents[1:])
     results = bert_jax.pretrain(tiny_config, str(tmp_path / "run"), source=documents, on_measured=lambda *_: None)
-    assert results.steps == 12
+    assert results.steps == 12 and kept.tb
     trained, expected = parameters_of(tmp_path / "run"), parameters_of(tiny_run.path)
     assert jax.tree.all(jax.tree.map(np.array_equal, trained, expected))
     written = (tmp_path / "run/data/python-texts.jsonl").read_text(encoding="utf-8").splitlines()

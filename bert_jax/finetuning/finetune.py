@@ -1,5 +1,6 @@
 """Fine-tuning: trains a model with the one loop on a task's rows and measures it on its dev rows."""
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -36,8 +37,7 @@ from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import say
 from bert_jax.system.reading import Reading
 from bert_jax.training.devices import check_room, compiling_tokens, keep_compiled_programs
-from bert_jax.training.loop import Trained
-from bert_jax.training.loop import train as train_run
+from bert_jax.training.loop import Trained, train
 from bert_jax.training.trainer import PhaseWork, Trainer
 
 Value = TypeVar("Value")
@@ -81,12 +81,17 @@ def finetune(
 
     Raises UsageError, RunError or Interrupted. The same call then continues where it stopped.
     """
-    run = RunDirectory.of(workdir)
     if init is not None:
         config = config.replace(init=os.fspath(init))
-    for name, rows in {"train": train, "dev": dev}.items():
-        if rows is not None:
-            config = config.change(task={name: rows if isinstance(rows, str) else write_rows(run, name, rows)})
+    with contextlib.closing(RunDirectory.of(workdir)) as run:
+        for name, rows in {"train": train, "dev": dev}.items():
+            if rows is not None:
+                config = config.change(task={name: rows if isinstance(rows, str) else write_rows(run, name, rows)})
+        return _fine_tuned(config, run, on_measured)
+
+
+def _fine_tuned(config: FinetuneConfig, run: RunDirectory, on_measured: OnMeasured | None) -> Results:
+    """Does what `finetune` does, in a run."""
     keep_compiled_programs()
     plan = plan_finetuning(config, run)
     with first_alone("prepare"):
@@ -99,11 +104,11 @@ def finetune(
         plan.config.task, plan.config.model, config.execution, config.layers_frozen, config.probe
     )
     trainer, outputs = Trainer(plan.config, plan.mesh, objective), Outputs(objective, plan.mesh)
-    dev_rows = plan.measured and DevRows(plan, plan.measured, outputs)
+    dev = plan.measured and DevRows(plan, plan.measured, outputs)
     others = {name: DevRows(plan, rows, outputs) for name, rows in plan.others.items()}
-    phase = _phase(plan, trainer, dev_rows)
-    trained = train_run(trainer, run, [phase], lambda: _initial_parameters(plan), on_measured=on_measured)
-    results = _results(plan, run, dev_rows, others, trained)
+    phase = _phase(plan, trainer, dev)
+    trained = train(trainer, run, [phase], lambda: _initial_parameters(plan), on_measured=on_measured)
+    results = _results(plan, run, dev, others, trained)
     run.write_results(results)
     return results
 

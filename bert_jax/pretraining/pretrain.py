@@ -1,5 +1,6 @@
 """Pretraining as a whole: from text to vocabulary, sequences and a trained model."""
 
+import contextlib
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -58,10 +59,15 @@ def pretrain(
 
     Raises UsageError, RunError or Interrupted; the same call then continues the run where it stopped.
     """
-    run = RunDirectory.of(workdir)
-    if source is not None:
-        source = source if isinstance(source, str) else write_texts(run, source)
-        config = config.change(data={"source": (source,)})
+    with contextlib.closing(RunDirectory.of(workdir)) as run:
+        if source is not None:
+            source = source if isinstance(source, str) else write_texts(run, source)
+            config = config.change(data={"source": (source,)})
+        return _pretrained(config, run, on_measured)
+
+
+def _pretrained(config: RunConfig, run: RunDirectory, on_measured: OnMeasured | None) -> Results:
+    """Does what `pretrain` does, in a run."""
     keep_compiled_programs()
     plan = plan_pretraining(config, run)
     with first_alone("prepare"):

@@ -2,6 +2,7 @@
 
 import contextlib
 import fcntl
+import io
 import json
 import os
 import platform
@@ -57,6 +58,7 @@ class RunDirectory:
         self._owner_file = self.path / ".owner"
         self._owner: str | None = None
         """This process as the owner of a run in a bucket; None for a run elsewhere."""
+        self._lock_file: io.BufferedWriter | None = None
 
     @classmethod
     def of(cls, workdir: "RunDirectory | str | os.PathLike") -> "RunDirectory":
@@ -150,7 +152,7 @@ class RunDirectory:
             self.manifest.write_json(self.reading_file, reading.as_file(by_subject.values()))
 
     def open(self, config: TrainingConfig) -> None:
-        """Creates or reopens the directory; locks it until this process ends; writes config.json.
+        """Creates or reopens the directory; locks it until `close` or the end of this process; writes config.json.
 
         A bucket has no locks that end with a process: there the newest process owns the run, and `check_owner` stops an
         older one. Of several hosts the first one does all this, before the others. Raises UsageError if the run is
@@ -178,6 +180,11 @@ class RunDirectory:
         open_journal(local_log(self.path / FILE_NAME))
         self.manifest.mend(self.under_way)
         write_config(self.config_file, config)
+
+    def close(self) -> None:
+        """Gives up the lock, so that another process, or a later call in this one, can open the run."""
+        if self._lock_file:
+            self._lock_file.close()
 
     def check(self, config: TrainingConfig) -> None:
         """Raises UsageError if the run under way can't go on with `config`, if the directory is another program's, or
