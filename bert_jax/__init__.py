@@ -78,9 +78,10 @@ def __getattr__(name: str) -> object:
     """The public names, by the modules that define them."""
     if name not in _MODULES:
         raise AttributeError(f"module 'bert_jax' has no attribute {name!r}")
-    from bert_jax.system.machine import leave_out_absent_tpu
+    from bert_jax.system.machine import leave_out_absent_tpu, prepare_to_compute
 
-    leave_out_absent_tpu()  # before JAX is imported
+    # Before JAX is imported.
+    prepare_to_compute() if name in ("pretrain", "finetune") else leave_out_absent_tpu()
     return getattr(importlib.import_module(_MODULES[name]), name)
 
 

@@ -1,6 +1,8 @@
 """Training from Python: texts and rows of a program, a function that receives measurements, the module of a model."""
 
+import datetime
 import json
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -41,7 +43,7 @@ def test_a_training_on_an_iterable_of_texts_is_that_on_their_file(tiny_config, t
 
     def stop_at_6(step, split, values):
         lines.append((step, split))
-        return step == 6
+        return np.bool_(step == 6)
 
     with pytest.raises(bert_jax.Interrupted, match="stopped at step 6 of 12") as kept:  # as a notebook keeps it
         bert_jax.pretrain(tiny_config, tmp_path / "run", source=iter(documents), on_measured=stop_at_6)
@@ -74,7 +76,7 @@ def test_rows_of_a_program_are_learned_from(tiny_run, task, tmp_path, form):
 def test_other_rows_are_refused_in_one_line_and_nothing_is_written(tiny_run, task, tmp_path, rows, message):
     with pytest.raises(bert_jax.UsageError, match=message):
         bert_jax.finetune(task, tmp_path / "run", init=tiny_run.path, train=rows)
-    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == [".lock"]
 
 
 def test_what_is_no_text_is_refused(tiny_config, tmp_path):
@@ -87,6 +89,32 @@ def test_a_folder_of_another_program_is_left_alone(tiny_config, tmp_path):
     with pytest.raises(bert_jax.UsageError, match="is no run and not empty: it holds 'notes.txt'"):
         bert_jax.pretrain(tiny_config, tmp_path, source=["one"])
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_nothing_is_written_through_a_link_or_beside_another_process(tiny_config, tmp_path):
+    (tmp_path / "run").mkdir()
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "run/data").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(bert_jax.UsageError, match="data is a link"):
+        bert_jax.pretrain(tiny_config, tmp_path / "run", source=["one"])
+    (tmp_path / "run/data").unlink()
+    other = RunDirectory(tmp_path / "run")
+    other.lock()
+    with pytest.raises(bert_jax.UsageError, match="another process is working on"):
+        bert_jax.pretrain(tiny_config, tmp_path / "run", source=["one"])
+    other.close()
+    assert not [*tmp_path.rglob("*.jsonl")]
+
+
+def test_the_same_rows_leave_their_file_alone_and_values_are_those_of_json(tmp_path):
+    from bert_jax.run.python_input import write_rows
+
+    rows = [{"day": datetime.date(2026, 11, 28), "tags": [np.int64(1), float("nan")], "text": "half \ud800 a pair"}]
+    path = Path(write_rows(RunDirectory(tmp_path / "run"), "train", rows))
+    before = path.stat()
+    assert json.loads(path.read_text()) == {"day": "2026-11-28", "tags": [1, None], "text": "half \ud800 a pair"}
+    write_rows(RunDirectory(tmp_path / "run"), "train", iter(rows))
+    assert path.stat().st_mtime_ns == before.st_mtime_ns and path.stat().st_ino == before.st_ino
 
 
 def test_a_missing_number_of_a_data_frame_is_no_number(tmp_path):

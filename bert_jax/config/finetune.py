@@ -130,7 +130,7 @@ class FinetuneConfig(TransferConfig, OperationConfig):
         """The settings of a run of one phase, for this model, task and hash of rows. Raises SettingsError."""
         every = max(1, round(phase.steps / task.epochs / self.evaluations))
         if not task.name:
-            task = task.replace(name=str(task.train or task.source).rpartition("/")[2])
+            task = task.replace(name=task.rows_name)
         dropout = 0.0 if self.probe else self.dropout
         dtype = self.compute_dtype or model.compute_dtype
         transferable = (*OperationConfig.model_fields, *TransferConfig.model_fields, "init", "optimizer", "seed")

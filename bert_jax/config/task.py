@@ -149,6 +149,11 @@ class TaskConfig(VectorsConfig):
         return self.replace(max_length=positions, span=span)
 
     @property
+    def rows_name(self) -> str:
+        """The name of the training rows' file, or of the source of text."""
+        return str(self.train or self.source).rpartition("/")[2]
+
+    @property
     def facts(self) -> TaskKind:
         """The facts of the task's kind."""
         return TASK_KINDS[self.kind]

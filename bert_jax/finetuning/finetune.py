@@ -27,7 +27,7 @@ from bert_jax.model.bert import Parameters
 from bert_jax.model.memory import Memory, step_memory
 from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows, make_mesh, row_shards
 from bert_jax.model.task import HeadShape, pools_tokens
-from bert_jax.run.hosts import first_alone
+from bert_jax.run.hosts import check_connected, first_alone
 from bert_jax.run.metrics import OnMeasured
 from bert_jax.run.python_input import write_rows
 from bert_jax.run.results import Results
@@ -68,8 +68,8 @@ def finetune(
     config: FinetuneConfig,
     workdir: RunDirectory | str | os.PathLike,
     init: str | os.PathLike | None = None,
-    train: Iterable[Any] | str | None = None,
-    dev: Iterable[Any] | str | None = None,
+    train: Iterable[Any] | str | os.PathLike | None = None,
+    dev: Iterable[Any] | str | os.PathLike | None = None,
     on_measured: OnMeasured | None = None,
 ) -> Results:
     """Runs or resumes fine-tuning to its end; returns the results of the best checkpoint.
@@ -83,10 +83,14 @@ def finetune(
     """
     if init is not None:
         config = config.replace(init=os.fspath(init))
+    check_connected(config.hosts)
     with contextlib.closing(RunDirectory.of(workdir)) as run:
         for name, rows in {"train": train, "dev": dev}.items():
-            if rows is not None:
-                config = config.change(task={name: rows if isinstance(rows, str) else write_rows(run, name, rows)})
+            if isinstance(rows, str | os.PathLike):
+                config = config.change(task={name: os.fspath(rows)})
+            elif rows is not None:
+                written = {name: write_rows(run, name, rows), "format": None, "columns": None, "separator": None}
+                config = config.change(task=written)
         return _fine_tuned(config, run, on_measured)
 
 

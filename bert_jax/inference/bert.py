@@ -149,8 +149,9 @@ class Bert:
         """The Flax module of `params`.
 
         A batch is computed by `module.apply({"params": params}, tokens)`. A pretrained model returns logits over the
-        vocabulary, [B, T, V], and those of pairs or None; a discriminator logits that each token was replaced, [B, T];
-        a model of vectors a vector for each sequence. The module of a task takes marks and keys too; see `BertForTask`.
+        padded vocabulary, [B, T, V], and those of pairs or None; a discriminator logits that each token was replaced,
+        [B, T]; a model of vectors a vector for each sequence. The module of a task takes marks and keys too; see
+        `BertForTask`.
         """
         if self.task is None:
             return (Discriminator if self.config.discriminator else BertForPretraining)(self.config)
@@ -161,8 +162,10 @@ class Bert:
     def tokens(self, texts: Iterable[Text]) -> Tokens:
         """`texts`, each a text or a pair, as the input of `module`: a row for each, padded to the longest.
 
-        A text longer than the model's positions is cut. Raises UsageError as `encode` does.
+        A text longer than the model's positions is cut, and gets no prompt. Raises UsageError as `encode` does.
         """
+        if isinstance(texts, str):
+            raise UsageError(f"tokens takes a list of texts and got the text {quoted(texts)}; put it in brackets")
         rows = list(self._model.sequences(texts))
         shape = len(rows), max((len(row.ids) for row in rows), default=0)
         return jax.tree.map(jnp.asarray, lay_out_sequences(rows, shape, self.tokenizer.vocabulary.pad_id))

@@ -175,7 +175,7 @@ def _training_facts(training: _Training) -> Iterator[str]:
         rows = "" if results.training_rows is None else f", {results.training_rows:,} rows"
         source = _code(config.task.train or config.task.source)
         task, kind = config.task, f" ({config.task.kind})"
-        is_named = task.name != task.kind and not str(task.train).endswith(task.name)
+        is_named = task.name not in (task.kind, task.rows_name)
         yield f"task: {_code(task.name) + kind if is_named else _code(task.kind)}, learned from {source}{rows}"
     done = training.steps[-1]
     for number, phase in enumerate(config.phases):

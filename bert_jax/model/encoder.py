@@ -159,6 +159,8 @@ class Encoder(nn.Module):
         # Flax' `param` would compute the shapes of all blocks in every trace; `Block.apply` checks those of each block.
         held: dict[str, PyTree] | None = self.get_variable("params", "layers")
         params = self.param("layers", _stacked(config), x, pattern) if held is None else held
+        if (layers := max(leaf.shape[0] for leaf in jax.tree.leaves(params))) != config.stored_layers:
+            raise ValueError(f"the parameters have {layers} layers, and the model has {config.stored_layers}")
         if config.shared_layers:
             return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (config.num_layers, *leaf.shape[1:])), params)
         if config.norm == "pre" and config.num_layers > 1:  # a row for the first block, which doesn't read it

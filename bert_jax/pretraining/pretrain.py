@@ -22,7 +22,7 @@ from bert_jax.pretraining.initial import initial_parameters
 from bert_jax.pretraining.mixture import check_epochs, steps_at_words
 from bert_jax.pretraining.objective import PretrainingTrainer, pretraining_trainer
 from bert_jax.pretraining.spelling import with_spelling
-from bert_jax.run.hosts import first_alone
+from bert_jax.run.hosts import check_connected, first_alone
 from bert_jax.run.metrics import OnMeasured, read_metrics
 from bert_jax.run.python_input import write_texts
 from bert_jax.run.results import Results
@@ -49,7 +49,7 @@ class PretrainingPlan:
 def pretrain(
     config: RunConfig,
     workdir: RunDirectory | str | os.PathLike,
-    source: str | Iterable[str] | None = None,
+    source: str | os.PathLike | Iterable[str] | None = None,
     on_measured: OnMeasured | None = None,
 ) -> Results:
     """Runs or resumes pretraining to its end; returns the results, which are also written to results.json.
@@ -59,10 +59,11 @@ def pretrain(
 
     Raises UsageError, RunError or Interrupted; the same call then continues the run where it stopped.
     """
+    check_connected(config.hosts)
     with contextlib.closing(RunDirectory.of(workdir)) as run:
         if source is not None:
-            source = source if isinstance(source, str) else write_texts(run, source)
-            config = config.change(data={"source": (source,)})
+            name = os.fspath(source) if isinstance(source, str | os.PathLike) else write_texts(run, source)
+            config = config.change(data={"source": (name,)})
         return _pretrained(config, run, on_measured)
 
 

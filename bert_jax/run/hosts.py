@@ -40,6 +40,15 @@ def _in_slurm() -> bool:
     return int(os.environ.get("SLURM_STEP_NUM_TASKS", "1")) > 1
 
 
+def check_connected(config: HostsConfig) -> None:
+    """Raises UsageError if this process is one of several and isn't joined to the others. Commands call `connect`."""
+    if (config.coordinator is not None or _in_slurm()) and not jax.distributed.is_initialized():
+        raise UsageError(
+            "this process is one of several and not joined to the others; call jax.distributed.initialize() before "
+            "JAX computes anything, or train by the command bert-jax"
+        )
+
+
 def connect(config: HostsConfig) -> None:
     """Joins this process to the others. Must be called before JAX computes anything. Afterwards only the first process
     prints.

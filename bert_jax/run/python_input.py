@@ -3,6 +3,7 @@
 A training reads files alone, so a run of a Python program is continued, verified and reported on like any other.
 """
 
+import contextlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
@@ -13,7 +14,7 @@ from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import local_path
 from bert_jax.system.errors import UsageError, disk_explained, quoted
-from bert_jax.system.files import open_binary, replacing
+from bert_jax.system.files import open_binary, refuse_links, remove_temporary, replacing
 
 _SAME_BYTES = 1 << 20
 """Bytes of two files that are compared at once."""
@@ -56,35 +57,65 @@ def _of_rows(rows: Any) -> Iterator[dict[str, Any]]:
 
 
 def _value(value: Any) -> Any:
-    """A value as JSON has it: numpy's as Python's, and None for a missing number of pandas."""
+    """A value as JSON has it: numpy's as Python's, times as ISO 8601 has them, and None for what a frame lacks."""
     value = value.tolist() if hasattr(value, "tolist") else value
-    return None if isinstance(value, float) and math.isnan(value) else value
+    if isinstance(value, Mapping):
+        return {str(name): _value(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_value(each) for each in value]
+    if type(value).__name__ in ("NAType", "NaTType") or isinstance(value, float) and math.isnan(value):
+        return None
+    return value.isoformat() if hasattr(value, "isoformat") else value
+
+
+class _Unchanged(Exception):
+    """The file has the same content already; it keeps its time, by which a source is known to be the same."""
 
 
 def _write(run: RunDirectory, name: str, objects: Iterable[dict[str, Any]]) -> Place:
-    """Writes objects as the lines of a file in the run's data/, on the first of several processes."""
+    """Writes objects as the lines of a file in the run's data/, on the first of several processes, which locks the run
+    before. The file may have been lost since the run was begun: what was made of it has its own checksums."""
     run.check_place()
     path = run.path / "data" / name
-    with first_alone(f"write {name}"), disk_explained(path):
+    refuse_links(path.parent, path)
+    with first_alone(f"write {name}"):
         if is_first():
-            local_path(path).parent.mkdir(parents=True, exist_ok=True)
-            with replacing(path) as temporary:
-                with open(temporary, "w", encoding="utf-8") as file:
-                    file.writelines(_lines(objects))
-                if run.under_way and not _same(path, temporary):
-                    raise UsageError(
-                        f"{run.path} was begun with other texts or rows than those that are given now; give the same "
-                        "ones, or another workdir"
-                    )
+            run.lock()
+            with contextlib.suppress(_Unchanged), disk_explained(path):
+                local_path(path).parent.mkdir(parents=True, exist_ok=True)
+                remove_temporary(path.parent, name)
+                _replace(run, path, objects)
     return path
 
 
+def _replace(run: RunDirectory, path: Place, objects: Iterable[dict[str, Any]]) -> None:
+    with replacing(path) as temporary:
+        # A text may hold half of a surrogate pair, which JSON writes as an escape too.
+        with open(temporary, "w", encoding="utf-8", errors="backslashreplace") as file:
+            file.writelines(_lines(objects))
+        if _same(path, temporary):
+            raise _Unchanged
+        if run.under_way and path.is_file():
+            raise UsageError(
+                f"{run.path} was begun with other texts or rows than those that are given now; give the same ones, or "
+                "another workdir"
+            )
+
+
 def _lines(objects: Iterable[dict[str, Any]]) -> Iterator[str]:
-    for number, values in enumerate(objects, 1):
+    for number, values in enumerate(_read(objects), 1):
         try:
             yield json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n"
         except (TypeError, ValueError) as error:
             raise UsageError(f"row {number:,} can't be written as JSON ({error}): {quoted(values)}") from None
+
+
+def _read(objects: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """Yields `objects`. An error of the program's own files isn't one of the run's disk."""
+    try:
+        yield from objects
+    except OSError as error:
+        raise UsageError(f"the texts or rows can't be read: {error}") from error
 
 
 def _same(path: Place, other: Place) -> bool:

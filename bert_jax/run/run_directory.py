@@ -167,6 +167,14 @@ class RunDirectory:
                     "config.json there, and this one finds none; give a directory that they share, or gs://"
                 )
             return
+        self.lock()
+        open_journal(local_log(self.path / FILE_NAME))
+        self.manifest.mend(self.under_way)
+        write_config(self.config_file, config)
+
+    def lock(self) -> None:
+        """Creates the directory and locks it, unless this object holds the lock. Raises UsageError if another process
+        works on it, or if it can't be written."""
         with disk_explained(self.path):
             try:
                 self.path.mkdir(parents=True, exist_ok=True)
@@ -177,14 +185,14 @@ class RunDirectory:
                     raise
                 reason = error.strerror or str(error).partition("\n")[0]
                 raise UsageError(f"--workdir {self.path} can't be written ({reason}); choose another") from None
-        open_journal(local_log(self.path / FILE_NAME))
-        self.manifest.mend(self.under_way)
-        write_config(self.config_file, config)
 
     def close(self) -> None:
-        """Gives up the lock, so that another process, or a later call in this one, can open the run."""
+        """Closes the journal and gives up the lock, so that another process, or a later call in this one, can open the
+        run."""
+        open_journal(None)
         if self._lock_file:
             self._lock_file.close()
+            self._lock_file = None
 
     def check(self, config: TrainingConfig) -> None:
         """Raises UsageError if the run under way can't go on with `config`, if the directory is another program's, or
@@ -278,13 +286,16 @@ class RunDirectory:
             )
 
     def _lock(self) -> None:
+        if self._lock_file or self._owner:
+            return
         if in_bucket(self.path):
             self._owner = f"process {os.getpid()} on {platform.node()}, {uuid.uuid4()}"
             write_text(self._owner_file, self._owner)
             return
-        self._lock_file = open_lock(self.path / ".lock")
+        file = open_lock(self.path / ".lock")
         try:
-            fcntl.flock(self._lock_file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._lock_file = file
         except BlockingIOError:
             raise UsageError(
                 f"another process is working on {self.path}; wait for it, or choose another --workdir"

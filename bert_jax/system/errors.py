@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from importlib.metadata import distribution
+from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
@@ -150,8 +150,11 @@ def install_extra(name: str) -> str:
     which pip notes in direct_url.json (PEP 610)."""
     if _CONSTRAINTS.is_file():
         return f'pip install -c launch/constraints.txt -e ".[{name}]"'
-    place = json.loads(distribution("bert_jax").read_text("direct_url.json") or "{}")
-    address = "+".join(filter(None, [place.get("vcs_info", {}).get("vcs"), place.get("url")]))
+    place = {}
+    with contextlib.suppress(PackageNotFoundError, ValueError):
+        place = json.loads(distribution("bert_jax").read_text("direct_url.json") or "{}")
+    system, commit = (place.get("vcs_info", {}).get(key) for key in ("vcs", "commit_id"))
+    address = f"{system}+{place['url']}@{commit}" if system else place.get("url", "")
     return f'pip install "bert_jax[{name}]{" @ " * bool(address)}{address}"'
 
 

@@ -46,12 +46,19 @@ def safe_path() -> Iterator[None]:
     """Keeps interpreters that the block starts from importing modules of the current folder. `python -c` and `python
     -m`, which multiprocessing and Spark use, look there first. A worker of multiprocessing takes over the import path
     of this process afterwards.
+
+    A worker doesn't import the main module either, which it has no need of: a script that trains would train again.
     """
     before = os.environ.get(_SAFE_PATH)
     os.environ[_SAFE_PATH] = "1"
+    main = sys.modules["__main__"]
+    file, spec, main.__spec__ = main.__dict__.pop("__file__", None), main.__spec__, None
     try:
         yield
     finally:
+        main.__spec__ = spec
+        if file is not None:
+            main.__file__ = file
         os.environ.pop(_SAFE_PATH)
         if before is not None:
             os.environ[_SAFE_PATH] = before

@@ -51,6 +51,8 @@ class StopSignals:
         self._message.__enter__()
         alone = {signal.SIGTERM: self._request, signal.SIGINT: self._request}
         handlers = alone if jax.process_count() == 1 else {signal.SIGINT: self._request_of_all}
+        if threading.current_thread() is not threading.main_thread():
+            handlers = {}  # Python handles signals in its main thread alone
         self._before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
         return self
 
@@ -66,8 +68,9 @@ class StopSignals:
     def request(self) -> None:
         """Requests a stop after the current step, as SIGTERM does."""
         if jax.process_count() > 1:
-            os.kill(os.getpid(), signal.SIGTERM)
-        self.requested = True
+            os.kill(os.getpid(), signal.SIGTERM)  # all processes stop after the step on which they agree
+        else:
+            self.requested = True
 
     def _request(self, number: int, frame) -> None:
         if self.requested and number == signal.SIGINT and not interruption.watched():

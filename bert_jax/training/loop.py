@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import jax
+import numpy as np
 
 from bert_jax.model.bert import Parameters
 from bert_jax.model.linear import compute_dtype
@@ -237,9 +238,13 @@ class Loop:
         self._restart_speed()
 
     def _write_line(self, step: int, split: str, values: dict[str, float | None]) -> None:
+        """Adds a line to the log, and stops the training if `on_measured` asks for that before the last step."""
         self._log.write(step, split, values)
-        if self._on_measured and self._on_measured(step, split, values) is True:
-            self.stop.request()
+        if self._on_measured and is_first():
+            with self._speed.paused():
+                wanted = self._on_measured(step, split, values)
+            if isinstance(wanted, bool | np.bool_) and wanted and step < self._config.steps:
+                self.stop.request()
 
     def _save(self, step: int, state: TrainState, evaluation: dict[str, float] | None, stopping: bool) -> None:
         """Begins to write a checkpoint. If `stopping`, waits until it is written and raises Interrupted."""

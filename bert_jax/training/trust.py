@@ -6,6 +6,7 @@ continue with these values. Therefore, before the first training on a machine, e
 compiles it and once operation by operation, and a difference raises RunError.
 """
 
+import contextlib
 import functools
 import hashlib
 import json
@@ -204,7 +205,8 @@ def difference(part: CheckedPart) -> str | None:
 def _one_by_one(function: Callable[..., list[Array]], arguments: tuple[Array, ...]) -> list[np.ndarray]:
     """The results of `function`, computed operation by operation."""
     if platform() == "cpu":
-        return jax.device_get(jax.jit(function).lower(*arguments).compile(_UNFUSED)(*arguments))
+        with contextlib.suppress(jax.errors.JaxRuntimeError):  # another jaxlib may lack one of the options
+            return jax.device_get(jax.jit(function).lower(*arguments).compile(_UNFUSED)(*arguments))
     with jax.disable_jit():
         return jax.device_get(function(*arguments))
 

@@ -23,7 +23,7 @@ class Installed:
         ),
         (
             '{"url": "https://host/bert_jax.git", "vcs_info": {"vcs": "git", "commit_id": "ab"}}',
-            'pip install "bert_jax[tasks] @ git+https://host/bert_jax.git"',
+            'pip install "bert_jax[tasks] @ git+https://host/bert_jax.git@ab"',
         ),
         (None, 'pip install "bert_jax[tasks]"'),
     ],

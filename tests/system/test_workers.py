@@ -90,3 +90,15 @@ def none_left():
 def _state(process):
     with open(f"/proc/{process.pid}/status") as status:
         return status.read()
+
+
+def test_a_script_without_a_guard_runs_once(tmp_path):
+    """Workers don't import it, although they are spawned."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from bert_jax.system.workers import map_in_processes\n"
+        "print('begun')\n"
+        "print(list(map_in_processes(abs, [1, -2, 3], 2)), __file__, flush=True)\n"
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
+    assert done.stdout == f"begun\n[1, 2, 3] {script}\n", done.stderr
