@@ -1,14 +1,12 @@
 """The state of a training, the part of it that a checkpoint holds, and whether a disk returned it unchanged."""
 
-import functools
 import math
-import operator
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int, PyTree, Shaped, UInt32
+from jaxtyping import Array, Bool, Int, PyTree, UInt32
 
 from bert_jax.model.bert import Parameters
 from bert_jax.run.measurement import Means
@@ -60,36 +58,30 @@ class StateCheck(NamedTuple):
     """Measurements since the last line of the log."""
 
 
+@jax.jit
 def check_state(state: TrainState) -> StateCheck:
     """The check of `state`, computed on its devices and equal on every mesh. `state` may be donated once this is
     dispatched."""
-    finite = functools.reduce(operator.and_, map(_is_finite, jax.tree.leaves((state.params, state.optimizer))))
-    # Copies, since the state itself may be donated before the check is fetched.
-    skipped, window = jax.tree.map(jnp.copy, (state.skipped_in_a_row, state.window))
-    return StateCheck(sum_of_bits(saved_item(state)), finite, skipped, window)
+    numbers = [
+        leaf for leaf in jax.tree.leaves((state.params, state.optimizer)) if jnp.issubdtype(leaf.dtype, jnp.floating)
+    ]
+    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in numbers]))
+    window = jax.tree.map(jnp.copy, state.window)  # the state itself may be donated before this is fetched
+    return StateCheck(sum_of_bits(saved_item(state)), finite, state.skipped_in_a_row, window)
 
 
 def sum_of_bits(tree: PyTree) -> UInt32[Array, ""]:
     """The sum, modulo 2^32, of every element's bits times an odd number that depends on the element's place. One
     changed bit always changes the sum. Several changed bits or swapped elements leave it unchanged in one case of 2^32.
     """
-    leaves = enumerate(jax.tree.leaves(tree))
-    return functools.reduce(operator.add, (_sum_of_leaf(leaf, _first_place(number)) for number, leaf in leaves))
-
-
-# A program for each shape instead of one for all leaves, which takes ten times as long to compile.
-@jax.jit
-def _sum_of_leaf(leaf: Shaped[Array, "..."], first: UInt32[Array, ""]) -> UInt32[Array, ""]:
-    place = first
-    for size in leaf.shape:  # computed from the axes, so that each device computes its part of a split array
-        place = place[..., None] * np.uint32(size) + jnp.arange(size, dtype=jnp.uint32)
-    bits = jax.lax.bitcast_convert_type(leaf, f"uint{8 * leaf.dtype.itemsize}").astype(jnp.uint32)
-    return jnp.sum(bits * (place * _SPREAD | 1), dtype=jnp.uint32)
-
-
-@jax.jit
-def _is_finite(leaf: Shaped[Array, "..."]) -> Bool[Array, ""]:
-    return jnp.all(jnp.isfinite(leaf))
+    total = jnp.zeros((), jnp.uint32)
+    for number, leaf in enumerate(jax.tree.leaves(tree)):
+        place = jnp.asarray(_first_place(number))
+        for size in leaf.shape:  # computed from the axes, so that each device computes its part of a split array
+            place = place[..., None] * np.uint32(size) + jnp.arange(size, dtype=jnp.uint32)
+        bits = jax.lax.bitcast_convert_type(leaf, f"uint{8 * leaf.dtype.itemsize}").astype(jnp.uint32)
+        total += jnp.sum(bits * (place * _SPREAD | 1), dtype=jnp.uint32)
+    return total
 
 
 def sum_of_bits_on_host(tree: PyTree) -> int:
