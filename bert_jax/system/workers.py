@@ -46,22 +46,29 @@ def safe_path() -> Iterator[None]:
     """Keeps interpreters that the block starts from importing modules of the current folder. `python -c` and `python
     -m`, which multiprocessing and Spark use, look there first. A worker of multiprocessing takes over the import path
     of this process afterwards.
-
-    A worker doesn't import the main module either, which it has no need of: a script that trains would train again.
     """
     before = os.environ.get(_SAFE_PATH)
     os.environ[_SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(_SAFE_PATH)
+        if before is not None:
+            os.environ[_SAFE_PATH] = before
+
+
+@contextlib.contextmanager
+def _without_main_module() -> Iterator[None]:
+    """Keeps workers that the block starts from importing the main module: a script that trains would train again."""
     main = sys.modules["__main__"]
     file, spec, main.__spec__ = main.__dict__.pop("__file__", None), main.__spec__, None
     try:
-        yield
+        with safe_path():
+            yield
     finally:
         main.__spec__ = spec
         if file is not None:
             main.__file__ = file
-        os.environ.pop(_SAFE_PATH)
-        if before is not None:
-            os.environ[_SAFE_PATH] = before
 
 
 def map_in_processes(
@@ -70,7 +77,8 @@ def map_in_processes(
     """`map` with up to `processes` workers. A worker takes a group of `items_at_once` items at a time. At most
     `processes` + 1 groups are unfinished, so one group waits while all workers are busy.
 
-    With one process, no worker is started. Raises what `function` raises, and RunError if a worker dies.
+    With one process, no worker is started. `function` is one of an imported module. Raises what `function` raises, and
+    RunError if a worker dies.
     """
     if processes == 1:
         yield from map(function, items)
@@ -80,12 +88,12 @@ def map_in_processes(
         pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _begin_worker, (os.getpid(),))
     running: deque[Future[list[Result]]] = deque()
     try:
-        with deferred(), safe_path():  # otherwise a worker that is just being started would be left behind
+        with deferred(), _without_main_module():  # otherwise a worker that is just being started would be left behind
             for _ in range(min(processes, _STARTED_AHEAD)):
                 pool.submit(_apply, function, ())
         items = iter(items)
         while group := tuple(itertools.islice(items, items_at_once)):
-            with deferred(), safe_path():
+            with deferred(), _without_main_module():
                 running.append(pool.submit(_apply, function, group))
             if len(running) > processes:
                 yield from running.popleft().result()
