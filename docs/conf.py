@@ -24,7 +24,7 @@ exclude_patterns = ["build"]
 class SettingsTables(SphinxDirective):
     """`{settings} MODULE.CLASS`: a table of each group of the settings of a command's CONFIG, from their docstrings.
 
-    Settings with the same name and meaning as in an earlier table of the page are left out.
+    Settings with the same name, meaning and default as in an earlier table of the page are left out.
     """
 
     required_arguments = 1
@@ -40,9 +40,9 @@ class SettingsTables(SphinxDirective):
         flags = [
             flag
             for flag in flags_of(command, command.model_fields["config"].default)
-            if not (flag.of_command or (flag.name, flag.help) in shown)
+            if not (flag.of_command or (flag.name, flag.help, flag.default_in_words) in shown)
         ]
-        shown.update((flag.name, flag.help) for flag in flags)
+        shown.update((flag.name, flag.help, flag.default_in_words) for flag in flags)
         groups = [(flag.name.rpartition(".")[0], flag.group, flag) for flag in flags]
         groups.sort(key=lambda each: each[0] != "")  # settings without a group come first
         text = ""
