@@ -53,6 +53,15 @@ _MARKS = ("start1", "end1", "start2", "end2")
 _SENTENCES = ("sentence1", "sentence2")
 _ENTAILMENT = ("premise", "hypothesis")
 
+_ANSWERS: dict[str, Any] = dict(
+    kind="span",
+    texts=("question", "context"),
+    label="answers",
+    max_length=384,
+    epochs=2.0,
+    batch_size=12,
+    optimizer=OptimizerConfig(peak_learning_rate=3e-5, warmup=0.1),
+)
 _OWN: dict[str, dict[str, Any]] = {
     "classes": dict(
         about="A class for each text or pair, from your own rows.",
@@ -86,13 +95,7 @@ _OWN: dict[str, dict[str, Any]] = {
     ),
     "answers": dict(
         about="The answer to a question in a text, from your own rows in SQuAD's JSON.",
-        kind="span",
-        texts=("question", "context"),
-        label="answers",
-        max_length=384,
-        epochs=2.0,
-        batch_size=12,
-        optimizer=OptimizerConfig(peak_learning_rate=3e-5, warmup=0.1),
+        **_ANSWERS,
         expect="If questions may have no answer: --task.span.null-answers.",
     ),
     "choices": dict(
@@ -311,28 +314,16 @@ _TABLE: dict[str, dict[str, Any]] = {
     # Answers in a text
     "squad": dict(
         about="SQuAD 1.1: the answer to a question in a text; any set in its JSON.",
-        kind="span",
-        texts=("question", "context"),
-        label="answers",
+        **_ANSWERS,
         rows=("squad/v1.1:train", "squad/v1.1:validation"),
-        max_length=384,
-        epochs=2.0,
-        batch_size=12,
-        optimizer=OptimizerConfig(peak_learning_rate=3e-5, warmup=0.1),
         expect="Compare Chinese and Japanese answers by character: --task.span.by-character.\n\n"
         "What to expect: BERT-base has F1 0.884 and exact match 0.812 on the dev rows, BERT-large 0.909 and 0.844.",
     ),
     "squad2": dict(
         about="SQuAD 2.0: as 1.1, but a text may have no answer.",
-        kind="span",
-        texts=("question", "context"),
-        label="answers",
+        **_ANSWERS | dict(batch_size=48, optimizer=OptimizerConfig(peak_learning_rate=5e-5, warmup=0.1)),
         rows=("squad/v2.0:train", "squad/v2.0:validation"),
-        max_length=384,
-        epochs=2.0,
-        batch_size=48,
         span=SpanConfig(null_answers=True),
-        optimizer=OptimizerConfig(peak_learning_rate=5e-5, warmup=0.1),
         expect="What to expect: BERT-large has F1 0.819 and exact match 0.787 on the dev questions.",
     ),
 }

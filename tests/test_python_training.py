@@ -2,6 +2,7 @@
 
 import datetime
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import jax
@@ -134,6 +135,18 @@ def test_the_module_and_the_parameters_of_a_model_can_be_applied(tiny_run):
     np.testing.assert_allclose(
         encoded.pooled[:, 0], bert.encode(["The old cat sees.", ("A house", "near the river.")]).pooled, atol=1e-5
     )
+
+
+def test_parameters_of_another_number_of_layers_are_refused(tiny_run):
+    bert = bert_jax.load(tiny_run.path)
+    bert.config = bert.config.replace(num_layers=1)
+    with pytest.raises(ValueError, match="the parameters have 2 layers, and the model has 1"):
+        bert.module.apply({"params": bert.params}, bert.tokens(["The old cat sees."]))
+
+
+def test_a_thread_may_train(tiny_config, tmp_path):
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(bert_jax.pretrain, tiny_config, tmp_path / "run").result().steps == 12
 
 
 def test_configs_are_found_by_name():

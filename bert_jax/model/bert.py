@@ -10,7 +10,7 @@ Letters in shapes and einsum strings, here and everywhere:
 
 import functools
 import math
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Hashable
 from typing import Any, NamedTuple
 
 import jax
@@ -247,17 +247,17 @@ def one_token() -> Tokens:
 
 def parameter_shapes(config: ModelConfig, absent: Collection[str] = ()) -> Parameters:
     """The tree of `init`, without the parts `absent`, as shapes and types; nothing is allocated."""
-    return without(copied(_shapes(config)), absent)
+    return without(shapes_of(init, config), absent)
 
 
-@functools.lru_cache(maxsize=8)
-def _shapes(config: ModelConfig) -> Parameters:
-    return jax.eval_shape(lambda: init(config, jax.random.key(0)))
+def shapes_of(initialise: Callable[..., Parameters], *arguments: Hashable) -> Parameters:
+    """The tree of `initialise(*arguments, key)` as shapes and types, which is traced once in a process."""
+    return jax.tree.map(lambda leaf: leaf, _traced_shapes(initialise, *arguments))  # new dicts, which may be changed
 
 
-def copied(params: Parameters) -> Parameters:
-    """The same arrays or shapes in new dicts."""
-    return jax.tree.map(lambda leaf: leaf, params)
+@functools.lru_cache(maxsize=16)
+def _traced_shapes(initialise: Callable[..., Parameters], *arguments: Hashable) -> Parameters:
+    return jax.eval_shape(lambda: initialise(*arguments, jax.random.key(0)))
 
 
 def without(params: Parameters, absent: Collection[str]) -> Parameters:

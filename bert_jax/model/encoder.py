@@ -157,8 +157,9 @@ class Encoder(nn.Module):
         """The parameters of all blocks, each array with a layer axis of `num_layers` rows in front."""
         config = self.config
         # Flax' `param` would compute the shapes of all blocks in every trace; `Block.apply` checks those of each block.
-        held: dict[str, PyTree] | None = self.get_variable("params", "layers")
-        params = self.param("layers", _stacked(config), x, pattern) if held is None else held
+        params: dict[str, PyTree] | None = self.get_variable("params", "layers")
+        if params is None:
+            params = self.param("layers", _stacked(config), x, pattern)
         if (layers := max(leaf.shape[0] for leaf in jax.tree.leaves(params))) != config.stored_layers:
             raise ValueError(f"the parameters have {layers} layers, and the model has {config.stored_layers}")
         if config.shared_layers:

@@ -4,7 +4,6 @@ Further letters in shapes: E examples a row, C sequences an example (its choices
 outputs of the head. A row holds N = E C sequences, those of an example one after the other.
 """
 
-import functools
 from typing import NamedTuple
 
 import jax
@@ -19,7 +18,7 @@ from bert_jax.config.task_kind import HeadInput
 from bert_jax.config.vectors import Pooling
 from bert_jax.layout import UNPOOLED, Tokens
 from bert_jax.model.attention import at_places
-from bert_jax.model.bert import BertEncoder, Parameters, copied, of_ends, one_token, pooled_places, without
+from bert_jax.model.bert import BertEncoder, Parameters, of_ends, one_token, pooled_places, shapes_of, without
 from bert_jax.model.dropout import dropout, split, token_dropout
 from bert_jax.model.encoder import UNTRAINED
 from bert_jax.model.heads import TaskHead
@@ -123,12 +122,7 @@ def init_for_task(config: ModelConfig, head: HeadShape, key: Key[Array, ""]) -> 
 
 def task_parameter_shapes(config: ModelConfig, head: HeadShape) -> Parameters:
     """The tree of `init_for_task` as shapes and types; nothing is allocated."""
-    return copied(_shapes(config, head))
-
-
-@functools.lru_cache(maxsize=8)
-def _shapes(config: ModelConfig, head: HeadShape) -> Parameters:
-    return jax.eval_shape(lambda: init_for_task(config, head, jax.random.key(0)))
+    return shapes_of(init_for_task, config, head)
 
 
 _SHORTEST = 1e-12

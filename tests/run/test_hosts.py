@@ -70,6 +70,27 @@ main()
 """The command, on data that ends all processes, each at its time."""
 
 
+FROM_PYTHON = """
+import sys
+
+import jax
+
+config, folder, corpus, coordinator, index = sys.argv[1:]
+jax.config.update("jax_cpu_collectives_implementation", "gloo")
+jax.distributed.initialize(coordinator, 2, int(index))
+
+import bert_jax
+from bert_jax.cli.config_files import load_config
+from bert_jax.config.run import RunConfig
+
+texts = open(corpus).read().split("\\n\\n")
+try:
+    bert_jax.pretrain(load_config(config, RunConfig), folder, source=texts, on_measured=lambda step, *_: step == 6)
+except bert_jax.Interrupted as end:
+    print(end)
+"""
+"""A program that trains on two hosts and stops at a step at which an evaluation is due."""
+
 NO_ROOM = """
 import bert_jax.run.checkpoint as checkpoint
 
@@ -137,6 +158,19 @@ def test_two_hosts_that_share_a_bucket_do_the_run_of_one_and_one_goes_on(
     assert "going on from step 8" in capsys.readouterr().err
     found = read_metrics(there.metrics_file)
     assert len(found) == len(expected) and same_lines(found, expected)
+
+
+def test_a_program_stops_all_hosts_after_the_same_step(corpus, config_file, tmp_path):
+    """The first process alone is asked, and the evaluation of that step is done."""
+    coordinator = hosts()[0][1]
+    line = [config_file, tmp_path / "run", corpus, coordinator]
+    processes = [program(FROM_PYTHON, *line, index, env=os.environ | TWO_DEVICES, **PIPES) for index in range(2)]
+    outputs = [process.communicate(timeout=200) for process in processes]
+    assert [process.returncode for process in processes] == [0, 0], outputs
+    ends = {output.splitlines()[-1] for output, _ in outputs}  # after those of Gloo
+    assert len(ends) == 1 and re.fullmatch(r"stopped at step ([6-9]|10|11) of 12; give .*", ends.pop()), outputs
+    found = [(line["step"], line["split"]) for line in read_metrics(tmp_path / "run/metrics.jsonl")]
+    assert (6, "train") in found and (6, "eval") in found
 
 
 def test_where_one_host_dies_the_other_says_so_and_ends(config_file, tiny_run, tmp_path):

@@ -48,6 +48,11 @@ def test_a_part_that_compiles_to_something_else_is_refused(unchecked, monkeypatc
     assert not list(unchecked.rglob("*.json"))
 
 
+def test_a_jaxlib_without_an_option_of_the_reference_computes_it_one_by_one(monkeypatch):
+    monkeypatch.setitem(trust._UNFUSED, "xla_no_such_option", True)
+    assert difference(CheckedPart("sum", lambda x: x.sum(-1), (jnp.ones((3, 4)),))) is None
+
+
 def test_not_a_number_is_wrong():
     assert difference(CheckedPart("infinite", lambda x: x / 0, (jnp.zeros(3),), reference=lambda x: x))
 
