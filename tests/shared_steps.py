@@ -2,6 +2,7 @@
 
 import functools
 from collections.abc import Callable
+from typing import Any
 
 import jax
 import numpy as np
@@ -53,10 +54,10 @@ class _SharingTrainer(Trainer):
     _shardings = property(lambda self: self._first._shardings)
 
 
-def _shared_trainer(config: RunConfig, mesh: Mesh, vocabulary_size: int, mask_id: int) -> Trainer:
-    key = _settings(config), mesh, vocabulary_size, mask_id
+def _shared_trainer(config: RunConfig, mesh: Mesh, *arguments: Any) -> Trainer:
+    key = _settings(config), mesh, *arguments
     if key not in _trainers:
-        _trainers[key] = pretraining_trainer(config, mesh, vocabulary_size, mask_id)
+        _trainers[key] = pretraining_trainer(config, mesh, *arguments)
     return _SharingTrainer(config, _trainers[key])
 
 

@@ -79,6 +79,9 @@ class ObjectiveConfig(Settings):
     chosen ones before it, as in XLNet (Yang et al. 2019); this needs model.positions=relative and pair=none, and no
     token is replaced. With both, each token is predicted twice, from those before it and from those after it, as in
     ELMo (Peters et al. 2018); this needs model.layer=lstm and pair=none and ignores the settings of masking."""
+    class_name: str | None = None
+    """Name of the class of a Python program that takes the place of the objective which `predict` names.
+    `bert_jax.pretrain(..., objective=...)` sets it, and a command can't train with it. None: no such class."""
     generator_weight: Weight = 1.0
     """With predict=replaced: weight in the loss of the generator's masked tokens."""
     discriminator_weight: Weight = 50.0

@@ -208,6 +208,8 @@ def evaluate_run(
         )
     if units and not config.objective.chooses_units:
         raise UsageError(f"units={' '.join(units)}: {run.path} predicts every token and masks none; leave it out")
+    if name := config.objective.class_name:
+        say(f"{Setting('objective.class_name', name)} is a class of a program; its own measurements are left out")
     data = config.data.replace(words=words or config.data.words)
     objective = config.objective.replace(units=units or config.objective.units)
     config = config.replace(data=data, objective=objective, model=for_inference(config.model, dtype))

@@ -83,7 +83,8 @@ class MaskedTokens(Objective):
             question.accuracy: question.label if number else f"accuracy: {question.label}"
             for number, question in enumerate(questions)
         }
-        self._network = BertForPretraining(self.model.generator or self.model, config.execution)
+        self.network = BertForPretraining(self.model.generator or self.model, config.execution)
+        """The Flax module of the predictions."""
 
     @property
     def questions(self) -> dict[Question, float]:
@@ -135,7 +136,7 @@ class MaskedTokens(Objective):
 
     def measure(self, params: Parameters, targets: PretrainingTargets, dropout_keys: Key[Array, "B N"] | None) -> Means:
         """Cross-entropy in nats and accuracy of each question."""
-        predict = functools.partial(self._network.apply, {"params": params}, method="predict")
+        predict = functools.partial(self.network.apply, {"params": params}, method="predict")
         of_tokens, of_pairs = predict(targets.masked.tokens, self._places(targets), dropout_keys, targets.ranks)
         means: Means = {}
         for question, labels, weights in self._labelled(targets):
@@ -282,7 +283,7 @@ class ReplacedTokens(MaskedTokens):
         """Cross-entropy in nats and accuracy of both models, and the share of tokens that are replaced."""
         masked = targets.masked
         in_generator, in_discriminator = (None, None) if dropout_keys is None else split(dropout_keys, 2)
-        logits, _ = self._network.apply(
+        logits, _ = self.network.apply(
             {"params": generator_parameters(params)}, masked.tokens, masked.places, in_generator
         )
         loss, hit = cross_entropy(logits, masked.labels)
@@ -331,10 +332,13 @@ def _entropy(share: float) -> float:
 PretrainingTrainer = Trainer[RunConfig, MaskedTokens]
 
 
-def pretraining_objective(config: RunConfig, vocabulary_size: int, mask_id: int) -> MaskedTokens:
+def pretraining_objective(
+    config: RunConfig, vocabulary_size: int, mask_id: int, method: type[MaskedTokens] | None = None
+) -> MaskedTokens:
     """The objective of a run, from the size of its vocabulary and the id of [MASK].
 
-    Raises UsageError if the settings name another size.
+    `method`: a subclass of the class that objective.predict names; None: that class. Raises UsageError if the settings
+    name another size, or if `method` is another class.
     """
     if config.model.vocabulary_size not in (None, vocabulary_size):
         raise UsageError(
@@ -342,12 +346,20 @@ def pretraining_objective(config: RunConfig, vocabulary_size: int, mask_id: int)
             f"{vocabulary_size} pieces; leave the setting out: it is taken from the vocabulary"
         )
     sized = config.replace(model=config.model.replace(vocabulary_size=vocabulary_size))
-    return METHODS[config.objective.predict](sized, mask_id)
+    named = METHODS[config.objective.predict]
+    if method and next((each for each in method.__mro__ if each in METHODS.values()), None) is not named:
+        raise UsageError(
+            f"objective={method.__qualname__}: expected a subclass of {named.__name__}, the class of "
+            f"{Setting('objective.predict', config.objective.predict)}; change one of them"
+        )
+    return (method or named)(sized, mask_id)
 
 
-def pretraining_trainer(config: RunConfig, mesh: Mesh, vocabulary_size: int, mask_id: int) -> PretrainingTrainer:
+def pretraining_trainer(
+    config: RunConfig, mesh: Mesh, vocabulary_size: int, mask_id: int, method: type[MaskedTokens] | None = None
+) -> PretrainingTrainer:
     """The trainer of a run; it needs no data. Raises the errors of `pretraining_objective`."""
-    return Trainer(config, mesh, pretraining_objective(config, vocabulary_size, mask_id))
+    return Trainer(config, mesh, pretraining_objective(config, vocabulary_size, mask_id, method))
 
 
 def planned_vocabulary_size(config: RunConfig) -> int:

@@ -20,14 +20,14 @@ from bert_jax.pretraining.dataset import Data, Inputs, check_preparation, prepar
 from bert_jax.pretraining.evaluation import HeldOut, held_out_sequences, measurements
 from bert_jax.pretraining.initial import initial_parameters
 from bert_jax.pretraining.mixture import check_epochs, steps_at_words
-from bert_jax.pretraining.objective import PretrainingTrainer, pretraining_trainer
+from bert_jax.pretraining.objective import MaskedTokens, PretrainingTrainer, pretraining_trainer
 from bert_jax.pretraining.spelling import with_spelling
 from bert_jax.run.hosts import check_connected, first_alone
 from bert_jax.run.metrics import OnMeasured, read_metrics
 from bert_jax.run.python_input import write_texts
 from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.system.errors import command_line
+from bert_jax.system.errors import Setting, UsageError, command_line
 from bert_jax.system.progress import say
 from bert_jax.training.devices import check_room, keep_compiled_programs
 from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder
@@ -51,11 +51,14 @@ def pretrain(
     workdir: RunDirectory | str | os.PathLike,
     source: str | os.PathLike | Iterable[str] | None = None,
     on_measured: OnMeasured | None = None,
+    objective: type[MaskedTokens] | None = None,
 ) -> Results:
     """Runs or resumes pretraining to its end; returns the results, which are also written to results.json.
 
     `source`: the name of a source as in `data.source`, or an iterable of texts, each a document, which are written into
-    the run's data/; None: that of `config`. `on_measured` receives every line of the log.
+    the run's data/; None: that of `config`. `on_measured` receives every line of the log. `objective`: a subclass of the
+    class in `bert_jax.pretraining.objective.METHODS` that `objective.predict` names; None: that class. The run keeps its
+    name, and goes on only with a class of that name.
 
     Raises UsageError, RunError or Interrupted; the same call then continues the run where it stopped.
     """
@@ -64,13 +67,17 @@ def pretrain(
         if source is not None:
             name = os.fspath(source) if isinstance(source, str | os.PathLike) else write_texts(run, source)
             config = config.change(data={"source": (name,)})
-        return _pretrained(config, run, on_measured)
+        if objective is not None:
+            config = config.change(objective={"class_name": objective.__qualname__})
+        return _pretrained(config, run, on_measured, objective)
 
 
-def _pretrained(config: RunConfig, run: RunDirectory, on_measured: OnMeasured | None) -> Results:
+def _pretrained(
+    config: RunConfig, run: RunDirectory, on_measured: OnMeasured | None, method: type[MaskedTokens] | None
+) -> Results:
     """Does what `pretrain` does, in a run."""
     keep_compiled_programs()
-    plan = plan_pretraining(config, run)
+    plan = plan_pretraining(config, run, method)
     with first_alone("prepare"):
         run.open(config)
         if finished := run.results(config.steps):
@@ -86,7 +93,7 @@ def _pretrained(config: RunConfig, run: RunDirectory, on_measured: OnMeasured | 
         steps = ", ".join(f"{step:,} ({words:,} words)" for step, words in kept.items())
         say(f"checkpoints are kept of {counted(len(kept), 'steps')}: {steps}")
     vocabulary = data.tokenizer.vocabulary
-    trainer = pretraining_trainer(config, plan.mesh, len(vocabulary), vocabulary.mask_id)
+    trainer = pretraining_trainer(config, plan.mesh, len(vocabulary), vocabulary.mask_id, method)
     if reason := export_obstacle(trainer.objective.model, trainer.state_shapes.params, vocabulary):
         say(f"transformers can't read this model: {reason}")
     say(f"objective: {trainer.objective.description}")
@@ -98,8 +105,18 @@ def _pretrained(config: RunConfig, run: RunDirectory, on_measured: OnMeasured | 
     return results
 
 
-def plan_pretraining(config: RunConfig, run: RunDirectory) -> PretrainingPlan:
-    """Checks settings, sizes and inputs. Raises UsageError, and warns if memory may not suffice. Writes nothing."""
+def plan_pretraining(
+    config: RunConfig, run: RunDirectory, method: type[MaskedTokens] | None = None
+) -> PretrainingPlan:
+    """Checks settings, sizes and inputs. Raises UsageError, and warns if memory may not suffice. Writes nothing.
+
+    `method`: the class that objective.class_name names.
+    """
+    if (name := config.objective.class_name) and method is None:
+        raise UsageError(
+            f"{Setting('objective.class_name', name)} names a class of a Python program; train with "
+            f"bert_jax.pretrain(config, workdir, objective={name})"
+        )
     mesh = make_mesh(config.mesh)
     for phase in config.phases:
         check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
@@ -108,7 +125,7 @@ def plan_pretraining(config: RunConfig, run: RunDirectory) -> PretrainingPlan:
     size = config.model.vocabulary_size or config.vocabulary.size
     if inputs.tokenizer:
         size = len(inputs.tokenizer.vocabulary)
-    trainer = pretraining_trainer(config, mesh, size, mask_id=0)
+    trainer = pretraining_trainer(config, mesh, size, 0, method)
     _ = trainer.state_shapes  # raises for sizes that can't be divided over the mesh
     for number, phase in enumerate(config.phases):
         check_room(trainer.objective.memory(phase, mesh), phase, mesh, f"--phases.{number}.batch-size")

@@ -193,13 +193,15 @@ def _trained_here(path: Place, step: int | None, average: int | None) -> Trained
         if task
         else parameter_shapes(config, absent_parts(saved, config))
     )
-    _refuse_others(checkpoint, saved, shapes)
+    # A program's objective may have heads of its own, which only that program reads.
+    has_own_heads = bool(settings.objective and settings.objective.class_name)
+    _refuse_others(checkpoint, saved, shapes, has_own_heads)
     _refuse_bombs(checkpoint, shapes, sum(total.size for total in manifest.files.values()))
     begin = settings.steps_of(phase).start
     earlier = earlier_undamaged(checkpoint, average - 1, after=begin) if average else []
     for one in earlier:
         _refuse_stranger(path, one)
-        _refuse_others(one, saved_shapes(one), shapes)
+        _refuse_others(one, saved_shapes(one), shapes, has_own_heads)
 
     def read(shardings: PyTree) -> Parameters:
         reads = [functools.partial(load_parameters, one) for one in (checkpoint, *earlier)]
@@ -210,8 +212,11 @@ def _trained_here(path: Place, step: int | None, average: int | None) -> Trained
     return TrainedModel(path, config, tokenizer, shapes, read, steps, task, pooler_trained=pair != "none")
 
 
-def _refuse_others(checkpoint: Place, saved: Parameters, shapes: Parameters) -> None:
-    """Raises UsageError if the parameters `saved` in a checkpoint don't have the shapes of its model."""
+def _refuse_others(checkpoint: Place, saved: Parameters, shapes: Parameters, has_own_heads: bool) -> None:
+    """Raises UsageError if the parameters `saved` in a checkpoint don't have the shapes of its model. With
+    `has_own_heads` they may have further parts."""
+    if has_own_heads:
+        saved = {part: tree for part, tree in saved.items() if part in shapes}
     if jax.tree.map(lambda leaf: tuple(leaf.shape), saved) != jax.tree.map(lambda leaf: leaf.shape, shapes):
         raise UsageError(f"{checkpoint}: its parameters aren't those of its config.json; they don't belong together")
 

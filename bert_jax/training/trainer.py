@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import jax
 import numpy as np
+import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, UInt32
 
@@ -37,9 +38,16 @@ Learned = TypeVar("Learned", bound=Objective)
 class Trainer(Generic[Config, Learned]):
     """The compiled steps and the shardings of one training. It needs no data."""
 
-    def __init__(self, config: Config, mesh: Mesh, objective: Learned):
+    def __init__(
+        self,
+        config: Config,
+        mesh: Mesh,
+        objective: Learned,
+        optimizer: optax.GradientTransformationExtraArgs | None = None,
+    ):
+        """`optimizer` has learning rate 1, as `make_train_step` requires; None: that of `config.optimizer`."""
         self.config, self.mesh, self.objective = config, mesh, objective
-        self._optimizer = learning_only(make_optimizer(config.optimizer), objective.learns)
+        self._optimizer = learning_only(optimizer or make_optimizer(config.optimizer), objective.learns)
 
     def initial_state(self, params: Parameters | None = None) -> TrainState:
         """The state before the first step, created with its shardings. Its parameters are `params`, with random values
