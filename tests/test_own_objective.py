@@ -124,9 +124,7 @@ def trained(classes, config, tmp_path_factory):
 
 def test_a_stopped_run_goes_on_to_the_same_measurements(classes, config, trained, tmp_path):
     with pytest.raises(bert_jax.Interrupted):
-        bert_jax.pretrain(
-            config, tmp_path / "run", objective=classes["Halves"], on_measured=lambda step, *_: step == 5
-        )
+        bert_jax.pretrain(config, tmp_path / "run", objective=classes["Halves"], on_measured=lambda step, *_: step == 5)
     bert_jax.pretrain(config, tmp_path / "run", objective=classes["Halves"])
     measured = [[line["halves_loss"] for line in lines(path)] for path in (tmp_path / "run", trained)]
     assert measured[0] == measured[1]

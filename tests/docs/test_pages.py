@@ -52,6 +52,16 @@ def test_the_table_of_extras_has_each_one_with_its_packages():
         assert set(missing) <= {"google-crc32c"}, (name, missing)
 
 
+def test_the_table_of_packages_has_each_one():
+    setup = configparser.ConfigParser()
+    setup.read(ROOT / "setup.cfg")
+    packages = {re.split(r"[>\[]", line)[0] for line in setup["options"]["install_requires"].split()}
+    page = (ROOT / "docs/install.md").read_text()
+    section = page[page.index("## Packages that it always needs") : page.index("## Try it")]
+    rows = re.findall(r"^\| ([^|]+) \| [^|]+ \|$", section, re.M)
+    assert {name for row in rows[1:] for name in row.split(", ")} == packages
+
+
 def test_the_index_names_every_page():
     names = {page.name for page in (ROOT / "docs").glob("*.md")} - {"index.md"}
     assert names == set(re.findall(r"\]\((\w+\.md)\)", (ROOT / "docs/index.md").read_text()))
