@@ -143,7 +143,8 @@ class Arguments(Settings):
                 f"give a config first: {cls.usage()}; bert-jax configs lists the configs that come with bert-jax"
             )
         flags = cls.flags(config)
-        values = parse_line(with_listed_sources(rest), flags, cls.LINE)
+        lists_sources = any(flag.positional and flag.name == "source" and flag.kind.several for flag in flags)
+        values = parse_line(with_listed_sources(rest, lists_sources), flags, cls.LINE)
         arguments = {flag.field: values[flag.name] for flag in flags if flag.of_command and flag.name in values}
         if config:
             settings = {flag.field: values[flag.name] for flag in flags if not flag.of_command and flag.name in values}

@@ -163,18 +163,22 @@ class ListedSource(Settings):
     """Its weight; of all sources or of none."""
 
 
-def with_listed_sources(words: list[str]) -> list[str]:
+def with_listed_sources(words: list[str], positional: bool = False) -> list[str]:
     """The words of a command line with the flags that a file stands for, in place of --data.source @FILE.
+
+    If sources are the `positional` words of the command, in place of @FILE: the sources, --language and --weights.
 
     Raises UsageError if the file can't be read or is no such list.
     """
     for number, word in enumerate(words):
         flag, equals, value = word.partition("=")
         following = words[number + 1 : number + 2]
-        named = value if equals else "".join(following)
-        if flag == _SOURCE and named.startswith("@"):
+        named = word if positional else value if equals else "".join(following)
+        if (positional or flag == _SOURCE) and named.startswith("@"):
             listed = _source_flags(Path(named.removeprefix("@")).expanduser())
-            rest = words[number + 1 if equals else number + 2 :]
+            if positional:
+                listed = [word.replace("--data.", "--") for word in listed[1:]]
+            rest = words[number + 1 if equals or positional else number + 2 :]
             others = {word.partition("=")[0] for word in (*words[:number], *rest)}
             if twice := sorted(flag for flag in others.intersection(listed) if flag.startswith("--")):
                 raise UsageError(f"{_SOURCE} {named} gives {' and '.join(twice)} too; leave them out")

@@ -1,4 +1,8 @@
-"""bert-jax doctor SOURCE: looks at a sample of a text, and says what it gives a training and what to change."""
+"""bert-jax doctor SOURCE...: looks at a sample of a text, and says what it gives a training and what to change."""
+
+from typing import Annotated
+
+from pydantic import Field
 
 from bert_jax.cli.arguments import JsonArguments
 from bert_jax.cli.flags import Positional
@@ -10,14 +14,24 @@ class Doctor(JsonArguments):
     """
 
     LINE = "bert-jax doctor"
-    FLAG_OF_SETTING = {"data.source": "SOURCE", "data.language": "--language"}
+    FLAG_OF_SETTING = {
+        "data.source": "SOURCE",
+        "data.language": "--language",
+        "data.weights": "--weights",
+        "data.smoothing": "--smoothing",
+    }
 
-    source: Positional[str]
-    """A file, a pattern or any source of --data.source."""
+    source: Positional[Annotated[tuple[str, ...], Field(min_length=1)]]
+    """Files, patterns or other sources of --data.source; @FILE is a TOML file of [[source]] tables."""
     config: str = "base"
     """The training that the text is for: a name from bert-jax configs, a Python file, or a run."""
-    language: str | None = None
-    """Language that the text is in, as a code or an English name. Without it: the first language of the config."""
+    language: tuple[str, ...] = ()
+    """Language of the text, as a code or an English name: one, or one for each source. Without it: the first language
+    of the config."""
+    weights: tuple[float, ...] = ()
+    """The weight of each source, as --data.weights. Without it: by --smoothing."""
+    smoothing: float | None = None
+    """Exponent of the shares of several sources, as --data.smoothing. Without it: that of the config."""
 
     def execute(self) -> None:
         """Looks at the text and prints tables, or one JSON object."""
@@ -30,7 +44,14 @@ class Doctor(JsonArguments):
         config = load_config(self.config, RunConfig)
         if run := run_given_as_config(self.config, RunConfig):  # whose vocabulary the text is for
             config = config.replace(init=str(run), vocabulary=config.vocabulary.replace(file=None))
-        config = config.of_source(self.source, self.language or config.data.languages[0])
+        phases = {f"phases.{number}.languages": None for number in range(len(config.phases))}
+        mixed = {
+            "data.source": self.source,
+            "data.language": self.language or config.data.languages[:1],
+            "data.weights": self.weights or None,
+            "data.smoothing": config.data.smoothing if self.smoothing is None else self.smoothing,
+        }
+        config = config.set(mixed | phases)
         found = diagnose(config)
         advice = list(changes(found, config))
         if self.json:

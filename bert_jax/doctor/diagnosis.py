@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated
 
 import jax
@@ -12,15 +12,25 @@ from bert_jax.config.run import RunConfig
 from bert_jax.doctor.survey import Fault, Share, Survey
 from bert_jax.model.linear import compute_dtype
 from bert_jax.model.size import num_parameters, train_flops
-from bert_jax.pretraining.sample_preparation import Cut, Pieces, PreparationTime, SamplePreparation, prepare_sample
-from bert_jax.records.corpus import open_corpus
+from bert_jax.pretraining.mixture import draws
+from bert_jax.pretraining.sample_preparation import (
+    Cut,
+    Pieces,
+    PreparationTime,
+    SamplePreparation,
+    prepare_sample,
+    trained_tokenizer,
+)
+from bert_jax.pretraining.vocabulary import existing_tokenizer
+from bert_jax.records.corpus import Corpus, open_corpus
 from bert_jax.records.corpus_reading import reading_of_samples
-from bert_jax.records.sample import read_sample
+from bert_jax.records.sample import SAMPLE_BYTES, SpreadSample, read_sample, sample_mixture
 from bert_jax.system import facts
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.facts import Facts, facts_table, rows_table
 from bert_jax.system.progress import output, print_line, say
 from bert_jax.system.reading import show
+from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.devices import CHIPS, TPU_FAMILIES, SquareProduct, chip_of
 
 _PRODUCT_SIZE, _ROUNDS = 2048, 4
@@ -67,6 +77,20 @@ class TextSize(Facts):
     """Which part of the source the sample is."""
 
 
+class Drawn(Facts):
+    """One source in the training on several."""
+
+    source: str
+    language: str
+    text_bytes: Annotated[facts.Traffic, "text"]
+    tokens: int
+    pieces_a_word: Annotated[float, facts.Unit("{:.3f}".format), "pieces a word"]
+    unknown: Annotated[float, facts.Unit("{:.3%}".format), "unknown pieces"]
+    share: Annotated[facts.Share, "share of the training"]
+    """The source's share of the tokens that the training draws, padding included."""
+    epochs: Annotated[float, facts.Unit(times), "times seen"]
+
+
 class Training(Facts):
     """The training that the config describes, on this text."""
 
@@ -96,8 +120,8 @@ class Change(Facts):
     """What to do: a flag of bert-jax pretrain, or what to do to the text."""
 
 
-class Diagnosis(Facts):
-    """The figures and faults of a text, and the training on it."""
+class SourceDiagnosis(Facts):
+    """The figures and faults of one source of text."""
 
     text: TextSize
     languages: list[Share]
@@ -107,8 +131,6 @@ class Diagnosis(Facts):
     """Sequences of the whole text, by length."""
     pieces: list[Pieces]
     preparation: PreparationTime
-    training: Training
-    hours: list[Hours]
     boilerplate_share: facts.Share
     """Share of the characters that is in lines of many documents."""
     vocabulary_size: int | None
@@ -117,22 +139,65 @@ class Diagnosis(Facts):
     """Whether all of the text was looked at."""
 
 
-def diagnose(config: RunConfig) -> Diagnosis:
-    """Examines the only source of `config`. Raises UsageError if it can't be read, or holds no or too little text."""
-    corpus, survey = open_corpus(config.data), Survey()
-    (source,) = corpus.parts
-    sample = read_sample(source, each=survey.add)
+class Diagnosis(SourceDiagnosis):
+    """The figures and faults of the only source, and the training on it."""
+
+    training: Training
+    hours: list[Hours]
+
+
+class MixtureDiagnosis(Facts):
+    """The figures and faults of several sources, and the training on all of them."""
+
+    sources: list[SourceDiagnosis]
+    drawn: list[Drawn]
+    preparation: PreparationTime
+    training: Training
+    hours: list[Hours]
+    vocabulary_size: int | None
+    """The size of the common vocabulary, if it isn't the one that the config asks for."""
+
+
+def diagnose(config: RunConfig) -> Diagnosis | MixtureDiagnosis:
+    """Examines the sources of `config`. Raises UsageError if one can't be read, or holds no or too little text."""
+    corpus, names = open_corpus(config.data), config.data.source
+    surveys = {name: Survey() for name in names}
+    samples = {
+        name: _read(name, part, surveys[name], len(names)) for name, part in zip(names, corpus.parts, strict=True)
+    }
+    show([reading_of_samples(corpus, config.data, samples)])
+    if len(names) == 1:
+        found, prepared = _of_source(config, samples[names[0]], surveys[names[0]])
+        training = _training(config, [prepared])
+        return Diagnosis(**dict(found), training=training, hours=list(_hours(config, training.flops)))
+    common = _common_tokenizer(config, samples)
+    of_sources = [
+        _of_source(config.of_source(name, language), samples[name], surveys[name], common)
+        for name, language in zip(names, config.data.languages, strict=True)
+    ]
+    return _of_mixture(config, of_sources, common)
+
+
+def _read(name: str, part: Corpus, survey: Survey, sources: int) -> SpreadSample:
+    """A sample of one of so many sources, which share the time and memory of one."""
+    sample = read_sample(part, survey.add, sources=sources)
     if not sample.documents:
-        raise UsageError(f"{Setting('data.source')}={config.data.source[0]!r} holds no text; give another")
-    show([reading_of_samples(corpus, config.data, {config.data.source[0]: sample})])
-    say("Identifying languages")
+        raise UsageError(f"{Setting('data.source')}={name!r} holds no text; give another")
+    return sample
+
+
+def _of_source(
+    config: RunConfig, sample: SpreadSample, survey: Survey, common: Tokenizer | None = None
+) -> tuple[SourceDiagnosis, SamplePreparation]:
+    """The diagnosis of the only source of `config`, and its sample's preparation with the `common` vocabulary."""
+    (name,) = config.data.source
+    say(f"Identifying languages of {name}")
     languages, scripts = survey.languages()
-    say("Preparing the sample")
-    prepared = prepare_sample(sample, config)
-    training = _training(config, prepared)
-    return Diagnosis(
+    say(f"Preparing the sample of {name}")
+    prepared = prepare_sample(sample, config, common)
+    found = SourceDiagnosis(
         text=TextSize(
-            source=config.data.source[0],
+            source=name,
             language=config.data.languages[0],
             text_bytes=round(sample.text_bytes),
             documents=round(sample.number / sample.share),
@@ -150,23 +215,70 @@ def diagnose(config: RunConfig) -> Diagnosis:
         cuts=prepared.cuts,
         pieces=prepared.pieces,
         preparation=prepared.time,
-        training=training,
-        hours=list(_hours(config, training.flops)),
         boilerplate_share=survey.boilerplate_share,
         vocabulary_size=prepared.vocabulary_size,
         whole=sample.share == 1,
     )
+    return found, prepared
 
 
-def _training(config: RunConfig, prepared: SamplePreparation) -> Training:
-    """The work of all phases on the prepared text."""
-    model = config.model.replace(vocabulary_size=prepared.pieces[0].pieces)
-    rows = {cut.length: cut.rows for cut in prepared.cuts if cut.packed == config.data.packed}
+def _common_tokenizer(config: RunConfig, samples: Mapping[str, SpreadSample]) -> Tokenizer | None:
+    """A vocabulary trained on all samples, of which each has its source's share; None if the config has one."""
+    if existing_tokenizer(config):
+        return None
+    say("Training a vocabulary on all samples")
+    shares = config.data.shares([sample.text_bytes for sample in samples.values()])
+    documents = [(number, each) for number, sample in enumerate(samples.values()) for each in sample.documents]
+    mixed = sample_mixture(documents, len(samples), lambda sizes: shares[: len(sizes)], SAMPLE_BYTES)
+    return trained_tokenizer([document for _, document in mixed.documents], config, config.vocabulary.size)
+
+
+def _of_mixture(
+    config: RunConfig, of_sources: Sequence[tuple[SourceDiagnosis, SamplePreparation]], common: Tokenizer | None
+) -> MixtureDiagnosis:
+    """The diagnosis of a training on several sources, from those of each."""
+    found, prepared = zip(*of_sources, strict=True)
+    lengths = {phase.length for phase in config.phases}
+    rows = {length: [_rows(config, each)[length] // config.data.dupe_factor for each in prepared] for length in lengths}
+    shares, epochs = draws(config, rows)
+    training = _training(config, prepared)
+    return MixtureDiagnosis(
+        sources=list(found),
+        drawn=[
+            Drawn(
+                source=each.text.source,
+                language=each.text.language,
+                text_bytes=each.text.text_bytes,
+                tokens=each.text.tokens,
+                pieces_a_word=each.pieces[0].pieces_a_word,
+                unknown=each.pieces[0].unknown,
+                share=share,
+                epochs=seen,
+            )
+            for each, share, seen in zip(found, shares, epochs, strict=True)
+        ],
+        preparation=sum((each.preparation for each in found[1:]), start=found[0].preparation),
+        training=training,
+        hours=list(_hours(config, training.flops)),
+        vocabulary_size=len(common.vocabulary) if common and len(common.vocabulary) != config.vocabulary.size else None,
+    )
+
+
+def _rows(config: RunConfig, prepared: SamplePreparation) -> dict[int, int]:
+    """The number of rows by length, with packed rows if the config packs."""
+    return {cut.length: cut.rows for cut in prepared.cuts if cut.packed == config.data.packed}
+
+
+def _training(config: RunConfig, prepared: Sequence[SamplePreparation]) -> Training:
+    """The work of all phases on the prepared sources."""
+    model = config.model.replace(vocabulary_size=prepared[0].pieces[0].pieces)
+    rows = {phase.length: sum(_rows(config, each)[phase.length] for each in prepared) for phase in config.phases}
+    tokens = sum(each.tokens for each in prepared)
     worth = 1 + _HALF_WORTH * (1 - math.exp((1 - MOST_EPOCHS) / _HALF_WORTH))
     (least, most), basis = _tokens_a_parameter(config)
     return Training(
         parameters=num_parameters(model),
-        text_parameters=(round(worth * prepared.tokens / most), round(worth * prepared.tokens / least)),
+        text_parameters=(round(worth * tokens / most), round(worth * tokens / least)),
         text_parameters_basis=basis,
         epochs=config.data.dupe_factor
         * sum(phase.steps * phase.batch_size / max(rows[phase.length], 1) for phase in config.phases),
@@ -224,8 +336,27 @@ _SHARES_SHOWN = 8
 _LEAST_SHOWN = 0.0005
 
 
-def print_diagnosis(found: Diagnosis, changes: Sequence[Change]) -> None:
+def print_diagnosis(found: Diagnosis | MixtureDiagnosis, changes: Sequence[Change]) -> None:
     """Prints the tables of a diagnosis, and a line for each change."""
+    if isinstance(found, MixtureDiagnosis):
+        output.print(rows_table("The sources, estimated from samples", found.drawn))
+        for source in found.sources:
+            if source.faults:
+                output.print(rows_table(f"Faults in the sample of {source.text.source}", source.faults))
+    else:
+        _print_source(found)
+    output.print(
+        facts_table("Preparation, from rates measured on the sample", {"": found.preparation}),
+        facts_table("The config's training", {"": found.training}),
+        rows_table("Its time", found.hours),
+        sep="\n",
+    )
+    print_line("What to change" if changes else "Nothing to change was found.")
+    for change in changes:
+        print_line(f"- {change.reason}: {change.change}")
+
+
+def _print_source(found: Diagnosis) -> None:
     output.print(facts_table("The text, estimated from the sample", {"": found.text}))
     for title, shares in (("Languages", found.languages), ("Scripts", found.scripts)):
         shown = [share for share in shares if share.share >= _LEAST_SHOWN][:_SHARES_SHOWN]
@@ -235,11 +366,5 @@ def print_diagnosis(found: Diagnosis, changes: Sequence[Change]) -> None:
     output.print(
         rows_table("Sequences of the whole text", found.cuts),
         rows_table("Vocabularies, on the sample", found.pieces),
-        facts_table("Preparation, from rates measured on the sample", {"": found.preparation}),
-        facts_table("The config's training", {"": found.training}),
-        rows_table("Its time", found.hours),
         sep="\n",
     )
-    print_line("What to change" if changes else "Nothing to change was found.")
-    for change in changes:
-        print_line(f"- {change.reason}: {change.change}")

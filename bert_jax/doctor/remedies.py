@@ -5,7 +5,15 @@ from collections.abc import Iterator
 from bert_jax.config.language import language_name, usual_encoding
 from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
-from bert_jax.doctor.diagnosis import MOST_EPOCHS, Change, Diagnosis, times
+from bert_jax.doctor.diagnosis import (
+    MOST_EPOCHS,
+    Change,
+    Diagnosis,
+    MixtureDiagnosis,
+    SourceDiagnosis,
+    Training,
+    times,
+)
 from bert_jax.doctor.survey import BOILERPLATE, DUPLICATES, LONG_LINES, UNDECODED, Fault
 from bert_jax.records.filters import are_same_language, is_identifiable
 from bert_jax.records.line_kinds import KINDS
@@ -29,17 +37,43 @@ _SIZES = {"large": 335e6, "base": 110e6, "medium": 41e6, "small": 29e6, "mini": 
 """Parameters of the published sizes, whose configs have these names, largest first."""
 
 
-def changes(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
+def changes(found: Diagnosis | MixtureDiagnosis, config: RunConfig) -> Iterator[Change]:
     """Yields what to change, most important first."""
+    if isinstance(found, MixtureDiagnosis):
+        reasons: dict[str, list[str]] = {}
+        for source in found.sources:
+            for each in _of_source(source, config.of_source(source.text.source, source.text.language)):
+                reasons.setdefault(each.change, []).append(f"{source.text.source}: {each.reason}")
+        for change, of in reasons.items():
+            others = f" (and {counted(len(of) - 1, 'other cases')})" if len(of) > 1 else ""
+            yield Change(reason=of[0] + others, change=change)
+        yield from _of_size(found.vocabulary_size, all(source.whole for source in found.sources), config)
+        yield from _of_shares(found, config)
+    else:
+        yield from _of_source(found, config)
+    yield from _of_training(found.training, config)
+
+
+def _of_source(found: SourceDiagnosis, config: RunConfig) -> Iterator[Change]:
     yield from _languages(found, config)
     for fault in found.faults:
         yield from _of_fault(fault, found, config)
     yield from _of_vocabulary(found, config)
     yield from _of_sequences(found, config)
-    yield from _of_training(found, config)
 
 
-def _languages(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
+def _of_shares(found: MixtureDiagnosis, config: RunConfig) -> Iterator[Change]:
+    """What to change of a mixture whose sources are seen too often, while the whole isn't."""
+    often = [source for source in found.drawn if source.epochs > MOST_EPOCHS]
+    if often and found.training.epochs <= MOST_EPOCHS:
+        named = ", ".join(f"{source.source} {times(source.epochs)} times" for source in often)
+        of_weights = "--data.weights with a smaller number for each of them"
+        change = of_weights if config.data.weights else "a higher --data.smoothing, up to 1"
+        reason = f"the training sees {named}; more than {MOST_EPOCHS} add nothing"
+        yield Change(reason=reason, change=f"{change}, or more text in that language")
+
+
+def _languages(found: SourceDiagnosis, config: RunConfig) -> Iterator[Change]:
     declared = found.text.language
     if not is_identifiable(declared):
         return
@@ -61,7 +95,7 @@ def _languages(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
         yield Change(reason=f"part of the text is in {names}", change=change)
 
 
-def _of_fault(fault: Fault, found: Diagnosis, config: RunConfig) -> Iterator[Change]:
+def _of_fault(fault: Fault, found: SourceDiagnosis, config: RunConfig) -> Iterator[Change]:
     like = f'like "{fault.example}"'
     if fault.fault == UNDECODED:
         encoding = usual_encoding(found.text.language)
@@ -89,7 +123,7 @@ def _of_fault(fault: Fault, found: Diagnosis, config: RunConfig) -> Iterator[Cha
         )
 
 
-def _of_vocabulary(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
+def _of_vocabulary(found: SourceDiagnosis, config: RunConfig) -> Iterator[Change]:
     used, best = found.pieces[0], found.pieces[-1]
     if config.init:  # a model whose vocabulary stays
         if used.unknown > _MOST_UNKNOWN:
@@ -105,16 +139,20 @@ def _of_vocabulary(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
     elif unknown:
         reason = f"{used.unknown:.1%} of the pieces are unknown to a vocabulary that is trained on the text"
         yield Change(reason=reason, change="--vocabulary.kind byte_bpe")
-    size = found.vocabulary_size
+    yield from _of_size(found.vocabulary_size, found.whole, config)
+
+
+def _of_size(size: int | None, whole: bool, config: RunConfig) -> Iterator[Change]:
+    """What to change of a vocabulary that got `size` pieces, from a text that was looked at as a `whole` or not."""
     if size and size > config.vocabulary.size:
         reason = f"the characters of the text need more than {config.vocabulary.size:,} pieces"
         yield Change(reason=reason, change=f"--vocabulary.size {size}, or a lower --vocabulary.character-coverage")
-    elif size and found.whole:
+    elif size and whole:
         reason = f"the text is too small for {config.vocabulary.size:,} pieces"
         yield Change(reason=reason, change=f"--vocabulary.size {size}")
 
 
-def _of_sequences(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
+def _of_sequences(found: SourceDiagnosis, config: RunConfig) -> Iterator[Change]:
     lengths = {phase.length for phase in config.phases}
     own = [cut for cut in found.cuts if cut.length in lengths and cut.packed == config.data.packed]
     worst = max(own, key=lambda cut: cut.padding)
@@ -129,8 +167,7 @@ def _of_sequences(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
         yield Change(reason=reason, change="--objective.pair none")
 
 
-def _of_training(found: Diagnosis, config: RunConfig) -> Iterator[Change]:
-    training = found.training
+def _of_training(training: Training, config: RunConfig) -> Iterator[Change]:
     _, most = training.text_parameters
     if training.parameters > most:
         name = next((name for name, size in _SIZES.items() if size <= most), None)

@@ -37,16 +37,7 @@ class SourceShare(Facts):
 
 def source_shares(config: RunConfig, prepared: Mapping[int, PreparedData]) -> Iterator[SourceShare]:
     """Yields the share of each source in the phases whose length is one of those in `prepared`."""
-    drawn = [0.0] * len(config.data.source)
-    epochs = list(drawn)
-    for number, phase in enumerate(config.phases):
-        if phase.length in prepared:
-            rows = prepared[phase.length].sources
-            shares = config.shares(number, rows) or [count / max(sum(rows), 1) for count in rows]
-            for source, (share, count) in enumerate(zip(shares, rows, strict=True)):
-                of_source = share * phase.steps * phase.batch_size
-                drawn[source] += of_source * phase.length
-                epochs[source] += of_source / max(count, 1) * config.data.dupe_factor
+    drawn, epochs = draws(config, {length: data.sources for length, data in prepared.items()})
     for source, (name, language) in enumerate(zip(config.data.source, config.data.languages, strict=True)):
         seen = [data.of_sources[source] for data in prepared.values()]
         yield SourceShare(
@@ -55,9 +46,26 @@ def source_shares(config: RunConfig, prepared: Mapping[int, PreparedData]) -> It
             sequences=sum(each.instances for each in seen),
             tokens=sum(each.instance_tokens for each in seen),
             unknown=seen[0].unknown_share,
-            share=drawn[source] / sum(drawn),
+            share=drawn[source],
             epochs=epochs[source],
         )
+
+
+def draws(config: RunConfig, rows: Mapping[int, Sequence[int]]) -> tuple[list[float], list[float]]:
+    """Each source's share of the tokens, including padding, that the phases of the lengths in `rows` draw, and how
+    often they see its text. `rows`: the number of training rows of each source, by length."""
+    drawn = [0.0] * len(config.data.source)
+    epochs = list(drawn)
+    for number, phase in enumerate(config.phases):
+        if phase.length in rows:
+            counts = rows[phase.length]
+            shares = config.shares(number, counts) or [count / max(sum(counts), 1) for count in counts]
+            for source, (share, count) in enumerate(zip(shares, counts, strict=True)):
+                of_source = share * phase.steps * phase.batch_size
+                drawn[source] += of_source * phase.length
+                epochs[source] += of_source / max(count, 1) * config.data.dupe_factor
+    total = sum(drawn) or 1.0
+    return [tokens / total for tokens in drawn], epochs
 
 
 def steps_at_words(config: RunConfig, prepared: Mapping[int, PreparedData]) -> dict[int, int]:

@@ -56,9 +56,9 @@ def pretrain(
     """Runs or resumes pretraining to its end; returns the results, which are also written to results.json.
 
     `source`: the name of a source as in `data.source`, or an iterable of texts, each a document, which are written into
-    the run's data/; None: that of `config`. `on_measured` receives every line of the log. `objective`: a subclass of the
-    class in `bert_jax.pretraining.objective.METHODS` that `objective.predict` names; None: that class. The run keeps its
-    name, and goes on only with a class of that name.
+    the run's data/; None: that of `config`. `on_measured` receives every line of the log. `objective`: a subclass of
+    the class in `bert_jax.pretraining.objective.METHODS` that `objective.predict` names; None: that class. The run
+    keeps its name, and goes on only with a class of that name.
 
     Raises UsageError, RunError or Interrupted; the same call then continues the run where it stopped.
     """
@@ -105,9 +105,7 @@ def _pretrained(
     return results
 
 
-def plan_pretraining(
-    config: RunConfig, run: RunDirectory, method: type[MaskedTokens] | None = None
-) -> PretrainingPlan:
+def plan_pretraining(config: RunConfig, run: RunDirectory, method: type[MaskedTokens] | None = None) -> PretrainingPlan:
     """Checks settings, sizes and inputs. Raises UsageError, and warns if memory may not suffice. Writes nothing.
 
     `method`: the class that objective.class_name names.

@@ -3,6 +3,7 @@
 import math
 import tempfile
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, NamedTuple
@@ -16,6 +17,7 @@ from bert_jax.instances.held_out import training_documents
 from bert_jax.instances.preparation import prepare
 from bert_jax.instances.prepared_data import TRAIN, PreparedData, Recipe
 from bert_jax.pretraining.vocabulary import existing_tokenizer, learned_tokenizer
+from bert_jax.records.corpus import Document
 from bert_jax.records.sample import SpreadSample
 from bert_jax.system import facts
 from bert_jax.system.facts import Facts
@@ -117,8 +119,10 @@ class _Shape(NamedTuple):
     packed: bool
 
 
-def prepare_sample(sample: SpreadSample, config: RunConfig) -> SamplePreparation:
+def prepare_sample(sample: SpreadSample, config: RunConfig, common: Tokenizer | None = None) -> SamplePreparation:
     """Prepares a sample of the only source of `config` as `prepare` does, in a temporary folder.
+
+    `common`: the vocabulary of a mixture to which the source belongs; without it one is trained on the sample.
 
     Raises UsageError if the vocabulary that the config names can't be read, or if there is too little text for a
     vocabulary or a sequence.
@@ -131,7 +135,7 @@ def prepare_sample(sample: SpreadSample, config: RunConfig) -> SamplePreparation
     given = existing_tokenizer(config)
     size = len(given.vocabulary) if given else config.vocabulary.size
     began = time.perf_counter()
-    trained = _trained_tokenizer(sample, config, data, size)
+    trained = common or trained_tokenizer(sample.documents, config.replace(data=data), size)
     training_seconds = time.perf_counter() - began
     own = list(dict.fromkeys(_Shape(phase.length, data.packed) for phase in config.phases))
     lengths = {*LENGTHS, *(shape.length for shape in own)}
@@ -178,14 +182,14 @@ def prepare_sample(sample: SpreadSample, config: RunConfig) -> SamplePreparation
     )
 
 
-def _trained_tokenizer(sample: SpreadSample, config: RunConfig, data: DataConfig, size: int) -> Tokenizer:
+def trained_tokenizer(documents: Iterable[Document], config: RunConfig, size: int) -> Tokenizer:
     """A vocabulary trained on a sample, with `size` pieces or another number that the text can give. Raises
     VocabularySizeError if none is found."""
-    documents = training_documents(((0, document) for document in sample.documents), data)
-    lines = [plain(line) for _, document in documents for line in document]
+    kept = training_documents(((0, document) for document in documents), config.data)
+    lines = [plain(line) for _, document in kept for line in document]
     for _ in range(_ATTEMPTS):
         try:
-            return learned_tokenizer(lines, config.vocabulary.replace(size=size), data.languages)
+            return learned_tokenizer(lines, config.vocabulary.replace(size=size), config.data.languages)
         except VocabularySizeError as error:
             refusal, size = error, error.size
     raise refusal

@@ -18,7 +18,7 @@ from bert_jax.system.progress import stage
 _RANGES_BYTES, _SECONDS = 64_000_000, 15.0
 """Most bytes of text that are read of files whose ranges can be read, and the seconds after which reading ends."""
 SAMPLE_BYTES = 16e6
-"""Most bytes of text that are kept of a source to be prepared."""
+"""Most bytes of text that are kept to be prepared, of all sources together."""
 Sourced = tuple[int, Document]
 """The index of a document's source, and the document."""
 
@@ -163,21 +163,29 @@ class _SampledSource(Source):
 
 
 def read_sample(
-    source: Corpus, each: Callable[[Document], None] = lambda document: None, most_bytes: int | None = None
+    source: Corpus,
+    each: Callable[[Document], None] = lambda document: None,
+    most_bytes: int | None = None,
+    sources: int = 1,
 ) -> SpreadSample:
     """Reads a sample of `source`, and calls `each` with every document. It reads about `most_bytes` of text at most.
 
+    With `sources`, the number of sources that are read one after the other, each has its part of time and memory.
+
     Raises UsageError if the source is damaged or a record lacks the field of the text.
     """
-    sample = _read(source, source.sampled(most_bytes or _RANGES_BYTES), each, most_bytes)
+    part = source.sampled(most_bytes or _RANGES_BYTES // sources)
+    sample = _read(source, part, each, most_bytes, sources)
     # If a source has only a few long documents, perhaps none begins in a range.
-    return sample if sample.documents else _read(source, source, each, most_bytes)
+    return sample if sample.documents else _read(source, source, each, most_bytes, sources)
 
 
-def _read(source: Corpus, part: Corpus, each: Callable[[Document], None], most_bytes: int | None) -> SpreadSample:
+def _read(
+    source: Corpus, part: Corpus, each: Callable[[Document], None], most_bytes: int | None, sources: int
+) -> SpreadSample:
     """Reads `part`, which is `source` or ranges of it."""
     count, size, seconds, ended = 0, 0, 0.0, True
-    in_ranges, kept = part.source.in_ranges, _Sample(SAMPLE_BYTES)
+    in_ranges, kept = part.source.in_ranges, _Sample(SAMPLE_BYTES / sources)
     with stage("Reading a sample", None, "documents") as bar:
         began = before = time.perf_counter()
         for document in part.documents():
@@ -188,7 +196,7 @@ def _read(source: Corpus, part: Corpus, each: Callable[[Document], None], most_b
             size += _text_bytes(document)
             bar.advance(1)
             before = time.perf_counter()
-            if before > began + _SECONDS or (most_bytes and size >= most_bytes and not in_ranges):
+            if before > began + _SECONDS / sources or (most_bytes and size >= most_bytes and not in_ranges):
                 ended = False
                 break
     share, described = 1.0, "the whole"

@@ -18,7 +18,6 @@ from rich.progress import (
     Task,
     TextColumn,
     TimeElapsedColumn,
-    TimeRemainingColumn,
 )
 from rich.segment import Segment
 from rich.table import Column
@@ -123,10 +122,12 @@ def duration(seconds: float) -> str:
 
 
 class Stage:
-    """A stage in progress. `done` counts from `start` to `total` (None if unknown) in `unit`."""
+    """A stage in progress. `done` counts from `start` to `total` (None if unknown) in `unit`. `later`: the work that
+    follows the stage, in its units, which counts for the remaining time."""
 
-    def __init__(self, name: str, total: float | None, unit: str, start: float = 0):
+    def __init__(self, name: str, total: float | None, unit: str, start: float = 0, later: float = 0):
         self.name, self.total, self.unit, self.start, self.done = name, total, unit, start, start
+        self.later = later
         self.note = ""
         self.began = time.monotonic()
         self._paced = self.began, start
@@ -176,6 +177,12 @@ class Stage:
         yield
         self._other_work, self._other_name = self._other_work + time.monotonic() - began, name
 
+    def time_left(self, rate: float) -> str:
+        """The remaining time at `rate` units a second as text; with later work, that of both."""
+        assert self.total is not None
+        left = duration((self.total - self.done + self.later) / rate)
+        return f"{left} left in all" if self.later else f"{left} left"
+
     def amount(self) -> str:
         """Progress as text: `120/3,000 steps`."""
         total = f"/{self._number(self.total)}" if self.total is not None else ""
@@ -209,7 +216,7 @@ class _PlainStage(Stage):
         fewest = min(1, (self.total or math.inf) / 100)  # a part of the first of many files says nothing of the pace
         if self.done - self._paced[1] >= fewest:
             pace = _pace(self.rate, self.unit)
-            pace += f", {duration((self.total - self.done) / self.rate)} left" if self.total is not None else ""
+            pace += f", {self.time_left(self.rate)}" if self.total is not None else ""
         say(f"{self.name}: {self.amount()}{pace}" + (f" | {self.note}" if self.note else ""))
 
 
@@ -224,7 +231,7 @@ class _BarStage(Stage):
             TextColumn("{task.fields[amount]}"),
             *([] if self.unit == "%" else [_RateColumn(self.unit)]),
             *([TimeElapsedColumn()] if wide else []),
-            TimeRemainingColumn(),
+            _TimeLeftColumn(self),
             _NoteColumn(),
             console=console,
             speed_estimate_period=20,
@@ -243,6 +250,20 @@ class _BarStage(Stage):
 
     def show(self) -> None:
         self._bar.update(self._task, completed=self.done, amount=self.amount(), note=self.note)
+
+
+class _TimeLeftColumn(ProgressColumn):
+    """The stage's remaining time, at the speed of the last seconds."""
+
+    max_refresh = 0.5
+
+    def __init__(self, of: Stage):
+        super().__init__()
+        self._of = of
+
+    def render(self, task: Task) -> Text:
+        known = task.speed and task.total is not None and not task.finished
+        return Text(self._of.time_left(task.speed) if known and task.speed else "", style="cyan")
 
 
 class _NoteColumn(ProgressColumn):
@@ -274,17 +295,17 @@ def _rate(rate: float, unit: str) -> str:
 
 
 @contextlib.contextmanager
-def stage(name: str, total: float | None, unit: str, start: float = 0) -> Iterator[Stage]:
-    """Shows a stage while the block runs. The block calls `advance` of the stage."""
+def stage(name: str, total: float | None, unit: str, start: float = 0, later: float = 0) -> Iterator[Stage]:
+    """Shows a stage while the block runs (see `Stage`). The block calls `advance` of the stage."""
     here.at(name)
     if console.is_terminal:
-        bar = _BarStage(name, total, unit, start)
+        bar = _BarStage(name, total, unit, start, later)
         with bar._bar:
             yield bar
             if bar.total is None:
                 bar._bar.update(bar._task, total=bar.done)
     else:
-        plain = _PlainStage(name, total, unit, start)
+        plain = _PlainStage(name, total, unit, start, later)
         yield plain
         if plain.elapsed >= PLAIN_FIRST_S:
             say(plain.summary())

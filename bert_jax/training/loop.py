@@ -170,7 +170,7 @@ class Loop:
             return state
         self._skips = Skips(min(self._config.execution.max_skipped_steps, self._config.steps), state)
         self._restart_speed()
-        with stage(phase.name, phase.steps, "steps", start=step - phase.first) as self._progress:
+        with stage(phase.name, phase.steps, "steps", step - phase.first, phase.later) as self._progress:
             self._at("beginning after", step)
             if missed_evaluation:
                 self._await_check()

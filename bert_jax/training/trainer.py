@@ -163,6 +163,13 @@ class PhaseWork:
         """The last step of the phase, counted from the beginning of the run."""
         return self.first + self.steps
 
+    @property
+    def later(self) -> float:
+        """The work of the phases after it in steps of this one, by FLOPs."""
+        flops, phases = self.trainer.flops, self.trainer.config.phases
+        later = range(self.number + 1, len(phases))
+        return sum(phases[number].steps * flops(number) for number in later) / flops(self.number)
+
     @cached_property
     def train_step(self) -> jax.stages.Wrapped:
         """The jitted step; the state is donated."""

@@ -29,6 +29,12 @@ def test_a_file_stands_for_sources_languages_and_weights(file, form):
     assert (data.source, data.language, data.weights) == (("text:a.txt", "b.txt"), ("hi", "en"), (2.0, 1.0))
 
 
+def test_a_command_whose_words_are_sources_takes_the_file_as_one_of_them(file):
+    words = [f"@{file}", "--config", "demo"]
+    listed = ["text:a.txt", "b.txt", "--language", "hi", "en", "--weights", "2.0", "1.0"]
+    assert with_listed_sources(words, positional=True) == [*listed, "--config", "demo"]
+
+
 def test_other_words_are_as_they_were():
     for words in (["--data.source"], ["--data.source", "a@b", "c"], []):
         assert with_listed_sources(words) == words

@@ -17,6 +17,23 @@ def test_the_doctor_prints_tables_or_one_object(corpus, config_file, capsys, mon
     assert found["changes"][0]["change"] == "--data.language en"
 
 
+def test_the_doctor_takes_several_sources_also_from_a_file(corpus, config_file, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("bert_jax.doctor.diagnosis._PRODUCT_SIZE", 64)
+    (tmp_path / "other.txt").write_bytes(corpus.read_bytes()[:20_000])
+    (tmp_path / "sources.toml").write_text(
+        "".join(f"[[source]]\nsource = {str(path)!r}\n" for path in (corpus, tmp_path / "other.txt"))
+    )
+    assert run(["doctor", f"@{tmp_path / 'sources.toml'}", "--config", str(config_file), "--smoothing", "0.5"]) == 0
+    shown = capsys.readouterr().out
+    assert "The sources, estimated from samples" in shown and "times seen" in shown
+    words = [str(corpus), str(tmp_path / "other.txt"), "--config", str(config_file), "--weights", "1", "1", "--json"]
+    assert run(["doctor", *words]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert [each["share"] for each in found["drawn"]] == [0.5, 0.5] and len(found["sources"]) == 2
+    assert run(["doctor", str(corpus), "--weights", "1", "2"]) == 2
+    assert "--weights has 2 numbers for 1 source" in capsys.readouterr().err
+
+
 def test_prepare_tells_its_time_and_writes_nothing(config_file, tmp_path, capsys):
     assert run(["prepare", str(config_file), "--workdir", str(tmp_path / "run"), "--dry-run"]) == 0
     assert "100 workers" in capsys.readouterr().out and not list(tmp_path.iterdir())

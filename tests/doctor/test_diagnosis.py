@@ -35,6 +35,41 @@ def good(config, tmp_path_factory):
     return diagnosed(config, tmp_path_factory.mktemp("good") / "a.txt", stories(300).encode())
 
 
+def test_several_sources_share_a_vocabulary_and_each_is_judged(config, good, tmp_path):
+    (tmp_path / "en.txt").write_text(stories(300))
+    (tmp_path / "de.txt").write_text("\n\n".join(f"{GERMAN}\nNummer {number}." for number in range(60)))
+    sources = tuple(f"text:{tmp_path / name}.txt" for name in ("en", "de"))
+    mixed = config.set({"data.source": sources, "data.language": ("en", "fr"), "data.weights": (1.0, 3.0)})
+    phase = mixed.phases[0].replace(steps=400)
+    found = diagnose(mixed.replace(phases=(phase,)))
+    of_english, of_german = found.sources
+    alone, _ = good
+    assert of_english.text.documents == alone.text.documents and of_english.languages[0].name == "en"
+    assert {source.pieces[0].pieces for source in found.sources} == {150} and found.vocabulary_size is None
+    assert [len(source.pieces) for source in found.sources] == [1, 1]
+    rows = [next(cut.rows for cut in each.cuts if cut.length == 32 and not cut.packed) for each in found.sources]
+    assert [each.share for each in found.drawn] == [0.25, 0.75]
+    expected = [share * 400 * 8 / count for share, count in zip((0.25, 0.75), rows, strict=True)]
+    assert [each.epochs for each in found.drawn] == pytest.approx(expected)
+    assert found.training.epochs == pytest.approx(400 * 8 / sum(rows))
+    assert found.preparation.chunks == sum(source.preparation.chunks for source in found.sources)
+    advice = [f"{change.reason}: {change.change}" for change in changes(found, mixed)]
+    assert any(line.startswith(f"{sources[1]}: ") and line.endswith("--data.language de") for line in advice), advice
+
+
+def test_a_source_of_a_mixture_that_is_seen_too_often_is_named(config, tmp_path):
+    (tmp_path / "large.txt").write_text(stories(400))
+    (tmp_path / "small.txt").write_text(stories(8))
+    sources = tuple(f"text:{tmp_path / name}.txt" for name in ("large", "small"))
+    phase = config.phases[0].replace(steps=1000)
+    mixed = config.set({"data.source": sources, "data.smoothing": 0.0}).replace(phases=(phase,))
+    found = diagnose(mixed)
+    assert found.drawn[1].epochs > 40 > found.training.epochs, found.drawn
+    (line,) = [change for change in changes(found, mixed) if "the training sees" in change.reason]
+    assert sources[1] in line.reason and sources[0] not in line.reason
+    assert line.change.startswith("a higher --data.smoothing, up to 1")
+
+
 def test_the_figures_of_a_text_that_is_read_whole_are_exact(good, config):
     found, _ = good
     text = stories(300)

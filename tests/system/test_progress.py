@@ -34,6 +34,14 @@ def test_long_stages_give_amount_rate_time_left_and_note_and_short_ones_nothing(
     assert lines[1].startswith("Long: 50 % in ") and "/s" not in "".join(lines)
 
 
+def test_the_time_left_counts_the_work_after_the_stage(capsys, monkeypatch):
+    monkeypatch.setattr(progress, "PLAIN_FIRST_S", 0.0)
+    with progress.stage("One", 20, "steps", later=990) as shown:
+        shown.advance(10)
+    assert shown.time_left(10.0) == "1:40 left in all"
+    assert capsys.readouterr().err.splitlines()[0].endswith(" left in all")
+
+
 def test_nothing_is_said_of_the_time_left_before_anything_is_done_and_compiling_is_not_counted(capsys, monkeypatch):
     monkeypatch.setattr(progress, "PLAIN_FIRST_S", 0.0)
     monkeypatch.setattr(progress, "PLAIN_EVERY_S", 0.0)
