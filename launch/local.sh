@@ -7,5 +7,5 @@ cd "$(dirname "$0")/.."
 . launch/setup.sh
 usage launch/local.sh "$@"
 
-install report
+install report,tasks
 exec "$VENV/bin/bert-jax" pretrain configs/demo.py --workdir runs/demo "$@"

@@ -72,6 +72,12 @@ def test_the_page_of_the_api_names_every_public_name():
     assert not [name for name in bert_jax.__all__ if not re.search(rf"bert_jax\.{name}\b(?!_)", text)]
 
 
+def test_every_public_name_has_an_example_there():
+    """The examples run below."""
+    examples = "".join(re.findall(r"^```python\n(.*?)^```", (ROOT / "docs/api.md").read_text(), re.DOTALL | re.M))
+    assert not [name for name in bert_jax.__all__ if not re.search(rf"bert_jax\.{name}\b(?!_)", examples)]
+
+
 def test_readme_is_short_and_its_links_exist():
     text = (ROOT / "README.md").read_text()
     assert len(text.splitlines()) <= 160
