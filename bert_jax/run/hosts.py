@@ -87,7 +87,7 @@ def is_first() -> bool:
 @contextlib.contextmanager
 def first_alone(name: str) -> Iterator[None]:
     """The first process runs the block. Then all others run it and find the first one's files; all leave it together.
-    If the block raises a BertJaxError on the first process, the others raise RunError and don't run it. (All leave
+    If the block raises an exception on the first process, the others raise RunError and don't run it. (All leave
     together because collectives between CPUs or GPUs give up waiting for a process that still copies data.)
     """
     if not is_first():
@@ -96,7 +96,7 @@ def first_alone(name: str) -> Iterator[None]:
             raise RunError("the first host of this run failed and says why; mend that and start all hosts again")
     try:
         yield
-    except BertJaxError:
+    except Exception:
         if is_first():
             wait_for_all(f"{name} done")
             agreed(1)

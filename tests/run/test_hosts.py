@@ -24,7 +24,7 @@ from bert_jax.run.hosts import connect, several
 from bert_jax.run.manifest import checkpoint_path, delete_checkpoint
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import RunError, UsageError
 from bert_jax.training.input import ShuffledOrder
 
 TWO_DEVICES = faked_devices(2)
@@ -288,6 +288,37 @@ def test_all_go_on_together_from_what_the_first_did_alone(monkeypatch):
     for thread in threads:
         thread.join()
     assert order == ["first does it", "second does it", "leaves", "leaves"]
+
+
+@pytest.mark.parametrize("error", [UsageError("no text"), OSError("no space"), ValueError("a fault of the code")])
+def test_no_host_waits_for_a_first_one_that_failed(monkeypatch, error):
+    """Whatever it failed of."""
+    ended, barrier, failed = {}, threading.Barrier(2), []
+    monkeypatch.setattr(hosts_module, "is_first", lambda: threading.current_thread().name == "first")
+    monkeypatch.setattr(hosts_module, "wait_for_all", lambda name: barrier.wait(60))
+
+    def agreed(number):
+        if hosts_module.is_first():
+            failed.append(number)
+        barrier.wait(60)
+        return failed[0]
+
+    monkeypatch.setattr(hosts_module, "agreed", agreed)
+
+    def work():
+        name = threading.current_thread().name
+        try:
+            with hosts_module.first_alone("work"):
+                raise error
+        except Exception as raised:
+            ended[name] = type(raised)
+
+    threads = [threading.Thread(target=work, name=name) for name in ("second", "first")]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert ended == {"first": type(error), "second": RunError}
 
 
 def test_no_name_of_a_barrier_is_used_twice(monkeypatch):
