@@ -51,7 +51,8 @@ class SettingsTables(SphinxDirective):
             text += "| setting | default | meaning |\n|---|---|---|\n"
             for *_, flag in members:
                 default = flag.default_in_words.removeprefix(" (default: ").removeprefix(" (").removesuffix(")")
-                text += f"| `{flag.usage}` | {_cell(default)} | {_cell(flag.help)} |\n"
+                usage = flag.usage.replace("|", "\\|")
+                text += f"| `{usage}` | {_cell(default)} | {_cell(flag.help)} |\n"
             text += "\n"
         tables = nodes.container(classes=["settings"])
         tables += self.parse_text_to_nodes(text)
