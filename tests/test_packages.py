@@ -102,7 +102,7 @@ def folder(built, tmp_path_factory) -> Path:
 def run(environment: Path, folder: Path, *words: str) -> str:
     """Runs a program of the environment in `folder`; returns its output."""
     program = [str(environment / "bin" / words[0]), *words[1:]]
-    settings = {"PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1", "MPLBACKEND": "agg"}
+    settings = {"PIP_NO_DEPS": "1", "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
     kept = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "MPLBACKEND")}
     done = subprocess.run(program, cwd=folder, env=kept | settings, capture_output=True, text=True)
     assert done.returncode == 0, f"{words}\n{done.stdout[-4000:]}{done.stderr[-4000:]}"

@@ -25,7 +25,7 @@ def test_the_doctor_takes_several_sources_also_from_a_file(corpus, config_file, 
     )
     assert run(["doctor", f"@{tmp_path / 'sources.toml'}", "--config", str(config_file), "--smoothing", "0.5"]) == 0
     shown = capsys.readouterr().out
-    assert "The sources, estimated from samples" in shown and "times seen" in shown
+    assert "The sources, estimated from samples" in shown and "seen" in shown
     words = [str(corpus), str(tmp_path / "other.txt"), "--config", str(config_file), "--weights", "1", "1", "--json"]
     assert run(["doctor", *words]) == 0
     found = json.loads(capsys.readouterr().out)
