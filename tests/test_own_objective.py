@@ -7,17 +7,24 @@ import shutil
 import subprocess
 from pathlib import Path
 
+import jax
 import numpy as np
+import optax
 import pytest
 from conftest import faked_devices, program
 
 import bert_jax
 from bert_jax.cli.main import run as bert_jax_command
 from bert_jax.config.operation import MeshConfig
+from bert_jax.model.sharding import make_mesh
+from bert_jax.pretraining.dataset import prepared_for
 from bert_jax.pretraining.objective import MaskedTokens, NextTokens
+from bert_jax.pretraining.pretrain import training_source
 from bert_jax.run.metrics import read_metrics
-from bert_jax.run.run_config import write_config
+from bert_jax.run.run_config import read_pretraining_config, write_config
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.training.loop import train
+from bert_jax.training.trainer import PhaseWork, Trainer
 
 PAGE = (Path(bert_jax.__file__).parents[1] / "docs/objective.md").read_text(encoding="utf-8")
 ON_THE_PAGE = re.search(r"```python\n(.*?)\nconfig = ", PAGE, re.DOTALL)[1]
@@ -155,6 +162,44 @@ def test_other_commands_read_the_run_as_one_of_the_named_class(trained, tiny_run
     ):
         assert bert_jax_command([*map(str, words)]) == 0, words
     assert bert_jax.load(tmp_path / "exported").params.keys() == bert_jax.load(tiny_run.path).params.keys()
+
+
+def misnamed(**changes):
+    """A class with other attributes than its methods fit."""
+
+    class Misnamed(MaskedTokens):
+        def __init__(self, config, mask_id):
+            super().__init__(config, mask_id)
+            for name, value in changes.items():
+                setattr(self, name, value)
+
+    return Misnamed
+
+
+@pytest.mark.parametrize(
+    "objective, message",
+    [
+        (misnamed(losses={"mlm_loss": 1.0, "other": 1.0}), "`counts` returns .*, and `losses` names .*other"),
+        (misnamed(measurements=("mlm_loss",)), "`measure` returns .*, and `measurements` names mlm_loss;"),
+    ],
+)
+def test_a_class_that_does_not_fit_itself_is_refused_before_anything_is_written(config, tmp_path, objective, message):
+    with pytest.raises(bert_jax.UsageError, match=message):
+        bert_jax.pretrain(config, tmp_path / "run", objective=objective)
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_the_loop_trains_with_an_optimizer_of_ones_own(config, tiny_run, untrained):
+    """As the page says: a trainer, a phase, and `train`, with a checkpoint at the end."""
+    config = config.set({"model.vocabulary_size": 150})
+    trainer = Trainer(config, make_mesh(config.mesh), MaskedTokens(config, 4), optax.lion(1.0))
+    untrained.open(config)
+    prepared = prepared_for(read_pretraining_config(tiny_run.path), tiny_run, 32)
+    phase = PhaseWork(trainer, 0, training_source(trainer, 0, prepared), None, str, sequences=8, name="Training")
+    trained = train(trainer, untrained, [phase], lambda: None)
+    slots = jax.tree_util.tree_leaves_with_path(trained.state.optimizer)
+    assert int(trained.state.step) == 12 and not any("square" in str(path) for path, _ in slots)
+    assert (untrained.checkpoints / "00000012").is_dir()
 
 
 def test_the_named_class_itself_is_an_objective(config, tmp_path):

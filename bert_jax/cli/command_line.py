@@ -1,6 +1,7 @@
 """Parses a command line by the flags of a command; every error is one line."""
 
 import difflib
+import itertools
 import re
 import tomllib
 from collections import deque
@@ -166,7 +167,8 @@ class ListedSource(Settings):
 def with_listed_sources(words: list[str], positional: bool = False) -> list[str]:
     """The words of a command line with the flags that a file stands for, in place of --data.source @FILE.
 
-    If sources are the `positional` words of the command, in place of @FILE: the sources, --language and --weights.
+    If sources are the `positional` words of the command, in place of @FILE: the sources, and at the end of the line
+    --language and --weights.
 
     Raises UsageError if the file can't be read or is no such list.
     """
@@ -175,19 +177,21 @@ def with_listed_sources(words: list[str], positional: bool = False) -> list[str]
         following = words[number + 1 : number + 2]
         named = word if positional else value if equals else "".join(following)
         if (positional or flag == _SOURCE) and named.startswith("@"):
-            listed = _source_flags(Path(named.removeprefix("@")).expanduser())
-            if positional:
-                listed = [word.replace("--data.", "--") for word in listed[1:]]
+            shown, prefix = (f"SOURCE {named}", "--") if positional else (f"{_SOURCE} {named}", "--data.")
+            sources, flags = _listed(Path(named.removeprefix("@")).expanduser(), shown, prefix)
             rest = words[number + 1 if equals or positional else number + 2 :]
             others = {word.partition("=")[0] for word in (*words[:number], *rest)}
-            if twice := sorted(flag for flag in others.intersection(listed) if flag.startswith("--")):
-                raise UsageError(f"{_SOURCE} {named} gives {' and '.join(twice)} too; leave them out")
-            return [*words[:number], *listed, *rest]
+            if twice := sorted(others.intersection(flags)):
+                raise UsageError(f"{shown} gives {' and '.join(twice)} too; leave them out")
+            if positional:
+                return [*words[:number], *sources, *rest, *itertools.chain(*flags.values())]
+            return [*words[:number], _SOURCE, *sources, *itertools.chain(*flags.values()), *rest]
     return words
 
 
-def _source_flags(path: Path) -> list[str]:
-    """The flags that stand for a file of [[source]] tables."""
+def _listed(path: Path, shown: str, prefix: str) -> tuple[list[str], dict[str, list[str]]]:
+    """The sources of a file of [[source]] tables, and their languages and weights as the words of each flag, whose name
+    begins with `prefix`. `shown` names the file in errors."""
     remedy = 'give a TOML file of [[source]] tables, each with source = "text:hi/*.txt.gz" and language = "hi"'
     listed = []
     try:
@@ -204,9 +208,12 @@ def _source_flags(path: Path) -> list[str]:
             raise ValueError(f"it has {', '.join(value) or 'no [[source]]'}")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise UsageError(f"{_SOURCE} @{path} can't be read ({reason}); {remedy}") from None
+        raise UsageError(f"{shown} can't be read ({reason}); {remedy}") from None
     weights = [each.weight for each in listed if each.weight is not None]
     if weights and len(weights) < len(listed):
-        raise UsageError(f"{_SOURCE} @{path} gives {len(weights)} of {len(listed)} sources a weight; give all or none")
-    flags = [_SOURCE, *(each.source for each in listed), "--data.language", *(each.language for each in listed)]
-    return [*flags, "--data.weights", *map(str, weights)] if weights else flags
+        raise UsageError(f"{shown} gives {len(weights)} of {len(listed)} sources a weight; give all or none")
+    language, weight = f"{prefix}language", f"{prefix}weights"
+    flags = {language: [language, *(each.language for each in listed)]}
+    if weights:
+        flags[weight] = [weight, *map(str, weights)]
+    return [each.source for each in listed], flags

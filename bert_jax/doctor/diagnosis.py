@@ -12,7 +12,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.doctor.survey import Fault, Share, Survey
 from bert_jax.model.linear import compute_dtype
 from bert_jax.model.size import num_parameters, train_flops
-from bert_jax.pretraining.mixture import draws
+from bert_jax.pretraining.mixture import SourceShare, draws
 from bert_jax.pretraining.sample_preparation import (
     Cut,
     Pieces,
@@ -77,18 +77,10 @@ class TextSize(Facts):
     """Which part of the source the sample is."""
 
 
-class Drawn(Facts):
-    """One source in the training on several."""
+class EstimatedShare(SourceShare):
+    """One source in the training on several, estimated from a sample."""
 
-    source: str
-    language: str
-    text_bytes: Annotated[facts.Traffic, "text"]
-    tokens: int
     pieces_a_word: Annotated[float, facts.Unit("{:.3f}".format), "pieces a word"]
-    unknown: Annotated[float, facts.Unit("{:.3%}".format), "unknown pieces"]
-    share: Annotated[facts.Share, "share of the training"]
-    """The source's share of the tokens that the training draws, padding included."""
-    epochs: Annotated[float, facts.Unit(times), "times seen"]
 
 
 class Training(Facts):
@@ -150,7 +142,7 @@ class MixtureDiagnosis(Facts):
     """The figures and faults of several sources, and the training on all of them."""
 
     sources: list[SourceDiagnosis]
-    drawn: list[Drawn]
+    shares: list[EstimatedShare]
     preparation: PreparationTime
     training: Training
     hours: list[Hours]
@@ -240,22 +232,22 @@ def _of_mixture(
     found, prepared = zip(*of_sources, strict=True)
     lengths = {phase.length for phase in config.phases}
     rows = {length: [_rows(config, each)[length] // config.data.dupe_factor for each in prepared] for length in lengths}
-    shares, epochs = draws(config, rows)
+    drawn, epochs = draws(config, rows)
     training = _training(config, prepared)
     return MixtureDiagnosis(
         sources=list(found),
-        drawn=[
-            Drawn(
+        shares=[
+            EstimatedShare(
                 source=each.text.source,
                 language=each.text.language,
-                text_bytes=each.text.text_bytes,
-                tokens=each.text.tokens,
-                pieces_a_word=each.pieces[0].pieces_a_word,
+                sequences=sum(cut.sequences for cut in own_cuts(config, each.cuts)),
+                tokens=sum(cut.tokens for cut in own_cuts(config, each.cuts)),
                 unknown=each.pieces[0].unknown,
                 share=share,
                 epochs=seen,
+                pieces_a_word=each.pieces[0].pieces_a_word,
             )
-            for each, share, seen in zip(found, shares, epochs, strict=True)
+            for each, share, seen in zip(found, drawn, epochs, strict=True)
         ],
         preparation=sum((each.preparation for each in found[1:]), start=found[0].preparation),
         training=training,
@@ -264,9 +256,15 @@ def _of_mixture(
     )
 
 
+def own_cuts(config: RunConfig, cuts: Sequence[Cut]) -> list[Cut]:
+    """Those of `cuts` that the config trains on."""
+    lengths = {phase.length for phase in config.phases}
+    return [cut for cut in cuts if cut.length in lengths and cut.packed == config.data.packed]
+
+
 def _rows(config: RunConfig, prepared: SamplePreparation) -> dict[int, int]:
-    """The number of rows by length, with packed rows if the config packs."""
-    return {cut.length: cut.rows for cut in prepared.cuts if cut.packed == config.data.packed}
+    """The number of rows by length."""
+    return {cut.length: cut.rows for cut in own_cuts(config, prepared.cuts)}
 
 
 def _training(config: RunConfig, prepared: Sequence[SamplePreparation]) -> Training:
@@ -333,13 +331,14 @@ def _matrix_rate(model: ModelConfig) -> float:
 
 
 _SHARES_SHOWN = 8
+_OF_SHARES = ("source", "language", "tokens", "pieces_a_word", "unknown", "share", "epochs")
 _LEAST_SHOWN = 0.0005
 
 
 def print_diagnosis(found: Diagnosis | MixtureDiagnosis, changes: Sequence[Change]) -> None:
     """Prints the tables of a diagnosis, and a line for each change."""
     if isinstance(found, MixtureDiagnosis):
-        output.print(rows_table("The sources, estimated from samples", found.drawn))
+        output.print(rows_table("The sources, estimated from samples", found.shares, _OF_SHARES))
         for source in found.sources:
             if source.faults:
                 output.print(rows_table(f"Faults in the sample of {source.text.source}", source.faults))

@@ -12,6 +12,7 @@ from bert_jax.doctor.diagnosis import (
     MixtureDiagnosis,
     SourceDiagnosis,
     Training,
+    own_cuts,
     times,
 )
 from bert_jax.doctor.survey import BOILERPLATE, DUPLICATES, LONG_LINES, UNDECODED, Fault
@@ -64,7 +65,7 @@ def _of_source(found: SourceDiagnosis, config: RunConfig) -> Iterator[Change]:
 
 def _of_shares(found: MixtureDiagnosis, config: RunConfig) -> Iterator[Change]:
     """What to change of a mixture whose sources are seen too often, while the whole isn't."""
-    often = [source for source in found.drawn if source.epochs > MOST_EPOCHS]
+    often = [source for source in found.shares if source.epochs > MOST_EPOCHS]
     if often and found.training.epochs <= MOST_EPOCHS:
         named = ", ".join(f"{source.source} {times(source.epochs)} times" for source in often)
         of_weights = "--data.weights with a smaller number for each of them"
@@ -153,8 +154,7 @@ def _of_size(size: int | None, whole: bool, config: RunConfig) -> Iterator[Chang
 
 
 def _of_sequences(found: SourceDiagnosis, config: RunConfig) -> Iterator[Change]:
-    lengths = {phase.length for phase in config.phases}
-    own = [cut for cut in found.cuts if cut.length in lengths and cut.packed == config.data.packed]
+    own = own_cuts(config, found.cuts)
     worst = max(own, key=lambda cut: cut.padding)
     packed = next(cut for cut in found.cuts if cut.packed and cut.length == worst.length)
     if worst.padding > _MOST_PADDING and worst.padding - packed.padding > _WORTH_PACKING:

@@ -21,6 +21,7 @@ from bert_jax.model.cross_entropy import cross_entropy, total_cross_entropy
 from bert_jax.model.dropout import split
 from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.memory import Memory, step_memory
+from bert_jax.model.sharding import on_mesh
 from bert_jax.model.size import train_flops
 from bert_jax.pretraining.masking import (
     Masked,
@@ -45,7 +46,7 @@ from bert_jax.pretraining.questions import (
 from bert_jax.run.measurement import Mean, Means
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.training.batch import Batch, synthetic_batch
-from bert_jax.training.step import Moment, Objective
+from bert_jax.training.step import Moment, Objective, example_keys
 from bert_jax.training.trainer import Trainer
 
 
@@ -359,7 +360,35 @@ def pretraining_trainer(
     config: RunConfig, mesh: Mesh, vocabulary_size: int, mask_id: int, method: type[MaskedTokens] | None = None
 ) -> PretrainingTrainer:
     """The trainer of a run; it needs no data. Raises the errors of `pretraining_objective`."""
-    return Trainer(config, mesh, pretraining_objective(config, vocabulary_size, mask_id, method))
+    trainer = Trainer(config, mesh, pretraining_objective(config, vocabulary_size, mask_id, method))
+    if method:
+        _check_names(trainer)
+    return trainer
+
+
+def _check_names(trainer: PretrainingTrainer) -> None:
+    """Raises UsageError if the objective of a program doesn't name all that its methods return. Nothing is computed."""
+    objective, length = trainer.objective, trainer.config.phases[0].length
+
+    def names(params: Parameters, batch: Batch) -> tuple[dict[str, Float[Array, ""]], Means]:
+        targets = objective.targets(batch, example_keys(0, "evaluation", 0, batch.ordinal))
+        return objective.counts(targets), objective.measure(params, targets, None)
+
+    batch = objective.random_batch((trainer.mesh.size, length))
+    counts, means = jax.eval_shape(on_mesh(trainer.mesh, names), objective.parameter_shapes, batch)
+    found = {"counts": (counts, objective.losses), "measure": (means, objective.measurements)}
+    for method, (returned, expected) in found.items():
+        if set(returned) != set(expected):
+            declared = "losses" if method == "counts" else "measurements"
+            raise UsageError(
+                f"objective={type(objective).__qualname__}: `{method}` returns {', '.join(sorted(returned))}, and "
+                f"`{declared}` names {', '.join(sorted(expected))}; let both have the same names"
+            )
+    if missing := sorted(set(objective.losses) - set(objective.measurements)):
+        raise UsageError(
+            f"objective={type(objective).__qualname__}: `losses` has {', '.join(missing)}, and `measurements` doesn't; "
+            "add it there"
+        )
 
 
 def planned_vocabulary_size(config: RunConfig) -> int:

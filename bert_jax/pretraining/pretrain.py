@@ -27,7 +27,7 @@ from bert_jax.run.metrics import OnMeasured, read_metrics
 from bert_jax.run.python_input import write_texts
 from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.system.errors import Setting, UsageError, command_line
+from bert_jax.system.errors import Setting, UsageError, command_line, quoted
 from bert_jax.system.progress import say
 from bert_jax.training.devices import check_room, keep_compiled_programs
 from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder
@@ -68,6 +68,8 @@ def pretrain(
             name = os.fspath(source) if isinstance(source, str | os.PathLike) else write_texts(run, source)
             config = config.change(data={"source": (name,)})
         if objective is not None:
+            if not isinstance(objective, type):
+                raise UsageError(f"objective={quoted(objective)}: give a class, not an object")
             config = config.change(objective={"class_name": objective.__qualname__})
         return _pretrained(config, run, on_measured, objective)
 

@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, Literal, get_args, get_type_hints
 
 from pydantic import BaseModel, ConfigDict
 from rich.console import RenderableType
@@ -124,13 +124,18 @@ class Table(RichTable):
     def __init__(self, title: str, *headings: str, **options: Any):
         super().__init__(title=Text(printable(title)) if title else None, title_justify="left", **options)
         for heading in headings:
-            self.add_column(Text(heading.removeprefix(">")), justify="right" if heading.startswith(">") else "left")
+            justify: Literal["left", "right"] = "right" if heading.startswith(">") else "left"
+            # "fold": the end of a path, which tells it from others, is not cut off.
+            self.add_column(Text(heading.removeprefix(">")), justify=justify, overflow="fold")
 
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
         """Adds a row of texts or of rich's renderables; `options` are those of rich.
 
-        Control characters become escapes here, before rich measures the widths of columns.
+        Control characters become escapes here, before rich measures the widths of columns. Numbers are kept whole.
         """
+        for column, cell in zip(self.columns, cells, strict=False):
+            if column.justify == "right" and isinstance(cell, str):
+                column.min_width = max(column.min_width or 0, *map(len, cell.split()), 0)
         super().add_row(*(Text(printable(cell)) if isinstance(cell, str) else cell for cell in cells), **options)
 
 

@@ -32,7 +32,9 @@ def test_a_file_stands_for_sources_languages_and_weights(file, form):
 def test_a_command_whose_words_are_sources_takes_the_file_as_one_of_them(file):
     words = [f"@{file}", "--config", "demo"]
     listed = ["text:a.txt", "b.txt", "--language", "hi", "en", "--weights", "2.0", "1.0"]
-    assert with_listed_sources(words, positional=True) == [*listed, "--config", "demo"]
+    assert with_listed_sources(words, positional=True) == [*listed[:2], "--config", "demo", *listed[2:]]
+    with pytest.raises(UsageError, match=r"SOURCE @.*/sources.toml gives --weights too"):
+        with_listed_sources(["c.txt", f"@{file}", "--weights", "1"], positional=True)
 
 
 def test_other_words_are_as_they_were():

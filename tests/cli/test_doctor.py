@@ -29,7 +29,7 @@ def test_the_doctor_takes_several_sources_also_from_a_file(corpus, config_file, 
     words = [str(corpus), str(tmp_path / "other.txt"), "--config", str(config_file), "--weights", "1", "1", "--json"]
     assert run(["doctor", *words]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [each["share"] for each in found["drawn"]] == [0.5, 0.5] and len(found["sources"]) == 2
+    assert [each["share"] for each in found["shares"]] == [0.5, 0.5] and len(found["sources"]) == 2
     assert run(["doctor", str(corpus), "--weights", "1", "2"]) == 2
     assert "--weights has 2 numbers for 1 source" in capsys.readouterr().err
 

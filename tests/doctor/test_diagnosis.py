@@ -48,9 +48,9 @@ def test_several_sources_share_a_vocabulary_and_each_is_judged(config, good, tmp
     assert {source.pieces[0].pieces for source in found.sources} == {150} and found.vocabulary_size is None
     assert [len(source.pieces) for source in found.sources] == [1, 1]
     rows = [next(cut.rows for cut in each.cuts if cut.length == 32 and not cut.packed) for each in found.sources]
-    assert [each.share for each in found.drawn] == [0.25, 0.75]
+    assert [each.share for each in found.shares] == [0.25, 0.75]
     expected = [share * 400 * 8 / count for share, count in zip((0.25, 0.75), rows, strict=True)]
-    assert [each.epochs for each in found.drawn] == pytest.approx(expected)
+    assert [each.epochs for each in found.shares] == pytest.approx(expected)
     assert found.training.epochs == pytest.approx(400 * 8 / sum(rows))
     assert found.preparation.chunks == sum(source.preparation.chunks for source in found.sources)
     advice = [f"{change.reason}: {change.change}" for change in changes(found, mixed)]
@@ -64,7 +64,7 @@ def test_a_source_of_a_mixture_that_is_seen_too_often_is_named(config, tmp_path)
     phase = config.phases[0].replace(steps=1000)
     mixed = config.set({"data.source": sources, "data.smoothing": 0.0}).replace(phases=(phase,))
     found = diagnose(mixed)
-    assert found.drawn[1].epochs > 40 > found.training.epochs, found.drawn
+    assert found.shares[1].epochs > 40 > found.training.epochs, found.shares
     (line,) = [change for change in changes(found, mixed) if "the training sees" in change.reason]
     assert sources[1] in line.reason and sources[0] not in line.reason
     assert line.change.startswith("a higher --data.smoothing, up to 1")

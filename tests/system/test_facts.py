@@ -2,13 +2,14 @@
 
 import io
 import json
+import re
 from typing import Annotated
 
 from pydantic import computed_field
 from rich.console import Console
 
 from bert_jax.system import facts
-from bert_jax.system.facts import Facts, facts_table, json_line, meanings_table, rows_table
+from bert_jax.system.facts import Facts, Table, facts_table, json_line, meanings_table, rows_table
 
 
 class Part(Facts):
@@ -80,3 +81,11 @@ def test_a_fact_is_shown_with_its_meaning_if_it_is_known():
 def test_json_has_all_facts_and_computed_ones():
     found = json.loads(json_line({"all": [KNOWN]}))["all"][0]
     assert found["part"] == {"name": "[b]", "size": 3 << 30} and found["share"] == 1.234
+
+
+def test_a_long_path_is_not_cut_off():
+    output = Console(width=30, file=io.StringIO())
+    table = Table("", "source", ">size")
+    table.add_row("text:/data/of/many/folders/english.txt.gz", "1,234")
+    output.print(table)
+    assert "lish.txt.gz" in re.sub(r"[\s│┃]|1,234", "", output.file.getvalue())
