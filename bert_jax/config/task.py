@@ -20,6 +20,7 @@ COLUMN_IN_BRACES = re.compile(r"\{([^{}]+)\}")
 """Matches `{column}` in a text that is made of several columns."""
 _NAMED = re.compile(r"([\w-]+)=(.+)")
 """Matches NAME=ROWS."""
+_PERCENT = re.compile(r"(\d+(?:\.\d+)?)%")
 FileFormat = Literal["csv", "tsv", "jsonl", "conll", "conllu", "squad", "text"]
 
 
@@ -61,7 +62,9 @@ class TaskConfig(VectorsConfig):
     """Number of training rows to use; they are the same for every seed. None: all."""
     dev: str | None = None
     """Dev rows to measure on, in the same form. With `beir:FOLDER#SPLIT` every evaluation searches the whole corpus;
-    the split is dev if none is named."""
+    the split is dev if none is named. `10%` takes this share of the rows of task.train and doesn't train on them; it
+    depends on the texts alone, and rows with the same text (of a pair the first, for kind `span` the second) stay
+    together."""
     other_dev: tuple[str, ...] = ()
     """Further rows to measure the best checkpoint on, each as NAME=ROWS, such as zh=dev_zh.tsv for another language.
     Their metrics are named like zh/accuracy. The checkpoint is chosen by task.dev alone."""
@@ -154,6 +157,22 @@ class TaskConfig(VectorsConfig):
         return str(self.train or self.source).rpartition("/")[2]
 
     @property
+    def dev_share(self) -> float | None:
+        """The share of the training rows that are the dev rows; None if task.dev is no share."""
+        percent = _PERCENT.fullmatch(self.dev or "")
+        return float(percent[1]) / 100 if percent else None
+
+    @property
+    def dev_source(self) -> str | None:
+        """The file or set that the dev rows are read from."""
+        return self.dev if self.dev_share is None else self.train
+
+    @property
+    def dev_in_words(self) -> str | None:
+        """The source of the dev rows, as reports name it."""
+        return self.dev if self.dev_share is None else f"{self.dev} of {self.train}"
+
+    @property
     def facts(self) -> TaskKind:
         """The facts of the task's kind."""
         return TASK_KINDS[self.kind]
@@ -198,6 +217,13 @@ class TaskConfig(VectorsConfig):
             yield (
                 f"{Setting('task.source')} is a corpus for {Setting('task.kind', 'vectors')}, and "
                 f"{Setting('task.kind', self.kind)}; give rows by {Setting('task.train')}"
+            )
+        if self.dev_share is not None and not 0 < self.dev_share <= 0.5:
+            yield f"{Setting('task.dev', self.dev)} is no share to measure on; give more than 0% and at most 50%"
+        if self.dev_share is not None and self.source:
+            yield (
+                f"{Setting('task.dev', self.dev)} is a share of {Setting('task.train')}; of {Setting('task.source')} "
+                "some pairs are held out anyway, so leave it out"
             )
         if self.other_dev and not self.dev and not self.source:
             yield (

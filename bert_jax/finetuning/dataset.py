@@ -11,6 +11,7 @@ from bert_jax.batching.grouping import windows
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import FileFormat, TaskConfig
 from bert_jax.config.wording import counted
+from bert_jax.finetuning.columns import text
 from bert_jax.finetuning.judged_texts import JudgedTexts, is_judged
 from bert_jax.finetuning.metrics import check_measurable
 from bert_jax.finetuning.sentence_task import ChoiceTask, ClassTask, LabelsTask, MarkedTask, NumberTask
@@ -19,6 +20,7 @@ from bert_jax.finetuning.tag_task import TagTask
 from bert_jax.finetuning.task import EMPTY, IGNORED, UNKNOWN, Example, Task
 from bert_jax.finetuning.text_pairs import pair_records
 from bert_jax.finetuning.vectors_task import VectorsTask
+from bert_jax.instances.held_out import document_hash
 from bert_jax.records.compressed_files import suffix
 from bert_jax.records.formats import format_of, takes_columns
 from bert_jax.records.record import Record, RowFormat
@@ -103,6 +105,8 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer) -> TrainingRows:
         records, held_out = pair_records(config, tokenizer, repairs)
     else:
         records = _labelled(config, config.train, read_records(config, config.train, "train", repairs), repairs)
+        if config.dev_share:
+            records = divided_rows(config, records)[0]
     config = TASK_CLASSES[config.kind].settled(config, records)  # all rows count, even if only some of them are used
     task = make_task(config, tokenizer)
     by_row = [row for _, row in encoded(task, _some(records, config.train_rows), repairs, train=True) if row]
@@ -143,22 +147,28 @@ def read_labelled(task: Task, held_out: Sequence[Record] = ()) -> LabelledRows:
     if not any(task.is_measurable(task.config, record) for record in records):
         there = listed(records[0].columns or records[0].values)
         raise UsageError(
-            f"{task.config.dev} has no {task.config.label!r} in any row, and nothing can be measured: there is "
-            f"{there}; give rows with labels (to finetune their column may be named by --task.label)"
+            f"{task.config.dev_in_words} has no {task.config.label!r} in any row, and nothing can be measured: there "
+            f"is {there}; give rows with labels (to finetune their column may be named by --task.label)"
         )
-    records = _labelled(task.config, task.config.dev, records, repairs)
+    records = _labelled(task.config, task.config.dev_source, records, repairs)
     if unmeasurable := [record for record in records if not task.is_measurable(task.config, record)]:
         repairs["rows with an empty text, not measured"] += len(unmeasurable)
         records = [record for record in records if task.is_measurable(task.config, record)]
     golds = [task.gold(record) for record in records]
     for _ in encoded(task, records, repairs, train=False):  # finds a wrong row before training
         pass
-    say_repairs(task.config.dev or "held-out pairs", repairs)
+    say_repairs(task.config.dev_in_words or "held-out pairs", repairs)
     return LabelledRows(records, golds)
 
 
 def read_records(config: TaskConfig, source: str | None, setting: str, repairs: Counter[str]) -> list[Record]:
-    """All rows of `source`. Raises UsageError if there are none, or no source; `setting` is the name of its setting."""
+    """All rows of `source`; if this is the share task.dev, this share of the rows of task.train.
+
+    Raises UsageError if there are none, or no source; `setting` is the name of its setting.
+    """
+    if config.dev_share and source == config.dev:
+        rows = read_records(config, config.train, "train", repairs)
+        return divided_rows(config, _labelled(config, config.train, rows, Counter()))[1]
     if source is None:
         raise UsageError(f"{Setting(f'task.{setting}')} names no rows; give a file or a set like tfds:glue/cola:train")
     if is_judged(source):
@@ -169,6 +179,43 @@ def read_records(config: TaskConfig, source: str | None, setting: str, repairs: 
     if not records:
         raise UsageError(f"{source} has no rows; give another file or set")
     return [TASK_CLASSES[config.kind].read(config, record, repairs) for record in records]
+
+
+def divided_rows(config: TaskConfig, records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
+    """The rows of task.train to train on, and the share task.dev of them to measure on, each in the order of `records`.
+
+    Rows with the same text stay together. The groups with the smallest hashes are taken until adding one more would
+    miss the share by more. Raises UsageError if nothing is left on one side.
+    """
+    assert config.dev_share, "divides only for a share"
+    by_text: dict[int, list[int]] = {}
+    for number, record in enumerate(records):
+        texts = texts_of(config, record)
+        shared = texts[-1 if config.kind == "span" else 0]
+        by_text.setdefault(document_hash((shared,) if isinstance(shared, str) else shared), []).append(number)
+    wanted, held_out = config.dev_share * len(records), set[int]()
+    for _, group in sorted(by_text.items()):
+        if abs(len(held_out) + len(group) - wanted) < abs(len(held_out) - wanted):
+            held_out.update(group)
+    if not held_out or len(held_out) == len(records):
+        raise UsageError(
+            f"{Setting('task.dev', config.dev)} of {counted(len(records), 'rows')} of {config.train} with "
+            f"{counted(len(by_text), 'different texts')} leaves {'none' if not held_out else 'only rows'} to measure "
+            "on; give dev rows in a file of their own"
+        )
+    kept = [record for number, record in enumerate(records) if number not in held_out]
+    return kept, [records[number] for number in sorted(held_out)]
+
+
+Texts = tuple[str | tuple[str, ...], ...]
+"""The texts of a row. A list of words is a tuple among them."""
+
+
+def texts_of(config: TaskConfig, record: Record) -> Texts:
+    """The texts of a record. A list of words becomes a tuple."""
+    if isinstance(words := record.values.get(config.texts[0]), list):
+        return (tuple(words),)
+    return tuple(text(record, template) for template in TASK_CLASSES[config.kind].text_columns(config, record))
 
 
 def written_as(

@@ -31,7 +31,7 @@ def planned_finetuning(config: FinetuneConfig, workdir: Place, seeds: int) -> Li
     yield from read_as(plan.started.readings)
     packed = f"{plan.batches.sequences:,.0f} sequences a step"
     yield "training rows", f"{plan.learned.rows:,} of {task.train or task.source}, {packed}"
-    dev = task.dev or "the same corpus"
+    dev = task.dev_in_words or "the same corpus"
     yield "dev rows", f"{len(plan.measured.records):,} of {dev}" if plan.measured else "none: no measurement"
     yield from read_as(plan.readings)
     batch = (

@@ -134,8 +134,8 @@ def plan_finetuning(config: FinetuneConfig, run: RunDirectory) -> FineTuningPlan
         for name, source in task.other_sets.items()
     }
     sets = {"train": RowSet(str(task.train), learned.records)} if learned.records else {}
-    if measured and task.dev:
-        sets["dev"] = RowSet(task.dev, measured.records)
+    if measured and task.dev_source:
+        sets["dev"] = RowSet(task.dev_source, measured.records)
     readings = (reading_of_rows(learned.task, sets),) if sets else ()
     learned = learned._replace(records=())  # training doesn't need them
     stamp = f"{learned.stamp}{measured.stamp if measured else ''}"

@@ -11,8 +11,8 @@ import numpy as np
 
 from bert_jax.config.task import COLUMN_IN_BRACES, TaskConfig
 from bert_jax.finetuning.character_spans import tag_scheme
-from bert_jax.finetuning.columns import sorted_labels, text
-from bert_jax.finetuning.dataset import TASK_CLASSES
+from bert_jax.finetuning.columns import sorted_labels
+from bert_jax.finetuning.dataset import TASK_CLASSES, Texts, texts_of
 from bert_jax.finetuning.judged_texts import is_judged
 from bert_jax.finetuning.task import Task
 from bert_jax.records.formats import format_of
@@ -42,10 +42,6 @@ _ODD_TEXTS = (
 """Kinds of unusual texts: a pattern, the share of texts above which it is reported, and a description with a remedy."""
 
 
-Texts = tuple[str | tuple[str, ...], ...]
-"""The texts of a row. A list of words is a tuple among them."""
-
-
 class RowSet(NamedTuple):
     """Rows of one source."""
 
@@ -67,9 +63,10 @@ def reading_of_rows(task: Task, sets: dict[str, RowSet]) -> Reading:
     formats = {config.format or format_of(rows.source) or _SETS[is_judged(rows.source)] for rows in sets.values()}
     shown_by = "prefix" if formats & {*_SETS.values()} else "suffix"
     counts = {name: f"{name} {len(rows.records):,}" for name, rows in sets.items()}
+    divided = config.dev_share and sets.keys() > {"dev"}
     facts = [
         Fact(name="format", value=", ".join(sorted(formats)), known_by="--task.format" if config.format else shown_by),
-        Fact(name="rows", value=", ".join(counts.values())),
+        Fact(name="rows", value=", ".join(counts.values()), known_by=f"--task.dev {config.dev}" if divided else ""),
         *_column_facts(used, unused, next(iter(texts.values()))[0]),
     ]
     remarks = [remark for name, rows in sets.items() for remark in _odd_texts(config, name, rows, texts[name])]
@@ -92,7 +89,8 @@ def reading_of_rows(task: Task, sets: dict[str, RowSet]) -> Reading:
         facts.append(Fact(name="in both sets", value=f"{share:.1%} of the dev rows, {back:,} training rows"))
         if share > 0.05:
             remarks.append(f"{share:.1%} of the dev rows are training rows, and scores too high: leave them out of one")
-    return Reading(subject=f"rows {' '.join(rows.source for rows in sets.values())}", facts=facts, remarks=remarks)
+    sources = dict.fromkeys(rows.source for rows in sets.values())
+    return Reading(subject=f"rows {' '.join(sources)}", facts=facts, remarks=remarks)
 
 
 def reading_of_input(config: TaskConfig, source: str, file_format: str, first: Record) -> Reading:
@@ -111,13 +109,6 @@ def _column_facts(used: Sequence[str], unused: Sequence[str], texts: Texts) -> l
         Fact(name="columns not used", value=listed(unused) if unused else "none"),
         Fact(name="first text", value=quoted(beginning)),
     ]
-
-
-def texts_of(config: TaskConfig, record: Record) -> Texts:
-    """The texts of a record. A list of words becomes a tuple."""
-    if isinstance(words := record.values.get(config.texts[0]), list):
-        return (tuple(words),)
-    return tuple(text(record, template) for template in TASK_CLASSES[config.kind].text_columns(config, record))
 
 
 def _columns(config: TaskConfig, records: Sequence[Record]) -> tuple[list[str], list[str]]:

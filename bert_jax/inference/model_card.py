@@ -203,7 +203,7 @@ def _results_table(training: _Training) -> Iterator[str]:
     if config.task is None:
         yield f"Measured on {results.held_out_sequences or 0:,} sequences held out from training.\n"
     else:
-        of_rows = HELD_OUT_PAIRS if config.task.dev is None else f"rows of {_code(config.task.dev)}"
+        of_rows = HELD_OUT_PAIRS if not config.task.dev_in_words else f"rows of {_code(config.task.dev_in_words)}"
         rows = f"{results.dev_rows or 0:,} {of_rows}"
         others = [f"{name}/... on {_code(source)}" for name, source in config.task.other_sets.items()]
         yield f"Measured on {rows}, by which the checkpoint was chosen{'; '.join(['', *others])}.\n"

@@ -65,10 +65,10 @@ class Predictor:
         they have changed since training. Raises UsageError for a label that didn't occur in training.
         """
         config = self.task
-        if not source and config.dev and is_elsewhere(config.dev):
+        if not source and config.dev_source and is_elsewhere(config.dev_source):
             raise UsageError(
-                f"{Setting('task.dev', config.dev)} isn't on this machine, and no place elsewhere is read because a "
-                "file of a run names it; give it as source if you trust it"
+                f"{Setting('task.dev', config.dev_in_words)} isn't on this machine, and no place elsewhere is read "
+                "because a file of a run names it; give it as source if you trust it"
             )
         if source:
             written = written or written_as(config, source)
@@ -80,6 +80,6 @@ class Predictor:
         if source:
             show([reading_of_rows(task, {"dev": RowSet(source, rows.records)})])
         if not source and stamp and not stamp.endswith(rows.stamp):
-            warn(f"{config.dev} has other rows now than when the model was trained")
+            warn(f"{config.dev_in_words} has other rows now than when the model was trained")
         measured = measure(task, rows, self._run)
         return measured.updated({"task": self.task.name})

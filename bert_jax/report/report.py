@@ -202,7 +202,7 @@ def _data(facts: RunFacts) -> Section:
         if not learned:  # an imported model
             return section
         rows = [["training rows", learned, _count(facts.results.training_rows)]]
-        measured = task.dev or (HELD_OUT_PAIRS if task.source else "")
+        measured = task.dev_in_words or (HELD_OUT_PAIRS if task.source else "")
         rows += [["dev rows", measured, _count(facts.results.dev_rows)]]
         section.add(table("Rows of the task", ["", "source", "rows"], rows, numbers=False))
         return section

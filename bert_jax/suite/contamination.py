@@ -10,8 +10,7 @@ from jaxtyping import Bool, Int, UInt64
 
 from bert_jax.config.run import RunConfig
 from bert_jax.config.task import TaskConfig
-from bert_jax.finetuning.dataset import read_records
-from bert_jax.finetuning.row_reading import texts_of
+from bert_jax.finetuning.dataset import read_records, texts_of
 from bert_jax.instances.prepared_data import TRAIN
 from bert_jax.instances.shards import InstanceSource
 from bert_jax.interchange.model_directory import holds_published_model

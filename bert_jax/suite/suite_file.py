@@ -154,7 +154,7 @@ def _task(name: str, table: TaskTable, tables: SuiteTables, parse: Parse, missin
         for each, source in {"train": config.task.train, "dev": config.task.dev, **rows}.items():
             if source is None:
                 raise UsageError(f"the task {name} has no {each} rows; give {each} = FILE")
-            rows[each] = rows_or_missing(source)[0]
+            rows[each] = source if each == "dev" and config.task.dev_share else rows_or_missing(source)[0]
         test = rows.pop("test", None)
         values |= {f"task.{each}": source for each, source in rows.items()}
         for score in table.scores or ():

@@ -107,7 +107,7 @@ class SuiteWork:
         path, needs = self._model(model, seed)
         name = f"{model.name}-{task.name}-{setting_text(setting)}-{seed}"
         assert task.config, f"{task.name} is fine-tuned"
-        rows = self._stamps(path, task.config.task.train, task.config.task.dev)
+        rows = self._stamps(path, task.config.task.train, task.config.task.dev_source)
         run = place_below(self.workdir, "runs", name, changed_settings(task.config), setting, str(path), seed, rows)
         words = ("finetune", *task.command(setting, seed), "--init", path, "--workdir", run)
         return Job(model.name, task.name, setting, seed, run, partial(self.commands.run, *words), needs)
@@ -129,7 +129,9 @@ class SuiteWork:
         seed = self.suite.tables.seeds[0]
         run, needs = self._model(model, seed)
         rows: list[Any] = [(task.places, changed_settings(task.config), task.test) for task in self.suite.tasks]
-        rows += [self._stamps(run, *task.places, task.test, task.measured_rows("dev")) for task in self.suite.tasks]
+        for task in self.suite.tasks:
+            dev = task.config.task.dev_source if task.config else None
+            rows.append(self._stamps(run, *task.places, task.test, dev))
         path = self._file("contamination", model.name, str(run), rows)
         measure = partial(in_own_process, measuring.rows_in_text, run, self.suite.tasks)
         return Job(model.name, "rows in its text", {}, seed, path, measure, needs)

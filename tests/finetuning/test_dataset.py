@@ -1,3 +1,4 @@
+import json
 import sys
 
 import pytest
@@ -205,3 +206,51 @@ def test_bad_rows_are_refused_with_their_place(tmp_path, wordpiece, train, dev, 
 def test_rows_have_to_be_named(wordpiece):
     with pytest.raises(UsageError, match="task.train names no rows; give a file or a set like tfds:glue/cola:train"):
         read_training(CONFIG, wordpiece)
+
+
+def of_share(tmp_path, rows: list[str], share: str, **changes) -> TaskConfig:
+    path = tmp_path / "rows.tsv"
+    path.write_text("sentence\tlabel\n" + "".join(f"{row}\n" for row in rows), encoding="utf-8")
+    return CONFIG.replace(train=str(path), dev=share, **changes)
+
+
+def test_a_share_of_the_training_rows_is_measured_on_and_not_trained_on(tmp_path, wordpiece):
+    """The share depends on the texts alone, and equal texts stay together, though their labels differ."""
+    words = "the cat dog house river stone window garden teacher letter".split()
+    rows = [f"{one} {other}\t{label}" for one in words for other in words for label in ("good", "bad")]
+    config = of_share(tmp_path, rows, "20%")
+    learned = read_training(config, wordpiece)
+    dev = read_labelled(learned.task).records
+    texts = {record.values["sentence"] for record in dev}
+    assert len(dev) == 40 and len(texts) == 20 and len(learned.examples) == 160
+    assert texts.isdisjoint(record.values["sentence"] for record in learned.records)
+    config = of_share(tmp_path, rows[::-1], "20%")
+    assert {
+        record.values["sentence"] for record in read_labelled(make_task(learned.task.config, wordpiece)).records
+    } == texts
+    assert len(read_training(config, wordpiece).examples) == 160
+
+
+def test_texts_with_several_questions_stay_on_one_side(tmp_path, wordpiece):
+    path = tmp_path / "rows.jsonl"
+    answer = {"text": ["cat"], "answer_start": [4]}
+    rows = [{"question": f"who {n}", "context": f"the cat {n % 10}", "answers": answer} for n in range(40)]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    config = TaskConfig(
+        kind="span", texts=("question", "context"), label="answers", max_length=384, train=str(path), dev="30%"
+    )
+    learned = read_training(config, wordpiece)
+    dev = {record.values["context"] for record in read_labelled(learned.task).records}
+    assert len(dev) == 3 and dev.isdisjoint(record.values["context"] for record in learned.records)
+
+
+@pytest.mark.parametrize("share", ["0%", "51%", "120%"])
+def test_a_share_that_leaves_nothing_to_learn_from_is_refused(share):
+    with pytest.raises(SettingsError, match=f"task.dev={share} is no share .*more than 0% and at most 50%"):
+        CONFIG.replace(train="rows.tsv", dev=share)
+
+
+def test_rows_of_one_text_cant_be_divided(tmp_path, wordpiece):
+    config = of_share(tmp_path, ["the cat\tgood", "the cat\tbad"], "50%")
+    with pytest.raises(UsageError, match="50% of 2 rows of .*rows.tsv with 1 different text leaves none to measure on"):
+        read_training(config, wordpiece)

@@ -478,6 +478,24 @@ def test_random_parameters_keep_the_spelling_of_the_vocabulary(config, tiny_run,
     assert np.array_equal(numbers, params["bert"]["spelling"]["numbers"]) and numbers.any()
 
 
+def test_a_share_of_the_training_rows_is_measured_on(config, tmp_path, capsys):
+    """It is shown, a row of it is in no batch, and `evaluate` reads the same rows again."""
+    short = config.replace(task=config.task.replace(epochs=1.0, dev="25%"))
+    file, run = config_file(short, tmp_path), tmp_path / "run"
+    assert bert_jax_command(["finetune", file, "--workdir", str(run)]) == 0
+    shown = capsys.readouterr()
+    results = json.loads((run / "results.json").read_text())
+    assert results["training_rows"] + results["dev_rows"] == 64 and 12 <= results["dev_rows"] <= 20
+    rows = f"train {results['training_rows']}, dev {results['dev_rows']} (--task.dev 25%)"
+    assert rows in shown.err.replace("\n", " ") and "in both sets" in shown.err
+    assert bert_jax_command(["evaluate", str(run), "--json"]) == 0
+    again = capsys.readouterr()
+    assert json.loads(again.out.splitlines()[-1])["accuracy"] == results["score"]
+    assert "other rows now" not in again.err
+    assert bert_jax_command(["report", str(run)]) == 0
+    assert f"25% of {config.task.train}" in (run / "report.html").read_text()
+
+
 def test_without_dev_rows_nothing_is_measured(config, tmp_path, capsys):
     short = config.replace(task=config.task.replace(epochs=1.0, dev=None), from_random=True)
     file = config_file(short, tmp_path)
