@@ -1,6 +1,8 @@
 # Sourced by the launchers: makes .venv and installs the project into it, once for each state of its requirements.
 #   PYTHON   the interpreter to use (default: the first of python3.11 to python3.14 and python3 that is new enough)
 #   VENV     where the environment goes (default: .venv)
+#   VERSIONS which packages: tested (the default), those of launch/constraints.txt; oldest, the oldest that setup.cfg
+#            allows; newest, the newest that it allows
 #   ENVIRONMENTS   a folder that keeps environments by their requirements, for checkouts that begin without .venv, as in
 #                  CI (default: none is kept). It is best on the disk of the checkouts, which then share its files.
 
@@ -31,11 +33,19 @@ find_python() {
   return 2
 }
 
-# install [EXTRA]: the project in .venv, editable, with the tested versions of everything it needs.
+# install [EXTRA]: the project in .venv, editable, with everything it needs.
 install() {
-  local extra="${1:-}" python state kept=""
+  local extra="${1:-}" versions="${VERSIONS:-tested}" constraints python state kept=""
   VENV="${VENV:-.venv}"
   state="$(cat setup.cfg launch/constraints.txt | cksum) ${extra}"
+  case "$versions" in
+    tested) ;;
+    oldest | newest) state+=" $versions $(date +%F)" ;;
+    *)
+      echo "VERSIONS=$versions is none of tested, oldest and newest" >&2
+      return 2
+      ;;
+  esac
   if [ -x "$VENV/bin/python" ] && grep -qxF "$state" "$VENV/installed" 2>/dev/null; then
     return
   fi
@@ -52,12 +62,25 @@ install() {
     }
   fi
   echo "Installing bert_jax${extra:+ with the extra(s) $extra} and the packages that it needs into $VENV; this takes minutes"
+  constraints=launch/constraints.txt
+  case "$versions" in
+    oldest) constraints="$(oldest "$extra")" ;;
+    newest) constraints=/dev/null ;;
+  esac
   "$VENV/bin/python" -m pip install --disable-pip-version-check \
-    --constraint launch/constraints.txt --editable ".${extra:+[$extra]}" | progress
+    --constraint "$constraints" --editable ".${extra:+[$extra]}" | progress
   if [ -n "$kept" ]; then
     keep || echo "The environment can't be kept in $ENVIRONMENTS; the next checkout installs its own"
   fi
   echo "$state" >>"$VENV/installed"
+}
+
+# oldest [EXTRA]: a file with the oldest versions that setup.cfg allows, and what they need.
+oldest() {
+  "$VENV/bin/python" -m pip install --disable-pip-version-check uv >/dev/null
+  "$VENV/bin/python" -m uv pip compile --quiet --python "$VENV/bin/python" --resolution lowest-direct \
+    ${1:+--extra "$1"} --no-header --output-file "$VENV/oldest.txt" pyproject.toml >/dev/null
+  echo "$VENV/oldest.txt"
 }
 
 # progress: of pip's output, the lines that say which packages are downloaded, and how many are installed.

@@ -95,7 +95,8 @@ def folder(tmp_path_factory, corpus, tiny_run, vectors_run) -> Path:
     (folder / "corpus" / "stories.txt.gz").write_bytes(gzip.compress(corpus.read_bytes()))
     shutil.copytree(tiny_run.path, folder / "runs" / "demo")
     shutil.copytree(vectors_run.path, folder / "runs" / "vectors")
-    rows = [f"The {word} film was {word}.\t{stars}\n" for word, stars in (("good", 1), ("dull", 0))] * 8
+    films = (("good", 1), ("dull", 0))
+    rows = [f"The {word} film {number} was {word}.\t{stars}\n" for number in range(8) for word, stars in films]
     for name in ("train.tsv", "dev.tsv", "new.tsv"):
         (folder / name).write_text("review\tstars\n" + "".join(rows))
     pairs = [{"query": word, "positive": f"The {word} near the river."} for word in ("cat", "dog", "house", "stone")]
@@ -104,6 +105,9 @@ def folder(tmp_path_factory, corpus, tiny_run, vectors_run) -> Path:
     for split in ("train", "dev", "test"):
         write_judged_folder(folder / "scifact", split=split)
     (folder / "lines.txt").write_text("The old cat sees the dog.\nA quiet house near the river.\n")
+    (folder / "docs.jsonl").write_text(
+        "".join(json.dumps({"body": f"The {word} house."}) + "\n" for word in ("old", "red"))
+    )
     (folder / "words.txt").write_text("lighthouse\nharbour\n")
     return folder
 

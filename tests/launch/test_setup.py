@@ -28,7 +28,7 @@ def install(tmp_path):
     python.write_text(PYTHON)
     python.chmod(0o755)
 
-    def installed(name: str, requirements: str = "") -> list[str]:
+    def installed(name: str, requirements: str = "", versions: str = "tested") -> list[str]:
         checkout, noted = tmp_path / name, tmp_path / "noted"
         (checkout / "launch").mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / "launch/setup.sh", checkout / "launch")
@@ -36,6 +36,7 @@ def install(tmp_path):
         (checkout / "setup.cfg").touch()
         noted.write_text("")
         own = {"PYTHON": str(python), "NOTED": str(noted), "ENVIRONMENTS": str(tmp_path / "kept"), "VENV": ".venv"}
+        own["VERSIONS"] = versions
         shell = ["bash", "-euo", "pipefail", "-c", ". launch/setup.sh; install test"]
         done = subprocess.run(shell, cwd=checkout, env=os.environ | own, check=True, capture_output=True, text=True)
         (tmp_path / "said").write_text(done.stdout)
@@ -66,3 +67,25 @@ def test_the_environments_that_were_used_last_are_kept(install, tmp_path):
             os.utime(kept, (kept.stat().st_mtime - 60,) * 2)
     assert len(list((tmp_path / "kept").iterdir())) == 3
     assert install("newest", "requirements 4") == ["pip"] and install("oldest", "requirements 0") == ["venv", "pip"]
+
+
+@pytest.mark.parametrize(
+    "versions, asked, constraints",
+    [
+        ("tested", ["venv", "pip"], "launch/constraints.txt"),
+        ("oldest", ["venv", "pip", "uv", "pip"], ".venv/oldest.txt"),
+        ("newest", ["venv", "pip"], "/dev/null"),
+    ],
+)
+def test_the_oldest_and_the_newest_packages_may_be_installed(install, tmp_path, versions, asked, constraints):
+    assert install("one", versions=versions) == asked
+    noted = (tmp_path / "noted").read_text()
+    assert f"--constraint {constraints} --editable .[test]" in noted
+    assert ("--resolution lowest-direct --extra test" in noted) == (versions == "oldest")
+    assert install("one", versions=versions) == []
+
+
+def test_other_names_of_versions_are_refused(install):
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        install("one", versions="old")
+    assert refused.value.stderr == "VERSIONS=old is none of tested, oldest and newest\n"
