@@ -101,7 +101,7 @@ class FinetuneConfig(TransferConfig, OperationConfig):
     compute_dtype: ComputeType | None = None
     """Type of the matrix products, as model.compute_dtype. None: that of the pretrained run, or auto if the model was
     imported."""
-    optimizer: OptimizerConfig = OptimizerConfig(peak_learning_rate=2e-5, warmup=0.1)
+    optimizer: OptimizerConfig = OptimizerConfig(peak_learning_rate=2e-5, warmup=0.1, bias_correction=True)
     seed: Seed = 0
     """Seed of everything random: the head's initial parameters, order, dropout."""
     evaluations: Annotated[float, Field(gt=0.0)] = 1.0

@@ -162,7 +162,7 @@ class Bert:
     def tokens(self, texts: Iterable[Text]) -> Tokens:
         """`texts`, each a text or a pair, as the input of `module`: a row for each, padded to the longest.
 
-        A text longer than the model's positions is cut, and gets no prompt. Raises UsageError as `encode` does.
+        A text longer than the model's positions is cut. No text gets a prompt. Raises UsageError as `encode` does.
         """
         if isinstance(texts, str):
             raise UsageError(f"tokens takes a list of texts and got the text {quoted(texts)}; put it in brackets")
@@ -275,7 +275,7 @@ class Bert:
         return Embedder(self._model, self.task)
 
     def origin(self, choice: Choice, prompt: Prompt = NO_PROMPT) -> Origin:
-        """What vectors of a choice are written with, so that those of another model are not taken for this one's."""
+        """Identifies the model, the layers and the prompt of vectors in a file, so that another model's are refused."""
         return self._model.origin(choice, prompt)
 
     def predict(self, rows: Iterable[Any]) -> list[Prediction]:
@@ -320,8 +320,8 @@ def load(
 ) -> Bert:
     """The model of a run, of one of its checkpoints, of a Hugging Face directory or of the hub by its name.
 
-    Each of these may be in a bucket. Of a run `step` names a saved step to take in place of the newest undamaged one
-    (of a fine-tuned run: the best), and `average` asks for the mean of the parameters of its last so many saved steps,
+    Each of these may be in a bucket. For a run, `step` names a saved step to take in place of the newest undamaged one
+    (for a fine-tuned run: the best), and `average` takes the mean of the parameters of the last `average` saved steps,
     up to `step` or the newest (see `TrainedModel.load`). The parameters are placed on the first local device.
 
     `dtype` is the type of the matrix products, `float32` or `bfloat16`; the default is float32 on CPUs, and elsewhere

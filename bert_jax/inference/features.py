@@ -165,7 +165,7 @@ class BatchedModel:
         return seal_of(self.params, self.tokenizer)
 
     def origin(self, choice: Choice, prompt: Prompt = NO_PROMPT) -> Origin:
-        """What vectors of a choice are written with, so that those of another model are not taken for this one's."""
+        """Identifies the model, the layers and the prompt of vectors in a file, so that another model's are refused."""
         return Origin(model=self._seal, vectors=choice._replace(width=None).described, prompt=prompt.text)
 
 

@@ -81,7 +81,7 @@ def nothing_learned_of_task(results: Results) -> str:
     else:
         return ""
     return (
-        f"{found}: little or nothing was learned from the texts. Try --optimizer.bias-correction, another learning "
+        f"{found}: little or nothing was learned from the texts. Try another learning "
         "rate (--optimizer.peak-learning-rate), more epochs (--task.epochs), more rows, or --seeds 3: some seeds fail "
         "on small sets."
     )

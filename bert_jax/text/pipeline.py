@@ -66,7 +66,7 @@ class Tokenizer:
     file_name = "tokenizer.json"
     """Name of the vocabulary's file in a tokenizer directory."""
     cuts: Sequence[Callable[[Iterable[str]], list[str]]] = ()
-    """Functions that cut texts into parts, from coarse to fine, with "\\n" after the parts of each text. The ids
+    """Functions that cut texts into parts, from coarse to fine, with a line break after the parts of each text. The ids
     of a text are the concatenated ids of its parts. The library remembers the words of a BPE, so cutting would save 15%
     only."""
     added: frozenset[int] = frozenset()
@@ -301,7 +301,7 @@ class Tokenizer:
         return Tokenizer(finished(self.as_huggingface(), special, self.name, class_token), self.file_name)
 
     def with_class_token(self, place: ClassToken) -> Self:
-        """The same tokenizer with [CLS] at `place`, and one separator between two texts if that is another place.
+        """This tokenizer with [CLS] at `place`. If that is another place than now, two texts get one separator between.
 
         Raises UsageError for special tokens round texts that are neither BERT's, RoBERTa's nor XLNet's.
         """
