@@ -105,9 +105,8 @@ def folder(tmp_path_factory, corpus, tiny_run, vectors_run) -> Path:
     for split in ("train", "dev", "test"):
         write_judged_folder(folder / "scifact", split=split)
     (folder / "lines.txt").write_text("The old cat sees the dog.\nA quiet house near the river.\n")
-    (folder / "docs.jsonl").write_text(
-        "".join(json.dumps({"body": f"The {word} house."}) + "\n" for word in ("old", "red"))
-    )
+    bodies = [f"{pair['positive']} Nobody is there." for pair in pairs]
+    (folder / "docs.jsonl").write_text("".join(json.dumps({"body": body}) + "\n" for body in bodies))
     (folder / "words.txt").write_text("lighthouse\nharbour\n")
     return folder
 
