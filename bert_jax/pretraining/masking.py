@@ -38,7 +38,7 @@ class Masked(NamedTuple):
     """B masked rows, with P slots in each for the tokens to predict."""
 
     tokens: Tokens
-    """The model's input: some ids are replaced."""
+    """The model's input, in which some ids are replaced."""
     places: Int[Array, "B P"]
     """Places in the row of the tokens to predict; 0 in unused slots."""
     labels: Int[Array, "B P"]
