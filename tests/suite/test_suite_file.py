@@ -127,6 +127,14 @@ def test_rows_are_found_below_data_at_any_depth_and_compressed(stand_ins):
         stand_ins.suite(text, data="data")
 
 
+def test_dev_rows_may_be_a_share_of_the_training_rows(stand_ins):
+    (stand_ins.folder / "rows.tsv").touch()
+    text = f'{MODELS}[[tasks]]\nconfig = "classes"\nname = "mine"\ntrain = "rows.tsv"\ndev = "20%"\n'
+    task = stand_ins.suite(text).tasks[0]
+    assert task.config.task.dev == "20%" and task.config.task.dev_source == f"{stand_ins.folder}/rows.tsv"
+    assert "--task.dev=20%" in task.command({}, 0)
+
+
 def test_missing_sets_are_named_with_their_publisher_and_what_is_left(stand_ins):
     (stand_ins.folder / "sst2").mkdir()
     for name in ("train.tsv", "dev.tsv"):
