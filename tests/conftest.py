@@ -52,12 +52,15 @@ from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.instances.sentences import Sentences
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.system import machine
 
 NOUNS = "cat dog house river stone window garden teacher letter winter market bridge painter forest".split()
 VERBS = "sees finds likes leaves paints crosses remembers follows answers builds".split()
 ADJECTIVES = "old green quiet small bright broken distant careful".split()
 
 share_steps()
+# A command that runs in a process of tests must not keep the memory that it frees, as a command of its own does.
+machine.keep_freed_memory = lambda: False
 
 FREED_FROM_BYTES = 1_100_000_000
 """Memory of a process of tests from which on compiled programs are freed after a test: two processes are to run on a
