@@ -204,6 +204,8 @@ class TaskConfig(VectorsConfig):
         for each in value:
             if not _NAMED.fullmatch(each):
                 raise ValueError(f": {value_text(each)} isn't NAME=ROWS, as in zh=dev_zh.tsv")
+            if _PERCENT.fullmatch(each.partition("=")[2]):
+                raise ValueError(f": {value_text(each)} names a share, which only task.dev may be; name rows")
         if len({each.partition("=")[0] for each in value}) < len(value):
             raise ValueError(f"={value_text(' '.join(value))} has a name twice; give each set its own")
         return value

@@ -73,6 +73,10 @@ class Predictor:
         if source:
             written = written or written_as(config, source)
             config = config.replace(dev=source, **written._asdict())
+            if config.dev_share and source != self.task.dev:
+                raise UsageError(
+                    f"{source} is a share of rows that the model was trained on; give rows of a file or set"
+                )
         if unlabelled:
             config = config.replace(unlabelled=unlabelled)
         task = make_task(config, self._tokenizer)

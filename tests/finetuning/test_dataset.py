@@ -254,3 +254,8 @@ def test_rows_of_one_text_cant_be_divided(tmp_path, wordpiece):
     config = of_share(tmp_path, ["the cat\tgood", "the cat\tbad"], "50%")
     with pytest.raises(UsageError, match="50% of 2 rows of .*rows.tsv with 1 different text leaves none to measure on"):
         read_training(config, wordpiece)
+
+
+def test_other_dev_rows_cant_be_a_share():
+    with pytest.raises(SettingsError, match="x=20% names a share, which only task.dev may be"):
+        CONFIG.replace(train="rows.tsv", dev="10%", other_dev=("x=20%",))

@@ -492,6 +492,8 @@ def test_a_share_of_the_training_rows_is_measured_on(config, tmp_path, capsys):
     again = capsys.readouterr()
     assert json.loads(again.out.splitlines()[-1])["accuracy"] == results["score"]
     assert "other rows now" not in again.err
+    assert bert_jax_command(["evaluate", str(run), "--data", "30%"]) == 2
+    assert "30% is a share of rows that the model was trained on" in capsys.readouterr().err
     assert bert_jax_command(["report", str(run)]) == 0
     assert f"25% of {config.task.train}" in (run / "report.html").read_text()
 
