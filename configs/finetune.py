@@ -49,6 +49,7 @@ def _recipe(
     return text, config.replace(optimizer=optimizer) if optimizer else config
 
 
+_OPTIMIZER = FinetuneConfig.model_fields["optimizer"].default
 _MARKS = ("start1", "end1", "start2", "end2")
 _SENTENCES = ("sentence1", "sentence2")
 _ENTAILMENT = ("premise", "hypothesis")
@@ -60,7 +61,7 @@ _ANSWERS: dict[str, Any] = dict(
     max_length=384,
     epochs=2.0,
     batch_size=12,
-    optimizer=OptimizerConfig(peak_learning_rate=3e-5, warmup=0.1, bias_correction=True),
+    optimizer=_OPTIMIZER.replace(peak_learning_rate=3e-5),
 )
 _OWN: dict[str, dict[str, Any]] = {
     "classes": dict(
@@ -305,7 +306,6 @@ _TABLE: dict[str, dict[str, Any]] = {
         max_length=128,
         epochs=1.0,
         batch_size=64,
-        optimizer=OptimizerConfig(peak_learning_rate=2e-5, warmup=0.1, bias_correction=True),
         expect="Rows have query, positive and possibly negatives (a list); or a, b and score. From a corpus alone:\n\n"
         "    --task.source text:FILES, in place of --task.train\n\n"
         "Larger batches have more texts to tell apart and teach more; --execution.accumulation 8 computes the same in\n"
@@ -321,8 +321,7 @@ _TABLE: dict[str, dict[str, Any]] = {
     ),
     "squad2": dict(
         about="SQuAD 2.0: as 1.1, but a text may have no answer.",
-        **_ANSWERS
-        | dict(batch_size=48, optimizer=OptimizerConfig(peak_learning_rate=5e-5, warmup=0.1, bias_correction=True)),
+        **_ANSWERS | dict(batch_size=48, optimizer=_OPTIMIZER.replace(peak_learning_rate=5e-5)),
         rows=("squad/v2.0:train", "squad/v2.0:validation"),
         span=SpanConfig(null_answers=True),
         expect="What to expect: BERT-large has F1 0.819 and exact match 0.787 on the dev questions.",

@@ -21,6 +21,7 @@ COLUMN_IN_BRACES = re.compile(r"\{([^{}]+)\}")
 _NAMED = re.compile(r"([\w-]+)=(.+)")
 """Matches NAME=ROWS."""
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)%")
+"""Matches a share of rows, such as 10%."""
 FileFormat = Literal["csv", "tsv", "jsonl", "conll", "conllu", "squad", "text"]
 
 

@@ -301,7 +301,7 @@ class Tokenizer:
         return Tokenizer(finished(self.as_huggingface(), special, self.name, class_token), self.file_name)
 
     def with_class_token(self, place: ClassToken) -> Self:
-        """This tokenizer with [CLS] at `place`. If that is another place than now, two texts get one separator between.
+        """Returns this tokenizer with [CLS] at `place`. If [CLS] moves, a pair of texts gets one separator.
 
         Raises UsageError for special tokens round texts that are neither BERT's, RoBERTa's nor XLNet's.
         """
