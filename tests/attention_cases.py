@@ -35,7 +35,7 @@ def with_gradients(form, pattern, heads, size, rate):
     batch, length = pattern.keys.sequence.shape
     *given, gradient = jax.random.normal(jax.random.key(1), (4, batch, length, heads, size))
     real = (pattern.keys.sequence > 0)[:, :, None, None]
-    keys = jax.random.split(jax.random.key(2), (batch, pattern.sequences))
+    keys = jax.random.split(jax.random.key(2), (batch, pattern.sequences, heads))
 
     @jax.jit
     def computed(*given):

@@ -87,7 +87,7 @@ class SelfAttention(nn.Module):
         x: Float[Array, "B S D"],
         at_queries: Float[Array, "B T D"],
         pattern: AttentionPattern,
-        dropout_keys: Key[Array, "B N"] | None,
+        dropout_keys: Key[Array, "B N H"] | None,
         places: Int[Array, "B R"] | None = None,
         return_probabilities: bool = False,
     ) -> tuple[Float[Array, "B T D"], Float[Array, "B H T S"] | None]:

@@ -14,8 +14,10 @@ _WORDS = 1 << 32
 
 def split(keys: Key[Array, "*B"], count: int) -> Key[Array, "N *B"]:
     """Splits each sequence's key into `count` keys (N), one for each use of dropout."""
-    parts = jax.vmap(lambda key: jax.random.split(key, count), out_axes=1)(keys.reshape(-1))
-    return parts.reshape(count, *keys.shape)
+    parts = functools.partial(jax.random.split, num=count)
+    for _ in keys.shape:
+        parts = jax.vmap(parts, out_axes=1)
+    return parts(keys)
 
 
 def dropout(
@@ -61,6 +63,12 @@ def token_dropout(
 def of_tokens(keys: Key[Array, "B N *H"], sequence: Int[Array, "B T"]) -> Key[Array, "B T *H"]:
     """The key of each token's sequence; for padding, the key of the first sequence."""
     return jax.vmap(lambda keys, sequence: keys[jnp.maximum(sequence - 1, 0)])(keys, sequence)
+
+
+def head_keys(keys: Key[Array, "*L B N"], heads: int) -> Key[Array, "*L B N H"]:
+    """The key of each head's dropout in each sequence. The key and the positions of query and key decide which of the
+    head's probabilities are dropped."""
+    return jnp.moveaxis(split(keys, heads), 0, -1)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(4,))

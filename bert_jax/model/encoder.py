@@ -14,7 +14,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import AttentionForm, ExecutionConfig, Remat
 from bert_jax.model.attention import SelfAttention, at_places
 from bert_jax.model.attention_form import AttentionPattern
-from bert_jax.model.dropout import split, token_dropout
+from bert_jax.model.dropout import head_keys, split, token_dropout
 from bert_jax.model.linear import PRODUCT, LayerNorm, Linear, activation
 from bert_jax.model.placement import row_major, split_by_rows
 
@@ -51,6 +51,26 @@ class FeedForward(nn.Module):
         return output(inner)
 
 
+class BlockKeys(NamedTuple):
+    """The keys of a block's three uses of dropout; with an axis in front, those of all blocks. None: no dropout."""
+
+    probabilities: Key[Array, "*L B N H"] | None = None
+    """Of attention's probabilities, for each head."""
+    attended: Key[Array, "*L B N"] | None = None
+    """Of attention's output."""
+    output: Key[Array, "*L B N"] | None = None
+    """Of the feed-forward's output."""
+
+    @classmethod
+    def of_blocks(cls, config: ModelConfig, keys: Key[Array, "B N"] | None) -> "BlockKeys":
+        """The keys of all blocks, from those of the sequences. They are split for all blocks at once, because each
+        split is a loop of its own to compile and to run."""
+        if keys is None:
+            return cls()
+        of_attention, *of_tokens = split(split(keys, config.num_layers), 3)
+        return cls(head_keys(of_attention, config.num_heads), *of_tokens)
+
+
 class Block(nn.Module):
     """Attention and feed-forward, each with dropout, residual sum and normalisation.
 
@@ -70,13 +90,12 @@ class Block(nn.Module):
         self,
         x: Float[Array, "B T D"],
         pattern: AttentionPattern,
-        dropout_keys: Key[Array, "B N"] | None,
+        dropout_keys: BlockKeys,
         places: Int[Array, "B R"] | None = None,
         return_probabilities: bool = False,
     ) -> tuple[Float[Array, "B R D"], Float[Array, "B H R T"] | None]:
         """The block's output at `places` of each row (None: at all T), and its attention if requested."""
         config = self.config
-        keys = [None] * 3 if dropout_keys is None else split(dropout_keys, 3)
         before, after = config.norm == "pre", config.norm == "post"
         norm = LayerNorm(config, name="attention_norm")
         attention = SelfAttention(config, self.attention, self.local, name="attention")
@@ -85,17 +104,19 @@ class Block(nn.Module):
         # the gradients of two gathers into one scatter, which adds to each place twice, on GPUs in any order.
         here = at_places(x, places)
         at_queries = here if inputs is x else at_places(inputs, places)
-        attended, probabilities = attention(inputs, at_queries, pattern, keys[0], places, return_probabilities)
+        attended, probabilities = attention(
+            inputs, at_queries, pattern, dropout_keys.probabilities, places, return_probabilities
+        )
         queries = pattern.of_queries(places)
         dropout_places = queries.queries.sequence, queries.query_positions
-        x = here + token_dropout(attended, config.dropout, keys[1], *dropout_places)
+        x = here + token_dropout(attended, config.dropout, dropout_keys.attended, *dropout_places)
         x = row_major(x)
         x = norm(x) if after else x
         norm = LayerNorm(config, name="feedforward_norm")
         feedforward = FeedForward(config, name="feedforward")
         nn.share_scope(self, feedforward)  # shares the block's scope, so that its parameters lie beside the attention's
         output = feedforward(norm(x) if before else x)
-        x += token_dropout(output, config.dropout, keys[2], *dropout_places)
+        x += token_dropout(output, config.dropout, dropout_keys.output, *dropout_places)
         x = row_major(x)
         return norm(x) if after else x, probabilities
 
@@ -126,7 +147,7 @@ class Encoder(nn.Module):
         """The output at `places` of each row (None: at all T); on request, every block's output and attention."""
         config, count, keeps = self.config, self.config.num_layers, return_layers or return_attention
         blocks = _Blocks(config, self.execution, pattern, return_layers, return_attention)
-        keys = None if dropout_keys is None else split(dropout_keys, count)
+        keys = BlockKeys.of_blocks(config, dropout_keys)
         frozen = min(self.frozen_layers or 0, count - 1)
         begins: Collection[int] = {0, frozen} if keeps else {0, frozen, count - 1} if blocks.in_a_loop else range(count)
         stretches = _stretches(config, begins)
@@ -257,7 +278,7 @@ def _stacked(config: ModelConfig) -> Callable[..., PyTree]:
     block = Block(config, attention="exact", parent=None)  # a kernel can't be mapped over blocks
 
     def init(key, x, pattern):
-        params = jax.vmap(lambda key: block.init(key, x, pattern, None)["params"])(
+        params = jax.vmap(lambda key: block.init(key, x, pattern, BlockKeys())["params"])(
             jax.random.split(key, config.stored_layers)
         )
         if config.norm == "pre":

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
 from bert_jax.model.attention_form import AttentionPattern, Form, Places
-from bert_jax.model.dropout import dropout, of_tokens, split
+from bert_jax.model.dropout import dropout, of_tokens
 from bert_jax.model.products import heads_first, inner_products, weighted_sums
 
 _LEAST_BLOCK = 64
@@ -27,13 +27,13 @@ def exact_attention(
     value: Float[Array, "B S H K"],
     pattern: AttentionPattern,
     rate: float,
-    dropout_keys: Key[Array, "B N"] | None,
+    dropout_keys: Key[Array, "B N H"] | None,
     terms: Float[Array, "B H T S"] | None = None,
 ) -> Float[Array, "B T H K"]:
     """The mean of `value` under each query's softmax over the keys that `pattern` admits, after dropout at `rate`.
 
-    `dropout_keys`: one key for each sequence; None means no dropout. `terms` are added to the products of queries and
-    keys; None: nothing is added.
+    `dropout_keys`: one key for each sequence and head; None means no dropout. `terms` are added to the products of
+    queries and keys; None: nothing is added.
     """
     if pattern.rows is None and (block := band(query.shape[1], pattern.window)):
         return _in_bands(query, key, value, pattern, rate, dropout_keys, block)
@@ -41,7 +41,7 @@ def exact_attention(
         return _in_strips(query, key, value, pattern, rate, dropout_keys, terms)
     probabilities = attention_probabilities(query, key, pattern, terms)
     if dropout_keys is not None:
-        probabilities = _dropout(probabilities, rate, head_keys(dropout_keys, query.shape[2]), pattern)
+        probabilities = _dropout(probabilities, rate, dropout_keys, pattern)
     return weighted_sums(probabilities.astype(value.dtype), heads_first(value), value.dtype).swapaxes(1, 2)
 
 
@@ -72,12 +72,6 @@ def _dropout(
         return dropout(probabilities, rate, keys[:, 0], rows)
     query_keys = of_tokens(keys, pattern.queries.sequence).swapaxes(1, 2)
     return dropout(probabilities, rate, query_keys, rows, pattern.keys.position[:, None, None])
-
-
-def head_keys(dropout_keys: Key[Array, "B N"], heads: int) -> Key[Array, "B N H"]:
-    """The key of each head's dropout in each sequence. The key and the positions of query and key decide which of the
-    head's probabilities are dropped."""
-    return jnp.moveaxis(split(dropout_keys, heads), 0, -1)
 
 
 def band(length: int, window: int | None) -> int | None:

@@ -13,7 +13,6 @@ from jaxtyping import Array, Float, Key
 
 from bert_jax.model.attention_blocks import Admission
 from bert_jax.model.attention_form import AttentionCase, AttentionPattern, Form, on_every_device
-from bert_jax.model.exact_attention import head_keys
 from bert_jax.model.placement import BATCH_AXES, is_ampere_or_newer
 
 _HEAD_SIZES = (16, 32, 64, 128)
@@ -44,7 +43,7 @@ def _attend(
     value: Float[Array, "B T H K"],
     pattern: AttentionPattern,
     rate: float,
-    dropout_keys: Key[Array, "B N"] | None,
+    dropout_keys: Key[Array, "B N H"] | None,
 ) -> Float[Array, "B T H K"]:
     """Computes attention by the kernel; the result is that of the exact form, up to rounding."""
     from bert_jax.model import gpu_attention
@@ -53,7 +52,7 @@ def _attend(
     if dropout_keys is None:
         rate, keys = 0.0, jnp.zeros((batch, pattern.sequences, heads, 2), jnp.uint32)
     else:
-        keys = jax.random.key_data(head_keys(dropout_keys, heads))
+        keys = jax.random.key_data(dropout_keys)
     block = functools.partial(math.gcd, length)
     kernel = gpu_attention.GpuKernel(
         key.shape[3],

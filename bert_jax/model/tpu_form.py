@@ -11,7 +11,7 @@ from jaxtyping import Array, Float, Key
 
 from bert_jax.model.attention_blocks import LANES, Admission, TpuKernel
 from bert_jax.model.attention_form import AttentionCase, AttentionPattern, Form, head_shards, on_every_device
-from bert_jax.model.exact_attention import head_keys, is_in_strips
+from bert_jax.model.exact_attention import is_in_strips
 from bert_jax.model.placement import BATCH_AXES
 
 MOST_KEYS = {16: 512, 32: 1024, 64: 2048, 128: 2048, 256: 1024}
@@ -61,7 +61,7 @@ def _attend(
     value: Float[Array, "B S H K"],
     pattern: AttentionPattern,
     rate: float,
-    dropout_keys: Key[Array, "B N"] | None,
+    dropout_keys: Key[Array, "B N H"] | None,
 ) -> Float[Array, "B T H K"]:
     """Computes attention by a kernel; the result is that of the exact form, up to rounding."""
     if is_in_strips(key.shape[1], key.shape[1]):
@@ -74,7 +74,7 @@ def _attend(
     if dropout_keys is None:
         rate, keys = 0.0, jnp.zeros((batch, pattern.sequences, heads, 2), jnp.uint32)
     else:
-        keys = jax.random.key_data(head_keys(dropout_keys, heads))
+        keys = jax.random.key_data(dropout_keys)
     kernel = TpuKernel(
         heads=heads // head_shards(),
         head_size=size,

@@ -124,7 +124,7 @@ def _attention_parts(attention: AttentionForm) -> list[CheckedPart]:
         second = (place >= length // 3) * (sequences - 1)
         places = Places(jnp.asarray(second + 1), jnp.asarray(place - second * (length // 3)))
         pattern = AttentionPattern(places, places, sequences)
-        keys = jax.random.split(jax.random.key(0), (rows, sequences))
+        keys = jax.random.split(jax.random.key(0), (rows, sequences, heads))
         by_kernel, exactly = (
             functools.partial(_attended, each, pattern=pattern, keys=keys) for each in (form.attend, EXACT.attend)
         )

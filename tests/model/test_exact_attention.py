@@ -16,7 +16,7 @@ ROWS = {"one sequence a row": ((30,), (22,)), "packed": ((10, 20), (22, 5))}
 
 def values_and_gradients(tokens, pattern, rate):
     arrays = jax.random.normal(jax.random.key(0), (3, 2, LENGTH, 2, 8))
-    keys = jax.random.split(jax.random.key(1), 2 * pattern.sequences).reshape(2, -1)
+    keys = jax.random.split(jax.random.key(1), (2, pattern.sequences, 2))
     real = (tokens.sequence > 0)[:, :, None, None]
 
     def loss(arrays):

@@ -36,7 +36,7 @@ def test_it_gives_what_the_exact_form_gives(interpreted, name, rate):
 
 def test_blocks_without_a_common_sequence_are_not_multiplied(interpreted):
     """NaN in one sequence, which any product would carry on, doesn't reach the others of its row."""
-    pattern, keys = pattern_of([[128, 128]]), jax.random.split(jax.random.key(0), (1, 2))
+    pattern, keys = pattern_of([[128, 128]]), jax.random.split(jax.random.key(0), (1, 2, 1))
     arrays = jax.random.normal(jax.random.key(1), (4, 1, 256, 1, 16))
     second = (pattern.keys.sequence == 2)[:, :, None, None]
 

@@ -47,7 +47,7 @@ def test_tiles_give_what_the_exact_form_gives(on_tpu, sizes):
 
 def test_tiles_without_a_common_sequence_are_not_multiplied(on_tpu):
     """NaN in one sequence, which any product would carry on, doesn't reach the others of its row."""
-    pattern, keys = pattern_of([[256, 256]]), jax.random.split(jax.random.key(0), (1, 2))
+    pattern, keys = pattern_of([[256, 256]]), jax.random.split(jax.random.key(0), (1, 2, 2))
     given = jax.random.normal(jax.random.key(1), (4, 1, 512, 2, 64))
     second = (pattern.keys.sequence == 2)[:, :, None, None]
 
@@ -89,7 +89,7 @@ def test_the_spans_of_packed_rows():
 
 def test_its_dropout_keeps_the_elements_that_the_exact_form_keeps(on_tpu):
     """All scores are 0 and the values a unit matrix, so that the context is the probabilities after dropout."""
-    pattern, keys = pattern_of([[128]] * 3), jax.random.split(jax.random.key(0), (3, 1))
+    pattern, keys = pattern_of([[128]] * 3), jax.random.split(jax.random.key(0), (3, 1, 1))
     zeros, unit = jnp.zeros((3, 128, 1, 128)), jnp.broadcast_to(jnp.eye(128)[:, None], (3, 128, 1, 128))
     exact, found = (form(zeros, zeros, unit, pattern, 0.1, keys) for form in (exact_attention, TPU.attend))
     assert jnp.array_equal(exact == 0, found == 0)
@@ -111,7 +111,7 @@ compiled = pallas.pallas_call
 pallas.pallas_call = lambda *given, **named: compiled(*given, **named | {"interpret": True})
 query, key, value = jax.random.normal(jax.random.key(1), (3, 4, 128, 4, 64))
 sequence = jnp.asarray(np.arange(128) < [[128], [90], [3], [60]], jnp.int32)
-position, keys = jnp.arange(128) * sequence, jax.random.split(jax.random.key(2), (4, 1))
+position, keys = jnp.arange(128) * sequence, jax.random.split(jax.random.key(2), (4, 1, 4))
 
 def run(form, rate, *arrays):
     sequence, position, query, key, value = arrays
@@ -162,7 +162,7 @@ def test_it_compiles_for_tpus(chip, shape, dtype, sequences, pattern, slow):
     number = jax.ShapeDtypeStruct(shape[:2], jnp.int32, sharding=place)
 
     def run(sequence, position, gradient, *given):
-        keys = jax.random.split(jax.random.key(0), (len(sequence), sequences))
+        keys = jax.random.split(jax.random.key(0), (len(sequence), sequences, shape[2]))
         places = Places(sequence, position)
         whole = AttentionPattern(places, places, sequences, **pattern)
         context, backward = jax.vjp(lambda *given: TPU.attend(*given, whole, 0.1, keys), *given)
