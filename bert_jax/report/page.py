@@ -1,15 +1,19 @@
 """The HTML of a report: one file with its scripts and styles, whose policy forbids every request."""
 
 import base64
+import contextlib
 import hashlib
 import html
 import json
 from collections.abc import Iterable, Sequence
 from functools import cache
+from importlib.metadata import version
 from importlib.resources import files
 
 from bert_jax.report.charts import Chart
-from bert_jax.system.errors import check_installed
+from bert_jax.system.copies import cache_directory
+from bert_jax.system.errors import RunError, check_installed
+from bert_jax.system.files import write_text
 from bert_jax.system.progress import printable
 
 _MOST_CELL = 1000
@@ -160,12 +164,22 @@ def check_can_draw() -> None:
 
 @cache
 def vega_bundle() -> str:
-    """Vega, Vega-Lite and vega-embed as one script. Raises UsageError if vl-convert isn't installed."""
+    """Vega, Vega-Lite and vega-embed as one script. Raises UsageError if vl-convert isn't installed.
+
+    vl-convert takes two seconds to join them, so the script is kept in the cache folder.
+    """
     check_can_draw()
     import vl_convert
 
-    bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # the stub lacks its default
-    return bundle.replace("</script", "<\\/script")
+    kept = cache_directory() / "vega" / f"{version('vl-convert-python')}.js"
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        return kept.read_text(encoding="utf-8")
+    joined = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # the stub lacks its default
+    bundle = joined.replace("</script", "<\\/script")
+    with contextlib.suppress(OSError, RunError):  # another process writes it, or it is joined again next time
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        write_text(kept, bundle)
+    return bundle
 
 
 @cache

@@ -3,9 +3,10 @@
 import contextlib
 import os
 import re
+import sys
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -57,8 +58,8 @@ class Tracker(NamedTuple):
 class _EventFiles:
     """TensorBoard's event files in a folder. After a failed write the next event goes to a new file."""
 
-    # tensorboardX is imported on use, since it imports PyTorch wherever that is installed. Its SummaryWriter isn't
-    # used: the writer's thread ends when the disk is full, and the next write waits for it for ever.
+    # The SummaryWriter of tensorboardX isn't used: its thread ends when the disk is full, and the next write waits for
+    # it for ever.
 
     def __init__(self, folder: Path):
         folder.mkdir(exist_ok=True)
@@ -89,8 +90,22 @@ class _EventFiles:
             self._writer.close()
 
 
+@contextlib.contextmanager
+def _absent(module: str) -> Iterator[None]:
+    """Makes the import of a module fail during the block, unless it is imported already."""
+    if module in sys.modules:
+        yield
+        return
+    sys.modules[module] = None  # type: ignore[assignment]  # as the documentation of `import` says
+    try:
+        yield
+    finally:
+        sys.modules.pop(module, None)
+
+
 def _tensorboard(run: TrackedRun) -> Tracker:
-    from tensorboardX.proto.event_pb2 import SessionLog
+    with _absent("torch"):  # tensorboardX would import PyTorch if it is installed, which takes over a second
+        from tensorboardX.proto.event_pb2 import SessionLog
 
     events = _EventFiles(local_path(run.path / "tensorboard"))
     # TensorBoard hides older events of steps after the restored one.

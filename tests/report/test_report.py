@@ -16,7 +16,7 @@ from bert_jax.report.charts import line_chart, points_for
 from bert_jax.report.curves import Curve
 from bert_jax.report.facts import RunFacts
 from bert_jax.report.model_views import _attention
-from bert_jax.report.page import data_block, element, escaped, page, table
+from bert_jax.report.page import data_block, element, escaped, page, table, vega_bundle
 from bert_jax.report.report import write_report
 from bert_jax.run.run_config import read_config, write_config
 from bert_jax.system.errors import UsageError
@@ -90,6 +90,17 @@ def test_what_a_run_holds_stays_text(hostile_run, tmp_path):
     assert "alert(1)" in text and "<img" not in text  # it is shown, as text
     assert text.count("<script") == text.count("</script>") == text.count('<script type="application/json"') == 2
     assert "\x07" not in text and str(hostile_run.name) not in text
+
+
+def test_the_script_of_the_charts_is_joined_once_and_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    vega_bundle.cache_clear()
+    script = vega_bundle()
+    assert "</script" not in script
+    vega_bundle.cache_clear()
+    monkeypatch.setattr("vl_convert.javascript_bundle", lambda: pytest.fail("joined again"))
+    assert vega_bundle() == script
+    vega_bundle.cache_clear()
 
 
 def test_data_cannot_end_its_element():

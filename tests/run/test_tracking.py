@@ -2,6 +2,8 @@
 
 import contextlib
 import json
+import subprocess
+import sys
 import time
 
 import pytest
@@ -170,3 +172,13 @@ def test_events_of_tensorboard_go_to_a_new_file_after_a_write_that_failed(tmp_pa
             tracker.log(step, {"train/loss": 1.0})
     assert len(list((tmp_path / "tensorboard").glob("events*"))) == 2
     assert "tensorboard failed (No space left on device); training goes on" in warnings(capsys)
+
+
+def test_tensorboard_does_not_import_pytorch_and_leaves_it_to_others(tmp_path):
+    code = (
+        "import sys, pathlib; from bert_jax.run import tracking; "
+        "run = tracking.TrackedRun(pathlib.Path(sys.argv[1]), '', None, 0, None); tracking._tensorboard(run); "
+        "assert 'torch' not in sys.modules; import torch; torch.zeros(1)"
+    )
+    subprocess.run([sys.executable, "-c", code, tmp_path], check=True)
+    assert list((tmp_path / "tensorboard").glob("events*"))
