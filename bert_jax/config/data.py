@@ -57,8 +57,8 @@ class DataConfig(Settings):
     0 equal shares. The size is the number of training sequences, or of bytes where a vocabulary is trained. `weights`
     take precedence. None: every sequence of every source once an epoch."""
     most_epochs: Annotated[float, Field(gt=0.0)] | None = None
-    """Most times that the training may see each sequence of a source, on average. Shares that exceed it are refused.
-    None: no limit."""
+    """Maximum number of times that the training may see each sequence of a source, on average. Shares that exceed it
+    are refused. None: no limit."""
     layout: Literal["paragraphs", "sentences"] = "paragraphs"
     """Meaning of a line of text. In both cases a blank line of a text file, or the end of a record, ends a document."""
     language: Languages = ("en",)
@@ -73,7 +73,7 @@ class DataConfig(Settings):
         | None
     ) = None
     """Finds the words that masking may take together: jieba, for Chinese (extra zh), sudachi, for Japanese (extra ja),
-    or module:function, which gives the word boundaries of a text as numbers of characters. None: the tokenizer's marks
+    or module:function, which gives the word boundaries of a text as offsets in characters. None: the tokenizer's marks
     of words; in scripts without spaces each piece is then a word. A module is imported only if the command line or a
     Python config names it. If CONFIG is a run, give the flag again."""
     phrases: str | None = None
@@ -82,16 +82,16 @@ class DataConfig(Settings):
     """File of names of entities, one a line. Masking by entity takes all tokens of such a name together."""
     spans: str | None = None
     """Field of JSON lines, beside that of the text, with the places of phrases and entities in it: a list of [begin,
-    end, kind], numbers of characters (code points) and phrase or entity. An entry of a file that overlaps such a place
-    is left out."""
+    end, kind]: offsets in characters (code points), and phrase or entity. Where an entry of `phrases` or `entities`
+    overlaps such a place, the place counts."""
     undecodable: Literal["replace", "refuse"] = "replace"
     """Bytes that are not UTF-8: replace them by U+FFFD and count them, or refuse them with file and line."""
     deduplicate: Literal["exact", "near"] | None = None
     """Drops copies of documents: equal ones, or also those that share about half or more of their sequences of five
-    words (near; extra deduplicate). If several documents have the same paragraph of 64 characters or more, all copies
-    but the first are dropped, too. data/curation/dropped.jsonl of the run lists the documents."""
+    words (near; extra deduplicate). If several documents have the same paragraph of 64 characters or more, it stays in
+    the first of them only. data/curation/dropped.jsonl of the run lists the documents."""
     drop_boilerplate: bool = False
-    """Drop lines that are in over 1% of the documents, and at least 10, or in over 1,000."""
+    """Drop lines that are in more than 1,000 documents, or in at least 10 that are more than 1% of all."""
     min_doc_words: Annotated[int, Field(ge=0)] = 0
     """Drop documents of fewer words. In scripts without spaces between words each character is a word."""
     max_symbol_word_ratio: Annotated[float, Field(ge=0.0)] | None = None

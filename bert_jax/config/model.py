@@ -60,7 +60,7 @@ class ModelConfig(Settings):
     """Width of the embedding tables (E) if it isn't hidden_size. A matrix then projects the embeddings to hidden_size.
     ALBERT and ELECTRA have tables narrower than the model. None: hidden_size, without a projection."""
     num_heads: Width = 12
-    """Attention heads a block (H); they divide the width."""
+    """Attention heads of a block (H). The number must divide the width."""
     shared_layers: bool = False
     """Whether all blocks have the same parameters, as in ALBERT (Lan et al. 2020, section 3.1)."""
     feedforward_size: Width | None = None
@@ -69,11 +69,11 @@ class ModelConfig(Settings):
     """Length of the longest sequence; the number of rows of a learned position table."""
     positions: Literal["learned", "sinusoidal", "rotary", "relative", "none"] = "learned"
     """Position embeddings: a learned table (BERT's); fixed sines and cosines (Vaswani et al. 2017, section 3.5), scaled
-    to a root mean square of initializer_range, like initial word vectors; or no embeddings. With rotary, every block
-    rotates queries and keys by their positions (Su et al. 2021). With relative, every block adds to its scores a term
-    of the distance between query and key, and one of whether both are in the same segment; such a model also has the
-    query stream that objective.predict=permuted needs (XLNet, Yang et al. 2019, sections 2.3 to 2.5). With none, only
-    LSTM layers know the order of the tokens."""
+    to a root mean square of initializer_range, like initial word vectors. The other values have no position embeddings.
+    With rotary, every block rotates queries and keys by their positions (Su et al. 2021). With relative, every block
+    adds to its scores a term of the distance between query and key, and one of whether both are in the same segment;
+    such a model also has the query stream that objective.predict=permuted needs (XLNet, Yang et al. 2019, sections 2.3
+    to 2.5). With none, only LSTM layers know the order of the tokens."""
     clamped_distance: Rows | None = None
     """With positions=relative: larger distances count as this one. None: every distance counts as it is."""
     class_token: ClassToken = "first"
@@ -129,8 +129,8 @@ class ModelConfig(Settings):
     first matrix is twice as wide, and the activation of one half of its output is multiplied by the other half (gated:
     GeGLU, Shazeer 2020)."""
     biases: bool = True
-    """Whether linear layers and norms have biases. The vocabulary, and the heads of pairs, replaced tokens and tasks
-    always have them."""
+    """Whether linear layers and norms have biases. The vocabulary layer, and the heads of pairs, replaced tokens and
+    tasks always have them."""
     pooler: Literal["tanh", "gelu", "transform"] = "tanh"
     """Layers between the encoder and the head of a task: a dense layer and tanh on the pooled vector (tanh, BERT's);
     a dense layer and GELU on it (gelu, ELECTRA's); or a dense layer, GELU and a norm on every vector that the head

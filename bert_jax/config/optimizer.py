@@ -25,7 +25,7 @@ class OptimizerConfig(Settings):
     warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.01
     """Share of all steps over which the rate rises linearly from 0. `schedule` determines the rate afterwards."""
     schedule: Literal["linear", "polynomial", "cosine", "warmup_stable_decay"] = "linear"
-    """How the learning rate falls to 0 at the end of the run. `linear`: along the line from the peak at step 0, as in
+    """How the learning rate falls to 0 at the end of the run. `linear`: on the line from the peak at step 0, as in
     the original. `polynomial`: the peak times the share of steps left, to the power `power`. `cosine`: half a wave from
     the end of the warm-up. `warmup_stable_decay`: constant at the peak, then linear over `decay_share`."""
     power: Positive = 0.5

@@ -26,8 +26,8 @@ class Phase(Settings):
     units: Units | None = None
     """Unit of masking in this phase. None: objective.units."""
     rotary_base: RotaryBase | None = None
-    """Base of the rotary positions of global attention in this phase, for a shorter context before the one that
-    model.rotary_base is made for. None: model.rotary_base."""
+    """Base of the rotary positions of global attention in this phase, for phases with shorter rows than those
+    that model.rotary_base is meant for. None: model.rotary_base."""
     smoothing: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
     """data.smoothing in this phase, for shares that are annealed from phase to phase. None: data.smoothing."""
     languages: Languages | None = None

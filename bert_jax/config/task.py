@@ -41,7 +41,7 @@ class SpanConfig(Settings):
     null_threshold: float = 0.0
     """The prediction is "no answer" if its score exceeds that of the best answer by more than this."""
     by_character: bool = False
-    """Compare answers by characters in scripts without spaces between words, and without the punctuation of any script.
+    """Compare answers by characters in scripts without spaces between words, and ignore the punctuation of all scripts.
     Otherwise by words, as SQuAD's official script does."""
 
 
@@ -123,7 +123,7 @@ class TaskConfig(VectorsConfig):
     """Evaluations in a row (epochs, if `evaluations` is 1) without a better score after which training ends early. The
     schedule of the learning rate is still that of all epochs. None: train all epochs."""
     batch_size: Count = 32
-    """Rows per step. The rows of an epoch are spread evenly over its steps, which may have fewer."""
+    """Rows per step. The rows of an epoch are spread evenly over its steps, so a step may have fewer."""
     metric: str | None = None
     """Metric that the best checkpoint is chosen by: accuracy, f1 (of the second of two classes; with more, macro_f1),
     macro_f1 (the mean over the classes in rows or predictions), matthews; micro_f1, macro_f1 or exact_match of labels;

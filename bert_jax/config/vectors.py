@@ -67,7 +67,8 @@ class VectorsConfig(Settings):
     negatives: str = "negatives"
     """Column with a list of texts that don't match the first one; a row may lack it."""
     most_negatives: Annotated[int, Field(ge=0)] | None = None
-    """Most negatives of a row that training uses. None: all. The memory of a step grows with the largest number."""
+    """Maximum number of negatives of a row that training uses. None: all. The memory of a step grows with the largest
+    number."""
     scored: bool = False
     """Whether the training pairs have scores. It follows from the first training row, not from this setting."""
     pool: Pooling | None = None

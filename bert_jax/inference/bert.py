@@ -171,11 +171,11 @@ class Bert:
         return jax.tree.map(jnp.asarray, lay_out_sequences(rows, shape, self.tokenizer.vocabulary.pad_id))
 
     def encode(self, texts: Sequence[Text]) -> Vectors:
-        """The vectors of `texts`, each a text or a pair (first, second), in input order.
+        """The vectors of all tokens of `texts`, each a text or a pair (first, second), in input order.
 
         Texts are computed in batches of similar length, with at most 51 compiled shapes for 512 positions. Apart from
         rounding, the vectors of a text don't depend on the other texts. A text longer than the model's positions is
-        cut; the longer text of a pair loses its end first. One line reports how many were cut. Raises UsageError if an
+        cut; the longer text of a pair loses its end first. A message reports how many were cut. Raises UsageError if an
         element is neither a text nor a pair.
         """
         if isinstance(texts, str):
@@ -223,12 +223,13 @@ class Bert:
     def embed(
         self, texts: Iterable[Text], width: int | None = None, *, role: str | None = None
     ) -> Float[np.ndarray, "N W"]:
-        """One vector of length 1 for each text or pair, in float32: the cosine of two texts is their product.
+        """One vector of norm 1 for each text or pair, in float32: the cosine of two texts is their product.
 
-        Of a model of `finetune vectors` they are those that it was trained for: pooled by `task.pool`, of texts cut to
-        `task.max_length` tokens. Of any other model they are means over the last layer, and a line says so. `width`:
-        the first components alone, divided by their length; None: all. `role`: "query", "passage" or the name of
-        another prompt of the model, which is put before each text; None: its default prompt, if it has one. Raises
+        For a model of `finetune vectors` they are the vectors that it was trained for: pooled by `task.pool`, of texts
+        cut to `task.max_length` tokens. For any other model they are means over the last layer, and a message says so.
+
+        `width`: the first components alone, divided by their length; None: all. `role`: "query", "passage" or the name
+        of another prompt of the model, which is put before each text; None: its default prompt, if it has one. Raises
         UsageError for a width that isn't from 1 to the model's, for a role that is unknown, and if an element is
         neither a text nor a pair.
         """
@@ -259,9 +260,10 @@ class Bert:
         """The `top` texts of a corpus with the highest cosines to a query: (row, score, text), best first.
 
         A list of queries gives a list of such results; the corpus is read once. `corpus`: texts or pairs, or a file as
-        for `bert-jax search`: with a text a line, a table with them in `columns`, or a .npz file of vectors that
-        `bert-jax features` wrote, beside which `lines` is the file with the texts. Search is exact, and memory doesn't
-        grow with the corpus. Rows are numbered from 1; equal scores are in their order; empty texts are left out.
+        for `bert-jax search`: with a text on each line, a table with them in `columns`, or a .npz file of vectors that
+        `bert-jax features` wrote; for the last, `lines` names the file with the texts. Search is exact, and memory
+        doesn't grow with the corpus. Rows are numbered from 1, rows of equal scores stay in the order of the corpus,
+        and empty texts are left out.
 
         Raises UsageError for an empty query, a `top` below 1, an empty corpus, and a file that can't be used.
         """
@@ -275,7 +277,7 @@ class Bert:
         return Embedder(self._model, self.task)
 
     def origin(self, choice: Choice, prompt: Prompt = NO_PROMPT) -> Origin:
-        """Identifies the model, the layers and the prompt of vectors in a file, so that another model's are refused."""
+        """Identifies the model, the layers and the prompt of vectors in a file, to refuse vectors of other models."""
         return self._model.origin(choice, prompt)
 
     def predict(self, rows: Iterable[Any]) -> list[Prediction]:

@@ -165,7 +165,7 @@ class BatchedModel:
         return seal_of(self.params, self.tokenizer)
 
     def origin(self, choice: Choice, prompt: Prompt = NO_PROMPT) -> Origin:
-        """Identifies the model, the layers and the prompt of vectors in a file, so that another model's are refused."""
+        """Identifies the model, the layers and the prompt of vectors in a file, to refuse vectors of other models."""
         return Origin(model=self._seal, vectors=choice._replace(width=None).described, prompt=prompt.text)
 
 

@@ -53,7 +53,7 @@ class SearchCorpus:
         lines: str | os.PathLike | None = None,
     ):
         """`source`: texts or pairs; a file with a text a line; a table with them in one or two `columns`; or a .npz
-        file of vectors, beside which `lines` is the file with the texts of these vectors, in the same order.
+        file of vectors, for which `lines` names the file with the texts of these vectors, in the same order.
 
         Raises UsageError if these don't fit each other, or if a .npz file has no vectors of texts.
         """

@@ -67,8 +67,8 @@ class Tokenizer:
     """Name of the vocabulary's file in a tokenizer directory."""
     cuts: Sequence[Callable[[Iterable[str]], list[str]]] = ()
     """Functions that cut texts into parts, from coarse to fine, with a line break after the parts of each text. The ids
-    of a text are the concatenated ids of its parts. The library remembers the words of a BPE, so cutting would save 15%
-    only."""
+    of a text are the concatenated ids of its parts. BPE models have none: the library remembers the words that it has
+    encoded, so cutting would save only 15%."""
     added: frozenset[int] = frozenset()
     """Ids of the added tokens without the special pieces. Added tokens are found in a text before it is split."""
 
@@ -132,7 +132,8 @@ class Tokenizer:
     def encode_spans(self, text: str) -> list[PieceSpan]:
         """The pieces of `text` with their positions in it.
 
-        Pieces that share a character all cover its position. A boundary that is a piece by itself has an empty span.
+        Pieces that share a character all cover its position. A mark of a word's begin that is a piece by itself has an
+        empty span.
         """
         spans = []
         for number, begin, end in self._offsets(text):
@@ -260,7 +261,8 @@ class Tokenizer:
         """A tokenizer with new `pieces` (from `piece_of_word`) after its own; each encodes its word as one piece.
 
         In a BPE, a word that is a piece is then encoded without merges. If a WordPiece has added tokens, new pieces
-        become added tokens, too, which match single words only. Raises UsageError for a model with scores.
+        become added tokens, too, which match single words only. Raises UsageError for a unigram model: its pieces have
+        scores.
         """
         model, count = self.contents["model"], len(self.vocabulary)
         if self.kind == "wordpiece" and count > len(model["vocab"]):
@@ -301,7 +303,8 @@ class Tokenizer:
         return Tokenizer(finished(self.as_huggingface(), special, self.name, class_token), self.file_name)
 
     def with_class_token(self, place: ClassToken) -> Self:
-        """Returns this tokenizer with [CLS] at `place`. If [CLS] moves, a pair of texts gets one separator.
+        """Returns this tokenizer with [CLS] at `place`. If [CLS] moves, one separator stands between the texts of a
+        pair.
 
         Raises UsageError for special tokens round texts that are neither BERT's, RoBERTa's nor XLNet's.
         """
