@@ -306,6 +306,7 @@ _TABLE: dict[str, dict[str, Any]] = {
         max_length=128,
         epochs=1.0,
         batch_size=64,
+        optimizer=_OPTIMIZER.replace(peak_learning_rate=2e-5),
         expect="Rows have query, positive and possibly negatives (a list); or a, b and score. From a corpus alone:\n\n"
         "    --task.source text:FILES, in place of --task.train\n\n"
         "Larger batches have more texts to tell apart and teach more; --execution.accumulation 8 computes the same in\n"

@@ -90,7 +90,8 @@ AnyRunConfig = RunConfig | TaskRunConfig
 
 
 class FinetuneConfig(TransferConfig, OperationConfig):
-    """A task, the model to fine-tune, and how. The defaults are those of the original's run_classifier.py."""
+    """A task, the model to fine-tune, and how. The defaults are those of the original's run_classifier.py, with bias
+    correction added."""
 
     task: TaskConfig
     init: str | None = None
@@ -101,7 +102,7 @@ class FinetuneConfig(TransferConfig, OperationConfig):
     compute_dtype: ComputeType | None = None
     """Type of the matrix products, as model.compute_dtype. None: that of the pretrained run, or auto if the model was
     imported."""
-    optimizer: OptimizerConfig = OptimizerConfig(peak_learning_rate=2e-5, warmup=0.1, bias_correction=True)
+    optimizer: OptimizerConfig = OptimizerConfig(peak_learning_rate=5e-5, warmup=0.1, bias_correction=True)
     seed: Seed = 0
     """Seed of everything random: the head's initial parameters, order, dropout."""
     evaluations: Annotated[float, Field(gt=0.0)] = 1.0

@@ -37,6 +37,7 @@ from bert_jax.system.copies import cache_directory
 from bert_jax.system.errors import RunError, Setting, first_line
 from bert_jax.system.files import write_json
 from bert_jax.system.progress import say
+from bert_jax.training.devices import compiler_options
 
 _ROWS = 40_000
 """Number of rows of each part: the fault of jaxlib 0.10.2 occurs from 32,769 rows on, and no longer at 65,536."""
@@ -186,10 +187,10 @@ def difference(part: CheckedPart) -> str | None:
     # At the highest precision, since accelerators otherwise round the factors of float32 products, which magnifies a
     # difference in the last digit. The forward pass is also compared by itself, because it compiles to other code if
     # residuals are kept for the gradients.
+    compiled_as_a_step = functools.partial(jax.jit, compiler_options=compiler_options(platform()))
+    forward, backward = compiled_as_a_step(part.function), compiled_as_a_step(gradients(part.function))
     with jax.default_matmul_precision("highest"):
-        compiled = jax.device_get(
-            [jax.jit(part.function)(*part.arguments), *jax.jit(gradients(part.function))(*part.arguments)]
-        )
+        compiled = jax.device_get([forward(*part.arguments), *backward(*part.arguments)])
         one_by_one = _one_by_one(lambda *each: [reference(*each), *gradients(reference)(*each)], part.arguments)
     for got, expected in zip(compiled, one_by_one, strict=True):
         tolerance = _TOLERANCE[expected.dtype.name]
