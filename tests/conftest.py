@@ -1,6 +1,5 @@
 """Fixtures for the whole session: one small corpus and one run trained on it."""
 
-import ctypes
 import gc
 import os
 import random
@@ -145,8 +144,7 @@ def bounded_memory():
         forget_steps()
         jax.clear_caches()
         gc.collect()
-        if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
-            trim(0)
+        machine.return_freed_memory()
         bounded_memory_from[:] = [max(FREED_FROM_BYTES, resident_bytes() + FREED_AGAIN_BYTES)]
 
 
