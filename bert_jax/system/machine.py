@@ -74,13 +74,6 @@ def keep_freed_memory() -> bool:
     return keeps
 
 
-def return_freed_memory() -> None:
-    """Returns freed memory to the system, after work that needed much more than what follows, such as a compilation.
-    Does nothing if the C library isn't glibc."""
-    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):
-        trim(0)
-
-
 def _advise_huge_pages(libc: ctypes.CDLL) -> None:
     """Asks Linux to use huge pages for the heap that follows, up to the size of the machine's memory.
 

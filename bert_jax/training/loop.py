@@ -24,7 +24,6 @@ from bert_jax.run.state import TrainState
 from bert_jax.run.tracking import open_trackers
 from bert_jax.system.errors import BertJaxError, Interrupted, RunError
 from bert_jax.system.journal import here, note, open_journal
-from bert_jax.system.machine import return_freed_memory
 from bert_jax.system.progress import say, stage, tell, warn
 from bert_jax.training.devices import LESS_MEMORY, peak_flops
 from bert_jax.training.ending import Patience, Skips, StopSignals, Watchdog, no_finite_gradient
@@ -197,7 +196,6 @@ class Loop:
                 self._show(previous)
             else:  # the step is dispatched, and so it is compiled
                 self._await_check()
-                return_freed_memory()  # the compiler's
                 self._restart_speed()
                 self._progress.pace_from_here(1)
             self._speed.count(batch, measured["skipped_records"] if phase.skips_records else None)
