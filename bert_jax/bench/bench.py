@@ -17,7 +17,7 @@ from bert_jax.model.sharding import batch_sharding
 from bert_jax.model.size import FORWARD_SHARE
 from bert_jax.run.environment import Scalar, machine, versions
 from bert_jax.training.batch import AnyBatch
-from bert_jax.training.devices import SquareProduct, chip_of, peak_flops
+from bert_jax.training.devices import SquareProduct, chip_of, compiler_options, peak_flops
 from bert_jax.training.trainer import Trainer
 
 _CPU_SIZES = (1024, 2048)
@@ -74,7 +74,10 @@ def _compiled(trainer: Trainer, batch: AnyBatch) -> tuple[Work, float]:
     """The transfer of `batch`, the step on it and the step's parts; and the seconds that the step took to compile."""
     state, rows = trainer.initial_state(), batch_sharding(trainer.mesh)
     on_device = jax.device_put(batch, rows)
-    forward, gradients = (jax.jit(part).lower(state.params, on_device).compile() for part in trainer.parts(0))
+    options = compiler_options(trainer.mesh.devices.flat[0].platform)
+    forward, gradients = (
+        jax.jit(part, compiler_options=options).lower(state.params, on_device).compile() for part in trainer.parts(0)
+    )
     began = time.perf_counter()
     step = trainer.train_step(0).lower(state, on_device).compile()
     seconds = time.perf_counter() - began

@@ -169,17 +169,17 @@ def vega_bundle() -> str:
     vl-convert takes two seconds to join them, so the script is kept in the cache folder.
     """
     check_can_draw()
-    import vl_convert
-
     kept = cache_directory() / "vega" / f"{version('vl-convert-python')}.js"
-    with contextlib.suppress(OSError, UnicodeDecodeError):
-        return kept.read_text(encoding="utf-8")
-    joined = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # the stub lacks its default
-    bundle = joined.replace("</script", "<\\/script")
-    with contextlib.suppress(OSError, RunError):  # another process writes it, or it is joined again next time
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        write_text(kept, bundle)
-    return bundle
+    try:
+        bundle = kept.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        import vl_convert
+
+        bundle = vl_convert.javascript_bundle()  # type: ignore[call-arg]  # the stub lacks its default
+        with contextlib.suppress(OSError, RunError):  # another process writes it, or it is joined again next time
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_text(kept, bundle)
+    return bundle.replace("</script", "<\\/script")
 
 
 @cache

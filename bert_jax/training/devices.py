@@ -37,7 +37,7 @@ _COMPILER_OPTIONS: dict[str, dict[str, bool | int]] = {
         "xla_gpu_autotune_level": 0,
     },
 }
-"""XLA options for training steps, by kind of device. They improve speed and are off by default.
+"""XLA options for training steps, by kind of device, that differ from XLA's defaults.
 https://docs.jax.dev/en/latest/gpu_performance_tips.html. The launchers set those of TPUs (launch/flags.sh), which
 libtpu reads from the environment."""
 
@@ -117,8 +117,10 @@ class SquareProduct(NamedTuple):
 
 
 def compiler_options(platform: str) -> dict[str, bool | int]:
-    """XLA's options for a training step on devices of this kind, without those that $XLA_FLAGS sets."""
-    options = _COMPILER_OPTIONS.get(platform, {})
+    """XLA's options for a training step on devices of this kind, without those that $XLA_FLAGS sets. None for a CPU if
+    $JAX_DISABLE_MOST_OPTIMIZATIONS asks for the lowest level."""
+    lowest = platform == "cpu" and bool(os.environ.get("JAX_DISABLE_MOST_OPTIMIZATIONS"))
+    options = {} if lowest else _COMPILER_OPTIONS.get(platform, {})
     return {name: value for name, value in options.items() if f"--{name}" not in os.environ.get("XLA_FLAGS", "")}
 
 

@@ -185,10 +185,10 @@ def difference(part: CheckedPart) -> str | None:
     reference = part.reference or part.function
 
     # At the highest precision, since accelerators otherwise round the factors of float32 products, which magnifies a
-    # difference in the last digit. The forward pass is also compared by itself, because it compiles to other code if
-    # residuals are kept for the gradients.
-    compiled_as_a_step = functools.partial(jax.jit, compiler_options=compiler_options(platform()))
-    forward, backward = compiled_as_a_step(part.function), compiled_as_a_step(gradients(part.function))
+    # difference in the last digit. The forward pass is also compared by itself, as an evaluation compiles it; it is
+    # other code if residuals are kept for the gradients.
+    forward = jax.jit(part.function)
+    backward = jax.jit(gradients(part.function), compiler_options=compiler_options(platform()))
     with jax.default_matmul_precision("highest"):
         compiled = jax.device_get([forward(*part.arguments), *backward(*part.arguments)])
         one_by_one = _one_by_one(lambda *each: [reference(*each), *gradients(reference)(*each)], part.arguments)

@@ -193,7 +193,7 @@ class Theirs:
             max_steps=steps,
             per_device_train_batch_size=BATCH,
             per_device_eval_batch_size=BATCH,
-            learning_rate=2e-5,
+            learning_rate=5e-5,
             seed=self._turn,
             use_cpu=True,
             bf16=self._options.dtype == "bfloat16",

@@ -43,3 +43,9 @@ def test_a_task_without_a_name_is_called_like_its_rows(train, name):
 def test_a_batch_that_does_not_divide_is_refused():
     with pytest.raises(SettingsError, match="task.batch_size=32 is not a multiple of execution.accumulation=5"):
         FinetuneConfig(task=TaskConfig(name="x", kind="class"), execution={"accumulation": 5})
+
+
+@pytest.mark.parametrize("name, rate", [("classes", 5e-5), ("squad", 3e-5), ("vectors", 2e-5)])
+def test_the_default_rate_is_that_of_the_original_or_of_the_task(name, rate):
+    optimizer = find_config(name).config.optimizer
+    assert (optimizer.peak_learning_rate, optimizer.bias_correction) == (rate, True)

@@ -9,7 +9,11 @@ def test_options_of_the_compiler_are_those_of_the_device_and_not_what_the_user_h
     assert compiler_options("gpu") == {"xla_gpu_enable_latency_hiding_scheduler": True, "xla_gpu_autotune_level": 0}
     monkeypatch.delenv("XLA_FLAGS")
     assert compiler_options("gpu")["xla_gpu_enable_triton_gemm"] is False
-    assert not compiler_options("tpu")
+    assert compiler_options("tpu") == compiler_options("cpu") == {}  # tests compile at XLA's lowest level
+    monkeypatch.delenv("JAX_DISABLE_MOST_OPTIMIZATIONS")
+    assert compiler_options("cpu") == {"xla_backend_optimization_level": 1}
+    monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=3")
+    assert not compiler_options("cpu")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
