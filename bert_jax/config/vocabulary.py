@@ -27,7 +27,7 @@ class VocabularyConfig(Settings):
     lowercase: bool = True
     """Lower-case the text before it is split; by Turkish rules if a vocabulary is trained on Turkish or Azeri alone."""
     strip_accents: bool | Literal["cased"] | None = None
-    """Drop accents: all marks (true), as in BERT (NFD, then category Mn), or those of the scripts that have case (cased:
+    """Drop accents: all marks (true), as in BERT (NFD, then category Mn), or those of scripts that have case (cased:
     Latin, Greek, Cyrillic), since in others marks spell vowels and consonants, as in Hindi and Japanese. None: with
     `lowercase`, true for a vocab.txt and cased for a trained vocabulary; without it, false."""
     unicode_form: Literal["NFC", "NFKC"] | None = None
