@@ -166,7 +166,7 @@ def check_can_draw() -> None:
 def vega_bundle() -> str:
     """Vega, Vega-Lite and vega-embed as one script. Raises UsageError if vl-convert isn't installed.
 
-    vl-convert takes two seconds to join them, so the script is kept in the cache folder.
+    vl-convert takes up to two seconds to join them, so the script is kept in the cache folder.
     """
     check_can_draw()
     kept = cache_directory() / "vega" / f"{version('vl-convert-python')}.js"
