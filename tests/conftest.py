@@ -90,19 +90,37 @@ MAY_SKIP = (
     "the allocator of glibc",
     "the fault of jaxlib 0.10.2",
     "there is no browser",
-    "with --slow",
+    "with --tier full",
+    "with --tier slow",
     "zsh is not installed",
 )
 """How the reasons begin for which tests may be skipped: facts of the machine, since the extra `test` brings every
 package."""
 
 
-def pytest_collection_modifyitems(items):
-    items.sort(key=lambda item: item.path.name not in BEGUN_FIRST)
-
-
 def pytest_addoption(parser):
-    parser.addoption("--slow", action="store_true", help="damage 10^5 files instead of 2,000, kill 100 times, ...")
+    parser.addoption(
+        "--tier",
+        choices=("quick", "full", "slow"),
+        default="quick",
+        help="quick leaves out the tests that are marked long, full has every test, slow also damages 10^5 files "
+        "instead of 2,000, kills 100 times, ...",
+    )
+
+
+def pytest_configure(config):
+    config.addinivalue_line(
+        "markers", "long: takes over six seconds; the quick tier leaves it out unless its file is named"
+    )
+
+
+def pytest_collection_modifyitems(config, items):
+    items.sort(key=lambda item: item.path.name not in BEGUN_FIRST)
+    if config.getoption("--tier") == "quick":
+        named = {(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args}
+        for item in items:
+            if item.get_closest_marker("long") and item.path not in named:
+                item.add_marker(pytest.mark.skip(reason="with --tier full, or if its file is named"))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -196,8 +214,8 @@ def on_tpu(monkeypatch, interpreted):
 
 @pytest.fixture(scope="session")
 def slow(request) -> bool:
-    """Whether the long form of a test was asked for, by --slow."""
-    return request.config.getoption("--slow")
+    """Whether the slow tier runs, in which some tests take a long form."""
+    return request.config.getoption("--tier") == "slow"
 
 
 @pytest.fixture(scope="session")

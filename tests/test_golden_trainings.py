@@ -17,7 +17,7 @@ from bert_jax.run.verification import verify
 
 GOLDEN = Path(__file__).parent / "golden"
 SEEN_EACH_TIME = {"pretraining", "class", "span"}
-"""The others with --slow."""
+"""The others with --tier slow."""
 
 
 @pytest.fixture(scope="module")

@@ -38,6 +38,7 @@ def task():
     return bert_jax.configs.classes.change(task=settings, logging={"tensorboard": False})
 
 
+@pytest.mark.long
 def test_a_training_on_an_iterable_of_texts_is_that_on_their_file(tiny_config, tiny_run, documents, tmp_path):
     """Although it is stopped by the program in between, and continued with the same texts."""
     lines = []

@@ -148,6 +148,7 @@ def printed_json(printed):
     return json.loads(printed.read_text().splitlines()[-1])
 
 
+@pytest.mark.long
 def test_it_has_the_machine_the_versions_the_settings_and_the_source_of_the_rates(printed, printed_json):
     for words in ("matrix products", "share of that", "compilation", "forward", "backward", "optimizer"):
         assert words in printed.read_text()

@@ -24,6 +24,7 @@ PREPARE = "prepare demo --workdir ../run --data.source text:../text.txt --vocabu
         ),
     ],
 )
+@pytest.mark.long
 def test_no_module_of_the_current_folder_runs(tmp_path, words):
     folder = tmp_path / "folder"
     folder.mkdir()

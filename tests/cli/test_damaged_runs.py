@@ -1,6 +1,7 @@
 """Each file of a run, damaged: `bert-jax verify` notices it, or the file is one that changes nothing.
 
-launch/test.sh --slow tests/cli/test_damaged_runs.py -s damages each in each way, at many places, and prints the counts.
+launch/test.sh --tier slow tests/cli/test_damaged_runs.py -s damages each in each way, at many places, and prints the
+counts.
 """
 
 import fnmatch

@@ -5,6 +5,7 @@ import pytest
 from bert_jax.cli.main import run
 
 
+@pytest.mark.long
 def test_the_doctor_prints_tables_or_one_object(corpus, config_file, capsys, monkeypatch):
     monkeypatch.setattr("bert_jax.doctor.diagnosis._PRODUCT_SIZE", 64)
     assert run(["doctor", str(corpus), "--config", str(config_file)]) == 0
@@ -17,6 +18,7 @@ def test_the_doctor_prints_tables_or_one_object(corpus, config_file, capsys, mon
     assert found["changes"][0]["change"] == "--data.language en"
 
 
+@pytest.mark.long
 def test_the_doctor_takes_several_sources_also_from_a_file(corpus, config_file, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("bert_jax.doctor.diagnosis._PRODUCT_SIZE", 64)
     (tmp_path / "other.txt").write_bytes(corpus.read_bytes()[:20_000])

@@ -1,7 +1,7 @@
 """A run killed in each of its stages loses the steps since its newest checkpoint and nothing else.
 
-launch/test.sh --slow tests/cli/test_kills.py -s kills it 100 times at random moments too and prints how that went; with
-BERT_JAX_KILLS=1000, which takes a night, as often as you like.
+launch/test.sh --tier slow tests/cli/test_kills.py -s kills it 100 times at random moments too and prints how that
+went; with BERT_JAX_KILLS=1000, which takes a night, as often as you like.
 """
 
 import contextlib
@@ -12,6 +12,7 @@ import signal
 import subprocess
 import time
 
+import pytest
 from conftest import command_of_a_shell, program
 from stages import parameters, stages_of, started_until
 from warm_process import COMMAND
@@ -21,6 +22,8 @@ from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.verification import verify
 from bert_jax.system.errors import UsageError
+
+pytestmark = pytest.mark.long
 
 KILLS_WHEN_SLOW = 100
 PARTS, STRIDE = 6, 5

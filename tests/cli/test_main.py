@@ -45,6 +45,7 @@ def refused(capsys, *arguments) -> str:
     return lines[0]
 
 
+@pytest.mark.long
 def test_what_a_run_is_told_of_and_what_can_be_done_with_it(config_file, tiny_copy, tmp_path, capsys):
     workdir = str(tiny_copy.path)
     assert run(["pretrain", str(config_file), "--workdir", workdir]) == 0
@@ -172,6 +173,7 @@ def test_counts_below_one_are_one_line(tiny_run, capsys, command, words):
 
 
 @pytest.mark.parametrize("first", ["", "import jax; "])
+@pytest.mark.long
 def test_with_libtpu_installed_nothing_complains_of_a_tpu_that_is_not_there(first, tiny_run):
     pytest.importorskip("libtpu")
     unset = ("JAX_PLATFORMS", "TPU_LIBRARY_PATH")

@@ -32,6 +32,7 @@ def done(*arguments):
 
 
 @pytest.mark.usefixtures("home")
+@pytest.mark.long
 def test_commands_take_paths_of_every_spelling(config_file, capsys):
     done("inspect", f"../{NAME}", "--step", 3)
     done("verify", "../link")

@@ -77,6 +77,7 @@ def test_standard_input_and_a_corpus_are_read(tiny_run, folder, capsys, monkeypa
     assert [row["text"] for row in rows] == [line.strip() for line in LINES if line]
 
 
+@pytest.mark.long
 def test_a_closed_standard_input_is_refused_at_once(tiny_run):
     command = 'exec "$0" -c "from bert_jax.cli.main import main; main()" score "$1" - <&-'
     ended = subprocess.run(["sh", "-c", command, sys.executable, tiny_run.path], capture_output=True, timeout=200)

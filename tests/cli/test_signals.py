@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 
+import pytest
 from conftest import command, program
 from stages import parameters, stages_of, started_until
 
@@ -44,8 +45,9 @@ def check(code, said, *promised):
     assert LAST_WORDS[code] in said.splitlines()[-1] and "Traceback" not in said, said
 
 
+@pytest.mark.long
 def test_a_run_stopped_in_every_stage_ends_as_promised_and_then_bit_for_bit(config_file, tiny_run, tmp_path, slow):
-    """With --slow by each signal in each stage."""
+    """With --tier slow by each signal in each stage."""
     count = 0
     for turn in range(len(WAYS) if slow else 1):
         run = tmp_path / str(turn)

@@ -25,6 +25,7 @@ NOT_RUN = "# Needs "
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
+@pytest.mark.long
 def test_the_pages_build_without_warnings_and_load_nothing_from_elsewhere(tmp_path):
     build = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html", "-d", str(tmp_path / "trees")]
     built = subprocess.run([*build, str(ROOT / "docs"), str(tmp_path / "html")], capture_output=True, text=True)
@@ -128,6 +129,7 @@ def run_bash(example: Example) -> None:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+@pytest.mark.long
 def test_commands_of_a_page_run(page, folder, monkeypatch):
     monkeypatch.chdir(folder)
     document = Sybil([CodeBlockParser("bash", run_bash), PythonCodeBlockParser()]).parse(page)

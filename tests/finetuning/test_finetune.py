@@ -509,6 +509,7 @@ def test_without_dev_rows_nothing_is_measured(config, tmp_path, capsys):
     assert "--seeds compares scores" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_in_a_bucket_it_learns_and_says_what_it_does_on_disk(config, init, bucket_server, bucket, tmp_path, capsys):
     short, rows_folder = config.replace(task=config.task.replace(epochs=1.0)), Path(config.task.train).parent
     for folder, top in (("init", init), ("rows", rows_folder)):

@@ -112,6 +112,7 @@ def test_files_are_found_by_path_folder_and_pattern(tmp_path):
 
 
 @pytest.mark.parametrize("method", ["token", "word"])
+@pytest.mark.long
 def test_accuracies_are_those_of_an_independent_scorer(tiny_run, tmp_path, method):
     for number, name in enumerate(("swapped", "reversed")):
         stories = [story(10 * number + seed)[0].split()[:9] for seed in range(12)]

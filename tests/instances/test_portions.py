@@ -163,6 +163,7 @@ def own_children(name: str) -> list[int]:
 
 
 @needs_java
+@pytest.mark.long
 def test_spark_prepares_the_same_shards(recipe, tmp_path):
     expected = built(recipe, tmp_path / "local", "local", processes=1)
     assert built(recipe, tmp_path / "spark", "spark", processes=2) == expected
@@ -198,6 +199,7 @@ def test_machines_that_share_no_disk_read_and_write_in_a_bucket(recipe, bucket, 
 
 
 @needs_java
+@pytest.mark.long
 def test_spark_reads_and_writes_in_s3(recipe, s3, tmp_path):
     other = f"spark.executorEnv.XDG_CACHE_HOME={tmp_path}/other"
     check_equal_in_bucket(recipe, s3, tmp_path, spark=("spark.master=local[2]", other))
@@ -205,6 +207,7 @@ def test_spark_reads_and_writes_in_s3(recipe, s3, tmp_path):
 
 
 @needs_java
+@pytest.mark.long
 def test_spark_goes_on_without_a_worker_that_dies_and_tells_what_went_wrong(tmp_path, capsys):
     handler = signal.getsignal(signal.SIGINT)
 

@@ -479,6 +479,7 @@ def test_an_encoder_by_itself_encodes_and_fills_no_masks(folder, tmp_path, capsy
     assert {f"bert.{name}" for name in written} == load_file(folder / "model.safetensors").keys()
 
 
+@pytest.mark.long
 def test_an_imported_model_is_measured_on_text_as_far_as_it_has_heads(folder, corpus, tmp_path, capsys):
     parts = {"one": ("cls.seq_relationship", "bert.pooler"), "none": ("cls.",)}
     for name, dropped in parts.items():
@@ -494,6 +495,7 @@ def test_an_imported_model_is_measured_on_text_as_far_as_it_has_heads(folder, co
         assert ("without masked-language head" in printed.err) == (name == "none")
 
 
+@pytest.mark.long
 def test_rows_without_a_piece_are_kept_and_never_predicted_and_parts_that_are_missing_are_random(
     folder, shaped, tmp_path, capsys
 ):

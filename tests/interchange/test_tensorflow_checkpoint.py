@@ -120,7 +120,7 @@ def test_a_damaged_checkpoint_is_one_line(tmp_path, stands_in, slow, request):
     if stands_in:
         request.getfixturevalue("tensorflow")
     elif not slow:
-        pytest.skip("with --slow TensorFlow itself reads it")
+        pytest.skip("with --tier slow TensorFlow itself reads it")
     (tmp_path / "bert_model.ckpt.index").write_bytes(b"none")
     with pytest.raises(UsageError, match="is no good TensorFlow checkpoint"):
         read_tensorflow_checkpoint(tmp_path / "bert_model.ckpt")

@@ -134,6 +134,7 @@ def test_flags_of_bench_are_passed_on_and_a_wrong_one_ends_it(script):
         script._prospect(script.Case("tiny", 128, "all", "exact"), (8,), ["--execution.no-such", "1"])
 
 
+@pytest.mark.long
 def test_it_measures_this_machine(tmp_path):
     path = tmp_path / "tiny.json"
     flags = ["--tiny", "--dropout", "outputs", "--attention", "exact", "gpu", *SMALL]

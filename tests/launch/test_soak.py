@@ -4,6 +4,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.long
+
 KINDS = ("kill", "terminate", "pause", "full_disk", "slow_disk", "damaged_checkpoint", "damaged_data")
 SHORT = {"SOAK_SECONDS": "1", "PAUSE_SECONDS": "0", "PATIENCE_SECONDS": "60", "DISK_MEGABYTES": "2"}
 

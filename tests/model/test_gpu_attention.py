@@ -91,6 +91,7 @@ def operations(jaxpr) -> Iterator[jax.extend.core.JaxprEqn]:
             yield from operations(called)
 
 
+@pytest.mark.long
 def test_a_model_for_gpus_calls_the_kernels_forwards_and_backwards(on_gpu, tiny_config):
     """In all blocks but the last, which is computed at a few places only."""
     expected = {"attention": 2, "attention_keys": 2, "attention_queries": 2}

@@ -99,6 +99,7 @@ def test_a_model_gives_the_same_by_it(tokens, splash_calls):
         ("v4:2x2x1", 2176, jnp.float32, 16, 1000),
     ],
 )
+@pytest.mark.long
 def test_it_compiles_for_tpus(chip, length, dtype, size, window):
     pytest.importorskip("libtpu")
     place = jax.sharding.SingleDeviceSharding(topology_devices(parse_topology(chip))[0])

@@ -144,7 +144,7 @@ LARGEST = [(32, 128, 12, 64), (2, 1408, 2, 64)] + [
 ]
 """Shapes that take most of the fast memory of a v4, which has the least: many short rows, the longest of each width."""
 COMPILED_EACH_TIME = {("v5e:2x2", 512, 16), ("v4:2x2x1", 2048, 1)}
-"""The others with --slow: chip, length and sequences a row. A change of the kernels or of MOST_KEYS needs them all."""
+"""Chip, length, sequences a row; the others with --tier slow. A change of the kernels, or of MOST_KEYS, needs all."""
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ COMPILED_EACH_TIME = {("v5e:2x2", 512, 16), ("v4:2x2x1", 2048, 1)}
 def test_it_compiles_for_tpus(chip, shape, dtype, sequences, pattern, slow):
     pytest.importorskip("libtpu")
     if not slow and (chip, shape[1], sequences) not in COMPILED_EACH_TIME:
-        pytest.skip("with --slow: libtpu takes up to a minute for a shape")
+        pytest.skip("with --tier slow: libtpu takes up to a minute for a shape")
     place = jax.sharding.SingleDeviceSharding(topology_devices(parse_topology(chip))[0])
     of_tokens = jax.ShapeDtypeStruct(shape, dtype, sharding=place)
     number = jax.ShapeDtypeStruct(shape[:2], jnp.int32, sharding=place)

@@ -155,6 +155,7 @@ def test_a_program_that_jax_can_not_read_names_the_pair_that_was_tested(monkeypa
         plan_module.program_of(Compiled())
 
 
+@pytest.mark.long
 def test_the_real_step_is_compiled_for_a_slice(config_file):
     """In a process of its own: another test may have set up this one's devices."""
     pytest.importorskip("libtpu")

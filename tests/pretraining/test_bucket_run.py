@@ -17,6 +17,8 @@ from bert_jax.run.tracking import open_trackers
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import RunError
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def trained(bucket_server, tiny_config, tmp_path_factory) -> dict[str, bytes]:

@@ -2,6 +2,7 @@
 
 import shutil
 
+import pytest
 from conftest import stories
 
 from bert_jax.pretraining.dry_run import planned_preparation, planned_pretraining
@@ -52,6 +53,7 @@ def test_data_of_other_settings_are_not_taken_for_those_of_the_run(tiny_config, 
     assert planned(other, tmp_path / "run")["data, length 32"].startswith("there: ")
 
 
+@pytest.mark.long
 def test_the_shares_of_sources_are_estimated_from_their_sizes(tiny_config, tmp_path):
     for language, paragraphs in (("de", 100), ("sw", 25)):
         (tmp_path / f"{language}.txt").write_text("eins zwei drei vier\n\n" * paragraphs)

@@ -55,6 +55,7 @@ def share_of_second(config, run, phase=0):
     return (drawn >= prepared.sources[0]).mean()
 
 
+@pytest.mark.long
 def test_a_run_on_sources_with_weights_draws_its_shares(config, run):
     assert read_config(run.path) == config
     assert share_of_second(config, run) == 0.75
@@ -143,6 +144,7 @@ def test_a_text_cut_twice_is_seen_as_often_by_as_many_steps(config, tmp_path):
     assert seen[1][1:] == pytest.approx(seen[0][1:], rel=0.02)
 
 
+@pytest.mark.long
 def test_checkpoints_are_kept_at_numbers_of_words(config, run, tmp_path, capsys):
     prepared = {32: PreparedData.open(run.data(32))}
     words = int(words_a_step(config, 0, prepared[32]))

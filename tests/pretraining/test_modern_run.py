@@ -22,6 +22,8 @@ from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
 
+pytestmark = pytest.mark.long
+
 UNTRAINED = ("bert/pooler/", "next_sentence/")
 
 

@@ -22,6 +22,8 @@ from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.pretraining.units import _SPACED_WORDS, _draw, _spaced_spans, divide
 from bert_jax.run.run_directory import RunDirectory
 
+pytestmark = pytest.mark.long
+
 STEPS = 60
 OBJECTIVE = ObjectiveConfig(predict="permuted", pair="none", units="context", masked_share=1 / 6, evaluated_share=1 / 6)
 

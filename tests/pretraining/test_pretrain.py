@@ -112,6 +112,7 @@ def test_a_step_for_which_no_memory_is_left_is_said_in_a_line(tiny_config, untra
     assert events[-1]["event"] == "failed" and "RESOURCE_EXHAUSTED" in events[-1]["message"]
 
 
+@pytest.mark.long
 def test_phases_follow_one_another(tiny_config, untrained):
     phases = (Phase(steps=4, length=16, batch_size=8), Phase(steps=4, length=32, batch_size=4))
     config = tiny_config.replace(phases=phases)

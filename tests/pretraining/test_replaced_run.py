@@ -23,6 +23,8 @@ from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
 
+pytestmark = pytest.mark.long
+
 STEPS = 24
 ASKED = ObjectiveConfig(predict="replaced", pair="none")
 

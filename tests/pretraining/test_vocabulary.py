@@ -135,6 +135,7 @@ def run_of_kind(request, tiny_config, tmp_path_factory):
     return run
 
 
+@pytest.mark.long
 def test_such_a_vocabulary_serves_the_whole_job(run_of_kind):
     bert, asked = bert_jax.load(run_of_kind.path), read_config(run_of_kind.path).vocabulary
     assert (bert.tokenizer.kind, len(bert.tokenizer.vocabulary)) == (asked.kind, asked.size)

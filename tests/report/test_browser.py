@@ -15,6 +15,8 @@ from bert_jax.report.model_views import Attention, ModelViews
 from bert_jax.report.page import Section, element, page
 from bert_jax.report.report import run_sections, write_report
 
+pytestmark = pytest.mark.long
+
 NAMES = "chromium", "chromium-browser", "google-chrome"
 BROWSER = Path(next(filter(None, map(shutil.which, NAMES)), "/usr/bin/chromium"))
 SWITCHES = "--no-sandbox --disable-gpu --disable-background-networking --no-first-run".split()

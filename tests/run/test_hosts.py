@@ -131,6 +131,7 @@ def same_lines(found, expected):
     return [line["loss"] for line in found] == pytest.approx([line["loss"] for line in expected], rel=1e-5)
 
 
+@pytest.mark.long
 def test_two_hosts_that_share_a_bucket_do_the_run_of_one_and_one_goes_on(
     bucket_server, bucket, tiny_run, tiny_config, config_file, tmp_path, capsys
 ):
@@ -160,6 +161,7 @@ def test_two_hosts_that_share_a_bucket_do_the_run_of_one_and_one_goes_on(
     assert len(found) == len(expected) and same_lines(found, expected)
 
 
+@pytest.mark.long
 def test_a_program_stops_all_hosts_after_the_same_step(corpus, config_file, tmp_path):
     """The first process alone is asked, and the evaluation of that step is done."""
     coordinator = hosts()[0][1]
@@ -173,6 +175,7 @@ def test_a_program_stops_all_hosts_after_the_same_step(corpus, config_file, tmp_
     assert (6, "train") in found and (6, "eval") in found
 
 
+@pytest.mark.long
 def test_where_one_host_dies_the_other_says_so_and_ends(config_file, tiny_run, tmp_path):
     """Either of them. While the first survivor waits for its host, another pair begins."""
     survivors = []
@@ -191,6 +194,7 @@ def test_where_one_host_dies_the_other_says_so_and_ends(config_file, tiny_run, t
         assert re.search(r"while this one was \w+ step [\d,]+ of 100,000 .Training.;", output), output
 
 
+@pytest.mark.long
 def test_a_signal_to_one_stops_all_with_a_checkpoint(config_file, run):
     """Meanwhile both hosts skip, and the first counts, damaged data."""
     skipped = damage_a_shard(run)
@@ -216,6 +220,7 @@ def test_what_ends_all_hosts_is_no_loss_of_one(config_file, run):
 
 
 @pytest.mark.parametrize("what", ["checkpoint", "start"])
+@pytest.mark.long
 def test_what_fails_on_the_first_host_alone_is_a_failure_of_all(config_file, tiny_run, run, what):
     """And no loss of a host, after which launchers start all of them again. Until then the run is that of one host."""
     line = ["pretrain", config_file, "--workdir", run, "--checkpoints.every", 12]
@@ -331,6 +336,7 @@ def test_no_name_of_a_barrier_is_used_twice(monkeypatch):
     assert len(set(names)) == len(names) == 4
 
 
+@pytest.mark.long
 def test_a_coordinator_that_nobody_is_behind_ends_the_wait(config_file, tmp_path):
     process = command("pretrain", config_file, "--workdir", tmp_path / "run", *hosts()[1], "--hosts.wait-seconds", 3)
     output, _ = process.communicate(timeout=120)

@@ -47,6 +47,7 @@ def fewer_resamples(monkeypatch):
 
 @pytest.mark.usefixtures("fewer_resamples")
 @pytest.mark.parametrize("seeds, rows, metric", [(3, 200, "accuracy"), (2, 80, "f1"), (5, 100, "matthews")])
+@pytest.mark.long
 def test_equal_recipes_are_called_different_in_at_most_5_percent_of_draws(seeds, rows, metric):
     generator = np.random.default_rng(1)
     draws = 1000
@@ -80,6 +81,7 @@ def test_a_real_difference_is_found():
     assert all(each.is_significant and each.difference > 0 for each in called)
 
 
+@pytest.mark.long
 def test_of_several_equal_models_hardly_any_is_called_different():
     generator = np.random.default_rng(4)
     families = [

@@ -6,6 +6,7 @@ import subprocess
 from html import escape
 from types import SimpleNamespace
 
+import pytest
 from suite_cases import TASK_TEXT
 from warm_process import COMMAND, WarmProcess
 
@@ -35,6 +36,7 @@ def test_without_pairs_of_models_or_settings_nothing_is_compared(stand_ins):
     assert "Best settings" not in suite_page("one", summary)
 
 
+@pytest.mark.long
 def test_a_small_suite_is_trained_scored_and_shown(tiny_run, tmp_path, monkeypatch, capsys):
     def warm(line, **pipes):
         return WarmProcess([COMMAND, *line[4:]], **pipes)

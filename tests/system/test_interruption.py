@@ -32,6 +32,7 @@ def ends(work):
     return process.returncode, output, said.splitlines()
 
 
+@pytest.mark.long
 def test_an_interruption_that_is_swallowed_comes_again():
     """As in a callback of the garbage collector."""
     work = """

@@ -49,13 +49,13 @@ for name, mesh in meshes.items():
 
 MESHES = "8x1x1", "1x8x1", "2x2x2", "1x1x8"
 SEEN_EACH_TIME = {"2x2x2"}
-"""It splits by every axis; the others with --slow."""
+"""It splits by every axis; the others with --tier slow."""
 
 
 @pytest.fixture(params=MESHES)
 def mesh(request, slow) -> str:
     if not slow and request.param not in SEEN_EACH_TIME:
-        pytest.skip("with --slow")
+        pytest.skip("with --tier slow")
     return request.param
 
 

@@ -97,6 +97,7 @@ def test_a_step_of_many_tokens_is_that_of_its_microbatches():
     np.testing.assert_allclose(losses[1], losses[16], rtol=1e-5)
 
 
+@pytest.mark.long
 def test_a_kernel_of_attention_is_checked_where_there_is_one(interpreted, monkeypatch):
     """Beside the exact form; on a machine without a kernel there is nothing to check."""
     monkeypatch.setattr(trust, "_ATTENTION", (1, 128, 1))
