@@ -72,14 +72,15 @@ def finetune(
     dev: Iterable[Any] | str | os.PathLike | None = None,
     on_measured: OnMeasured | None = None,
 ) -> Results:
-    """Runs or resumes fine-tuning to its end; returns the results of the best checkpoint.
+    """Runs or resumes fine-tuning up to its last step; returns the results of the best checkpoint.
 
     The results are also written to results.json. `init`: the pretrained model; None: that of `config`. `train` and
-    `dev`: the rows, as mappings of columns to values, as a DataFrame of pandas or polars, as a data set of the library
-    datasets, or the name of a file as in `task.train`; None: those of `config`. Rows that are no file are written into
-    the run's data/. `on_measured` receives every line of the log.
+    `dev`: the rows, as an iterable of dictionaries (column to value), a DataFrame of pandas or polars, a
+    `datasets.Dataset`, or the name of a file as in the setting `task.train`; None: the rows of `config`. Rows that are
+    not in a file are saved in the run's folder data/. `on_measured` receives every line of metrics.jsonl.
 
-    Raises UsageError, RunError or Interrupted. The same call then continues where it stopped.
+    Raises UsageError if something given is wrong, RunError if the run fails, HostLost if another process of it dies,
+    and Interrupted if it is stopped. Once the cause is removed, the same call resumes the run.
     """
     if init is not None:
         config = config.replace(init=os.fspath(init))

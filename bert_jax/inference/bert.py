@@ -41,7 +41,11 @@ from bert_jax.training.devices import keep_compiled_programs
 
 
 class Bert:
-    """A model with its tokenizer. Public attributes: `config`, `params`, `tokenizer`, `steps`; `task` if fine-tuned."""
+    """A model with its tokenizer.
+
+    Attributes: `config`, `params`, `tokenizer`; `steps`, the saved steps that the parameters come from; `task`, the
+    settings of the task, or None if the model isn't fine-tuned.
+    """
 
     def __init__(
         self,
@@ -77,22 +81,22 @@ class Bert:
     def fill_mask(self, text, top=5):
         """For each [MASK] in `text`, in order, the `top` most likely pieces with their probabilities.
 
-        A list of texts is computed together, and gives a list of such results. Pieces are written for people to read:
-        ## of WordPiece marks a continuation of a word, \u2581 of all others the start of a word. The generator of a
-        discriminator fills them. Raises UsageError if a text has no [MASK] or is too long, or if the model is causal or
-        has no masked-language head.
+        A list of texts is computed together, and gives a list of such results. Pieces are written for people to read: a
+        WordPiece marks the continuation of a word by ##, all other kinds mark the start of a word by \u2581. Of a
+        discriminator, the generator fills the masks. Raises UsageError if a text has no [MASK] or is too long, or if
+        the model is causal or has no masked-language head.
         """
         return self._filler.fill([text], top)[0] if isinstance(text, str) else self._filler.fill(text, top)
 
     def fill_together(self, text: str, top: int = 5) -> list[JointFill]:
-        """The `top` likeliest fills of all [MASK] of `text` together: a piece for each, and their joint probability.
+        """The `top` most likely combinations of pieces for all [MASK] of `text`, with their joint probabilities.
 
         See `Filler.fill_together`. Raises UsageError as `fill_mask` does.
         """
         return self._filler.fill_together(text, top)
 
     def candidates(self, text: str, words: Sequence[str]) -> list[Fill]:
-        """The probability of each of `words`, which may be several pieces, in place of the one [MASK] of `text`.
+        """The probability of each of `words` in place of [MASK], which `text` has once. A word may be several pieces.
 
         See `Filler.candidates`. Raises UsageError as `fill_mask` does, and for a word without pieces.
         """
@@ -107,11 +111,11 @@ class Bert:
     def score(self, texts: Iterable[Text], method: str | None = None) -> list[float]:
         """The score of each text in nats, the sum of its tokens' log probabilities: higher is more acceptable.
 
-        Models that mask give the pseudo-log-likelihood. `method`: what isn't seen when a token is predicted, "token"
-        (it alone) or "word" (also the later pieces of its word); None: "token". Causal models give the log-likelihood,
-        models with LSTM layers the mean of both directions', and neither takes a method. The generator of a
-        discriminator scores. A text that is empty, or longer than the model's positions, has the score nan; one line
-        says how many.
+        The score of a masked language model is the pseudo-log-likelihood. `method`: what is hidden when a token is
+        predicted, "token" (this token alone) or "word" (also the later pieces of its word); None: "token". The score of
+        a causal model is the log-likelihood, and that of a model with LSTM layers is the mean of the log-likelihoods of
+        both directions; these two kinds take no method. Of a discriminator, the generator gives the score. A text that
+        is empty, or longer than the model's positions, has the score nan, and a message counts such texts.
 
         Raises UsageError for an element that is no text, and if the model has no head that predicts tokens.
         """
@@ -137,7 +141,8 @@ class Bert:
 
     @cached_property
     def generator(self) -> "Bert | None":
-        """The generator that was trained beside a discriminator, with their common tables; None if there is none."""
+        """The generator that was trained together with a discriminator, with the tables that both share; None if there
+        is none."""
         config = self.config.generator
         if config is None or "generator" not in self.params:
             return None
@@ -149,9 +154,9 @@ class Bert:
         """The Flax module of `params`.
 
         A batch is computed by `module.apply({"params": params}, tokens)`. A pretrained model returns logits over the
-        padded vocabulary, [B, T, V], and those of pairs or None; a discriminator logits that each token was replaced,
-        [B, T]; a model of vectors a vector for each sequence. The module of a task takes marks and keys too; see
-        `BertForTask`.
+        padded vocabulary, [B, T, V], and the logits of sentence pairs or None. A discriminator returns for each token
+        the logit that it was replaced, [B, T]. A model of vectors returns a vector for each sequence. The module of a
+        task also takes marks and random keys (see `bert_jax.model.task.BertForTask`).
         """
         if self.task is None:
             return (Discriminator if self.config.discriminator else BertForPretraining)(self.config)
@@ -160,9 +165,10 @@ class Bert:
         return BertForTask(self.config, HeadShape.of(self.task))
 
     def tokens(self, texts: Iterable[Text]) -> Tokens:
-        """`texts`, each a text or a pair, as the input of `module`: a row for each, padded to the longest.
+        """Converts texts or pairs to the input of `module`: a row for each, padded to the longest.
 
-        A text longer than the model's positions is cut. No text gets a prompt. Raises UsageError as `encode` does.
+        A text longer than the model's positions is cut. Prompts (see `embed`) aren't added. Raises UsageError as
+        `encode` does.
         """
         if isinstance(texts, str):
             raise UsageError(f"tokens takes a list of texts and got the text {quoted(texts)}; put it in brackets")
@@ -173,10 +179,10 @@ class Bert:
     def encode(self, texts: Sequence[Text]) -> Vectors:
         """The vectors of all tokens of `texts`, each a text or a pair (first, second), in input order.
 
-        Texts are computed in batches of similar length, with at most 51 compiled shapes for 512 positions. Apart from
-        rounding, the vectors of a text don't depend on the other texts. A text longer than the model's positions is
-        cut; the longer text of a pair loses its end first. A message reports how many were cut. Raises UsageError if an
-        element is neither a text nor a pair.
+        Texts are computed in batches of similar length; a model of 512 positions is compiled for at most 51 shapes of
+        batches. Apart from rounding, the vectors of a text don't depend on the other texts. A text longer than the
+        model's positions is cut; the longer text of a pair loses its end first. A message reports how many were cut.
+        Raises UsageError if an element is neither a text nor a pair.
         """
         if isinstance(texts, str):
             raise UsageError(f"encode takes a list of texts and got the text {quoted(texts)}; put it in brackets")
@@ -186,9 +192,9 @@ class Bert:
     def encode_stream(self, texts: Iterable[Text], batch_size: int = 64) -> Iterator[Vectors]:
         """Yields the vectors of `batch_size` texts or pairs at a time, in input order, in bounded memory.
 
-        Reads ahead two windows of 65,536 tokens (on an accelerator 262,144), some thousands of sentences each; within a
-        window texts are sorted by length. Texts that are too long are cut; one line at the end reports how many. Raises
-        UsageError if an element is neither a text nor a pair.
+        Reads two windows ahead, each of 65,536 tokens (262,144 on an accelerator), which are some thousands of
+        sentences. The texts of a window are computed in order of their length. Texts that are too long are cut; one
+        line at the end reports how many. Raises UsageError if an element is neither a text nor a pair.
         """
         if isinstance(texts, str) or batch_size < 1:
             raise UsageError(
@@ -206,12 +212,12 @@ class Bert:
         pool: str = "none",
         dtype: str = "float32",
     ) -> Iterator[Feature]:
-        """Yields each text with vectors of chosen layers: of each token, or with `pool` one of the whole text.
+        """Yields each text with vectors of the chosen layers: one for each token, or with `pool` one for the text.
 
         The allowed values of `join`, `pool` and `dtype` are those of Join, Pool and Precision in
-        bert_jax.config.vectors. Blocks are numbered from 1, and 0 is the embeddings; -1 is the last block, -2 the
-        one before. The default is the last four, -1 -2 -3 -4, or all layers of a model that has fewer. Several layers
-        are joined in the given order. Pooling includes [CLS] and [SEP].
+        bert_jax.config.vectors. `layers`: 0 is the embeddings, 1 the first layer; -1 is the last layer, -2 the one
+        before. Without layers, the last four are taken, or all of a model that has fewer. Several layers are joined in
+        the given order. Pooling includes [CLS] and [SEP].
 
         Memory is bounded: texts are read ahead as in `encode_stream`, but fewer if layers are concatenated. Raises
         UsageError at once for invalid settings, and later for an element that is neither a text nor a pair.
@@ -223,14 +229,15 @@ class Bert:
     def embed(
         self, texts: Iterable[Text], width: int | None = None, *, role: str | None = None
     ) -> Float[np.ndarray, "N W"]:
-        """One vector of norm 1 for each text or pair, in float32: the cosine of two texts is their product.
+        """One float32 vector of norm 1 for each text or pair: the cosine of two texts is the dot product of their
+        vectors.
 
-        For a model of `finetune vectors` they are the vectors that it was trained for: pooled by `task.pool`, of texts
-        cut to `task.max_length` tokens. For any other model they are means over the last layer, and a message says so.
+        A model of `finetune vectors` cuts texts to `task.max_length` tokens and pools by `task.pool`, as in training.
+        For any other model the vector is the mean of the last layer's token vectors, and a message says so.
 
-        `width`: the first components alone, divided by their length; None: all. `role`: "query", "passage" or the name
-        of another prompt of the model, which is put before each text; None: its default prompt, if it has one. Raises
-        UsageError for a width that isn't from 1 to the model's, for a role that is unknown, and if an element is
+        `width`: the number of first components to keep, scaled to norm 1; None: all. `role`: "query", "passage" or the
+        name of another prompt of the model, which is put before each text; None: its default prompt, if it has one.
+        Raises UsageError for a width that isn't from 1 to the model's, for a role that is unknown, and if an element is
         neither a text nor a pair.
         """
         blocks = list(self.embed_stream(texts, width, role=role))
@@ -260,10 +267,10 @@ class Bert:
         """The `top` texts of a corpus with the highest cosines to a query: (row, score, text), best first.
 
         A list of queries gives a list of such results; the corpus is read once. `corpus`: texts or pairs, or a file as
-        for `bert-jax search`: with a text on each line, a table with them in `columns`, or a .npz file of vectors that
-        `bert-jax features` wrote; for the last, `lines` names the file with the texts. Search is exact, and memory
-        doesn't grow with the corpus. Rows are numbered from 1, rows of equal scores stay in the order of the corpus,
-        and empty texts are left out.
+        for `bert-jax search`, which is one of three kinds: a file with a text on each line; a table, whose `columns`
+        hold the texts; or a .npz file of vectors that `bert-jax features` wrote, with `lines` as the file of its texts.
+        The search is exact, and its memory doesn't grow with the corpus. Rows are numbered from 1. Rows of equal scores
+        stay in the order of the corpus, and empty texts are left out.
 
         Raises UsageError for an empty query, a `top` below 1, an empty corpus, and a file that can't be used.
         """
@@ -281,7 +288,8 @@ class Bert:
         return self._model.origin(choice, prompt)
 
     def predict(self, rows: Iterable[Any]) -> list[Prediction]:
-        """The fine-tuned model's prediction for each of `rows`: a mapping of columns, a text, or a tuple of texts.
+        """The fine-tuned model's prediction for each of `rows`: mappings of columns to values, texts, or tuples of
+        texts.
 
         Depending on the task, a prediction has `predicted_label` and `probabilities`, `predicted_number`,
         `predicted_choice`, `predicted_tags`, or `predicted_answer` with its `probability`, the `best` answers and
@@ -311,7 +319,7 @@ class Bert:
         return Predictor(self.task, self.config, self.params, self.tokenizer)
 
     def attention(self, text: Text) -> Float[np.ndarray, "L H T T"]:
-        """The attention weights of every layer and head: how much each token (row) attends to each other (column)."""
+        """The attention weights of every layer and head: how much each token (row) attends to each token (column)."""
         [(batch, encoded)] = self._model.encoded(self._model.sequences([text]), return_attention=True)
         length = int(batch.tokens.length[0, 0])
         return np.asarray(encoded.attention)[:, 0, :, :length, :length]
@@ -320,14 +328,14 @@ class Bert:
 def load(
     path: str | os.PathLike, step: int | None = None, average: int | None = None, dtype: str | None = None
 ) -> Bert:
-    """The model of a run, of one of its checkpoints, of a Hugging Face directory or of the hub by its name.
+    """Loads a model from a run, a checkpoint of a run, a Hugging Face directory, or the hub by the model's name.
 
-    Each of these may be in a bucket. For a run, `step` names a saved step to take in place of the newest undamaged one
-    (for a fine-tuned run: the best), and `average` takes the mean of the parameters of the last `average` saved steps,
-    up to `step` or the newest (see `TrainedModel.load`). The parameters are placed on the first local device.
+    Directories may be in a bucket. Of a run, `step` selects a saved step; None: the newest undamaged one (the best one
+    of a fine-tuned run). `average`: the mean of the parameters of the last `average` saved steps, up to `step` or the
+    newest, is loaded. The parameters are placed on the first local device.
 
-    `dtype` is the type of the matrix products, `float32` or `bfloat16`; the default is float32 on CPUs, and elsewhere
-    the training's type.
+    `dtype`: the type of the matrix products, `float32` or `bfloat16`; None: float32 on CPUs, elsewhere the type of the
+    training.
 
     Raises UsageError if there is no model or step, or its files are inconsistent, and RunError if they are damaged
     (bert_jax.system.errors).

@@ -53,14 +53,16 @@ def pretrain(
     on_measured: OnMeasured | None = None,
     objective: type[MaskedTokens] | None = None,
 ) -> Results:
-    """Runs or resumes pretraining to its end; returns the results, which are also written to results.json.
+    """Runs or resumes pretraining up to its last step; returns the results, which are also written to results.json.
 
-    `source`: the name of a source as in `data.source`, or an iterable of texts, each a document, which are written into
-    the run's data/; None: that of `config`. `on_measured` receives every line of the log. `objective`: a subclass of
-    the class in `bert_jax.pretraining.objective.METHODS` that `objective.predict` names; None: that class. The run
-    keeps its name, and goes on only with a class of that name.
+    `source`: the name of a source as in the setting `data.source`, or an iterable of documents as strings, which are
+    saved in the run's folder data/; None: the source of `config`. `on_measured` receives every line of metrics.jsonl.
+    `objective`: a subclass of the built-in class that the setting `objective.predict` selects (see
+    `bert_jax.pretraining.objective.METHODS`); None: the built-in class. The run stores the name of the class and can
+    only be resumed with a class of that name.
 
-    Raises UsageError, RunError or Interrupted; the same call then continues the run where it stopped.
+    Raises UsageError if something given is wrong, RunError if the run fails, HostLost if another process of it dies,
+    and Interrupted if it is stopped. Once the cause is removed, the same call resumes the run.
     """
     check_connected(config.hosts)
     with contextlib.closing(RunDirectory.of(workdir)) as run:

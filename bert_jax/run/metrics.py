@@ -20,9 +20,9 @@ from bert_jax.system.json_file import JsonObject, Shape, as_shape, parse_object
 from bert_jax.system.progress import warn
 
 OnMeasured = Callable[[int, str, Mapping[str, float | None]], object]
-"""A function of a program that trains from Python. It receives each line of the log when it is written, as three
-arguments (the step, `train` or `eval`, and the measurements by name, of which some may be NaN or None). If it returns
-True, the training stops after this step with a checkpoint. Of several processes only the first calls it."""
+"""A function that is called each time that a line of metrics.jsonl is written. Its arguments are the step, `train` or
+`eval`, and the measurements by name, of which some may be NaN or None. If it returns True, a checkpoint is written
+after this step and the training stops. Of several processes only the first calls it."""
 _MOST_LISTED = 3
 """Maximum number of damaged lines that a warning lists."""
 _LONGEST = 1 << 20

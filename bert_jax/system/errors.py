@@ -110,13 +110,14 @@ class BertJaxError(Exception):
 
 
 class UsageError(BertJaxError):
-    """The command was wrong: a setting, a flag, a path or an input file. Exit code 2."""
+    """A setting, a flag, an argument, a path or an input file is wrong. Exit code of commands: 2."""
 
     exit_code = 2
 
 
 class RunError(BertJaxError):
-    """Something failed during the run: a full disk, a damaged file, a loss that stays infinite. Exit code 1."""
+    """Something failed during the run: a full disk, a damaged file, a loss that stays infinite. Exit code of commands:
+    1."""
 
 
 class HostLost(BertJaxError):
@@ -134,7 +135,8 @@ class HostLost(BertJaxError):
 
 
 class Interrupted(BertJaxError):
-    """A signal, or a program's `on_measured`, stopped the run, after a checkpoint was written. Exit code 143."""
+    """A signal, or the function `on_measured`, stopped the run; a checkpoint was written first. Exit code of commands:
+    143."""
 
     exit_code = 143
 

@@ -57,7 +57,7 @@ class TokenizerSettings(Shape):
 
 
 class Tokenizer:
-    """Maps text to piece ids and back; V pieces.
+    """Maps text to piece ids and back. V is the number of pieces.
 
     The ids are those of Hugging Face's library, and so of transformers, with one exception: special pieces in a text,
     such as [CLS], are ordinary characters.
