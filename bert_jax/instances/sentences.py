@@ -11,6 +11,15 @@ from jaxtyping import Int
 from bert_jax.config.data import DataConfig
 from bert_jax.text.text_spans import split_marked
 
+Cut = Callable[[Iterable[str]], list[str]]
+"""A function that cuts texts into parts, with a line break after the parts of each text."""
+_Encoded = tuple[Int[np.ndarray, " N"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]
+"""The concatenated piece ids of n texts, the number of ids of each text, and its number of characters behind unknown
+pieces."""
+_MOST_WORDS = 1 << 18
+"""Number of words from which on all are forgotten. They take some 35 MB."""
+_NONE = np.zeros(0, np.int32)
+
 
 class Sentences(NamedTuple):
     """D documents with S sentences and N tokens in all. No sentence or document is empty."""
@@ -36,9 +45,12 @@ class Sentences(NamedTuple):
 class TextEncoder(Protocol):
     """The part of a tokenizer's interface that `encode_documents` uses."""
 
+    def __hash__(self) -> int:
+        """Words are remembered for one tokenizer."""
+
     @property
-    def cuts(self) -> Sequence[Callable[[Iterable[str]], list[str]]]:
-        """Functions that cut texts into parts, from coarse to fine, with "\\n" after each text's parts.
+    def cuts(self) -> Sequence[Cut]:
+        """Functions that cut texts into parts, from coarse to fine. The first cuts at blanks.
 
         The ids of a text are the concatenated ids of its parts."""
 
@@ -67,50 +79,74 @@ def as_sentences(document: Sequence[str], data: DataConfig, source: int) -> Sequ
 
 def encode_documents(documents: Iterable[Sequence[str]], tokenizer: TextEncoder) -> Sentences:
     """Encodes `documents`, each a list of sentences. Leaves out sentences and documents without a piece."""
-    sizes, characters, words = [], 0, 0
+    sizes: list[int] = []
 
-    def counted() -> Iterator[Sequence[str]]:
-        nonlocal characters, words
+    def sized() -> Iterator[Sequence[str]]:
         for document in documents:
             sizes.append(len(document))
-            characters += sum(len(sentence) - sentence.count(" ") for sentence in document)
-            words += sum(len(sentence.split()) for sentence in document)
             yield document
 
-    tokens, lengths, unknown = _encode(counted(), tokenizer, tokenizer.cuts)
+    cut, *finer = tokenizer.cuts or (_whole,)
+    numbers, parts = _distinct(sized(), cut)
+    tokens, lengths, unknown = _joined(numbers, *_encode(parts, tokenizer, finer))
+    # A part is whatever stands between blanks, so what it has of characters and words counts as often as it occurs.
+    occurrences = np.bincount(numbers, minlength=len(parts) + 1)[1:]
+    characters = np.fromiter((len(part) - part.count(" ") for part in parts), np.int64, len(parts))
+    words = np.fromiter((len(part.split()) for part in parts), np.int64, len(parts))
     # Number of sentences with pieces before each sentence.
     kept_before = np.concatenate([[0], np.cumsum(lengths > 0)])
     bounds = kept_before[np.concatenate([[0], np.cumsum(sizes, dtype=np.int64)])]
-    numbers = np.flatnonzero(lengths)
-    ends = np.concatenate([[0], np.cumsum(lengths[numbers])])
-    return Sentences(tokens, ends, np.unique(bounds), numbers, characters, int(unknown.sum()), words)
+    kept = np.flatnonzero(lengths)
+    ends = np.concatenate([[0], np.cumsum(lengths[kept])])
+    counts = (int(each) for each in (occurrences @ characters, unknown.sum(), occurrences @ words))
+    return Sentences(tokens, ends, np.unique(bounds), kept, *counts)
 
 
-def _encode(
-    groups: Iterable[Sequence[str]], tokenizer: TextEncoder, cuts: Sequence[Callable[[Iterable[str]], list[str]]]
-) -> tuple[Int[np.ndarray, " N"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]:
-    """Returns the concatenated piece ids of the texts of all groups.
+def _whole(texts: Iterable[str]) -> list[str]:
+    """The one cut of a tokenizer that has none."""
+    return [part for text in texts for part in (text, "\n")]
 
-    Also returns for each text its number of ids, and its number of characters behind unknown pieces.
 
-    Each distinct part, such as a word, is encoded only once; for English this takes a tenth of the time.
+def _distinct(groups: Iterable[Iterable[str]], cut: Cut) -> tuple[Int[np.ndarray, " n"], list[str]]:
+    """Cuts the texts of all groups; returns the number of each part, and the distinct parts.
+
+    Parts are numbered from 1, and 0 ends a text.
     """
-    if not cuts:
-        texts = [text for group in groups for text in group]
-        encoded = tokenizer.encode_batch(texts)
-        lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
-        tokens = np.fromiter(itertools.chain.from_iterable(encoded), np.int32, int(lengths.sum()))
-        return tokens, lengths, np.array(tokenizer.unknown_characters(texts, encoded), np.int64)
     number_of = _Numbers({"\n": 0})
     # Texts are cut one group at a time: a call for each text takes longer, and all parts at once take much memory.
-    numbers = np.fromiter(map(number_of.__getitem__, itertools.chain.from_iterable(map(cuts[0], groups))), np.int32)
+    numbers = [number_of.of(cut(texts)) for texts in groups]
     _, *parts = number_of
-    pieces, *counts = _encode([parts], tokenizer, cuts[1:])
-    lengths, unknown = (np.concatenate([[0], count]) for count in counts)
+    return np.concatenate([_NONE, *numbers]), parts
+
+
+def _encode(texts: Sequence[str], tokenizer: TextEncoder, cuts: Sequence[Cut]) -> _Encoded:
+    """Encodes `texts`, each distinct part only once; for English words this takes a tenth of the time."""
+    if cuts:
+        numbers, parts = _distinct([texts], cuts[0])
+        return _joined(numbers, *_encode(parts, tokenizer, cuts[1:]))
+    return _words_of(tokenizer).encode(texts) if tokenizer.cuts else _encoded(texts, tokenizer)
+
+
+def _encoded(texts: Sequence[str], tokenizer: TextEncoder) -> _Encoded:
+    encoded = tokenizer.encode_batch(texts)
+    lengths = np.fromiter(map(len, encoded), np.int64, len(encoded))
+    tokens = np.fromiter(itertools.chain.from_iterable(encoded), np.int32, int(lengths.sum()))
+    return tokens, lengths, np.array(tokenizer.unknown_characters(texts, encoded), np.int64)
+
+
+def _joined(
+    numbers: Int[np.ndarray, " m"],
+    pieces: Int[np.ndarray, " M"],
+    lengths: Int[np.ndarray, " P"],
+    unknown: Int[np.ndarray, " P"],
+) -> _Encoded:
+    """The encoding of texts from that of their P distinct parts, numbered as by `_distinct`."""
+    lengths, unknown = (np.concatenate([[0], each]) for each in (lengths, unknown))
     sizes = lengths[numbers]
     tokens = pieces[ranges((np.cumsum(lengths) - lengths)[numbers], sizes)]
     ends = numbers == 0
-    return tokens, *(np.diff(np.cumsum(each)[ends], prepend=0) for each in (sizes, unknown[numbers]))
+    text_lengths, text_unknown = (np.diff(np.cumsum(each)[ends], prepend=0) for each in (sizes, unknown[numbers]))
+    return tokens, text_lengths, text_unknown
 
 
 def ranges(begin: Int[np.ndarray, " m"], sizes: Int[np.ndarray, " m"]) -> Int[np.ndarray, " n"]:
@@ -119,8 +155,41 @@ def ranges(begin: Int[np.ndarray, " m"], sizes: Int[np.ndarray, " m"]) -> Int[np
     return np.repeat(begin - before, sizes) + np.arange(int(sizes.sum()))
 
 
+class _Words:
+    """Encodes words and remembers them: a text of 8 MB has two thirds of its words in common with those before it."""
+
+    def __init__(self, tokenizer: TextEncoder):
+        self._tokenizer = tokenizer
+        self._forget()
+
+    def _forget(self) -> None:
+        self._numbers = _Numbers()
+        self._pieces, self._lengths, self._unknown = _encoded([], self._tokenizer)
+
+    def encode(self, words: Sequence[str]) -> _Encoded:
+        if len(self._numbers) > _MOST_WORDS:
+            self._forget()
+        numbers = self._numbers.of(words)
+        unseen = list(itertools.islice(self._numbers, len(self._lengths), None))
+        known = self._pieces, self._lengths, self._unknown
+        self._pieces, self._lengths, self._unknown = map(
+            np.concatenate, zip(known, _encoded(unseen, self._tokenizer), strict=True)
+        )
+        sizes = self._lengths[numbers]
+        begins = (np.cumsum(self._lengths) - self._lengths)[numbers]
+        return self._pieces[ranges(begins, sizes)], sizes, self._unknown[numbers]
+
+
+@functools.lru_cache(maxsize=1)
+def _words_of(tokenizer: TextEncoder) -> _Words:
+    return _Words(tokenizer)
+
+
 class _Numbers(dict[str, int]):
     """Numbers texts in the order in which they are first looked up."""
+
+    def of(self, texts: Sequence[str]) -> Int[np.ndarray, " n"]:
+        return np.fromiter(map(self.__getitem__, texts), np.int32, len(texts))
 
     def __missing__(self, text: str) -> int:
         self[text] = number = len(self)

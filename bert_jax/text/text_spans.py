@@ -19,7 +19,8 @@ from bert_jax.text.vocabulary import PieceSpan
 
 _OPENING = {"phrase": "\ufdd0", "entity": "\ufdd2"}
 _CLOSING = {"phrase": "\ufdd1", "entity": "\ufdd3"}
-_ANY = re.compile("[\ufdd0-\ufdd3]")
+_MARKS = "".join((*_OPENING.values(), *_CLOSING.values()))
+_ANY = re.compile(f"[{_MARKS}]")
 _REPLACEMENT = "\ufffd"
 
 
@@ -102,7 +103,8 @@ def _taken_out(text: str) -> tuple[str, list[tuple[int, str]]]:
 
 def plain(text: str) -> str:
     """`text` without the marks of spans."""
-    return _ANY.sub("", text)
+    # Nearly every text has none, and a search for a character is much faster than one by an expression.
+    return _ANY.sub("", text) if any(mark in text for mark in _MARKS) else text
 
 
 def split_marked(text: str, split: Callable[[str], list[str]]) -> list[str]:

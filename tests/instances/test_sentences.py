@@ -40,6 +40,17 @@ def test_a_part_is_encoded_once():
     assert letters.asked == ["ab", "c"]
 
 
+def test_words_of_earlier_texts_are_remembered_until_they_are_many(monkeypatch):
+    letters = Letters()
+    texts = [encode_documents([["ab c-ab"]], letters), encode_documents([["d ab", "c-d"]], letters)]
+    assert letters.asked == ["ab", "c", "d"]
+    monkeypatch.setattr("bert_jax.instances.sentences._MOST_WORDS", 2)
+    texts.append(encode_documents([["c ab"]], letters))
+    assert letters.asked == ["ab", "c", "d", "c", "ab"]
+    assert [text.tokens.tolist() for text in texts] == [[1, 2, 3, 1, 2], [4, 1, 2, 3, 4], [3, 1, 2]]
+    assert [text.unknown_characters for text in texts] == [1, 1, 1]
+
+
 def test_characters_behind_unknown_pieces_are_counted_as_often_as_they_stand():
     text = encode_documents([["ab c-ab", "c"], ["c-c ab"]], Letters())
     assert (text.characters, text.unknown_characters) == (12, 4)
