@@ -37,7 +37,7 @@ import numpy as np
 import pytest
 from hypothesis import strategies as st
 
-jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.1)
+jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.02)
 jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 from object_stores import azure_server, bucket, bucket_server, s3, s3_server  # noqa: F401

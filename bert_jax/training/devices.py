@@ -141,7 +141,8 @@ def keep_compiled_programs() -> None:
     """Turns on JAX' compilation cache, in $JAX_COMPILATION_CACHE_DIR or the user's cache directory."""
     if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
         jax.config.update("jax_compilation_cache_dir", os.fspath(cache_directory() / "compiled"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
+    # A job has tens of programs that compile in some hundredths of a second; one is read in thousandths.
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.02)
     jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 
