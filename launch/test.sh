@@ -2,7 +2,7 @@
 # Sets up .venv with the test extra and runs the tests. Arguments are passed on to pytest:
 #   launch/test.sh                   the quick tier, in one process: every test but those that are marked long
 #   launch/test.sh -n 2              the same in two; a file's tests stay in one of them, with what they share
-#   launch/test.sh tests/instances   one folder; of a file that is named every test runs
+#   launch/test.sh tests/instances   one folder; all tests of a file that is named
 #   launch/test.sh -n 2 --tier full  every test, as in CI
 #   launch/test.sh -n 2 --tier slow  for a night: also a hundred kills, every mesh, every training, 50 times the damages
 set -euo pipefail

@@ -119,7 +119,7 @@ def pytest_collection_modifyitems(config, items):
     if config.getoption("--tier") == "quick":
         named = {(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args}
         for item in items:
-            if item.get_closest_marker("long") and item.path not in named:
+            if item.get_closest_marker("long") and item.path.resolve() not in named:
                 item.add_marker(pytest.mark.skip(reason="with --tier full, or if its file is named"))
 
 

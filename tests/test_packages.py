@@ -15,6 +15,7 @@ import pytest
 from conftest import MAY_SKIP, skip_checked
 from setuptools import find_namespace_packages
 
+pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[1]
 NOTEBOOKS = ("first_model", "finetune", "search", "load_checkpoint")
 MODULES = ("asyncio", "email", "idlelib", "tkinter", "unittest", "xml", "shutil.py", "os.py", "pathlib.py", "socket.py")
@@ -126,7 +127,6 @@ def outputs(folder: Path, name: str) -> tuple[str, int]:
         ("load_checkpoint", ("2 layers of 4 heads", "within a sense"), 3),
     ],
 )
-@pytest.mark.long
 def test_a_notebook_installs_the_wheel_beside_it_and_runs(environment, folder, name, phrases, pictures):
     """Each goes on with the model of the first one."""
     run(environment, folder, "python", "-c", RUN_NOTEBOOK, f"{name}.ipynb")
@@ -145,7 +145,6 @@ def installed(environment, folder) -> Path:
     return Path(where).parent
 
 
-@pytest.mark.long
 def test_an_installation_has_the_configs_by_name_from_anywhere(environment, folder, installed):
     listed = run(environment, folder, "bert-jax", "configs")
     assert "demo" in listed and "sst2" in listed
@@ -161,7 +160,6 @@ def test_an_installation_tells_type_checkers_of_its_annotations(installed):
     assert (installed / "py.typed").is_file()
 
 
-@pytest.mark.long
 def test_commands_of_the_wheel_train_a_model_and_a_task(environment, folder, installed):
     text = "\n\n".join(path.read_text() for path in sorted((folder / "library/email").glob("*.py")))
     (folder / "text.txt").write_text(text)

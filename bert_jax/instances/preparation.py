@@ -27,7 +27,7 @@ from bert_jax.instances.prepared_data import (
     Recipe,
     write_metadata,
 )
-from bert_jax.instances.sentences import as_sentences
+from bert_jax.instances.sentences import as_sentences, forget_words
 from bert_jax.instances.shards import ids_dtype
 from bert_jax.instances.statistics import Statistics
 from bert_jax.records.corpus import Document, Mixture
@@ -192,6 +192,7 @@ def _write_held_out(by_source: Sequence[Sequence[Document]], targets: Sequence[T
             for target, shards in zip(targets, written, strict=True):
                 shards.append(write_instances(text, marks, target, HELD_OUT, source))
             bar.advance(len(documents))
+    forget_words()  # a training may follow in this process
     return written
 
 

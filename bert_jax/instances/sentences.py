@@ -16,8 +16,8 @@ Cut = Callable[[Iterable[str]], list[str]]
 _Encoded = tuple[Int[np.ndarray, " N"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]
 """The concatenated piece ids of n texts, the number of ids of each text, and its number of characters behind unknown
 pieces."""
-_MOST_WORDS = 1 << 18
-"""Number of words from which on all are forgotten. They take some 35 MB."""
+_MOST_CHARACTERS = 1 << 21
+"""Words are remembered up to this sum of their characters: about 262,000 English words, which take 36 MB."""
 _NONE = np.zeros(0, np.int32)
 
 
@@ -46,7 +46,7 @@ class TextEncoder(Protocol):
     """The part of a tokenizer's interface that `encode_documents` uses."""
 
     def __hash__(self) -> int:
-        """Words are remembered for one tokenizer."""
+        """Identifies the tokenizer whose words are remembered."""
 
     @property
     def cuts(self) -> Sequence[Cut]:
@@ -104,7 +104,7 @@ def encode_documents(documents: Iterable[Sequence[str]], tokenizer: TextEncoder)
 
 def _whole(texts: Iterable[str]) -> list[str]:
     """The one cut of a tokenizer that has none."""
-    return [part for text in texts for part in (text, "\n")]
+    return [part for text in texts for part in (text.replace("\n", " "), "\n")]
 
 
 def _distinct(groups: Iterable[Iterable[str]], cut: Cut) -> tuple[Int[np.ndarray, " n"], list[str]]:
@@ -156,21 +156,22 @@ def ranges(begin: Int[np.ndarray, " m"], sizes: Int[np.ndarray, " m"]) -> Int[np
 
 
 class _Words:
-    """Encodes words and remembers them: a text of 8 MB has two thirds of its words in common with those before it."""
+    """Encodes words and remembers them: half of a chunk's distinct English words occur in the chunks before it."""
 
     def __init__(self, tokenizer: TextEncoder):
         self._tokenizer = tokenizer
         self._forget()
 
     def _forget(self) -> None:
-        self._numbers = _Numbers()
+        self._numbers, self._characters = _Numbers(), 0
         self._pieces, self._lengths, self._unknown = _encoded([], self._tokenizer)
 
     def encode(self, words: Sequence[str]) -> _Encoded:
-        if len(self._numbers) > _MOST_WORDS:
+        if self._characters > _MOST_CHARACTERS:
             self._forget()
         numbers = self._numbers.of(words)
         unseen = list(itertools.islice(self._numbers, len(self._lengths), None))
+        self._characters += sum(map(len, unseen))
         known = self._pieces, self._lengths, self._unknown
         self._pieces, self._lengths, self._unknown = map(
             np.concatenate, zip(known, _encoded(unseen, self._tokenizer), strict=True)
@@ -183,6 +184,11 @@ class _Words:
 @functools.lru_cache(maxsize=1)
 def _words_of(tokenizer: TextEncoder) -> _Words:
     return _Words(tokenizer)
+
+
+def forget_words() -> None:
+    """Frees the memory of the words that `encode_documents` remembers."""
+    _words_of.cache_clear()
 
 
 class _Numbers(dict[str, int]):

@@ -66,9 +66,9 @@ class Tokenizer:
     file_name = "tokenizer.json"
     """Name of the vocabulary's file in a tokenizer directory."""
     cuts: Sequence[Callable[[Iterable[str]], list[str]]] = ()
-    """Functions that cut texts into parts, from coarse to fine, with a line break after the parts of each text. The ids
-    of a text are the concatenated ids of its parts. BPE models have none: the library remembers the words that it has
-    encoded, so cutting would save only 15%."""
+    """Functions that cut texts into parts, from coarse to fine, with a line break after the parts of each text. The
+    first cuts at blanks. The ids of a text are the concatenated ids of its parts. BPE models have none: the library
+    remembers the words that it has encoded, so cutting would save only 15%."""
     added: frozenset[int] = frozenset()
     """Ids of the added tokens without the special pieces. Added tokens are found in a text before it is split."""
 

@@ -94,7 +94,8 @@ class WordPieceTokenizer(Tokenizer):
 
     def _piece_of(self, word: str) -> int | None:
         """The id of an ASCII word that is one piece; None for anything else. Cleaning such a word only lowers it."""
-        if not (word.isascii() and word.isalnum()) or len(word) > self.longest_word or self.cleaning.turkish:
+        longest = min(self.longest_word, MAX_WORD_CHARACTERS)
+        if not (word.isascii() and word.isalnum()) or len(word) > longest or self.cleaning.turkish:
             return None
         return self.vocabulary.ids.get(word.lower() if self.cleaning.lowercase else word)
 

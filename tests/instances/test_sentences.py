@@ -44,7 +44,7 @@ def test_words_of_earlier_texts_are_remembered_until_they_are_many(monkeypatch):
     letters = Letters()
     texts = [encode_documents([["ab c-ab"]], letters), encode_documents([["d ab", "c-d"]], letters)]
     assert letters.asked == ["ab", "c", "d"]
-    monkeypatch.setattr("bert_jax.instances.sentences._MOST_WORDS", 2)
+    monkeypatch.setattr("bert_jax.instances.sentences._MOST_CHARACTERS", 2)
     texts.append(encode_documents([["c ab"]], letters))
     assert letters.asked == ["ab", "c", "d", "c", "ab"]
     assert [text.tokens.tolist() for text in texts] == [[1, 2, 3, 1, 2], [4, 1, 2, 3, 4], [3, 1, 2]]
