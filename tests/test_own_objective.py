@@ -26,6 +26,8 @@ from bert_jax.run.run_directory import RunDirectory
 from bert_jax.training.loop import train
 from bert_jax.training.trainer import PhaseWork, Trainer
 
+pytestmark = pytest.mark.long
+
 PAGE = (Path(bert_jax.__file__).parents[1] / "docs/objective.md").read_text(encoding="utf-8")
 ON_THE_PAGE = re.search(r"```python\n(.*?)\nconfig = ", PAGE, re.DOTALL)[1]
 CLASSES = (
@@ -100,7 +102,6 @@ def lines(path, split="train"):
 
 
 @pytest.mark.parametrize("name, loss", [("SpreadWords", "cosine"), ("Halves", "halves_loss")])
-@pytest.mark.long
 def test_it_trains_on_eight_devices_as_on_one(classes, config, tmp_path, name, loss):
     results = bert_jax.pretrain(config, tmp_path / "one", objective=classes[name])
     alone = lines(tmp_path / "one")
@@ -130,7 +131,6 @@ def trained(classes, config, tmp_path_factory):
     return path
 
 
-@pytest.mark.long
 def test_a_stopped_run_goes_on_to_the_same_measurements(classes, config, trained, tmp_path):
     with pytest.raises(bert_jax.Interrupted):
         bert_jax.pretrain(config, tmp_path / "run", objective=classes["Halves"], on_measured=lambda step, *_: step == 5)

@@ -61,6 +61,7 @@ def test_a_training_on_an_iterable_of_texts_is_that_on_their_file(tiny_config, t
 
 
 @pytest.mark.parametrize("form", [iter, pandas.DataFrame, Dataset.from_list], ids=["rows", "pandas", "datasets"])
+@pytest.mark.long
 def test_rows_of_a_program_are_learned_from(tiny_run, task, tmp_path, form):
     results = bert_jax.finetune(task, tmp_path / "run", init=tiny_run.path, train=form(ROWS), dev=ROWS[:6])
     assert results.training_rows == 24 and results.dev_rows == 6 and results.task == "python-train.jsonl"

@@ -57,6 +57,7 @@ def measured(trainer, small_products):
     return bench(trainer, seconds=0.1)
 
 
+@pytest.mark.long
 def test_its_figures_belong_together(measured, trainer):
     forward, backward, optimizer, step = measured.parts
     assert step.time == measured.step and step.time.rounds >= 5 and step.time.low <= step.time.median <= step.time.high

@@ -55,6 +55,7 @@ def test_a_table_names_the_split_and_what_was_left_out(tiny_run, folder, capsys)
     )
 
 
+@pytest.mark.long
 def test_judgments_are_learned_from_and_measured_over_the_whole_corpus(tiny_run, folder, tmp_path, capsys):
     line = [
         "finetune",

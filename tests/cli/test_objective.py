@@ -101,6 +101,7 @@ def test_flops_are_those_of_the_encoder_for_every_row():
     assert step == 3 * 7 * encoder_flops(MODEL, 32, 32)
 
 
+@pytest.mark.long
 def test_a_run_for_vectors_is_measured_on_random_texts(vectors_run, monkeypatch, capsys):
     monkeypatch.setattr(bench_module, "_CPU_SIZES", (128,))
     flags = ["--batch-size", "24", "--execution.accumulation", "2", "--seconds", "0.01"]

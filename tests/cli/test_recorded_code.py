@@ -60,6 +60,7 @@ def folder(made, monkeypatch):
         "evaluate run --data {corpus}",
     ],
 )
+@pytest.mark.long
 def test_what_needs_the_code_is_refused(folder, corpus, line, capsys):
     assert bert_jax(line.format(corpus=corpus).split()) == 2
     flag = "--words" if line.startswith("evaluate") else "--data.words"

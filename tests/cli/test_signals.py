@@ -66,6 +66,7 @@ def test_a_run_stopped_in_every_stage_ends_as_promised_and_then_bit_for_bit(conf
     print(f"signals: {count} of {count} runs ended as promised")
 
 
+@pytest.mark.long
 def test_a_second_ctrl_c_in_training_names_the_newest_checkpoint(config_file, untrained):
     run = untrained.path
     line = ["pretrain", config_file, "--workdir", run, "--phases.0.steps", 10_000, "--checkpoints.every", 10_000]

@@ -35,6 +35,7 @@ def good(config, tmp_path_factory):
     return diagnosed(config, tmp_path_factory.mktemp("good") / "a.txt", stories(300).encode())
 
 
+@pytest.mark.long
 def test_several_sources_share_a_vocabulary_and_each_is_judged(config, good, tmp_path):
     (tmp_path / "en.txt").write_text(stories(300))
     (tmp_path / "de.txt").write_text("\n\n".join(f"{GERMAN}\nNummer {number}." for number in range(60)))

@@ -20,6 +20,8 @@ from bert_jax.finetuning.task import Example
 from bert_jax.layout import TokenSequence, lay_out_sequences
 from bert_jax.model.sharding import batch_sharding, make_mesh, on_mesh, placed
 
+pytestmark = pytest.mark.long
+
 MODEL = ModelConfig(
     **{"num_layers": 2, "hidden_size": 16, "num_heads": 2, "max_positions": 32, "vocabulary_size": 40},
     initializer_range=0.3,
@@ -112,7 +114,6 @@ def directly(params, order, groups, directions, width):
 
 
 @pytest.mark.parametrize(("directions", "widths"), [("both", ()), ("query", (8, 4))])
-@pytest.mark.long
 def test_each_first_text_is_told_apart_from_all_others_that_do_not_match_it(params, directions, widths):
     objective = objective_of(directions=directions, widths=widths)
     groups, batch, order = examples(), batch_of(), batches().records(0)
@@ -177,7 +178,6 @@ def on_devices(count: int):
     return jax.device_get(step(params, *placed((batch, keys), rows, len(batch.slot)))[0])
 
 
-@pytest.mark.long
 def test_eight_devices_give_the_gradients_of_one(tmp_path):
     folders = [os.path.dirname(os.path.dirname(__file__)), os.path.dirname(__file__)]  # both have a conftest.py
     environment = os.environ | faked_devices(8)

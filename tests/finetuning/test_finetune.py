@@ -197,6 +197,7 @@ def test_other_rows_settings_or_a_pretrained_run_are_another_run(finished, tiny_
         finetune(config.replace(layers_frozen=1), finished)
 
 
+@pytest.mark.long
 def test_going_on_gives_what_was_not_interrupted(config, finished, tmp_path, monkeypatch):
     evaluate, calls = DevRows.evaluate, []
 
@@ -412,6 +413,7 @@ def scored(scores):
     return Scored
 
 
+@pytest.mark.long
 def test_training_ends_where_no_score_has_become_better(config, tmp_path, monkeypatch, capsys):
     patient = config.replace(task=config.task.replace(patience=2), evaluations=1.0)
     whole, parts = (RunDirectory(tmp_path / name) for name in ("whole", "parts"))
@@ -461,6 +463,7 @@ def test_attention_is_checked_for_the_settings_of_the_task(config, tmp_path, mon
         plan_finetuning(asked.replace(compute_dtype="float32"), run)
 
 
+@pytest.mark.long
 def test_random_parameters_keep_the_spelling_of_the_vocabulary(config, tiny_run, tmp_path):
     pretrained = read_config(tiny_run.path)
     model = pretrained.model.replace(

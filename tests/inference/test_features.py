@@ -114,6 +114,7 @@ def test_an_endless_stream_is_read_a_bounded_way_ahead(bert):
 
 
 @pytest.mark.parametrize("layers", [(1,), (4, 3, 0)])
+@pytest.mark.long
 def test_of_blocks_that_differ_every_layer_has_its_own_vectors(bert, layers):
     """Norms before the layers, so that a parameter has a row less, and local attention in turns."""
     shape = {"num_layers": 4, "hidden_size": 32, "num_heads": 2, "feedforward_size": 48, "local_window": 2}

@@ -145,6 +145,7 @@ def test_fine_tuned_classes_give_their_encoder(case, tmp_path):
         np.testing.assert_allclose(again.encode(["fox"]).tokens, bert.encode(["fox"]).tokens, atol=1e-6)
 
 
+@pytest.mark.long
 def test_a_causal_model_of_modernberts_block_is_a_decoder_there(tmp_path):
     tokenizer = wordpiece(Cleaning.of_training())
     sizes = {"num_layers": 4, "hidden_size": 16, "num_heads": 2, "feedforward_size": 20, "max_positions": 32}

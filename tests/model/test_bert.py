@@ -95,6 +95,7 @@ def test_initial_values_are_berts(params):
     assert all(leaf.dtype == jnp.float32 for leaf in flat.values())
 
 
+@pytest.mark.long
 def test_how_it_is_carried_out_changes_nothing(params):
     keys = jax.random.split(jax.random.key(1), (ROWS, 1))
 
@@ -115,6 +116,7 @@ def test_how_it_is_carried_out_changes_nothing(params):
     assert "scan[" not in unrolled and largest_difference(gradients, without_loop) < 1e-6
 
 
+@pytest.mark.long
 def test_blocks_that_take_turns_are_the_same_in_loops_and_without():
     """6 blocks: the first by itself, two groups of two in a loop, and the last one at the wanted places alone."""
     config = ModelConfig.modern(

@@ -30,6 +30,7 @@ def test_most_of_the_input_is_carried_through_new_highways():
     assert np.all(gates[:, 0] == 0) and np.all(gates[:, 1] == -2)
 
 
+@pytest.mark.long
 def test_the_spelling_gets_no_gradient():
     params, tokens = spelled(), rows(*TEXTS)
 

@@ -216,6 +216,7 @@ def loss_of(execution: ExecutionConfig, frozen: int | None = None):
 
 
 @pytest.mark.parametrize("remat", ["dots", "full"])
+@pytest.mark.long
 def test_recomputation_changes_nothing(remat):
     expected, computed = loss_of(ExecutionConfig()), loss_of(ExecutionConfig(remat=remat))
     jax.tree.map(lambda ours, true: np.testing.assert_allclose(ours, true, rtol=1e-5, atol=1e-6), computed, expected)

@@ -70,6 +70,7 @@ def test_it_takes_some_queries_alone(tokens, splash_calls):
 
 
 @pytest.mark.parametrize("tokens", ["packed"], indirect=True)
+@pytest.mark.long
 def test_a_model_gives_the_same_by_it(tokens, splash_calls):
     """Global attention, local attention, and global attention of the tokens that are wanted alone."""
     sizes = dict(hidden_size=16, num_heads=2, vocabulary_size=30, max_positions=LENGTH, local_window=64)

@@ -109,6 +109,7 @@ def test_an_empty_mark_is_no_vector():
         (MODEL.replace(layer="lstm", positions="none", num_segments=0, initializer_range=0.3), ("inputs", "kernel")),
     ],
 )
+@pytest.mark.long
 def test_no_gradient_goes_into_frozen_layers(model, kernel, mixes):
     head = HEADS["pooled"]._replace(mixes=mixes)
     params = jax.jit(lambda: init_for_task(model, head, jax.random.key(0)))()

@@ -153,6 +153,7 @@ COMPILED_EACH_TIME = {("v5e:2x2", 512, 16), ("v4:2x2x1", 2048, 1)}
     + [("v4:2x2x1", shape, jnp.float32, 1, {"causal": True, "window": 64}) for shape in LARGEST]
     + [("v4:2x2x1", shape, jnp.float32, 2, {"causal": True, "window": 64}) for shape in LARGEST[:1] + LARGEST[4:5]],
 )
+@pytest.mark.long
 def test_it_compiles_for_tpus(chip, shape, dtype, sequences, pattern, slow):
     pytest.importorskip("libtpu")
     if not slow and (chip, shape[1], sequences) not in COMPILED_EACH_TIME:

@@ -40,6 +40,7 @@ def leaves(params):
     return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(params)}
 
 
+@pytest.mark.long
 def test_a_run_starts_from_the_newest_checkpoint_of_another(continued, tiny_run, tmp_path):
     still = continued.replace(optimizer=continued.optimizer.replace(peak_learning_rate=1e-12))
     run = RunDirectory(tmp_path / "run")
@@ -67,6 +68,7 @@ def test_rows_of_added_pieces_are_means_of_what_they_replace(continued, tiny_run
     assert all(np.array_equal(leaves(before)[name], leaves(after)[name]) for name in rest)
 
 
+@pytest.mark.long
 def test_a_run_with_a_longer_vocabulary_trains_with_the_models_casing(continued, longer, tmp_path):
     settings = VocabularyConfig(file=str(longer), lowercase=False)
     assert pretrain(continued.replace(vocabulary=settings), RunDirectory(tmp_path / "run")).steps == 1

@@ -63,6 +63,7 @@ def test_a_run_on_sources_with_weights_draws_its_shares(config, run):
         pretrain(config.change(data={"weights": (1, 4)}), run)
 
 
+@pytest.mark.long
 def test_shares_are_smoothed_by_phase_and_languages_may_join_later(config, run):
     phase = config.phases[0]
     phases = (phase.replace(languages="de"), phase.replace(smoothing=0.5), phase.replace(smoothing=0.0), phase)

@@ -24,6 +24,8 @@ from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
 from bert_jax.training.batch import read_ahead
 
+pytestmark = pytest.mark.long
+
 STEPS = 40
 
 

@@ -17,6 +17,8 @@ from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system import progress
 from bert_jax.training import loop
 
+pytestmark = pytest.mark.long
+
 
 def test_it_measures_sequences_real_tokens_and_fill(packed_run, packed_config):
     lines = [line for line in read_metrics(packed_run.path / "metrics.jsonl") if line["split"] == "train"]

@@ -90,6 +90,7 @@ def test_a_run_stopped_again_and_again_goes_on_bit_for_bit(tiny_run, tiny_config
     assert [(line.event, line.message) for line in noted] == [*expected, ("finished", "step 12")]
 
 
+@pytest.mark.long
 def test_accumulation_and_remat_are_the_same_run(tiny_run, tiny_config, untrained):
     pretrain(tiny_config.replace(execution=ExecutionConfig(accumulation=4, remat="full", unroll=2)), untrained)
     for ours, theirs in zip(*(read_metrics(some.metrics_file) for some in (untrained, tiny_run)), strict=True):
@@ -185,6 +186,7 @@ def test_a_stop_while_it_is_evaluated_is_not_put_off(tiny_run, tiny_config, untr
     assert without_speed(ours) == without_speed(theirs)
 
 
+@pytest.mark.long
 def test_a_stop_while_the_last_step_is_evaluated_late_leaves_the_run_unfinished(tiny_config, untrained):
     config = tiny_config.replace(phases=(tiny_config.phases[0].replace(steps=2),))
     for _ in range(2):  # at the step, and late
@@ -198,6 +200,7 @@ def test_a_stop_while_the_last_step_is_evaluated_late_leaves_the_run_unfinished(
     )
 
 
+@pytest.mark.long
 def test_a_finished_run_takes_more_steps_and_another_phase(tiny_run, tiny_config, tiny_copy, capsys):
     more = tiny_config.replace(
         phases=(Phase(steps=14, length=32, batch_size=8), Phase(steps=1, length=16, batch_size=8))
@@ -222,6 +225,7 @@ def test_steps_that_were_taken_cannot_be_planned_otherwise(tiny_config, tiny_cop
         pretrain(tiny_config.replace(phases=(Phase(steps=steps, length=length, batch_size=8),)), tiny_copy)
 
 
+@pytest.mark.long
 def test_a_trace_of_some_steps_is_written(tiny_config, untrained, capsys):
     traced = tiny_config.replace(profile_steps="2:3")
     pretrain(traced, untrained)
@@ -232,6 +236,7 @@ def test_a_trace_of_some_steps_is_written(tiny_config, untrained, capsys):
     assert "profile_steps=2:3 are done already: no trace is written" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_run_without_pairs_measures_masked_words_alone(tiny_config, tmp_path, capsys):
     config = tiny_config.replace(
         objective=tiny_config.objective.replace(pair="none"), phases=(Phase(steps=4, length=32, batch_size=8),)

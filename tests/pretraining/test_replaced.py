@@ -82,6 +82,7 @@ def leaves(tree):
 
 
 @pytest.mark.parametrize("changes", [{"embedding_size": None}, {"embedding_size": 8}])
+@pytest.mark.long
 def test_every_parameter_has_a_row_and_learns(changes):
     model = MODEL.replace(**changes)
     params = init(model, jax.random.key(0))
@@ -97,6 +98,7 @@ def test_every_parameter_has_a_row_and_learns(changes):
     assert narrower == (model.table_size != model.generator.hidden_size)
 
 
+@pytest.mark.long
 def test_tables_are_those_of_both_models(params, weighted):
     own, alone = params["bert"]["embeddings"], generator_parameters(params)["bert"]["embeddings"]
     assert set(params["generator"]["bert"]["embeddings"]) == {"projection"} and set(alone) == set(own)
@@ -191,6 +193,7 @@ def test_draws_are_the_same_in_packed_rows(params):
     assert losses == pytest.approx(same_losses, rel=1e-5)
 
 
+@pytest.mark.long
 def test_draws_are_the_same_in_microbatches(params, weighted):
     some = objective()
     targets = some.targets(batch(), KEYS)

@@ -24,6 +24,8 @@ from bert_jax.system.errors import RunError
 from bert_jax.training.ending import Skips
 from bert_jax.training.input import BatchSource
 
+pytestmark = pytest.mark.long
+
 
 def batches_of(config, run: RunDirectory) -> BatchSource:
     """Those of the first phase."""

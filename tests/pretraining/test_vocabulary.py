@@ -149,6 +149,7 @@ def test_such_a_vocabulary_serves_the_whole_job(run_of_kind):
     assert evaluate_run(run_of_kind).held_out_sequences
 
 
+@pytest.mark.long
 def test_its_words_are_masked_whole(run_of_kind):
     seen = training_step(run_of_kind, 1)
     tokenizer, batch, targets = seen.tokenizer, seen.batch, seen.targets

@@ -208,6 +208,7 @@ def test_a_signal_to_one_stops_all_with_a_checkpoint(config_file, run):
     assert read_metrics(run / "metrics.jsonl")[0]["skipped_records"] == skipped > 0
 
 
+@pytest.mark.long
 def test_what_ends_all_hosts_is_no_loss_of_one(config_file, run):
     """However long after the first, with which JAX' coordinator goes, the second gets there."""
     line = ["pretrain", config_file, "--workdir", run]

@@ -56,6 +56,7 @@ def said(capsys):
     return " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.long
 def test_an_average_is_the_mean_of_the_last_saved_steps_in_float32(kept_run, capsys):
     bert = bert_jax.load(kept_run.path, average=3)
     assert bert.steps == (8, 10, 12)

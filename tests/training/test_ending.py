@@ -51,6 +51,7 @@ def test_a_run_that_is_not_there_any_more_ends_all_the_same(tmp_path):
 
 
 @pytest.mark.parametrize("minutes", [0, 0.05])
+@pytest.mark.long
 def test_a_process_that_is_stopped_for_longer_is_not_stuck_and_none_where_it_is_not_asked_for(tmp_path, minutes):
     process = start(tmp_path, minutes)
     assert process.stdout.readline() == "begun\n"

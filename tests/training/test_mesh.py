@@ -101,6 +101,7 @@ OTHER_MODELS = {
 
 
 @pytest.mark.parametrize("name", OTHER_MODELS)
+@pytest.mark.long
 def test_other_models_do_not_depend_on_it_either(packed_config, tmp_path, name):
     mesh, model, objective = OTHER_MODELS[name]
     config = changed(packed_config, 5, model=model, objective=objective | {"pair": "none"})

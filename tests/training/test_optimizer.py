@@ -209,6 +209,7 @@ def test_muon_makes_each_layers_and_projections_mean_orthogonal_at_adams_size(fe
     assert matrices == 3 * matrices_a_layer
 
 
+@pytest.mark.long
 def test_all_but_the_matrices_of_blocks_have_adams_update_with_muon():
     shapes = parameter_shapes(MUON_MODEL)
     params, gradients = random_like(shapes, 0), random_like(shapes, 1)
