@@ -109,7 +109,7 @@ def separate_held_out(chunks: Sequence[ChunkRecord], sources: int, least: int) -
     shared = np.concatenate([*in_training, nothing])
     by_source: list[list[Document]] = [[] for _ in range(sources)]
     for (source, document), own in zip(documents, hashes, strict=True):
-        if not np.isin(own, shared).any():
+        if not np.isin(own, shared, kind="sort").any():
             by_source[source].append(document)
     dropped = len(documents) - sum(map(len, by_source))
     return [group if len(group) >= least else [] for group in by_source], dropped

@@ -169,7 +169,8 @@ class _Search:
             of_text = text.hashes(begin, begin + size)
             places = np.searchsorted(hashes, of_text).clip(max=len(hashes) - 1)
             if (same := hashes[places] == of_text).any():
-                self.found[rows[np.isin(hashes, of_text[same])]] = True
+                # By sorting: numpy 2.0 overflows where it looks whether a table of 64-bit numbers is small.
+                self.found[rows[np.isin(hashes, of_text[same], kind="sort")]] = True
 
 
 class _Ngrams:
