@@ -2,17 +2,16 @@
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int
 
 from bert_jax.config.data import DataConfig
+from bert_jax.text.pipeline import Cut
 from bert_jax.text.text_spans import split_marked
 
-Cut = Callable[[Iterable[str]], list[str]]
-"""A function that cuts texts into parts, with a line break after the parts of each text."""
 _Encoded = tuple[Int[np.ndarray, " N"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]
 """The concatenated piece ids of n texts, the number of ids of each text, and its number of characters behind unknown
 pieces."""
@@ -50,9 +49,7 @@ class TextEncoder(Protocol):
 
     @property
     def cuts(self) -> Sequence[Cut]:
-        """Functions that cut texts into parts, from coarse to fine. The first cuts at blanks.
-
-        The ids of a text are the concatenated ids of its parts."""
+        """Cuts from coarse to fine; the first is at blanks. The ids of a text are the concatenated ids of its parts."""
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """Returns the piece ids of each text."""
@@ -142,11 +139,21 @@ def _joined(
 ) -> _Encoded:
     """The encoding of texts from that of their P distinct parts, numbered as by `_distinct`."""
     lengths, unknown = (np.concatenate([[0], each]) for each in (lengths, unknown))
-    sizes = lengths[numbers]
-    tokens = pieces[ranges((np.cumsum(lengths) - lengths)[numbers], sizes)]
+    tokens, *counts = _looked_up(numbers, pieces, lengths, unknown)
     ends = numbers == 0
-    text_lengths, text_unknown = (np.diff(np.cumsum(each)[ends], prepend=0) for each in (sizes, unknown[numbers]))
+    text_lengths, text_unknown = (np.diff(np.cumsum(each)[ends], prepend=0) for each in counts)
     return tokens, text_lengths, text_unknown
+
+
+def _looked_up(
+    numbers: Int[np.ndarray, " m"],
+    pieces: Int[np.ndarray, " M"],
+    lengths: Int[np.ndarray, " P"],
+    unknown: Int[np.ndarray, " P"],
+) -> _Encoded:
+    """The encoding of m texts, which are the elements `numbers` of P encoded ones."""
+    begins = (np.cumsum(lengths) - lengths)[numbers]
+    return pieces[ranges(begins, lengths[numbers])], lengths[numbers], unknown[numbers]
 
 
 def ranges(begin: Int[np.ndarray, " m"], sizes: Int[np.ndarray, " m"]) -> Int[np.ndarray, " n"]:
@@ -164,21 +171,17 @@ class _Words:
 
     def _forget(self) -> None:
         self._numbers, self._characters = _Numbers(), 0
-        self._pieces, self._lengths, self._unknown = _encoded([], self._tokenizer)
+        self._known = _encoded([], self._tokenizer)
 
     def encode(self, words: Sequence[str]) -> _Encoded:
         if self._characters > _MOST_CHARACTERS:
             self._forget()
         numbers = self._numbers.of(words)
-        unseen = list(itertools.islice(self._numbers, len(self._lengths), None))
+        unseen = list(itertools.islice(self._numbers, len(self._known[1]), None))
         self._characters += sum(map(len, unseen))
-        known = self._pieces, self._lengths, self._unknown
-        self._pieces, self._lengths, self._unknown = map(
-            np.concatenate, zip(known, _encoded(unseen, self._tokenizer), strict=True)
-        )
-        sizes = self._lengths[numbers]
-        begins = (np.cumsum(self._lengths) - self._lengths)[numbers]
-        return self._pieces[ranges(begins, sizes)], sizes, self._unknown[numbers]
+        pieces, lengths, unknown = map(np.concatenate, zip(self._known, _encoded(unseen, self._tokenizer), strict=True))
+        self._known = pieces, lengths, unknown
+        return _looked_up(numbers, pieces, lengths, unknown)
 
 
 @functools.lru_cache(maxsize=1)

@@ -36,6 +36,8 @@ TOKENIZER_CONFIG = "tokenizer_config.json"
 """Name of the settings file in a tokenizer directory. Other programs use the same name."""
 FORMAT = 1
 """Version of the format of our tokenizer directories."""
+Cut = Callable[[Iterable[str]], list[str]]
+"""A function that cuts texts into parts, with a line break after the parts of each text."""
 _PRINTABLE = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
 _OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
 BYTES = {chr(byte): byte for byte in sorted(_PRINTABLE)} | {chr(0x100 + at): byte for at, byte in enumerate(_OTHERS)}
@@ -65,10 +67,9 @@ class Tokenizer:
 
     file_name = "tokenizer.json"
     """Name of the vocabulary's file in a tokenizer directory."""
-    cuts: Sequence[Callable[[Iterable[str]], list[str]]] = ()
-    """Functions that cut texts into parts, from coarse to fine, with a line break after the parts of each text. The
-    first cuts at blanks. The ids of a text are the concatenated ids of its parts. BPE models have none: the library
-    remembers the words that it has encoded, so cutting would save only 15%."""
+    cuts: Sequence[Cut] = ()
+    """Cuts from coarse to fine; the first is at blanks. The ids of a text are the concatenated ids of its parts. BPE
+    models have none: the library remembers the words that it has encoded, so cutting would save only 15%."""
     added: frozenset[int] = frozenset()
     """Ids of the added tokens without the special pieces. Added tokens are found in a text before it is split."""
 

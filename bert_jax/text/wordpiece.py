@@ -3,7 +3,7 @@
 import itertools
 import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Annotated, Literal
 
@@ -88,18 +88,6 @@ class WordPieceTokenizer(Tokenizer):
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of each text; uses several threads unless TOKENIZERS_PARALLELISM=false."""
-        pieces = [self._piece_of(text) for text in texts]
-        others = self._encode_each([text for text, piece in zip(texts, pieces, strict=True) if piece is None])
-        return [next(others) if piece is None else [piece] for piece in pieces]
-
-    def _piece_of(self, word: str) -> int | None:
-        """The id of an ASCII word that is one piece; None for anything else. Cleaning such a word only lowers it."""
-        longest = min(self.longest_word, MAX_WORD_CHARACTERS)
-        if not (word.isascii() and word.isalnum()) or len(word) > longest or self.cleaning.turkish:
-            return None
-        return self.vocabulary.ids.get(word.lower() if self.cleaning.lowercase else word)
-
-    def _encode_each(self, texts: Sequence[str]) -> Iterator[list[int]]:
         joined = [text for text in texts if _BAR not in text]
         blocks = [_BAR.join((*joined[at : at + _JOINED], "")) for at in range(0, len(joined), _JOINED)]
         encoded = self._bar_encoder.encode_batch_fast(blocks, add_special_tokens=False)
@@ -109,7 +97,7 @@ class WordPieceTokenizer(Tokenizer):
         # For that pipeline, a word that must be cut is unknown. Looking for such words everywhere takes a third longer.
         again = self.vocabulary.unknown_id if self.cleaning.divides_words else len(self.vocabulary)
         by_text = [[again] if _BAR in text else next(ids_of_joined) for text in texts]
-        return (self.encode(text) if again in ids else ids for text, ids in zip(texts, by_text, strict=True))
+        return [self.encode(text) if again in ids else ids for text, ids in zip(texts, by_text, strict=True)]
 
     def _offsets(self, text: str) -> Iterable[tuple[int, int, int]]:
         offsets = list(super()._offsets(text))

@@ -123,14 +123,6 @@ def test_neither_cuts_nor_batches_change_a_piece(cleaning, texts):
     assert [part.tolist() for part in np.split(prepared.tokens, prepared.ends[1:-1])] == (kept or [[]])
 
 
-@pytest.mark.parametrize("cleaning", [ORIGINAL, Cleaning(False, False), Cleaning.of_training()._replace(turkish=True)])
-def test_a_word_that_is_one_piece_is_encoded_in_a_batch_as_by_itself(cleaning):
-    pieces = ["i", "ı", "hi", "Hi", "a" * 5]
-    tokenizer = WordPieceTokenizer(Vocabulary([*SPECIAL_PIECES, *pieces]), cleaning, longest_word=4)
-    texts = ["Hi", "hi", "HI", "I", "i", "a" * 5, "ı", "hi!"]
-    assert tokenizer.encode_batch(texts) == [tokenizer.encode(text) for text in texts]
-
-
 def test_a_long_word_of_a_vocabulary_that_is_trained_here_is_cut_before_a_letter():
     cutting = WordPieceTokenizer(Vocabulary([*PIECES, "##é", "##\u0301"]), Cleaning.of_training(strip_accents=False))
     assert pieces(cutting, "a" * 401) == [*["a", *["##a"] * 199] * 2, "a"]
