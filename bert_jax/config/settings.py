@@ -130,7 +130,9 @@ def _explained(error: ValidationError, settings: type[Settings]) -> SettingsErro
 def _problem(item: Any, settings: type[Settings]) -> str:
     """Describes `item`, one of ValidationError.errors(), with what its field expects."""
     if item["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(str(item["loc"][-1]), _field_names(Settings), n=1)
+        word = str(item["loc"][-1])
+        own = settings.model_fields if len(item["loc"]) == 1 else ()
+        close = difflib.get_close_matches(word, own) or difflib.get_close_matches(word, _field_names(Settings) - {word})
         return ": there is no such setting" + (f"; did you mean {close[0]}?" if close else "")
     field = settings.model_fields[str(item["loc"][0])]
     expected = Kind.of_field(field).expected

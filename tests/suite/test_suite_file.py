@@ -20,7 +20,7 @@ MODELS = 'models = ["one", "two"]\n'
 RECIPE = '[[models]]\nconfig = "experiments/modern"\n'
 WRONG = {
     f"{MODELS}{TASK_TEXT}epoch = 3\n": "the task sst2: --task.epoch is no setting of bert-jax finetune; did you mean --task.epochs?",
-    f"{MODELS}seed = [0]\n{TASK_TEXT}": "seed: there is no such setting; did you mean seed",
+    f"{MODELS}seed = [0]\n{TASK_TEXT}": "seed: there is no such setting; did you mean seeds?",
     f"{MODELS}{TASK_TEXT}[grid]\n'optimizer.peak-learning-rat' = [1]": "grid, with the task sst2: --optimizer.peak-learning-rat is no setting of bert-jax finetune; did you mean --optimizer.peak-learning-rate?",
     f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs' = []": "grid: task.epochs = [] is no list of values to try",
     f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs' = [-1]": "--task.epochs -1: expected a finite number above 0",
