@@ -6,8 +6,8 @@ The same text and vocabulary as configs/demo.py, which learns more in the time; 
 
 Hardware and time: two CPU cores, 5 to 15 minutes; training 4 min 36 s and all of it 5 min 29 s on two virtual cores of
 an AMD EPYC with bfloat16 instructions.
-What to expect: held-out MLM accuracy 0.444 (always the commonest piece: 0.064) and NSP accuracy 0.770, or
-0.805 in float32 with the docstrings of fewer packages (the commoner class: 0.603).
+What to expect: held-out MLM accuracy 0.444 (always the most frequent piece: 0.064) and NSP accuracy 0.770, or
+0.805 in float32 with the docstrings of fewer packages (the more frequent class: 0.603).
 
 BERT's recipe wants days. This one is made for a short run of a small model on a small text: few and narrow layers and
 short sequences (none of them shortened further), for many steps; no dropout, as each sequence is seen only a few

@@ -7,9 +7,9 @@ the vocabulary of configs/demo.py. Each predicts the token that it reads next; t
 
 Hardware and time: two CPU cores; 1,200 steps took 24 minutes beside other work, about half of that alone. Much of a
 step is the prediction of 4,096 pieces.
-What to expect: a held-out accuracy of 0.345 over both directions (always the commonest piece: 0.059) and a loss of 4.03
-nats (6.05 by frequency alone). They aren't comparable with those of masked tokens, each of which is predicted from both
-sides.
+What to expect: a held-out accuracy of 0.345 over both directions (always the most frequent piece: 0.059) and a loss of
+4.03 nats (6.05 by frequency alone). They aren't comparable with those of masked tokens, each of which is predicted from
+both sides.
 """
 
 from bert_jax.config.data import DataConfig

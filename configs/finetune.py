@@ -179,7 +179,7 @@ _TABLE: dict[str, dict[str, Any]] = {
         about="WNLI: does a sentence with its pronoun resolved follow? (GLUE).",
         texts=_SENTENCES,
         rows=("glue/wnli:train", "glue/wnli:validation"),
-        expect="What to expect: BERT learns nothing from the 635 rows; always the commoner class scores 56.3%.",
+        expect="What to expect: BERT learns nothing from the 635 rows; always the more frequent class scores 56.3%.",
     ),
     # SuperGLUE
     "boolq": dict(

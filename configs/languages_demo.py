@@ -7,7 +7,7 @@ to the codes that you have.
 
 Hardware and time: two CPU cores, 46 minutes beside other work (61 minutes of processor time), with the preparation of
 80 MB of text.
-What to expect: with 25 languages held-out MLM accuracy 0.288 (always the commonest piece: 0.033), 0.364 in the best
+What to expect: with 25 languages held-out MLM accuracy 0.288 (always the most frequent piece: 0.033), 0.364 in the best
 language and 0.217 in the worst; 0.195 as the mean over languages after 3,000 steps.
 
 Shares are proportional to size^0.7 at first, then to size^0.5 and size^0.3, so that small languages come to their right

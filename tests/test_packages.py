@@ -122,7 +122,7 @@ def outputs(folder: Path, name: str) -> tuple[str, int]:
     "name, phrases, pictures",
     [
         ("first_model", ("documents", "masked pieces are predicted right", "Return the [MASK] of the list."), 1),
-        ("finetune", ("rows to train on", "by the commonest class alone", "Wait until the task is done."), 1),
+        ("finetune", ("rows to train on", "by the most frequent class alone", "Wait until the task is done."), 1),
         ("search", ("pairs to train on", "stop the server"), 1),
         ("load_checkpoint", ("2 layers of 4 heads", "within a sense"), 3),
     ],

@@ -169,7 +169,7 @@ def print_examples(examples: Sequence[FilledExample]) -> None:
     """
     table = Table("Held-out sentences, one word masked", show_lines=True)
     table.add_column("sentence", ratio=3)
-    table.add_column("was", overflow="fold")
+    table.add_column("original", overflow="fold")
     table.add_column("the model's first five", ratio=2, overflow="fold")
     for example in examples:
         table.add_row(

@@ -35,7 +35,7 @@ class TaskRunConfig(TransferConfig, TrainingConfig):
     IDENTITY: ClassVar[tuple[str, ...]] = (*TrainingConfig.IDENTITY, *TransferConfig.model_fields, "task", "rows_hash")
 
     TRAINED: ClassVar[str] = "fine-tuned"
-    BASELINE: ClassVar[str] = "commonest answer"
+    BASELINE: ClassVar[str] = "most frequent answer"
     data: ClassVar[None] = None
     """None: a fine-tuned run learns from the rows of its task. Only a pretraining's settings have `data`."""
     objective: ClassVar[None] = None

@@ -67,7 +67,7 @@ Languages = Annotated[OneOrSeveral, AfterValidator(_codes)]
 
 
 def usual_encoding(code: str) -> str:
-    """The commonest encoding of text in the language `code` except UTF-8: a guess for messages."""
+    """The most frequent encoding of text in the language `code` except UTF-8: a guess for messages."""
     by_code = {each: encoding for encoding, codes in _ENCODINGS.items() for each in codes.split()}
     return by_code.get(code) or by_code.get(code.partition("-")[0], _DEFAULT_ENCODING)
 

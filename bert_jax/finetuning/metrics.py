@@ -175,7 +175,7 @@ def _unlearned(figures: Sequence[ClassFigures]) -> Iterator[str]:
 def confusion_of(golds: Sequence[str], predicted: Sequence[str]) -> Confusion:
     """For each right class, how often each class is predicted for it.
 
-    The class with the most errors comes first. Within a class the commonest prediction comes first.
+    The class with the most errors comes first. Within a class the most frequent prediction comes first.
     """
     rows: Confusion = {}
     for (true, guess), count in Counter(zip(golds, predicted, strict=True)).most_common():

@@ -20,7 +20,7 @@ from bert_jax.finetuning.task import (
     Prediction,
     Task,
     Wrong,
-    commonest,
+    most_frequent,
     probabilities,
 )
 from bert_jax.records.record import Record
@@ -105,8 +105,8 @@ class ClassTask(SentenceTask[int]):
         return Wrong(share, right, predicted, share) if predicted != right else None
 
     def baseline(self, golds: Sequence[int]) -> list[Prediction]:
-        """Predicts the commonest class for every record."""
-        return [{"predicted_label": self.labels.names[commonest(golds)]}] * len(golds)
+        """Predicts the most frequent class for every record."""
+        return [{"predicted_label": self.labels.names[most_frequent(golds)]}] * len(golds)
 
     def _number(self, prediction: Prediction) -> int:
         return self.labels.number(prediction["predicted_label"], "a prediction")
@@ -199,7 +199,7 @@ class LabelsTask(SentenceTask[tuple[int, ...]]):
         return Wrong(len(wrong), ", ".join(right) or "none", ", ".join(predicted) or "none", share)
 
     def baseline(self, golds: Sequence[tuple[int, ...]]) -> list[Prediction]:
-        """Predicts the commonest label alone for every record."""
+        """Predicts the most frequent label alone for every record."""
         name = self.labels.names[int(np.argmax(np.sum(golds, axis=0)))]
         return [{"predicted_labels": [name]}] * len(golds)
 
@@ -269,5 +269,5 @@ class ChoiceTask(SentenceTask[int]):
         return Wrong(share, right, wrong, share) if predicted != gold else None
 
     def baseline(self, golds: Sequence[int]) -> list[Prediction]:
-        """Predicts the commonest choice's number for every record."""
-        return [{"predicted_choice": commonest(golds)}] * len(golds)
+        """Predicts the most frequent choice's number for every record."""
+        return [{"predicted_choice": most_frequent(golds)}] * len(golds)

@@ -29,7 +29,7 @@ from bert_jax.finetuning.task import (
     Prediction,
     Task,
     Wrong,
-    commonest,
+    most_frequent,
     probabilities,
 )
 from bert_jax.records.record import Record
@@ -213,8 +213,8 @@ class TagTask(Task[list[str]]):
         return self._sentence(record)[0]
 
     def baseline(self, golds: Sequence[list[str]]) -> list[Prediction]:
-        """Predicts the commonest tag for every word."""
-        tag = commonest(tag for tags in golds for tag in tags)
+        """Predicts the most frequent tag for every word."""
+        tag = most_frequent(tag for tags in golds for tag in tags)
         return [{"predicted_tags": [tag] * len(tags)} for tags in golds]
 
 

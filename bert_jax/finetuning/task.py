@@ -224,7 +224,7 @@ class Task(Generic[Gold]):
         return " | ".join(text(record, template) for template in self.config.texts)
 
     def baseline(self, golds: Sequence[Gold]) -> list[Prediction]:
-        """The same prediction for each of `golds`: the commonest of them, or their mean."""
+        """The same prediction for each of `golds`: the most frequent of them, or their mean."""
         raise NotImplementedError
 
 
@@ -241,6 +241,6 @@ def probabilities(logits: Float[np.ndarray, " K"]) -> Float[np.ndarray, " K"]:
     return powers / powers.sum()
 
 
-def commonest(values: Iterable[Common]) -> Common:
+def most_frequent(values: Iterable[Common]) -> Common:
     """The most frequent of hashable `values`; of several, the first."""
     return Counter(values).most_common(1)[0][0]

@@ -170,8 +170,9 @@ class MaskedTokens(Objective):
     def baseline(self, guessed: dict[str, float], measured: dict[str, float]) -> dict[str, float]:
         """The measurements of a baseline that knows only frequencies and gives each token or pair the same prediction.
 
-        For tokens, its probabilities are the pieces' shares of the text and its guess is the commonest piece. For
-        pairs, its guess is the commoner label. `guessed`: the means of `guess`; `measured`: the model's measurements.
+        For tokens, its probabilities are the pieces' shares of the text and its guess is the most frequent piece. For
+        pairs, its guess is the more frequent label. `guessed`: the means of `guess`; `measured`: the measurements of
+        the model.
         """
         random, end = guessed["random"], guessed["end"]
         values = {

@@ -30,17 +30,17 @@ class Question(NamedTuple):
         return f"{self.name}_accuracy"
 
 
-_OF_PIECES = ("always the commonest piece", "each piece at its share of the text")
+_OF_PIECES = ("always the most frequent piece", "each piece at its share of the text")
 MASKED_TOKENS = Question("mlm", "MLM", "masked-language", *_OF_PIECES)
 NEXT_TOKENS = Question("lm", "LM", "next-token", *_OF_PIECES)
 PERMUTED_TOKENS = Question("plm", "PLM", "permuted-token", *_OF_PIECES)
 BOTH_NEIGHBOURS = Question("bilm", "biLM", "next- and previous-token", *_OF_PIECES)
-_COMMONER = "always the commoner class"
+_MORE_FREQUENT = "always the more frequent class"
 NEXT_SENTENCE = Question(
-    "nsp", "NSP", "next-sentence", _COMMONER, second_segment=("follows the first", "drawn at random")
+    "nsp", "NSP", "next-sentence", _MORE_FREQUENT, second_segment=("follows the first", "drawn at random")
 )
 SENTENCE_ORDER = Question(
-    "sop", "SOP", "sentence-order", _COMMONER, second_segment=("follows the first", "comes before the first")
+    "sop", "SOP", "sentence-order", _MORE_FREQUENT, second_segment=("follows the first", "comes before the first")
 )
 REPLACED_TOKENS = Question(
     "rtd", "RTD", "replaced-token", "always an original token", "each token at the share that is replaced"

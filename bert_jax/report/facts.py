@@ -110,7 +110,7 @@ class RunFacts:
 
     @cached_property
     def baseline(self) -> dict[str, float]:
-        """The measurements of the frequency baseline or, of a task, of the commonest answer, by name."""
+        """The measurements of the frequency baseline or, of a task, of the most frequent answer, by name."""
         return self.results.baseline or self._estimated
 
     @property
@@ -132,7 +132,7 @@ class RunFacts:
 
     @cached_property
     def _estimated(self) -> dict[str, float]:
-        """Accuracy of the commonest piece of the training text, and the entropy of its pieces."""
+        """Accuracy of the most frequent piece of the training text, and the entropy of its pieces."""
         if not self.questions or not self.prepared or self.questions[0] == REPLACED_TOKENS:
             return {}
         try:

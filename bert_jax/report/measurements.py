@@ -153,7 +153,7 @@ def results(facts: RunFacts) -> Section:
     """Every metric beside its baselines; of a task also the confusion and the worst errors."""
     section = Section("results", "Results")
     if facts.metrics:
-        guess = "commonest answer" if facts.is_task else "by frequency alone"
+        guess = "most frequent answer" if facts.is_task else "by frequency alone"
         baselines = facts.word_baselines or {guess: facts.baseline}
         rows = [
             [

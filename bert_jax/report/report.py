@@ -135,7 +135,7 @@ def _fills(views: ModelViews) -> Section:
             [_with_mask(each.text), each.word, *(_likeliest(each.by_step[step]) for step in steps)]
             for each in views.fills
         ]
-        headings = ["held-out sentence", "was", *(f"step {step:,}" for step in steps)]
+        headings = ["held-out sentence", "original", *(f"step {step:,}" for step in steps)]
         fills = table("The likeliest pieces for one masked word, by saved step", headings, rows, numbers=False)
         section.add(element("div", {"class": "fills"}, fills))
     return section

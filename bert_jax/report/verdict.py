@@ -73,11 +73,11 @@ def nothing_learned_of_task(results: Results) -> str:
     elif results.constant_predictions:
         found = f"{results.constant_predictions} of {len(results.scores)} seeds predict one answer for every row"
     elif metric == "entity_f1" and metrics.get("accuracy", math.inf) < baseline.get("accuracy", -math.inf):
-        found = "Giving every word the commonest tag would be right more often than the model"
+        found = "Giving every word the most frequent tag would be right more often than the model"
     elif metrics.get("squared_error", 0) > baseline.get("squared_error", math.inf):
         found = "The squared error is larger than that of the mean for every row"
     elif score <= baseline.get(metric, -math.inf):
-        found = "The model is no better than the baseline, which gives the commonest answer for every row"
+        found = "The model is no better than the baseline, which gives the most frequent answer for every row"
     else:
         return ""
     return (
@@ -142,7 +142,7 @@ def _against_baseline(facts: RunFacts) -> Iterator[Sentence]:
             "loss is better than the baseline's.",
         )
     elif baseline is not None and value > baseline:
-        guess = "the commonest answer for every row" if facts.is_task else "always the commonest piece"
+        guess = "the most frequent answer for every row" if facts.is_task else "always the most frequent piece"
         if not facts.is_task and facts.questions:
             guess = facts.questions[0].guessed_accuracy
         estimated = ", estimated from the training text" if facts.baseline_is_estimated else ""

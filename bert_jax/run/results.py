@@ -80,7 +80,7 @@ class Results(BaseModel):
     """The value of `metric`."""
     loss: float | None = None
     baseline: Scores | None = None
-    """The measurements of a prediction without a model: by frequencies, the commonest answer, the mean, or BM25."""
+    """The measurements of a prediction without a model: by frequencies, the most frequent answer, the mean, or BM25."""
     baselines: dict[str, Scores] = {}
     """For vectors of texts: the measurements of methods that compare words alone, by the method's name."""
     beats_baseline: bool = True

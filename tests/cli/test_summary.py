@@ -18,7 +18,7 @@ LEARNED_NOTHING = ": little or nothing was learned from the texts. Try another l
     "changes, sentence",
     [
         ({"baseline": {"accuracy": 0.5}}, ""),
-        ({"baseline": {"accuracy": 0.75}}, "The model is no better than the baseline, which gives the commonest"),
+        ({"baseline": {"accuracy": 0.75}}, "The model is no better than the baseline, which gives the most frequent"),
         (
             {"baseline": {"accuracy": 0.5}, "constant_prediction": "[b]even"},
             "The model predicts '[b]even' for every row",
@@ -27,7 +27,7 @@ LEARNED_NOTHING = ": little or nothing was learned from the texts. Try another l
         ({"score": 1.0, "baseline": {"accuracy": 1.0}, "constant_prediction": "even"}, ""),  # so are all dev rows
         (
             {"metric": "entity_f1", "baseline": {"accuracy": 0.9, "entity_f1": 0.0}},
-            "Giving every word the commonest tag would be right more often than the model",
+            "Giving every word the most frequent tag would be right more often than the model",
         ),
         (
             {"metric": "pearson", "squared_error": 3.0, "baseline": {"pearson": 0.0, "squared_error": 2.0}},
