@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Int
 
 from bert_jax.config.data import DataConfig
-from bert_jax.text.pipeline import Cut
+from bert_jax.text.scripts import TextCut
 from bert_jax.text.text_spans import split_marked
 
 _Encoded = tuple[Int[np.ndarray, " N"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]
@@ -48,7 +48,7 @@ class TextEncoder(Protocol):
         """Identifies the tokenizer whose words are remembered."""
 
     @property
-    def cuts(self) -> Sequence[Cut]:
+    def cuts(self) -> Sequence[TextCut]:
         """Cuts from coarse to fine; the first is at blanks. The ids of a text are the concatenated ids of its parts."""
 
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
@@ -104,7 +104,7 @@ def _whole(texts: Iterable[str]) -> list[str]:
     return [part for text in texts for part in (text.replace("\n", " "), "\n")]
 
 
-def _distinct(groups: Iterable[Iterable[str]], cut: Cut) -> tuple[Int[np.ndarray, " n"], list[str]]:
+def _distinct(groups: Iterable[Iterable[str]], cut: TextCut) -> tuple[Int[np.ndarray, " n"], list[str]]:
     """Cuts the texts of all groups; returns the number of each part, and the distinct parts.
 
     Parts are numbered from 1, and 0 ends a text.
@@ -116,7 +116,7 @@ def _distinct(groups: Iterable[Iterable[str]], cut: Cut) -> tuple[Int[np.ndarray
     return np.concatenate([_NONE, *numbers]), parts
 
 
-def _encode(texts: Sequence[str], tokenizer: TextEncoder, cuts: Sequence[Cut]) -> _Encoded:
+def _encode(texts: Sequence[str], tokenizer: TextEncoder, cuts: Sequence[TextCut]) -> _Encoded:
     """Encodes `texts`, each distinct part only once; for English words this takes a tenth of the time."""
     if cuts:
         numbers, parts = _distinct([texts], cuts[0])

@@ -4,7 +4,7 @@ import copy
 import itertools
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Annotated, Self
 
@@ -18,7 +18,7 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json, write_text
 from bert_jax.system.json_file import JsonObject, Shape
-from bert_jax.text.scripts import is_punctuation, sets_no_spaces, starts_word, visible
+from bert_jax.text.scripts import TextCut, is_punctuation, sets_no_spaces, starts_word, visible
 from bert_jax.text.tokenizer_json import (
     Kind,
     added_token,
@@ -36,8 +36,6 @@ TOKENIZER_CONFIG = "tokenizer_config.json"
 """Name of the settings file in a tokenizer directory. Other programs use the same name."""
 FORMAT = 1
 """Version of the format of our tokenizer directories."""
-Cut = Callable[[Iterable[str]], list[str]]
-"""A function that cuts texts into parts, with a line break after the parts of each text."""
 _PRINTABLE = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
 _OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
 BYTES = {chr(byte): byte for byte in sorted(_PRINTABLE)} | {chr(0x100 + at): byte for at, byte in enumerate(_OTHERS)}
@@ -67,7 +65,7 @@ class Tokenizer:
 
     file_name = "tokenizer.json"
     """Name of the vocabulary's file in a tokenizer directory."""
-    cuts: Sequence[Cut] = ()
+    cuts: Sequence[TextCut] = ()
     """Cuts from coarse to fine; the first is at blanks. The ids of a text are the concatenated ids of its parts. BPE
     models have none: the library remembers the words that it has encoded, so cutting would save only 15%."""
     added: frozenset[int] = frozenset()

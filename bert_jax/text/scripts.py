@@ -4,10 +4,12 @@ import functools
 import string
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from bert_jax.text.vocabulary import BOUNDARY
 
+TextCut = Callable[[Iterable[str]], list[str]]
+"""A function that cuts texts between words or their parts, and puts a line break after the parts of each text."""
 _WITHOUT_SPACES = frozenset("CJK HIRAGANA KATAKANA HALFWIDTH BOPOMOFO YI THAI LAO KHMER MYANMAR TIBETAN".split())
 """First words of the Unicode names of characters in scripts without spaces between words."""
 
