@@ -46,11 +46,11 @@ def saved_item(state: TrainState) -> dict[str, PyTree]:
 
 
 class StateCheck(NamedTuple):
-    """Figures that check one training state: scalars on the device until they are fetched."""
+    """Figures that check one training state: scalars, of numpy or on the devices."""
 
-    bits: UInt32[Array, ""]
+    bits: UInt32[Array, ""] | np.uint32
     """`sum_of_bits` of what a checkpoint holds of the state."""
-    finite: Bool[Array, ""]
+    finite: Bool[Array, ""] | np.bool_
     """Whether every number of the parameters and of the optimizer is finite."""
     skipped_in_a_row: Int[Array, ""]
     """Number of steps in a row, up to this state, that were skipped because a gradient wasn't finite."""
@@ -58,16 +58,33 @@ class StateCheck(NamedTuple):
     """Measurements since the last line of the log."""
 
 
-@jax.jit
 def check_state(state: TrainState) -> StateCheck:
-    """The check of `state`, computed on its devices and equal on every mesh. `state` may be donated once this is
-    dispatched."""
-    numbers = [
-        leaf for leaf in jax.tree.leaves((state.params, state.optimizer)) if jnp.issubdtype(leaf.dtype, jnp.floating)
-    ]
-    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in numbers]))
+    """The check of `state`, equal on every mesh. `state` may be donated afterwards.
+
+    It is computed on the devices of `state`, or by numpy if they are CPUs of this process: for 67 million numbers, that
+    takes 0.1 s instead of 0.15 s, and 2.7 s for compilation.
+    """
+    on_host = all(device.platform == "cpu" for device in state.step.devices())
+    if not (on_host and all(leaf.is_fully_addressable for leaf in jax.tree.leaves(state))):
+        return check_on_devices(state)
+    finite = all(np.isfinite(leaf).all() for leaf in _numbers(state))
+    bits = np.uint32(sum_of_bits_on_host(saved_item(state)))
+    skipped, window = jax.tree.map(np.array, (state.skipped_in_a_row, state.window))  # copies
+    return StateCheck(bits, np.bool_(finite), skipped, window)
+
+
+@jax.jit
+def check_on_devices(state: TrainState) -> StateCheck:
+    """`check_state` by a compiled program."""
+    finite = jnp.all(jnp.stack([jnp.all(jnp.isfinite(leaf)) for leaf in _numbers(state)]))
     window = jax.tree.map(jnp.copy, state.window)  # the state itself may be donated before this is fetched
     return StateCheck(sum_of_bits(saved_item(state)), finite, state.skipped_in_a_row, window)
+
+
+def _numbers(state: TrainState) -> list[Array]:
+    """The arrays of floating-point numbers among parameters and optimizer state."""
+    leaves = jax.tree.leaves((state.params, state.optimizer))
+    return [leaf for leaf in leaves if jnp.issubdtype(leaf.dtype, jnp.floating)]
 
 
 def sum_of_bits(tree: PyTree) -> UInt32[Array, ""]:
@@ -85,7 +102,7 @@ def sum_of_bits(tree: PyTree) -> UInt32[Array, ""]:
 
 
 def sum_of_bits_on_host(tree: PyTree) -> int:
-    """`sum_of_bits` of a tree of numpy arrays, computed on the host."""
+    """`sum_of_bits` of a tree of arrays that are in the host's memory."""
     total = 0
     spread = np.arange(_BLOCK, dtype=np.uint32) * _SPREAD
     for number, leaf in enumerate(jax.tree.leaves(tree)):

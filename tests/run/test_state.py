@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from bert_jax.run.state import TrainState, check_state, sum_of_bits, sum_of_bits_on_host
+from bert_jax.run.state import TrainState, check_on_devices, check_state, sum_of_bits, sum_of_bits_on_host
 
 RNG = np.random.default_rng(0)
 
@@ -49,5 +49,15 @@ def test_one_number_that_is_not_finite_is_seen(bad, finite):
     if bad:
         params["kernel"][2, 3] = bad
     state = TrainState(*jax.tree.map(jnp.asarray, (np.int32(3), params, (np.int32(1), params), {}, 2, 2, 3)))
-    check = check_state(state)
+    check, on_devices = check_state(state), check_on_devices(state)
+    assert isinstance(check.bits, np.uint32) and check == jax.device_get(on_devices)
     assert bool(check.finite) is finite and int(check.skipped_in_a_row) == 2
+
+
+def test_the_check_holds_after_the_state_is_donated():
+    shapes = (np.int32(3), {"kernel": np.ones((512, 512), np.float32)}, (), {"loss": np.ones(2, np.float32)}, 2, 2, 3)
+    state = TrainState(*jax.tree.map(jnp.asarray, shapes))
+    check = check_state(state)
+    jax.block_until_ready(jax.jit(lambda state: jax.tree.map(lambda leaf: leaf + 1, state), donate_argnums=0)(state))
+    assert state.window["loss"].is_deleted()
+    assert check.window["loss"].tolist() == [1, 1] and int(check.skipped_in_a_row) == 2
