@@ -48,11 +48,13 @@ _TOLERANCE = {"float32": 1e-4, "bfloat16": 3e-2}
 _UNFUSED: dict[str, str | bool] = {
     "xla_disable_hlo_passes": "fusion",
     "xla_cpu_experimental_ynn_fusion_type": "",
-    "xla_cpu_use_fusion_emitters": True,  # without them, unfused sums in bfloat16 are wrong
     "xla_backend_optimization_level": "0",
 }
 """Options of XLA's CPU compiler by which each operation is a loop of its own, without vectorisation. Both faults above
 are absent then, and compiling a part takes a fifth of the time that JAX takes to compile and call its operations."""
+_EMITTERS = "xla_cpu_use_fusion_emitters"
+"""XLA's newer code generator. It takes four times as long for unfused operations. Without it, their sums in bfloat16
+are wrong."""
 
 _ATTENTION = 8, 512, 8
 """Rows, tokens of a row and heads for which a kernel of attention is checked."""
@@ -206,8 +208,10 @@ def difference(part: CheckedPart) -> str | None:
 def _one_by_one(function: Callable[..., list[Array]], arguments: tuple[Array, ...]) -> list[np.ndarray]:
     """The results of `function`, computed operation by operation."""
     if platform() == "cpu":
+        lowered = jax.jit(function).lower(*arguments)
+        options = _UNFUSED | {_EMITTERS: any(output.dtype == jnp.bfloat16 for output in lowered.out_info)}
         with contextlib.suppress(jax.errors.JaxRuntimeError):  # another jaxlib may lack one of the options
-            return jax.device_get(jax.jit(function).lower(*arguments).compile(_UNFUSED)(*arguments))
+            return jax.device_get(lowered.compile(options)(*arguments))
     with jax.disable_jit():
         return jax.device_get(function(*arguments))
 
