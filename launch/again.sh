@@ -7,11 +7,11 @@ STARTED_AGAIN=0
 # attend COMMAND...: runs it and returns its exit code. SIGTERM and Ctrl-C reach it as SIGTERM, upon which a run writes a
 # checkpoint and ends with 143.
 attend() {
-  local child="" code
-  trap 'STOPPED=1; [ -z "$child" ] || kill -TERM "$child" 2>/dev/null || true' TERM INT
+  local child="" early="" code
+  trap 'STOPPED=1; if [ -z "$child" ]; then early=1; else kill -TERM "$child" 2>/dev/null || true; fi' TERM INT
   "$@" &
   child=$!
-  if [ "$STOPPED" = 1 ]; then # before there was anyone to tell
+  if [ -n "$early" ]; then # a second signal would end a run without a checkpoint
     kill -TERM "$child" 2>/dev/null || true
   fi
   while :; do # a signal ends `wait` before the command has ended

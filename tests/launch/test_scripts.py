@@ -47,13 +47,17 @@ def test_help_prints_the_usage_and_does_nothing(script, place):
     assert sorted(place.project.rglob("*")) == before and not list(place.world.iterdir())
 
 
-ATTENDED = 'trap "rm armed; kill \\$!; exit 5" TERM; sleep 20 & : >armed; wait'
+ATTENDED = 'trap "echo >>signals; rm -f armed; kill \\$!" TERM; sleep 20 & : >armed; wait; sleep 0.2; exit 5'
 BEFORE_ITS_NUMBER_IS_KNOWN = '"child=\\$!") until [ -e armed ]; do sleep 0.02; done; kill -TERM $$ ;;'
+AS_SOON_AS_ITS_NUMBER_IS_KNOWN = '"[ -n "*) until [ -e armed ]; do sleep 0.02; done; kill -TERM $$; sleep 0.1 ;;'
 WHEN_IT_HAS_ENDED_BEFORE_ANYONE_LOOKS = '"kill -0"*) while [ -e armed ]; do sleep 0.02; done; sleep 0.1 ;;'
 
 
-@pytest.mark.parametrize("moment", [BEFORE_ITS_NUMBER_IS_KNOWN, WHEN_IT_HAS_ENDED_BEFORE_ANYONE_LOOKS])
-def test_a_signal_reaches_what_is_attended_whenever_it_comes(moment, tmp_path):
+@pytest.mark.parametrize(
+    "moment",
+    [BEFORE_ITS_NUMBER_IS_KNOWN, AS_SOON_AS_ITS_NUMBER_IS_KNOWN, WHEN_IT_HAS_ENDED_BEFORE_ANYONE_LOOKS],
+)
+def test_a_signal_reaches_what_is_attended_once_whenever_it_comes(moment, tmp_path):
     hook = f"""set -T; trap 'case "$BASH_COMMAND" in {moment} esac' DEBUG"""  # before each command of `attend`
     script = f". {ROOT}/launch/again.sh; {hook}; attend bash -c '{ATTENDED}'"
     process = subprocess.Popen(["bash", "-c", script], cwd=tmp_path)
@@ -62,3 +66,4 @@ def test_a_signal_reaches_what_is_attended_whenever_it_comes(moment, tmp_path):
             time.sleep(0.02)
         process.terminate()
     assert process.wait(timeout=10) == 5
+    assert (tmp_path / "signals").read_text() == "\n"  # a second one would end a run without a checkpoint
