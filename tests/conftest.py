@@ -97,6 +97,7 @@ MAY_SKIP = (
     "the allocator of glibc",
     "the fault of jaxlib 0.10.2",
     "there is no browser",
+    "XLA's YNN is off",
     "with --tier full",
     "with --tier slow",
     "zsh is not installed",

@@ -1,5 +1,6 @@
 """Matrix products: right for any shape, and computed from bfloat16 as it is on CPUs."""
 
+import os
 import re
 
 import jax
@@ -58,6 +59,9 @@ def test_gradients_are_those_of_einsum(function, subscripts):
         np.testing.assert_allclose(got, wanted, rtol=1e-5, atol=1e-4)
 
 
+@pytest.mark.skipif(
+    "--xla_cpu_experimental_ynn_fusion_type= " in f"{os.environ['XLA_FLAGS']} ", reason="XLA's YNN is off"
+)
 def test_bfloat16_reaches_the_products_on_cpus():
     """XLA would convert the arguments to float32 first, which takes twice as long where a CPU multiplies bfloat16."""
     vectors = jax.ShapeDtypeStruct((2, 64, 2, 64), jnp.bfloat16)
