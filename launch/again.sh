@@ -11,7 +11,7 @@ attend() {
   trap 'STOPPED=1; if [ -z "$child" ]; then early=1; else kill -TERM "$child" 2>/dev/null || true; fi' TERM INT
   "$@" &
   child=$!
-  if [ -n "$early" ]; then # a second signal would end a run without a checkpoint
+  if [ -n "$early" ]; then # a signal came before the child had a number; the trap passes on later ones
     kill -TERM "$child" 2>/dev/null || true
   fi
   while :; do # a signal ends `wait` before the command has ended

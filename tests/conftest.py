@@ -66,8 +66,8 @@ share_steps()
 machine.keep_freed_memory = lambda: False
 
 MMAP_THRESHOLD, TRIM_THRESHOLD = (-3, 1 << 17), (-1, 1 << 17)
-"""M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of <malloc.h> at glibc's first values. Otherwise glibc raises them up to 32 MB,
-and a process of tests keeps 0.3 GB more, in pieces between blocks that are in use."""
+"""M_MMAP_THRESHOLD and M_TRIM_THRESHOLD of <malloc.h> at glibc's first values. Otherwise glibc raises them up to 32 and
+64 MB, and a process of tests keeps 0.3 GB more, in pieces between blocks that are in use."""
 if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
     for option in (MMAP_THRESHOLD, TRIM_THRESHOLD):
         mallopt(*option)
@@ -353,7 +353,7 @@ def numbered(lengths: list[list[int]]) -> Sentences:
 
 def faked_devices(count: int) -> dict[str, str]:
     """The environment of a process for which this machine's CPU is `count` devices."""
-    return {"XLA_FLAGS": f"{os.environ['XLA_FLAGS']} --xla_force_host_platform_device_count={count}"}
+    return {"XLA_FLAGS": f"{os.environ.get('XLA_FLAGS', '')} --xla_force_host_platform_device_count={count}"}
 
 
 def command(*arguments, **environment: str) -> subprocess.Popen:

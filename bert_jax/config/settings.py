@@ -132,7 +132,10 @@ def _problem(item: Any, settings: type[Settings]) -> str:
     if item["type"] == "extra_forbidden":
         word = str(item["loc"][-1])
         own = settings.model_fields if len(item["loc"]) == 1 else ()
-        close = difflib.get_close_matches(word, own) or difflib.get_close_matches(word, _field_names(Settings) - {word})
+        everywhere = _field_names(Settings)
+        close = difflib.get_close_matches(word, own)
+        if not close and word not in everywhere:
+            close = difflib.get_close_matches(word, everywhere)
         return ": there is no such setting" + (f"; did you mean {close[0]}?" if close else "")
     field = settings.model_fields[str(item["loc"][0])]
     expected = Kind.of_field(field).expected

@@ -46,13 +46,13 @@ def saved_item(state: TrainState) -> dict[str, PyTree]:
 
 
 class StateCheck(NamedTuple):
-    """Figures that check one training state: scalars, of numpy or on the devices."""
+    """Figures that check one training state: scalars, as arrays of JAX or numpy."""
 
-    bits: UInt32[Array, ""] | np.uint32
+    bits: UInt32[Array | np.ndarray, ""] | np.uint32
     """`sum_of_bits` of what a checkpoint holds of the state."""
-    finite: Bool[Array, ""] | np.bool_
+    finite: Bool[Array | np.ndarray, ""] | np.bool_
     """Whether every number of the parameters and of the optimizer is finite."""
-    skipped_in_a_row: Int[Array, ""]
+    skipped_in_a_row: Int[Array | np.ndarray, ""]
     """Number of steps in a row, up to this state, that were skipped because a gradient wasn't finite."""
     window: Means
     """Measurements since the last line of the log."""
@@ -61,11 +61,10 @@ class StateCheck(NamedTuple):
 def check_state(state: TrainState) -> StateCheck:
     """The check of `state`, equal on every mesh. `state` may be donated afterwards.
 
-    It is computed on the devices of `state`, or by numpy if they are CPUs of this process: for 67 million numbers, that
-    takes 0.1 s instead of 0.15 s, and 2.7 s for compilation.
+    It is computed on the devices of `state`, or by numpy if the only one is a CPU. For 67 million numbers, numpy takes
+    0.1 s; a compiled program takes 0.15 s, after 2.7 s of compilation.
     """
-    on_host = all(device.platform == "cpu" for device in state.step.devices())
-    if not (on_host and all(leaf.is_fully_addressable for leaf in jax.tree.leaves(state))):
+    if [device.platform for device in state.step.devices()] != ["cpu"]:
         return check_on_devices(state)
     finite = all(np.isfinite(leaf).all() for leaf in _numbers(state))
     bits = np.uint32(sum_of_bits_on_host(saved_item(state)))

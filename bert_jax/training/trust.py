@@ -51,10 +51,11 @@ _UNFUSED: dict[str, str | bool] = {
     "xla_backend_optimization_level": "0",
 }
 """Options of XLA's CPU compiler by which each operation is a loop of its own, without vectorisation. Both faults above
-are absent then, and compiling a part takes a fifth of the time that JAX takes to compile and call its operations."""
+are absent then, and compiling a part takes less than a fifth of the time that JAX takes to compile and call its
+operations."""
 _EMITTERS = "xla_cpu_use_fusion_emitters"
-"""XLA's newer code generator. It takes four times as long for unfused operations. Without it, their sums in bfloat16
-are wrong."""
+"""XLA's newer code generator. Compiling unfused operations takes it four times as long as the older one, whose sums in
+bfloat16 are wrong. From jaxlib 0.12 on there is no other, and the option is unknown."""
 
 _ATTENTION = 8, 512, 8
 """Rows, tokens of a row and heads for which a kernel of attention is checked."""
@@ -209,7 +210,7 @@ def _one_by_one(function: Callable[..., list[Array]], arguments: tuple[Array, ..
     """The results of `function`, computed operation by operation."""
     if platform() == "cpu":
         lowered = jax.jit(function).lower(*arguments)
-        options = _UNFUSED | {_EMITTERS: any(output.dtype == jnp.bfloat16 for output in lowered.out_info)}
+        options = _UNFUSED | {_EMITTERS: "bf16" in lowered.as_text()}
         with contextlib.suppress(jax.errors.JaxRuntimeError):  # another jaxlib may lack one of the options
             return jax.device_get(lowered.compile(options)(*arguments))
     with jax.disable_jit():

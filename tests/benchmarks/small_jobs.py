@@ -48,7 +48,8 @@ class Options(Arguments):
 
 
 def seconds_of(command: list[str], cache: Path) -> float:
-    """Seconds of a command that keeps its caches below `cache`. If it fails, its last line ends the benchmark."""
+    """Seconds of a command that keeps its caches below `cache`. If it fails, the benchmark ends with its error's last
+    line."""
     begin = time.perf_counter()
     done = subprocess.run(command, env=os.environ | {"XDG_CACHE_HOME": str(cache)}, capture_output=True, text=True)
     if done.returncode:

@@ -127,6 +127,11 @@ def test_refusals_are_one_line_with_value_and_expectation(make, words):
         assert word in text
 
 
+def test_a_setting_of_another_group_is_no_misspelling():
+    with pytest.raises(SettingsError, match="epochs: there is no such setting$"):
+        ModelConfig(epochs=1)
+
+
 def test_settings_are_frozen_hash_and_survive_json():
     config = RunConfig(model=ModelConfig.tiny())
     with pytest.raises(ValueError):

@@ -54,10 +54,11 @@ def test_one_number_that_is_not_finite_is_seen(bad, finite):
     assert bool(check.finite) is finite and int(check.skipped_in_a_row) == 2
 
 
-def test_the_check_holds_after_the_state_is_donated():
+@pytest.mark.parametrize("function", [check_state, check_on_devices])
+def test_the_check_holds_after_the_state_is_donated(function):
     shapes = (np.int32(3), {"kernel": np.ones((512, 512), np.float32)}, (), {"loss": np.ones(2, np.float32)}, 2, 2, 3)
     state = TrainState(*jax.tree.map(jnp.asarray, shapes))
-    check = check_state(state)
+    check = function(state)
     jax.block_until_ready(jax.jit(lambda state: jax.tree.map(lambda leaf: leaf + 1, state), donate_argnums=0)(state))
     assert state.window["loss"].is_deleted()
     assert check.window["loss"].tolist() == [1, 1] and int(check.skipped_in_a_row) == 2
