@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.system.workers import available_cores
+from bert_jax.system.workers import available_cores, death
 
 _CAN_PIN = hasattr(os, "sched_setaffinity")
 """Whether the system, such as Linux, lets a thread choose its cores."""
@@ -56,7 +56,9 @@ class Commands:
             self._running.add(process)
         printed, stderr = process.communicate()
         self._running.discard(process)
-        if code := process.returncode:
+        if (code := process.returncode) < 0:
+            raise RunError(f"bert-jax {arguments[0]} {death(code)}")
+        if code:
             said = [each.strip() for each in stderr.splitlines() if each.strip()] or ["it said nothing"]
             kind = UsageError if code == UsageError.exit_code else RunError
             raise kind(f"bert-jax {arguments[0]} ended with {code}: {said[-1].removeprefix('bert-jax: ')}")

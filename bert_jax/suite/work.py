@@ -16,7 +16,7 @@ from bert_jax.suite.commands import Commands
 from bert_jax.suite.job import Job, changed_settings, content_stamp, place_below, score_of
 from bert_jax.suite.recipes import RecipeWork
 from bert_jax.suite.suite_tables import SuiteModel, SuitePlan, SuiteTask, setting_text
-from bert_jax.system.errors import RunError, UsageError
+from bert_jax.system.errors import RunError, UsageError, disk_failure, first_line
 from bert_jax.system.files import open_lock, remove_directory, write_json
 from bert_jax.system.json_file import JsonObject
 from bert_jax.system.progress import duration, say
@@ -176,9 +176,15 @@ class SuiteWork:
             if job.path.suffix == ".json":
                 job.path.parent.mkdir(exist_ok=True)
                 write_json(job.path, measured)
-        except RunError as error:
+            if not job.done:
+                raise RunError(f"it ended without an error and left no {job.path / 'results.json'}")
+        except UsageError:
+            raise
+        except Exception as error:  # also what a library raises: the others go on
             if not self.commands.ending:
-                self.failures.append(f"{what}, seed {job.seed}: {error}")
+                known = error if isinstance(error, RunError) else disk_failure(error)
+                reason = known or f"{type(error).__name__}: {first_line(error)}"
+                self.failures.append(f"{what}, seed {job.seed}: {reason}")
                 say(f"failed: {self.failures[-1]}")
             return
         with self._lock:

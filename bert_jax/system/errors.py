@@ -1,6 +1,7 @@
 """The errors that a user sees, each as one line with a remedy, and the conversion of disk errors."""
 
 import contextlib
+import copyreg
 import errno
 import json
 import os
@@ -11,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 _CONSTRAINTS = Path(__file__).parents[2] / "launch/constraints.txt"
 """The tested versions of all packages, which a checkout has."""
@@ -98,6 +99,10 @@ class BertJaxError(Exception):
     """Base class of the errors that a user sees. The message names the value, what was expected, and the remedy."""
 
     exit_code = 1
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickles any subclass, whatever its constructor takes: an error of another process arrives as it was."""
+        return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
     @property
     def message(self) -> str:

@@ -6,17 +6,20 @@ import gc
 import itertools
 import multiprocessing
 import os
+import pickle
 import signal
 import sys
 import threading
 import time
+import traceback
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from multiprocessing.connection import Connection
 from typing import Any, TypeVar
 
-from bert_jax.system.errors import RunError, Setting
+from bert_jax.system.errors import RunError, Setting, disk_failure, first_line
 from bert_jax.system.interruption import deferred
 from bert_jax.system.machine import prepare_to_compute
 
@@ -32,6 +35,10 @@ _PARENT_DEATH_SIGNAL = 1
 """PR_SET_PDEATHSIG."""
 _ENDING_S = 2.0
 """Seconds that workers have to end before they are killed."""
+_CAUSES = {"SIGKILL": ", as when memory runs out"} | dict.fromkeys(
+    ("SIGSEGV", "SIGABRT", "SIGBUS", "SIGILL", "SIGFPE"), ", as when a library fails"
+)
+"""What commonly sends a signal, for messages."""
 _starting = threading.Lock()
 """Held while `in_own_process` starts a process, since several threads may call it and all change the environment."""
 
@@ -86,6 +93,7 @@ def map_in_processes(
     with safe_path():  # the pool starts multiprocessing's resource tracker
         # Spawned, not forked: the parent may hold threads of JAX or of a tokenizer.
         pool = ProcessPoolExecutor(processes, multiprocessing.get_context("spawn"), _begin_worker, (os.getpid(),))
+    workers = pool._processes  # a dict that the pool fills later
     running: deque[Future[list[Result]]] = deque()
     try:
         with deferred(), _without_main_module():  # otherwise a worker that is just being started would be left behind
@@ -100,8 +108,10 @@ def map_in_processes(
         while running:
             yield from running.popleft().result()
     except BrokenProcessPool:
+        _end(pool)
+        codes = (worker.exitcode for worker in workers.values())  # the pool sends SIGTERM to the others
         raise RunError(
-            "a worker process died, as happens when memory runs out; give the same command again with fewer "
+            f"a worker process {death(next((code for code in codes if code not in (0, None, -signal.SIGTERM)), None))}; give the same command again with fewer "
             f"{Setting('preparation.processes')}: finished chunks are kept"
         ) from None
     finally:
@@ -110,24 +120,57 @@ def map_in_processes(
 
 def in_own_process(function: Callable[..., Result], *arguments: Any) -> Result:
     """Calls `function` in a process that ends afterwards: this one would keep the devices' memory. It ends with the
-    thread that calls.
+    thread that calls. Raises what `function` raises, and RunError if the process dies.
 
     That process is prepared as a command prepares itself, so that the function takes the same time as there.
     """
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_call_alone, args=(sender, function, arguments))
     with _starting, safe_path():
-        pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), _begin_alone)
-        result = pool.submit(function, *arguments)
+        process.start()
+    sender.close()
     try:
-        with pool:
-            return result.result()
-    except BrokenProcessPool:
-        raise RunError("a process died, as happens when memory runs out; give the same command again") from None
+        result, error = receiver.recv()
+    except EOFError:
+        process.join()
+        raise RunError(f"a process {death(process.exitcode)}; give the same command again") from None
+    except BaseException:
+        process.terminate()
+        raise
+    process.join()
+    if error:
+        raise error
+    return result
 
 
-def _begin_alone() -> None:
+def _call_alone(sender: Connection, function: Callable[..., Any], arguments: Sequence[Any]) -> None:
+    """Sends the result of `function`, or its error."""
     prepare_to_compute()
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
+    try:
+        sender.send((function(*arguments), None))
+    except Exception as error:
+        sender.send((None, _sendable(disk_failure(error) or error)))
+
+
+def _sendable(error: Exception) -> Exception:
+    """`error`, or a RunError with its text if another process couldn't read it: some libraries' errors can't be
+    pickled."""
+    error.add_note(traceback.format_exc())  # shown with the error if nothing catches it
+    try:
+        return pickle.loads(pickle.dumps(error))
+    except Exception:
+        return disk_failure(error) or RunError(f"{type(error).__name__}: {first_line(error)}")
+
+
+def death(code: int | None) -> str:
+    """How a process with the exit code `code` ended: "was killed by SIGKILL, as when memory runs out"."""
+    if code is None or code >= 0:
+        return f"ended with {'an unknown code' if code is None else code}"
+    name = signal.Signals(-code).name if -code in {*signal.Signals} else f"signal {-code}"
+    return f"was killed by {name}{_CAUSES.get(name, '')}"
 
 
 def _end(pool: ProcessPoolExecutor) -> None:
@@ -164,6 +207,8 @@ def _apply(function: Callable[[Item], Result], group: tuple[Item, ...]) -> list[
         return [function(item) for item in group]
     except _Ended:
         os._exit(0)
+    except Exception as error:
+        raise _sendable(error) from error
     finally:
         _at_work = False
 

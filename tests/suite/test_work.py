@@ -8,6 +8,7 @@ import threading
 import pytest
 from suite_cases import TASK_TEXT
 
+from bert_jax.suite import commands
 from bert_jax.suite.summary import Summary
 from bert_jax.suite.work import SuiteWork
 from bert_jax.system.errors import RunError, UsageError
@@ -253,6 +254,32 @@ def test_a_failed_run_is_told_and_the_others_go_on(stand_ins):
     assert [kind for kind, _ in summary.sentences()].count("problem") == 4
     stand_ins.command = command  # the same command does what is missing
     assert len(stand_ins.run(TRAINED).runs) == 16
+
+
+def test_an_error_of_a_library_and_a_run_without_results_are_failed_runs(stand_ins):
+    command = stand_ins.command
+
+    def failing(name, *words):
+        if name == "finetune" and {"--task.epochs=2", "--seed=1"} <= {*words}:
+            raise KeyError("field")
+        if name == "finetune" and "--seed=1" in words:
+            return ""  # as after --help, or where code in the settings ends the process
+        return command(name, *words)
+
+    stand_ins.command = failing
+    work = SuiteWork(stand_ins.suite(TRAINED), stand_ins.folder / "W", 1)
+    work.run(lambda: None)
+    assert len(work.failures) == 8 and len(Summary(work).runs) == 8
+    assert sum(failure.endswith("KeyError: 'field'") for failure in work.failures) == 4
+    empty = [failure for failure in work.failures if "it ended without an error and left no" in failure]
+    assert len(empty) == 4 and all(failure.endswith("results.json") for failure in empty)
+
+
+def test_a_killed_command_is_told_by_its_signal(monkeypatch):
+    monkeypatch.setattr(commands, "_ENTRY", "import os, sys; print('last', file=sys.stderr, flush=True); os.abort()")
+    with pytest.raises(RunError) as told:
+        commands.Commands(1).run("finetune", "sst2")
+    assert str(told.value) == "bert-jax finetune was killed by SIGABRT, as when a library fails"
 
 
 def test_wrong_use_ends_the_suite(stand_ins):

@@ -1,4 +1,12 @@
+import contextlib
+import errno
+import functools
+import importlib
+import inspect
 import multiprocessing
+import os
+import pickle
+import pkgutil
 import signal
 import subprocess
 import sys
@@ -7,7 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from bert_jax.system.workers import map_in_processes
+import bert_jax
+from bert_jax.config.settings import SettingsError
+from bert_jax.system.errors import BertJaxError, HostLost, RunError, UsageError
+from bert_jax.system.workers import in_own_process, map_in_processes
 
 
 def test_results_come_in_order_from_workers_that_start_while_the_first_item_is_made():
@@ -102,3 +113,85 @@ def test_a_script_without_a_guard_runs_once(tmp_path):
     )
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=60)
     assert done.stdout == f"begun\n[1, 2, 3] {script}\n", done.stderr
+
+
+def killed_by(number):
+    os.kill(os.getpid(), number)
+
+
+class ForeignError(Exception):
+    """As the errors of many libraries: it can be pickled, and not be read back."""
+
+    def __init__(self, name, place):
+        super().__init__(f"{name} at {place}")
+
+
+def raising(error, *arguments):
+    raise error(*arguments)
+
+
+@pytest.mark.parametrize(
+    "error, arguments, kind, text",
+    [
+        (HostLost, ("no answer", "training"), HostLost, "no answer"),
+        (SettingsError, ("RunConfig", ["a conflict"], {"seed": "=-1: expected 0"}), SettingsError, "RunConfig.seed=-1"),
+        (FileNotFoundError, (errno.ENOENT, "absent", "/x/y"), RunError, "/x/y can't be read or written"),
+        (ForeignError, ("a", "b"), RunError, "ForeignError: a at b"),
+        (KeyError, ("field",), KeyError, "field"),
+    ],
+)
+def test_an_error_of_another_process_arrives_as_itself(error, arguments, kind, text):
+    with pytest.raises(kind, match=text) as raised:
+        in_own_process(raising, error, *arguments)
+    assert type(raised.value) is kind and "\n" not in str(raised.value)
+    assert kind is not KeyError or "in raising" in raised.value.__notes__[0]
+
+
+def test_an_error_of_a_worker_arrives_too():
+    with pytest.raises(RunError, match="ForeignError: a at b"):
+        list(map_in_processes(functools.partial(raising, ForeignError, "a"), ["b", "b"], processes=2))
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV, signal.SIGTERM])
+def test_a_killed_process_is_told_by_its_signal(number):
+    with pytest.raises(RunError, match=f"a process was killed by {number.name}.*; give the same command again") as told:
+        in_own_process(killed_by, number)
+    assert ("memory" in str(told.value)) == (number == signal.SIGKILL)
+
+
+def test_a_killed_worker_is_told_by_its_signal():
+    with pytest.raises(RunError, match="a worker process was killed by SIGSEGV, as when a library fails; give"):
+        list(map_in_processes(killed_by, [signal.SIGSEGV] * 3, processes=2))
+
+
+def test_a_process_that_ends_by_itself_is_told_by_its_code():
+    with pytest.raises(RunError, match="a process ended with 3;"):
+        in_own_process(os._exit, 3)
+
+
+def all_errors():
+    for module in pkgutil.walk_packages(bert_jax.__path__, "bert_jax."):
+        with contextlib.suppress(ImportError):  # an extra that isn't installed
+            importlib.import_module(module.name)
+    found, waiting = [], [BertJaxError]
+    while waiting:
+        found.append(waiting.pop())
+        waiting += found[-1].__subclasses__()
+    return [kind for kind in found if kind.__module__.startswith("bert_jax.")]
+
+
+def test_every_error_survives_pickling():
+    """Whatever its constructor takes, also where a line adds an attribute later."""
+    samples = {str: "text", int: 5, Path: Path("/a"), "Place": Path("/a")}
+    kinds = all_errors()
+    assert {HostLost, SettingsError, UsageError} < set(kinds) and len(kinds) >= 8
+    for kind in kinds:
+        own = inspect.isfunction(kind.__init__)  # otherwise Exception's, which takes a message
+        parameters = list(inspect.signature(kind.__init__).parameters.values())[1:] if own else []
+        special = {"conflicts": ["a"], "problems": {"x": "=1"}}
+        values = [special.get(each.name, samples.get(each.annotation, "text")) for each in parameters]
+        error = kind(*(values or ["text"]))
+        error.added = {"at": 1}
+        again = pickle.loads(pickle.dumps(error))
+        assert type(again) is kind and str(again) == str(error) and again.args == error.args
+        assert vars(again) == vars(error) and again.exit_code == error.exit_code
