@@ -109,9 +109,10 @@ def map_in_processes(
             yield from running.popleft().result()
     except BrokenProcessPool:
         _end(pool)
-        codes = (worker.exitcode for worker in workers.values())  # the pool sends SIGTERM to the others
+        codes = [worker.exitcode for worker in workers.values()]  # the pool sends SIGTERM to the others
+        code = next((code for code in codes if code not in (0, None, -signal.SIGTERM)), None)
         raise RunError(
-            f"a worker process {death(next((code for code in codes if code not in (0, None, -signal.SIGTERM)), None))}; give the same command again with fewer "
+            f"a worker process {death(code)}; give the same command again with fewer "
             f"{Setting('preparation.processes')}: finished chunks are kept"
         ) from None
     finally:
