@@ -36,7 +36,7 @@ from bert_jax.records.decoded_lines import decoded_lines
 from bert_jax.records.record import Record
 from bert_jax.run.results import Results
 from bert_jax.system.bucket import Place, place_of
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.files import check_written, replacing, write_json
 from bert_jax.training.devices import tokens_at_once
 
@@ -171,23 +171,24 @@ def _vectors(task: Task, run: Run, texts: Iterable[str], role: str) -> Iterator[
 
 
 def given_records(rows: Iterable[object], config: TaskConfig) -> Iterator[Record]:
-    """Yields the records of rows given in Python.
+    """Yields the records of rows from `given_rows`.
 
-    A row is an object of columns, a text, or a tuple of the task's texts. If the task has lists of words, a text is
-    split at white space. Raises UsageError for other rows.
+    A row is an object of columns, a text, or a tuple of the task's texts; None is an empty text. If the task has lists
+    of words, a row may be one, and a text is split at white space. Raises UsageError for other rows.
     """
-    if not isinstance(rows, Iterable):
-        raise UsageError(f"predict takes rows and got {rows!r:.60}; give a list of them")
     columns = (*config.texts, *config.choices)
     for number, row in enumerate(rows, 1):
-        values = (_of_line(row, config),) if isinstance(row, str) else row
+        values = (_of_line(row or "", config),) if isinstance(row, str | None) else row
+        if config.has_word_lists and isinstance(row, list) and all(isinstance(word, str) for word in row):
+            values = (row,)
         if isinstance(values, Mapping):
             yield Record(f"row {number}", dict(values)).mended(Counter())
         elif isinstance(values, (tuple, list)) and len(values) == len(columns) and "{" not in "".join(columns):
             yield Record(f"row {number}", dict(zip(columns, values, strict=True))).mended(Counter())
         else:
             raise UsageError(
-                f"row {number} is {row!r:.60}; give {{column: value}}, or a tuple of {', '.join(columns)} in this order"
+                f"row {number:,} is {quoted(row)}; give {{column: value}}, or a tuple of {', '.join(columns)} in this "
+                "order"
             )
 
 

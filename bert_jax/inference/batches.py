@@ -58,13 +58,13 @@ class Vectors(NamedTuple):
 
 
 def token_sequences(
-    texts: Iterable, tokenizer: Tokenizer, longest: int, prompt: Prompt = NO_PROMPT
+    texts: Iterable[Text], tokenizer: Tokenizer, longest: int, prompt: Prompt = NO_PROMPT
 ) -> Iterator[TokenSequence]:
     """Yields `texts` as token ids, cut to `longest` tokens; reports at the end how many texts were cut.
 
     `prompt` is put before each text, of a pair before the first.
 
-    Raises UsageError for an element that is neither a text nor a pair.
+    Raises UsageError for a text that is no Unicode.
     """
     texts, read, cut = iter(texts), 0, 0
     unpooled = unpooled_tokens(prompt, tokenizer, longest)
@@ -83,7 +83,7 @@ def token_sequences(
 def text_pieces(texts: Iterable[Text], tokenizer: Tokenizer, longest: int) -> Iterator[tuple[str, list[int]]]:
     """Yields each text with its piece ids, without special pieces; of a very long text at least the first `longest`.
 
-    Raises UsageError for an element that is no text, or no Unicode.
+    Raises UsageError for a pair, and for a text that is no Unicode.
     """
     texts = iter(texts)
     while rows := [_segments(text, "") for text in islice(texts, _TEXTS_AT_ONCE)]:
@@ -112,16 +112,9 @@ def _beginning(segment: str, longest: int) -> str:
     return segment[: space.start() if space else 2 * size]
 
 
-def _segments(text: object, prompt: str) -> tuple[str, ...]:
-    """The one or two segments of a text or a pair, the first after `prompt`.
-
-    Raises UsageError if `text` is neither, or no Unicode.
-    """
+def _segments(text: Text, prompt: str) -> tuple[str, ...]:
+    """The one or two segments of a text or a pair, the first after `prompt`. Raises UsageError for no Unicode."""
     segments = (text,) if isinstance(text, str) else text
-    if not (isinstance(segments, (tuple, list)) and len(segments) in (1, 2)) or not all(
-        isinstance(segment, str) for segment in segments
-    ):
-        raise UsageError(f"{quoted(text)} is neither a text nor a pair of texts, (first, second)")
     for segment in segments:
         if _SURROGATE.search(segment):
             raise UsageError(f"{quoted(segment)} has half of a surrogate pair, which is no character; give UTF-8")

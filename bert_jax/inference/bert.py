@@ -2,7 +2,7 @@
 
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import cached_property, partial
 from itertools import islice
 from typing import Any, overload
@@ -18,7 +18,7 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.config.vectors import NO_PROMPT, Prompt
 from bert_jax.finetuning.predicting import given_records
 from bert_jax.finetuning.task import Prediction
-from bert_jax.inference.batches import Text, Vectors, in_order, stacked
+from bert_jax.inference.batches import Vectors, in_order, stacked
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.features import BatchedModel, Choice, Feature
 from bert_jax.inference.filling import Fill, Filler, JointFill
@@ -32,6 +32,7 @@ from bert_jax.model.bert import BertForPretraining, Discriminator, Parameters, g
 from bert_jax.model.linear import for_inference
 from bert_jax.model.sharding import on_first_device
 from bert_jax.model.task import BertForTask, HeadShape, PooledEncoder
+from bert_jax.records.given import Given, given_rows, given_texts
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.progress import say
@@ -77,7 +78,7 @@ class Bert:
     @overload
     def fill_mask(self, text: str, top: int = 5) -> list[list[Fill]]: ...  # type: ignore[overload-overlap]
     @overload
-    def fill_mask(self, text: Sequence[str], top: int = 5) -> list[list[list[Fill]]]: ...
+    def fill_mask(self, text: Given, top: int = 5) -> list[list[list[Fill]]]: ...
     def fill_mask(self, text, top=5):
         """For each [MASK] in `text`, in order, the `top` most likely pieces with their probabilities.
 
@@ -86,7 +87,9 @@ class Bert:
         discriminator, the generator fills the masks. Raises UsageError if a text has no [MASK] or is too long, or if
         the model is causal or has no masked-language head.
         """
-        return self._filler.fill([text], top)[0] if isinstance(text, str) else self._filler.fill(text, top)
+        if isinstance(text, str):
+            return self._filler.fill([text], top)[0]
+        return self._filler.fill([*given_texts(text, "fill_mask", pairs=False)], top)
 
     def fill_together(self, text: str, top: int = 5) -> list[JointFill]:
         """The `top` most likely combinations of pieces for all [MASK] of `text`, with their joint probabilities.
@@ -95,12 +98,13 @@ class Bert:
         """
         return self._filler.fill_together(text, top)
 
-    def candidates(self, text: str, words: Sequence[str]) -> list[Fill]:
+    def candidates(self, text: str, words: Given) -> list[Fill]:
         """The probability of each of `words` in place of [MASK], which `text` has once. A word may be several pieces.
 
         See `Filler.candidates`. Raises UsageError as `fill_mask` does, and for a word without pieces.
         """
-        return self._filler.candidates(text, [words] if isinstance(words, str) else words)
+        several = [words] if isinstance(words, str) else [*given_texts(words, "candidates", pairs=False)]
+        return self._filler.candidates(text, several)
 
     @cached_property
     def _filler(self) -> Filler:
@@ -108,7 +112,7 @@ class Bert:
             return self.generator._filler
         return Filler(self._model)
 
-    def score(self, texts: Iterable[Text], method: str | None = None) -> list[float]:
+    def score(self, texts: Given, method: str | None = None) -> list[float]:
         """The score of each text in nats, the sum of its tokens' log probabilities: higher is more acceptable.
 
         The score of a masked language model is the pseudo-log-likelihood. `method`: what is hidden when a token is
@@ -119,17 +123,15 @@ class Bert:
 
         Raises UsageError for an element that is no text, and if the model has no head that predicts tokens.
         """
-        if isinstance(texts, str):
-            raise UsageError(f"score takes a list of texts and got the text {quoted(texts)}; put it in brackets")
         return [math.nan if each.score is None else each.score for each in self.score_stream(texts, method)]
 
-    def score_stream(self, texts: Iterable[Text], method: str | None = None) -> Iterator[ScoredText]:
+    def score_stream(self, texts: Given, method: str | None = None) -> Iterator[ScoredText]:
         """Yields each text with the log probability of each of its tokens, in input order and bounded memory.
 
         Scores are those of `score`. Raises UsageError at once for an unknown method, and later for an element that is
         no text.
         """
-        return self.scorer.stream(texts, self.scorer.method(method))
+        return self.scorer.stream(given_texts(texts, "score"), self.scorer.method(method))
 
     @cached_property
     def scorer(self) -> Scorer:
@@ -164,19 +166,17 @@ class Bert:
             return PooledEncoder(self.config, self.task.pooling)
         return BertForTask(self.config, HeadShape.of(self.task))
 
-    def tokens(self, texts: Iterable[Text]) -> Tokens:
+    def tokens(self, texts: Given) -> Tokens:
         """Converts texts or pairs to the input of `module`: a row for each, padded to the longest.
 
         A text longer than the model's positions is cut. Prompts (see `embed`) aren't added. Raises UsageError as
         `encode` does.
         """
-        if isinstance(texts, str):
-            raise UsageError(f"tokens takes a list of texts and got the text {quoted(texts)}; put it in brackets")
-        rows = list(self._model.sequences(texts))
+        rows = list(self._model.sequences(given_texts(texts, "tokens")))
         shape = len(rows), max((len(row.ids) for row in rows), default=0)
         return jax.tree.map(jnp.asarray, lay_out_sequences(rows, shape, self.tokenizer.vocabulary.pad_id))
 
-    def encode(self, texts: Sequence[Text]) -> Vectors:
+    def encode(self, texts: Given) -> Vectors:
         """The vectors of all tokens of `texts`, each a text or a pair (first, second), in input order.
 
         Texts are computed in batches of similar length; a model of 512 positions is compiled for at most 51 shapes of
@@ -184,29 +184,25 @@ class Bert:
         model's positions is cut; the longer text of a pair loses its end first. A message reports how many were cut.
         Raises UsageError if an element is neither a text nor a pair.
         """
-        if isinstance(texts, str):
-            raise UsageError(f"encode takes a list of texts and got the text {quoted(texts)}; put it in brackets")
-        rows = list(self._model.sequences(texts))
+        rows = list(self._model.sequences(given_texts(texts, "encode")))
         return self._stacked(in_order(self._model.encoded(rows)), [len(row.ids) for row in rows])
 
-    def encode_stream(self, texts: Iterable[Text], batch_size: int = 64) -> Iterator[Vectors]:
+    def encode_stream(self, texts: Given, batch_size: int = 64) -> Iterator[Vectors]:
         """Yields the vectors of `batch_size` texts or pairs at a time, in input order, in bounded memory.
 
         Reads two windows ahead, each of 65,536 tokens (262,144 on an accelerator), which are some thousands of
         sentences. The texts of a window are computed in order of their length. Texts that are too long are cut; one
         line at the end reports how many. Raises UsageError if an element is neither a text nor a pair.
         """
-        if isinstance(texts, str) or batch_size < 1:
-            raise UsageError(
-                f"encode_stream takes texts and a batch_size from 1, and got {quoted(texts)} and {batch_size}"
-            )
-        outputs = in_order(self._model.encoded(self._model.sequences(texts)))
+        if batch_size < 1:
+            raise UsageError(f"batch_size={batch_size} is no number of texts; give one from 1")
+        outputs = in_order(self._model.encoded(self._model.sequences(given_texts(texts, "encode_stream"))))
         while some := list(islice(outputs, batch_size)):
             yield self._stacked(some, [len(output.tokens) for output in some if output.tokens is not None])
 
     def features(
         self,
-        texts: Iterable[Text],
+        texts: Given,
         layers: Sequence[int] = (),
         join: str = "concat",
         pool: str = "none",
@@ -222,13 +218,10 @@ class Bert:
         Memory is bounded: texts are read ahead as in `encode_stream`, but fewer if layers are concatenated. Raises
         UsageError at once for invalid settings, and later for an element that is neither a text nor a pair.
         """
-        if isinstance(texts, str):
-            raise UsageError(f"features takes texts and got the text {quoted(texts)}; put it in brackets")
-        return self._model.features(texts, Choice.of(layers, join, pool, dtype, self.config.num_layers))
+        choice = Choice.of(layers, join, pool, dtype, self.config.num_layers)
+        return self._model.features(given_texts(texts, "features"), choice)
 
-    def embed(
-        self, texts: Iterable[Text], width: int | None = None, *, role: str | None = None
-    ) -> Float[np.ndarray, "N W"]:
+    def embed(self, texts: Given, width: int | None = None, *, role: str | None = None) -> Float[np.ndarray, "N W"]:
         """One float32 vector of norm 1 for each text or pair: the cosine of two texts is the dot product of their
         vectors.
 
@@ -244,24 +237,23 @@ class Bert:
         return np.concatenate(blocks) if blocks else np.zeros((0, width or self.config.hidden_size), np.float32)
 
     def embed_stream(
-        self, texts: Iterable[Text], width: int | None = None, batch_size: int = 1024, *, role: str | None = None
+        self, texts: Given, width: int | None = None, batch_size: int = 1024, *, role: str | None = None
     ) -> Iterator[Float[np.ndarray, "N W"]]:
         """Yields the vectors of `embed` for `batch_size` texts at a time, in input order and bounded memory.
 
         Reads texts ahead as `encode_stream` does. Raises UsageError at once for invalid settings, and later for an
         element that is neither a text nor a pair.
         """
-        if isinstance(texts, str):
-            raise UsageError(f"embed takes a list of texts and got the text {quoted(texts)}; put it in brackets")
+        texts = given_texts(texts, "embed")
         if batch_size < 1:
             raise UsageError(f"batch_size={batch_size} is no number of texts; give one from 1")
         return (vectors for _, vectors in self.embedder.batches(texts, width, batch_size, role))
 
     @overload
-    def search(self, queries: str, corpus: Any, top: int = 10, width: int | None = None, **of_corpus) -> list[Hit]: ...  # type: ignore[overload-overlap]
+    def search(self, queries: str, corpus: Given, top: int = 10, width: int | None = None, **settings) -> list[Hit]: ...  # type: ignore[overload-overlap]
     @overload
     def search(
-        self, queries: Sequence[str], corpus: Any, top: int = 10, width: int | None = None, **of_corpus
+        self, queries: Given, corpus: Given, top: int = 10, width: int | None = None, **settings
     ) -> list[list[Hit]]: ...
     def search(self, queries, corpus, top=10, width=None, *, columns=(), lines=None):
         """The `top` texts of a corpus with the highest cosines to a query: (row, score, text), best first.
@@ -274,7 +266,7 @@ class Bert:
 
         Raises UsageError for an empty query, a `top` below 1, an empty corpus, and a file that can't be used.
         """
-        several = [queries] if isinstance(queries, str) else queries
+        several = [queries] if isinstance(queries, str) else [*given_texts(queries, "search", pairs=False)]
         hits = search(self.embedder, several, SearchCorpus(corpus, columns, lines), top, width)
         return hits[0] if isinstance(queries, str) else hits
 
@@ -287,7 +279,7 @@ class Bert:
         """Identifies the model, the layers and the prompt of vectors in a file, to refuse vectors of other models."""
         return self._model.origin(choice, prompt)
 
-    def predict(self, rows: Iterable[Any]) -> list[Prediction]:
+    def predict(self, rows: Given) -> list[Prediction]:
         """The fine-tuned model's prediction for each of `rows`: mappings of columns to values, texts, or tuples of
         texts.
 
@@ -297,16 +289,13 @@ class Bert:
         """
         return list(self.predict_stream(rows))
 
-    def predict_stream(self, rows: Iterable[Any]) -> Iterator[Prediction]:
+    def predict_stream(self, rows: Given) -> Iterator[Prediction]:
         """Yields the prediction for each of `rows`, in input order and bounded memory; reads rows ahead.
 
         Rows and predictions are those of `predict`. Raises UsageError if the model has no task, or if a row lacks a
         column.
         """
-        if isinstance(rows, str | Mapping):
-            raise UsageError(f"predict takes rows and got the row {quoted(rows)}; put it in brackets")
-        records = given_records(rows, self.predictor.task)
-        return self.predictor.stream(records)
+        return self.predictor.stream(given_records(given_rows(rows, "predict"), self.predictor.task))
 
     @cached_property
     def predictor(self) -> Predictor:
@@ -318,9 +307,14 @@ class Bert:
             )
         return Predictor(self.task, self.config, self.params, self.tokenizer)
 
-    def attention(self, text: Text) -> Float[np.ndarray, "L H T T"]:
+    def attention(self, text: Any) -> Float[np.ndarray, "L H T T"]:
         """The attention weights of every layer and head: how much each token (row) attends to each token (column)."""
-        [(batch, encoded)] = self._model.encoded(self._model.sequences([text]), return_attention=True)
+        if not isinstance(text, str | tuple):
+            raise UsageError(
+                f"attention takes a text, or a pair of texts as a tuple, and got {quoted(text)}; call it for each text"
+            )
+        rows = self._model.sequences(given_texts([text], "attention"))
+        [(batch, encoded)] = self._model.encoded(rows, return_attention=True)
         length = int(batch.tokens.length[0, 0])
         return np.asarray(encoded.attention)[:, 0, :, :length, :length]
 

@@ -108,11 +108,11 @@ class BatchedModel:
         self._features = jax.jit(partial(features, config), static_argnames="choice")
 
     def sequences(
-        self, texts: Iterable[object], longest: int | None = None, prompt: Prompt = NO_PROMPT
+        self, texts: Iterable[Text], longest: int | None = None, prompt: Prompt = NO_PROMPT
     ) -> Iterator[TokenSequence]:
         """Yields texts or pairs as token ids, after `prompt` and cut to `longest` tokens; None: the model's positions.
 
-        Raises UsageError for an element that is neither a text nor a pair.
+        Raises UsageError for a text that is no Unicode.
         """
         return token_sequences(texts, self.tokenizer, longest or self.config.max_positions, prompt)
 

@@ -2,9 +2,9 @@
 
 import os
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -19,8 +19,9 @@ from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.feature_files import name_of, read_texts
 from bert_jax.inference.vector_file import VectorFile, check_origin
 from bert_jax.model.task import normalised
+from bert_jax.records.given import Given, given_texts
 from bert_jax.system.bucket import place_of
-from bert_jax.system.errors import Setting, UsageError, quoted
+from bert_jax.system.errors import Setting, UsageError
 
 ROWS_IN_BLOCK = 2048
 """Maximum rows in a block, chosen so that its vectors fit a CPU's cache."""
@@ -48,7 +49,7 @@ class SearchCorpus:
 
     def __init__(
         self,
-        source: str | os.PathLike | Iterable[Any],
+        source: str | os.PathLike | Given,
         columns: Sequence[str] = (),
         lines: str | os.PathLike | None = None,
     ):
@@ -79,8 +80,8 @@ class SearchCorpus:
             )
         elif file is not None:
             self._texts = read_texts(file, tuple(columns), self.repairs)
-        elif not isinstance(source, str | os.PathLike):
-            self._texts = iter(source)
+        else:
+            self._texts = given_texts(source, "search")
 
     @property
     def has_texts(self) -> bool:
@@ -148,10 +149,10 @@ class SearchCorpus:
         )
 
 
-def _is_empty(text: object) -> bool:
+def _is_empty(text: Text) -> bool:
     """Whether a text, or each text of a pair, has no character but spaces."""
-    parts = text if isinstance(text, tuple | list) and text else (text,)
-    return all(isinstance(part, str) and not part.strip() for part in parts)
+    parts = (text,) if isinstance(text, str) else text
+    return not any(part.strip() for part in parts)
 
 
 class Hit(NamedTuple):
@@ -167,7 +168,7 @@ class Hit(NamedTuple):
 
 def search(
     embedder: Embedder,
-    queries: Sequence[Any],
+    queries: Sequence[str],
     corpus: SearchCorpus,
     top: int = 10,
     width: int | None = None,
@@ -198,17 +199,14 @@ def search(
     return best.hits
 
 
-def _check(queries: Sequence[Any], top: int) -> None:
+def _check(queries: Sequence[str], top: int) -> None:
     """Raises UsageError for an empty query, or none, and for a `top` below 1."""
     if top < 1:
         raise UsageError(f"{Setting('top', top)} was given; it must be 1 or more")
     if not queries:
         raise UsageError("there is no query; give a text to search for")
-    for query in queries:
-        if not isinstance(query, str):
-            raise UsageError(f"the query {quoted(query)} is no text; give some words")
-        if not query.strip():
-            raise UsageError("the query is empty; give some words")
+    if not all(query.strip() for query in queries):
+        raise UsageError("the query is empty; give some words")
 
 
 class _BestRows:

@@ -5,10 +5,10 @@ A training reads files alone, so a run of a Python program is continued, verifie
 
 import contextlib
 import json
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from bert_jax.records.given import Given, given_rows, given_texts
 from bert_jax.run.hosts import first_alone, is_first
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
@@ -20,52 +20,30 @@ _SAME_BYTES = 1 << 20
 """Bytes of two files that are compared at once."""
 
 
-def write_texts(run: RunDirectory, texts: Iterable[str]) -> str:
+def write_texts(run: RunDirectory, texts: Given) -> str:
     """Writes `texts`, each a document, into the run; returns their `data.source`.
 
     The run may have been begun with the same texts before. Raises UsageError for other texts, and for an element that
     is no text.
     """
-    return f"jsonl:{_write(run, 'python-texts.jsonl', _of_texts(texts))}#text"
+    documents = ({"text": text} for text in given_texts(texts, "pretrain", pairs=False))
+    return f"jsonl:{_write(run, 'python-texts.jsonl', documents)}#text"
 
 
-def write_rows(run: RunDirectory, name: str, rows: Iterable[Any]) -> str:
+def write_rows(run: RunDirectory, name: str, rows: Given) -> str:
     """Writes the rows of a task into the run; returns the path of the file, `name` with a prefix.
 
-    `rows`: mappings of columns to values, or a DataFrame of pandas or polars. Raises UsageError for other rows, and for
-    other ones than the run was begun with.
+    `rows`: mappings of columns to values, in any form that `given_rows` reads. Raises UsageError for other rows, and
+    for other ones than the run was begun with.
     """
     return str(_write(run, f"python-{name}.jsonl", _of_rows(rows)))
 
 
-def _of_texts(texts: Iterable[str]) -> Iterator[dict[str, str]]:
-    for number, text in enumerate(texts, 1):
-        if not isinstance(text, str):
-            raise UsageError(f"text {number:,} is {quoted(text)}; give an iterable of texts, each a document")
-        yield {"text": text}
-
-
-def _of_rows(rows: Any) -> Iterator[dict[str, Any]]:
-    if hasattr(rows, "itertuples"):  # pandas
-        rows = rows.to_dict("records")
-    elif hasattr(rows, "iter_rows"):  # polars
-        rows = rows.iter_rows(named=True)
-    for number, row in enumerate(rows, 1):
+def _of_rows(rows: Given) -> Iterator[dict[str, Any]]:
+    for number, row in enumerate(given_rows(rows, "finetune"), 1):
         if not isinstance(row, Mapping):
             raise UsageError(f"row {number:,} is {quoted(row)}; give mappings such as {{'text': ..., 'label': ...}}")
-        yield {str(name): _value(value) for name, value in row.items()}
-
-
-def _value(value: Any) -> Any:
-    """A value as JSON has it: numpy's as Python's, times as ISO 8601 has them, and None for what a frame lacks."""
-    value = value.tolist() if hasattr(value, "tolist") else value
-    if isinstance(value, Mapping):
-        return {str(name): _value(each) for name, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [_value(each) for each in value]
-    if type(value).__name__ in ("NAType", "NaTType") or isinstance(value, float) and math.isnan(value):
-        return None
-    return value.isoformat() if hasattr(value, "isoformat") else value
+        yield dict(row)
 
 
 class _Unchanged(Exception):
@@ -105,9 +83,16 @@ def _replace(run: RunDirectory, path: Place, objects: Iterable[dict[str, Any]]) 
 def _lines(objects: Iterable[dict[str, Any]]) -> Iterator[str]:
     for number, values in enumerate(_read(objects), 1):
         try:
-            yield json.dumps(values, ensure_ascii=False, allow_nan=False) + "\n"
+            yield json.dumps(values, ensure_ascii=False, allow_nan=False, default=_iso) + "\n"
         except (TypeError, ValueError) as error:
             raise UsageError(f"row {number:,} can't be written as JSON ({error}): {quoted(values)}") from None
+
+
+def _iso(value: Any) -> str:
+    """A time as ISO 8601 has it. Raises TypeError for what JSON can't hold."""
+    if not hasattr(value, "isoformat"):
+        raise TypeError(f"{type(value).__name__} is no value of JSON")
+    return value.isoformat()
 
 
 def _read(objects: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:

@@ -255,7 +255,7 @@ def test_what_can_not_be_predicted_is_refused_in_one_line(finished, tiny_run, co
         assert bert_jax_command(["predict", *map(str, arguments)]) == 2
         assert said in capsys.readouterr().err
     assert not output.exists()
-    with pytest.raises(UsageError, match="predict takes rows and got the row"):
+    with pytest.raises(UsageError, match="predict takes a list of rows and got the text"):
         bert_jax.load(finished.path).predict("The old cat.")
     with pytest.raises(UsageError, match="the model has no masked-language head"):
         bert_jax.load(finished.path).fill_mask("The [MASK].")

@@ -134,8 +134,8 @@ def test_texts_too_long_are_cut_and_counted(bert, capsys):
     [
         ("encode", "one text", "put it in brackets"),
         ("features", "one text", "put it in brackets"),
-        ("encode_stream", "one text", "'one text' and 64"),
-        ("encode_stream", iter([("a", "b", "c")]), "neither a text nor a pair"),
+        ("encode_stream", "one text", "put it in brackets"),
+        ("encode_stream", iter([("a", "b", "c")]), "give a text or a pair of texts"),
     ],
 )
 def test_what_is_no_list_of_texts_is_refused(bert, method, texts, words):

@@ -102,7 +102,7 @@ def test_a_width_that_the_model_lacks_is_refused(bert, width):
     "texts, settings, words",
     [
         ("one text", {}, "embed takes a list of texts and got the text 'one text'; put it in brackets"),
-        (iter(["a", 5]), {}, "5 is neither a text nor a pair"),
+        (iter(["a", 5]), {}, "5; give a text or a pair of texts"),
         (["a"], {"batch_size": 0}, "batch_size=0 is no number of texts"),
     ],
 )

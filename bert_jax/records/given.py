@@ -1,0 +1,115 @@
+"""What a Python program gives as texts or rows: lists, generators, arrays, frames, series, tables and data sets."""
+
+import math
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from bert_jax.records.record import check_names
+from bert_jax.system.errors import UsageError, listed, quoted
+from bert_jax.system.progress import say
+
+Given: TypeAlias = Any
+"""Texts or rows in any form that `given_rows` reads."""
+_FORMS = "a list, a generator, an array, a DataFrame, a Series or a datasets.Dataset"
+_NO_SERIES = (bytes, bytearray, os.PathLike, set, frozenset, type)
+"""Types that hold no texts in order, although some of them can be iterated over."""
+
+
+def given_rows(rows: Given, use: str, what: str = "rows") -> Iterator[Any]:
+    """The elements of what a program gives, as JSON has them: texts, numbers, lists, and mappings for rows of columns.
+
+    Numbers and texts of numpy are Python's, a class of a `datasets.Dataset` is its name, and a missing value (NaN, NA,
+    a class of -1) is None. A row that is a tuple stays one. `use`: the function that takes them; `what` they are, for
+    messages. Raises UsageError at once for what holds no series of elements, and later for an element that contains
+    itself.
+    """
+    element = what.removesuffix("s")
+    if isinstance(rows, str):
+        raise UsageError(f"{use} takes a list of {what} and got the text {quoted(rows)}; put it in brackets")
+    if isinstance(rows, Mapping):
+        raise UsageError(
+            f"{use} takes {what} and got one mapping of {listed(rows)}; put it in brackets if it is a row, or give one "
+            "of its values if these are columns or sets"
+        )
+    features = None
+    if hasattr(rows, "itertuples"):  # a DataFrame of pandas
+        check_names(list(map(str, rows.columns)), "the DataFrame")
+        rows = rows.to_dict("records")
+    elif hasattr(rows, "iter_rows"):  # a DataFrame of polars
+        rows = rows.iter_rows(named=True)
+    elif hasattr(rows, "to_pylist"):  # a table or an array of Arrow
+        rows = rows.to_pylist()
+    elif isinstance(rows, _NO_SERIES) or not hasattr(rows, "__iter__") or getattr(rows, "ndim", 1) == 0:
+        raise UsageError(f"{use} takes {what} and got {quoted(rows)}; give {_FORMS}")
+    elif names := getattr(getattr(rows, "dtype", None), "names", None):  # an array with named fields
+        rows = [dict(zip(names, row, strict=True)) for row in rows.tolist()]
+    elif isinstance(rows, np.ndarray):
+        rows = rows.tolist()
+    elif isinstance(getattr(rows, "features", None), Mapping):  # a Dataset
+        features = rows.features
+    return _values(rows, features, use, element)
+
+
+def given_texts(texts: Given, use: str, pairs: bool = True) -> Iterator[Any]:
+    """The texts of what a program gives, and with `pairs` also the pairs of texts.
+
+    A row of columns gives its column `text`, or its only column. A missing text is an empty one; at the end a line says
+    how many are missing. Raises UsageError as `given_rows` does, and for an element of another type.
+    """
+    return _texts(given_rows(texts, use, "texts"), use, pairs)
+
+
+def _texts(rows: Iterator[Any], use: str, pairs: bool) -> Iterator[Any]:
+    number = missing = 0
+    for number, row in enumerate(rows, 1):
+        text = row
+        if isinstance(row, Mapping):
+            if "text" not in row and len(row) != 1:
+                raise UsageError(
+                    f"{use}: text {number:,} is a row of {listed(row)}; give the column of the texts, or name it 'text'"
+                )
+            text = row["text"] if "text" in row else next(iter(row.values()))
+        parts = text if isinstance(text, tuple | list) else (text,)
+        if len(parts) not in ((1, 2) if pairs else (1,)) or not all(isinstance(part, str | None) for part in parts):
+            wanted = "a text or a pair of texts, (first, second)" if pairs else "a text"
+            words = ": its words with spaces between them" if all(isinstance(part, str) for part in parts) else ""
+            raise UsageError(f"{use}: text {number:,} is {quoted(text)}; give {wanted}{words}")
+        missing += None in parts
+        filled = tuple(part or "" for part in parts)
+        yield filled if isinstance(text, tuple | list) else filled[0]
+    if missing:
+        say(f"{use}: {missing:,} of {number:,} texts are missing (None or NaN) and are read as empty ones")
+
+
+def _values(rows: Iterable[Any], features: Any, use: str, element: str) -> Iterator[Any]:
+    for number, row in enumerate(rows, 1):
+        if hasattr(row, "to_dict"):  # a Series is a row of a frame if its index has names
+            row = row.to_dict() if all(isinstance(name, str) for name in row.index) else row.tolist()
+        try:
+            yield tuple(_value(row, features)) if isinstance(row, tuple) else _value(row, features)
+        except RecursionError:
+            raise UsageError(f"{use}: {element} {number:,} contains itself, or too many lists in lists") from None
+
+
+def _value(value: Any, feature: Any = None) -> Any:
+    """A value as JSON has it. `feature`: that of a Dataset, or None."""
+    for method in ("tolist", "to_list"):  # numpy and pandas, polars
+        value = getattr(value, method)() if hasattr(value, method) else value
+    inner = getattr(feature, "feature", feature)
+    if isinstance(value, Mapping):
+        features = inner if isinstance(inner, Mapping) else {}
+        return {str(name): _value(each, features.get(name)) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        inner = inner[0] if isinstance(inner, list) else inner
+        return [_value(each, inner) for each in value]
+    if type(value).__name__ in ("NAType", "NaTType") or isinstance(value, float) and math.isnan(value):
+        return None
+    names = getattr(feature, "names", None)
+    if names and type(value) is int:
+        if value >= len(names):
+            raise UsageError(f"the class {value} of a Dataset has no name: its feature has {len(names)}; mend it")
+        return names[value] if value >= 0 else None
+    return value
