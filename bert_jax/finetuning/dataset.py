@@ -24,9 +24,9 @@ from bert_jax.instances.held_out import document_hash
 from bert_jax.records.compressed_files import suffix
 from bert_jax.records.formats import format_of, takes_columns
 from bert_jax.records.record import Record, RowFormat
-from bert_jax.records.source import short_hash
 from bert_jax.records.sources import held_records
 from bert_jax.system.bucket import place_of
+from bert_jax.system.content import content_hash
 from bert_jax.system.errors import Setting, UsageError, listed, renamed
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
@@ -62,7 +62,7 @@ class TrainingRows(NamedTuple):
     """The rows themselves, if they were read from a file."""
 
     @property
-    def stamp(self) -> str:
+    def content_hash(self) -> str:
         """Hash of the encoded rows."""
         digest = hashlib.blake2b(digest_size=8)
         for example in self.examples:
@@ -82,11 +82,11 @@ class LabelledRows(NamedTuple):
     """The judged texts that are measured on in place of the records, which are their pairs; None: no such source."""
 
     @property
-    def stamp(self) -> str:
+    def content_hash(self) -> str:
         """Hash of the rows and their right answers."""
         if self.judged:
-            return self.judged.stamp
-        return short_hash([(record.values, gold) for record, gold in zip(self.records, self.golds, strict=True)])
+            return self.judged.content_hash
+        return content_hash([(record.values, gold) for record, gold in zip(self.records, self.golds, strict=True)])
 
 
 def make_task(config: TaskConfig, tokenizer: Tokenizer) -> Task:

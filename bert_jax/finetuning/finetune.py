@@ -31,6 +31,7 @@ from bert_jax.run.hosts import check_connected, first_alone
 from bert_jax.run.metrics import OnMeasured
 from bert_jax.run.python_input import write_rows
 from bert_jax.run.results import Results
+from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import Setting, UsageError
@@ -139,12 +140,14 @@ def plan_finetuning(config: FinetuneConfig, run: RunDirectory) -> FineTuningPlan
         sets["dev"] = RowSet(task.dev_source, measured.records)
     readings = (reading_of_rows(learned.task, sets),) if sets else ()
     learned = learned._replace(records=())  # training doesn't need them
-    stamp = f"{learned.stamp}{measured.stamp if measured else ''}"
+    rows_hash = f"{learned.content_hash}{measured.content_hash if measured else ''}"
+    if run.under_way and (written := getattr(read_config(run.path), "rows_hash", "")) and rows_hash.startswith(written):
+        rows_hash = written  # by an earlier release, which left out the documents of judged texts
     batches = _batches(learned, config, mesh, compiling_tokens(started.config))
     # A published model's files give no type to train in, and it is read as float32.
     model = started.config if any(started.steps) else started.config.replace(compute_dtype="auto")
     phase = Phase(steps=len(batches), length=batches.shape.length, batch_size=batches.shape.rows)
-    planned = config.planned(model, learned.task.config, stamp, phase)
+    planned = config.planned(model, learned.task.config, rows_hash, phase)
     check_attention(config.execution, planned.model, [(phase.length, batches.shape.sequences)], mesh)
     check_room(planned_memory(planned, mesh), phase, mesh, "--task.batch-size")
     return FineTuningPlan(planned, mesh, started, learned, measured, others, batches, readings)

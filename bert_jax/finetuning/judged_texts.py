@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
+from hashlib import blake2b
 from itertools import islice
 from typing import TypeGuard
 
@@ -20,10 +21,10 @@ from bert_jax.finetuning.retrieval import RANKED, BestDocuments, bm25_scores, ju
 from bert_jax.finetuning.vectors_task import unit_vectors
 from bert_jax.records.decoded_lines import decoded_lines
 from bert_jax.records.record import Record
-from bert_jax.records.source import short_hash
 from bert_jax.records.sources import task_records
 from bert_jax.run.results import Results
 from bert_jax.system.bucket import Place, place_of
+from bert_jax.system.content import content_hash
 from bert_jax.system.errors import UsageError, listed, quoted
 
 Embed = Callable[[Iterable[str], str], Iterator[Float[np.ndarray, "N D"]]]
@@ -52,14 +53,21 @@ class JudgedTexts:
         self.queries = [texts[name] for name in self._names]
         self._grades = [grades[name] for name in self._names]
         """For each query, the grades of documents by name."""
-        self.documents = [name for name, _, _ in _rows(self._corpus, repairs)]
+        self.documents, corpus_hash = list[str](), blake2b(digest_size=8)
         """The names of the documents, in the order of the corpus."""
+        for row in _rows(self._corpus, repairs):
+            self.documents.append(row[0])
+            corpus_hash.update(repr(row).encode())
         known = set(self.documents)
         if not any(grade > 0 and name in known for of_query in self._grades for name, grade in of_query.items()):
             raise UsageError(
                 f"{judged} has no grade above 0 for a query of queries.jsonl and a document of corpus.jsonl; give the "
                 "files of one set"
             )
+        judged = content_hash((self.queries, [sorted(each.items()) for each in self._grades], len(self.documents)))
+        self.content_hash = judged + content_hash(self._names, corpus_hash.hexdigest())
+        """Hash of the queries and their judgments, as in earlier releases, and one of the queries' names and of the
+        documents."""
         repairs[f"rows of queries.jsonl without a judgment in {split}, left out"] += len(texts) - len(self.queries)
         repairs["ids of judged queries that queries.jsonl lacks, left out"] += len(grades) - len(self.queries)
         repairs["ids of judged documents that corpus.jsonl lacks, measured as not found"] += len(
@@ -68,11 +76,6 @@ class JudgedTexts:
         repairs["rows of queries.jsonl without a relevant document, measured as 0"] += sum(
             max(of_query.values()) < 1 for of_query in self._grades
         )
-
-    @cached_property
-    def stamp(self) -> str:
-        """Hash of the queries, their judgments and the number of documents."""
-        return short_hash((self.queries, [sorted(grades.items()) for grades in self._grades], len(self.documents)))
 
     @cached_property
     def bm25(self) -> dict[str, float]:
@@ -119,7 +122,7 @@ class JudgedTexts:
         for width, documents in best.items():
             metrics |= {f"{width}/{name}" if width else name: value for name, value in self._metrics(documents).items()}
         name, score = next(iter(metrics.items()))
-        measured_on = {"rows": len(self.queries), "rows_hash": self.stamp, "documents": len(self.documents)}
+        measured_on = {"rows": len(self.queries), "rows_hash": self.content_hash, "documents": len(self.documents)}
         results = Results(dev_rows=len(self.queries), metric=name, score=score, baseline=baseline)
         return results.updated({**metrics, "baselines": {"bm25": baseline}, "measured_on": measured_on})
 

@@ -156,7 +156,7 @@ def measure(task: Task, rows: LabelledRows, run: Run) -> Results:
     read = task.inputs(rows.records)
     stream = outcomes(task, read, run, Counter(), threads=1)
     count = len(rows.records)
-    measured_on = {"rows": count, "rows_hash": rows.stamp}
+    measured_on = {"rows": count, "rows_hash": rows.content_hash}
     measured = task.evaluate(rows.records, rows.golds, stream)
     return measured.updated({"dev_rows": count, "measured_on": measured_on})
 

@@ -17,7 +17,7 @@ from bert_jax.batching.grouping import WINDOW_GROUPS, ahead, grouped, usual_leng
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.vectors import NO_PROMPT, Join, Pool, Precision, Prompt
 from bert_jax.inference.batches import Output, PlacedBatch, Text, in_order, token_sequences
-from bert_jax.inference.vector_file import Origin, seal_of
+from bert_jax.inference.vector_file import SAMPLED_NUMBERS, Origin, model_content
 from bert_jax.layout import Tokens, TokenSequence, lay_out_sequences
 from bert_jax.model.bert import BertForPretraining, Encoded, Parameters
 from bert_jax.model.task import normalised, pooled
@@ -161,12 +161,13 @@ class BatchedModel:
         return ahead(lambda batch: jax.device_get(compute(self.params, batch.tokens)), batches)
 
     @cached_property
-    def _seal(self) -> str:
-        return seal_of(self.params, self.tokenizer)
+    def _hashes(self) -> dict[str, str]:
+        sampled = model_content(self.params, self.tokenizer, SAMPLED_NUMBERS)
+        return {"model": sampled, "model_content": model_content(self.params, self.tokenizer)}
 
     def origin(self, choice: Choice, prompt: Prompt = NO_PROMPT) -> Origin:
         """Identifies the model, the layers and the prompt of vectors in a file, to refuse vectors of other models."""
-        return Origin(model=self._seal, vectors=choice._replace(width=None).described, prompt=prompt.text)
+        return Origin(**self._hashes, vectors=choice._replace(width=None).described, prompt=prompt.text)
 
 
 def encode(

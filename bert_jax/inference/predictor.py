@@ -55,14 +55,14 @@ class Predictor:
         source: str | None = None,
         written: RowFormat | None = None,
         unlabelled: Literal["refuse", "skip"] | None = None,
-        stamp: str = "",
+        rows_hash: str = "",
     ) -> Results:
         """Every metric over the labelled rows of `source`; None means `task.dev`.
 
         `written` is the format of `source`; None means that `written_as` finds it. `unlabelled` says what happens to
-        rows without a label; None means the setting in training, `task.unlabelled`. `stamp` is the run's hash of its
-        rows, which ends with the hash of the dev rows: if the rows of `task.dev` have another hash, a warning says that
-        they have changed since training. Raises UsageError for a label that didn't occur in training.
+        rows without a label; None means the setting in training, `task.unlabelled`. `rows_hash` is the run's hash of
+        its rows, which ends with that of the dev rows: if the rows of `task.dev` have another, a warning says that they
+        have changed since training. Raises UsageError for a label that didn't occur in training.
         """
         config = self.task
         if not source and config.dev_source and is_elsewhere(config.dev_source):
@@ -83,7 +83,8 @@ class Predictor:
         rows = read_labelled(task)
         if source:
             show([reading_of_rows(task, {"dev": RowSet(source, rows.records)})])
-        if not source and stamp and not stamp.endswith(rows.stamp):
+        now = rows.content_hash  # earlier releases have only the first half, without the documents of judged texts
+        if not source and rows_hash and not rows_hash.endswith((now, now[:16])):
             warn(f"{config.dev_in_words} has other rows now than when the model was trained")
         measured = measure(task, rows, self._run)
         return measured.updated({"task": self.task.name})

@@ -27,19 +27,21 @@ _METHODS = {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}
 """Compression methods that numpy writes. Other methods may take memory without limit."""
 _DAMAGE = (zipfile.BadZipFile, zlib.error, EOFError, ValueError, NotImplementedError, RuntimeError, OSError)
 """Exceptions of zipfile and numpy for files that are no .npz, damaged, cut short or encrypted."""
-_NUMBERS = 4096
-"""Numbers of each parameter that are hashed: training changes almost all, and hashing gigabytes takes seconds."""
+SAMPLED_NUMBERS = 4096
+"""Numbers of each parameter that earlier releases hash."""
 
 
 class Origin(Shape):
     """What made the vectors of a file."""
 
     model: str
-    """The seal of the model, `seal_of`."""
+    """Hash of the model as earlier releases write it, of some numbers of each parameter."""
     vectors: str
     """What was computed of each text, in words."""
     prompt: str = ""
     """What was put before each text."""
+    model_content: str = ""
+    """Content hash of the model. Empty in files of earlier releases."""
 
     @property
     def as_bytes(self) -> bytes:
@@ -47,14 +49,15 @@ class Origin(Shape):
         return self.model_dump_json().encode()
 
 
-def seal_of(params: Parameters, tokenizer: Tokenizer) -> str:
-    """Hash of an encoder's parameters, of large ones some, and of its pieces: equal for a run and its exports."""
+def model_content(params: Parameters, tokenizer: Tokenizer, most: int | None = None) -> str:
+    """Content hash of an encoder's parameters and pieces, equal for a run and its exports. `most`: about how many
+    numbers of each parameter count, as in files of earlier releases."""
     encoder = {name: part for name, part in params["bert"].items() if name != "pooler"}
     digest = hashlib.blake2b("\0".join(tokenizer.vocabulary.pieces).encode(errors="replace"), digest_size=8)
     for path, leaf in jax.tree.leaves_with_path(encoder):
         numbers = np.asarray(leaf, np.float32).reshape(-1)
         digest.update(f"{jax.tree_util.keystr(path)} {leaf.shape}".encode())
-        digest.update(numbers[:: max(len(numbers) // _NUMBERS, 1)].tobytes())
+        digest.update(numbers[:: max(len(numbers) // most, 1)].tobytes() if most else numbers.data)
     return digest.hexdigest()
 
 
@@ -74,9 +77,11 @@ def check_origin(name: str, written: Origin | None, here: Origin) -> None:
     """
     if written is None:
         say(f"{name} doesn't say which model wrote it; its vectors are taken for this model's")
-    elif written.model != here.model:
+        return
+    theirs, ours = (each.model_content if written.model_content else each.model for each in (written, here))
+    if theirs != ours:
         raise UsageError(
-            f"{name} has vectors of another model ({written.model}, and this one is {here.model}), which can't be "
+            f"{name} has vectors of another model ({theirs}, and this one is {ours}), which can't be "
             "compared; write them anew by bert-jax features with this run"
         )
     elif written.vectors != here.vectors:

@@ -69,6 +69,7 @@ def prepare(corpus: Mixture, recipes: dict[Place, Recipe], settings: Preparation
         with disk_explained(target.directory):
             (target.directory / "chunks").mkdir(parents=True, exist_ok=True)
             remove_temporary(target.directory)
+    content = corpus.content_hash  # before the text is read, so that a change meanwhile is seen
     chunks = _chunks(corpus, targets, settings)
     train = sum((chunk.statistics for chunk in chunks[0]), Statistics())
     if max(train.unknown_share, train.unknown_character_share) > MOST_UNKNOWN:
@@ -81,18 +82,19 @@ def prepare(corpus: Mixture, recipes: dict[Place, Recipe], settings: Preparation
     by_source, dropped = separate_held_out(chunks[0], len(corpus.parts), least=recipe.documents_needed)
     examples = _example_sentences(by_source, recipe)
     for target, records, held_out in zip(targets, chunks, _write_held_out(by_source, targets), strict=True):
-        yield _finish(corpus, target, records, held_out, dropped, examples)
+        yield _finish(corpus, content, target, records, held_out, dropped, examples)
 
 
 def _finish(
     corpus: Mixture,
+    content: str,
     target: Target,
     chunks: Sequence[ChunkRecord],
     held_out: _HeldOut,
     dropped: int,
     examples: list[str],
 ) -> PreparedData:
-    """Completes the data set of `target`."""
+    """Completes the data set of `target`. `content`: the content hash of the corpus."""
     directory = target.directory
     lengths = {TRAIN: [chunk.statistics.rows for chunk in chunks], HELD_OUT: [seen.rows for seen, _ in held_out]}
     sources = [
@@ -118,8 +120,7 @@ def _finish(
         directory=directory,
         length=target.recipe.length,
         fingerprint=target.fingerprint,
-        corpus=corpus.stamp,
-        revision=corpus.revision,
+        corpus=content,
         text=text_hash((chunk.source, chunk.text_crc32) for chunk in chunks),
         train=train,
         of_sources=sources,

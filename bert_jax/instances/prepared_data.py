@@ -95,9 +95,7 @@ class PreparedData(Sealed):
     fingerprint: _Hash
     """Hash of everything that determines the records, except the text."""
     corpus: _Hash
-    """Stamp of the corpus: a hash of the names, sizes and both ends of its files."""
-    revision: _Hash
-    """Revision of the corpus, which changes when a file is written again."""
+    """Content hash of the corpus. Records of earlier versions have a hash of another kind, which equals none."""
     text: _Hash
     """Hash of the whole text."""
     train: Statistics

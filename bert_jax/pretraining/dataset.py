@@ -16,7 +16,7 @@ from bert_jax.pretraining.initial import open_initial
 from bert_jax.pretraining.mixture import SourceShare, source_shares
 from bert_jax.pretraining.text import open_text
 from bert_jax.pretraining.vocabulary import existing_tokenizer, make_tokenizer
-from bert_jax.records.corpus import corpus_stamp, open_corpus
+from bert_jax.records.corpus import open_corpus, text_content
 from bert_jax.records.corpus_reading import read_corpus
 from bert_jax.records.examination import check_packages
 from bert_jax.records.filters import check_language_filter
@@ -190,19 +190,19 @@ def is_outdated(found: PreparedData, config: RunConfig, run: RunDirectory, text:
     """Whether settings or text differ from those of the prepared set, so that it has to be prepared again.
 
     If the text is missing, only settings are compared. `text` returns the hash of the whole text; it is called only if
-    the files were written since the preparation.
+    the files have other names or contents than at the preparation.
     """
     if found.fingerprint != _recipe(config, run, found.length).fingerprint():
         return True
-    try:
-        corpus = open_corpus(config.data)
-    except UsageError:
-        return False
-    if corpus.stamp != found.corpus:
-        return True
-    if found.revision == corpus.revision:
-        return False
-    return found.text != text()
+    return text_content(config.data) not in (None, found.corpus) and found.text != text()
+
+
+def _is_text_of(written: Sequence[PreparedData], config: RunConfig, run: RunDirectory) -> bool:
+    """Whether the text is that of one of the prepared sets; False if it is missing."""
+    content = text_content(config.data)
+    if content is None or content in {each.corpus for each in written}:
+        return content is not None
+    return _text_of(config, run) in {each.text for each in written}
 
 
 def _text_of(config: RunConfig, run: RunDirectory) -> str:
@@ -228,7 +228,7 @@ def _prepare(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> It
         "or start a new run with another --workdir"
     )
     others = [found for found in map(PreparedData.record, run.path.glob("data/*")) if found]
-    if run.under_way and others and corpus_stamp(config.data) not in {other.corpus for other in others}:
+    if run.under_way and others and not _is_text_of(others, config, run):
         raise other_text
     written = _written_shards(config, run, lengths) if run.under_way else {}
     recipes = {run.data(length): _recipe(config, run, length) for length in lengths}

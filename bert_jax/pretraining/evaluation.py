@@ -29,12 +29,12 @@ from bert_jax.model.sharding import (
 )
 from bert_jax.pretraining.dataset import prepare_other, prepared_for
 from bert_jax.pretraining.objective import PretrainingTrainer, pretraining_trainer
-from bert_jax.records.source import short_hash
 from bert_jax.run.measurement import Means
 from bert_jax.run.results import Results
 from bert_jax.run.run_config import read_pretraining_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
+from bert_jax.system.content import content_hash
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import say, warn
 from bert_jax.text.tokenizer import load_tokenizer
@@ -87,7 +87,7 @@ class HeldOut:
                 self._parts.append((language, self._batches(instances, order, data.length)))
                 self.sequences += order.reads
         self.measured_on = {
-            "records": short_hash(sorted(file for file in data.shards.items() if file[0].startswith(f"{split}-"))),
+            "records": content_hash(sorted(file for file in data.shards.items() if file[0].startswith(f"{split}-"))),
             "sequences": self.sequences,
             "length": data.length,
             "vocabulary_size": vocabulary_size(self._method.model),

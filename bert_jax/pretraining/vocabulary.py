@@ -1,7 +1,6 @@
 """The first step of a run: makes its tokenizer."""
 
 from collections.abc import Collection
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +11,12 @@ from bert_jax.instances.held_out import training_documents
 from bert_jax.interchange.hub import model_place
 from bert_jax.interchange.tokenizer_files import read_tokenizer, tokenizer_facts
 from bert_jax.pretraining.text import open_text
-from bert_jax.records.corpus import corpus_stamp
+from bert_jax.records.corpus import text_content
 from bert_jax.records.sample import sample_documents, sample_mixture
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel, tokenizer_of
 from bert_jax.system.bucket import Place, place_of
+from bert_jax.system.content import content_hash
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import read_object
@@ -44,7 +44,7 @@ def make_tokenizer(config: RunConfig, run: RunDirectory, initial: TrainedModel |
         "vocabulary": config.vocabulary.model_dump(mode="json"),
         "data": config.data.model_dump(mode="json"),
         "init": config.init,
-        "read": _stamp(config),
+        "read": _content(config),
     }
     if config.model.class_token != "first":  # a vocabulary without this key is BERT's
         origin["class_token"] = config.model.class_token
@@ -115,11 +115,11 @@ def _is_current(origin: dict[str, Any], marker: Place) -> bool:
     return before == origin | {"read": origin["read"] or before.get("read")}
 
 
-def _stamp(config: RunConfig) -> str | None:
+def _content(config: RunConfig) -> str | None:
     """Hash of the file or text from which the vocabulary is made; None if it isn't on this machine."""
     places = [place_of(path) for path in (config.vocabulary.file, config.init) if path]
     if not places:
-        return corpus_stamp(config.data)
+        return text_content(config.data)
     files = []
     for path in places:
         directory = tokenizer_directory(path)
@@ -127,7 +127,7 @@ def _stamp(config: RunConfig) -> str | None:
         files += [file for file in inside if file == path or file.name.startswith(("tokenizer", "vocab"))]
     if not all(file.is_file() for file in files):
         return None
-    return blake2b(b"".join(file.read_bytes() for file in files), digest_size=8).hexdigest()
+    return content_hash(*files)
 
 
 def _train(config: RunConfig, run: RunDirectory) -> Tokenizer:

@@ -10,8 +10,9 @@ from bert_jax.records.decoded_lines import Pass, numbered_parts
 from bert_jax.records.drops import Drops
 from bert_jax.records.file_source import FileSource
 from bert_jax.records.record import Record
-from bert_jax.records.source import Source, short_hash
+from bert_jax.records.source import Source
 from bert_jax.records.sources import open_source, resolved_source
+from bert_jax.system.content import content_hash
 from bert_jax.system.errors import Setting, UsageError, json_kind
 from bert_jax.text.text_spans import with_spans
 
@@ -165,7 +166,7 @@ class Corpus:
 class Mixture:
     """The corpora of a run, read one after the other.
 
-    `unit`, `total`, `position`, `repairs`, `stamp` and `revision` have the same meaning as in a single corpus.
+    `unit`, `total`, `position`, `repairs` and `content_hash` have the same meaning as in a single corpus.
     """
 
     def __init__(self, parts: Sequence[Corpus], resolved: Sequence[str] = ()):
@@ -197,14 +198,10 @@ class Mixture:
         return sum((part.repairs for part in self.parts), Counter())
 
     @property
-    def stamp(self) -> str:
-        """The stamp of a single part, or the hash of the stamps of several."""
-        return _combined_hash([part.source.stamp for part in self.parts])
-
-    @property
-    def revision(self) -> str:
-        """The revision of a single part, or the hash of the revisions of several."""
-        return _combined_hash([part.source.revision for part in self.parts])
+    def content_hash(self) -> str:
+        """The hash of a single part, or of the hashes of several."""
+        hashes = [part.source.content_hash for part in self.parts]
+        return hashes[0] if len(hashes) == 1 else content_hash(hashes)
 
     def whole_portions(self) -> Iterator[tuple[int, int, Iterator[Document]]]:
         """Yields each portion of all parts: the index of its source, its number, and all its documents.
@@ -247,14 +244,10 @@ class Mixture:
         return (document for _, document in self.sourced_documents())
 
 
-def _combined_hash(stamps: list[str]) -> str:
-    return stamps[0] if len(stamps) == 1 else short_hash(stamps)
-
-
-def corpus_stamp(config: DataConfig) -> str | None:
-    """The stamp of the corpora in `config.source`, or None if one is missing (only its prepared data was copied)."""
+def text_content(config: DataConfig) -> str | None:
+    """The content hash of `config.source`, or None if a corpus is missing (only its prepared data was copied)."""
     try:
-        return open_corpus(config).stamp
+        return open_corpus(config).content_hash
     except UsageError:
         return None
 

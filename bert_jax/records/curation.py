@@ -19,8 +19,8 @@ from bert_jax.records.engine import engine, works_by_portions
 from bert_jax.records.examination import DocumentBatch, cut_into_batches, examine
 from bert_jax.records.filters import ALL_BOILERPLATE, ALL_COPIED, COPY, SETTINGS
 from bert_jax.records.signatures import find_copies
-from bert_jax.records.source import short_hash
 from bert_jax.system.bucket import Place
+from bert_jax.system.content import settings_hash
 from bert_jax.system.errors import RunError, Setting, UsageError, first_line
 from bert_jax.system.files import FileSum, new_directory, refuse_links, remove_directory
 from bert_jax.system.progress import Stage, say, stage
@@ -94,7 +94,7 @@ class CurationRecord(Sealed):
     """The record of a finished curation."""
 
     made_from: Annotated[str, Field(max_length=128)]
-    """Hash of the settings and of the revision of the text."""
+    """Hash of the settings and of the content of the text."""
 
 
 def curated(corpus: Mixture, data: DataConfig, settings: PreparationConfig, directory: Place) -> Drops:
@@ -104,7 +104,7 @@ def curated(corpus: Mixture, data: DataConfig, settings: PreparationConfig, dire
     first. Then documents that copy an earlier one are dropped, then lines of the remaining documents. The result
     doesn't depend on the order of the work. Raises UsageError if nothing is left of a source.
     """
-    made_from = short_hash([corpus.revision, data.model_dump(mode="json", include={*_OF_READING, *CURATION})])
+    made_from = settings_hash(corpus.content_hash, data.model_dump(mode="json", include={*_OF_READING, *CURATION}))
     if curation_damage(directory) or CurationRecord.read(directory / _RECORD).made_from != made_from:
         refuse_links(directory.parent, directory)
         remove_directory(directory)

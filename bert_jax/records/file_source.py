@@ -6,8 +6,6 @@ import io
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
-from hashlib import blake2b
 from typing import NamedTuple, TypeVar
 
 from bert_jax.records import limits
@@ -15,8 +13,9 @@ from bert_jax.records.compressed_files import DAMAGE, SUFFIXES, compression, dam
 from bert_jax.records.decoded_lines import InputFile, Pass
 from bert_jax.records.formats import FORMATS, LINE_END, Format
 from bert_jax.records.record import Record, RowFormat
-from bert_jax.records.source import Source, short_hash
-from bert_jax.system.bucket import Place
+from bert_jax.records.source import Source
+from bert_jax.system.bucket import FileState, Place, in_bucket
+from bert_jax.system.content import content_hash
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import matching_files
 
@@ -24,7 +23,6 @@ _SEARCHED_BYTES = 1 << 20
 """Bytes beyond the end of a range that are searched for the end of its last document."""
 _STRIDE = 0.6180339887498949
 """Multiples of the golden ratio's fractional part, modulo 1, are spread evenly, however many are taken."""
-_END_BYTES = 1 << 12
 _RANGE_BYTES, _FEWEST_RANGES = 1 << 17, 8
 """In a sample of uncompressed files: the largest size of a range in bytes, and the fewest ranges."""
 _BEGINNING_BYTES, _FEWEST_FILES = 1 << 21, 16
@@ -122,9 +120,10 @@ class FileSource(Source):
     """Files of one format. Progress is measured by their sizes."""
 
     unit = "MB"
-    revision = ""
     compression: str | None = None
     """How the first file is compressed."""
+    _objects: Mapping[Place, FileState] = {}
+    """The revisions of files in a bucket, as they were listed."""
     _ranges: Sequence[FileRange] = ()
     """The ranges that are read. If there are none, the whole files are read."""
 
@@ -146,8 +145,7 @@ class FileSource(Source):
             source.compression = compression(first, raw)
         if source.compression or any(path.suffix in (*SUFFIXES, ".parquet") for path in files):
             source.unit = "MB compressed"
-        revisions = [(path.name, file.revision) for path, file in files.items()]
-        source.revision = short_hash(revisions)
+        source._objects = {path: file for path, file in files.items() if in_bucket(path)}
         return source
 
     @property
@@ -155,13 +153,12 @@ class FileSource(Source):
         """The format's row in the table FORMATS."""
         return FORMATS[self._format]
 
-    @cached_property
-    def stamp(self) -> str:
-        """Hash of each file's name, size, first 4 KB and last 4 KB."""
-        digest = blake2b(digest_size=8)
-        for path, size in self.sizes.items():
-            digest.update(repr(content_ends(path, size)).encode())
-        return digest.hexdigest()
+    @property
+    def content_hash(self) -> str:
+        """Hash of the files' names and contents."""
+        return content_hash(
+            *((path.name, self._objects[path]) if path in self._objects else path for path in self.sizes)
+        )
 
     def records(self, reading: Pass) -> Iterator[Record]:
         """Yields the records of all files. Raises UsageError if one is damaged."""
@@ -235,9 +232,3 @@ class FileSource(Source):
                     yield item
             reading.check(str(path))
             begin += size
-
-
-def content_ends(path: Place, size: int) -> tuple[str, int, list[bytes | int]]:
-    """A file's name and size with its first 4 KB and last 4 KB, which identify its content."""
-    with opened(path) as raw:
-        return path.name, size, [raw.read(_END_BYTES), raw.seek(max(size - _END_BYTES, 0)), raw.read()]

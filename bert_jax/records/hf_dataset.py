@@ -9,9 +9,9 @@ from pathlib import Path
 from types import ModuleType
 
 from bert_jax.records.decoded_lines import Pass
-from bert_jax.records.file_source import content_ends
 from bert_jax.records.record import Record
-from bert_jax.records.source import Source, short_hash
+from bert_jax.records.source import Source
+from bert_jax.system.content import content_hash
 from bert_jax.system.errors import UsageError, check_installed, first_line
 
 HF_PLACE = re.compile(r"([^:#]+):([^:#\[\]]+)#(.+)")
@@ -48,16 +48,12 @@ class HfSource(Source):
         self.total = (counted and counted.num_examples) or 0
         if not self.total:  # the metadata have no row count
             self.unit, self.total = "MB", max(sum(status.st_size for status in sizes.values()) / 1e6, 1e-6)
-        times = [(file, sizes[file].st_mtime_ns if file in sizes else None) for file in self._files]
-        self.revision = short_hash(times)
 
     @cached_property
-    def stamp(self) -> str:
-        """Hash of the names, sizes and both ends of local files, and of the URLs of others, which have the commit."""
-        files = [
-            content_ends(Path(file), os.path.getsize(file)) if os.path.isfile(file) else (file,) for file in self._files
-        ]
-        return short_hash((self._split, self.field, files))
+    def content_hash(self) -> str:
+        """Hash of the names and contents of local files, and of the URLs of others, which have the commit."""
+        files = [Path(file) if os.path.isfile(file) else file for file in self._files]
+        return content_hash(self._split, self.field, *files)
 
     def records(self, reading: Pass) -> Iterator[Record]:
         """Yields the rows. Raises UsageError if a file is damaged, or the network fails."""

@@ -1,7 +1,6 @@
 """The source `python-docs`: the docstrings of the installed Python and its packages, which need no download."""
 
 import ast
-import os
 import re
 import sysconfig
 import warnings
@@ -11,7 +10,8 @@ from pathlib import Path
 
 from bert_jax.records.decoded_lines import Pass
 from bert_jax.records.record import Record
-from bert_jax.records.source import Source, short_hash
+from bert_jax.records.source import Source
+from bert_jax.system.content import content_hash
 from bert_jax.system.workers import available_cores, map_in_processes
 
 _LEFT_OUT = {"site-packages", "dist-packages", "test", "tests", "testing", "_vendor", "__pycache__"}
@@ -31,16 +31,9 @@ class PythonDocs(Source):
         self.total = float(len(self.paths))
 
     @cached_property
-    def stamp(self) -> str:
-        """Hash of the paths and sizes of the modules."""
-        modules = [(os.fspath(path), path.stat().st_size) for path in self.paths]
-        return short_hash(modules)
-
-    @cached_property
-    def revision(self) -> str:  # type: ignore[override]
-        """Hash of the paths and modification times of the modules."""
-        times = [(os.fspath(path), path.stat().st_mtime_ns) for path in self.paths]
-        return short_hash(times)
+    def content_hash(self) -> str:
+        """Hash of the modules' names and contents."""
+        return content_hash(*self.paths)
 
     def records(self, reading: Pass) -> Iterator[Record]:
         """Yields the docstrings. Processes of this machine read them."""

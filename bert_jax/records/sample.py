@@ -146,13 +146,13 @@ class SpreadSample:
 class _SampledSource(Source):
     """Documents in memory as a source."""
 
-    name, unit, revision = "the sample", "documents", ""
+    name, unit = "the sample", "documents"
 
     def __init__(self, documents: Sequence[Document]):
         self._documents, self.total = documents, len(documents)
 
     @property
-    def stamp(self) -> str:
+    def content_hash(self) -> str:
         return ""
 
     def document_lines(self, reading: Pass) -> Iterator[str]:

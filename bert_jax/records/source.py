@@ -1,7 +1,6 @@
 """The interface of all sources of foreign records, whatever stores them."""
 
 from collections.abc import Iterator, Sequence
-from hashlib import blake2b
 
 from bert_jax.records.decoded_lines import Pass
 from bert_jax.records.record import Record
@@ -19,8 +18,6 @@ class Source:
     """Unit of `total` and of a pass' position, such as MB or records."""
     total: float
     """Size of the whole source, in `unit`."""
-    revision: str
-    """Hash of the files' revisions: it changes when a file is written again or copied, even with the same content."""
     field: str = ""
     """The field of the records that holds the text of a corpus; it may be nested, with dots: `a.b`."""
     number: int = 0
@@ -29,8 +26,8 @@ class Source:
     """Whether the source is a sample that consists of ranges of files."""
 
     @property
-    def stamp(self) -> str:
-        """Hash of names, sizes and samples of the content, which identifies the records without reading them all."""
+    def content_hash(self) -> str:
+        """Hash of the files' names and contents. Sources with the same records may have another."""
         raise NotImplementedError
 
     def records(self, reading: Pass) -> Iterator[Record]:
@@ -51,8 +48,3 @@ class Source:
     def sampled(self, most_bytes: int) -> "Source":
         """A sample of about `most_bytes` if parts of the source can be read alone, otherwise the whole source."""
         return self
-
-
-def short_hash(value: object) -> str:
-    """A hash of plain data, by its `repr`, for the stamps and revisions of sources."""
-    return blake2b(repr(value).encode(), digest_size=8).hexdigest()

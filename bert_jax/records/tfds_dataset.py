@@ -7,6 +7,7 @@ own classes are allowed.
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,9 @@ from tensorflow_datasets.proto import tf_example_pb2
 
 from bert_jax.records.decoded_lines import Pass
 from bert_jax.records.record import Record
-from bert_jax.records.source import Source, short_hash
+from bert_jax.records.source import Source
 from bert_jax.system.bucket import Place, place_of
+from bert_jax.system.content import content_hash
 from bert_jax.system.errors import UsageError, first_line, install_extra, listed
 from bert_jax.system.json_file import MOST_BYTES, parse_object, read_bytes
 
@@ -59,8 +61,6 @@ class TfdsSource(Source):
         self.total = sum(file.take for file in self._files)
         if not self.total:
             raise UsageError(f"{self.name} holds no record; name another split")
-        revisions = [os.stat(file.filename).st_mtime_ns for file in self._files if os.path.isfile(file.filename)]
-        self.revision = short_hash(revisions)
 
     @classmethod
     def of_text(cls, name: str, split: str, feature: str | None) -> "TfdsSource":
@@ -71,12 +71,11 @@ class TfdsSource(Source):
         return source
 
     @property
-    def stamp(self) -> str:
-        """Hash of the names and numbers of records that are read."""
-        parts = [
-            (os.path.basename(file.filename), file.skip, file.take, file.examples_in_shard) for file in self._files
-        ]
-        return short_hash((self._builder.info.full_name, self.field, parts))
+    def content_hash(self) -> str:
+        """Hash of the numbers of the records that are read, and of the contents of their files."""
+        parts = [(os.path.basename(file.filename), file.skip, file.take) for file in self._files]
+        files = [Path(file.filename) for file in self._files if os.path.isfile(file.filename)]
+        return content_hash(self._builder.info.full_name, self.field, parts, *files)
 
     def records(self, reading: Pass) -> Iterator[Record]:
         """Yields the records.

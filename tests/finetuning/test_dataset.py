@@ -110,7 +110,7 @@ def test_a_part_of_the_rows_is_the_same_every_time_and_from_all_along_them(tmp_p
     part = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=100)), wordpiece)
     again = read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=100)), wordpiece)
     whole = read_training(with_files(tmp_path, rows), wordpiece).examples
-    assert len(part.examples) == 100 and part.stamp == again.stamp
+    assert len(part.examples) == 100 and part.content_hash == again.content_hash
     places = [place for place, example in enumerate(whole) if example in part.examples]
     assert part.examples[:5] != whole[:5] and min(places) < 40 and max(places) > 360
     with pytest.raises(UsageError, match="task.train_rows=401 and there are 400"):

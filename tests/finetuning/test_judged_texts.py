@@ -136,10 +136,10 @@ def test_judgments_of_trec_and_packed_files_are_read_too(folder):
         (folder / f"{path.relative_to(folder)}.gz").write_bytes(gzip.compress(path.read_bytes()))
         path.unlink()
     packed, trec = opened(folder), JudgedTexts(f"beir:{folder}#trec", "test", Counter())
-    assert packed.stamp == trec.stamp == expected.stamp and packed.bm25 == trec.bm25 == words
+    assert packed.content_hash == trec.content_hash == expected.content_hash and packed.bm25 == trec.bm25 == words
     assert (packed.name, trec.name) == (f"beir:{folder}#test", f"beir:{folder}#trec")
     write_judged_folder(folder, [*JUDGMENTS[:-1], ("q3", "d5", 2)])
-    assert opened(folder).stamp != expected.stamp
+    assert opened(folder).content_hash != expected.content_hash
 
 
 @pytest.mark.parametrize(
@@ -190,7 +190,9 @@ def test_the_later_of_two_grades_counts_and_is_said(folder):
     query, document, grade = JUDGMENTS[-1]
     write_judged_folder(folder, [*JUDGMENTS[:-1], (query, document, grade + 1), *JUDGMENTS[-1:], *JUDGMENTS[-1:]])
     repairs = Counter[str]()
-    assert JudgedTexts(f"beir:{folder}", "test", repairs).stamp == opened(write_judged_folder(folder)).stamp
+    assert (
+        JudgedTexts(f"beir:{folder}", "test", repairs).content_hash == opened(write_judged_folder(folder)).content_hash
+    )
     assert repairs["judgments that a later line changes"] == 1
 
 

@@ -8,7 +8,7 @@ from conftest import stories
 
 from bert_jax.config.data import DataConfig
 from bert_jax.records import python_docs
-from bert_jax.records.corpus import corpus_stamp, open_corpus
+from bert_jax.records.corpus import open_corpus, text_content
 from bert_jax.records.sources import resolved_source
 from bert_jax.system.errors import UsageError
 
@@ -61,10 +61,10 @@ def test_sources_in_different_units_are_measured_in_percent(sources, monkeypatch
 
 
 def test_the_stamp_is_that_of_the_only_source_or_of_all_in_their_order(sources):
-    stamps = [corpus_stamp(DataConfig(source=source)) for source in (*sources, sources, sources[::-1])]
-    assert stamps[0] == each_alone(sources)[0].parts[0].source.stamp
+    stamps = [text_content(DataConfig(source=source)) for source in (*sources, sources, sources[::-1])]
+    assert stamps[0] == each_alone(sources)[0].parts[0].source.content_hash
     assert len(set(stamps)) == 4
-    assert corpus_stamp(DataConfig(source=(*sources, "text:absent"))) is None
+    assert text_content(DataConfig(source=(*sources, "text:absent"))) is None
 
 
 @pytest.mark.parametrize(

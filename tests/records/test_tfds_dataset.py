@@ -46,7 +46,7 @@ def test_a_record_is_a_document_and_tensorflow_stays_out(data_dir):
 def test_splits_are_written_as_tfds_writes_them(data_dir, split, expected):
     documents, corpus = read(f"tfds:pages/plain:{split}")
     assert numbers(documents) == list(expected)
-    assert corpus.stamp != read("tfds:pages/plain:train")[1].stamp
+    assert corpus.content_hash != read("tfds:pages/plain:train")[1].content_hash
 
 
 def test_a_version_may_be_named(data_dir):

@@ -1,0 +1,95 @@
+"""Whether something is still the same: one hash of contents, and one of settings."""
+
+import contextlib
+import hashlib
+import json
+import os
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bert_jax.system.bucket import in_bucket, objects
+from bert_jax.system.copies import cache_directory
+from bert_jax.system.errors import RunError, UsageError
+from bert_jax.system.files import files_below, open_regular
+from bert_jax.system.sealed import Sealed
+
+_READ_ALWAYS_BYTES = 1_000_000
+"""Total size up to which files are read again each time."""
+_SETTLED_NS = 3_000_000_000
+"""Age of a file's times from which on they tell every later change: some file systems count in steps of two seconds."""
+
+
+class _Status(NamedTuple):
+    """What changes with each write to a file. The time of the last change can't be set by a program."""
+
+    size: int
+    modified_ns: int
+    changed_ns: int
+    inode: int
+
+    @classmethod
+    def of(cls, path: Path) -> "_Status":
+        found = os.stat(path)
+        return cls(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
+
+
+class _KnownContent(Sealed):
+    """The hash of files that were read before."""
+
+    status: str
+    """Hash of the files' status when they were read."""
+    content: str
+
+
+def content_hash(*parts: object) -> str:
+    """Hash of contents. A place (a path) counts by the names and bytes of the file there or of all files below it, any
+    other value by its `repr`. A place where nothing is counts as an empty folder.
+
+    Large files that were read before are read again only if their size, times or inode have changed. Objects in a
+    bucket count by their revisions. Raises UsageError for a file that can't be read.
+    """
+    values = [part for part in parts if not isinstance(part, os.PathLike)]
+    places: list[Any] = [part for part in parts if isinstance(part, os.PathLike)]
+    values += [sorted(objects(place).items()) for place in places if in_bucket(place)]
+    if local := [place for place in places if not in_bucket(place)]:
+        try:
+            values.append(_hash_of_files([{p.name: p} if p.is_file() else files_below(p) for p in local]))
+        except OSError as error:
+            raise UsageError(f"{error.filename} can't be read ({error.strerror}); make it readable") from None
+    return _short_hash(repr(values[0] if len(values) == 1 else values))
+
+
+def settings_hash(*values: Any) -> str:
+    """Hash of settings and other JSON values. What JSON doesn't have, such as a path, counts as its text."""
+    return _short_hash(json.dumps(values, default=str, sort_keys=True))
+
+
+def _hash_of_files(places: list[dict[str, Path]]) -> str:
+    """The hash of the files of each place, by name. Raises OSError if one can't be read."""
+    paths = [path for files in places for path in files.values()]
+    began, status = time.time_ns(), [_Status.of(path) for path in paths]
+    status_hash, known = _short_hash(repr(status)), None
+    if sum(each.size for each in status) > _READ_ALWAYS_BYTES:
+        with contextlib.suppress(RuntimeError):  # the user has no home
+            known = cache_directory() / "contents" / f"{_short_hash(repr(places))}.json"
+    with contextlib.suppress(OSError, ValueError, UsageError):  # missing, damaged, or of another release
+        if known and (before := _KnownContent.read(known)).status == status_hash:
+            return before.content
+    digests = [[(name, _digest(path)) for name, path in files.items()] for files in places]
+    content = _short_hash(repr(digests))
+    newest = max((max(each.modified_ns, each.changed_ns) for each in status), default=0)
+    if known and began - newest > _SETTLED_NS and status == [_Status.of(path) for path in paths]:
+        with contextlib.suppress(OSError, RunError):  # they are read again next time
+            known.parent.mkdir(parents=True, exist_ok=True)
+            _KnownContent(status=status_hash, content=content).write(known)
+    return content
+
+
+def _digest(path: Path) -> str:
+    with open_regular(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _short_hash(text: str) -> str:
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
