@@ -3,7 +3,6 @@
 import difflib
 import itertools
 import re
-import tomllib
 from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
@@ -15,7 +14,7 @@ from bert_jax.cli.flags import Flag
 from bert_jax.config.settings import Settings
 from bert_jax.config.wording import value_text
 from bert_jax.system.errors import UsageError, with_names
-from bert_jax.system.json_file import MOST_BYTES, read_bytes
+from bert_jax.system.json_file import read_toml
 
 _FLAG = re.compile(r"--?[a-zA-Z]")
 """Matches the beginning of a flag. -1 and - are values."""
@@ -195,7 +194,7 @@ def _listed(path: Path, shown: str, prefix: str) -> tuple[list[str], dict[str, l
     remedy = 'give a TOML file of [[source]] tables, each with source = "text:hi/*.txt.gz" and language = "hi"'
     listed = []
     try:
-        value = tomllib.loads(read_bytes(path, MOST_BYTES).decode())
+        value = read_toml(path)
         tables = value.pop("source", [])
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
             raise ValueError("its source is no [[source]] table")

@@ -1,5 +1,6 @@
 """The flags of a command, derived from its settings classes, and how --help describes them."""
 
+import functools
 import re
 import shutil
 import textwrap
@@ -98,6 +99,7 @@ class Flag(NamedTuple):
         return f" (default: {words})"
 
 
+@functools.lru_cache(maxsize=16)  # a suite parses the same command line with hundreds of settings
 def flags_of(arguments: type[Settings], config: Settings | None) -> list[Flag]:
     """The flags of a command's `arguments`, then those of CONFIG with the values of `config` as defaults."""
     of_command = _walk(arguments, None, "", "", of_command=True)

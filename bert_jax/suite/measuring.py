@@ -30,7 +30,7 @@ from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.suite.contamination import contaminations, row_texts
 from bert_jax.suite.suite_file import find_rows
-from bert_jax.suite.suite_tables import SuiteTask
+from bert_jax.suite.suite_tables import SuiteTask, held_out_config
 from bert_jax.system.bucket import place_of
 from bert_jax.system.json_file import parse_object
 from bert_jax.text.tokenizer import load_tokenizer
@@ -96,17 +96,16 @@ def plateau(run: Path, batch_size: int) -> int | None:
 
 
 def held_out_figures(run: Path, measured: Path, units: UnitKind) -> dict[str, float]:
-    """Loss and accuracy of a run's model on the held-out sequences of the prepared `measured`; {} for a model that
-    fills no masks from both sides, or where nothing is held out."""
-    model, sequences_of = TrainedModel.open(run).config, RunDirectory(measured)
-    if model.causal or model.discriminator:
-        return {}
-    written = read_pretraining_config(measured).replace(model=model.replace(vocabulary_size=None))
-    vocabulary, mesh = load_tokenizer(sequences_of.tokenizer).vocabulary, make_mesh(MeshConfig())
+    """Losses and accuracies of a run's model on the held-out sequences of the prepared `measured`, by what the run
+    learned; {} where nothing is held out."""
+    first, sequences = read_pretraining_config(measured), RunDirectory(measured)
+    recipe = read_pretraining_config(run)
+    recipe = recipe.replace(model=TrainedModel.open(run).config.replace(vocabulary_size=None))
+    vocabulary, mesh = load_tokenizer(sequences.tokenizer).vocabulary, make_mesh(MeshConfig())
     _, params = TrainedModel.load(run, lambda shapes: tree_shardings(shapes, mesh))
-    config = written.change(objective={"units": units})
+    config = held_out_config(recipe, first, units)
     trainer = pretraining_trainer(config, mesh, len(vocabulary), vocabulary.mask_id)
-    held_out = held_out_sequences(trainer, 0, prepared_for(config, sequences_of, config.phases[0].length))
+    held_out = held_out_sequences(trainer, 0, prepared_for(first, sequences, config.phases[0].length))
     return held_out.evaluate(params).metrics if held_out else {}
 
 

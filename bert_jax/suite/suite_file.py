@@ -1,10 +1,9 @@
 """Reads a suite's TOML file, and checks models, tasks, settings and files before anything runs."""
 
 import difflib
-import glob
 import itertools
+import math
 import os
-import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -12,23 +11,27 @@ from typing import Any, Literal
 
 from bert_jax.interchange.hub import model_place
 from bert_jax.suite.suite_tables import (
+    MOST,
     ModelTable,
     SuiteModel,
     SuitePlan,
     SuiteTables,
     SuiteTask,
     TaskTable,
+    check_settings,
     flag_words,
+    held_out_config,
 )
-from bert_jax.system.bucket import place_of
-from bert_jax.system.errors import UsageError, with_names
-from bert_jax.system.files import matching_files
-from bert_jax.system.json_file import MOST_BYTES, read_bytes
+from bert_jax.system.bucket import Place, place_of
+from bert_jax.system.errors import UsageError, quoted, with_names
+from bert_jax.system.json_file import read_toml
 
 Parse = Callable[[Literal["pretrain", "finetune"], Sequence[str]], Any]
 """Gives the settings that a command has with these words, CONFIG first. Raises UsageError for wrong ones."""
 _COMPRESSED = ("", ".gz", ".zst")
 """Endings that a file of rows may have besides the name in the suite."""
+_MOST_FILES = 100_000
+"""Maximum number of files and folders among which rows are looked for."""
 
 
 def read_suite(
@@ -39,7 +42,7 @@ def read_suite(
     Raises UsageError for the first thing that is wrong, such as an unknown name, a missing file, or a name given twice.
     """
     try:
-        values = tomllib.loads(read_bytes(path, MOST_BYTES).decode())
+        values = read_toml(path)
         values |= {name: value for name, value in {"data": data, **changes}.items() if value}
         if isinstance(models := values.get("models"), list | tuple):
             values["models"] = [{"path": each} if isinstance(each, str) else each for each in models]
@@ -64,6 +67,16 @@ def _checked(tables: SuiteTables, parse: Parse, only: Sequence[str]) -> SuitePla
             raise UsageError(f"{model.name} sets {changed[0]}, but all recipes share the vocabulary of the first")
         if model.begin is not None:
             _check_known(model.begin, recipes, f"{model.name} begins with", "recipe of the suite")
+            if (begun := next(other for other in models if other.name == model.begin)).begin is not None:
+                raise UsageError(
+                    f"{model.name} begins with {begun.name}, which begins with {begun.begin}; name another"
+                )
+    for name, units in itertools.product(recipes, tables.units):
+        try:
+            held_out_config(recipes[name], next(iter(recipes.values())), units)
+        except UsageError as error:
+            sequences = f"the held-out sequences of {next(iter(recipes))}, masked by {units}"
+            raise UsageError(f"{name} can't be measured on {sequences}: {with_names(error.message)}") from None
     for name, recipe in recipes.items() if tables.budget and not tables.budget.steps else ():
         if len({(phase.length, phase.batch_size) for phase in recipe.phases}) > 1:
             raise UsageError(
@@ -75,6 +88,8 @@ def _checked(tables: SuiteTables, parse: Parse, only: Sequence[str]) -> SuitePla
         _check_known(name, named, "--tasks", "task of the suite")
     if not named and not recipes:
         raise UsageError("it has no [[tasks]], and no recipe to pretrain; give at least one")
+    if tables.data:
+        _check_size(place_of(tables.data))
     missing: dict[str, str] = {}
     tasks = [_task(name, named[name], tables, parse, missing) for name in named if not only or name in only]
     if missing:
@@ -86,15 +101,21 @@ def _checked(tables: SuiteTables, parse: Parse, only: Sequence[str]) -> SuitePla
 
 
 def check_heads(models: Iterable[SuiteModel], tasks: Iterable[SuiteTask]) -> None:
-    """Raises UsageError for a path that is no model, for pairs without their columns, and for a model that can't score
-    pairs where a task has some."""
+    """Raises UsageError for a path that is no model, for pairs without their columns, for a set of TFDS
+    without its split, and for a model that can't score pairs where a task has some."""
     from bert_jax.inference.minimal_pairs import pair_files, read_pairs
+    from bert_jax.records.sources import open_rows
     from bert_jax.run.trained_model import TrainedModel  # needs JAX; a suite of recipes is read without
 
     of_pairs = [task for task in tasks if task.kind == "pairs"]
     for task in of_pairs:
         for name, file in pair_files(task.places).items():
             next(read_pairs({name: file}, ("sentence_good", "sentence_bad"), None, Counter()), None)
+    for source in (
+        each for task in tasks if task.config for each in (task.config.task.train, task.config.task.dev_source)
+    ):
+        if source and source.startswith("tfds:"):
+            open_rows(source)  # raises for a split that isn't there
     for model in models:
         shapes = TrainedModel.open(place_of(model.path)).shapes if model.path else {"masked_lm": None}
         if of_pairs and ("masked_lm" not in shapes or model.recipe and model.recipe.model.discriminator):
@@ -113,6 +134,7 @@ def _model(table: ModelTable, tables: SuiteTables, parse: Parse) -> SuiteModel:
     assert table.config is not None
     name = table.name or table.config.removesuffix(".py").rpartition("/")[2]
     values = table.changes | ({"data.source": tables.source} if tables.source else {})
+    check_settings(table.changes, f"set of {name}")
     words = (table.config, *flag_words(values))
     return SuiteModel(name, None, _parsed(parse, "pretrain", words, name), words, table.begin)
 
@@ -135,26 +157,36 @@ def _task(name: str, table: TaskTable, tables: SuiteTables, parse: Parse, missin
             wanted.append(f"no {pattern}" if not places else f"{len(places)} files {pattern} instead of one")
         return places or [pattern]
 
+    def judged(source: str, usual: str) -> str:
+        folder, hash_sign, split = source.partition("#")
+        files = [
+            rows_or_missing(f"{folder}/{name}")
+            for name in ("corpus.jsonl", "queries.jsonl", f"qrels/{split or usual}.tsv")
+        ]
+        return files[0][0].rpartition("/")[0] + hash_sign + split
+
     given = table.model_dump(exclude_defaults=True, by_alias=True)
     if not table.config and (others := [each for each in given if each not in ("name", *kinds, "publisher")]):
         raise UsageError(f"the task {name} has {kinds[0]}, and {others[0]} is for a fine-tuning; leave it out")
     if table.pairs:
         task = SuiteTask(name, "pairs", tuple(rows_or_missing(table.pairs, several=True)))
     elif table.beir:
-        folder, hash_sign, split = table.beir.partition("#")
-        place = rows_or_missing(f"{folder}/corpus.jsonl")[0].rpartition("/")[0]
-        task = SuiteTask(name, "beir", (f"{place}{hash_sign}{split}",))
+        task = SuiteTask(name, "beir", (judged(table.beir, "test"),))
     else:
         assert table.config
         of_data = table.files if tables.data else {}
         own = {"name": name, "test": table.test} | (table.model_extra or {}) | of_data
         rows = {"test": own.pop("test")} if tables.report == "test" else {}
+        check_settings(table.changes, f"set of the task {name}")
         values = {f"task.{key}": value for key, value in own.items() if key != "test"} | table.changes
         config = _parsed(parse, "finetune", (table.config, *flag_words(values)), f"the task {name}")
         for each, source in {"train": config.task.train, "dev": config.task.dev, **rows}.items():
             if source is None:
                 raise UsageError(f"the task {name} has no {each} rows; give {each} = FILE")
-            rows[each] = source if each == "dev" and config.task.dev_share else rows_or_missing(source)[0]
+            if source.startswith("beir:"):
+                rows[each] = f"beir:{judged(source.removeprefix('beir:'), each)}"
+            else:
+                rows[each] = source if each == "dev" and config.task.dev_share else rows_or_missing(source)[0]
         test = rows.pop("test", None)
         values |= {f"task.{each}": source for each, source in rows.items()}
         for score in table.scores or ():
@@ -163,33 +195,50 @@ def _task(name: str, table: TaskTable, tables: SuiteTables, parse: Parse, missin
         task = SuiteTask(name, "finetune", (), config, words, test, table.scores or ())
     if wanted:
         where = f" (published at {table.publisher})" if table.publisher else ""
-        below = (
-            f"below {place_of(tables.data)}" if tables.data else "in the working directory; give its folder by --data"
-        )
+        below = "in the working directory; give its folder by --data"
+        if tables.data:
+            below = f"below {place_of(tables.data)}, where links to folders aren't followed"
         missing[name] = f"found {' and '.join(wanted)} {below}{where}"
     return task
 
 
 def find_rows(pattern: str, data: str | None) -> list[str]:
     """The absolute paths of the files, also compressed, or the folder that `pattern` names, in `data` at any depth;
-    [] if none is there.
+    [] if none is there. Links to folders aren't followed.
 
     A set of TFDS, or a place in a bucket, is taken as it is.
     """
     if ":" in pattern.partition("/")[0]:
         return [pattern]
-    below = os.path.join(glob.escape(str(place_of(data))), "**", pattern) if data else str(place_of(pattern))
-    for ending in _COMPRESSED:
-        if places := [str(path) for path in matching_files(below + ending)]:
-            return places
-    return [path for path in sorted(glob.glob(below, recursive=True)) if os.path.isdir(path)]
+    within = data and not os.path.isabs(pattern)
+    below = Path(place_of(data)) if data and within else Path("/")
+    pattern = f"**/{pattern}" if within else str(place_of(pattern))[1:]
+    found = [sorted(below.glob(pattern + ending)) for ending in _COMPRESSED]
+    files = next(filter(None, ([str(path) for path in paths if path.is_file()] for paths in found)), [])
+    return files or [str(path) for path in found[0] if path.is_dir()]
+
+
+def _check_size(data: Place) -> None:
+    """Raises UsageError for a folder of too many files to look for rows in."""
+    count = 0
+    for _, folders, files in os.walk(data):
+        if (count := count + len(folders) + len(files)) > _MOST_FILES:
+            raise UsageError(f"data = {data} has more than {_MOST_FILES:,} files; give the folder of the rows alone")
 
 
 def _combinations(grid: dict[str, Any], tasks: Iterable[SuiteTask], parse: Parse) -> tuple[dict[str, Any], ...]:
     """All combinations of the grid's values, each of which fits every fine-tuning."""
+    check_settings(grid, "grid")
     for name, values in grid.items():
         if not isinstance(values, list) or not values:
-            raise UsageError(f"grid: {name} = {values!r:.40} is no list of values to try; give some, or leave it out")
+            raise UsageError(f"grid: {name} = {quoted(values)} is no list of values to try; give some, or leave it out")
+        if name in ("task.kind", "task.metric"):
+            raise UsageError(f"grid has {name}: scores by different ones can't be compared; set it for the task")
+    if (count := math.prod(map(len, grid.values()))) > MOST:
+        raise UsageError(f"grid has {count:,} combinations, and a suite tries at most {MOST:,}; give fewer values")
+    for name, values in grid.items():
+        if twice := [value for value in values if values.count(value) > 1]:
+            raise UsageError(f"grid: {name} has {quoted(twice[0])} twice; give each value once")
     combinations = tuple(dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()))
     tuned = [task for task in tasks if task.config]
     if grid and not tuned:

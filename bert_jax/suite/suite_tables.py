@@ -3,13 +3,28 @@
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, NamedTuple
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, field_validator
 
 from bert_jax.config.finetune import FinetuneConfig
-from bert_jax.config.objective import UnitKind
+from bert_jax.config.objective import Predicted, UnitKind
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import OneOrSeveral, Settings
+from bert_jax.config.training import Seed
+from bert_jax.system.errors import UsageError
 
+MOST = 1000
+"""Maximum number of models, tasks, seeds, and combinations of a grid."""
+_SET_ELSEWHERE = {
+    **dict.fromkeys(("seed", "seeds"), "the suite's seeds = [0, 1]"),
+    **dict.fromkeys(("workdir", "dry-run", "print-config", "help", "help-all"), "the command line of bert-jax suite"),
+    **{f"task.{name}": f"the task's {name} = ROWS" for name in ("train", "dev", "other-dev", "test")},
+    "init": "the suite's models, or begin of a recipe",
+    "from-random": "bert-jax finetune outside of a suite",
+    "hosts": "bert-jax pretrain outside of a suite",
+    "data.words": "a config, which may name a function of a program",
+    "objective.class-name": "bert_jax.pretrain(objective=...)",
+}
+"""What `set` and a grid can't have, settings and groups of them, and where it is set instead."""
 Values = dict[str, Any]
 """Settings of a config by their dotted names, as the flags of a command spell them."""
 
@@ -73,11 +88,11 @@ class Budget(Settings):
 class SuiteTables(Settings):
     """The content of a suite file."""
 
-    models: tuple[ModelTable, ...] = ()
+    models: Annotated[tuple[ModelTable, ...], Field(max_length=MOST)] = ()
     """Models to measure. All others are compared with the first."""
-    tasks: tuple[TaskTable, ...] = ()
+    tasks: Annotated[tuple[TaskTable, ...], Field(max_length=MOST)] = ()
     """What every model is measured on."""
-    seeds: Annotated[tuple[Annotated[int, Field(ge=0)], ...], Field(min_length=1)] = (0,)
+    seeds: Annotated[tuple[Seed, ...], Field(min_length=1, max_length=MOST)] = (0,)
     """Seeds of fine-tuning; a recipe is pretrained with each, too."""
     grid: Values = {}
     """Lists of values by setting. Every fine-tuning is done with each combination, and the best one of each task is
@@ -90,9 +105,16 @@ class SuiteTables(Settings):
     """Text of all recipes, as `--data.source` names it. None: that of their configs."""
     budget: Budget | None = None
     """What each pretraining may use. None: the steps of its config."""
-    units: tuple[UnitKind, ...] = ("piece",)
+    units: Annotated[tuple[UnitKind, ...], Field(min_length=1)] = ("piece",)
     """What is masked together in the held-out sequences of the first recipe, on which all recipes are measured. Each
     kind is measured by itself."""
+
+    @field_validator("seeds", "units")
+    @classmethod
+    def _distinct(cls, values: tuple[Any, ...]) -> tuple[Any, ...]:
+        if twice := [value for value in values if values.count(value) > 1]:
+            raise ValueError(f" has {twice[0]} twice; give each once")
+        return values
 
 
 class SuiteModel(NamedTuple):
@@ -121,6 +143,8 @@ class SuiteTask(NamedTuple):
     scores: tuple[str, ...] = ()
     units: UnitKind = "piece"
     """What is masked in held-out tokens."""
+    predict: Predicted = "masked"
+    """What the recipes learned that are measured on held-out tokens."""
 
     def command(self, setting: Mapping[str, Any], seed: int) -> tuple[str, ...]:
         """Config and flags of a fine-tuning with a combination of the grid, which replaces settings of the task."""
@@ -148,9 +172,40 @@ class SuitePlan(NamedTuple):
     @property
     def measured(self) -> dict[str, SuiteTask]:
         """What models are measured on, by name: for recipes held-out tokens with each kind of units, and the tasks."""
-        held_out = [SuiteTask("held-out tokens", "held-out", units=self.tables.units[0])]
-        held_out += [SuiteTask(f"held-out tokens, {kind}", "held-out", units=kind) for kind in self.tables.units[1:]]
-        return {task.name: task for task in (*(held_out if self.recipes else ()), *self.tasks)}
+        from bert_jax.pretraining.objective import METHODS  # needs JAX
+
+        held_out, several = list[SuiteTask](), ("masked", "permuted")
+        for predict in dict.fromkeys(model.recipe.objective.predict for model in self.models if model.recipe):
+            question = METHODS[predict].main_question
+            for kind in self.tables.units if predict in several else self.tables.units[:1]:
+                details = f", {question.label}" * (predict != "masked") + f", {kind}" * (kind != self.tables.units[0])
+                name, scores = f"held-out tokens{details}", (question.accuracy,)
+                held_out.append(SuiteTask(name, "held-out", scores=scores, units=kind, predict=predict))
+        return {task.name: task for task in (*held_out, *self.tasks)}
+
+
+def held_out_config(recipe: RunConfig, first: RunConfig, units: UnitKind) -> RunConfig:
+    """The settings by which a recipe's model is measured on the first recipe's held-out sequences: the recipe's model
+    and the question about tokens that it learned, with the first recipe's data, masks and evaluation.
+
+    Raises UsageError for a model that can't read these sequences, and for units that aren't marked in them.
+    """
+    masks = first.objective.model_dump(
+        include={"evaluated_share", "mask_probability", "random_probability", "replaced_by"}
+    )
+    objective = recipe.objective.replace(**masks, units=units, pair="none")
+    phase = first.phases[0].replace(rotary_base=recipe.phases[-1].rotary_base, units=None)
+    return first.replace(model=recipe.model, objective=objective, phases=(phase,), optimizer=recipe.optimizer)
+
+
+def check_settings(values: Values, where: str) -> None:
+    """Raises UsageError for settings of `set` or a grid that are set elsewhere, or twice. `where` names the table."""
+    names = [name.replace("_", "-").partition("=")[0] for name in values]
+    for name in names:
+        if elsewhere := _SET_ELSEWHERE.get(name) or _SET_ELSEWHERE.get(name.partition(".")[0]):
+            raise UsageError(f"{where} has {name}, which is set by {elsewhere}; leave it out")
+        if names.count(name) > 1:
+            raise UsageError(f"{where} has {name} twice; give it once")
 
 
 def flag_words(values: Mapping[str, Any]) -> tuple[str, ...]:

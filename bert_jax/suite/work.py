@@ -71,7 +71,8 @@ class SuiteWork:
                 if task.config:
                     jobs += [self.tuning(model, task, setting, seed) for setting in self.suite.settings]
                 elif task.kind == "held-out":
-                    jobs += [self.recipes.held_out(model, task, seed)] if model.recipe else []
+                    learned = model.recipe and model.recipe.objective.predict
+                    jobs += [self.recipes.held_out(model, task, seed)] if learned == task.predict else []
                 elif model.recipe or seed == self.suite.tables.seeds[0]:
                     jobs.append(self._scored(model, task, seed))
         return jobs

@@ -2,8 +2,11 @@
 the version of its format. A release reads only the version that it writes.
 """
 
+import contextlib
 import json
 import math
+import re
+import tomllib
 from typing import Any, Literal, NoReturn, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -26,6 +29,11 @@ MOST_VALUES = 10_000_000
 _MOST_COMPARED = 200_000
 """Limit on the number of values in an object that is validated as a Shape: pydantic needs a kilobyte for each wrong
 value, and a file of 16 MB may hold eight million values."""
+_MOST_TOML_BYTES = 1_000_000
+"""Limit on the size of a TOML file in bytes, which people write."""
+_PART = r"""(?:[\w-]++|"(?:\\.|[^"\\\n])*+"|'[^'\n]*+')"""
+_DEEP_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_MOST_DEPTH}}}")
+"""A key of TOML that is nested too deep. Python's parser needs memory by the square of a key's dots."""
 _SHOWN = 60
 """Maximum characters of a wrong value in an error message."""
 
@@ -81,6 +89,17 @@ def parse_object(text: bytes | str) -> JsonObject:
 def read_object(path: Place, most_bytes: int = MOST_BYTES) -> JsonObject:
     """Reads the JSON object in a file. Raises OSError if it can't be read, ValueError if it is damaged."""
     return parse_object(read_bytes(path, most_bytes))
+
+
+def read_toml(path: Place) -> JsonObject:
+    """Reads a TOML file. Raises OSError if it can't be read, ValueError if it is damaged, too large or too deep."""
+    text = read_bytes(path, _MOST_TOML_BYTES).decode()
+    with contextlib.suppress(RecursionError):
+        if not _DEEP_KEY.search(text):
+            value = tomllib.loads(text)
+            _check(value, "refuse")
+            return value
+    raise ValueError(f"it is nested more than {_MOST_DEPTH} deep")
 
 
 def read_foreign(path: Place) -> object:

@@ -1,18 +1,22 @@
 """What a suite's file may say; every fault is one line that names the file, the value and the remedy."""
 
+import itertools
+import json
 import re
+import time
 
 import pytest
 from suite_cases import TASK_TEXT
 
-from bert_jax.cli.config_files import load_config, suite_file, suite_names
+from bert_jax.cli.config_files import catalogue, load_config, suite_file, suite_names
 from bert_jax.cli.finetune import Finetune
 from bert_jax.cli.main import run
 from bert_jax.cli.suite import settings_of
+from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.suite import suite_file as module
 from bert_jax.suite.suite_file import check_heads, read_suite
-from bert_jax.suite.suite_tables import SuiteTask, flag_words
+from bert_jax.suite.suite_tables import SuiteTask, flag_words, held_out_config
 from bert_jax.system.errors import UsageError
 
 # ruff: noqa: E501
@@ -52,7 +56,167 @@ WRONG = {
     f'{MODELS}[[tasks]]\npairs = "train.tsv"\nepochs = 3': "the task train has pairs, and epochs is for a fine-tuning; leave it out",
     f"{MODELS}[[tasks]]\npairs = 'train.tsv'\n[grid]\n'task.epochs' = [1]": "grid has settings of fine-tuning, and no task is fine-tuned",
     f"{MODELS}{TASK_TEXT}seeds = [": "Invalid value (at end of document)",
+    f"seeds = [0, 1, 0]\n{MODELS}{TASK_TEXT}": "seeds has 0 twice; give each once",
+    f"seeds = [4294967296]\n{MODELS}{TASK_TEXT}": "seeds.0=4294967296",
+    f"seeds = []\n{MODELS}{TASK_TEXT}": "seeds=[]",
+    f"units = []\n{RECIPE}": "units=[]",
+    f'units = ["word", "word"]\n{RECIPE}': "units has word twice; give each once",
+    f'units = ["phrase"]\n{RECIPE}': "modern can't be measured on the held-out sequences of modern, masked by phrase: objective.units=phrase: no phrases are marked in the data",
+    f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs' = [1, 2, 1]": "grid: task.epochs has 1 twice; give each value once",
+    f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs' = [3, 3.0]": "grid: task.epochs has 3 twice; give each value once",
+    f"{MODELS}{TASK_TEXT}[grid]\n'task.character-spans' = [false, true, false]": "grid: task.character-spans has False twice",
+    f"{MODELS}{TASK_TEXT}[grid]\n'task.batch-size' = [3]\n'task.batch_size' = [4]": "grid has task.batch-size twice; give it once",
+    f"{MODELS}{TASK_TEXT}[grid]\n'task.metric' = ['accuracy', 'f1']": "grid has task.metric: scores by different ones can't be compared",
+    f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs=3' = [1]": "expected a finite number",
+    f'{RECIPE}begin = "modern"': "modern begins with modern, which begins with modern; name another",
+    f'{RECIPE}begin = "bert"\n[[models]]\nconfig = "experiments/bert"\nbegin = "modern"': "modern begins with bert, which begins with modern; name another",
+    '[[models]]\nconfig = "base"\n[[models]]\nconfig = "tiny"\nset = {"model.max-positions" = 64, "phases.0.length" = 64, "phases.1.length" = 64}': "tiny can't be measured on the held-out sequences of base, masked by piece: phases.0.length=128 is more than model.max_positions=64",
+    f"{MODELS}{TASK_TEXT}[grid]\n"
+    + "".join(
+        f"'execution.a{n}' = {list(range(60))}\n" for n in range(5)
+    ): "grid has 777,600,000 combinations, and a suite tries at most 1,000; give fewer values",
+    f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs' = {list(range(1, 3001))}": "grid has 3,000 combinations",
 }
+ELSEWHERE = {
+    "seed": "the suite's seeds",
+    "seeds": "the suite's seeds",
+    "workdir": "the command line of bert-jax suite",
+    "dry-run": "the command line",
+    "dry_run": "the command line",
+    "print-config": "the command line",
+    "help": "the command line",
+    "help-all": "the command line",
+    "init": "the suite's models",
+    "init=/elsewhere": "the suite's models",
+    "from-random": "bert-jax finetune outside of a suite",
+    "hosts.coordinator": "outside of a suite",
+    "data.words": "a config, which may name a function of a program",
+    "objective.class_name": "bert_jax.pretrain(objective=...)",
+    "task.train": "the task's train = ROWS",
+    "task.dev": "the task's dev = ROWS",
+    "task.test": "the task's test = ROWS",
+    "task.other-dev": "the task's other-dev = ROWS",
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+@pytest.mark.parametrize("where", ["grid", "set of a task", "set of a recipe"])
+def test_what_is_set_elsewhere_is_refused_with_its_place(stand_ins, name, where):
+    texts = {
+        "grid": f"{MODELS}{TASK_TEXT}[grid]\n'{name}' = [1, 2]",
+        "set of a task": f"{MODELS}{TASK_TEXT}set = {{'{name}' = 1}}",
+        "set of a recipe": f"{RECIPE}set = {{'{name}' = 1}}",
+    }
+    with pytest.raises(UsageError) as refused:
+        stand_ins.run(texts[where])
+    place, name = ELSEWHERE[name], name.partition("=")[0].replace("_", "-")
+    assert re.search(rf"(grid|set of the task sst2|set of modern) has {name}, which is set by ", str(refused.value))
+    assert place in str(refused.value) and not stand_ins.given
+
+
+PRETRAININGS = {name: config.config for name, config in catalogue().items() if isinstance(config.config, RunConfig)}
+
+
+def test_every_pair_of_recipes_can_be_compared_or_is_refused_for_its_length():
+    """The figures of a model come from its own question about tokens, whatever the first recipe learns."""
+    experiments = [name for name in PRETRAININGS if name.startswith("experiments/")]
+    assert len(experiments) ** 2 == 256
+    for (first, one), (second, other) in itertools.product(PRETRAININGS.items(), PRETRAININGS.items()):
+        length, positions = one.phases[0].length, other.model.max_positions
+        if length > positions:
+            assert not {first, second} <= set(experiments)
+            with pytest.raises(UsageError, match=f"length={length} is more than model.max_positions={positions}"):
+                held_out_config(other, one, "piece")
+            continue
+        config = held_out_config(other, one, "piece")
+        assert config.objective.predict == other.objective.predict and config.model == other.model
+        assert config.data == one.data and config.seed == one.seed and config.phases[0].length == length
+        shared = ("evaluated_share", "mask_probability", "random_probability", "replaced_by")
+        assert all(getattr(config.objective, name) == getattr(one.objective, name) for name in shared)
+
+
+def test_recipes_are_compared_by_what_they_learned(stand_ins):
+    models = "".join(f'[[models]]\nconfig = "experiments/{name}"\n' for name in ("bert", "modern", *OTHER_QUESTIONS))
+    suite = stand_ins.suite(f'units = ["piece", "word"]\n{models}')
+    assert list(suite.measured) == [
+        *("held-out tokens", "held-out tokens, word", "held-out tokens, LM", "held-out tokens, PLM"),
+        *("held-out tokens, PLM, word", "held-out tokens, biLM", "held-out tokens, RTD"),
+    ]
+    summary = stand_ins.run(models)
+    assert summary.cells.keys() == {"held-out tokens"} | {
+        f"held-out tokens, {kind}" for kind in OTHER_QUESTIONS.values()
+    }
+    assert summary.cells["held-out tokens"].keys() == {"bert", "modern"}
+    for name, kind in OTHER_QUESTIONS.items():
+        assert summary.cells[f"held-out tokens, {kind}"].keys() == {name}
+
+
+OTHER_QUESTIONS = {"left_to_right": "LM", "contrast_xlnet": "PLM", "contrast_elmo": "biLM", "modern_electra": "RTD"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x = " + "[" * 5000 + "]" * 5000,
+        "x = " + "{a = " * 3000 + "1" + "}" * 3000,
+        "a" + ".a" * 50_000 + " = 1",
+        "[" + ".".join(["a"] * 50_000) + "]",
+        "x = {" + " . ".join(['"="', "a", "'b'", '"\\""'] * 20_000) + " = 1}",
+        "[[" + ".".join(["a"] * 100) + "]]",
+        "a" + ".a" * 70 + " = 1",
+    ],
+    ids=["arrays", "tables", "key", "header", "quoted", "array of tables", "70 dots"],
+)
+def test_deep_nesting_is_one_line(stand_ins, text):
+    began = time.monotonic()
+    with pytest.raises(UsageError, match=r"suite.toml: it is nested more than 64 deep$"):
+        stand_ins.suite(text)
+    assert time.monotonic() - began < 2
+
+
+def test_a_large_file_is_refused_and_names_with_many_dots_are_not(stand_ins):
+    with pytest.raises(UsageError, match=r"suite.toml: it has more than 1,000,000 bytes"):
+        stand_ins.suite("#" * 1_000_001)
+    files = [f"text:some/a.b.{number}.txt" for number in range(3000)]
+    suite = stand_ins.suite(f"source = {json.dumps(files)} # {'a sentence. ' * 100}\n{RECIPE}")
+    assert len(suite.tables.source) == 3000
+
+
+def test_a_grid_of_a_thousand_combinations_is_checked_in_seconds(stand_ins):
+    began = time.monotonic()
+    suite = stand_ins.suite(f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs' = {list(range(1, 1001))}")
+    assert len(suite.settings) == 1000 and time.monotonic() - began < 20
+
+
+def test_rows_are_not_looked_for_behind_links_nor_in_a_whole_disk(stand_ins, monkeypatch):
+    (stand_ins.folder / "data").mkdir()
+    for name in ("loop", "again"):
+        (stand_ins.folder / "data" / name).symlink_to(stand_ins.folder)
+    text = f'{MODELS}[[tasks]]\nconfig = "sst2"\n[tasks.files]\ntrain = "train.tsv"\ndev = "dev.tsv"\n'
+    where = f"found no train.tsv and no dev.tsv below {stand_ins.folder}/data, where links to folders aren't followed"
+    with pytest.raises(UsageError, match=where):
+        stand_ins.suite(text, data="data")
+    (stand_ins.folder / "data" / "train.tsv").symlink_to(stand_ins.folder / "train.tsv")  # a file may be a link
+    (stand_ins.folder / "data" / "dev.tsv").symlink_to(stand_ins.folder / "dev.tsv")
+    assert stand_ins.suite(text, data="data").tasks[0].config.task.dev == f"{stand_ins.folder}/data/dev.tsv"
+    assert stand_ins.suite(text.replace('"train.tsv"', f'"{stand_ins.folder}/train.tsv"'), data="data")
+    monkeypatch.setattr(module, "_MOST_FILES", 5)
+    for number in range(6):
+        (stand_ins.folder / "data" / str(number)).touch()
+    with pytest.raises(UsageError, match=r"data = .*/data has more than 5 files; give the folder of the rows alone"):
+        stand_ins.suite(text, data="data")
+    began = time.monotonic()
+    with pytest.raises(UsageError, match="data = / has more than"):
+        stand_ins.suite(text, data="/")
+    assert time.monotonic() - began < 20
+
+
+def test_a_split_of_a_public_set_must_be_there(tmp_path, monkeypatch):
+    monkeypatch.setenv("TFDS_DATA_DIR", str(tmp_path))
+    config = load_config("sst2", FinetuneConfig)
+    assert config.task.train.startswith("tfds:"), config.task
+    with pytest.raises(UsageError, match="glue/sst2"):
+        check_heads([], [SuiteTask("sst2", "finetune", (), config)])
 
 
 @pytest.mark.parametrize("text", WRONG, ids=lambda text: re.sub(r"\W+", " ", text[-40:]))
@@ -102,10 +266,20 @@ def test_a_model_must_be_there_and_have_the_head_that_pairs_need(tiny_run, tmp_p
 
 def test_pairs_and_judged_texts_are_looked_at_before_anything_runs(stand_ins, tmp_path):
     (tmp_path / "pairs.jsonl").write_text('{"good": "a", "bad": "b"}\n')
-    with pytest.raises(UsageError, match="found no one/corpus.jsonl in the working directory"):
+    with pytest.raises(
+        UsageError, match="found no one/corpus.jsonl and no one/queries.jsonl and no one/qrels/dev.tsv in"
+    ):
         stand_ins.suite(f'{MODELS}[[tasks]]\nbeir = "one#dev"\n')
-    (tmp_path / "one" / "corpus.jsonl.gz").touch()
+    stand_ins.judged("one", "dev")
+    (tmp_path / "one" / "corpus.jsonl").rename(tmp_path / "one" / "corpus.jsonl.gz")
     assert stand_ins.suite(f'{MODELS}[[tasks]]\nbeir = "one#dev"\n').tasks[0].places == (f"{tmp_path}/one#dev",)
+    with pytest.raises(UsageError, match="one#test: found no one/qrels/test.tsv in the working directory"):
+        stand_ins.suite(f'{MODELS}[[tasks]]\nbeir = "one#test"\n')
+    with pytest.raises(UsageError, match="mine: found no one/qrels/train.tsv in the working directory"):
+        vectors = 'config = "vectors"\nname = "mine"\ndev = "beir:one#dev"'
+        stand_ins.suite(f'{MODELS}[[tasks]]\n{vectors}\ntrain = "beir:one"\n')
+    trained = stand_ins.suite(f'{MODELS}[[tasks]]\n{vectors}\ntrain = "beir:one#dev"\n').tasks[0].config.task
+    assert (trained.train, trained.dev) == (f"beir:{tmp_path}/one#dev",) * 2
     with pytest.raises(UsageError, match="pairs.jsonl.* has no column 'sentence_good'"):
         check_heads([], [SuiteTask("pairs", "pairs", (str(tmp_path / "pairs.jsonl"),))])
 

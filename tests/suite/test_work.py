@@ -185,8 +185,7 @@ def test_test_rows_are_measured_by_the_best_setting_alone(stand_ins):
 
 def test_pairs_and_judged_texts_are_measured_once_for_a_trained_model(stand_ins):
     (stand_ins.folder / "pairs.jsonl").touch()
-    (stand_ins.folder / "scifact").mkdir()
-    (stand_ins.folder / "scifact/corpus.jsonl").touch()
+    stand_ins.judged("scifact")
     tasks = '[[tasks]]\npairs = "pairs.jsonl"\n[[tasks]]\nbeir = "scifact"\n'
     summary = stand_ins.run(f'models = ["one", "two"]\nseeds = [0, 1]\n{tasks}')
     folder = stand_ins.folder
@@ -202,8 +201,7 @@ def test_pairs_and_judged_texts_are_measured_once_for_a_trained_model(stand_ins)
 
 
 def test_an_average_is_not_judged_if_a_task_shows_no_chance(stand_ins):
-    (stand_ins.folder / "scifact").mkdir()
-    (stand_ins.folder / "scifact/corpus.jsonl").touch()
+    stand_ins.judged("scifact")
     summary = stand_ins.run(f'{TRAINED}[[tasks]]\nbeir = "scifact"\n')
     assert "average" in summary.cells and ("two", "average") not in summary.differences
     assert ("two", "sst2") in summary.differences
