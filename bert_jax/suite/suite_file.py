@@ -18,7 +18,7 @@ from bert_jax.suite.suite_tables import (
     SuiteTables,
     SuiteTask,
     TaskTable,
-    check_settings,
+    check_settable,
     flag_words,
     held_out_config,
 )
@@ -134,7 +134,7 @@ def _model(table: ModelTable, tables: SuiteTables, parse: Parse) -> SuiteModel:
     assert table.config is not None
     name = table.name or table.config.removesuffix(".py").rpartition("/")[2]
     values = table.changes | ({"data.source": tables.source} if tables.source else {})
-    check_settings(table.changes, f"set of {name}")
+    check_settable(table.changes, f"set of {name}")
     words = (table.config, *flag_words(values))
     return SuiteModel(name, None, _parsed(parse, "pretrain", words, name), words, table.begin)
 
@@ -177,7 +177,7 @@ def _task(name: str, table: TaskTable, tables: SuiteTables, parse: Parse, missin
         of_data = table.files if tables.data else {}
         own = {"name": name, "test": table.test} | (table.model_extra or {}) | of_data
         rows = {"test": own.pop("test")} if tables.report == "test" else {}
-        check_settings(table.changes, f"set of the task {name}")
+        check_settable(table.changes, f"set of the task {name}")
         values = {f"task.{key}": value for key, value in own.items() if key != "test"} | table.changes
         config = _parsed(parse, "finetune", (table.config, *flag_words(values)), f"the task {name}")
         for each, source in {"train": config.task.train, "dev": config.task.dev, **rows}.items():
@@ -228,7 +228,7 @@ def _check_size(data: Place) -> None:
 
 def _combinations(grid: dict[str, Any], tasks: Iterable[SuiteTask], parse: Parse) -> tuple[dict[str, Any], ...]:
     """All combinations of the grid's values, each of which fits every fine-tuning."""
-    check_settings(grid, "grid")
+    check_settable(grid, "grid")
     for name, values in grid.items():
         if not isinstance(values, list) or not values:
             raise UsageError(f"grid: {name} = {quoted(values)} is no list of values to try; give some, or leave it out")

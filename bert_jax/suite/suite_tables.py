@@ -198,7 +198,7 @@ def held_out_config(recipe: RunConfig, first: RunConfig, units: UnitKind) -> Run
     return first.replace(model=recipe.model, objective=objective, phases=(phase,), optimizer=recipe.optimizer)
 
 
-def check_settings(values: Values, where: str) -> None:
+def check_settable(values: Values, where: str) -> None:
     """Raises UsageError for settings of `set` or a grid that are set elsewhere, or twice. `where` names the table."""
     names = [name.replace("_", "-").partition("=")[0] for name in values]
     for name in names:
