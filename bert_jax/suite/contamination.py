@@ -81,7 +81,7 @@ def contaminations(run: Place, rows: Mapping[str, Sequence[Sequence[str]]]) -> d
     every, tokens, unknown = [*chain.from_iterable(rows.values())], 0, None
     found, long_enough = np.zeros((2, len(every)), bool)
     try:
-        for config, pretraining in _pretrainings(run):
+        for config, pretraining in pretrainings(run):
             prepared = prepared_for(config, pretraining, max(phase.length for phase in config.phases))
             search = _Search(every, load_tokenizer(pretraining.tokenizer))
             source = InstanceSource(prepared.directory, TRAIN, config.input.damaged_records)
@@ -100,7 +100,7 @@ def contaminations(run: Place, rows: Mapping[str, Sequence[Sequence[str]]]) -> d
     return counted
 
 
-def _pretrainings(path: Place) -> Iterator[tuple[RunConfig, RunDirectory]]:
+def pretrainings(path: Place) -> Iterator[tuple[RunConfig, RunDirectory]]:
     """Yields the pretraining runs that made the model at `path`, newest first, by their `init`.
 
     Raises UsageError for a model whose text isn't here.

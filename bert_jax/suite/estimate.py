@@ -8,8 +8,7 @@ from bert_jax.doctor.diagnosis import training_rate
 from bert_jax.report.facts import RunFacts
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.suite import measuring
-from bert_jax.suite.job import Job
-from bert_jax.suite.recipes import PRETRAINING
+from bert_jax.suite.job import PRETRAINING, Job
 from bert_jax.suite.suite_tables import setting_text
 from bert_jax.suite.work import SuiteWork
 from bert_jax.system.facts import print_rows

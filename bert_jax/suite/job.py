@@ -1,22 +1,45 @@
 """One run of a suite: where it lies, whether it is finished, and what it measured."""
 
-import hashlib
-import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from bert_jax.config.settings import Settings
+from bert_jax.finetuning.judged_texts import is_judged
+from bert_jax.records.sources import open_rows, open_source, resolved_source
 from bert_jax.run.results import read_results
 from bert_jax.suite.suite_tables import SuiteTask
-from bert_jax.system.errors import UsageError
-from bert_jax.system.json_file import JsonObject, read_object
+from bert_jax.system.bucket import Place, place_of
+from bert_jax.system.content import content_hash, settings_hash
+from bert_jax.system.errors import RunError, UsageError, listed
+from bert_jax.system.files import remove_directory, remove_temporary, temporary_path
+from bert_jax.system.json_file import MOST_VALUES, JsonObject
+from bert_jax.system.progress import say
+from bert_jax.system.sealed import Sealed
 
 AND = " and "
 """Between the names of metrics whose mean is a score."""
 _NOT_IN_NAME = re.compile(r"[^\w.=-]+")
 _LONGEST_NAME = 80
+_RESULTS, _MODEL = ("config.json", "results.json"), ("config.json", "tokenizer", "checkpoints")
+"""What tells a run's settings and scores, and what its model consists of."""
+PRETRAINING = "pretraining"
+"""Name under which a recipe's training is listed among the tasks."""
+
+
+class Figures(Sealed):
+    """What a suite keeps of a finished job, in a sealed file."""
+
+    MOST_VALUES: ClassVar[int] = MOST_VALUES
+    job: str
+    """The job's name, so that another job's file isn't taken for this one's."""
+    figures: JsonObject
+    results: str = ""
+    """Content hash of a run's settings and results; empty for a measurement."""
+    parts: str = ""
+    """Content hash of what the job made, such as the trained model; empty for a measurement."""
 
 
 class Job(NamedTuple):
@@ -27,29 +50,128 @@ class Job(NamedTuple):
     setting: dict[str, Any]
     seed: int
     path: Path
-    """The directory of a training, or the JSON file of what was measured."""
-    work: Callable[[], Any]
-    """Does the training or measurement; returns the content of `path` if that is a JSON file. Raises UsageError for
-    wrong use, RunError for a run that failed."""
+    """The directory of a run, or the JSON file of what was measured."""
+    work: Callable[[], JsonObject]
+    """Does the training or measurement, and returns its figures by name. Raises UsageError for wrong use, RunError for
+    a run that failed."""
+    known: dict[Path, JsonObject]
+    """The figures of a suite's jobs by `path`, once they were found to be as they were written."""
     needs: "Job | None" = None
     """The pretraining of its model."""
+    parts: tuple[str, ...] = _MODEL
+    """The files and folders in a run's directory that other jobs use."""
+
+    @property
+    def file(self) -> Path:
+        """The sealed file of its figures."""
+        if self.path.suffix == ".json":
+            return self.path
+        return self.path.parent.parent / "finished" / f"{self.path.name}.json"
 
     @property
     def done(self) -> bool:
-        """Whether it is finished."""
-        return self.path.is_file() if self.path.suffix == ".json" else (self.path / "results.json").is_file()
+        """Whether it is finished, and all that was kept of it is as it was written."""
+        if self.path not in self.known and os.path.lexists(self.file) and not self.damage():
+            self.known[self.path] = Figures.read(self.file).figures
+        return self.path in self.known
 
     @property
     def measured(self) -> JsonObject:
-        """What it measured, by name, once it is done. Raises UsageError for a damaged file."""
+        """What it measured, by name; {} before it is done."""
+        return self.known[self.path] if self.done else {}
+
+    @property
+    def results_hash(self) -> str:
+        """Content hash of a finished run's settings and results, which differ if it is trained with another outcome."""
+        return content_hash(*(self.path / name for name in _RESULTS)) if self.done else ""
+
+    def damage(self) -> tuple[Path, str] | None:
+        """What of the job is there and can't be believed, and why; None if there is nothing like that."""
+        is_run = self.path != self.file
+        if is_run and os.path.lexists(self.path) and (self.path.is_symlink() or not self.path.is_dir()):
+            return self.path, "it is no folder"
+        if not os.path.lexists(self.file):
+            return None
         try:
-            if self.path.suffix == ".json":
-                return read_object(self.path)
-            results, _ = read_results(self.path / "results.json")
-            return results.metrics | {name: getattr(results, name) for name in ("metric", "score", "steps")}
-        except (OSError, ValueError) as error:
-            remedy = "delete it, and give the same command again"
-            raise UsageError(f"{self.path} can't be read ({error}); {remedy}") from None
+            written = Figures.read(self.file)
+        except (OSError, ValueError, UsageError) as error:
+            return self.file, getattr(error, "strerror", None) or str(error)
+        if written.job != self._name:
+            return self.file, f"it is of {written.job}"
+        if is_run and written.results != content_hash(*(self.path / name for name in _RESULTS)):
+            return self.path, "its results are not as they were written"
+        # Of fine-tunings the checkpoints are deleted if another setting is the best.
+        is_whole = self.task == PRETRAINING or (self.path / "checkpoints").exists() or self.parts != _MODEL
+        if is_run and is_whole and written.parts != content_hash(*(self.path / name for name in self.parts)):
+            return self.path, f"a file in {listed(self.parts)} is not as it was written"
+        return None
+
+    def finish(self) -> None:
+        """Does the work and keeps its figures. What is there and can't be believed is set aside first, with a line.
+
+        Raises UsageError or RunError as `work` does, RunError also if the figures can't be kept.
+        """
+        if found := self.damage():
+            for place in filter(os.path.lexists, {found[0], self.file}):
+                _set_aside(place)
+            say(f"{found[0]}: {found[1]}; it is measured again, and what was there is damaged-{found[0].name}")
+        self.known.pop(self.path, None)
+        for folder in (self.file.parent, self.path.parent):
+            if not folder.is_dir() and os.path.lexists(folder):
+                raise RunError(f"{folder} is no folder; move it away, and give the same command again")
+            folder.mkdir(exist_ok=True)
+        written = Figures(job=self._name, figures=self.work())
+        if self.path != self.file:
+            hashes = [content_hash(*(self.path / name for name in names)) for names in (_RESULTS, self.parts)]
+            written = written.model_copy(update=dict(zip(("results", "parts"), hashes, strict=True)))
+        written.write(self.file)
+        if not self.done:
+            raise RunError(f"{self.file} can't be read back: {' '.join(map(str, self.damage() or ()))}")
+
+    def delete_checkpoints(self) -> None:
+        """Deletes a run's checkpoints. A kill leaves all of them or none."""
+        if (self.path / "checkpoints").is_dir():
+            (self.path / "checkpoints").rename(temporary_path(self.path / "checkpoints"))
+        remove_temporary(self.path, "checkpoints")
+
+    @property
+    def _name(self) -> str:
+        return f"{self.path.parent.name}/{self.path.name}"
+
+
+def _set_aside(place: Path) -> None:
+    """Renames whatever is at a place; what was set aside there before is deleted."""
+    aside = place.with_name(f"damaged-{place.name}")
+    if aside.is_symlink() or not aside.is_dir():
+        aside.unlink(missing_ok=True)
+    remove_directory(aside)
+    place.rename(aside)
+
+
+def run_figures(run: Path) -> JsonObject:
+    """What a finished training measured, by name. Raises RunError if it left nothing that can be read."""
+    try:
+        results, _ = read_results(run / "results.json")
+    except FileNotFoundError:
+        raise RunError(f"it ended without an error and left no {run / 'results.json'}") from None
+    except (OSError, ValueError) as error:
+        raise RunError(f"{run / 'results.json'} can't be read ({error})") from None
+    return results.metrics | {name: getattr(results, name) for name in ("metric", "score", "steps")}
+
+
+def model_hash(place: Place) -> str:
+    """Content hash of a model: of a run the settings, the tokenizer and the checkpoints, of a folder all files."""
+    return content_hash(*(place / name for name in _MODEL)) if (place / "checkpoints").is_dir() else content_hash(place)
+
+
+def source_hash(source: str, is_text: bool = False) -> str:
+    """Content hash of rows, of judged texts (`beir:FOLDER`) or of text; "" for what isn't on this machine."""
+    try:
+        if is_text or source.startswith("tfds:"):
+            return (open_source(resolved_source(source)) if is_text else open_rows(source)).content_hash
+        return content_hash(place_of(source.removeprefix("beir:").partition("#")[0] if is_judged(source) else source))
+    except UsageError:
+        return ""
 
 
 def score_of(task: SuiteTask, metrics: JsonObject) -> tuple[str, float]:
@@ -70,21 +192,4 @@ def changed_settings(config: Settings | None) -> JsonObject:
 def place_below(workdir: Path, folder: str, name: str, *shaped_by: Any, ending: str = "") -> Path:
     """The path of a run or measurement: its name, and a hash of all that it depends on."""
     plain = _NOT_IN_NAME.sub("-", name)[:_LONGEST_NAME]
-    return workdir / folder / f"{plain}-{hash_of(shaped_by)}{ending}"
-
-
-def content_stamp(place: str) -> str:
-    """A text that changes with the content of a place: for a run its newest saved step, for another folder a hash of
-    its files' names and sizes, for a file a hash of its bytes; "" if it isn't on this machine, such as a TFDS set."""
-    path = Path(place.partition("#")[0])  # FOLDER#SPLIT of judged texts
-    if (path / "checkpoints").is_dir():
-        return str(max((int(each.name) for each in (path / "checkpoints").iterdir() if each.name.isdigit()), default=0))
-    if path.is_file():
-        return hashlib.sha256(path.read_bytes()).hexdigest()
-    files = sorted(each for each in path.rglob("*") if each.is_file())
-    return hash_of([(str(each), each.stat().st_size) for each in files]) if files else ""
-
-
-def hash_of(value: Any) -> str:
-    """Hash of a JSON value. What JSON doesn't have, such as a path, counts as its text."""
-    return hashlib.sha256(json.dumps(value, default=str, sort_keys=True).encode()).hexdigest()[:8]
+    return workdir / folder / f"{plain}-{settings_hash(shaped_by)}{ending}"

@@ -1,23 +1,23 @@
 """Pretrains the recipes of a suite on equal terms: one vocabulary, one budget, the same held-out tokens."""
 
 import itertools
-from functools import partial
+from collections.abc import Mapping
+from functools import cache, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from bert_jax.config.run import RunConfig
 from bert_jax.suite import measuring
 from bert_jax.suite.commands import Commands
-from bert_jax.suite.job import Job, changed_settings, hash_of, place_below
+from bert_jax.suite.job import PRETRAINING, Job, changed_settings, model_hash, place_below, run_figures, source_hash
 from bert_jax.suite.suite_tables import SuiteModel, SuitePlan, SuiteTask, flag_words
-from bert_jax.system.files import write_json
-from bert_jax.system.json_file import read_object
+from bert_jax.system.bucket import place_of
+from bert_jax.system.content import content_hash
+from bert_jax.system.json_file import JsonObject
 from bert_jax.system.progress import say
 from bert_jax.system.workers import in_own_process
 from bert_jax.text.tokenizer import saved_vocabulary
-
-PRETRAINING = "pretraining"
-"""Name under which a recipe's training is listed among the tasks."""
 
 
 class RecipeWork:
@@ -26,16 +26,23 @@ class RecipeWork:
     def __init__(self, suite: SuitePlan, workdir: Path, commands: Commands):
         self._suite, self._workdir, self._commands = suite, workdir, commands
         self._recipes = suite.recipes
+        self.known: dict[Path, JsonObject] = {}
+        """`Job.known` of all jobs."""
+        self._inputs_hash = cache(self._hash_of_inputs)
 
     def prepare(self) -> None:
         """Makes the vocabulary of all recipes and the sequences that all are measured on, and measures their steps."""
         if not self._recipes:
             return
-        lengths = {phase.length for phase in self.config(self._first).phases}
-        if not all((self._sequences / f"data/length-{length}/prepared.json").exists() for length in lengths):
-            seed = self._suite.tables.seeds[0]
-            self._commands.run("prepare", *self._first.words, "--workdir", self._sequences, "--seed", seed)
-        self.step_seconds(measure=True)
+        if not self._preparation.done:
+            self._preparation.finish()
+        budget = self._suite.tables.budget
+        if budget and budget.seconds and (missing := [job.model for job in self._steps_measured() if not job.done]):
+            say(f"measuring a step of {', '.join(missing)}")
+            configs = {name: self.config(self._recipes[name]) for name in missing}
+            for job in self._steps_measured(in_own_process(measuring.step_seconds, configs)):
+                if job.model in missing:
+                    job.finish()
 
     def config(self, model: SuiteModel) -> RunConfig:
         """The settings of a recipe, with the vocabulary of all."""
@@ -46,12 +53,15 @@ class RecipeWork:
         """The training of a recipe and, before it, of the one that it begins with."""
         budget = self._suite.tables.budget
         at_once = self._commands.at_once if budget and budget.seconds else None
-        used = [each and changed_settings(each.recipe) for each in (model, self._begun(model), self._first)]
+        used, names = list[Any](), filter(None, (model.name, model.begin, self._first.name))
+        for name in names:
+            used.append((changed_settings(self._recipes[name].recipe), self._inputs_hash(name)))
+        seconds = [self.step_seconds().get(name) for name in filter(None, (model.name, model.begin))]
         run = place_below(
-            self._workdir, "models", f"{model.name}-{seed}", used, changed_settings(budget), at_once, seed
+            self._workdir, "models", f"{model.name}-{seed}", used, changed_settings(budget), at_once, seconds, seed
         )
 
-        def work() -> None:
+        def work() -> JsonObject:
             begun = self._begun(model)
             if begun:
                 before = run.with_name(f"{run.name}-first")
@@ -59,30 +69,22 @@ class RecipeWork:
                 self._train(model, seed, run, 0.5, "--init", before)
             else:
                 self._train(model, seed, run, 1.0)
+            assert model.recipe, f"{model.name} is a recipe"
+            return run_figures(run) | {"plateau": measuring.plateau(run, model.recipe.phases[0].batch_size)}
 
-        return Job(model.name, PRETRAINING, {}, seed, run, work)
+        return Job(model.name, PRETRAINING, {}, seed, run, work, self.known)
 
     def held_out(self, model: SuiteModel, task: SuiteTask, seed: int) -> Job:
         """A recipe's accuracy on the held-out sequences that all are measured on."""
         needs, name = self.pretraining(model, seed), f"{model.name}-{task.units}-{seed}"
-        shaped_by = (str(needs.path), str(self._sequences), task.units)
+        shaped_by = (str(needs.path), needs.results_hash, str(self._sequences), task.units)
         path = place_below(self._workdir, "held-out", name, *shaped_by, ending=".json")
         measure = partial(in_own_process, measuring.held_out_figures, needs.path, self._sequences, task.units)
-        return Job(model.name, task.name, {}, seed, path, measure, needs)
+        return Job(model.name, task.name, {}, seed, path, measure, self.known, needs)
 
-    def step_seconds(self, measure: bool = False) -> dict[str, float]:
-        """The seconds of a step of each measured recipe. `measure`: measures the missing ones, if the budget is in
-        seconds."""
-        path, budget = self._workdir / "step-seconds.json", self._suite.tables.budget
-        known = read_object(path) if path.exists() else {}
-        at_once = self._commands.at_once
-        keys = {name: hash_of([changed_settings(self.config(model)), at_once]) for name, model in self._recipes.items()}
-        missing = {name: self.config(self._recipes[name]) for name, key in keys.items() if key not in known}
-        if measure and budget and budget.seconds and missing:
-            say(f"measuring a step of {', '.join(missing)}")
-            known |= {keys[name]: each for name, each in in_own_process(measuring.step_seconds, missing).items()}
-            write_json(path, known)
-        return {name: known[key] for name, key in keys.items() if key in known}
+    def step_seconds(self) -> dict[str, float]:
+        """The seconds of a step of each recipe that is measured."""
+        return {job.model: job.measured["seconds"] for job in self._steps_measured() if job.done}
 
     def steps(self, model: SuiteModel) -> float | None:
         """The steps that the budget gives a recipe; None without a budget, or before its step is measured."""
@@ -94,6 +96,34 @@ class RecipeWork:
             return budget.flops / in_own_process(measuring.step_flops, self.config(model))
         return budget.steps if budget else None
 
+    def _steps_measured(self, seconds: Mapping[str, float] = MappingProxyType({})) -> list[Job]:
+        """The measurement of each recipe's step; `seconds` are what was measured."""
+        jobs = list[Job]()
+        for name, model in self._recipes.items():
+            shaped_by = changed_settings(self.config(model)), self._commands.at_once
+            path = place_below(self._workdir, "steps", name, *shaped_by, ending=".json")
+            jobs.append(Job(name, "a step", {}, 0, path, partial(_as_figures, seconds.get(name)), self.known))
+        return jobs
+
+    @property
+    def _preparation(self) -> Job:
+        """The preparation of the first recipe's sequences and of the vocabulary of all."""
+        seed, path = self._suite.tables.seeds[0], self._sequences
+
+        def work() -> JsonObject:
+            self._commands.run("prepare", *self._first.words, "--workdir", path, "--seed", seed)
+            return {}
+
+        return Job(self._first.name, "preparation", {}, seed, path, work, self.known, parts=("tokenizer", "data"))
+
+    def _hash_of_inputs(self, name: str) -> str:
+        """Content hash of the text, vocabulary, lexicons and initial model that a recipe's settings name."""
+        config = self._recipes[name].recipe
+        assert config, f"{name} is a recipe"
+        files = [place_of(file) for file in (config.vocabulary.file, *config.data.lexicons.values()) if file]
+        text = [source_hash(source, is_text=True) for source in config.data.source]
+        return content_hash(text, config.init and model_hash(place_of(config.init)), *files)
+
     @property
     def _first(self) -> SuiteModel:
         return next(iter(self._recipes.values()))
@@ -104,8 +134,9 @@ class RecipeWork:
     @property
     def _sequences(self) -> Path:
         """The directory of the first recipe's prepared sequences and of the vocabulary of all."""
-        shaped_by = changed_settings(self._first.recipe), self._suite.tables.seeds[0]
-        return place_below(self._workdir, "data", self._first.name, *shaped_by)
+        name = self._first.name
+        shaped_by = changed_settings(self._first.recipe), self._inputs_hash(name), self._suite.tables.seeds[0]
+        return place_below(self._workdir, "data", name, *shaped_by)
 
     def _train(self, model: SuiteModel, seed: int, run: Path, share: float, *start: Any) -> None:
         """Trains one run with a share of the budget, or continues it."""
@@ -118,3 +149,7 @@ class RecipeWork:
             flags += ["--evaluation.every", sum(counts), "--checkpoints.every", max(1, sum(counts) // 4)]
             flags += itertools.chain(*((f"--phases.{number}.steps", count) for number, count in enumerate(counts)))
         self._commands.run("pretrain", *model.words, *flags)
+
+
+def _as_figures(seconds: float | None) -> JsonObject:
+    return {"seconds": seconds}

@@ -9,7 +9,6 @@ from jaxtyping import Float
 
 from bert_jax.config.wording import counted
 from bert_jax.suite.job import AND, score_of
-from bert_jax.suite.measuring import plateau
 from bert_jax.suite.significance import (
     LEVEL,
     Difference,
@@ -111,7 +110,7 @@ class Summary:
             assert recipe
             size = recipe.phases[0].batch_size
             row = {"model": job.model, "seed": job.seed, "run": str(job.path), "step_seconds": seconds.get(job.model)}
-            found.append(row | {"steps": steps, "sequences": steps * size, "plateau": plateau(job.path, size)})
+            found.append(row | {"steps": steps, "sequences": steps * size, "plateau": job.measured["plateau"]})
         return found
 
     def table(self) -> list[dict[str, str]]:

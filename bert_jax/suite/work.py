@@ -1,5 +1,6 @@
 """Does the runs of a suite that are missing."""
 
+import contextlib
 import fcntl
 import itertools
 import json
@@ -13,11 +14,13 @@ from typing import Any
 
 from bert_jax.suite import measuring
 from bert_jax.suite.commands import Commands
-from bert_jax.suite.job import Job, changed_settings, content_stamp, place_below, score_of
+from bert_jax.suite.contamination import pretrainings
+from bert_jax.suite.job import Job, changed_settings, model_hash, place_below, run_figures, score_of, source_hash
 from bert_jax.suite.recipes import RecipeWork
 from bert_jax.suite.suite_tables import SuiteModel, SuitePlan, SuiteTask, setting_text
+from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import RunError, UsageError, disk_failure, first_line
-from bert_jax.system.files import open_lock, remove_directory, write_json
+from bert_jax.system.files import open_lock
 from bert_jax.system.json_file import JsonObject
 from bert_jax.system.progress import duration, say
 from bert_jax.system.workers import in_own_process
@@ -26,8 +29,8 @@ from bert_jax.system.workers import in_own_process
 class SuiteWork:
     """The runs of a suite below a directory.
 
-    The files there alone say what is finished: results.json of a run, or the JSON that a measurement wrote. The name of
-    each has a hash of all that it depends on, so other settings, rows or steps of a trained model give other runs.
+    The sealed files there alone say what is finished, and only what is as it was written counts. The name of each job
+    has a hash of all that it depends on, so other settings or other contents of rows, text or models give other jobs.
     """
 
     def __init__(self, suite: SuitePlan, workdir: Path, at_once: int):
@@ -35,7 +38,7 @@ class SuiteWork:
         self.suite, self.workdir, self.commands = suite, workdir, Commands(at_once)
         self.recipes = RecipeWork(suite, workdir, self.commands)
         self.failures: list[str] = []
-        self._lock, self._stamp = threading.Lock(), cache(content_stamp)
+        self._lock, self._hash, self._model_hash = threading.Lock(), cache(source_hash), cache(model_hash)
 
     def run(self, after_each: Callable[[], Any]) -> None:
         """Does what is missing, recipes first; calls `after_each` after each run.
@@ -90,7 +93,7 @@ class SuiteWork:
                 if setting == best:
                     jobs.append(self.answers(model, task, setting, seed))
                 else:
-                    remove_directory(self.tuning(model, task, setting, seed).path / "checkpoints")
+                    self.tuning(model, task, setting, seed).delete_checkpoints()
         return jobs
 
     def best_setting(self, model: SuiteModel, task: SuiteTask) -> dict[str, Any] | None:
@@ -105,64 +108,81 @@ class SuiteWork:
 
     def tuning(self, model: SuiteModel, task: SuiteTask, setting: dict[str, Any], seed: int) -> Job:
         """A fine-tuning."""
-        path, needs = self._model(model, seed)
+        path, needs, content = self._model(model, seed)
         name = f"{model.name}-{task.name}-{setting_text(setting)}-{seed}"
         assert task.config, f"{task.name} is fine-tuned"
-        rows = self._stamps(path, task.config.task.train, task.config.task.dev_source)
-        run = place_below(self.workdir, "runs", name, changed_settings(task.config), setting, str(path), seed, rows)
+        shaped_by = changed_settings(task.config), setting, str(path), content, seed, self._rows_hashes(task)
+        run = place_below(self.workdir, "runs", name, *shaped_by)
         words = ("finetune", *task.command(setting, seed), "--init", path, "--workdir", run)
-        return Job(model.name, task.name, setting, seed, run, partial(self.commands.run, *words), needs)
+
+        def work() -> JsonObject:
+            self.commands.run(*words)
+            return run_figures(run)
+
+        return Job(model.name, task.name, setting, seed, run, work, self.recipes.known, needs)
 
     def answers(self, model: SuiteModel, task: SuiteTask, setting: dict[str, Any], seed: int) -> Job:
         """The answers of a fine-tuned model to the reported rows."""
         tuned, rows = self.tuning(model, task, setting, seed), task.measured_rows(self.suite.tables.report)
-        path = self._file("answers", tuned.path.name, str(tuned.path), rows, self._stamps(rows))
+        shaped_by = str(tuned.path), tuned.results_hash, rows, self._hash(str(rows))
+        path = self._file("answers", tuned.path.name, *shaped_by)
 
         def measure() -> JsonObject:
             if not (tuned.path / "checkpoints").is_dir():  # deleted while another setting was the best
-                tuned.work()
+                tuned.finish()
             return in_own_process(measuring.row_answers, tuned.path, rows)
 
-        return Job(model.name, task.name, setting, seed, path, measure, tuned)
+        return Job(model.name, task.name, setting, seed, path, measure, self.recipes.known, tuned)
 
     def contamination(self, model: SuiteModel) -> Job:
         """The look-up of the rows of all tasks in the model's own text."""
         seed = self.suite.tables.seeds[0]
-        run, needs = self._model(model, seed)
-        rows: list[Any] = [(task.places, changed_settings(task.config), task.test) for task in self.suite.tasks]
-        for task in self.suite.tasks:
-            dev = task.config.task.dev_source if task.config else None
-            rows.append(self._stamps(run, *task.places, task.test, dev))
-        path = self._file("contamination", model.name, str(run), rows)
+        run, needs, content = self._model(model, seed)
+        rows = [
+            (task.places, changed_settings(task.config), task.test, self._rows_hashes(task))
+            for task in self.suite.tasks
+        ]
+        text = None if needs else self._text_hash(run)
+        path = self._file("contamination", model.name, str(run), content, text, rows)
         measure = partial(in_own_process, measuring.rows_in_text, run, self.suite.tasks)
-        return Job(model.name, "rows in its text", {}, seed, path, measure, needs)
+        return Job(model.name, "rows in its text", {}, seed, path, measure, self.recipes.known, needs)
 
     def _scored(self, model: SuiteModel, task: SuiteTask, seed: int) -> Job:
-        run, needs = self._model(model, seed)
+        run, needs, content = self._model(model, seed)
         words = ("score", run, "--pairs", *task.places, "--json")
         if task.kind == "beir":
             words = ("evaluate", run, "--data", f"beir:{task.places[0]}", "--json")
-        name, stamps = f"{model.name}-{task.name}-{seed}", self._stamps(run, *task.places)
+        path = self._file("scores", f"{model.name}-{task.name}-{seed}", words, content, self._rows_hashes(task))
 
         def measure() -> JsonObject:
             return json.loads(self.commands.run(*words).splitlines()[-1])
 
-        return Job(model.name, task.name, {}, seed, self._file("scores", name, words, stamps), measure, needs)
+        return Job(model.name, task.name, {}, seed, path, measure, self.recipes.known, needs)
 
     def _file(self, folder: str, name: str, *shaped_by: Any) -> Path:
         """The JSON file of a measurement."""
         return place_below(self.workdir, folder, name, *shaped_by, ending=".json")
 
-    def _stamps(self, *places: str | Path | None) -> list[str]:
-        """The `content_stamp` of each place outside this suite's directory; what lies inside has a hash in its name."""
-        return [self._stamp(str(place)) for place in places if place and self.workdir not in Path(place).parents]
+    def _rows_hashes(self, task: SuiteTask) -> list[str]:
+        """Content hashes of all that a task is measured on, and learned from."""
+        if task.config is None:
+            return [self._hash(f"beir:{place}" if task.kind == "beir" else place) for place in task.places]
+        rows = task.config.task
+        places = filter(None, (rows.train, rows.dev_source, task.test, *rows.other_sets.values()))
+        return [*map(self._hash, places), *([self._hash(rows.source, is_text=True)] if rows.source else ())]
 
-    def _model(self, model: SuiteModel, seed: int) -> tuple[Path, Job | None]:
-        """The trained model, or the run of a recipe with the job that trains it."""
+    def _text_hash(self, run: Path) -> list[str]:
+        """Content hashes of the prepared text of the runs that made a trained model."""
+        with contextlib.suppress(UsageError, RunError):  # it is another program's
+            return [self._model_hash(each.path / "data") for _, each in pretrainings(run)]
+        return []
+
+    def _model(self, model: SuiteModel, seed: int) -> tuple[Path, Job | None, str]:
+        """The trained model, or the run of a recipe with the job that trains it; the content hash of either."""
         if model.path:
-            return Path(model.path), None
+            return Path(model.path), None, self._model_hash(place_of(model.path))
         training = self.recipes.pretraining(model, seed)
-        return training.path, training
+        return training.path, training, training.results_hash
 
     def _do_all(self, pool: ThreadPoolExecutor, jobs: Sequence[Job], after_each: Callable[[], Any]) -> None:
         missing = [job for job in jobs if not job.done and (job.needs is None or job.needs.done)]
@@ -173,12 +193,7 @@ class SuiteWork:
     def _do(self, job: Job, after_each: Callable[[], Any]) -> None:
         began, what = time.monotonic(), ", ".join(filter(None, [job.model, job.task, setting_text(job.setting)]))
         try:
-            measured = job.work()
-            if job.path.suffix == ".json":
-                job.path.parent.mkdir(exist_ok=True)
-                write_json(job.path, measured)
-            if not job.done:
-                raise RunError(f"it ended without an error and left no {job.path / 'results.json'}")
+            job.finish()
         except UsageError:
             raise
         except Exception as error:  # also what a library raises: the others go on

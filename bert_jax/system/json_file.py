@@ -7,7 +7,7 @@ import json
 import math
 import re
 import tomllib
-from typing import Any, Literal, NoReturn, TypeVar
+from typing import Any, ClassVar, Literal, NoReturn, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -26,9 +26,6 @@ _MOST_FOREIGN_BYTES = 32_000_000
 pieces, has 13 MB."""
 MOST_VALUES = 10_000_000
 """Default limit on the number of values in a text. Each value takes up to a hundred bytes of memory."""
-_MOST_COMPARED = 200_000
-"""Limit on the number of values in an object that is validated as a Shape: pydantic needs a kilobyte for each wrong
-value, and a file of 16 MB may hold eight million values."""
 _MOST_TOML_BYTES = 1_000_000
 """Limit on the size of a TOML file in bytes, which people write."""
 _PART = r"""(?:[\w-]++|"(?:\\.|[^"\\\n])*+"|'[^'\n]*+')"""
@@ -42,6 +39,9 @@ class Shape(BaseModel):
     """The fields that are read from a JSON object, with types and bounds. Fields with other names are ignored."""
 
     model_config = ConfigDict(extra="ignore", strict=True, frozen=True)
+    MOST_VALUES: ClassVar[int] = 200_000
+    """Limit on the number of values: pydantic needs a kilobyte for each wrong value, and a file of 16 MB may hold eight
+    million values."""
 
 
 ShapeKind = TypeVar("ShapeKind", bound=Shape)
@@ -132,10 +132,10 @@ def read_foreign_shape(path: Place, shape: type[ShapeKind]) -> ShapeKind:
 def as_shape(value: JsonObject, shape: type[ShapeKind]) -> ShapeKind:
     """Validates `value` as a `shape`.
 
-    Raises ValueError with the first field that doesn't fit, or for more than _MOST_COMPARED values.
+    Raises ValueError with the first field that doesn't fit, or for more than its MOST_VALUES.
     """
-    if _has_more_values(value, _MOST_COMPARED):
-        raise ValueError(f"it holds more than {_MOST_COMPARED:,} values, which no such file needs")
+    if _has_more_values(value, shape.MOST_VALUES):
+        raise ValueError(f"it holds more than {shape.MOST_VALUES:,} values, which no such file needs")
     try:
         return shape.model_validate(value)
     except ValidationError as error:

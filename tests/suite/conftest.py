@@ -65,9 +65,9 @@ class StandIns:
             return json.dumps({"ndcg@10": 0.4})
         directory = Path(words[words.index("--workdir") + 1])
         if name == "prepare":
-            (directory / "data" / "length-64").mkdir(parents=True)
+            (directory / "data" / "length-64").mkdir(parents=True, exist_ok=True)
             (directory / "data" / "length-64" / "prepared.json").touch()
-            (directory / "tokenizer").mkdir()
+            (directory / "tokenizer").mkdir(exist_ok=True)
             of_kind = "tokenizer.model" if "--vocabulary.kind=unigram" in words else "vocab.txt"
             (directory / "tokenizer" / of_kind).touch()
             return ""
@@ -78,6 +78,7 @@ class StandIns:
         ]
         (directory / "metrics.jsonl").write_text("".join(lines))
         (directory / "checkpoints").mkdir(exist_ok=True)
+        (directory / "config.json").write_text(" ".join(words))
         steps = sum(int(words[at + 1]) for at, word in enumerate(words) if word.endswith(".steps"))
         asked = " ".join(word for word in words if str(self.folder) not in word)
         result = {"steps": steps, "metric": "accuracy", "accuracy": score_of(asked), "score": score_of(asked)}

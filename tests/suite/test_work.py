@@ -304,28 +304,6 @@ def test_two_suites_do_not_work_in_one_directory(stand_ins):
     assert refused
 
 
-def test_other_rows_and_a_model_trained_further_are_measured_anew(stand_ins):
-    text = f'models = ["one", "two"]\n{TASK_TEXT}[[tasks]]\npairs = "pairs.jsonl"\n'
-    pairs = stand_ins.folder / "pairs.jsonl"
-    pairs.write_text("{}\n")
-    saved = stand_ins.folder / "two" / "checkpoints"
-    (saved / "1000").mkdir(parents=True)
-
-    def repeated() -> list[tuple[str, str]]:
-        stand_ins.given.clear()
-        stand_ins.run(text)
-        return [(words[0], words[1] if words[0] == "score" else after(words, "--init")) for words in stand_ins.given]
-
-    models = [str(stand_ins.folder / name) for name in ("one", "two")]
-    assert len(repeated()) == 4 and repeated() == []
-    pairs.write_text('{"other": 1}\n')
-    assert repeated() == [("score", model) for model in models]
-    (saved / "2000").mkdir()
-    assert repeated() == [("finetune", models[1]), ("score", models[1])]
-    (stand_ins.folder / "train.tsv").write_text("sentence\tlabel\nbetter\t1\nbad\t0\n")
-    assert repeated() == [("finetune", model) for model in models]
-
-
 def test_the_result_is_a_file_of_json(stand_ins):
     content = stand_ins.run(TRAINED).content
     assert json.loads(json.dumps(content)) == json.loads(json.dumps(content, allow_nan=False))
