@@ -182,9 +182,9 @@ def given_records(rows: Iterable[object], config: TaskConfig) -> Iterator[Record
         if config.has_word_lists and isinstance(row, list) and all(isinstance(word, str) for word in row):
             values = (row,)
         if isinstance(values, Mapping):
-            yield Record(f"row {number}", dict(values)).mended(Counter())
+            yield Record(f"row {number}", dict(values))
         elif isinstance(values, (tuple, list)) and len(values) == len(columns) and "{" not in "".join(columns):
-            yield Record(f"row {number}", dict(zip(columns, values, strict=True))).mended(Counter())
+            yield Record(f"row {number}", dict(zip(columns, values, strict=True)))
         else:
             raise UsageError(
                 f"row {number:,} is {quoted(row)}; give {{column: value}}, or a tuple of {', '.join(columns)} in this "

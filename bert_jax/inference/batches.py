@@ -24,8 +24,6 @@ _VERY_LONG = 1_000_000
 """Characters from which on only the beginning of a text is tokenized: a piece takes about a hundred bytes of memory."""
 _CHARACTERS_EACH = 256
 """Characters of such a beginning for each token that is kept. Almost all pieces are shorter."""
-_SURROGATE = re.compile("[\ud800-\udfff]")
-"""Python has such characters where bytes of the command line aren't UTF-8."""
 _WHITE_SPACE = re.compile(r"\s")
 
 
@@ -113,11 +111,8 @@ def _beginning(segment: str, longest: int) -> str:
 
 
 def _segments(text: Text, prompt: str) -> tuple[str, ...]:
-    """The one or two segments of a text or a pair, the first after `prompt`. Raises UsageError for no Unicode."""
+    """The one or two segments of a text or a pair, the first after `prompt`."""
     segments = (text,) if isinstance(text, str) else text
-    for segment in segments:
-        if _SURROGATE.search(segment):
-            raise UsageError(f"{quoted(segment)} has half of a surrogate pair, which is no character; give UTF-8")
     return (prompt + segments[0], *segments[1:])
 
 

@@ -44,9 +44,9 @@ class Predictor:
         return predictions(self._task, records, self._run, repairs)
 
     def stream(self, records: Iterable[Record]) -> Iterator[Prediction]:
-        """Yields the predictions alone; reports at the end how many texts were cut or are empty."""
+        """Yields the predictions alone; reports at the end how many texts were mended, cut or are empty."""
         repairs = Counter[str]()
-        for _, prediction in self.predictions(records, repairs):
+        for _, prediction in self.predictions((record.mended(repairs) for record in records), repairs):
             yield prediction
         say_repairs("the rows", repairs)
 

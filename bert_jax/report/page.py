@@ -12,9 +12,8 @@ from importlib.resources import files
 
 from bert_jax.report.charts import Chart
 from bert_jax.system.copies import cache_directory
-from bert_jax.system.errors import RunError, check_installed
+from bert_jax.system.errors import RunError, check_installed, printable
 from bert_jax.system.files import write_text
-from bert_jax.system.progress import printable
 
 _MOST_CELL = 1000
 """Characters of a cell or sentence; the rest is left out."""

@@ -24,6 +24,14 @@ _MOST_CHARACTERS = 60
 """Maximum characters of a value in an error message."""
 _MOST_NAMES, _LONGEST_REASON = 10, 200
 """Maximum names in a list, and maximum characters of another library's message."""
+_MOST_SHOWN = 2000
+"""Maximum characters of a message."""
+_LONG_WORD = re.compile(r"\S{401,}")
+"""A path or name that is cut in a message."""
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""Control characters except tab and line feed, since a terminal takes the text after them for a command. Also Unicode's
+line separators, the marks of direction, which change the order of the rest of the line, and halves of surrogate pairs,
+which can't be printed."""
 _SETTING = re.compile("\0([^\0=]+)(?:=([^\0]*))?\0")
 """A `Setting` in a message."""
 
@@ -52,15 +60,36 @@ def with_settings(message: str, shown: Callable[[str, str | None], str]) -> str:
 
 
 def with_names(message: str) -> str:
-    """`message` with the name, and the value, of each `Setting` in it."""
-    return with_settings(message, lambda name, value: name if value is None else f"{name}={value}")
+    """`message` as it is shown: with the name, and the value, of each `Setting` in it, on one line, and cut."""
+    shown = with_settings(message, lambda name, value: name if value is None else f"{name}={value}")
+    shown = _LONG_WORD.sub(lambda word: _cut(word[0], 400), on_one_line(shown))
+    return _cut(shown, _MOST_SHOWN)
+
+
+def _cut(text: str, most: int) -> str:
+    """`text` without its middle if it has more than `most` characters: a message ends with its remedy."""
+    return text if len(text) <= most else f"{text[: most // 2]}...{text[-most // 4 :]}"
+
+
+def printable(text: str) -> str:
+    """`text` with control characters and marks of direction as escapes such as \\x1b and \\u202e."""
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def on_one_line(text: str) -> str:
+    """`text` as `printable` gives it, with line feeds and tabs as escapes too."""
+    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 def quoted(value: object) -> str:
-    """The `repr` of a value for an error message, on one line and cut after 60 characters."""
+    """The `repr` of a value for an error message, on one line and cut after 60 characters. A value without one, such as
+    a number of thousands of digits, is given by its type."""
     if isinstance(value, str) and len(value) > _MOST_CHARACTERS:
         return f"{value[:_MOST_CHARACTERS]!r}..."
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):
+        text = f"<{type(value).__name__}>"
     return text if len(text) <= _MOST_CHARACTERS + len("''") else f"{text[:_MOST_CHARACTERS]}..."
 
 

@@ -12,8 +12,9 @@ from rich.console import RenderableType
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from bert_jax.system.errors import on_one_line
 from bert_jax.system.json_file import Shape
-from bert_jax.system.progress import duration, output, printable
+from bert_jax.system.progress import duration, output
 
 
 @dataclass(frozen=True)
@@ -122,7 +123,7 @@ class Table(RichTable):
     """
 
     def __init__(self, title: str, *headings: str, **options: Any):
-        super().__init__(title=Text(printable(title)) if title else None, title_justify="left", **options)
+        super().__init__(title=Text(on_one_line(title)) if title else None, title_justify="left", **options)
         for heading in headings:
             justify: Literal["left", "right"] = "right" if heading.startswith(">") else "left"
             # "fold": the end of a path, which tells it from others, is not cut off.
@@ -136,7 +137,7 @@ class Table(RichTable):
         for column, cell in zip(self.columns, cells, strict=False):
             if column.justify == "right" and isinstance(cell, str):
                 column.min_width = max(column.min_width or 0, *map(len, cell.split()), 0)
-        super().add_row(*(Text(printable(cell)) if isinstance(cell, str) else cell for cell in cells), **options)
+        super().add_row(*(Text(on_one_line(cell)) if isinstance(cell, str) else cell for cell in cells), **options)
 
 
 def rows_table(title: str, rows: Sequence[Facts], names: Iterable[str] = (), **options: Any) -> Table:

@@ -3,7 +3,6 @@
 import contextlib
 import math
 import os
-import re
 import sys
 import time
 from collections.abc import Iterable, Iterator
@@ -24,12 +23,8 @@ from rich.table import Column
 from rich.text import Text
 
 from bert_jax.system import journal
-from bert_jax.system.errors import with_names, without_passwords
+from bert_jax.system.errors import printable, with_names, without_passwords
 from bert_jax.system.journal import here
-
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-"""Control characters except tab and line feed, since a terminal takes the text after them for a command. Also Unicode's
-line separators, and the marks of direction, which change the order of the rest of the line."""
 
 
 class _Console(Console):
@@ -50,16 +45,6 @@ class _Console(Console):
     def on_broken_pipe(self) -> None:
         """Raises the BrokenPipeError that rich is handling."""
         raise
-
-
-def printable(text: str) -> str:
-    """`text` with control characters and marks of direction as escapes such as \\x1b and \\u202e."""
-    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
-
-
-def on_one_line(text: str) -> str:
-    """`text` as `printable` gives it, with line feeds and tabs as escapes too."""
-    return printable(text).replace("\n", "\\n").replace("\t", "\\t")
 
 
 console = _Console(stderr=True, highlight=False, emoji=False)

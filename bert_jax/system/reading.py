@@ -7,8 +7,9 @@ from rich.table import Table
 from rich.text import Text
 
 from bert_jax.system.bucket import Place
+from bert_jax.system.errors import on_one_line
 from bert_jax.system.json_file import Shape, as_shape, check_format, read_object
-from bert_jax.system.progress import console, printable, warn
+from bert_jax.system.progress import console, say, warn
 
 FILE_NAME = "reading.json"
 _FORMAT = 1
@@ -52,8 +53,8 @@ def show(readings: Iterable[Reading]) -> None:
     for reading in readings:
         table = Table(box=None, show_header=False, padding=(0, 2, 0, 2))
         for cells in reading.rows():
-            table.add_row(*(Text(printable(cell)) for cell in cells))
-        console.print(f"Read {reading.subject}:", markup=False, soft_wrap=True)
+            table.add_row(*(Text(on_one_line(cell)) for cell in cells))
+        say(f"Read {reading.subject}:")
         console.print(table)
         for remark in reading.remarks:
             warn(remark)

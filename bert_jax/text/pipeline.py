@@ -18,6 +18,7 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json, write_text
 from bert_jax.system.json_file import JsonObject, Shape
+from bert_jax.text.library_calls import calls_library
 from bert_jax.text.scripts import TextCut, is_punctuation, sets_no_spaces, starts_word, visible
 from bert_jax.text.tokenizer_json import (
     Kind,
@@ -28,6 +29,7 @@ from bert_jax.text.tokenizer_json import (
     frame_of,
     frame_template,
     ordinary,
+    patterns_of,
     pipeline_kind,
 )
 from bert_jax.text.vocabulary import BOUNDARY, CONTINUATION, MASK, Frame, PieceSpan, Vocabulary, special_names
@@ -70,6 +72,8 @@ class Tokenizer:
     models have none: the library remembers the words that it has encoded, so cutting would save only 15%."""
     added: frozenset[int] = frozenset()
     """Ids of the added tokens without the special pieces. Added tokens are found in a text before it is split."""
+    patterns: Sequence[str] = ()
+    """The regular expressions of a tokenizer.json that are applied to texts."""
 
     def __init__(self, file: JsonObject, name: str = "tokenizer.json"):
         """`file`: the contents of a tokenizer.json, read from `name`.
@@ -81,6 +85,7 @@ class Tokenizer:
         """Kind in tokenizer_config.json: wordpiece; unigram or bpe, both of sentencepiece; byte_bpe; or metaspace."""
         pipeline = built(file, name)
         check_keys(file, pipeline, name)
+        self.patterns = patterns_of([file.get("normalizer"), file.get("pre_tokenizer")])
         ids = pipeline.get_vocab(with_added_tokens=True)
         pieces = sorted(ids, key=ids.__getitem__)
         if [ids[piece] for piece in pieces] != list(range(len(pieces))):
@@ -103,14 +108,17 @@ class Tokenizer:
         """The contents of a tokenizer.json."""
         return self._contents
 
+    @calls_library
     def encode(self, text: str) -> list[int]:
         """Ids of the pieces of `text`, without special pieces. "[CLS]" or "<s>" in a text is ordinary characters."""
         return self._encoder.encode(text, add_special_tokens=False).ids
 
+    @calls_library
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of each text; uses several threads unless TOKENIZERS_PARALLELISM=false."""
         return [encoding.ids for encoding in self._encoder.encode_batch_fast(list(texts), add_special_tokens=False)]
 
+    @calls_library
     def encode_masked(self, text: str) -> list[int]:
         """Encodes `text` with each [MASK], or the mask piece as this vocabulary writes it, as the mask piece.
 
@@ -124,10 +132,12 @@ class Tokenizer:
         special = self.vocabulary.special
         return ordinary(self.contents, self.name, special, found=special[-1])
 
+    @calls_library
     def cleaned(self, text: str) -> str:
         """`text` as it is after cleaning and before it is split into words."""
         return self._encoder.normalizer.normalize_str(text) if self._encoder.normalizer else text
 
+    @calls_library
     def encode_spans(self, text: str) -> list[PieceSpan]:
         """The pieces of `text` with their positions in it.
 
@@ -234,12 +244,14 @@ class Tokenizer:
             letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text
         )
 
+    @calls_library
     def encode_piece(self, piece: str) -> list[int]:
         """Ids of the pieces that `piece`, written as in the vocabulary, is split into."""
         if self.kind == "wordpiece":
             return self.encode(piece.removeprefix(CONTINUATION))
         return [token.id for token in self._encoder.model.tokenize(piece)]
 
+    @calls_library
     def piece_of_word(self, word: str) -> str | None:
         """The piece for the whole of `word`, whether the vocabulary has it or not.
 

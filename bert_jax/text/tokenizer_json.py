@@ -145,6 +145,14 @@ def built(file: JsonObject, name: str) -> Tokenizer:
     return tokenizer
 
 
+def patterns_of(part: object) -> list[str]:
+    """The regular expressions in a part of a tokenizer.json."""
+    if isinstance(part, dict) and isinstance(part.get("Regex"), str):
+        return [part["Regex"]]
+    inside = part.values() if isinstance(part, dict) else part if isinstance(part, list) else ()
+    return [pattern for each in inside if isinstance(each, dict | list) for pattern in patterns_of(each)]
+
+
 def check_keys(file: JsonObject, tokenizer: Tokenizer, name: str) -> None:
     """Raises UsageError for keys of `file` that `tokenizer` doesn't know, and for wrong numbers.
 
@@ -259,10 +267,19 @@ def frame_of(step: object, ids: dict[str, int], name: str) -> Frame:
     [only] = setting
     if only["type"] == "TemplateProcessing":
         tokens = {key: tuple(token["ids"]) for key, token in only["special_tokens"].items()}
+        set_tokens = [part["SpecialToken"]["id"] for part in only["single"] + only["pair"] if "SpecialToken" in part]
+        for token in set_tokens:
+            if token not in tokens or not {*tokens[token]} <= {*ids.values()}:
+                raise UsageError(
+                    f"{name}: its post_processor sets {quoted(token)}, which its special_tokens lack or give a number "
+                    "that no piece has; give the file that its maker published"
+                )
         single, _ = _parts(only["single"], tokens, "A", name)
         pair, of_first = _parts(only["pair"], tokens, "AB", name)
         between = len(pair[1])
         return Frame((single[0], single[1]), (pair[0], pair[1], pair[2]), min(of_first, between), of_first <= between)
+    if "cls" not in only or "sep" not in only:
+        raise UsageError(f"{name}: a post_processor of type {quoted(only.get('type'))} in a Sequence isn't read here")
     (cls, cls_id), (sep, sep_id) = only["cls"], only["sep"]
     if (ids.get(cls), ids.get(sep)) != (cls_id, sep_id):
         raise UsageError(

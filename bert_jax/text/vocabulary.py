@@ -1,6 +1,5 @@
 """The list of pieces, of which five are special: reads, checks and writes vocab.txt."""
 
-import re
 from collections.abc import Callable, Collection, Container, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +10,7 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.errors import Setting, UsageError, quoted
 from bert_jax.system.files import write_text
 from bert_jax.system.json_file import read_bytes
+from bert_jax.text.library_calls import has_half_of_a_pair
 
 PAD, UNKNOWN, CLS, SEP, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 SPECIAL_PIECES = (PAD, UNKNOWN, CLS, SEP, MASK)
@@ -30,7 +30,6 @@ _FOREIGN_SIGNS = (
     ("</w>", "a BPE's with ends of words (as HerBERT's)", str.endswith),
 )
 """Signs of pieces of other algorithms: the sign, what writes it, and the test whether a piece has it."""
-_HALF_OF_A_PAIR = re.compile("[\ud800-\udfff]")
 _MANY = 0.02
 """Share of a vocabulary's pieces above which a sign shows that the other algorithm wrote them."""
 BLANKS = " \t\r\n"
@@ -254,7 +253,7 @@ def _fault(piece: str, blanks: str) -> str | None:
         return "holds the character U+0000"
     if any(blank in piece for blank in blanks):
         return "holds a space, a tab or a line break"
-    if not piece.isascii() and _HALF_OF_A_PAIR.search(piece):
+    if has_half_of_a_pair(piece):
         return "holds half of a surrogate pair"
     return None
 

