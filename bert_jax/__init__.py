@@ -51,8 +51,10 @@ class _Configs:
     """
 
     def __getitem__(self, name: str) -> Any:
-        from bert_jax.cli.config_files import catalogue, find_config
+        from bert_jax.system import interruption
 
+        with interruption.after_block():
+            from bert_jax.cli.config_files import catalogue, find_config
         if found := find_config(name):
             return found.config
         raise KeyError(f"no config is called {name!r}; there are {', '.join(catalogue())}")
@@ -78,11 +80,18 @@ def __getattr__(name: str) -> object:
     """The public names, by the modules that define them."""
     if name not in _MODULES:
         raise AttributeError(f"module 'bert_jax' has no attribute {name!r}")
-    from bert_jax.system.machine import leave_out_absent_tpu, prepare_to_compute
+    from bert_jax.system import interruption
+    from bert_jax.system.machine import environment_fault, leave_out_absent_tpu, prepare_to_compute
 
     # Before JAX is imported.
     prepare_to_compute() if name in ("pretrain", "finetune") else leave_out_absent_tpu()
-    return getattr(importlib.import_module(_MODULES[name]), name)
+    try:
+        with interruption.after_block():
+            return getattr(importlib.import_module(_MODULES[name]), name)
+    except ValueError as error:
+        if fault := environment_fault(error):
+            raise fault from None
+        raise
 
 
 def __dir__() -> list[str]:

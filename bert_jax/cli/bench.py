@@ -54,7 +54,8 @@ class Bench(Arguments):
         from bert_jax.model.sharding import make_mesh
         from bert_jax.system.facts import json_line
         from bert_jax.system.progress import output, say
-        from bert_jax.training.devices import fitted, keep_compiled_programs
+        from bert_jax.training.compiled_programs import keep_compiled_programs
+        from bert_jax.training.devices import fitted
         from bert_jax.training.trainer import Trainer
 
         keep_compiled_programs()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from bert_jax.system import interruption
 from bert_jax.system.errors import BertJaxError, UsageError, disk_error_number, disk_failure, with_settings
-from bert_jax.system.machine import prepare_to_compute
+from bert_jax.system.machine import environment_fault, prepare_to_compute
 
 if TYPE_CHECKING:
     from bert_jax.cli.arguments import Arguments
@@ -163,7 +163,7 @@ def _failed(error: BaseException, name: str, words: list[str]) -> int:
         say(f"bert-jax: interrupted; give the same command again {again}")
         return 143
     if not isinstance(error, (BertJaxError, BrokenPipeError)):
-        error = disk_failure(error) or error
+        error = disk_failure(error) or environment_fault(error) or error
     if not isinstance(error, BertJaxError):
         raise error
     complain(with_settings(error.message, arguments_of(name).flag_for) if name in COMMANDS else str(error))

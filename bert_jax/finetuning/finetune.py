@@ -37,7 +37,8 @@ from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import say
 from bert_jax.system.reading import Reading
-from bert_jax.training.devices import check_room, compiling_tokens, keep_compiled_programs
+from bert_jax.training.compiled_programs import keep_compiled_programs
+from bert_jax.training.devices import check_room, compiling_tokens
 from bert_jax.training.loop import Trained, train
 from bert_jax.training.trainer import PhaseWork, Trainer
 

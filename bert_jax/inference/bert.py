@@ -38,7 +38,7 @@ from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.progress import say
 from bert_jax.system.reading import Reading
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.training.devices import keep_compiled_programs
+from bert_jax.training.compiled_programs import keep_compiled_programs
 
 
 class Bert:

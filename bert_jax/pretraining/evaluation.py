@@ -39,7 +39,7 @@ from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import say, warn
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.training.batch import Batch, read_ahead
-from bert_jax.training.devices import keep_compiled_programs
+from bert_jax.training.compiled_programs import keep_compiled_programs
 from bert_jax.training.input import BatchSource, InOrder
 from bert_jax.training.step import example_keys, make_evaluation_step
 

@@ -29,7 +29,8 @@ from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import Setting, UsageError, command_line, quoted
 from bert_jax.system.progress import say
-from bert_jax.training.devices import check_room, keep_compiled_programs
+from bert_jax.training.compiled_programs import keep_compiled_programs
+from bert_jax.training.devices import check_room
 from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder
 from bert_jax.training.loop import Trained, train
 from bert_jax.training.trainer import PhaseWork

@@ -1,9 +1,12 @@
 """Local copies of files in a bucket, for code that can only read or write local files."""
 
+import atexit
 import contextlib
 import fcntl
+import functools
 import os
 import shutil
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -13,15 +16,27 @@ from bert_jax.system.bucket import FileState, Place, download, in_bucket, in_par
 from bert_jax.system.errors import UsageError, disk_explained, first_line
 from bert_jax.system.files import files_below, open_lock, replacing, write_json
 from bert_jax.system.json_file import read_object
-from bert_jax.system.progress import warn
+from bert_jax.system.progress import say, warn
 
 PUBLISH_EVERY_S = 60.0
 """Seconds between two background uploads of a growing file."""
 
 
 def cache_directory() -> Path:
-    """`bert_jax` in the user's cache directory, for files that can be computed or downloaded again."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bert_jax"
+    """`bert_jax` in the user's cache directory, for files that can be computed or downloaded again. Without a home
+    directory, as in some containers, a folder that lasts as long as this process."""
+    try:
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "bert_jax"
+    except RuntimeError:
+        return _folder_of_process()
+
+
+@functools.cache
+def _folder_of_process() -> Path:
+    say("there is no home directory, so compiled programs aren't kept; set HOME or XDG_CACHE_HOME to keep them")
+    folder = tempfile.TemporaryDirectory(prefix="bert_jax-")
+    atexit.register(folder.cleanup)
+    return Path(folder.name)
 
 
 def fetched(path: Place) -> Path:

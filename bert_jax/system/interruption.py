@@ -79,6 +79,24 @@ def deferred() -> Iterator[None]:
         _State.deferred = False
 
 
+@contextlib.contextmanager
+def after_block() -> Iterator[None]:
+    """A Ctrl-C within the block, which imports modules, raises KeyboardInterrupt after the block: modules whose import
+    is interrupted can't be imported again before Python is restarted."""
+    before = signal.getsignal(signal.SIGINT)
+    if before is None or threading.current_thread() is not threading.main_thread():  # a handler of other code
+        yield
+        return
+    came: list[int] = []
+    signal.signal(signal.SIGINT, lambda number, frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        signal.raise_signal(signal.SIGINT)
+
+
 def interrupted(error: BaseException | None) -> bool:
     """Whether `error` is a KeyboardInterrupt or was caused by one: libraries may wrap it in an error of their own."""
     if error is None or isinstance(error, KeyboardInterrupt):

@@ -3,13 +3,17 @@
 import ctypes
 import mmap
 import os
+import re
 import sys
 from importlib.metadata import entry_points
 from importlib.util import find_spec
 from pathlib import Path
 
+from bert_jax.system.errors import UsageError, first_line
+
 _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8
 """M_TRIM_THRESHOLD, M_MMAP_MAX and M_ARENA_MAX of <malloc.h>."""
+_VARIABLE = re.compile(r"\bJAX_\w+")
 _HUGE_PAGE = 2 << 20
 """Bytes of a huge page on x86-64, and on ARM with pages of 4 KiB."""
 
@@ -22,6 +26,23 @@ def has_tpu() -> bool:
 def accelerated() -> bool:
     """Whether JAX may find a GPU or a TPU."""
     return bool(entry_points(group="jax_plugins")) or has_tpu()
+
+
+def environment_fault(error: BaseException | None = None) -> UsageError | None:
+    """The error for a variable of the environment that JAX can't use, if `error` comes from one or no device is found.
+
+    JAX reads its variables when it is imported, and looks for devices when it first computes.
+    """
+    name = next(iter(_VARIABLE.findall(str(error).upper())), "") if isinstance(error, ValueError) else "JAX_PLATFORMS"
+    if name not in os.environ or name == "JAX_PLATFORMS" and "jax" not in sys.modules:
+        return None
+    if name == "JAX_PLATFORMS":
+        try:
+            sys.modules["jax"].local_devices()
+            return None
+        except (RuntimeError, AssertionError) as missing:  # JAX 0.10.2 asserts that there is a device
+            error = missing if str(missing) else RuntimeError("JAX finds no such device")
+    return UsageError(f"{name}={os.environ[name]} can't be used here ({first_line(error)}); unset or change it")
 
 
 def prepare_to_compute() -> None:

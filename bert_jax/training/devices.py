@@ -1,4 +1,4 @@
-"""Devices: peak rates and memory, whether a training fits, and the cache of compiled programs."""
+"""Devices: peak rates and memory, and whether a training fits."""
 
 import os
 from collections.abc import Callable
@@ -18,7 +18,6 @@ from bert_jax.model.memory import Memory
 from bert_jax.model.products import product
 from bert_jax.model.sharding import check_batch_size, row_shards
 from bert_jax.model.size import encoder_flops
-from bert_jax.system.copies import cache_directory
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import say
 
@@ -135,15 +134,6 @@ def peak_flops(device: jax.Device) -> float | None:
     """Peak FLOP/s of `device`; None if it isn't known."""
     chip = chip_of(device.device_kind)
     return chip and chip.flops
-
-
-def keep_compiled_programs() -> None:
-    """Turns on JAX' compilation cache, in $JAX_COMPILATION_CACHE_DIR or the user's cache directory."""
-    if not os.environ.get("JAX_COMPILATION_CACHE_DIR"):
-        jax.config.update("jax_compilation_cache_dir", os.fspath(cache_directory() / "compiled"))
-    # A job has tens of programs that compile in some hundredths of a second; one is read in thousandths.
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.02)
-    jax.config.update("jax_persistent_cache_min_entry_size_bytes", 0)
 
 
 def compiling_tokens(model: ModelConfig) -> float:

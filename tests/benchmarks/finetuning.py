@@ -39,7 +39,8 @@ from bert_jax.run.trained_model import TrainedModel, tokenizer_of
 from bert_jax.system.bucket import place_of
 from bert_jax.system.machine import keep_freed_memory
 from bert_jax.training.batch import read_ahead
-from bert_jax.training.devices import compiling_tokens, keep_compiled_programs
+from bert_jax.training.compiled_programs import keep_compiled_programs
+from bert_jax.training.devices import compiling_tokens
 from bert_jax.training.trainer import Trainer
 
 BATCH, LENGTH = 32, 64

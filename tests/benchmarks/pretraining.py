@@ -27,7 +27,7 @@ from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.system.machine import keep_freed_memory
 from bert_jax.training.batch import synthetic_batch
-from bert_jax.training.devices import keep_compiled_programs
+from bert_jax.training.compiled_programs import keep_compiled_programs
 
 VOCABULARY = 30_522
 _STEPS = 2

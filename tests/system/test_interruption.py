@@ -1,10 +1,14 @@
 """What SIGTERM and Ctrl-C do to a command, whenever they come."""
 
+import signal
 import subprocess
+import sys
 import time
 
 import pytest
 from conftest import program
+
+from bert_jax.system import interruption
 
 BEGINNING = """
 import atexit, os, signal, sys, time
@@ -145,3 +149,33 @@ def work(_):
     send("SIGTERM")
 """
     assert ends(work)[0] == 143
+
+
+def test_a_signal_during_imports_raises_after_them():
+    before = signal.getsignal(signal.SIGINT)
+    done = []
+    with pytest.raises(KeyboardInterrupt), interruption.after_block():
+        signal.raise_signal(signal.SIGINT)
+        done.append("imported")
+    assert done == ["imported"] and signal.getsignal(signal.SIGINT) is before
+    with pytest.raises(ValueError, match="its own"), interruption.after_block():
+        signal.raise_signal(signal.SIGINT)
+        raise ValueError("its own")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@pytest.mark.parametrize("name", ["load", "configs.demo"])
+def test_a_first_call_that_was_interrupted_can_be_repeated(name):
+    code = (
+        "import os, signal, sys, threading, bert_jax\n"
+        "class Interrupting:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.startswith('bert_jax.config.'):\n"
+        "            signal.raise_signal(signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Interrupting())\n"
+        f"try:\n    bert_jax.{name}\nexcept KeyboardInterrupt:\n    print('interrupted')\n"
+        "sys.meta_path.pop(0)\n"
+        f"bert_jax.{name}, bert_jax.load\nprint('repeated')\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120)
+    assert done.stdout.split() == ["interrupted", "repeated"] and not done.stderr
