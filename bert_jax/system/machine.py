@@ -42,7 +42,7 @@ def environment_fault(error: BaseException | None = None) -> UsageError | None:
             return None
         except (RuntimeError, AssertionError) as missing:  # JAX 0.10.2 asserts that there is a device
             error = missing if str(missing) else RuntimeError("JAX finds no such device")
-    return UsageError(f"{name}={os.environ[name]} can't be used here ({first_line(error)}); unset or change it")
+    return UsageError(f"{name}={os.environ[name]} can't be used here ({first_line(error or name)}); unset or change it")
 
 
 def prepare_to_compute() -> None:

@@ -89,7 +89,7 @@ def keep_compiled_programs() -> None:
 
 def _opened(path: str) -> tuple[LRUCache, str] | None:
     """The cache in the directory `path`; None, with a message, if it can't be used."""
-    most = jax.config.jax_compilation_cache_max_size
+    most: int = jax.config.values["jax_compilation_cache_max_size"]
     try:
         if most < -1:
             raise UsageError(f"JAX_COMPILATION_CACHE_MAX_SIZE={most} is no number of bytes, nor -1 for no limit")
