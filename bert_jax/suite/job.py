@@ -13,7 +13,7 @@ from bert_jax.run.results import read_results
 from bert_jax.suite.suite_tables import SuiteTask
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.content import content_hash, settings_hash
-from bert_jax.system.errors import RunError, UsageError, listed
+from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import remove_directory, remove_temporary, temporary_path
 from bert_jax.system.json_file import MOST_VALUES, JsonObject
 from bert_jax.system.progress import say
@@ -23,8 +23,8 @@ AND = " and "
 """Between the names of metrics whose mean is a score."""
 _NOT_IN_NAME = re.compile(r"[^\w.=-]+")
 _LONGEST_NAME = 80
-_RESULTS, _MODEL = ("config.json", "results.json"), ("config.json", "tokenizer", "checkpoints")
-"""What tells a run's settings and scores, and what its model consists of."""
+_MODEL = ("config.json", "tokenizer", "checkpoints")
+"""What the model of a run consists of."""
 PRETRAINING = "pretraining"
 """Name under which a recipe's training is listed among the tasks."""
 
@@ -36,10 +36,8 @@ class Figures(Sealed):
     job: str
     """The job's name, so that another job's file isn't taken for this one's."""
     figures: JsonObject
-    results: str = ""
-    """Content hash of a run's settings and results; empty for a measurement."""
-    parts: str = ""
-    """Content hash of what the job made, such as the trained model; empty for a measurement."""
+    parts: dict[str, str] = {}
+    """Content hashes of the files and folders of its run that count; empty for a measurement."""
 
 
 class Job(NamedTuple):
@@ -58,8 +56,8 @@ class Job(NamedTuple):
     """The figures of a suite's jobs by `path`, once they were found to be as they were written."""
     needs: "Job | None" = None
     """The pretraining of its model."""
-    parts: tuple[str, ...] = _MODEL
-    """The files and folders in a run's directory that other jobs use."""
+    parts: tuple[str, ...] = ("results.json", *_MODEL)
+    """The files and folders of a run that tell its results, or that other jobs use."""
 
     @property
     def file(self) -> Path:
@@ -80,15 +78,10 @@ class Job(NamedTuple):
         """What it measured, by name; {} before it is done."""
         return self.known[self.path] if self.done else {}
 
-    @property
-    def results_hash(self) -> str:
-        """Content hash of a finished run's settings and results, which differ if it is trained with another outcome."""
-        return content_hash(*(self.path / name for name in _RESULTS)) if self.done else ""
-
     def damage(self) -> tuple[Path, str] | None:
         """What of the job is there and can't be believed, and why; None if there is nothing like that."""
-        is_run = self.path != self.file
-        if is_run and os.path.lexists(self.path) and (self.path.is_symlink() or not self.path.is_dir()):
+        is_file = self.path == self.file
+        if not is_file and os.path.lexists(self.path) and (self.path.is_symlink() or not self.path.is_dir()):
             return self.path, "it is no folder"
         if not os.path.lexists(self.file):
             return None
@@ -98,12 +91,11 @@ class Job(NamedTuple):
             return self.file, getattr(error, "strerror", None) or str(error)
         if written.job != self._name:
             return self.file, f"it is of {written.job}"
-        if is_run and written.results != content_hash(*(self.path / name for name in _RESULTS)):
-            return self.path, "its results are not as they were written"
-        # Of fine-tunings the checkpoints are deleted if another setting is the best.
-        is_whole = self.task == PRETRAINING or (self.path / "checkpoints").exists() or self.parts != _MODEL
-        if is_run and is_whole and written.parts != content_hash(*(self.path / name for name in self.parts)):
-            return self.path, f"a file in {listed(self.parts)} is not as it was written"
+        for name, content in written.parts.items():
+            # Of fine-tunings the checkpoints are deleted where another setting is the best.
+            is_deleted = name == "checkpoints" and self.task != PRETRAINING and not (self.path / name).exists()
+            if not is_deleted and content_hash(self.path / name) != content:
+                return self.path, f"{name} is not as it was written"
         return None
 
     def finish(self) -> None:
@@ -120,11 +112,9 @@ class Job(NamedTuple):
             if not folder.is_dir() and os.path.lexists(folder):
                 raise RunError(f"{folder} is no folder; move it away, and give the same command again")
             folder.mkdir(exist_ok=True)
-        written = Figures(job=self._name, figures=self.work())
-        if self.path != self.file:
-            hashes = [content_hash(*(self.path / name for name in names)) for names in (_RESULTS, self.parts)]
-            written = written.model_copy(update=dict(zip(("results", "parts"), hashes, strict=True)))
-        written.write(self.file)
+        figures = self.work()
+        parts = {name: content_hash(self.path / name) for name in self.parts} if self.path != self.file else {}
+        Figures(job=self._name, figures=figures, parts=parts).write(self.file)
         if not self.done:
             raise RunError(f"{self.file} can't be read back: {' '.join(map(str, self.damage() or ()))}")
 

@@ -77,7 +77,7 @@ class RecipeWork:
     def held_out(self, model: SuiteModel, task: SuiteTask, seed: int) -> Job:
         """A recipe's accuracy on the held-out sequences that all are measured on."""
         needs, name = self.pretraining(model, seed), f"{model.name}-{task.units}-{seed}"
-        shaped_by = (str(needs.path), needs.results_hash, str(self._sequences), task.units)
+        shaped_by = (str(needs.path), needs.measured, str(self._sequences), task.units)
         path = place_below(self._workdir, "held-out", name, *shaped_by, ending=".json")
         measure = partial(in_own_process, measuring.held_out_figures, needs.path, self._sequences, task.units)
         return Job(model.name, task.name, {}, seed, path, measure, self.known, needs)
@@ -102,7 +102,7 @@ class RecipeWork:
         for name, model in self._recipes.items():
             shaped_by = changed_settings(self.config(model)), self._commands.at_once
             path = place_below(self._workdir, "steps", name, *shaped_by, ending=".json")
-            jobs.append(Job(name, "a step", {}, 0, path, partial(_as_figures, seconds.get(name)), self.known))
+            jobs.append(Job(name, "a step", {}, 0, path, {"seconds": seconds.get(name)}.copy, self.known))
         return jobs
 
     @property
@@ -149,7 +149,3 @@ class RecipeWork:
             flags += ["--evaluation.every", sum(counts), "--checkpoints.every", max(1, sum(counts) // 4)]
             flags += itertools.chain(*((f"--phases.{number}.steps", count) for number, count in enumerate(counts)))
         self._commands.run("pretrain", *model.words, *flags)
-
-
-def _as_figures(seconds: float | None) -> JsonObject:
-    return {"seconds": seconds}

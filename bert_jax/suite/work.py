@@ -19,6 +19,7 @@ from bert_jax.suite.job import Job, changed_settings, model_hash, place_below, r
 from bert_jax.suite.recipes import RecipeWork
 from bert_jax.suite.suite_tables import SuiteModel, SuitePlan, SuiteTask, setting_text
 from bert_jax.system.bucket import place_of
+from bert_jax.system.content import settings_hash
 from bert_jax.system.errors import RunError, UsageError, disk_failure, first_line
 from bert_jax.system.files import open_lock
 from bert_jax.system.json_file import JsonObject
@@ -124,7 +125,7 @@ class SuiteWork:
     def answers(self, model: SuiteModel, task: SuiteTask, setting: dict[str, Any], seed: int) -> Job:
         """The answers of a fine-tuned model to the reported rows."""
         tuned, rows = self.tuning(model, task, setting, seed), task.measured_rows(self.suite.tables.report)
-        shaped_by = str(tuned.path), tuned.results_hash, rows, self._hash(str(rows))
+        shaped_by = str(tuned.path), tuned.measured, rows, self._hash(str(rows))
         path = self._file("answers", tuned.path.name, *shaped_by)
 
         def measure() -> JsonObject:
@@ -178,11 +179,11 @@ class SuiteWork:
         return []
 
     def _model(self, model: SuiteModel, seed: int) -> tuple[Path, Job | None, str]:
-        """The trained model, or the run of a recipe with the job that trains it; the content hash of either."""
+        """The trained model, or the run of a recipe with the job that trains it; a hash that tells either."""
         if model.path:
             return Path(model.path), None, self._model_hash(place_of(model.path))
         training = self.recipes.pretraining(model, seed)
-        return training.path, training, training.results_hash
+        return training.path, training, settings_hash(training.measured)
 
     def _do_all(self, pool: ThreadPoolExecutor, jobs: Sequence[Job], after_each: Callable[[], Any]) -> None:
         missing = [job for job in jobs if not job.done and (job.needs is None or job.needs.done)]

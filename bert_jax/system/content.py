@@ -6,7 +6,7 @@ import json
 import os
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from bert_jax.system.bucket import in_bucket, objects
 from bert_jax.system.copies import cache_directory
@@ -18,20 +18,6 @@ _READ_ALWAYS_BYTES = 1_000_000
 """Total size up to which files are read again each time."""
 _SETTLED_NS = 3_000_000_000
 """Age of a file's times from which on they tell every later change: some file systems count in steps of two seconds."""
-
-
-class _Status(NamedTuple):
-    """What changes with each write to a file. The time of the last change can't be set by a program."""
-
-    size: int
-    modified_ns: int
-    changed_ns: int
-    inode: int
-
-    @classmethod
-    def of(cls, path: Path) -> "_Status":
-        found = os.stat(path)
-        return cls(found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino)
 
 
 class _KnownContent(Sealed):
@@ -68,9 +54,9 @@ def settings_hash(*values: Any) -> str:
 def _hash_of_files(places: list[dict[str, Path]]) -> str:
     """The hash of the files of each place, by name. Raises OSError if one can't be read."""
     paths = [path for files in places for path in files.values()]
-    began, status = time.time_ns(), [_Status.of(path) for path in paths]
+    began, status = time.time_ns(), [*map(_status, paths)]
     status_hash, known = _short_hash(repr(status)), None
-    if sum(each.size for each in status) > _READ_ALWAYS_BYTES:
+    if sum(size for size, *_ in status) > _READ_ALWAYS_BYTES:
         with contextlib.suppress(RuntimeError):  # the user has no home
             known = cache_directory() / "contents" / f"{_short_hash(repr(places))}.json"
     with contextlib.suppress(OSError, ValueError, UsageError):  # missing, damaged, or of another release
@@ -78,12 +64,18 @@ def _hash_of_files(places: list[dict[str, Path]]) -> str:
             return before.content
     digests = [[(name, _digest(path)) for name, path in files.items()] for files in places]
     content = _short_hash(repr(digests))
-    newest = max((max(each.modified_ns, each.changed_ns) for each in status), default=0)
-    if known and began - newest > _SETTLED_NS and status == [_Status.of(path) for path in paths]:
+    newest = max((max(modified, changed) for _, modified, changed, _ in status), default=0)
+    if known and began - newest > _SETTLED_NS and status == [*map(_status, paths)]:
         with contextlib.suppress(OSError, RunError):  # they are read again next time
             known.parent.mkdir(parents=True, exist_ok=True)
             _KnownContent(status=status_hash, content=content).write(known)
     return content
+
+
+def _status(path: Path) -> tuple[int, int, int, int]:
+    """What changes with each write to a file. No program can set the time of the last change, the third."""
+    found = os.stat(path)
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
 
 
 def _digest(path: Path) -> str:

@@ -221,7 +221,7 @@ def test_what_is_measured_again_is_told_in_one_line_and_set_aside(suite, capsys)
     assert figures(suite, TRAINED) == expected
     said = " ".join(capsys.readouterr().err.split())
     assert f"{score}: its checksum is missing or another; it is measured again" in said
-    assert f"{results.parent}: its results are not as they were written; it is measured again" in said
+    assert f"{results.parent}: results.json is not as it was written; it is measured again" in said
     assert '"accuracy": 0.99' in (score.parent / f"damaged-{score.name}").read_text()
     assert '"score": 0.99' in (results.parent.parent / f"damaged-{results.parent.name}" / "results.json").read_text()
     assert figures(suite, TRAINED) == expected and "again" not in capsys.readouterr().err
