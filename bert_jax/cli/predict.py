@@ -61,6 +61,7 @@ class Predict(RowsArguments, InferenceArguments):
             show([reading_of_input(task, self.input, written.format or format_of(source) or "TFDS", first)])
             records = itertools.chain([first], records)
         with stage("Predicting", None, "rows") as bar:
-            write_predictions(self.output, bar.counted(predictor.predictions(records, repairs)), task.kind)
+            predicted = bar.counted(predictor.predictions(records, repairs))
+            write_predictions(self.output, predicted, task.kind, task.texts[0])
         say_repairs(self.input, repairs)
         say(f"{counted(bar.done, 'rows with predictions')}: {self.output}")

@@ -6,9 +6,11 @@ from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
+from typing import Any
 
+from bert_jax.finetuning.columns import list_or_value
 from bert_jax.records.record import Record
-from bert_jax.system.errors import Setting, UsageError
+from bert_jax.system.errors import Setting, UsageError, quoted
 from bert_jax.text.scripts import is_punctuation, sets_no_spaces
 from bert_jax.text.vocabulary import PieceSpan
 
@@ -22,7 +24,9 @@ _INSIDE = {"M": "I", "L": "E", "U": "S"}
 """Maps the letters of BMES and BILOU tags to the letters of IOBES."""
 Range = tuple[int, int]
 """Begin and end (exclusive), in characters."""
+CONVERTED = "offsets in UTF-16 units (as JavaScript counts), converted to characters"
 _EXTENDED = "spans with an end within a word, extended to whole words"
+_IN_UNITS = "spans whose ends are ends of words in UTF-16 units (as JavaScript counts) alone: convert them"
 _LOST = "spans without a word of their own, left out"
 
 
@@ -48,9 +52,10 @@ def tags_of(record: Record, name: str, text: str, repairs: Counter[str]) -> list
     """The tag of each word of `text`, B-TYPE, I-TYPE or O, from the spans in column `name`.
 
     A span is extended to whole words. It is left out if all of these belong to the span before. `repairs` counts both.
-    Raises UsageError, which names the record, for spans that overlap, leave the text or have another form.
+    Raises UsageError, which names the record, for spans that overlap, leave the text, have another form, or have a text
+    that isn't at their place.
     """
-    spans, places = _checked(record, name, len(text)), word_places(text)
+    spans, places = _checked(record, name, text, repairs), word_places(text)
     begins, ends = [place[0] for place in places], [place[1] for place in places]
     tags = [OUTSIDE] * len(places)
     free = 0
@@ -60,7 +65,9 @@ def tags_of(record: Record, name: str, text: str, repairs: Counter[str]) -> list
         for word in own:
             tags[word] = f"{'B' if word == own.start else 'I'}-{kind}"
         repairs[_LOST] += not own
-        repairs[_EXTENDED] += bool(own) and (begins[first] < begin or ends[last - 1] > end)
+        if own and (begins[first] < begin or ends[last - 1] > end):
+            in_words = in_characters(text, begin) in begins and in_characters(text, end) in ends
+            repairs[_IN_UNITS if in_words else _EXTENDED] += 1
         free = max(free, last)
     return tags
 
@@ -79,21 +86,17 @@ def spans_of(tags: Sequence[str], places: Sequence[Range]) -> list[list[int | st
     return spans
 
 
-def _checked(record: Record, name: str, length: int) -> list[tuple[int, int, str]]:
+def _checked(record: Record, name: str, text: str, repairs: Counter[str]) -> list[tuple[int, int, str]]:
     """The spans of a record, in text order."""
-    value, spans = record.value(name), []
+    value, spans = list_or_value(record, name), []
     for written in value if isinstance(value, list) else [value]:
-        span = _span(written, length)
+        span = _span(record, name, text, written, repairs)
         if span is None:
-            by_word = (
-                f"; a file with one word on each line is {Setting('task.format')} conll"
-                if isinstance(value, str)
-                else ""
-            )
             raise UsageError(
-                f"{record.place}: {name!r} has {written!r:.60} and the text {length:,} characters; give the entities "
-                "of a text as [[begin, end (exclusive), type], ...] or objects with start, end and label, in "
-                f"characters from 0, or a list of words and their tags{by_word}"
+                f"{record.place}: {name!r} has {written!r:.60} and the text {len(text):,} characters; give the "
+                "entities of a text as [[begin, end (exclusive), type], ...] or objects with start, end and label, in "
+                "characters from 0 (an emoji is one), or a list of words and their tags; a file with one word on each "
+                f"line is {Setting('task.format')} conll"
             )
         spans.append(span)
     spans.sort()
@@ -106,20 +109,36 @@ def _checked(record: Record, name: str, length: int) -> list[tuple[int, int, str
     return spans
 
 
-def _span(written: object, length: int) -> tuple[int, int, str] | None:
+def _span(record: Record, name: str, text: str, written: Any, repairs: Counter[str]) -> tuple[int, int, str] | None:
     """Begin, end and type of a span; None if the span has another form or leaves the text.
 
-    The form is [begin, end, type], or an object as Prodigy, doccano and Label Studio write it.
+    The form is [begin, end, type], or an object as Prodigy, doccano and Label Studio write it. If it has the span's
+    text, offsets in UTF-16 units are converted. Raises UsageError if another text is at the span's place.
     """
     if isinstance(written, dict):
-        names = written.get("labels")
+        names, copy = written.get("labels"), written.get("text")
         kind = names[0] if isinstance(names, list) and len(names) == 1 else written.get("label")
         begin, end = (written.get(key, written.get(f"{key}_offset")) for key in ("start", "end"))
+        if isinstance(copy, str) and isinstance(begin, int) and isinstance(end, int):
+            there = text[max(begin, 0) : end]
+            if copy.casefold().split() != there.casefold().split():
+                begin, end = in_characters(text, begin), in_characters(text, end)
+                repairs[CONVERTED] += 1
+            if copy.casefold().split() != text[max(begin, 0) : end].casefold().split():
+                raise UsageError(
+                    f"{record.place}: {name!r} has a span with the text {quoted(copy)}, and its place has "
+                    f"{quoted(there)}; give start and end in characters from 0, the end exclusive"
+                )
         written = [begin, end, kind]
     if not isinstance(written, list) or [type(each) for each in written] != [int, int, str]:
         return None
     begin, end, kind = written
-    return (begin, end, kind.strip()) if kind.strip() and 0 <= begin < end <= length else None
+    return (begin, end, kind.strip()) if kind.strip() and 0 <= begin < end <= len(text) else None
+
+
+def in_characters(text: str, offset: int) -> int:
+    """How many characters the first `offset` UTF-16 units of `text` are, as JavaScript counts them."""
+    return len(text.encode("utf-16-le", "surrogatepass")[: 2 * max(offset, 0)].decode("utf-16-le", "ignore"))
 
 
 def entity_forms(tags: Sequence[str]) -> dict[str, str]:

@@ -5,6 +5,8 @@ import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import Any
 
 from bert_jax.config.task import COLUMN_IN_BRACES, TaskConfig
 from bert_jax.config.wording import counted
@@ -14,9 +16,17 @@ from bert_jax.system.errors import Setting, UsageError, json_kind, listed, quote
 
 _MOST_DIGITS = 18
 """Most digits of a whole number that is read from text."""
-_LIST_AS_TEXT = re.compile(r"""\[(?:\s*['"\d][^][]*|[^][,]*,[^][]*|\s*)\]""")
-"""A list as Python, NumPy or JSON print it: ['a', 'b'], [0 1], [a, b] or []. [a] doesn't count, since it may be a
-label."""
+_ITEM = (
+    r"""b?'(?:[^'\\]|\\.)*'|b?"(?:[^"\\]|\\.)*"|[-+]?[\d.][\d.eE+-]*|[Tt]rue|[Ff]alse|None|null|nan|\.{3}|(?<=['"]):"""
+)
+_CALL = r"[A-Za-z_][\w.]*"
+PRINTED_LIST = re.compile(
+    rf"""(?:{_CALL}\((?=[\[({{])|[\[{{]|\((?=.*,))(?=.*[\d'"=]|.*(?:True|False)|[\s\[\](){{}}]*$)
+    (?>{_ITEM}|{_CALL}(?=[(\[{{=])|(?<==)[\w.:<>|]+|[\s,=\[\](){{}}])*+(?<=[\])}}])|(?:(?:frozen)?set)?\(\)""",
+    re.DOTALL | re.VERBOSE,
+)
+"""A list, tuple, set, object or array as Python, NumPy, PyTorch or JSON print it: ['a', 'b'], ('a',), [0 1], {'a'},
+array(['a'], dtype=object), [] or set(). [a], {a} and (1) don't count, since they may be labels or texts."""
 _WHOLE = re.compile(r"\s*-?\d+\s*")
 _LARGEST = 1e18
 """Largest number that can be learned: the square of an error must be finite in float32."""
@@ -35,7 +45,7 @@ def text(record: Record, template: str, remedy: str | None = None) -> str:
 
 def word_list(record: Record, name: str) -> list[str]:
     """A column of words, or of their tags. Raises UsageError for anything else."""
-    value = record.value(name)
+    value = list_or_value(record, name)
     if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
         raise UsageError(
             f"{record.place}: {name!r} is {_described(value)} and not a list of words; give a word a line, as files of "
@@ -71,18 +81,35 @@ def number(record: Record, name: str) -> float:
 
 def class_label(record: Record, name: str) -> str:
     """The name of a class: a text, or a number or truth value as JSON writes it. Raises UsageError for other values."""
-    value = record.value(name)
+    value = list_or_value(record, name)
+    is_class = value.is_integer() if isinstance(value, float) else isinstance(value, str | int)
+    if not is_class or not label_text(value):
+        raise UsageError(f"{record.place}: {name!r} is {_described(value)}, and a class is a text or a whole number")
+    return label_text(value)
+
+
+def label_text(value: object) -> str:
+    """A label as it is compared: a truth value as JSON writes it, a whole number without a decimal point."""
     if isinstance(value, bool):
         return str(value).lower()
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if isinstance(value, float):
-        raise UsageError(
-            f"{record.place}: {name!r} is {value}, and a class is a text or a whole number; write it as one"
-        )
-    if not isinstance(value, str | int) or not str(value).strip():
-        raise UsageError(f"{record.place} has no label: {name!r} is {_described(value)}; give each row one")
-    return str(value).strip()
+    return str(int(value) if isinstance(value, float) and value.is_integer() else value).strip()
+
+
+def list_or_value(record: Record, name: str) -> Any:
+    """The value of a column that may hold a list. A text with a list in JSON, as tables hold lists, is that list.
+
+    Raises UsageError for a list as Python or NumPy print it: between its quotes and brackets, anything may stand.
+    """
+    value = record.value(name)
+    if not isinstance(value, str) or not PRINTED_LIST.fullmatch(value.strip()):
+        return value
+    with suppress(ValueError, RecursionError):
+        if isinstance(read := json.loads(value), list):
+            return read
+    raise UsageError(
+        f"{record.place}: {name!r} is the text {quoted(value)}, a list as a program prints it; write lists in JSON, "
+        '["a", "b"], in a table too'
+    )
 
 
 def label_names(record: Record, config: TaskConfig) -> list[str]:
@@ -97,12 +124,9 @@ def label_names(record: Record, config: TaskConfig) -> list[str]:
     value = record.value(config.label)
     if isinstance(value, str):
         names = [name for part in value.split(config.label_separator) if (name := part.strip())]
-        if _LIST_AS_TEXT.fullmatch(value.strip()) and not set(names) <= set(labels):
-            raise UsageError(
-                f"{record.place}: {config.label!r} is the text {quoted(value)}, and a list is expected: give one in "
-                f"JSON lines, or a text of labels with {config.label_separator!r} between them and no brackets"
-            )
-        return names
+        value = names if set(names) <= set(labels) else list_or_value(record, config.label)
+        if isinstance(value, str) and not re.fullmatch(r"\[[^][,]*,[^][]*\]", value.strip()):  # [a, b]
+            return names
     flags = isinstance(value, list) and bool(value) and all(type(one) is not str and one in (0, 1) for one in value)
     if not isinstance(value, list) or not (flags or all(type(one) in (str, int) for one in value)):
         raise UsageError(

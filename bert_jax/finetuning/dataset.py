@@ -19,13 +19,13 @@ from bert_jax.finetuning.span_task import SpanTask
 from bert_jax.finetuning.tag_task import TagTask
 from bert_jax.finetuning.task import EMPTY, IGNORED, UNKNOWN, Example, Task
 from bert_jax.finetuning.text_pairs import pair_records
+from bert_jax.finetuning.usable_rows import usable_rows
 from bert_jax.finetuning.vectors_task import VectorsTask
 from bert_jax.instances.held_out import document_hash
 from bert_jax.records.compressed_files import suffix
 from bert_jax.records.formats import format_of, takes_columns
 from bert_jax.records.record import Record, RowFormat
 from bert_jax.records.sources import held_records
-from bert_jax.system.bucket import place_of
 from bert_jax.system.content import content_hash
 from bert_jax.system.errors import Setting, UsageError, listed, renamed
 from bert_jax.system.progress import say
@@ -44,8 +44,6 @@ TASK_CLASSES: dict[str, type[Task]] = {
 _CHARACTERS_AT_ONCE, _LEAST_CHARACTERS = 1_000_000, 2_000
 """Most characters that go to the tokenizer in one call, enough for its threads. To limit the number of
 records, each counts as _LEAST_CHARACTERS more than it has."""
-_LISTED_ROWS = 5
-"""Most unlabelled rows that an error lists."""
 
 
 class TrainingRows(NamedTuple):
@@ -104,7 +102,7 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer) -> TrainingRows:
     if config.source:
         records, held_out = pair_records(config, tokenizer, repairs)
     else:
-        records = _labelled(config, config.train, read_records(config, config.train, "train", repairs), repairs)
+        records = read_records(config, config.train, "train", repairs)
         if config.dev_share:
             records = divided_rows(config, records)[0]
     config = TASK_CLASSES[config.kind].settled(config, records)  # all rows count, even if only some of them are used
@@ -150,7 +148,6 @@ def read_labelled(task: Task, held_out: Sequence[Record] = ()) -> LabelledRows:
             f"{task.config.dev_in_words} has no {task.config.label!r} in any row, and nothing can be measured: there "
             f"is {there}; give rows with labels (to finetune their column may be named by --task.label)"
         )
-    records = _labelled(task.config, task.config.dev_source, records, repairs)
     if unmeasurable := [record for record in records if not task.is_measurable(task.config, record)]:
         repairs["rows with an empty text, not measured"] += len(unmeasurable)
         records = [record for record in records if task.is_measurable(task.config, record)]
@@ -162,13 +159,13 @@ def read_labelled(task: Task, held_out: Sequence[Record] = ()) -> LabelledRows:
 
 
 def read_records(config: TaskConfig, source: str | None, setting: str, repairs: Counter[str]) -> list[Record]:
-    """All rows of `source`; if this is the share task.dev, this share of the rows of task.train.
+    """The usable rows of `source`; if this is the share task.dev, this share of the rows of task.train.
 
-    Raises UsageError if there are none, or no source; `setting` is the name of its setting.
+    Raises UsageError if there are none, or no source, and for rows that can't be used. `setting`: the name of its
+    setting.
     """
     if config.dev_share and source == config.dev:
-        rows = read_records(config, config.train, "train", repairs)
-        return divided_rows(config, _labelled(config, config.train, rows, Counter()))[1]
+        return divided_rows(config, read_records(config, config.train, "train", Counter()))[1]
     if source is None:
         raise UsageError(f"{Setting(f'task.{setting}')} names no rows; give a file or a set like tfds:glue/cola:train")
     if is_judged(source):
@@ -178,7 +175,8 @@ def read_records(config: TaskConfig, source: str | None, setting: str, repairs: 
         records = held_records(source, repairs, form)
     if not records:
         raise UsageError(f"{source} has no rows; give another file or set")
-    return [TASK_CLASSES[config.kind].read(config, record, repairs) for record in records]
+    kind = TASK_CLASSES[config.kind]
+    return [kind.read(config, record, repairs) for record in usable_rows(kind, config, source, records, repairs)]
 
 
 def divided_rows(config: TaskConfig, records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
@@ -263,37 +261,6 @@ def say_repairs(source: str | None, repairs: Counter[str]) -> None:
     """Reports in one line what was repaired, cut or left out in `source`, with counts."""
     if made := [counted(count, what) for what, count in sorted(repairs.items()) if count]:
         say(f"{source}: {'; '.join(made)}")
-
-
-def _labelled(config: TaskConfig, source: str | None, records: list[Record], repairs: Counter[str]) -> list[Record]:
-    """The records with a label; all records if none has one.
-
-    If only some have none, raises UsageError, or counts them in `repairs` if task.unlabelled is `skip`.
-    """
-    kind = TASK_CLASSES[config.kind]
-    records = kind.without_rejected(config, records, repairs)
-    without = [record for record in records if not kind.is_labelled(config, record)]
-    if not without or len(without) == len(records):
-        return records
-    if config.unlabelled == "refuse":
-        name = "score" if config.makes_vectors else "label"
-        file = place_of(source) if source else ""
-        first = "; ".join(record.place.removeprefix(f"{file}, ") for record in without[:_LISTED_ROWS])
-        more = "; ..." if len(without) > _LISTED_ROWS else ""
-        short = sum(bool(record.columns) and config.label not in record.values for record in without)
-        cut = ""
-        if short:
-            cut = (
-                f"; {short:,} of them have fewer fields than there are columns, and a line break in a text without "
-                "quotes around it cuts a row in two: mend these first"
-            )
-        raise UsageError(
-            f"{source}: {len(without):,} of {len(records):,} rows have no {name}, {config.label!r} is empty "
-            f"({first}{more}){cut}; give each one, or leave these rows out by --task.unlabelled skip (of evaluate "
-            "--unlabelled skip)"
-        )
-    repairs["rows without a label left out"] += len(without)
-    return [record for record in records if kind.is_labelled(config, record)]
 
 
 def _some(records: list[Record], count: int | None) -> list[Record]:

@@ -31,6 +31,8 @@ Embed = Callable[[Iterable[str], str], Iterator[Float[np.ndarray, "N D"]]]
 """Yields the vectors of texts of a role, "query" or "document", in their order, some texts at a time."""
 _KIND = "beir:"
 _LAYOUT = "judged texts are a folder with corpus.jsonl, queries.jsonl and qrels/SPLIT.tsv, each plain, .gz or .zst"
+_OF_QUERIES = re.compile(r"arguana|quora", re.IGNORECASE)
+"""Names of sets whose queries are documents of the corpus with the same id. Quora's differ in a few characters."""
 _GRADE = re.compile(r"-?\d{1,9}")
 
 
@@ -55,10 +57,17 @@ class JudgedTexts:
         """For each query, the grades of documents by name."""
         self.documents, corpus_hash = list[str](), blake2b(digest_size=8)
         """The names of the documents, in the order of the corpus."""
-        for row in _rows(self._corpus, repairs):
-            self.documents.append(row[0])
-            corpus_hash.update(repr(row).encode())
+        self._copies = set[str]()
+        """The names of queries that are documents too. Such a document is left out of its query's ranking."""
+        for name, body, title in _rows(self._corpus, repairs):
+            self.documents.append(name)
+            corpus_hash.update(repr((name, body, title)).encode())
+            if name in texts and grades.get(name, {name: 1}).get(name, 0) < 1:
+                possible = body.split(), f"{title} {body}".split()
+                if texts[name].split() in possible or _OF_QUERIES.search(folder.name):
+                    self._copies.add(name)
         known = set(self.documents)
+        repairs["documents with the id and text of their query, left out of its ranking"] += len(self._copies)
         if not any(grade > 0 and name in known for of_query in self._grades for name, grade in of_query.items()):
             raise UsageError(
                 f"{judged} has no grade above 0 for a query of queries.jsonl and a document of corpus.jsonl; give the "
@@ -107,8 +116,8 @@ class JudgedTexts:
         """The metrics of `judged_metrics` for a search of the whole corpus by cosines, beside those of BM25.
 
         `widths`: further widths that vectors are cut to, whose metrics have names like `64/ndcg@10`. `on_read` is
-        called with the number of documents compared since the last call. As in BEIR, the document with the name of a
-        query is left out of its ranking. One block of the corpus' vectors is in memory.
+        called with the number of documents compared since the last call. A document that is the query itself is left
+        out of its ranking. One block of the corpus' vectors is in memory.
         """
         baseline, metrics = self.bm25, dict[str, float]()
         queries = np.concatenate([*embed(self.queries, "query")])
@@ -127,8 +136,9 @@ class JudgedTexts:
         return results.updated({**metrics, "baselines": {"bm25": baseline}, "measured_on": measured_on})
 
     def _metrics(self, best: BestDocuments) -> dict[str, float]:
-        ranked = zip(self._names, best.ranked, strict=True)
-        return judged_metrics([[name for _, name in each if name != query] for query, each in ranked], self._grades)
+        copies = [query if query in self._copies else None for query in self._names]
+        ranked = zip(copies, best.ranked, strict=True)
+        return judged_metrics([[name for _, name in each if name != copy] for copy, each in ranked], self._grades)
 
     def _documents(self) -> Iterator[str]:
         """Yields each document's title and text, as BEIR joins them."""

@@ -26,6 +26,7 @@ from bert_jax.batching.grouping import (
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.task_kind import TASK_KINDS
 from bert_jax.finetuning.batches import AnyArray, TaskBatch, places_in_rows, task_batch
+from bert_jax.finetuning.columns import word_list
 from bert_jax.finetuning.dataset import LabelledRows, encoded
 from bert_jax.finetuning.retrieval import DOCUMENTS_AT_ONCE
 from bert_jax.finetuning.task import Example, Outcome, Prediction, Task
@@ -231,13 +232,13 @@ def check_predictions_file(path: Place, kind: str, read: str = "") -> None:
         check_written(one, read)
 
 
-def write_predictions(path: Place, predicted: Predicted, kind: str) -> None:
+def write_predictions(path: Place, predicted: Predicted, kind: str, words: str = "words") -> None:
     """Writes each row with its prediction in the format of the suffix. The file is either whole or absent.
 
-    JSON lines and tables have the row's columns, then the prediction's columns. `.conll` has the predicted tag after
-    the other columns of each word. `.json` has the answers in the format of SQuAD's official script. Beside it,
-    `.best.json` has the best answers, and `.null_odds.json` the odds of no answer. Raises UsageError for another
-    suffix, before anything is read, and if there is no row.
+    JSON lines and tables have the row's columns, then the prediction's columns. `.conll` has each word, from the column
+    `words`, its other columns, and its predicted tag. `.json` has the answers in the format of SQuAD's official script.
+    Beside it, `.best.json` has the best answers, and `.null_odds.json` the odds of no answer. Raises UsageError for
+    another suffix, before anything is read, and if there is no row.
     """
     check_predictions_file(path, kind)
     predicted = iter(predicted)
@@ -249,6 +250,8 @@ def write_predictions(path: Place, predicted: Predicted, kind: str) -> None:
     if path.suffix == ".json":
         _write_answers(path, predicted)
         return
+    if path.suffix == ".conll":
+        predicted = ((_words_first(record, prediction, words), prediction) for record, prediction in predicted)
     with replacing(path) as temporary, open(temporary, "w", encoding="utf-8", newline="") as file:
         _WRITERS[path.suffix](file, predicted)
 
@@ -274,7 +277,12 @@ def _write_jsonl(file: TextIO, predicted: Predicted) -> None:
 
 
 def _write_csv(file: TextIO, predicted: Predicted) -> None:
-    csv.writer(file, lineterminator="\n").writerows(fields for fields, _ in _table(predicted))
+    # Python's writer doesn't quote a field for a carriage return alone.
+    usual, quoting = (
+        csv.writer(file, lineterminator="\n", quoting=each) for each in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)
+    )
+    for fields, _ in _table(predicted):
+        (quoting if any("\r" in field for field in fields) else usual).writerow(fields)
 
 
 def _write_tsv(file: TextIO, predicted: Predicted) -> None:
@@ -285,11 +293,23 @@ def _write_tsv(file: TextIO, predicted: Predicted) -> None:
 def _write_conll(file: TextIO, predicted: Predicted) -> None:
     for record, prediction in predicted:
         tags = prediction["predicted_tags"]
-        values = [*record.values.values(), prediction.get("predicted_words")]
-        columns = [column for column in values if isinstance(column, list) and len(column) == len(tags)]
-        for fields in zip(*columns, tags, strict=True):
-            file.write(_tabbed(list(map(str, fields)), record.place, "write a .jsonl"))
+        columns = [column for column in record.values.values() if isinstance(column, list) and len(column) == len(tags)]
+        for row in [*zip(*columns, tags, strict=True)] or [("",)]:
+            fields = [*map(str, row)]
+            if (
+                fields[0][:1] in ("", "\ufeff")
+                or fields[0] == "-DOCSTART-"
+                or any(field != field.strip(" ") for field in fields)
+            ):
+                raise UsageError(f"{record.place} has the word {fields}, which a .conll can't have; write a .jsonl")
+            file.write(_tabbed(fields, record.place, "write a .jsonl"))
         file.write("\n")
+
+
+def _words_first(record: Record, prediction: Prediction, words: str) -> Record:
+    """The record with its words, or those that its text was split into, as the first column."""
+    first = {words: prediction.get("predicted_words") or word_list(record, words)}
+    return record._replace(values=first | record.values | first)
 
 
 _WRITERS: dict[str, Callable[[TextIO, Predicted], None]] = {

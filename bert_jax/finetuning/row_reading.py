@@ -9,12 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.config.task import COLUMN_IN_BRACES, TaskConfig
+from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.character_spans import tag_scheme
-from bert_jax.finetuning.columns import sorted_labels
+from bert_jax.finetuning.columns import PRINTED_LIST, sorted_labels
 from bert_jax.finetuning.dataset import TASK_CLASSES, Texts, texts_of
 from bert_jax.finetuning.judged_texts import is_judged
 from bert_jax.finetuning.task import Task
+from bert_jax.finetuning.usable_rows import used_columns
 from bert_jax.records.formats import format_of
 from bert_jax.records.record import Record
 from bert_jax.system.errors import Setting, UsageError, listed, quoted
@@ -35,7 +36,7 @@ _ODD_TEXTS = (
     (re.compile(r"\s*(?:nan|none|null|n/a|#n/a|<na>)\s*", re.IGNORECASE), 0, "are nan, none or null: leave them out"),
     (re.compile(r".*(?:Ã[\x80-\xbf]|â€).*", re.DOTALL), 0.01, "hold Ã or â€, UTF-8 read as Latin-1: mend the file"),
     (re.compile(r".*(?:<br|</\w|&(?:amp|lt|gt|nbsp|quot);).*", re.DOTALL), 0.05, "hold HTML: take it out"),
-    (re.compile(r"\s*\[\s*['\"].*\]\s*", re.DOTALL), 0.5, "are lists written as text: join them, or give JSON lines"),
+    (PRINTED_LIST, 0.5, "are lists written as text: join them, or give JSON lines"),
     (re.compile(r".*\S\\n\S.*", re.DOTALL), 0.05, "hold a backslash and n for a line break: put line breaks there"),
     (re.compile(r"\s*(?:https?://\S+|\S+\.[A-Za-z]\w{2,3})\s*"), 0.5, "are names of files or pages: give texts"),
 )
@@ -113,9 +114,7 @@ def _column_facts(used: Sequence[str], unused: Sequence[str], texts: Texts) -> l
 
 def _columns(config: TaskConfig, records: Sequence[Record]) -> tuple[list[str], list[str]]:
     """The columns of `records` that the task uses, and the columns that it doesn't use."""
-    named = set[str]()
-    for template in TASK_CLASSES[config.kind].columns(config, records[0]):
-        named |= set(COLUMN_IN_BRACES.findall(template) or [template])
+    named = used_columns(TASK_CLASSES[config.kind], config, records[0])
     there = dict.fromkeys(name for record in records for name in (record.columns or record.values))
     used = [name for name in there if name in named or any(each.startswith(f"{name}.") for each in named)]
     return used, [name for name in there if name not in used]
@@ -134,10 +133,6 @@ def _check_unused(config: TaskConfig, rows: RowSet, unused: Sequence[str]) -> No
 
 
 def _odd_texts(config: TaskConfig, name: str, rows: RowSet, texts: Sequence[Texts]) -> Iterator[str]:
-    short = [one for one in rows.records if len(one.values) < len(one.columns)]
-    if short and not config.columns:
-        place = short[0].place.rpartition(", ")[2]
-        yield f"{name}: {len(short):,} of {len(texts):,} rows have fewer fields than names ({place} first): mend them"
     for column, of_column in zip((*config.texts, *config.choices), zip(*texts, strict=True), strict=True):
         where, in_words = f"{name} {column!r}", isinstance(of_column[0], tuple)
         if in_words:
@@ -148,7 +143,7 @@ def _odd_texts(config: TaskConfig, name: str, rows: RowSet, texts: Sequence[Text
         if len(set(strings)) == 1 < len(strings):
             yield f"{where} is {quoted(strings[0])} everywhere: name another column by --task.texts"
         for pattern, most, what in _ODD_TEXTS:
-            count = sum(pattern.fullmatch(one) is not None for one in strings)
+            count = sum(pattern.fullmatch(one.strip()) is not None for one in strings)
             if count > most * len(strings) and (most or not in_words):
                 yield f"{where}: {count:,} of {len(strings):,} texts {what}"
     if len(texts) >= 20 and 2 * len(set(texts)) < len(texts):
@@ -201,6 +196,8 @@ def _odd_labels(config: TaskConfig, counts: dict[str, Counter[str]], rows: dict[
     if config.kind == "labels" and (joined := [one for one in every if re.search(r"\w\s*[;|,/]\s*\w", one)]):
         yield f"{listed(joined[:3])} may be several labels: name what separates them by --task.label-separator"
     for name, of_set in counts.items():
+        if config.choices and not of_set["0"] and (1 - 1 / len(config.choices)) ** rows[name] < 0.01:  # not by chance
+            yield f"no {name} row has the choice 0, the first: subtract 1 from your numbers, if they begin with 1"
         label, most = of_set.most_common(1)[0] if of_set else ("", 0)
         if not words and len(every) > 1 and most > max(0.95 * rows[name], 19):
             yield f"{name}: {most:,} of {rows[name]:,} rows are {quoted(label)}: look at macro F1, not accuracy"

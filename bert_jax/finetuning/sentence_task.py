@@ -34,23 +34,6 @@ _DROPPED = "rows whose marked word has no piece"
 class SentenceTask(Task[RowGold]):
     """Sequences [CLS] text [SEP] or [CLS] first [SEP] second [SEP], cut as in the original's run_classifier.py."""
 
-    @classmethod
-    def without_rejected(cls, config: TaskConfig, records: list[Record], repairs: Counter[str]) -> list[Record]:
-        """The records without those that have no class: "-" as in SNLI, -1 as in TFDS."""
-        if config.facts.loss != "classes":
-            return records
-        classes = Counter(str(record.value(config.label)) for record in records if record.has(config.label))
-        known = set(config.labels or ()) or classes.keys()
-        none = {"-"} if "+" not in known else set[str]()
-        if config.labels or {"0", "1", "2"} <= known:
-            none |= {"-1"}
-        none = (none - set(config.labels or ())) & classes.keys()
-        if not none or not classes.keys() - none:
-            return records
-        kept = [one for one in records if not one.has(config.label) or str(one.value(config.label)) not in none]
-        repairs[f"rows without a label ({' and '.join(sorted(none))}) left out"] += len(records) - len(kept)
-        return kept
-
     def encode(self, records: Sequence[Record], repairs: Counter[str], train: bool) -> list[list[Example]]:
         """An example for each record, with a sequence for each choice.
 
@@ -243,7 +226,8 @@ class ChoiceTask(SentenceTask[int]):
             return self.config.choices.index(name)
         if not (name.isdecimal() and len(name) <= 18 and int(name) < count):
             raise UsageError(
-                f"{record.place}: the label {quoted(name)} is no choice; they are numbered from 0 to {count - 1}"
+                f"{record.place}: the label {quoted(name)} is no choice; they are numbered from 0 to {count - 1}; if "
+                "yours begin with 1, subtract it"
             )
         return int(name)
 

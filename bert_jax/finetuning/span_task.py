@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 
 from bert_jax.batching.sequences import joined
 from bert_jax.config.task import SpanConfig, TaskConfig
-from bert_jax.finetuning.character_spans import characters_of, pieces_of
+from bert_jax.finetuning.character_spans import CONVERTED, characters_of, in_characters, pieces_of
 from bert_jax.finetuning.columns import text, whole_number
 from bert_jax.finetuning.metrics import answer_metrics, scored
 from bert_jax.finetuning.task import EMPTY, Example, Outcome, Prediction, Task, Wrong, probabilities
@@ -212,8 +212,11 @@ class SpanTask(Task[list[str]]):
         begin = whole_number(record, "answer_start", start, repairs)
         begin, answer = begin + len(answer) - len(answer.lstrip()), answer.strip()
         if begin < 0 or not answer or context[begin : begin + len(answer)] != answer:
-            repairs[_ELSEWHERE] += 1
-            return None
+            begin = in_characters(context, begin)
+            if not answer or context[begin : begin + len(answer)] != answer:
+                repairs[_ELSEWHERE] += 1
+                return None
+            repairs[CONVERTED] += 1
         pieces = pieces_of(spans, begin, begin + len(answer))
         repairs[_DROPPED] += not pieces
         return pieces or None

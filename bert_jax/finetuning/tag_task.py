@@ -19,7 +19,7 @@ from bert_jax.finetuning.character_spans import (
     tags_of,
     word_places,
 )
-from bert_jax.finetuning.columns import text, word_list
+from bert_jax.finetuning.columns import list_or_value, text, word_list
 from bert_jax.finetuning.metrics import tag_metrics
 from bert_jax.finetuning.task import (
     EMPTY,
@@ -43,6 +43,8 @@ from bert_jax.text.vocabulary import PieceSpan
 _SHOWN = 5
 """Most tags that a message lists."""
 _BEGIN_OR_INSIDE = re.compile(r"[BI][-_].", re.IGNORECASE)
+_BRACKET = re.compile(r"\(\S+\*\)*|\([^()\s]+")
+"""The beginning of a bracket around words: (PERSON*, (PERSON*), (ARG1(V*) or (12."""
 _PARTS = "sentences longer than {} pieces, cut in parts"
 _LONG = "words longer than {} pieces, cut"
 _DROPPED = "words without a piece of their own, not learned from"
@@ -60,9 +62,11 @@ class TagTask(Task[list[str]]):
         """Returns the record with a list of tags in place of numbers in `config.labels` or of character spans."""
         if not cls.is_labelled(config, record):
             return record
-        text, value, labels = record.value(config.texts[0]), record.value(config.label), config.labels or ()
-        if isinstance(text, str):
-            value = tags_of(record, config.label, text, repairs)
+        words, value, labels = record.value(config.texts[0]), list_or_value(record, config.label), config.labels or ()
+        if isinstance(words, str) and isinstance(value, list) and {type(one) for one in value} in ({str}, {int}):
+            words = word_list(record, config.texts[0])  # a table has both lists in JSON
+        if isinstance(words, str):
+            value = tags_of(record, config.label, words, repairs)
         elif isinstance(value, list) and value and all(type(number) is int for number in value):
             if (wrong := next((number for number in value if not 0 <= number < len(labels)), None)) is not None:
                 raise UsageError(
@@ -71,7 +75,7 @@ class TagTask(Task[list[str]]):
                     f"from 0: {Setting('task.labels')} O B-PER I-PER"
                 )
             value = [labels[number] for number in value]
-        return record._replace(values=record.values | {config.label: value})
+        return record._replace(values=record.values | {config.texts[0]: words, config.label: value})
 
     @classmethod
     def names(cls, config: TaskConfig, record: Record) -> list[str]:
@@ -94,13 +98,6 @@ class TagTask(Task[list[str]]):
             return labels
         types = [name[2:] if name[:2] in ("B-", "I-") else name for name in labels if name != OUTSIDE]
         return (OUTSIDE, *(f"{letter}-{kind}" for kind in dict.fromkeys(types) for letter in "BI"))
-
-    @classmethod
-    def without_rejected(cls, config: TaskConfig, records: list[Record], repairs: Counter[str]) -> list[Record]:
-        """The records without those that were rejected or ignored in Prodigy."""
-        kept = [record for record in records if record.values.get("answer") not in ("reject", "ignore")]
-        repairs["rows rejected or ignored in Prodigy left out"] += len(records) - len(kept)
-        return kept or records
 
     def _sentence(self, record: Record) -> tuple[str, list[Range]]:
         """A sentence as one text, and the places of its words.
@@ -180,7 +177,7 @@ class TagTask(Task[list[str]]):
         for example, logits in zip(examples, outputs, strict=True):
             for word, place in example.origin.items():
                 tags[word] = self.labels.names[int(np.argmax(logits[place]))]
-        if isinstance(record.value(self.config.texts[0]), list):
+        if not isinstance(record.value(self.config.texts[0]), str) or not self.config.character_spans:
             return {"predicted_tags": tags}
         words = [sentence[begin:end] for begin, end in places]
         return {"predicted_spans": spans_of(tags, places), "predicted_words": words, "predicted_tags": tags}
@@ -225,6 +222,11 @@ def check_entity_tags(config: TaskConfig, counts: Counter[str]) -> None:
     upper or lower case. Raises UsageError if task.metric is entity_f1 and the tags name no entities.
     """
     labels = config.labels or ()
+    if brackets := [tag for tag in labels if _BRACKET.fullmatch(tag)]:
+        raise UsageError(
+            f"{config.train}: tags like {listed(brackets[:_SHOWN])} are brackets around words, as in CoNLL-2012; write "
+            "B-PERSON for the first word, I-PERSON for the others, and O outside"
+        )
     odd = [tag for tag in labels if tag != OUTSIDE and entity_form(tag) is None]
     named = ", ".join(f"{quoted(tag)} ({counts[tag]:,} of {counts.total():,} words)" for tag in odd[:_SHOWN])
     named += ", ..." if len(odd) > _SHOWN else ""

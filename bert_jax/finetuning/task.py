@@ -142,11 +142,6 @@ class Task(Generic[Gold]):
         return [*cls.text_columns(config, record), *config.marks, config.label, *(config.labels or ())]
 
     @classmethod
-    def without_rejected(cls, config: TaskConfig, records: list[Record], repairs: Counter[str]) -> list[Record]:
-        """The records without those that annotators rejected or gave no class. `repairs` counts the dropped records."""
-        return records
-
-    @classmethod
     def is_labelled(cls, config: TaskConfig, record: Record) -> bool:
         """Whether the label's column exists and isn't empty."""
         value = record.value(config.label) if record.has(config.label) else None

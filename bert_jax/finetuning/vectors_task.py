@@ -10,7 +10,7 @@ from jaxtyping import Float
 from bert_jax.batching.sequences import joined, unpooled_tokens
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.vectors import MANY_CUT, PASSAGE_ROLES, Prompt
-from bert_jax.finetuning.columns import number, text
+from bert_jax.finetuning.columns import list_or_value, number, text
 from bert_jax.finetuning.retrieval import (
     ranked,
     retrieval_baselines,
@@ -303,7 +303,7 @@ def pair_of(config: TaskConfig, record: Record, repairs: Counter[str]) -> TextPa
 
 def _negatives(config: TaskConfig, record: Record) -> list[str]:
     """The texts in the column of negatives, which holds a list of texts or one text."""
-    value = record.values.get(config.negatives)
+    value = list_or_value(record, config.negatives) if config.negatives in record.values else None
     if value is None or value == "":
         return []
     negatives = [value] if isinstance(value, str) else value

@@ -29,9 +29,9 @@ def conll_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
 
     By default the columns are called `words`, `column 2`, `column 3`, ..., `tags`. Columns are separated by a tab and
     any spaces, or by spaces if the line has no tab. A blank line or -DOCSTART- ends a sentence. A line that begins with
-    # is a comment in two cases: it has another number of columns than the other lines, or there is a column
-    `form.label` and no other line of the file has the line's tag. Comments are counted. Raises UsageError if any other
-    line has another number of columns than the first, or if a name occurs twice.
+    # is a comment in two cases: it has another number of columns than the other lines; or spaces separate the columns,
+    there is a column `form.label`, and no other line has the line's tag. Comments are counted. Raises UsageError if any
+    other line has another number of columns than the first, or if a name occurs twice.
     """
     path, lines = file.path, file.lines()
     again = partial(decoded_lines, path)
@@ -40,13 +40,14 @@ def conll_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
         lines, again = iter(kept), partial(iter, kept)
     names = list(form.columns or _default_names(len(next(_word_lines(again()), ()))))
     check_names(names, "task.columns")
+    tabbed = "\t" in next(filter(str.strip, again()), "")
     tags: set[str] | None = None
     for sentence in _sentences(path, map(_columns, lines), _ends):
         words = []
         for number, fields in sentence:
             names = names or _default_names(len(fields))
             fits = len(fields) == len(names)
-            comment = _is_comment(fields)
+            comment = _is_comment(fields) and not (fits and tabbed)
             if comment and fits:
                 place = names.index(form.label) if form.label in names else None
                 if place is not None and tags is None:

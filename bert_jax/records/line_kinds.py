@@ -19,6 +19,8 @@ _MOST_BEGUN, _MOST_MARKED = 0.2, 0.03
 _MARK = re.compile(r"[#@<>=*|%~^\\_{}\[\]+&$/].")
 _OF_SPEECH = re.compile(r"(?:[^\w#@<>=*|%~^\\{}\[\]+&$/]*|[*+])(?: ?[^\W\d_]+)*")
 """Beginnings of markup; and beginnings of prose: dashes, quotes and words."""
+_STOP = re.compile(r"\w\W{0,2}[.!?…。！？।۔።։؟][\W\d]{0,3}$")
+"""The end of a sentence."""
 _TAGS = "a|b|blockquote|body|br|center|code|dd|div|dl|dt|em|font|gallery|h[1-6]|head|hr|html|i|iframe|img|input|li|link"
 _TAGS += "|math|meta|nowiki|ol|p|pre|ref|s|script|small|span|strong|style|su[bp]|t[adhr]|table|tbody|u|ul"
 _LEFTOVERS = r"</?(?:doc|templatestyles|section)\b|\bformula_\d+\b|__[A-Z]{3,}__"
@@ -97,6 +99,8 @@ def _columns(lines: Sequence[str]) -> Iterator[Oddity]:
     for name, separator in (("tabs", "\t"), ("commas", ","), ("semicolons", ";"), ("spaces", None)):
         counts = [len(re.sub('"[^"]*"', '""', line).split(separator)) for line in lines]
         fields, times = Counter(counts).most_common(1)[0]
+        if not separator and 2 * sum(_STOP.search(line) is not None for line in lines) > len(lines):
+            continue  # sentences with equally many words
         if times >= _MOST_ALIKE * len(lines) and (fields > 1 or not separator and not sets_no_spaces(lines[0][0])):
             same, what = [lines[counts.index(fields)]] * times, f"have {fields} fields between {name}"
             yield Oddity.of("columns", same, lines, what, "give the text of one column alone, a paragraph on each line")

@@ -80,6 +80,8 @@ def has_csv_quotes(lines: Iterable[str], separator: str) -> bool:
         width = width or len(fields)
         if fields and len(fields) != width:
             return False
+        if "\n" in content and all(line.count(separator) == width - 1 for line in content.split("\n")):
+            return False  # rows with a quote each
         needed = needed or any(re.search(f'[{mark}"\r\n]', value) for value in fields)
         bare = bare or content.count('"') < 2 * sum(not _NUMBER.fullmatch(value) for value in fields)
     return bool(width) and (needed or not bare)
@@ -173,7 +175,8 @@ def _named(file: InputFile, rows: Iterator[_Row], columns: Sequence[str] | None)
     if columns:
         names, place = list(columns), "task.columns"
     else:
-        number, names = next((row for row in rows if row[1]), (1, []))
+        number, header = next((row for row in rows if row[1]), (1, []))
+        names = [name if name.strip() else f"column {place}" for place, name in enumerate(header, 1)]
         place = f"{path}, line {number}"
     check_names(names, place)
     rows, all_names = _without_empty(rows, len(names) == 1, repairs), tuple(names)

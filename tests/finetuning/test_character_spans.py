@@ -69,18 +69,51 @@ def test_spans_within_words_are_extended_and_counted():
         ([[3, 3, "X"]], "and the text 12 characters"),
         ([[-1, 3, "X"]], "and the text 12 characters"),
         ("B-PER", "a file with one word on each line is task.format conll"),
-        ([[0, 3, ""]], "as .* from 0, or a list of words and their tags"),
+        ([[0, 3, ""]], r"as .* from 0 \(an emoji is one\), or a list of words and their tags"),
         ([[0, 3]], "has"),
         ([{"start": 0, "end": 3}], r"has \{'start'"),
         ([[0.0, 3, "X"]], "has"),
         ("[[0, 3]]", "has"),
         (["O", "O", "B-X"], "has 'O' and the text 12 characters"),
+        ([{"start": 4, "end": 8, "label": "X", "text": "run"}], "a span with the text 'run', and its place has 'dogs'"),
+        (
+            [{"start": 4, "end": 7, "label": "X", "text": "dogs"}],
+            "a span with the text 'dogs', and its place has 'dog'",
+        ),
+        ("[(0, 3, 'X')]", r"'spans' is the text \"\[\(0, 3, 'X'\)\]\", a list as a program prints it"),
     ],
 )
 def test_spans_that_can_not_be_are_refused_in_one_line_with_the_row(spans, words):
     with pytest.raises(UsageError, match=words) as refusal:
         converted("the dogs run", spans)
     assert "\n" not in str(refusal.value)
+
+
+UNITS = "offsets in UTF-16 units (as JavaScript counts), converted to characters"
+
+
+@pytest.mark.parametrize(
+    "text, span, tags, repairs",
+    [
+        ("👍 the dogs", (7, 11, "dogs"), ["O", "O", "B-X"], {UNITS: 1}),
+        ("👍 the dogs", (6, 10, "dogs"), ["O", "O", "B-X"], {}),
+        ("👍 the dogs", (6, 10, "Dogs "), ["O", "O", "B-X"], {}),
+        ("𝕒𝕓 東京", (5, 7, "東京"), ["O", "B-X", "I-X"], {UNITS: 1}),
+        # the span covers the next word exactly, if its offsets count characters
+        ("🎉🎉🎉🎉 Ann Bob", (9, 12, "Ann"), ["O", "B-X", "O"], {UNITS: 1}),
+    ],
+)
+def test_a_span_is_compared_with_its_own_text(text, span, tags, repairs):
+    begin, end, copy = span
+    for one in ({"start": begin, "end": end, "label": "X", "text": copy}, {"start_offset": begin, "end_offset": end}):
+        tagged = converted(text, [{"labels": ["X"], "text": copy} | one])
+        assert tagged == (tags, repairs)
+
+
+def test_spans_in_utf16_units_without_a_text_are_said():
+    said = "spans whose ends are ends of words in UTF-16 units (as JavaScript counts) alone: convert them"
+    assert converted("👍 the dogs", [[3, 6, "X"]])[1] == {said: 1}
+    assert not converted("the 👍 dogs", [[0, 3, "X"]])[1]
 
 
 def with_rows(tmp_path, *rows):

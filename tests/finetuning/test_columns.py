@@ -1,8 +1,18 @@
+import time
 from collections import Counter
 
 import pytest
 
-from bert_jax.finetuning.columns import Labels, class_label, number, sorted_labels, text, whole_number, word_list
+from bert_jax.finetuning.columns import (
+    PRINTED_LIST,
+    Labels,
+    class_label,
+    number,
+    sorted_labels,
+    text,
+    whole_number,
+    word_list,
+)
 from bert_jax.records.record import Record
 from bert_jax.system.errors import UsageError
 
@@ -31,15 +41,88 @@ def test_a_text_is_a_column_or_made_of_several():
         (number, "1_000", "'x' is '1_000' and not a number"),
         (class_label, 1.5, "'x' is 1.5, and a class is a text or a whole number"),
         (number, -1e39, "'x' is -1e+39 and not a number from -1e18 to 1e18"),
-        (class_label, " ", "has no label: 'x' is ' '"),
-        (class_label, None, "has no label: 'x' is null"),
-        (class_label, [1], "has no label: 'x' is an array"),
+        (class_label, " ", "'x' is ' ', and a class is a text"),
+        (class_label, None, "'x' is null, and a class is a text"),
+        (class_label, [1], "'x' is an array, and a class is a text"),
+        (class_label, "[27]", "'x' is an array, and a class is a text"),
+        (class_label, "['a']", "'x' is the text \"['a']\", a list as a program prints it; write lists in JSON"),
+        (word_list, "('a', 'b')", "a list as a program prints it"),
     ],
 )
 def test_values_of_another_kind_are_refused_with_their_place(read, value, words_of_it):
     with pytest.raises(UsageError) as refusal:
         read(record(x=value), "x")
     assert str(refusal.value).startswith("f, line 3") and words_of_it in str(refusal.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "['a', 'b']",
+        "('a',)",
+        "('a', 'b')",
+        "()",
+        "{'a'}",
+        "{'a', \"it's\"}",
+        "['a' 'b'\n 'c']",
+        "[0 1]",
+        "(0, 1)",
+        "[]",
+        "set()",
+        "frozenset({'a'})",
+        "array(['a'], dtype=object)",
+        "array([], dtype=object)",
+        "array(['a', 'b'], dtype='<U1')",
+        "[np.str_('a'), np.str_('b')]",
+        "Index(['a'], dtype='object')",
+        "tensor([0, 1], device='cuda:0')",
+        "dict_values(['a'])",
+        "[('a', 1)]",
+        "[{'text': 'a', 'start': 0}]",
+        "{'a': 1, 'b': 0}",
+        "[True, False]",
+        "['a', None, nan]",
+        "['a' 'b' ... 'z']",
+        "[0. 1e-3]",
+    ],
+)
+def test_lists_as_programs_print_them_are_known(text):
+    assert PRINTED_LIST.fullmatch(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[a]",
+        "[MASK]",
+        "(1999)",
+        "{title}",
+        "[...]",
+        "(e1,e2)",
+        "main()",
+        "H2(1)",
+        "('tis true, she said)",
+        '("Hello," she said)',
+        '("Yes")',
+        "[[link]]",
+        "{{cite}}",
+        "[Applause, laughter]",
+        "he said [1], then",
+        "(see 1, 2)",
+        "'a'",
+        "",
+    ],
+)
+def test_labels_and_texts_in_brackets_are_no_printed_lists(text):
+    assert not PRINTED_LIST.fullmatch(text)
+
+
+@pytest.mark.parametrize(
+    "text", ["[" + "1" * 50_000 + "x]", "[" * 50_000, "[" + "'a" * 50_001 + "]", "(" + "1." * 50_000]
+)
+def test_long_texts_in_brackets_cost_little(text):
+    begun = time.perf_counter()
+    assert not PRINTED_LIST.fullmatch(text) and time.perf_counter() - begun < 1
 
 
 @pytest.mark.parametrize("value, name", [("yes ", "yes"), (True, "true"), (1, "1"), (2.0, "2"), ("01", "01")])

@@ -154,7 +154,7 @@ def test_rows_without_a_label_are_left_out_and_counted_if_so_set(tmp_path, wordp
     assert learned.rows == 3 and len(read_labelled(learned.task).golds) == 3
     said = capsys.readouterr().err.splitlines()
     assert [line.partition(": ")[2] for line in said] == [
-        "2 rows without a label left out",
+        "1 row with fewer fields than columns left out; 1 row without a label left out",
         "1 row without a label left out",
     ]
 
@@ -181,7 +181,7 @@ def test_a_separator_is_given_or_that_of_the_training_rows():
         (
             ROWS + "cat\n" * 7,
             ROWS,
-            "7 of 10 rows have no label, 'label' is empty (line 5; line 6; line 7; line 8; line 9",
+            "7 of 10 rows have fewer fields than there are columns (line 5; line 6; line 7; line 8; line 9; ...); a",
         ),
         (
             ROWS,
@@ -190,7 +190,11 @@ def test_a_separator_is_given_or_that_of_the_training_rows():
         ),
         (ROWS, "sentence\ncat\n", "dev.tsv has no 'label' in any row, and nothing can be measured"),
         (ROWS, ROWS + "cat\t \n", "dev.tsv: 1 of 4 rows have no label"),
-        (ROWS + "a cut\n" + "row\tgood\n", ROWS, "(line 5); 1 of them have fewer fields than there are columns, and a"),
+        (
+            ROWS + "a cut\n" + "row\tgood\n",
+            ROWS,
+            "1 of 5 rows have fewer fields than there are columns (line 5); a line",
+        ),
         (ROWS.replace("sentence", "text"), ROWS, "line 2 has no column 'sentence': there is 'text', 'label'"),
         ("sentence\tlabel\ncat\tgood\n", ROWS, "no two different labels to tell apart, only 'good'"),
         ("sentence\tlabel\n", ROWS, "train.tsv has no rows; give another"),

@@ -98,7 +98,35 @@ def test_a_folder_is_searched_as_beir_does(folder):
     assert +repairs == {
         "rows of queries.jsonl without a judgment in test, left out": 1,
         "ids of judged documents that corpus.jsonl lacks, measured as not found": 1,
+        "documents with the id and text of their query, left out of its ranking": 1,
     }
+
+
+@pytest.mark.parametrize(
+    "name, query, document, grade, left_out",
+    [
+        ("numbers", "a cat", "a dog", 1, False),  # the numbers of queries and documents are unrelated
+        ("numbers", "a cat", "a dog", 0, False),
+        ("numbers", "a  cat", "a cat", 0, True),
+        ("numbers", "a cat", "a cat", 1, False),
+        ("nano-ArguAna", "a cat", "a cat, that is", 0, True),
+    ],
+)
+def test_a_document_with_the_id_of_its_query_is_left_out_only_if_it_is_the_query(
+    tmp_path, name, query, document, grade, left_out
+):
+    folder, repairs = tmp_path / name, Counter()
+    (folder / "qrels").mkdir(parents=True)
+    write_lines(folder / "queries.jsonl", [{"_id": "0", "text": query}])
+    documents = {"0": document, "1": "a cat sleeps"}
+    write_lines(folder / "corpus.jsonl", [{"_id": key, "text": text} for key, text in documents.items()])
+    write_lines(folder / "qrels" / "test.tsv", [f"0 0 0 {grade}", "0 0 1 1"])
+    judged = JudgedTexts(f"beir:{folder}", "test", repairs)
+    vectors = {query: [1.0, 0.0], document: [1.0, 0.1], "a cat sleeps": [1.0, 1.0]}
+    results = judged.measure(lambda texts, role: [np.array([vectors[text] for text in texts], np.float32)])
+    first = 0.5 if grade == 0 and not left_out else 1.0
+    assert results.metrics["mrr@10"] == first
+    assert repairs["documents with the id and text of their query, left out of its ranking"] == left_out
 
 
 def test_bm25_is_that_of_all_words_and_ranks_only_texts_with_a_common_word(folder, monkeypatch):

@@ -4,8 +4,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from bert_jax.config.task import SpanConfig, TaskConfig
+from bert_jax.finetuning.columns import list_or_value
 from bert_jax.finetuning.dataset import LabelledRows, make_task
 from bert_jax.finetuning.metrics import metric_of
 from bert_jax.finetuning.predicting import (
@@ -220,6 +223,69 @@ def test_words_have_their_predicted_tag_last(tmp_path):
     row = Record("in, line 1", {"words": ["the", "U.N."], "tags": ["O", "B-X"], "doc": "x"})
     write_predictions(tmp_path / "out.conll", [(row, {"predicted_tags": ["O", "O"]})] * 2, "tags")
     assert (tmp_path / "out.conll").read_text("utf-8") == "the\tO\tO\nU.N.\tB-X\tO\n\n" * 2
+
+
+def test_the_words_come_first_in_conll_and_no_other_column_in_their_place(tmp_path):
+    row = Record("in, line 1", {"id": ["1", "2"], "words": ["20 000", "cats"], "spans": [[0, 1, "X"]] * 2})
+    write_predictions(tmp_path / "out.conll", [(row, {"predicted_tags": ["O", "B"]})], "tags", "words")
+    [back] = task_records(str(tmp_path / "out.conll"), Counter())
+    assert back.values["words"] == ["20 000", "cats"] and back.values["tags"] == ["O", "B"]
+    split = {"predicted_spans": [], "predicted_words": ["Ann", "."], "predicted_tags": ["B-X", "O"]}
+    row = Record("in, line 1", {"id": 3, "body": "Ann.", "tokens": ["?", "?"]})
+    write_predictions(tmp_path / "out.conll", [(row, split)], "tags", "body")
+    assert (tmp_path / "out.conll").read_text("utf-8") == "Ann\t?\tB-X\n.\t?\tO\n\n"
+
+
+@pytest.mark.parametrize("words", [["a", " "], ["-DOCSTART-"], [" a"], [""], []])
+def test_words_that_would_be_read_otherwise_are_refused_in_conll(tmp_path, words):
+    row = Record("in, line 1", {"words": words})
+    with pytest.raises(UsageError, match=r"in, line 1 has the word .*, which a .conll can't have; write a .jsonl"):
+        write_predictions(tmp_path / "out.conll", [(row, {"predicted_tags": ["O"] * len(words)})], "tags")
+
+
+WRITTEN = {
+    "class": {"predicted_label": "no", "probabilities": {"no": 0.75, "yes": 0.25}},
+    "labels": {"predicted_labels": ["a", "b"], "probabilities": {"a": 1.0, "b": 0.5}},
+    "number": {"predicted_number": 1.5},
+    "choice": {"predicted_choice": 1, "probabilities": [0.25, 0.75]},
+    "tags": {"predicted_tags": ["O", "B-X"]},
+    "span": {"predicted_answer": "a", "probability": 0.5, "best": [], "null_odds": None},
+    "vectors": {"predicted_similarity": 0.5},
+}
+ODD = st.text(st.sampled_from("ab\"',;|\t \n\r#[]{}()1-\\\u00a0\u2028\u0085\ufeff😀é"), max_size=6)
+
+
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+@pytest.mark.parametrize("suffix", [".jsonl", ".csv", ".tsv", ".conll"])
+@pytest.mark.parametrize("kind", WRITTEN)
+def test_what_is_written_is_read_back_or_refused(tmp_path, kind, suffix, data):
+    """By the reader of rows: every column of the input, whatever its text, and the prediction."""
+    if suffix == ".conll" and kind != "tags":
+        return
+    count = len(WRITTEN["tags"]["predicted_tags"])
+    words = st.lists(ODD, min_size=count, max_size=count)
+    columns = {"words": words, "tags": words} if kind == "tags" else {"id": ODD, "text": ODD, "label": ODD}
+    rows = data.draw(st.lists(st.fixed_dictionaries(columns), min_size=1, max_size=3))
+    path = tmp_path / f"out{suffix}"
+    try:
+        write_predictions(path, [(Record("in", row), dict(WRITTEN[kind])) for row in rows], kind)
+    except UsageError:
+        return
+    back = list(task_records(str(path), Counter()))
+    assert len(back) == len(rows)
+    for one, row in zip(back, rows, strict=True):
+        if suffix == ".conll":
+            assert [one.values[name] for name in ("words", "column 2", "tags")] == [
+                row["words"],
+                row["tags"],
+                ["O", "B-X"],
+            ]
+        else:
+            read = {name: list_or_value(one, name) if kind == "tags" else one.values[name] for name in row}
+            assert read == row
+            name, value = next(iter(WRITTEN[kind].items()))
+            assert str(list_or_value(one, name)) == str(value)
 
 
 def test_a_word_with_a_line_feed_is_no_line_of_conll(tmp_path):

@@ -47,6 +47,22 @@ def test_texts_that_have_several_labels_or_no_line_breaks_are_remarked(tmp_path,
     assert "21 of 22 texts hold a backslash and n" in remarks(tmp_path, wordpiece, rows)
 
 
+@pytest.mark.parametrize("numbers, said", [(range(1, 4), True), (range(4), False), (["d", "b", "c"], False)])
+def test_choices_that_seem_to_be_numbered_from_1_are_remarked(tmp_path, wordpiece, numbers, said):
+    rows = [{"sentence": f"the cat {'sees ' * n}", **dict.fromkeys("abcd", "dogs")} for n in range(24)]
+    labelled = [row | {"label": numbers[n % len(numbers)]} for n, row in enumerate(rows)]
+    found = remarks(tmp_path, wordpiece, labelled, kind="choice", choices=tuple("abcd"))
+    remark = "no train row has the choice 0, the first: subtract 1 from your numbers, if they begin with 1"
+    assert (remark in found) == (said or "d" in numbers)
+    assert remark not in remarks(tmp_path, wordpiece, labelled[:12], kind="choice", choices=tuple("abcd"))
+
+
+def test_texts_that_are_lists_as_a_program_prints_them_are_remarked(tmp_path, wordpiece):
+    for text in ("['the {n}', 'cat']", "('the {n}',)", "array(['the {n}'], dtype=object)", "{{'the {n}'}}"):
+        rows = [{"sentence": text.format(n="sees " * n), "label": str(n % 2)} for n in range(8)]
+        assert "8 of 8 texts are lists written as text" in remarks(tmp_path, wordpiece, rows)
+
+
 def test_a_column_of_the_dev_rows_alone_is_named_with_their_file(tmp_path, wordpiece):
     task = make_task(TaskConfig(name="x", kind="vectors", texts=("query", "positive"), label="score"), wordpiece)
     train, dev = (Record("line 1", {"query": "a", "positive": "b"} | more) for more in ({}, {"similarity": 0.5}))
@@ -71,6 +87,7 @@ def test_a_column_beside_pairs_is_an_error_until_it_is_ignored(tmp_path, wordpie
         ('a\tb\n"x ""y"""\t1\n', True),
         ('a\tb\n"x ""y"""\t1\n5" disk\t2\n', False),
         ('a\tb\n"x\ny"\t1\n', True),
+        ('a\tb\n"x\t1\ny"\t1\n', False),  # two rows with a quote each
     ],
 )
 def test_quotes_are_those_of_a_csv_writer_if_the_whole_file_says_so(content, is_csv):

@@ -124,3 +124,20 @@ def test_tags_may_be_numbers_of_the_labels_that_are_given(wordpiece):
     assert TagTask(CONFIG, wordpiece).gold(TagTask.read(CONFIG, one, Counter())) == ["O", "B-X"]
     with pytest.raises(UsageError, match="f, line 1: 'tags' has the number 2 for a tag, and task.labels names 0 tags"):
         TagTask.read(CONFIG.replace(labels=None), one, Counter())
+
+
+@pytest.mark.parametrize("tag", ["(PERSON*", "(PERSON*)", "(ARG1(V*)", "(12"])
+def test_brackets_around_words_are_no_tags(wordpiece, tag):
+    rows = [record("a b c", f"* {tag} *)"), record("a b", "( ,")]
+    with pytest.raises(UsageError, match=r"tags like .*are brackets around words, as in CoNLL-2012; write B-PERSON"):
+        TagTask.settled(CONFIG.replace(labels=None), rows)
+    TagTask.settled(CONFIG.replace(labels=None), [record("a b c", "( * )")])
+
+
+def test_words_and_tags_of_a_table_are_lists_in_json(wordpiece):
+    one = Record("f, line 1", {"words": '["a", "20 000"]', "tags": '["O", "B-X"]'})
+    read = TagTask.read(CONFIG, one, Counter())
+    assert read.values == {"words": ["a", "20 000"], "tags": ["O", "B-X"]}
+    assert TagTask(CONFIG, wordpiece).gold(read) == ["O", "B-X"]
+    with pytest.raises(UsageError, match="a list as a program prints it"):
+        TagTask.read(CONFIG, one._replace(values=one.values | {"words": "['a', '20 000']"}), Counter())

@@ -27,6 +27,8 @@ def record(**values):
         ({"a": "x", "b": "y", "score": "2.5"}, {}, ("x", "y", [], 2.5)),
         ({"q": "a", "title": "t", "body": "b"}, {"texts": ("q", "{title}. {body}")}, ("a", "t. b", [], None)),
         ({"query": "a", "positive": "b", "negatives": ["c", " ", "d"]}, {}, ("a", "b", ["c", "d"], None)),
+        ({"query": "a", "positive": "b", "negatives": '["c", "d"]'}, {}, ("a", "b", ["c", "d"], None)),
+        ({"query": "a", "positive": "b", "negatives": "[c]"}, {}, ("a", "b", ["[c]"], None)),
         ({"query": "a", "positive": "b", "hard": "c"}, {"negatives": "hard"}, ("a", "b", ["c"], None)),
         ({"query": "a", "positive": "b", "score": None}, {}, ("a", "b", [], None)),
     ],
@@ -40,6 +42,7 @@ def test_the_columns_of_a_pair(values, settings, expected):
     [
         ({"sentence": "a", "label": "b"}, {}, "no pair of texts in query and positive: there is 'sentence', 'label'"),
         ({"query": "a", "positive": 3}, {}, "'positive' is a number and not a text"),
+        ({"query": "a", "positive": "b", "negatives": "['c', 'd']"}, {}, "a list as a program prints it; write lists"),
         (
             {"query": "a", "positive": "b", "negatives": [1]},
             {},

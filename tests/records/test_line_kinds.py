@@ -74,8 +74,9 @@ def test_one_line_for_all_is_odd():
         [["今日は朝から雪が降ったので、猫は家にいる。2019年に来た。", "そうです。"]] * 30,
         [["a < b, c > d; x & y", "{a}", "He said: [sic]", "C++ <vector> == fine"], *CLEAN],
         [["The 1st.", "{}"]],
+        [[" ".join(WORDS[at : at + 22]) + '."'[: 1 + at % 2] for at in range(30)]],
     ],
-    ids=["stories", "dialogue", "japanese", "signs", "short"],
+    ids=["stories", "dialogue", "japanese", "signs", "short", "equally many words"],
 )
 def test_clean_text_is_not_odd(documents):
     assert not list(oddities(documents))

@@ -130,6 +130,13 @@ def test_columns_of_one_name_are_refused(tmp_path, name):
         next(task_records(str(tmp_path / name), Counter(), RowFormat(columns=("label", "text", "label"))))
 
 
+@pytest.mark.parametrize("name, mark", [("a.tsv", "\t"), ("a.csv", ",")])
+def test_columns_without_a_name_are_numbered(tmp_path, name, mark):
+    content = "\n".join(mark.join(line.split("|")) for line in ("|text| |label", "1|x|2|a", "2|y||b"))
+    first, second = values(tmp_path, name, content)
+    assert first == {"column 1": "1", "text": "x", "column 3": "2", "label": "a"} and second["column 3"] == ""
+
+
 def test_columns_may_be_named_and_the_last_ones_missing(tmp_path):
     rows = values(tmp_path, "a.tsv", "x\t1\ny\t0\tmore\n", columns=("text", "label", "rest"))
     assert rows == [{"text": "x", "label": "1"}, {"text": "y", "label": "0", "rest": "more"}]
@@ -327,6 +334,8 @@ def test_words_that_begin_with_a_number_sign_are_no_comments(tmp_path):
     content = "#Ulm B-LOC\n# O\nis O\n\nUlm B-LOC\n"
     assert values(tmp_path, "a.conll", content)[0] == {"words": ["#Ulm", "#", "is"], "tags": ["B-LOC", "O", "O"]}
     assert values(tmp_path, "b.conll", "#Ulm\nis\n") == [{"words": ["#Ulm", "is"]}]
+    tabs = "#Ulm\tB-LOC\nis\tO\n"  # a tag that no other line has
+    assert values(tmp_path, "d.conll", tabs) == [{"words": ["#Ulm", "is"], "tags": ["B-LOC", "O"]}]
     found = values(tmp_path, "c.conll", "# a b c\n#Ulm N\nis V\n", columns=("words", "pos"))  # without tags
     assert found[0]["words"] == ["#Ulm", "is"]
 

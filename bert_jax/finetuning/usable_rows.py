@@ -1,0 +1,96 @@
+"""Which rows of a source are learned from or measured: those that are whole, weren't rejected and have a label."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from bert_jax.config.task import COLUMN_IN_BRACES, TaskConfig
+from bert_jax.finetuning.columns import label_text
+from bert_jax.finetuning.task import Task
+from bert_jax.records.record import Record
+from bert_jax.system.bucket import place_of
+from bert_jax.system.errors import UsageError
+
+_LISTED_ROWS = 5
+"""Most rows that an error lists."""
+_NO, _YES = {"false", "0"}, {"true", "1"}
+_VERDICTS = {
+    "answer": ({"accept"}, {"reject", "ignore"}, "rejected or ignored in Prodigy"),
+    "status": ({"default", "edited", "validated", "submitted", "draft"}, {"discarded"}, "discarded in Argilla"),
+    "was_cancelled": (_NO, _YES, "cancelled in Label Studio"),
+    "Skipped": (_NO, _YES, "skipped in Labelbox"),
+    "AssignmentStatus": ({"approved", "submitted"}, {"rejected"}, "rejected in Mechanical Turk"),
+    "_tainted": (_NO, _YES, "of untrusted contributors in Appen"),
+}
+"""Columns in which annotation tools say whether a row holds: the values of rows that do and of rows that don't, in
+lower case, and what the latter are. A column with any other value is another program's."""
+
+
+def usable_rows(
+    kind: type[Task], config: TaskConfig, source: str, records: Sequence[Record], repairs: Counter[str]
+) -> Sequence[Record]:
+    """The rows that are whole, that no annotator rejected, and that have a label, if any has one.
+
+    A row isn't whole if it ends before a column that the task reads, or if most rows of its table are longer. `repairs`
+    counts the others. Raises UsageError for such rows unless task.unlabelled is `skip`, and if all are rejected.
+    """
+
+    def without(odd: Sequence[Record], name: str, fault: str, remedy: str) -> Sequence[Record]:
+        if odd and (config.unlabelled == "refuse" or len(odd) == len(records)):
+            places = [record.place.removeprefix(f"{place_of(source)}, ") for record in odd[:_LISTED_ROWS]]
+            first = "; ".join(places) + ("; ..." if len(odd) > _LISTED_ROWS else "")
+            raise UsageError(
+                f"{source}: {len(odd):,} of {len(records):,} rows {fault} ({first}); {remedy}, or leave these rows out "
+                "by --task.unlabelled skip (of evaluate --unlabelled skip)"
+            )
+        repairs[f"rows {name} left out"] += len(odd)
+        numbers = set(map(id, odd))
+        return [record for record in records if id(record) not in numbers]
+
+    short = [one for one in records if one.columns and one.columns[-1] not in one.values]
+    used, few = used_columns(kind, config, records[0]), 2 * len(short) < len(records)
+    cut = [one for one in short if few or used & {*one.columns} - one.values.keys()]
+    remedy = "a line break in a text without quotes around it cuts a row in two: mend these lines"
+    records = without(cut, "with fewer fields than columns", "have fewer fields than there are columns", remedy)
+    for column in _VERDICTS.keys() - used:
+        records = _accepted(source, records, column, repairs)
+    if config.facts.loss == "classes":
+        labels = [label_text(one.value(config.label)) if one.has(config.label) else "" for one in records]
+        marks = _no_labels(config, set(labels) - {""})
+        repairs[f"rows without a label ({' and '.join(sorted(marks))}) left out"] += sum(
+            map(marks.__contains__, labels)
+        )
+        records = [one for one, label in zip(records, labels, strict=True) if label not in marks]
+    empty = [record for record in records if not kind.is_labelled(config, record)]
+    fault = f"have no {'score' if config.makes_vectors else 'label'}, {config.label!r} is empty"
+    return records if len(empty) == len(records) else without(empty, "without a label", fault, "give each one")
+
+
+def used_columns(kind: type[Task], config: TaskConfig, record: Record) -> set[str]:
+    """The columns that the task reads from records like this one, including those that a row may lack."""
+    whole = record._replace(values=dict.fromkeys(record.columns) | record.values)
+    templates = kind.columns(config, whole)
+    return {name for each in templates for name in COLUMN_IN_BRACES.findall(each) or [each]}
+
+
+def _no_labels(config: TaskConfig, labels: set[str]) -> set[str]:
+    """Which of `labels` stand for none: "-" as in SNLI; -1 as in TFDS, where the others are 0, 1, ..., n - 1.
+
+    Unless labels are known, n must be at least 3, since -1, 0 and 1 are more often a scale.
+    """
+    given = set(config.labels or map(str, range(len(config.choices))))
+    known = given or labels - {"-", "-1"}
+    numbered = len(known) >= (2 if given else 3) and known == set(map(str, range(len(known))))
+    marks = ({"-1"} if numbered else set()) | ({"-"} if "+" not in known else set())
+    return (marks - known) & labels if labels - marks else set()
+
+
+def _accepted(source: str, records: Sequence[Record], column: str, repairs: Counter[str]) -> Sequence[Record]:
+    """The records that annotators accepted, if `column` is that of their tool."""
+    accepted, rejected, said = _VERDICTS[column]
+    values = [label_text(one.values.get(column, "")).lower() for one in records]
+    if not set(values) & rejected or not set(values) <= accepted | rejected | {"", "none"}:
+        return records
+    if set(values) <= rejected:
+        raise UsageError(f"{source}: all {len(records):,} rows are {said}, by the column {column!r}; give others")
+    repairs[f"rows {said} left out"] += sum(value in rejected for value in values)
+    return [one for one, value in zip(records, values, strict=True) if value not in rejected]
