@@ -74,6 +74,7 @@ class Suite(Arguments):
             path, settings_of, self.data, self.tasks, models=self.models, seeds=self.seeds, source=self.source
         )
         work = SuiteWork(suite, workdir, self.at_once)
+        work.check()
         if self.dry_run:
             print_estimate(work)
             return

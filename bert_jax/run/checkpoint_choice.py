@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple, TypeVar
 from bert_jax.run.manifest import Manifest, checkpoint_damage, checkpoint_path, complete, has_manifest, lost_checkpoints
 from bert_jax.run.run_manifest import MANIFEST
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import RunError, UsageError
+from bert_jax.system.errors import RunError, UsageError, listed
 from bert_jax.system.json_file import read_object
 from bert_jax.system.progress import warn
 
@@ -151,9 +151,12 @@ def no_run(path: Place, lacks: str, wanted: str = "a run") -> UsageError:
         return UsageError(f"{path} is a file; give {wanted}")
     if is_checkpoint(path):
         return UsageError(f"{path} is a checkpoint, a part of a run; give {wanted}")
-    runs = sorted(child.name for child in path.iterdir() if (child / "checkpoints").is_dir())
+    # The runs of several seeds, or of a suite.
+    folders = [folder for name in (".", "models", "runs") if (folder := path / name).is_dir()]
+    children = sorted(child for folder in folders for child in folder.iterdir())
+    runs = [child.relative_to(path).as_posix() for child in children if (child / "checkpoints").is_dir()]
     best = " (results.json names the best)" if (path / "results.json").is_file() else ""
-    there = f", but there are the runs {', '.join(runs)} in it{best}" if runs else ""
+    there = f", but there are the runs {listed(runs)} in it{best}" if runs else ""
     return UsageError(f"{path} {lacks}{there}; give {wanted}")
 
 

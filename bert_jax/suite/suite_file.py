@@ -46,14 +46,14 @@ def read_suite(
         values |= {name: value for name, value in {"data": data, **changes}.items() if value}
         if isinstance(models := values.get("models"), list | tuple):
             values["models"] = [{"path": each} if isinstance(each, str) else each for each in models]
-        return _checked(SuiteTables(**values), parse, only)
+        return _checked(SuiteTables(**values), path, parse, only)
     except UsageError as error:
         raise UsageError(f"{path}: {with_names(error.message)}") from None
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def _checked(tables: SuiteTables, parse: Parse, only: Sequence[str]) -> SuitePlan:
+def _checked(tables: SuiteTables, path: Path, parse: Parse, only: Sequence[str]) -> SuitePlan:
     if not tables.models:
         raise UsageError("it names no models; give some: --models RUN FOLDER")
     models = [_model(table, tables, parse) for table in tables.models]
@@ -97,7 +97,7 @@ def _checked(tables: SuiteTables, parse: Parse, only: Sequence[str]) -> SuitePla
         leave = f"; or measure the others alone: --tasks {' '.join(others)}" if others else ""
         raise UsageError("; ".join(f"{name}: {text}" for name, text in missing.items()) + leave)
     check_heads(models, tasks)
-    return SuitePlan(tuple(models), tuple(tasks), _combinations(tables.grid, tasks, parse), tables)
+    return SuitePlan(tuple(models), tuple(tasks), _combinations(tables.grid, tasks, parse), tables, path)
 
 
 def check_heads(models: Iterable[SuiteModel], tasks: Iterable[SuiteTask]) -> None:

@@ -1,6 +1,7 @@
 """What a suite's TOML file may have, and the models and tasks that follow from it."""
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple
 
 from pydantic import ConfigDict, Field, field_validator
@@ -163,6 +164,8 @@ class SuitePlan(NamedTuple):
     settings: tuple[dict[str, Any], ...]
     """The combinations of the grid; one that is empty without a grid."""
     tables: SuiteTables
+    file: Path
+    """The suite's TOML file."""
 
     @property
     def recipes(self) -> dict[str, SuiteModel]:

@@ -12,6 +12,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from bert_jax.records.corpus import open_corpus
 from bert_jax.suite import measuring
 from bert_jax.suite.commands import Commands
 from bert_jax.suite.contamination import pretrainings
@@ -20,11 +21,14 @@ from bert_jax.suite.recipes import RecipeWork
 from bert_jax.suite.suite_tables import SuiteModel, SuitePlan, SuiteTask, setting_text
 from bert_jax.system.bucket import place_of
 from bert_jax.system.content import settings_hash
-from bert_jax.system.errors import RunError, UsageError, disk_failure, first_line
-from bert_jax.system.files import open_lock
-from bert_jax.system.json_file import JsonObject
+from bert_jax.system.errors import RunError, UsageError, disk_failure, first_line, quoted
+from bert_jax.system.files import open_lock, write_json
+from bert_jax.system.json_file import JsonObject, read_object
 from bert_jax.system.progress import duration, say
 from bert_jax.system.workers import in_own_process
+
+_ORIGIN = "origin.json"
+"""File that names the suite of a directory."""
 
 
 class SuiteWork:
@@ -41,6 +45,29 @@ class SuiteWork:
         self.failures: list[str] = []
         self._lock, self._hash, self._model_hash = threading.Lock(), cache(source_hash), cache(model_hash)
 
+    def check(self) -> None:
+        """Raises UsageError if the directory holds anything but this suite, or if text of a recipe isn't there. Writes
+        nothing."""
+        there = [child.name for child in self.workdir.glob("[!.]*")]
+        if there and not {_ORIGIN, "suite.json"} & {*there}:
+            raise UsageError(
+                f"--workdir {self.workdir} is no suite's folder and not empty: it holds {quoted(min(there))}; choose "
+                "another --workdir, which is created if it is missing"
+            )
+        other = self.suite.file
+        if _ORIGIN in there:
+            try:
+                other = Path(str(read_object(self.workdir / _ORIGIN).get("suite")))
+            except (OSError, ValueError) as error:
+                raise UsageError(f"{self.workdir / _ORIGIN} is damaged ({error}); delete it to go on here") from None
+        if other.stem != self.suite.file.stem or other.exists() and not other.samefile(self.suite.file):
+            raise UsageError(
+                f"--workdir {self.workdir} is the folder of another suite, {other}; choose another --workdir"
+            )
+        recipes = [(self.suite.recipes[job.model].recipe, job.path / "config.json") for job in self.pretrainings()]
+        for data in {recipe.data for recipe, begun in recipes if recipe and not begun.exists()}:
+            open_corpus(data)
+
     def run(self, after_each: Callable[[], Any]) -> None:
         """Does what is missing, recipes first; calls `after_each` after each run.
 
@@ -52,6 +79,7 @@ class SuiteWork:
         with open_lock(self.workdir / ".lock") as lock, self.commands.pool() as pool:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                write_json(self.workdir / _ORIGIN, {"suite": str(self.suite.file.resolve())})
                 pool.submit(self.recipes.prepare).result()
                 for stage in (self.pretrainings, self.measurements, self.row_measurements):
                     self._do_all(pool, stage(), after_each)

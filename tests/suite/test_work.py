@@ -8,7 +8,9 @@ import threading
 import pytest
 from suite_cases import TASK_TEXT
 
+from bert_jax.cli.suite import settings_of
 from bert_jax.suite import commands
+from bert_jax.suite.suite_file import read_suite
 from bert_jax.suite.summary import Summary
 from bert_jax.suite.work import SuiteWork
 from bert_jax.system.errors import RunError, UsageError
@@ -312,3 +314,56 @@ def test_the_result_is_a_file_of_json(stand_ins):
     assert rows.keys() == set(itertools.product(("sst2", "twice", "average"), ("one", "two")))
     assert all(row["seeds"] == [0, 1] for row in content["table"])
     assert {"mean", "spread", "verdict", "p", "rank", "setting", "share_seen"} <= rows["sst2", "two"].keys()
+
+
+def contents(folder):
+    return {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")}
+
+
+def test_a_suite_goes_on_in_its_own_folder_alone(stand_ins):
+    def checked(text, file="suite.toml", **changes):
+        (stand_ins.folder / file).write_text(text)
+        suite = read_suite(stand_ins.folder / file, settings_of, **changes)
+        SuiteWork(suite, stand_ins.folder / "W", changes.pop("at_once", 1)).check()
+
+    checked(TRAINED)
+    assert not (stand_ins.folder / "W").exists()
+    (stand_ins.folder / "W").mkdir()
+    (stand_ins.folder / "W/.lock").touch()  # it was killed before it wrote anything else
+    checked(TRAINED)
+    stand_ins.run(TRAINED)
+    before = contents(stand_ins.folder / "W")
+    checked(TRAINED, only=["twice"])
+    checked(TRAINED, seeds=[7], models=["two"])
+    checked(TRAINED.replace("epochs = 2", "epochs = 5"))
+    with pytest.raises(UsageError, match="W is the folder of another suite, .*/suite.toml; choose another --workdir"):
+        checked(TRAINED, file="other.toml")
+    (stand_ins.folder / "inner").mkdir()
+    with pytest.raises(UsageError, match="is the folder of another suite"):
+        checked(TRAINED, file="inner/suite.toml")
+    (stand_ins.folder / "suite.toml").unlink()  # it was moved
+    checked(TRAINED, file="inner/suite.toml")
+    assert contents(stand_ins.folder / "W") == before
+    (stand_ins.folder / "W/origin.json").write_text("{")
+    with pytest.raises(UsageError, match="W/origin.json is damaged .*; delete it to go on here"):
+        checked(TRAINED)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "notes.txt", "checkpoints/100/manifest.json"])
+def test_a_suite_takes_no_folder_of_something_else(stand_ins, name):
+    path = stand_ins.folder / "W" / name
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    with pytest.raises(UsageError, match=f"W is no suite's folder and not empty: it holds '{name.partition('/')[0]}'"):
+        SuiteWork(stand_ins.suite(TRAINED), stand_ins.folder / "W", 1).check()
+
+
+def test_text_of_a_recipe_must_be_there_unless_its_run_has_begun(stand_ins):
+    work = SuiteWork(stand_ins.suite(RECIPES), stand_ins.folder / "W", 1)
+    with pytest.raises(UsageError, match="data.source='text:some'|no file matches"):
+        work.check()
+    for job in work.pretrainings():
+        job.path.mkdir(parents=True)
+        (job.path / "config.json").touch()
+    (stand_ins.folder / "W/suite.json").touch()
+    work.check()
