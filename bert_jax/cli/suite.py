@@ -1,5 +1,6 @@
 """bert-jax suite FILE --workdir W: trains and measures many models on many tasks by one file, and compares them."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
@@ -63,7 +64,10 @@ class Suite(Arguments):
         from bert_jax.system.files import write_json, write_text
         from bert_jax.system.machine import accelerated
         from bert_jax.system.progress import print_line, say
+        from bert_jax.system.workers import available_cores
 
+        # As many threads whatever --at-once is: the bits of results depend on their number.
+        os.environ.setdefault("PJRT_NPROC", str(available_cores()))
         jax.config.update("jax_platforms", "cpu")  # in this process: an accelerator is for the runs
         path, workdir = suite_file(self.file), place_of(self.workdir)
         if in_bucket(workdir) or workdir.is_file():

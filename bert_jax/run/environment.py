@@ -4,6 +4,7 @@ import functools
 import importlib
 import os
 import platform
+import re
 import subprocess
 from pathlib import Path
 
@@ -11,7 +12,12 @@ import jax
 import jaxlib
 from jax.sharding import Mesh
 
+from bert_jax.system.bucket import Place
+from bert_jax.system.journal import read_journal
+from bert_jax.system.workers import available_cores
+
 Scalar = str | int | float | bool | None
+_THREADS = re.compile(r"(\d+) threads")
 _GIT_S = 5.0
 """Seconds that git may take."""
 
@@ -31,7 +37,21 @@ def machine(mesh: Mesh) -> dict[str, Scalar]:
         "platform": device.platform,
         "processor": processor(),
         "cores": os.cpu_count(),
+        "threads": os.environ.get("PJRT_NPROC") or os.environ.get("NPROC") or available_cores(),
     }
+
+
+def changed_threads(file: Place, now: str) -> str | None:
+    """The remark that a run, whose journal is `file`, goes on where a CPU computes with other threads than before;
+    None if it doesn't. `now`: the `environment` here."""
+    noted = [each.message for each in read_journal(file) if each.event == "environment"]
+    then, here = (_THREADS.findall(text) for text in (noted[-1] if noted else "", now))
+    if not then or then == here or "x cpu;" not in now:
+        return None
+    return (
+        f"the run computed with {then[0]} threads of a CPU before, and here with {here[0]}: its figures are no longer "
+        f"those of an undisturbed run bit for bit; PJRT_NPROC={then[0]} sets as many"
+    )
 
 
 def processor() -> str:
@@ -67,7 +87,7 @@ def environment(mesh: Mesh) -> str:
         *others,
         f"Python {platform.python_version()}",
         f"{here['devices']} x {here['device']}",
-        f"{here['processor']}, {here['cores']} cores",
+        f"{here['processor']}, {here['cores']} cores, {here['threads']} threads",
         platform.system(),
     ]
     if jax.process_count() > 1:

@@ -13,7 +13,7 @@ import numpy as np
 from bert_jax.model.bert import Parameters
 from bert_jax.model.linear import compute_dtype
 from bert_jax.run.checkpoint import Checkpoints
-from bert_jax.run.environment import environment
+from bert_jax.run.environment import changed_threads, environment
 from bert_jax.run.hosts import compile_together, is_first
 from bert_jax.run.manifest import noted_metrics
 from bert_jax.run.measurement import Means
@@ -23,7 +23,7 @@ from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.state import TrainState
 from bert_jax.run.tracking import open_trackers
 from bert_jax.system.errors import BertJaxError, Interrupted, RunError
-from bert_jax.system.journal import here, note, open_journal
+from bert_jax.system.journal import FILE_NAME, here, note, open_journal
 from bert_jax.system.progress import say, stage, tell, warn
 from bert_jax.training.devices import LESS_MEMORY, peak_flops
 from bert_jax.training.ending import Patience, Skips, StopSignals, Watchdog, no_finite_gradient
@@ -123,7 +123,10 @@ def _first_state(
         warn(f"{run.metrics_file}: {changed}; training goes on")
     model = trainer.objective.model
     say(f"computing in {compute_dtype(model).name} (model.compute_dtype={model.compute_dtype})")
-    note("environment", environment(trainer.mesh))
+    where = environment(trainer.mesh)
+    if remark := state.step and changed_threads(run.path / FILE_NAME, where):
+        warn(str(remark))
+    note("environment", where)
     return state
 
 

@@ -1,3 +1,4 @@
+import json
 import subprocess
 
 from bert_jax.config.operation import MeshConfig
@@ -20,3 +21,23 @@ def test_a_git_that_fails_or_hangs_gives_no_commit(monkeypatch):
         monkeypatch.setattr(module.subprocess, "run", run)
         assert module.commit() is None
     module.commit.cache_clear()
+
+
+def test_a_run_that_goes_on_with_other_threads_is_told(tmp_path, monkeypatch):
+    monkeypatch.setenv("PJRT_NPROC", "3")
+    mesh, file = make_mesh(MeshConfig()), tmp_path / "events.jsonl"
+    before = module.environment(mesh)
+    assert ", 3 threads; " in before and module.changed_threads(file, before) is None  # there is no journal
+    with open(file, "w", encoding="utf-8") as lines:
+        for event, message in (("environment", before.replace("3 threads", "9 threads")), ("environment", before)):
+            lines.write(json.dumps({"time": "now", "event": event, "message": message}) + "\n")
+        lines.write(json.dumps({"time": "now", "event": "stopped", "message": "step 3"}) + "\n")
+    assert module.changed_threads(file, before) is None
+    monkeypatch.setenv("PJRT_NPROC", "1")
+    remark = module.changed_threads(file, module.environment(mesh))
+    assert "computed with 3 threads of a CPU before, and here with 1" in remark and "PJRT_NPROC=3" in remark
+    assert module.changed_threads(file, module.environment(mesh).replace("x cpu;", "x NVIDIA H200;")) is None
+    file.write_text(file.read_text().replace("3 threads", "many"))  # as an earlier release noted it
+    assert module.changed_threads(file, module.environment(mesh)) is None
+    monkeypatch.setenv("PJRT_NPROC", "abc")
+    assert module.changed_threads(file, module.environment(mesh)) is None
