@@ -141,6 +141,7 @@ class Corpus:
             lines = list(filter(None, self._pass.stripped(parts, f"{record.place}, {source.field!r}")))
             if not lines:
                 self.repairs["records without text"] += 1
+            self._pass.end_record()
             yield from lines
             yield ""
 

@@ -75,7 +75,8 @@ class Pass:
         self.text_bytes = 0
         """Bytes of the text of records that were read."""
         self.lines = 0
-        """Lines with text that were read."""
+        """Lines with text that were read. A record is one line, with all lines of its text."""
+        self._before = 0, 0
         self.mends = mends
         self._replace, self._remedy, self._language, self._reads_all = replace, remedy, language, reads_all
 
@@ -102,6 +103,13 @@ class Pass:
                 self.repairs["over-long lines cut"] += 1
             before = number
             yield self.decode(part, place, number).strip()
+
+    def end_record(self) -> None:
+        """Counts what was decoded since the record before as one line, which has undecodable bytes or not."""
+        (lines, bad), now = self._before, self.repairs[_REPLACED]
+        if now > bad:
+            self.repairs[_REPLACED] = now = bad + 1
+        self.lines, self._before = lines + 1, (lines + 1, now)
 
     def check(self, place: str) -> None:
         """Raises UsageError if too many lines weren't UTF-8. `place` names what was read last, for the message."""

@@ -25,6 +25,14 @@ _TAGS = "a|b|blockquote|body|br|center|code|dd|div|dl|dt|em|font|gallery|h[1-6]|
 _TAGS += "|math|meta|nowiki|ol|p|pre|ref|s|script|small|span|strong|style|su[bp]|t[adhr]|table|tbody|u|ul"
 _LEFTOVERS = r"</?(?:doc|templatestyles|section)\b|\bformula_\d+\b|__[A-Z]{3,}__"
 _HEADERS = r"From|To|Cc|Subject|Date|Message-ID|Received|Reply-To|Content-\w+|MIME-Version|Return-Path|X-[\w-]+"
+_DECODE_AGAIN = "decode the original again in its encoding, or mend this by Python's ftfy"
+_SYMBOLS = "\x80-\x9f¡-ª¬-º¼-¿€‚ƒ„†‡ˆ‰Š‹ŒŽ•˜™š›œžŸ"
+_BYTE = f"[{_SYMBOLS}\xa0«»…‘’“”–—]"
+_WRONGLY_DECODED = (
+    rf"[\x80-\x9f]|[\xc2-\xd9][{_SYMBOLS}]|â€|(?:[\xc2-\xdf]{_BYTE}){{3}}|(?:[\xe0-\xef]{_BYTE}{{2}}){{2}}"
+)
+"""UTF-8 that was read as Windows-1252 or Latin-1, such as Ã© and â€œ, and Windows-1252 read as Latin-1, such as U+0092.
+A capital before a quote or a dash, and a letter before a space and a quote, stand in right text too."""
 
 
 class LineKind(NamedTuple):
@@ -54,7 +62,8 @@ KINDS = (
     LineKind("code", 0.3, "leave it out if the model is for text", r"[;{}]$|^(?:import|def|return)\b|^#include"),
     LineKind("nothing outside quotes", 0.8, "take them off, as a CSV reader does", r'^".*"$'),
     LineKind("no letter", 0.15, "leave out numbers, times and rules that stand alone", r"^[\W\d_]+$"),
-    LineKind("control characters", 0.03, "delete them", r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]", True),
+    LineKind("control characters", 0.03, "delete them", r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]", True),
+    LineKind("wrongly decoded characters", 0.03, _DECODE_AGAIN, _WRONGLY_DECODED, True),
     LineKind("U+FFFD, lost characters", 0.03, "take the text again in its source's encoding", "\ufffd", True),
 )
 
@@ -87,7 +96,7 @@ def oddities(documents: Sequence[Sequence[str]]) -> list[Oddity]:
         for kind in KINDS:
             matching = [*filter(re.compile(kind.pattern).search, lines)]
             if len(matching) >= kind.most * len(lines):
-                odd.append(Oddity.of(kind.name, matching, lines, f"hold {kind.name}, as markup does", kind.remedy))
+                odd.append(Oddity.of(kind.name, matching, lines, f"hold {kind.name}", kind.remedy))
         forms = (_columns(lines), _begun(lines), _wrapped(documents), _without_letters(lines))
         odd += itertools.islice(itertools.chain.from_iterable(forms), 1)
     odd.sort(key=lambda each: -each.share)

@@ -122,3 +122,21 @@ def test_a_plain_path_is_opened(tmp_path):
     assert list(open_corpus(DataConfig(source=str(tmp_path / "a.txt"))).documents()) == [["One."], ["Two."]]
     (tmp_path / "a.jsonl").write_text('{"body": "One."}\n')
     assert len(list(open_corpus(DataConfig(source=f"{tmp_path / 'a.jsonl'}#body")).documents())) == 1
+
+
+@pytest.mark.parametrize(
+    "line", [b'{"text": "a b\xefd line"}', b'{"text": "one\\nt\xefwo\\nthree"}', b'{"text": "a \\ud83d\\nb \\ud83d"}']
+)
+def test_a_record_counts_as_one_line_of_which_a_tenth_may_be_undecodable(tmp_path, line):
+    path = tmp_path / "records.jsonl"
+    data = DataConfig(source=(f"jsonl:{path}#text",))
+    good = b'{"text": "one\\ntwo\\nthree"}'
+    for bad, refused in ((5, False), (10, False), (11, True), (100, True)):
+        path.write_bytes(b"\n".join([line] * bad + [good] * (100 - bad)) + b"\n")
+        corpus = open_corpus(data)
+        if refused:
+            with pytest.raises(UsageError, match=f"{bad} of 100 lines with text read so far are not UTF-8"):
+                list(corpus.documents())
+        else:
+            assert len(list(corpus.documents())) == 100
+            assert corpus.repairs == {"lines with undecodable bytes": bad}

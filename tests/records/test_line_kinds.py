@@ -37,6 +37,9 @@ def mixed(share, *lines):
         "code": mixed(0.5, "for (i = 0; i < n; i++) {", "sum += i;", "}"),
         "no letter": mixed(0.5, "12", "00:01:02,000 --> 00:01:04,000"),
         "control characters": mixed(0.05, "a\x07b c"),
+        "wrongly decoded characters": mixed(
+            0.05, "it was dÃ©jÃ\xa0 vu", "he said â€œyesâ€\x9d", "it\x92s here", "ä¸\xadæ–‡"
+        ),
         "U+FFFD, lost characters": mixed(0.05, "B\ufffdren are here"),
         "columns": [f"{line}\t{at % 2}" for at, line in enumerate(PARAGRAPHS)],
         "beginnings": [f"[{at}] {line}" for at, line in enumerate(PARAGRAPHS)],
@@ -47,6 +50,24 @@ def mixed(share, *lines):
 def test_each_oddity_is_found_with_its_share_and_a_remedy(kind, lines):
     found = {odd.kind: odd for odd in oddities([lines])}
     assert kind in found and found[kind].remedy and "%" in found[kind].figure
+
+
+def test_text_that_was_decoded_wrongly_is_told_from_control_characters_and_from_capitals_before_quotes():
+    wrong = "Élève, wąż, größe, Привет, κόσμε, שלום, سلام, 中文, việt, “quoted” – it’s".split(", ")
+    for encoding in ("latin-1", "cp1252"):
+        lines = [word.encode().decode(encoding, "ignore") for word in wrong]
+        found = {odd.kind for odd in oddities([[*PARAGRAPHS[:20], *lines]])}
+        assert "wrongly decoded characters" in found and "control characters" not in found
+    right = [
+        "« LIBERTÉ »",
+        "„DIE GRÖẞE“ – MÄ…",
+        "fermé\xa0», dit-il",
+        "à\xa0« lui\xa0»",
+        "AMANHÃ…",
+        "in Köln: 5\xa0°C",
+        "Fuß“",
+    ]
+    assert "wrongly decoded characters" not in {odd.kind for odd in oddities([right * 5])}
 
 
 @pytest.mark.parametrize(
