@@ -166,8 +166,22 @@ def _failed(error: BaseException, name: str, words: list[str]) -> int:
         error = disk_failure(error) or environment_fault(error) or error
     if not isinstance(error, BertJaxError):
         raise error
-    complain(with_settings(error.message, arguments_of(name).flag_for) if name in COMMANDS else str(error))
+    complain(_in_words_of(name, error.message) if name in COMMANDS else str(error))
     return error.exit_code
+
+
+def _in_words_of(name: str, message: str) -> str:
+    """`message` with the flags of the command `name`. It says which settings of input the command has no flag for."""
+    command, lacking = arguments_of(name), dict[str, None]()
+
+    def shown(setting: str, value: str | None) -> str:
+        flag = command.flag_for(setting, value)
+        if setting.startswith(("data.", "task.")) and flag.startswith(setting):
+            lacking[setting] = None
+        return flag
+
+    text = with_settings(message, shown)
+    return f"{text} ({name} has no flag for {' and '.join(lacking)}: change the input)" if lacking else text
 
 
 def quieten_libraries() -> None:

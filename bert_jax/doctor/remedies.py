@@ -16,6 +16,7 @@ from bert_jax.doctor.diagnosis import (
     times,
 )
 from bert_jax.doctor.survey import BOILERPLATE, DUPLICATES, LONG_LINES, UNDECODED, Fault
+from bert_jax.instances.statistics import MOST_RANDOM, TOO_SHORT
 from bert_jax.records.filters import are_same_language, is_identifiable
 from bert_jax.records.line_kinds import KINDS
 from bert_jax.records.sources import resolved_source
@@ -29,7 +30,6 @@ _MOST_BOILERPLATE, _HEADING_CHARACTERS = 0.01, 40
 """Share of the characters that may be in lines of many documents; length from which on a line is no heading."""
 _MOST_PADDING, _WORTH_PACKING = 0.1, 0.03
 """Share of the positions that may be padding; share of the positions that packing must save to be worth it."""
-_MOST_RANDOM = 0.6
 _MOST_UNKNOWN = 0.005
 _WORTH_PIECES = 1.1
 """A new vocabulary is worth it if the given one has this many times as many pieces a word."""
@@ -162,9 +162,8 @@ def _of_sequences(found: SourceDiagnosis, config: RunConfig) -> Iterator[Change]
             f"{worst.padding:.0%} of the positions at {worst.length} tokens are padding, {packed.padding:.1%} packed"
         )
         yield Change(reason=reason, change="--data.packed")
-    if (most := max(cut.random_pairs for cut in own)) > _MOST_RANDOM:
-        reason = f"{most:.0%} of the second segments are random: documents are too short for pairs"
-        yield Change(reason=reason, change="--objective.pair none")
+    if (most := max(cut.random_pairs for cut in own)) > MOST_RANDOM:
+        yield Change(reason=TOO_SHORT.format(most), change="--objective.pair none")
 
 
 def _of_training(training: Training, config: RunConfig) -> Iterator[Change]:

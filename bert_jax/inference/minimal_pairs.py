@@ -46,7 +46,8 @@ def pair_files(patterns: Sequence[str]) -> dict[str, Place]:
         files = [*matching_files(f"{pattern}/*" if is_folder else pattern)]
         files = [file for file in files if not is_folder or has_columns(str(file))]
         if not files:
-            raise UsageError(f"{pattern!r} has no file of pairs; give some, such as pairs/*.jsonl.gz")
+            lacks = "has no file of pairs" if is_folder else "names no file: there is nothing at that path"
+            raise UsageError(f"{pattern!r} {lacks}; give files of pairs, such as pairs/*.jsonl.gz")
         for file in files:
             name = (file.with_suffix("") if file.suffix in SUFFIXES else file).stem
             if named.setdefault(name, file) != file:

@@ -29,7 +29,7 @@ from bert_jax.instances.prepared_data import (
 )
 from bert_jax.instances.sentences import as_sentences, forget_words
 from bert_jax.instances.shards import ids_dtype
-from bert_jax.instances.statistics import Statistics
+from bert_jax.instances.statistics import MOST_RANDOM, TOO_SHORT, Statistics
 from bert_jax.records.corpus import Document, Mixture
 from bert_jax.records.engine import works_by_portions
 from bert_jax.system.bucket import Place, in_bucket
@@ -136,6 +136,8 @@ def _finish(
         cutting_seconds=sum(chunk.cutting_seconds for chunk in chunks),
     )
     prepared.save()
+    if train.random_share > MOST_RANDOM + max(train.instances, 1) ** -0.5:  # of few, more may be random by chance
+        warn(f"{TOO_SHORT.format(train.random_share)}; {Setting('objective.pair')} none leaves pairs out")
     shutil.rmtree(directory / "chunks")
     if target.place and in_bucket(target.place):
         remove_directory(target.place / "chunks")

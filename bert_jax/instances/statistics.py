@@ -7,6 +7,9 @@ from typing import Annotated, ClassVar
 from pydantic import ConfigDict, Field
 
 Count = Annotated[int, Field(ge=0, lt=1 << 53, strict=True)]
+MOST_RANDOM = 0.6
+"""Share of random second segments, of which half are meant to be random, above which documents are too short."""
+TOO_SHORT = "{:.0%} of the second segments are random: documents are too short for pairs"
 
 
 @dataclass
@@ -61,6 +64,11 @@ class Statistics:
         """Share of the characters behind unknown pieces, from 0 to 1."""
         return self.unknown_characters / max(self.characters, 1)
 
+    @property
+    def random_share(self) -> float:
+        """Share of the instances whose second segment was drawn at random, from 0 to 1."""
+        return self.random_pairs / max(self.instances, 1)
+
     def longer(self, name: str, budget: int) -> int:
         """Number of units of more than `budget` tokens, which masking never takes."""
         sizes = (key.rpartition(" ") + (count,) for key, count in self.unit_sizes.items())
@@ -82,7 +90,7 @@ class Statistics:
             ("instances", f"{self.instances:,}"),
         ]
         if self.random_pairs:
-            rows.append(("random second segments", f"{self.random_pairs / self.instances:.2%}"))
+            rows.append(("random second segments", f"{self.random_share:.2%}"))
         if self.swapped_pairs:
             rows.append(("swapped segments", f"{self.swapped_pairs / self.instances:.2%}"))
         if self.rows != self.instances:

@@ -28,7 +28,18 @@ from bert_jax.text.vocabulary import Vocabulary
 
 HUGGING_FACE_CONFIG, GOOGLE_CONFIG = "config.json", "bert_config.json"
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl")
-_OTHERS = ("*.h5", "*.msgpack", "*.onnx")
+_MERGE = "merge it into its model (peft's merge_and_unload), save that by save_pretrained, and give its folder"
+_SAFETENSORS = "give the folder with the safetensors that it was made from"
+_OTHERS = {
+    "adapter_*": f"an adapter and no whole model; {_MERGE}",
+    "*.gguf": f"a model in GGUF, the format of llama.cpp, which isn't read here; {_SAFETENSORS}",
+    "*.onnx": f"a model in ONNX, which isn't read here; {_SAFETENSORS}",
+    "onnx/*.onnx": f"a model in ONNX, which isn't read here; {_SAFETENSORS}",
+    "*.hdf5": "a file in HDF5, as ELMo's weights, which aren't read here; give a model as safetensors",
+    "*.h5": "of a kind that isn't read here (Keras or TensorFlow); give the model as safetensors",
+    "*.msgpack": "of a kind that isn't read here (Flax); give the model as safetensors",
+}
+"""Files of models that aren't read: what they are, with the remedy."""
 _FLOATS = ("float32", "float16", "bfloat16", "float64")
 
 
@@ -61,13 +72,13 @@ class PublishedModel(NamedTuple):
         """The encoder without pooler and heads; `reason` says why their tensors aren't used."""
         of_encoder = {named.name for named in expected_tensors(self.config) if named.part is None}
         others = {tensor.source: reason for name, tensor in self.tensors.items() if name not in of_encoder}
-        config = self.config.encoder
-        return self._replace(
-            config=config,
-            absent=absent_parts({"bert": {}}, config),
-            unused=self.unused | others,
-            tensors={name: tensor for name, tensor in self.tensors.items() if name in of_encoder},
-        )
+        config, unused = self.config.encoder, self.unused | others
+        absent = absent_parts({"bert": {}}, config)
+        tensors = {name: tensor for name, tensor in self.tensors.items() if name in of_encoder}
+        counted = _tensor_facts(tensors, absent, unused, self.slots)
+        facts = [counted if fact.name == counted.name else fact for fact in self.reading.facts]
+        reading = self.reading.model_copy(update={"facts": facts})
+        return self._replace(config=config, absent=absent, unused=unused, tensors=tensors, reading=reading)
 
 
 def holds_published_model(path: Place) -> bool:
@@ -111,6 +122,10 @@ def open_model_directory(
         relative = RELATIVES["bert"]
     else:
         tensors, not_listed = read_safetensors(directory)
+        if adapters := sorted(directory.glob("adapter_*")):
+            say(f"the lora_ tensors beside the model, {adapters[0]}, are an adapter and aren't used; {_MERGE}")
+        if any(".base_layer." in name for name in tensors):
+            raise UsageError(f"{directory}: its tensors are named as a model and an adapter (base_layer); {_MERGE}")
         relative = relative_of(values.get("model_type", "bert"), str(path))
     config = model_config(values, path, activation, of_google=bool(checkpoint))
     selected, absent, unused = select(tensors, config, directory, relative, architecture_of(values))
@@ -171,6 +186,8 @@ def _nothing_to_read(directory: Path) -> str:
     """
     if has_modules(directory):
         read_modules(directory)
+    if other := other_model(directory):
+        return other
     if pickles := sorted(path.name for pattern in _PICKLES for path in directory.glob(pattern)):
         if pickles == ["model.pt"] and not (directory / HUGGING_FACE_CONFIG).is_file():
             return (
@@ -191,9 +208,15 @@ def _nothing_to_read(directory: Path) -> str:
             f"{directory / pickles[0]} is a pickle, which can run any code when it is read; convert it where that is "
             f"safe: {command} ; and put its vocabulary there too"
         )
-    if others := sorted(path.name for pattern in _OTHERS for path in directory.glob(pattern)):
-        return f"{directory / others[0]} is of a kind that isn't read here; give the model as safetensors"
     return f"{directory} has neither {WEIGHTS} nor a TensorFlow checkpoint; give a folder that has one"
+
+
+def other_model(directory: Place) -> str | None:
+    """What a folder holds in place of a model that can be read, with the remedy; None if that isn't known."""
+    for pattern, what in _OTHERS.items():
+        for path in sorted(directory.glob(pattern)):
+            return f"{path} is {what}"
+    return None
 
 
 def _floats(tensor: Tensor) -> np.ndarray:

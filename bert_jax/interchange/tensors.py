@@ -71,7 +71,8 @@ def read_safetensors(directory: Path) -> tuple[dict[str, Tensor], list[str]]:
                 f"{directory / INDEX} names {quoted(file)}, which is no safetensors file in its folder; fetch it again"
             )
         of_file = tensors_of(directory / file)
-        inside |= of_file
+        # Of several copies of a tensor, the index names the one that counts.
+        inside |= {name: tensor for name, tensor in of_file.items() if places.get(name, file) == file}
         if missing := [name for name, place in places.items() if place == file and name not in of_file]:
             raise UsageError(f"{directory / file} lacks {missing[0]}, which {INDEX} says is there; fetch both again")
     listed = {name: inside[name] for name in places}

@@ -223,7 +223,7 @@ def _cut(shape: _Shape, prepared: PreparedData, apart: PreparedData, scale: floa
         rows=round(scale * seen.instance_tokens / (fill * shape.length)),
         tokens=round(scale * seen.instance_tokens),
         padding=1 - fill,
-        random_pairs=seen.random_pairs / max(seen.instances, 1),
+        random_pairs=seen.random_share,
     )
 
 

@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Literal, NamedTuple, TypeVar
 
+from bert_jax.interchange.model_directory import other_model
 from bert_jax.run.manifest import Manifest, checkpoint_damage, checkpoint_path, complete, has_manifest, lost_checkpoints
 from bert_jax.run.run_manifest import MANIFEST
 from bert_jax.system.bucket import Place
@@ -137,6 +138,10 @@ def _checkpoint_of_run(path: Place, step: int | None, newest: bool) -> Place:
             warn(f"{one} was finished and its {MANIFEST} is gone; {found} is used")
     if found:
         return found
+    if gone and not any(one.is_dir() for one in gone):
+        raise UsageError(
+            f"{path} is a run without its checkpoints: {gone[-1]} isn't there; give a copy of the run's whole folder"
+        )
     if saved or gone:
         raise RunError(f"{path} holds damaged checkpoints only; give the command that trained it again")
     raise no_run(path, "holds no finished checkpoint", "a run, a checkpoint or a Hugging Face directory")
@@ -151,10 +156,10 @@ def no_run(path: Place, lacks: str, wanted: str = "a run") -> UsageError:
         return UsageError(f"{path} is a file; give {wanted}")
     if is_checkpoint(path):
         return UsageError(f"{path} is a checkpoint, a part of a run; give {wanted}")
-    # The runs of several seeds, or of a suite.
-    folders = [folder for name in (".", "models", "runs") if (folder := path / name).is_dir()]
-    children = sorted(child for folder in folders for child in folder.iterdir())
-    runs = [child.relative_to(path).as_posix() for child in children if (child / "checkpoints").is_dir()]
+    if other := other_model(path):
+        return UsageError(other)
+    patterns = "*/checkpoints", "*/*/checkpoints", "runs/*/*/checkpoints"  # of several seeds, and of a suite
+    runs = sorted({found.parent.relative_to(path).as_posix() for pattern in patterns for found in path.glob(pattern)})
     best = " (results.json names the best)" if (path / "results.json").is_file() else ""
     there = f", but there are the runs {listed(runs)} in it{best}" if runs else ""
     return UsageError(f"{path} {lacks}{there}; give {wanted}")

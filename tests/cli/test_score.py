@@ -30,6 +30,7 @@ def folder(tmp_path, monkeypatch):
     (tmp_path / "lines.txt").write_text("".join(f"{line}\n" for line in LINES))
     (tmp_path / "lines.txt.gz").write_bytes(gzip.compress((tmp_path / "lines.txt").read_bytes()))
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps({"body": line}) + "\n" for line in LINES))
+    (tmp_path / "ragged.csv").write_text("body,n\na,1\nb,2,3\n")
     (tmp_path / "none.txt").write_text("")
     (tmp_path / "pairs").mkdir()
     for number, name in enumerate(("order", "words")):
@@ -139,8 +140,10 @@ def test_kept_accuracies_stand_in_the_report_and_do_no_harm(tiny_copy, folder, c
         ("rows.jsonl", "rows.jsonl has the columns 'body'; name that of the texts by --texts"),
         ("rows.jsonl --texts title", "has no column 'title': there is 'body'; name columns that are there by --texts"),
         ("text:missing.txt", "no file matches"),
+        ("jsonl:rows.jsonl", "INPUT='jsonl:rows.jsonl' lacks #FIELD"),
+        ("ragged.csv --texts body", "(score has no flag for task.columns and task.separator: change the input)"),
         ("lines.txt --method letter", "--method letter: expected token or word"),
-        ("--pairs missing.jsonl", "'missing.jsonl' has no file of pairs; give some"),
+        ("--pairs missing.jsonl", "'missing.jsonl' names no file: there is nothing at that path"),
         (
             "--pairs rows.jsonl",
             "has no column 'sentence_good': there is 'body'; name columns that are there by --columns",

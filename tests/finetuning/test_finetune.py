@@ -382,7 +382,9 @@ def test_several_seeds_give_a_mean_a_spread_and_how_many_learned_nothing(config,
     assert said in capsys.readouterr().out
     with pytest.raises(UsageError, match="holds runs of several seeds"):
         finetune_seeds(idle, runs, 1)
-    with pytest.raises(UsageError, match="but there are the runs seed-0, seed-1 in it .results.json names the best"):
+    with pytest.raises(
+        UsageError, match="but there are the runs .seed-0., .seed-1. in it .results.json names the best"
+    ):
         bert_jax.load(runs)
     assert bert_jax_command(["export", str(runs), str(tmp_path / "exported")]) == 2
     with pytest.raises(UsageError, match="is a run of one seed"):

@@ -104,10 +104,10 @@ def test_files_are_found_by_path_folder_and_pattern(tmp_path):
     write(tmp_path / "other" / "b.jsonl", [])
     with pytest.raises(UsageError, match="have one name, 'b', in the results; rename one"):
         pair_files([str(tmp_path), str(tmp_path / "other")])
-    with pytest.raises(UsageError, match="none.jsonl' has no file of pairs; give some"):
+    with pytest.raises(UsageError, match="none.jsonl' names no file: there is nothing"):
         pair_files([str(tmp_path / "none.jsonl")])
     (tmp_path / "empty").mkdir()
-    with pytest.raises(UsageError, match="empty' has no file of pairs; give some"):
+    with pytest.raises(UsageError, match="empty' has no file of pairs; give files"):
         pair_files([str(tmp_path / "empty")])
 
 

@@ -331,6 +331,19 @@ def test_dupe_factor_cuts_training_documents_again_and_otherwise(recipe, whole, 
     assert len(set(rows)) > 0.95 * len(rows)
 
 
+@pytest.mark.parametrize("sentences", [1, 12])
+def test_a_preparation_whose_second_segments_are_random_says_so(tokenizer_directory, tmp_path, sentences, capsys):
+    lines = stories(200).split("\n\n")
+    text = "\n\n".join(
+        " ".join([line] * (sentences // 4 or 1)) if sentences > 1 else line.split(".")[0] + "." for line in lines
+    )
+    (tmp_path / "a.txt").write_text(text)
+    data = DataConfig(source=f"text:{tmp_path / 'a.txt'}", held_out=0.0)
+    prepared = build(Recipe(data, 32, 0, tokenizer_directory, pair="next_sentence"), tmp_path / "out")
+    said = "of the second segments are random: documents are too short for pairs; " in capsys.readouterr().err
+    assert said == (sentences == 1) == (prepared.train.random_share > 0.7)
+
+
 def test_one_document_is_enough_without_pairs(tokenizer_directory, tmp_path):
     (tmp_path / "a.txt").write_text(stories(1))
     data = DataConfig(source=f"text:{tmp_path / 'a.txt'}", held_out=0.0, short_sequence_probability=0.0)

@@ -585,3 +585,56 @@ def test_a_checkpoint_of_fairseq_is_called_one(tmp_path):
         (tmp_path / name).write_bytes(b"")
     with pytest.raises(UsageError, match="model.pt is fairseq's checkpoint, a pickle"):
         open_model_directory(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "reason"),
+    [
+        ("adapter_config.json", "is an adapter and no whole model; merge it"),
+        ("adapter_model.bin", "is an adapter and no whole model; merge it"),
+        ("m.Q4_K_M.gguf", "is a model in GGUF"),
+        ("model.onnx", "is a model in ONNX"),
+        ("onnx/model_quantized.onnx", "is a model in ONNX"),
+        ("elmo_weights.hdf5", "is a file in HDF5, as ELMo's weights"),
+        ("tf_model.h5", "give the model as safetensors"),
+    ],
+)
+@pytest.mark.parametrize("with_config", [True, False])
+def test_a_folder_without_readable_weights_is_refused_for_what_it_holds(folder, tmp_path, file, reason, with_config):
+    (folder / "model.safetensors").unlink()
+    if not with_config:
+        shutil.rmtree(folder)
+    (folder / file).parent.mkdir(parents=True, exist_ok=True)
+    (folder / file).write_bytes(b"{}")
+    for read in (open_model_directory, bert_jax.load):
+        with pytest.raises(UsageError, match=f"{file} .*{reason}"):
+            read(folder)
+
+
+def test_an_adapter_beside_a_model_is_said_and_one_amid_its_tensors_refused(folder, capsys):
+    (folder / "adapter_config.json").write_text("{}")
+    open_model_directory(folder)
+    assert "adapter_config.json, are an adapter and aren't used; merge it" in capsys.readouterr().err
+    with_tensors(
+        folder, lambda tensors: {name.replace("query.w", "query.base_layer.w"): t for name, t in tensors.items()}
+    )
+    with pytest.raises(UsageError, match="its tensors are named as a model and an adapter .base_layer.; merge it"):
+        open_model_directory(folder)
+
+
+@pytest.mark.parametrize("right", ["a", "b"])
+def test_of_two_copies_of_a_tensor_the_one_that_the_index_names_is_read(tmp_path, right):
+    for number, name in enumerate("ab"):
+        save_file(
+            {"x": np.full(2, number, np.float32), name: np.zeros(1, np.float32)}, tmp_path / f"{name}.safetensors"
+        )
+    places = {"a": "a.safetensors", "b": "b.safetensors", "x": f"{right}.safetensors"}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps({"weight_map": places}))
+    tensors, others = read_safetensors(tmp_path)
+    assert tensors["x"].read().tolist() == ["ab".index(right)] * 2 and not others
+
+
+def test_the_reading_of_an_encoder_alone_counts_what_is_not_used_as_the_table_does(folder):
+    model = open_model_directory(folder).encoder_alone("it isn't needed")
+    [value] = [fact.value for fact in model.reading.facts if fact.name == "tensors"]
+    assert model.unused and f"{len(model.tensors)} taken, {len(model.unused)} not used" in value

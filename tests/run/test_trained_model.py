@@ -111,9 +111,18 @@ def test_a_file_of_the_run_changed_by_hand_is_said_and_not_used(run, tiny_config
 
 def test_a_run_without_checkpoints_is_no_checkpoint(run):
     shutil.rmtree(run.checkpoints)
+    with pytest.raises(UsageError, match="is a run without its checkpoints: .* isn't there; give a copy"):
+        TrainedModel.open(run.path)
     run.manifest.forget(run.checkpoints)
     with pytest.raises(UsageError, match="holds no finished checkpoint"):
         TrainedModel.open(run.path)
+
+
+def test_the_folder_of_a_suite_is_refused_with_its_runs(run, tmp_path):
+    shutil.copytree(run.path, tmp_path / "suite/runs/small/sst2-0")
+    shutil.copytree(run.path, tmp_path / "suite/runs/large")
+    with pytest.raises(UsageError, match="there are the runs 'runs/large', 'runs/small/sst2-0' in it"):
+        TrainedModel.open(tmp_path / "suite")
 
 
 def test_a_checkpoint_that_would_take_far_more_memory_than_it_has_bytes_is_refused(run, monkeypatch):
