@@ -4,28 +4,23 @@ tokenizer.json."""
 import base64
 import json
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Pipeline
 
-from bert_jax.interchange.relatives import RELATIVES
-from bert_jax.interchange.tokenizer_config import TOKEN_KEYS, Piece, TokenizerConfig, special_tokens_map
+from bert_jax.interchange.tokenizer_config import SPECIAL_NAMES, TOKEN_KEYS, Piece, TokenizerConfig
 from bert_jax.system.errors import UsageError, quoted
-from bert_jax.system.json_file import JsonObject, read_foreign_object
-from bert_jax.text.pipeline import TOKENIZER_CONFIG
+from bert_jax.system.json_file import JsonObject
+from bert_jax.text.pipeline import TOKENIZER_CONFIG, Tokenizer
 from bert_jax.text.tokenizer_json import built, byte_level, frame_template
 from bert_jax.text.vocabulary import BOUNDARY, CONTINUATION
-from bert_jax.text.wordpiece import WordPieceTokenizer
 
-MODEL_CONFIG = "config.json"
 GENERIC = "TokenizersBackend"
 """Name of the class that follows a tokenizer.json; its older names are in `GENERIC_NAMES`."""
 GENERIC_NAMES = (GENERIC, "PreTrainedTokenizer")
 LONGEST_WORD = 100
 """Most characters of a word in BertTokenizer; the original BERT has 200."""
-_OF_FILES = {WordPieceTokenizer.file_name: "BertTokenizer", "vocab.json": "RobertaTokenizer"}
-"""The class for a vocabulary file, if no class is named."""
 
 
 class Numbering(NamedTuple):
@@ -45,7 +40,11 @@ class TokenizerClass(NamedTuple):
     model: str | None
     """The type of its model in a tokenizer.json; None: any."""
     tokens: dict[str, str]
-    """Its special tokens by their keys in tokenizer_config.json; those with other keys than TOKEN_KEYS come last."""
+    """Its special tokens by their keys in tokenizer_config.json."""
+    file: str | None = None
+    """Its vocabulary file, which transformers reads if there is no tokenizer.json."""
+    listed: tuple[str, ...] = ()
+    """Further special tokens, unless a file has a list of them."""
     frame: Literal["bert", "roberta", "fairseq", "xlnet"] | None = None
     """The model whose special tokens it sets round texts; None: the special tokens of its tokenizer.json."""
     follows_frame: bool = False
@@ -62,75 +61,62 @@ _OF_BERT = dict(zip(TOKEN_KEYS[2:], ("[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]
 _OF_FAIRSEQ = dict(zip(TOKEN_KEYS, ("<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"), strict=True))
 _OF_ALBERT = dict(zip(TOKEN_KEYS, ("[CLS]", "[SEP]", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]"), strict=True))
 _OF_XLNET = dict(zip(TOKEN_KEYS, ("<s>", "</s>", "<unk>", "<sep>", "<pad>", "<cls>", "<mask>"), strict=True))
-_OF_XLNET |= {"eop_token": "<eop>", "eod_token": "<eod>"}
 _OF_GPT2 = dict.fromkeys(TOKEN_KEYS[:3], "<|endoftext|>")
 _MASK_LAST = {"<mask>": 0.0}
 _NUMBERING_OF_XLMR = Numbering(dict.fromkeys(("<s>", "<pad>", "</s>", "<unk>"), 0.0), 3, _MASK_LAST)
 _NUMBERING_OF_CAMEMBERT = Numbering(
     {"<s>NOTUSED": 0.0, "<pad>": 0.0, "</s>NOTUSED": 0.0, "<unk>": 0.0, "<unk>NOTUSED": -100.0}, 1, _MASK_LAST
 )
+_NOT_USED = ("<s>NOTUSED", "</s>NOTUSED", "<unk>NOTUSED")
+_BYTES, _FAIRSEQ_MODEL, _MODEL = "vocab.json", "sentencepiece.bpe.model", "spiece.model"
 CLASSES = {
-    "BertTokenizer": TokenizerClass("WordPiece", _OF_BERT, "bert", segments=True),
-    "ElectraTokenizer": TokenizerClass("WordPiece", _OF_BERT, "bert", segments=True),
-    "DistilBertTokenizer": TokenizerClass("WordPiece", _OF_BERT, "bert"),
-    "RobertaTokenizer": TokenizerClass("BPE", _OF_FAIRSEQ, "roberta"),
+    "BertTokenizer": TokenizerClass("WordPiece", _OF_BERT, "vocab.txt", frame="bert", segments=True),
+    "ElectraTokenizer": TokenizerClass("WordPiece", _OF_BERT, "vocab.txt", frame="bert", segments=True),
+    "DistilBertTokenizer": TokenizerClass("WordPiece", _OF_BERT, "vocab.txt", frame="bert"),
+    "RobertaTokenizer": TokenizerClass("BPE", _OF_FAIRSEQ, _BYTES, frame="roberta"),
     # Files of RoBERTa may name GPT-2's class, which splits text into the same pieces.
-    "GPT2Tokenizer": TokenizerClass("BPE", _OF_GPT2, follows_frame=True),
-    "XLMRobertaTokenizer": TokenizerClass("Unigram", _OF_FAIRSEQ, "fairseq", numbering=_NUMBERING_OF_XLMR, unknown=3),
-    "CamembertTokenizer": TokenizerClass("Unigram", _OF_FAIRSEQ, "fairseq", numbering=_NUMBERING_OF_CAMEMBERT),
+    "GPT2Tokenizer": TokenizerClass("BPE", _OF_GPT2, _BYTES, follows_frame=True),
+    "XLMRobertaTokenizer": TokenizerClass(
+        "Unigram", _OF_FAIRSEQ, _FAIRSEQ_MODEL, frame="fairseq", numbering=_NUMBERING_OF_XLMR, unknown=3
+    ),
+    "CamembertTokenizer": TokenizerClass(
+        "Unigram", _OF_FAIRSEQ, _FAIRSEQ_MODEL, _NOT_USED, frame="fairseq", numbering=_NUMBERING_OF_CAMEMBERT
+    ),
     "AlbertTokenizer": TokenizerClass(
-        "Unigram", _OF_ALBERT, "bert", follows_frame=True, numbering=Numbering(), unknown=1
+        "Unigram", _OF_ALBERT, _MODEL, frame="bert", follows_frame=True, numbering=Numbering(), unknown=1
     ),
     # transformers 5 gives token_type_ids only where it is asked for them; the original XLNet always had segments.
-    "XLNetTokenizer": TokenizerClass("Unigram", _OF_XLNET, "xlnet", segments=True, numbering=Numbering(), unknown=0),
+    "XLNetTokenizer": TokenizerClass(
+        "Unigram", _OF_XLNET, _MODEL, ("<eop>", "<eod>"), frame="xlnet", segments=True, numbering=Numbering()
+    ),
     **dict.fromkeys(GENERIC_NAMES, TokenizerClass(None, {})),
 }
 """The classes by name, without a `Fast` at its end."""
 
 
-def class_of(path: Path, config: TokenizerConfig, model_type: str = "bert") -> tuple[str, str]:
-    """The tokenizer class that reads the vocabulary at `path`, without `Fast`, and how it is known.
+def special_tokens(given: dict[str, Any], class_name: str, path: Path) -> tuple[dict[str, Piece], list[Piece]]:
+    """The special tokens that the class adds, in their order: those with keys, and those of lists.
 
-    The class is taken from tokenizer_config.json, else from config.json, else from the model's type, which is
-    `model_type` if config.json names none. Raises UsageError for an unknown class.
+    `given` are those of the files beside `path`. Raises UsageError if one that the class needs is null.
     """
-    file = path.parent / MODEL_CONFIG
-    values = read_foreign_object(file) if file.is_file() else {}
-    named = {TOKENIZER_CONFIG: config.tokenizer_class, MODEL_CONFIG: values.get("tokenizer_class")}
-    for place, name in named.items():
-        if name is not None and str(name).removesuffix("Fast") not in CLASSES:
-            raise UsageError(
-                f"{path.parent / place}: tokenizer_class is {quoted(name)}, whose ids bert_jax can't give; it reads "
-                f"those of {', '.join(CLASSES)}"
-            )
-    model_type = str(values.get("model_type", model_type))
-    own = RELATIVES[model_type].tokenizer if model_type in RELATIVES else None
-    name = own or GENERIC
-    known_by = f"model_type {model_type}"
-    follows_model = not own or not any(named.values())
-    if not follows_model:
-        known_by, name = next((place, name.removesuffix("Fast")) for place, name in named.items() if name)
-    of_file = _OF_FILES.get(path.name, name)
-    if CLASSES[of_file].model != CLASSES[name].model and (follows_model or name in GENERIC_NAMES):
-        return of_file, path.name  # the class `name` doesn't read such a file
-    return name, known_by
-
-
-def named_tokens(directory: Path, config: TokenizerConfig, class_name: str) -> dict[str, Piece]:
-    """The special tokens by their keys, in the order in which the class adds them."""
-    more = special_tokens_map(directory, config)
-    tokens = {key: Piece(content=piece) for key, piece in CLASSES[class_name].tokens.items()}
-    unset = class_name == "RobertaTokenizer" and not config.model_fields_set
-    if class_name in ("CamembertTokenizer", "XLNetTokenizer") or unset:
-        tokens["mask_token"] = Piece(content="<mask>", lstrip=True)  # RoBERTa's mask token includes the space before it
-    for key in TOKEN_KEYS:
-        if piece := getattr(more, key) or getattr(config, key):
-            tokens[key] = piece
-    return {key: tokens[key] for key in dict.fromkeys((*TOKEN_KEYS, *tokens)) if key in tokens}
+    own = CLASSES[class_name]
+    tokens: dict[str, Any] = dict.fromkeys(TOKEN_KEYS)
+    tokens |= {key: Piece.of_text(piece) for key, piece in own.tokens.items()}
+    tokens |= {key: piece for key, piece in given.items() if not isinstance(piece, list)}
+    for key in (*SPECIAL_NAMES, *(TOKEN_KEYS[:2] if own.frame == "fairseq" else ())):
+        if own.frame and tokens[key] is None:
+            raise UsageError(f"{path}: {key} is null, and {class_name} needs it; write {own.tokens[key]!r}")
+    # RoBERTa's mask token includes the space before it, which transformers 5 forgets without a tokenizer_config.json.
+    strips = class_name == "RobertaTokenizer" and not path.is_file() and "mask_token" not in given
+    if (strips or class_name in ("CamembertTokenizer", "XLNetTokenizer")) and tokens["mask_token"].written == "text":
+        tokens["mask_token"] = tokens["mask_token"].model_copy(update={"lstrip": True})
+    older = given.get("additional_special_tokens")
+    older = [Piece.of_text(piece) for piece in own.listed] if older is None else older
+    return {key: piece for key, piece in tokens.items() if piece}, given.get("extra_special_tokens", older) or []
 
 
 def with_class(
-    file: JsonObject, name: str, config: TokenizerConfig, named: dict[str, Piece], tokens: list[AddedToken], path: Path
+    file: JsonObject, name: str, config: TokenizerConfig, named: dict[str, Piece], tokens: list[Piece], path: Path
 ) -> JsonObject:
     """The tokenizer.json that the class `name` makes of `file`, read from `path`, with `tokens` added in their order.
 
@@ -138,12 +124,22 @@ def with_class(
     """
     own = CLASSES[name]
     if own.model is None:
-        return with_tokens(file, tokens, str(path)) if tokens else file
+        return with_tokens(file, tokens, named, str(path)) if tokens else file
     if file["model"].get("type", own.model) != own.model:
         raise UsageError(
             f"{path}: its model is {quoted(file['model'].get('type'))}, and {name} has a {own.model}; set "
             f"tokenizer_class in tokenizer_config.json to PreTrainedTokenizerFast to follow {path.name}"
         )
+    for key in ("add_bos_token", "add_eos_token"):
+        replaces = own.follows_frame and key in config.unknown and (own.frame or config.unknown[key])
+        if replaces and path.name != Tokenizer.file_name:
+            raise UsageError(
+                f"{path.parent / TOKENIZER_CONFIG}: {key} is {quoted(config.unknown[key])}, which replaces the special "
+                f"tokens that {name} sets round texts; take the key out"
+            )
+    for key in () if own.model == "Unigram" else ("do_lower_case", "tokenize_chinese_chars", "add_prefix_space"):
+        if key in config.model_fields_set and getattr(config, key) is None and (own.model == "BPE") == (key[0] == "a"):
+            raise UsageError(f"{path.parent / TOKENIZER_CONFIG}: {key} is null; write true or false, or take it out")
     special = {key: piece.content for key, piece in named.items()}
     if own.model == "WordPiece":
         pipeline = _wordpiece(file, config, special)
@@ -151,7 +147,7 @@ def with_class(
         pipeline = _byte_level(file, config)
     else:
         pipeline = _unigram(file, name, config, special)
-    pipeline.add_tokens(tokens)
+    pipeline.add_tokens(_of_library(tokens, named))
     if own.frame:
         pipeline.post_processor = _frame(own.frame, config, special, pipeline)
     built_file = json.loads(pipeline.to_str())
@@ -160,11 +156,16 @@ def with_class(
     return built_file
 
 
-def with_tokens(file: JsonObject, tokens: list[AddedToken], name: str) -> JsonObject:
+def with_tokens(file: JsonObject, tokens: list[Piece], named: dict[str, Piece], name: str) -> JsonObject:
     """`file` with `tokens` added as the library adds them: an existing token gets the new flags."""
     pipeline = built(file, name)
-    pipeline.add_tokens(tokens)
+    pipeline.add_tokens(_of_library(tokens, named))
     return file | {"added_tokens": json.loads(pipeline.to_str())["added_tokens"]}
+
+
+def _of_library(tokens: list[Piece], named: dict[str, Piece]) -> list[AddedToken]:
+    texts = {piece.content for piece in named.values()}
+    return [piece.added(special=piece.content in texts) for piece in tokens]
 
 
 def _wordpiece(file: JsonObject, config: TokenizerConfig, special: dict[str, str]) -> Pipeline:
@@ -175,9 +176,9 @@ def _wordpiece(file: JsonObject, config: TokenizerConfig, special: dict[str, str
     pipeline = Pipeline(model)
     pipeline.normalizer = normalizers.BertNormalizer(
         clean_text=True,
-        handle_chinese_chars=config.tokenize_chinese_chars is not False,
+        handle_chinese_chars=config.switch("tokenize_chinese_chars", True),
         strip_accents=config.strip_accents,
-        lowercase=config.do_lower_case is not False,
+        lowercase=config.switch("do_lower_case", True),
     )
     pipeline.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     pipeline.decoder = decoders.WordPiece(CONTINUATION)
@@ -187,22 +188,24 @@ def _wordpiece(file: JsonObject, config: TokenizerConfig, special: dict[str, str
 def _byte_level(file: JsonObject, config: TokenizerConfig) -> Pipeline:
     """The steps of RobertaTokenizer and GPT2Tokenizer."""
     merges = [tuple(one.split(" ") if isinstance(one, str) else one) for one in file["model"]["merges"]]
-    return byte_level(models.BPE(file["model"]["vocab"], merges), leading_space=bool(config.add_prefix_space))
+    return byte_level(models.BPE(file["model"]["vocab"], merges), config.switch("add_prefix_space", False))
 
 
 def _unigram(file: JsonObject, name: str, config: TokenizerConfig, special: dict[str, str]) -> Pipeline:
     """The steps of AlbertTokenizer, XLNetTokenizer, XLMRobertaTokenizer and CamembertTokenizer."""
     vocab = [(piece, score) for piece, score in file["model"]["vocab"]]
-    unknown = CLASSES[name].unknown
+    of_xlnet = name == "XLNetTokenizer"  # which ignores keep_accents and add_prefix_space, and keeps case
+    unknown = config.unk_id if of_xlnet else CLASSES[name].unknown
+    if of_xlnet and not (unknown is not None and 0 <= unknown < len(vocab)):
+        raise UsageError(f"unk_id of the tokenizer is {quoted(unknown)}; expected the number of a piece, mostly 0")
     if unknown is None:
         unknown = next((number for number, (piece, _) in enumerate(vocab) if piece == special["unk_token"]), 0)
     steps: list[normalizers.Normalizer] = []
-    of_xlnet = name == "XLNetTokenizer"  # which ignores keep_accents and add_prefix_space, and keeps case
     if of_xlnet or name == "AlbertTokenizer":
         steps += [normalizers.Replace("``", '"'), normalizers.Replace("''", '"')]
-        steps += [] if config.keep_accents and not of_xlnet else [normalizers.NFKD(), normalizers.StripAccents()]
-        lowercase = not of_xlnet if config.do_lower_case is None else config.do_lower_case
-        steps += [normalizers.Lowercase()] if lowercase else []
+        keeps = config.switch("keep_accents", False) and not of_xlnet
+        steps += [] if keeps else [normalizers.NFKD(), normalizers.StripAccents()]
+        steps += [normalizers.Lowercase()] if config.switch("do_lower_case", not of_xlnet) else []
     cleaning = file.get("normalizer") or {}
     for step in cleaning.get("normalizers") or [cleaning]:
         if charsmap := step.get("precompiled_charsmap"):
@@ -210,7 +213,7 @@ def _unigram(file: JsonObject, name: str, config: TokenizerConfig, special: dict
             break
     pipeline = Pipeline(models.Unigram(vocab, unknown, False))
     pipeline.normalizer = normalizers.Sequence(steps)
-    scheme = "never" if config.add_prefix_space is False and not of_xlnet else "always"
+    scheme = "always" if of_xlnet or config.switch("add_prefix_space", True) else "never"
     spaces = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(BOUNDARY, scheme)]
     pipeline.pre_tokenizer, pipeline.decoder = pre_tokenizers.Sequence(spaces), decoders.Metaspace(BOUNDARY, scheme)
     return pipeline
@@ -225,8 +228,8 @@ def _frame(
     if frame == "xlnet":
         return frame_template(first, last, "last")
     if frame == "roberta":
-        trim = config.trim_offsets is not False
-        return processors.RobertaProcessing(last, first, trim, bool(config.add_prefix_space))
+        trim, leading_space = config.switch("trim_offsets", True), config.switch("add_prefix_space", False)
+        return processors.RobertaProcessing(last, first, trim, leading_space)
     between, second = (f"{last[0]} {last[0]}", ":0") if frame == "fairseq" else (last[0], ":1")
     return processors.TemplateProcessing(
         single=f"{first[0]} $A {last[0]}",

@@ -1,13 +1,13 @@
 """Reads the settings of a tokenizer in another program's folder: its keys, special tokens and added tokens."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator
+from pydantic import BeforeValidator, StringConstraints
 from tokenizers import AddedToken
 
 from bert_jax.system.errors import UsageError, quoted
-from bert_jax.system.json_file import JsonObject, Shape, read_foreign_object, read_foreign_shape
+from bert_jax.system.json_file import JsonObject, Shape, as_shape, read_foreign_object, read_foreign_shape
 from bert_jax.system.progress import say
 from bert_jax.text.pipeline import TOKENIZER_CONFIG
 from bert_jax.text.vocabulary import check_numbers
@@ -18,17 +18,18 @@ TOKEN_KEYS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "
 """Keys of the special tokens, in the order in which the classes add them."""
 SPECIAL_NAMES = ("pad_token", "unk_token", "cls_token", "sep_token", "mask_token")
 """Names of the special pieces in tokenizer_config.json, in the order of Vocabulary.special_ids."""
-MOST_DIGITS = 9
-"""Most digits of a piece's number: int() raises for strings of some thousand digits."""
+_Number = Annotated[str, StringConstraints(pattern="^[0-9]{1,9}$")]
+"""A piece's number as a key: int() raises for strings of some thousand digits."""
 _SWITCHES = ("do_basic_tokenize", "do_word_tokenize", "do_subword_tokenize")
 _LIBRARIES = ("mecab_kwargs", "sudachi_kwargs", "jumanpp_kwargs", "sp_model_kwargs")
-_SPLIT = "split_special_tokens"
+_SPLIT, _VERSIONS = "split_special_tokens", "fast_tokenizer_files"
 _DEFAULTS: dict[str, tuple[object, ...]] = {
     "word_tokenizer_type": ("basic", None),
     "subword_tokenizer_type": ("wordpiece", None),
     "wordpieces_prefix": ("##",),
     "never_split": (None, []),
     _SPLIT: (False, None),
+    _VERSIONS: (["tokenizer.json"], []),
     **dict.fromkeys(_SWITCHES, (True,)),
     **dict.fromkeys(_LIBRARIES, (None, {})),
 }
@@ -48,6 +49,8 @@ _HARMLESS = frozenset(
     "verbose is_local local_files_only device_map auto_map transformers_version _commit_hash _from_auto model_type "
     "return_tensors return_token_type_ids return_attention_mask vocab_size add_special_tokens".split()
 )
+_EXTRA, _OLDER, _FURTHER = "extra_special_tokens", "additional_special_tokens", "model_specific_special_tokens"
+"""Keys of further special tokens."""
 _AUTHORS = "AutoTokenizer"
 """The key of auto_map that names a class of the model's author for the tokenizer."""
 
@@ -62,15 +65,26 @@ class Piece(Shape):
     special: bool = False
     normalized: bool | None = None
     """Whether the token is searched for in cleaned text. None means True, or False if the token is special."""
+    written: Literal["text", "object", "map"] = "object"
+    """Whether a file writes it as its text, or as an object with flags, or special_tokens_map.json does so."""
+
+    @classmethod
+    def of_text(cls, content: str) -> Self:
+        """The special token that a file writes as its text."""
+        return cls(content=content, special=True, written="text")
+
+    def of_map(self) -> Self:
+        """The token as special_tokens_map.json has it: those that it writes as objects are special."""
+        return self if self.written == "text" else self.model_copy(update={"special": True, "written": "map"})
 
     def added(self, special: bool = False) -> AddedToken:
         """The token as an object of the library; `special` makes it a special token."""
-        flags = self.model_dump(exclude={"content", "normalized"}) | {"special": self.special or special}
+        flags = self.model_dump(exclude={"content", "normalized", "written"}) | {"special": self.special or special}
         normalized = not flags["special"] if self.normalized is None else self.normalized
         return AddedToken(self.content, normalized=normalized, **flags)
 
 
-_Token = Annotated[Piece, BeforeValidator(lambda value: {"content": value} if isinstance(value, str) else value)]
+_Token = Annotated[Piece, BeforeValidator(lambda value: Piece.of_text(value) if isinstance(value, str) else value)]
 """A token, which a file writes as its text or as an object."""
 
 
@@ -94,26 +108,23 @@ class SpecialTokens(Shape, extra="allow"):
         return self.model_extra or {}
 
     @property
-    def named(self) -> list[Piece]:
-        """Special tokens besides the model's own that have a key each. The author may have invented the key."""
-        extra = self.extra_special_tokens if isinstance(self.extra_special_tokens, dict) else {}
-        invented = [
-            Piece(content=value)
-            for key, value in self.unknown.items()
-            if key.endswith("_token") and isinstance(value, str)
-        ]
-        own = [one for one in (self.bos_token, self.eos_token) if one]
-        return [*own, *extra.values(), *(self.model_specific_special_tokens or {}).values(), *invented]
-
-    @property
-    def listed(self) -> list[Piece]:
-        """The tokens in the list of the newer key or, if it is missing, of the older key."""
-        extra = self.extra_special_tokens if isinstance(self.extra_special_tokens, list) else []
-        return extra or self.additional_special_tokens or []
+    def given(self) -> dict[str, Any]:
+        """The tokens of the keys that the file has, null among them, and of keys like entity_token that its author
+        invented."""
+        invented = {
+            key: value for key, value in self.unknown.items() if _invented(key) and isinstance(value, str | dict)
+        }
+        if isinstance(self, TokenizerConfig):  # in which such an object is a token only if it says so
+            invented = {key: value for key, value in invented.items() if isinstance(value, str) or "__type" in value}
+        known = {key: getattr(self, key) for key in SpecialTokens.model_fields if key in self.model_fields_set}
+        try:
+            return known | (as_shape({_FURTHER: invented}, SpecialTokens).model_specific_special_tokens or {})
+        except ValueError as error:
+            raise UsageError(f"{str(error).removeprefix(_FURTHER + '.')}; write the token as a text") from None
 
 
 class TokenizerConfig(SpecialTokens, extra="allow"):
-    """The contents of tokenizer_config.json. None means the default of the class."""
+    """The contents of tokenizer_config.json."""
 
     tokenizer_class: str | None = None
     do_lower_case: bool | None = None
@@ -124,16 +135,13 @@ class TokenizerConfig(SpecialTokens, extra="allow"):
     trim_offsets: bool | None = None
     model_max_length: float | None = None
     model_input_names: list[str] | None = None
-    added_tokens_decoder: dict[str, Piece] = {}
+    unk_id: int | None = 0
+    """The number of the unknown piece in XLNet's model."""
+    added_tokens_decoder: dict[_Number, Piece] = {}
 
-    @property
-    def numbered(self) -> dict[int, Piece]:
-        """The tokens of `added_tokens_decoder` whose numbers can be numbers of pieces."""
-        return {
-            int(number): piece
-            for number, piece in self.added_tokens_decoder.items()
-            if number.isdecimal() and len(number) <= MOST_DIGITS
-        }
+    def switch(self, key: str, default: bool) -> bool:
+        """A setting that is true or false: `default` if the file lacks it. As in transformers, null is false."""
+        return bool(getattr(self, key)) if key in self.model_fields_set else default
 
 
 def read_tokenizer_config(directory: Path) -> TokenizerConfig:
@@ -142,56 +150,78 @@ def read_tokenizer_config(directory: Path) -> TokenizerConfig:
     return read_foreign_shape(file, TokenizerConfig) if file.is_file() else TokenizerConfig()
 
 
-def special_tokens_map(directory: Path, config: TokenizerConfig) -> SpecialTokens:
-    """The contents of special_tokens_map.json, which is read only if `config` has no added_tokens_decoder."""
+def given_tokens(directory: Path, config: TokenizerConfig, of_model: list[Piece] | None = None) -> dict[str, Any]:
+    """The special tokens of the files in `directory` by their keys, with the precedence that they have in transformers:
+    those of TOKEN_KEYS, further ones in the order in which they are added, and lists.
+
+    special_tokens_map.json is read only if `config` has no added_tokens_decoder. `of_model` are those of a
+    sentencepiece model, which replace the older list.
+    """
+    values = config.given
+    if _OLDER in values and not values.get(_EXTRA):
+        values[_EXTRA] = values.pop(_OLDER)
+    further = {key: values.pop(key) for key in [*values] if _invented(key) and values[key].written == "text"}
+    further |= values.pop(_EXTRA) if isinstance(values.get(_EXTRA), dict) else {}
+    further = further or values.get(_FURTHER) or {}
     file = directory / SPECIAL_TOKENS_MAP
-    if "added_tokens_decoder" in config.model_fields_set or not file.is_file():
-        return SpecialTokens()
-    return read_foreign_shape(file, SpecialTokens)
+    has_map = file.is_file() and "added_tokens_decoder" not in config.model_fields_set
+    for key, value in (read_foreign_shape(file, SpecialTokens).given if has_map else {}).items():
+        if key == _EXTRA and isinstance(value, list):
+            before = values.get(key) or []
+            value = before + [piece for piece in map(Piece.of_map, value) if piece not in before]
+        values[key] = value.of_map() if isinstance(value, Piece) else value
+    if isinstance(values.get(_EXTRA), dict):
+        further |= values.pop(_EXTRA)
+    if of_model is not None:
+        values[_OLDER] = of_model
+    values.pop(_FURTHER, None)
+    return values | further
+
+
+def _invented(key: str) -> bool:
+    return key.endswith("_token") and key not in TOKEN_KEYS
 
 
 def added_tokens(
-    directory: Path, config: TokenizerConfig, named: dict[str, Piece], of_file: list[JsonObject]
-) -> tuple[list[AddedToken], dict[str, int]]:
+    directory: Path, config: TokenizerConfig, given: dict[str, Any], special: list[Piece], file: JsonObject
+) -> tuple[list[Piece], dict[str, int]]:
     """The tokens that are added to the vocabulary, in order, and their numbers as far as the files state these.
 
-    `named` are special tokens by their keys, `of_file` the added tokens of a tokenizer.json. The files take precedence
-    in the same order as in transformers.
+    `given` are the tokens of `given_tokens`, `special` those of the class, and `file` is the tokenizer.json. The files
+    take precedence in the same order as in transformers.
     """
-    more = special_tokens_map(directory, config)
-    listed = [*config.listed, *more.listed] if more.extra_special_tokens else config.listed or more.listed
-    extra = [*config.named, *more.named, *listed]
-    numbered: dict[int, AddedToken] = {}
-    numbers: dict[str, int] = {}
-    if "added_tokens_decoder" in config.model_fields_set:
-        numbered = {number: piece.added() for number, piece in config.numbered.items()}
-    else:
-        if (file := directory / ADDED_TOKENS).is_file():
-            special, old = {piece.content for piece in extra}, read_foreign_object(file)
-            check_numbers(old, file)
-            for text, number in old.items():
-                numbered[number] = Piece(content=text, special=text in special).added()
-        for token in of_file:
-            numbered[token["id"]] = AddedToken(**{key: flag for key, flag in token.items() if key != "id"})
-        numbers = {token.content: number for number, token in numbered.items()}
+    numbered: dict[int, Piece] = {int(number): piece for number, piece in config.added_tokens_decoder.items()}
+    if "added_tokens_decoder" not in config.model_fields_set:
+        if (old := directory / ADDED_TOKENS).is_file():
+            numbers = read_foreign_object(old)
+            check_numbers(numbers, old)
+            named = [given.get(key) for key in TOKEN_KEYS] + (given.get(_EXTRA) or [])
+            texts = {piece.content for piece in named if piece and piece.written != "object"}
+            numbered |= {
+                number: Piece(content=text, special=text in texts, normalized=text not in texts)
+                for text, number in numbers.items()
+            }
+        numbered |= {token["id"]: as_shape(token, Piece) for token in file.get("added_tokens") or []}
     tokens = [numbered[number] for number in sorted(numbered)]
     known = {token.content for token in tokens}
-    further = [piece.added(special=True) for piece in (*named.values(), *extra) if piece.content not in known]
-    return tokens + further, numbers
+    further = [piece for piece in special if piece.content not in known]
+    return tokens + further, {token.content: number for number, token in numbered.items()}
 
 
-def check_settings(values: JsonObject, path: Path, follows_file: bool) -> None:
-    """Checks the `values` of `path` that aren't read elsewhere; one line names the unknown ones. `follows_file`:
-    whether a tokenizer.json exists, which decides everything but special tokens in a text. Raises UsageError for a
-    value that changes ids.
+def check_settings(config: TokenizerConfig, path: Path, has_file: bool) -> None:
+    """Checks the values of `path` that aren't read elsewhere; one line names the unknown ones. `has_file`: whether a
+    tokenizer.json exists, whose vocabulary is read. Raises UsageError for a value that changes ids.
     """
-    for key, defaults in ({_SPLIT: _DEFAULTS[_SPLIT]} if follows_file else _DEFAULTS).items():
+    values = config.unknown
+    for key, defaults in _DEFAULTS.items():
+        if has_file and key not in (_SPLIT, _VERSIONS):
+            continue
         if key in values and values[key] not in defaults:
             raise UsageError(
                 f"{path}: {key} is {quoted(values[key])}, which changes ids and isn't read here; give a model where it "
                 f"is {quoted(defaults[0])}"
             )
-    if follows_file:
+    if has_file:
         return
     classes = values.get("auto_map")
     named = classes.get(_AUTHORS) if isinstance(classes, dict) else classes

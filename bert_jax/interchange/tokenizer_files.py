@@ -5,25 +5,22 @@ from pathlib import Path
 from tokenizers import decoders
 
 from bert_jax.config.model import ClassToken, ModelConfig
-from bert_jax.interchange.tokenizer_classes import (
-    CLASSES,
-    GENERIC_NAMES,
-    MODEL_CONFIG,
-    class_of,
-    named_tokens,
-    with_class,
-    with_tokens,
-)
+from bert_jax.interchange.tokenizer_classes import CLASSES, GENERIC_NAMES, special_tokens, with_class, with_tokens
 from bert_jax.interchange.tokenizer_config import (
-    MOST_DIGITS,
     SPECIAL_NAMES,
     Piece,
     TokenizerConfig,
     added_tokens,
     check_settings,
+    given_tokens,
     read_tokenizer_config,
 )
-from bert_jax.interchange.vocabulary_files import TOKENIZER, read_vocabulary, vocabulary_path
+from bert_jax.interchange.vocabulary_files import (
+    MODEL_CONFIG,
+    TOKENIZER,
+    class_of,
+    read_vocabulary,
+)
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.files import write_json, write_text
 from bert_jax.system.json_file import JsonObject, read_foreign_object
@@ -49,21 +46,25 @@ def read_tokenizer(directory: Path, model: ModelConfig, lowercase: bool | None =
     WordPiece. Raises UsageError if there is no tokenizer, if it doesn't tokenize like BERT's, or if the files
     contradict each other or the model.
     """
-    config, path = read_tokenizer_config(directory), vocabulary_path(directory)
-    name, _ = class_of(path, config, model.model_type)
-    check_settings(config.unknown, directory / TOKENIZER_CONFIG, follows_file=path.name == TOKENIZER)
-    if path.name == SentencePieceTokenizer.file_name:
+    config = read_tokenizer_config(directory)
+    path, name, known_by = class_of(directory, config, model.model_type)
+    check_settings(config, directory / TOKENIZER_CONFIG, path.name == TOKENIZER)
+    if path.name == SentencePieceTokenizer.file_name and not CLASSES[name].numbering:
         tokenizer = _of_sentencepiece(path, config)
         tokenizer = tokenizer.with_class_token(_class_token(directory, name, tokenizer.vocabulary) or model.class_token)
     else:
         tokenizer = _of_class(path, name, config, lowercase)
+    _say_differences(path, name, known_by, tokenizer)
     if lowercase is not None and tokenizer.kind != "wordpiece":
         raise UsageError(
             f"--{'' if lowercase else 'no-'}lowercase is for a WordPiece; the vocabulary in {directory} is a "
             f"{tokenizer.kind} and says itself how text is cleaned; leave the option out"
         )
-    if contradiction := _contradiction(config, tokenizer.vocabulary, model.vocabulary_size or 0):
-        raise UsageError(f"{directory}: {contradiction}; tokenizer and model don't belong together")
+    if (pieces := len(tokenizer.vocabulary)) > (rows := model.vocabulary_size or 0):
+        raise UsageError(
+            f"{directory}: the vocabulary has {pieces:,} pieces and the model's table {rows:,} rows; tokenizer and "
+            "model don't belong together"
+        )
     if config.model_max_length and model.max_positions < config.model_max_length < _UNLIMITED:
         say(
             f"model_max_length in {TOKENIZER_CONFIG} is {config.model_max_length:,.0f} pieces and the model has "
@@ -79,11 +80,15 @@ def _of_sentencepiece(path: Path, config: TokenizerConfig) -> Tokenizer:
         raise UsageError(
             f"{path.parent / TOKENIZER_CONFIG}: do_lower_case is true, and the sentencepiece model keeps case"
         )
-    tokens, _ = added_tokens(path.parent, config, {}, [])
+    given = given_tokens(path.parent, config)
+    named, listed = special_tokens(given, GENERIC_NAMES[0], path)
+    tokens, numbers = added_tokens(path.parent, config, given, [*named.values(), *listed], {})
     tokens = [token for token in tokens if token.content not in tokenizer.vocabulary.special]
-    if not tokens:
-        return tokenizer
-    return Tokenizer(with_tokens(tokenizer.as_pipeline().contents, tokens, str(path)), str(path))
+    if tokens:
+        file = with_tokens(tokenizer.as_pipeline().contents, tokens, named, str(path))
+        tokenizer = Tokenizer(file, str(path))
+    _check_tokens(named, numbers, tokenizer.vocabulary, path)
+    return tokenizer
 
 
 def _class_token(directory: Path, name: str, vocabulary: Vocabulary) -> ClassToken | None:
@@ -107,26 +112,57 @@ def _of_class(path: Path, name: str, config: TokenizerConfig, lowercase: bool | 
             config = config.model_copy(update={"do_lower_case": lowercase})
     elif name in GENERIC_NAMES:
         file = _with_casing(file, path, lowercase, config.do_lower_case)
-    named = named_tokens(directory, config, name)
+    of_model = None
+    if path.suffix == ".model":
+        of_model = [Piece(**token) for token in file.pop("added_tokens")]
+        config = config.model_copy(update={"unk_id": file["model"]["unk_id"]})
+    given = given_tokens(directory, config, of_model)
+    named, listed = special_tokens(given, name, directory / TOKENIZER_CONFIG)
+    present = {token["content"] for token in file.get("added_tokens") or []}
     if name == "GPT2Tokenizer":  # a RoBERTa's vocabulary lacks the class's own special tokens
-        named = {key: piece for key, piece in named.items() if piece.content in file["model"]["vocab"]}
-    tokens, numbers = added_tokens(directory, config, named, file.get("added_tokens") or [])
+        present |= file["model"]["vocab"].keys()
+        for key in [key for key in named if key not in given and named[key].content not in present]:
+            say(f"{path} lacks {named.pop(key).content}, {key} of {name}; transformers adds it, and bert_jax doesn't")
+    # The vocabulary of the generic class has the tokens of the file already.
+    special = [one for one in (*named.values(), *listed) if name not in GENERIC_NAMES or one.content not in present]
+    tokens, numbers = added_tokens(directory, config, given, special, file)
     file = with_class(file, name, config, named, tokens, path)
     if path.name == WordPieceTokenizer.file_name and not has_config and not (directory / MODEL_CONFIG).is_file():
         file["model"]["max_input_chars_per_word"] = MAX_WORD_CHARACTERS  # Google's
     tokenizer = Tokenizer(file, str(path))
-    for key, special in zip(SPECIAL_NAMES, tokenizer.vocabulary.special, strict=True):
-        theirs = named[key].content if key in named and not getattr(config, key) else special
-        if theirs != special and name != "GPT2Tokenizer":
-            fault = f"{key} of {name} is {quoted(theirs)}, where the vocabulary has {special!r}"
-            raise UsageError(f"{path}: {fault}; name it in {TOKENIZER_CONFIG}")
-    for token, number in numbers.items():
-        if tokenizer.vocabulary.ids[token] != number:
-            raise UsageError(
-                f"{path}: the added token {quoted(token)} has the number {number} and its place is "
-                f"{tokenizer.vocabulary.ids[token]}; added tokens are numbered on from the model's pieces"
-            )
+    named = {key: piece for key, piece in named.items() if key in given or name != "GPT2Tokenizer"}
+    _check_tokens(named, numbers, tokenizer.vocabulary, path)
     return _simplest(tokenizer)
+
+
+def _check_tokens(named: dict[str, Piece], numbers: dict[str, int], vocabulary: Vocabulary, path: Path) -> None:
+    """Raises UsageError if the vocabulary from `path` has other special pieces than those `named`, or if an added token
+    hasn't the number that a file states."""
+    for key, special in zip(SPECIAL_NAMES, vocabulary.special, strict=True):
+        if (theirs := named[key].content if key in named else special) != special:
+            raise UsageError(
+                f"{path}: {key} is {quoted(theirs)}, where the vocabulary has {special!r}; give the vocabulary that "
+                f"belongs to {TOKENIZER_CONFIG}, or name its piece there"
+            )
+    for token, number in numbers.items():
+        if (place := vocabulary.ids.get(token)) != number:
+            raise UsageError(
+                f"{path}: the added token {quoted(token)} has the number {number} and its place is {place}; added "
+                "tokens are numbered on from the model's pieces"
+            )
+
+
+def _say_differences(path: Path, name: str, known_by: str, tokenizer: Tokenizer) -> None:
+    """Says in one line each what is read otherwise than transformers reads it, on purpose."""
+    own = CLASSES[name]
+    is_bare = (path.parent / MODEL_CONFIG).is_file() and not (path.parent / TOKENIZER_CONFIG).is_file()
+    if not (path.parent / TOKENIZER).is_file() and (path.name != own.file or known_by == path.name):
+        say(f"{path} is read as {name}'s; transformers doesn't, and gives other ids; for its ids give a {TOKENIZER}")
+    elif is_bare and path.name == WordPieceTokenizer.file_name and "A" in tokenizer.cleaned("A"):
+        say(f"{path}: case is kept, where transformers lower-cases text without {TOKENIZER_CONFIG}; say do_lower_case")
+    elif is_bare and path.name == own.file and name == "RobertaTokenizer":
+        mask = tokenizer.vocabulary.special[-1]
+        say(f"{path}: {mask} takes the spaces before it; transformers keeps them without {TOKENIZER_CONFIG}")
 
 
 def _with_casing(value: JsonObject, path: Path, lowercase: bool | None, do_lower_case: bool | None) -> JsonObject:
@@ -154,9 +190,11 @@ def _simplest(tokenizer: Tokenizer) -> Tokenizer:
     value = tokenizer.contents
     cleaning, model = value.get("normalizer") or {}, value["model"]
     vocabulary = tokenizer.vocabulary
+    mask: JsonObject = next((token for token in value["added_tokens"] if token["id"] == vocabulary.mask_id), {})
     has_berts_steps = (
         model["type"] == "WordPiece"
         and not tokenizer.added
+        and not any(mask.get(flag) for flag in ("lstrip", "rstrip", "single_word", "normalized"))
         and {**cleaning, "type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True} == cleaning
         and value["pre_tokenizer"] == {"type": "BertPreTokenizer"}
         and vocabulary.special == SPECIAL_PIECES
@@ -170,40 +208,20 @@ def _simplest(tokenizer: Tokenizer) -> Tokenizer:
     return WordPieceTokenizer(pieces, cleaning, model["max_input_chars_per_word"])
 
 
-def _contradiction(config: TokenizerConfig, vocabulary: Vocabulary, rows: int) -> str | None:
-    """How the vocabulary contradicts its settings or the number of `rows` of the model's table; None if it doesn't."""
-    if len(vocabulary) > rows:
-        return f"the vocabulary has {len(vocabulary):,} pieces and the model's table {rows:,} rows"
-    for number, piece in config.added_tokens_decoder.items():
-        numbers = number.isdecimal() and len(number) <= MOST_DIGITS
-        listed = vocabulary.pieces[int(number)] if numbers and int(number) < len(vocabulary) else None
-        if listed != piece.content:
-            return (
-                f"{TOKENIZER_CONFIG} calls {quoted(piece.content)} piece {number[:MOST_DIGITS]}, where the vocabulary "
-                f"has {quoted(listed)}"
-            )
-    for key, special in zip(SPECIAL_NAMES, vocabulary.special, strict=True):
-        token: Piece | None = getattr(config, key)
-        if token and token.content != special:
-            return f"{key} in {TOKENIZER_CONFIG} is {quoted(token.content)}, where the vocabulary has {special!r}"
-    return None
-
-
 def has_segments(directory: Path, tokenizer: Tokenizer) -> bool:
     """Whether transformers puts the second text of a pair in segment 1. It doesn't if the names of the model's inputs
     lack token_type_ids, or if the special tokens round texts have no segments.
     """
     config = read_tokenizer_config(directory)
-    name, _ = class_of(vocabulary_path(directory), config)
     named = config.model_input_names
-    gives = CLASSES[name].segments if named is None else "token_type_ids" in named
+    gives = CLASSES[class_of(directory, config)[1]].segments if named is None else "token_type_ids" in named
     return gives and tokenizer.vocabulary.frame.segments
 
 
 def tokenizer_facts(directory: Path, tokenizer: Tokenizer) -> list[Fact]:
     """How the tokenizer in `directory` was understood, and where each fact comes from."""
-    config, path, vocabulary = read_tokenizer_config(directory), vocabulary_path(directory), tokenizer.vocabulary
-    name, known_by = class_of(path, config)
+    config, vocabulary = read_tokenizer_config(directory), tokenizer.vocabulary
+    path, name, known_by = class_of(directory, config)
     default = f"default of {name}"
     of_file = CLASSES[name].model is None or path.name == SentencePieceTokenizer.file_name
     cleaning = path.name if of_file else default

@@ -4,21 +4,26 @@ models."""
 import base64
 from pathlib import Path
 
-from bert_jax.interchange.tokenizer_classes import CLASSES, LONGEST_WORD
+from bert_jax.interchange.relatives import RELATIVES
+from bert_jax.interchange.tokenizer_classes import CLASSES, GENERIC, GENERIC_NAMES, LONGEST_WORD
+from bert_jax.interchange.tokenizer_config import TokenizerConfig
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.json_file import JsonObject, read_foreign_object
-from bert_jax.text.pipeline import Tokenizer
+from bert_jax.text.pipeline import TOKENIZER_CONFIG, Tokenizer
 from bert_jax.text.sentencepiece import SentencePieceTokenizer, read_model
 from bert_jax.text.tokenizer_json import added_token, built, check_keys, pipeline_kind, pipeline_of_merges
-from bert_jax.text.vocabulary import Vocabulary, check_spelling, special_names
+from bert_jax.text.vocabulary import Vocabulary, check_spelling
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
+MODEL_CONFIG = "config.json"
 TOKENIZER = Tokenizer.file_name
 _PIECES = "vocab.json"
 _NUMBERED_MODELS = ("sentencepiece.bpe.model", "spiece.model")
 """File names of sentencepiece models whose programs number the pieces and clean text themselves."""
-VOCABULARIES = (SentencePieceTokenizer.file_name, TOKENIZER, _PIECES, *_NUMBERED_MODELS, WordPieceTokenizer.file_name)
-"""Names of files with a vocabulary; the first existing one is read."""
+VOCABULARIES = (TOKENIZER, SentencePieceTokenizer.file_name, _PIECES, *_NUMBERED_MODELS, WordPieceTokenizer.file_name)
+"""Names of files with a vocabulary."""
+_OF_FILES = {WordPieceTokenizer.file_name: "BertTokenizer", _PIECES: "RobertaTokenizer"}
+"""The class for a vocabulary file, if no class is named."""
 _MODEL = {
     "type": "WordPiece",
     "unk_token": "[UNK]",
@@ -32,34 +37,70 @@ _CLEANING = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars
 """Defaults of settings of BERT's model and normalizer that old files leave out."""
 
 
-def vocabulary_path(directory: Path) -> Path:
-    """The first vocabulary file in `directory`; a tokenizer.json takes precedence over a different sentencepiece model.
+def class_of(directory: Path, config: TokenizerConfig, model_type: str = "bert") -> tuple[Path, str, str]:
+    """The vocabulary file in `directory`, the tokenizer class that reads it, without `Fast`, and how it is known.
 
-    Raises UsageError if there is none.
+    The class is taken from tokenizer_config.json, else from config.json, else from the model's type, which is
+    `model_type` if config.json names none. Raises UsageError for an unknown class, or if there is no vocabulary.
     """
-    path = next((directory / name for name in VOCABULARIES if (directory / name).is_file()), None)
+    file = directory / MODEL_CONFIG
+    values = read_foreign_object(file) if file.is_file() else {}
+    named = {TOKENIZER_CONFIG: config.tokenizer_class, MODEL_CONFIG: values.get("tokenizer_class")}
+    for place, name in named.items():
+        if name is not None and str(name).removesuffix("Fast") not in CLASSES:
+            raise UsageError(
+                f"{directory / place}: tokenizer_class is {quoted(name)}, whose ids bert_jax can't give; it reads "
+                f"those of {', '.join(CLASSES)}"
+            )
+    model_type = str(values.get("model_type", model_type))
+    own = RELATIVES[model_type].tokenizer if model_type in RELATIVES else None
+    name, known_by = own or GENERIC, f"model_type {model_type}"
+    if follows_files := bool(own and any(named.values())):
+        known_by, name = next((place, name.removesuffix("Fast")) for place, name in named.items() if name)
+    path = vocabulary_path(directory, name)
+    of_file = _OF_FILES.get(path.name, name)
+    if CLASSES[of_file].model != CLASSES[name].model and (not follows_files or name in GENERIC_NAMES):
+        return path, of_file, path.name  # the class `name` doesn't read such a file
+    return path, name, known_by
+
+
+def vocabulary_path(directory: Path, class_name: str = GENERIC) -> Path:
+    """The vocabulary file of `directory`: its tokenizer.json, else the file of the class, else the first other one.
+
+    The generic class reads a sentencepiece model itself if the tokenizer.json is what that model gives. Raises
+    UsageError if there is no file.
+    """
+    model = directory / SentencePieceTokenizer.file_name
+    names = (TOKENIZER, CLASSES[class_name].file or TOKENIZER, *VOCABULARIES)
+    path = next((directory / name for name in names if (directory / name).is_file()), None)
     if path is None:
         raise UsageError(
             f"{directory} has no vocabulary; put the model's beside it: vocab.txt, tokenizer.json, tokenizer.model, "
             f"{', '.join(_NUMBERED_MODELS)}, or vocab.json with merges.txt"
         )
-    file = directory / TOKENIZER
-    if path.name == SentencePieceTokenizer.file_name and file.is_file():
-        vocab = (read_foreign_object(file).get("model") or {}).get("vocab") or []
-        pieces = [piece if isinstance(piece, str) else piece[0] for piece in vocab]
-        return path if [piece.piece for piece in read_model(path).pieces] == pieces else file
-    return path
+    follows_model = path.name == TOKENIZER and class_name in GENERIC_NAMES and model.is_file()
+    return model if follows_model and _gives(model, path) else path
+
+
+def _gives(model: Path, file: Path) -> bool:
+    """Whether the steps of the tokenizer.json `file` are those that the sentencepiece `model` gives."""
+    value = read_foreign_object(file)
+    try:
+        own = SentencePieceTokenizer(read_model(model), str(model)).as_pipeline().contents
+    except UsageError:
+        return False
+    return all(own[part] == value.get(part) for part in ("model", "normalizer", "pre_tokenizer", "added_tokens"))
 
 
 def read_vocabulary(path: Path, class_name: str) -> JsonObject:
     """The vocabulary at `path` as the contents of a tokenizer.json, which may have only its model: the class
-    `class_name` adds its steps.
+    `class_name` adds its steps. The added tokens of a sentencepiece model are those that it never splits.
 
     Raises UsageError if the vocabulary is invalid.
     """
     if path.name == _PIECES:
         return {"model": pipeline_of_merges(read_foreign_object(path), path)["model"]}
-    if path.name in _NUMBERED_MODELS:
+    if path.suffix == ".model":
         return _numbered_model(path, class_name)
     if path.name != TOKENIZER:
         vocabulary = Vocabulary.read(path)
@@ -101,14 +142,13 @@ def _numbered_model(path: Path, class_name: str) -> JsonObject:
     own = [(piece.piece, piece.score) for piece in model.pieces]
     pieces = [*numbering.first.items(), *own[numbering.replaced :], *numbering.last.items()]
     charsmap = base64.b64encode(model.normalizer_spec.precompiled_charsmap).decode()
-    names = [piece for piece, _ in pieces]
-    special = special_names(names)
     return {
-        "model": {"type": "Unigram", "vocab": pieces},
+        "model": {"type": "Unigram", "vocab": pieces, "unk_id": model.trainer_spec.unk_id},
         "normalizer": {"type": "Precompiled", "precompiled_charsmap": charsmap} if charsmap else None,
+        # Their numbers are those in the class, which finds them by their texts.
         "added_tokens": [
-            added_token(piece.piece, names.index(piece.piece))
-            for piece in model.pieces
-            if piece.type == piece.USER_DEFINED and piece.piece not in special
+            added_token(piece.piece, number, special=piece.type == piece.CONTROL)
+            for number, piece in enumerate(model.pieces)
+            if piece.type in (piece.CONTROL, piece.USER_DEFINED)
         ],
     }

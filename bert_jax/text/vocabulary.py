@@ -34,6 +34,8 @@ _MANY = 0.02
 """Share of a vocabulary's pieces above which a sign shows that the other algorithm wrote them."""
 BLANKS = " \t\r\n"
 """Characters that always separate words, so no piece contains them."""
+_AT_ENDS = "\x0b\x0c\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+"""Further blanks of Unicode, which are cut from the ends of a vocab.txt's lines, as in transformers."""
 
 
 class VocabularySizeError(UsageError):
@@ -205,9 +207,13 @@ class Vocabulary:
     def read(cls, path: Path) -> "Vocabulary":
         """Reads a vocab.txt.
 
-        It is UTF-8 and split at line feeds only, since published vocabularies have pieces like U+2028.
+        It is UTF-8 and split at line feeds only, since published vocabularies have pieces like U+2028. Such a piece
+        alone is kept, since no text gives it; at the end of another piece blanks are cut.
         """
-        return cls(read_lines(path, "vocabulary", "a vocab.txt"), str(path))
+        lines = read_lines(path, "vocabulary", "a vocab.txt")
+        cut = [line.rstrip(_AT_ENDS) for line in lines]
+        pieces = [line if piece in ("", CONTINUATION) else piece for line, piece in zip(lines, cut, strict=True)]
+        return cls(pieces, str(path))
 
     def write(self, path: Place) -> None:
         """Writes a vocab.txt."""

@@ -330,7 +330,7 @@ SPOILED = {
     ),
     "another [MASK]": (
         _settings("tokenizer_config.json", added_tokens_decoder={"103": {"content": "[MASK]"}}),
-        "calls '[MASK]' piece 103, where the vocabulary has None",
+        "the added token '[MASK]' has the number 103 and its place is 4",
     ),
     "one tensor under two names": (_another("bert.pooler.dense.gamma", "bert.pooler.dense.weight"), "are names of one"),
     "a head for pairs without pooler": (_dropped("bert.pooler."), "has a head for pairs and no pooler"),
@@ -341,7 +341,7 @@ SPOILED = {
     "whole numbers": (_filled("bert.pooler.dense.bias", 1, np.int32), "holds int32 numbers; one of float32"),
     "another special piece": (
         _settings("tokenizer_config.json", mask_token="piece3"),
-        "mask_token in tokenizer_config.j",
+        "mask_token is 'piece3', where the vocabulary has '[MASK]'",
     ),
     "settings of other types": (
         _settings("tokenizer_config.json", added_tokens_decoder=[1]),
@@ -368,7 +368,7 @@ SPOILED = {
     "half a character in a piece": (_tokenizer(added_tokens=[{"id": 97, "content": "\ud800"}]), "half of a surrogate"),
     "numbers of thousands of digits": (
         _settings("tokenizer_config.json", added_tokens_decoder={"9" * 5_000: {"content": "[MASK]"}}),
-        "calls '[MASK]' piece 999999999, where the vocabulary has None",
+        "string should match pattern '^[0-9]{1,9}$'",
     ),
     "an absurd length": (_settings("tokenizer_config.json", model_max_length=10**400), "model_max_length is"),
     "pieces numbered by words": (

@@ -154,7 +154,7 @@ REFUSED = [
     ("roberta", put("vocab.json", '{"a": 0}'), "isn't two pieces of vocab.json"),
     *(("roberta", renumbered(number), NO_NUMBER.format(number)) for number in (2**70, -1, True)),
     ("roberta", ended, "pieces have </w>, so they are a BPE's with ends of words"),
-    ("roberta", config(pad_token="<s>"), "pad_token in tokenizer_config.json is '<s>', where the vocabulary has"),
+    ("roberta", config(pad_token="<s>"), "pad_token is '<s>', where the vocabulary has"),
     ("bert", listed("▁{}"), "sentencepiece's"),
     ("bert", listed("{}</w>"), "a BPE's with ends of words"),
     ("albert", put("tokenizer.json", '{"model": 1}'), "isn't read here"),

@@ -1,0 +1,244 @@
+"""Folders with the edits that people's folders have give transformers' ids, or they are refused, or a line says it."""
+
+import collections
+import json
+import os
+import random
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from tokenizer_folders import (
+    BASES,
+    BLANKS,
+    GOLDEN,
+    MODEL_FILES,
+    MODEL_TYPES,
+    Folder,
+    texts_for,
+    unigram_file,
+    wordpiece_file,
+    wordpieces,
+)
+from xlnet_vocabulary import write_xlnets_vocabulary
+
+from bert_jax.batching.sequences import joined
+from bert_jax.config.model import ModelConfig
+from bert_jax.interchange.tokenizer_files import has_segments, read_tokenizer
+from bert_jax.system import progress
+from bert_jax.system.errors import UsageError
+from bert_jax.text.sentencepiece import read_model
+from bert_jax.text.tokenizer import Tokenizer
+
+DIFFERENCE = "transformers"
+"""Word of every line about ids that differ from those of transformers."""
+
+
+class Outcome(NamedTuple):
+    """What became of a folder."""
+
+    kind: str
+    """equal, refused, said, silent, or unread: transformers can't read it."""
+    detail: str = ""
+
+
+def difference(ours: Tokenizer, theirs, folder: Path, seed: str) -> str:
+    """The first text whose ids differ, with both; empty if none does."""
+    draw, texts = random.Random(seed), texts_for(seed, {*ours.vocabulary.special})
+    all_ids = ours.encode_batch(texts)
+    for text, ids, other, other_ids in zip(texts, all_ids, texts[::-1], all_ids[::-1], strict=True):
+        if ids != (right := theirs(text, add_special_tokens=False).input_ids):
+            return f"{text!r}: {shown(ours, ids)}, {shown(ours, right)}"
+        if draw.random() < 0.2:
+            if ours.encode(text) != ids:
+                return f"in a batch {text!r}"
+            if ids and other_ids and (fault := difference_of_frames(ours, theirs, folder, text, other)):
+                return fault
+            spaces = [draw.choice(["", " ", "  "]) for _ in range(2)]
+            mask = ours.vocabulary.special[-1]
+            masked = f"{text}{spaces[0]}{mask}{spaces[1]}{other}"
+            if theirs.mask_token == mask:
+                ids, right = ours.encode_masked(masked), theirs(masked, add_special_tokens=False).input_ids
+                if ids != right:
+                    return f"masked {masked!r}: {shown(ours, ids)}, {shown(ours, right)}"
+    return ""
+
+
+def difference_of_frames(ours: Tokenizer, theirs, folder: Path, text: str, other: str) -> str:
+    """How special tokens and segments of a text or a pair differ."""
+    vocabulary, ids = ours.vocabulary, ours.encode(text)
+    single = joined([ids], vocabulary, 10_000).ids
+    if single != (right := theirs(text).input_ids):
+        return f"framed {text!r}: {shown(ours, single)}, {shown(ours, right)}"
+    pair = joined([ids, ours.encode(other)], vocabulary, 10_000)
+    right = theirs(text, other, return_token_type_ids=True)
+    if pair.ids != right.input_ids:
+        return f"pair {text!r}: {shown(ours, pair.ids)}, {shown(ours, right.input_ids)}"
+    second = len(pair.ids) - pair.first_length if has_segments(folder, ours) else 0
+    segments = [0] * (len(pair.ids) - second) + [1] * second
+    gives = "token_type_ids" in theirs.model_input_names  # XLNet's class gives segments only where it is asked for them
+    found = [min(number, 1) for number in right.token_type_ids] if gives or second else segments
+    return "" if segments == found else f"segments of {text!r}: {segments} {found}"
+
+
+def shown(tokenizer: Tokenizer, ids: list[int]) -> str:
+    pieces = tokenizer.vocabulary.pieces
+    return " ".join(f"{pieces[number] if number < len(pieces) else '?'}/{number}" for number in ids[:40])
+
+
+def outcome(folder: Path, seed: str, said: list[str]) -> Outcome:
+    from transformers import AutoTokenizer
+
+    try:
+        theirs = AutoTokenizer.from_pretrained(folder)
+        theirs("a river", "b")
+    except BaseException as error:  # the library's panics are BaseException
+        if isinstance(error, KeyboardInterrupt | SystemExit):
+            raise
+        theirs, reason = None, f"{type(error).__name__} {error}"
+    model_type = json.loads((folder / "config.json").read_text())["model_type"]
+    place = "last" if model_type == "xlnet" else "first"
+    model = ModelConfig(vocabulary_size=90_000, model_type=model_type, class_token=place)
+    try:
+        ours = read_tokenizer(folder, model)
+    except UsageError as error:
+        assert "\n" not in str(error), error
+        return Outcome("refused", str(error).replace(str(folder), ""))
+    if theirs is None:
+        return Outcome("unread", reason.replace(str(folder), "")[:150].split("\n")[0])
+    try:
+        fault = difference(ours, theirs, folder, seed)
+    except BaseException as error:  # a text at which the library panics
+        if type(error).__name__ != "PanicException":
+            raise
+        return Outcome("unread", f"{error}")
+    if not fault:
+        return Outcome("equal")
+    return Outcome("said" if any(DIFFERENCE in line for line in said) else "silent", fault)
+
+
+@pytest.fixture
+def lines(monkeypatch):
+    """The lines that are printed."""
+    found: list[str] = []
+    monkeypatch.setattr(progress.console, "print", lambda text, **_: found.append(text))
+    return found
+
+
+def outcomes(seeds, path: Path, lines: list[str]):
+    """Yields each seed with its folder's edits and outcome."""
+    for seed in seeds:
+        path.mkdir()
+        lines.clear()
+        folder = Folder(seed, path)
+        yield seed, folder, outcome(path, seed, lines)
+        shutil.rmtree(path)
+
+
+def written(kind: str, path: Path, config: dict | None, form: str = "old", change=lambda model: None, **files) -> None:
+    """Writes a folder of this kind with its vocabulary in the old file or in a tokenizer.json, and other `files`."""
+    name, special = BASES[kind]
+    model = path / MODEL_FILES.get(kind, "vocab.json")
+    if kind == "xlnet":
+        write_xlnets_vocabulary(path)
+    elif kind in MODEL_FILES:
+        shutil.copy(GOLDEN / model.name, model)
+    elif kind == "bert":
+        (path / "vocab.txt").write_text("\n".join(wordpieces(cased=False)))
+    elif kind != "modernbert":
+        for file in ("vocab.json", "merges.txt"):
+            shutil.copy(GOLDEN / file, path)
+    if kind in MODEL_FILES:
+        proto = read_model(model)
+        change(proto)
+        model.write_bytes(proto.SerializeToString(deterministic=True))
+    if form == "json":
+        file = unigram_file(kind, model) if kind in MODEL_FILES else wordpiece_file(cased=False)
+        files["tokenizer.json"] = file
+    files["config.json"] = {"model_type": MODEL_TYPES.get(kind, kind)}
+    if config is not None:
+        files["tokenizer_config.json"] = {"tokenizer_class": name, **config}
+    for file, value in files.items():
+        (path / file).write_text(value if isinstance(value, str) else json.dumps(value))
+
+
+def with_piece(kind: int, piece: str = "<lang>"):
+    return lambda model: model.pieces.add(piece=piece, score=0.0, type=kind)
+
+
+def unknown(model) -> None:
+    model.trainer_spec.unk_id = 7
+
+
+CONTROL, FORCED = 3, 4
+TABLE = {"1": {"content": "<pad>", "special": True, "normalized": False}}
+SINGLE = {"__type": "AddedToken", "content": "[MASK]", "single_word": True}
+ENTITY = {"__type": "AddedToken", "content": "THE"}
+LINES = "\n".join([*wordpieces(cased=False), *(f"piece{number}{blank}" for number, blank in enumerate(BLANKS[:8]))])
+CASED = "\n".join(wordpieces(cased=True))
+MAP = {"additional_special_tokens": ["<ent>", "river"]}
+CAUSES = {
+    "null for a space before": ("equal", "xlm-roberta", {"add_prefix_space": None}),
+    "null for ALBERT's case": ("equal", "albert", {"do_lower_case": None}),
+    "null for accents": ("equal", "albert", {"keep_accents": None}),
+    "null for BERT's case": ("refused", "bert", {"do_lower_case": None}),
+    "null for a space before bytes": ("refused", "roberta", {"add_prefix_space": None}),
+    "null for a special token": ("refused", "xlm-roberta", {"bos_token": None}),
+    "no special tokens in the list": ("equal", "xlnet", {"additional_special_tokens": []}),
+    "null for the list": ("equal", "xlnet", {"additional_special_tokens": None}),
+    "an empty list beside forced pieces": ("equal", "albert", {"additional_special_tokens": []}, with_piece(FORCED)),
+    "an empty table": ("equal", "albert", {"added_tokens_decoder": {}}, with_piece(FORCED)),
+    "control pieces": ("equal", "xlm-roberta", {}, with_piece(CONTROL)),
+    "unk_id of the model": ("equal", "xlnet", {}, unknown),
+    "unk_id beside a model": ("equal", "xlnet", {"unk_id": 5}, unknown),
+    "a mask that the table lacks": ("equal", "camembert", {"mask_token": "<mask>", "added_tokens_decoder": TABLE}),
+    "frames by settings": ("refused", "albert", {"add_bos_token": False}),
+    "another tokenizer.json": ("refused", "xlm-roberta", {"fast_tokenizer_files": ["tokenizer.4.0.0.json"]}),
+    "flags of a listed token": ("equal", "bert", {"additional_special_tokens": [ENTITY]}),
+    "a mask as a single word": ("equal", "bert", {"mask_token": SINGLE}),
+    "RoBERTa's mask": ("said", "roberta", None),
+    "a token that GPT-2 adds": ("said", "gpt2", {"additional_special_tokens": ["<ent>"]}),
+}
+OF_FILES = {
+    "unk_id beside a tokenizer.json": ("equal", "xlnet", {"unk_id": 5}, "json", {}),
+    "a list in special_tokens_map.json": ("equal", "albert", {}, "old", {"special_tokens_map.json": MAP}),
+    "a list beside an empty one": (
+        "equal", "bert", {"additional_special_tokens": []}, "old", {"special_tokens_map.json": MAP}
+    ),
+    "blanks at the ends of lines": ("equal", "bert", {}, "old", {"vocab.txt": LINES}),
+    "a cased vocabulary": ("said", "bert", None, "old", {"vocab.txt": CASED}),
+    "two vocabularies": ("equal", "bert", {}, "old", {"vocab.json": "{}"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*CAUSES, *OF_FILES, "another name of the model"])
+def test_each_cause_of_other_ids(name, tmp_path, lines, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    pytest.importorskip("transformers").logging.set_verbosity_error()
+    if name in OF_FILES:
+        kind, base, config, form, files = OF_FILES[name]
+        written(base, tmp_path, config, form, **files)
+    elif name in CAUSES:
+        kind, base, config, *change = CAUSES[name]
+        written(base, tmp_path, config, "old", *change)
+    else:
+        kind = "equal"
+        written("xlm-roberta", tmp_path, {})
+        (tmp_path / "sentencepiece.bpe.model").rename(tmp_path / "tokenizer.model")
+    found = outcome(tmp_path, name, lines)
+    assert found.kind == kind, (found, lines)
+
+
+def test_no_ids_differ_in_silence(tmp_path, lines, monkeypatch, slow):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    pytest.importorskip("transformers").logging.set_verbosity_error()
+    first = os.environ.get("BERT_JAX_FOLDERS", "0")
+    count = 2000 if slow else 40
+    kinds, silent = collections.Counter(), []
+    for seed, folder, found in outcomes((f"{first}.{number}" for number in range(count)), tmp_path / "folder", lines):
+        kinds[found.kind] += 1
+        if found.kind == "silent":
+            silent.append((seed, folder.edits, found.detail))
+    print(dict(kinds))
+    assert not silent, silent[:5]
