@@ -31,7 +31,7 @@ from bert_jax.text.pipeline import TOKENIZER_CONFIG
 from bert_jax.text.sentencepiece import SentencePieceTokenizer
 from bert_jax.text.tokenizer import Tokenizer, read_vocabulary_file
 from bert_jax.text.tokenizer_json import frame_of
-from bert_jax.text.vocabulary import CONTINUATION, SPECIAL_PIECES, Frame, Vocabulary
+from bert_jax.text.vocabulary import BLANKS_AT_ENDS, CONTINUATION, SPECIAL_PIECES, Frame, Vocabulary
 from bert_jax.text.wordpiece import MANY_CAPITALS, MAX_WORD_CHARACTERS, WordPieceTokenizer
 
 _UNLIMITED = 1_000_000
@@ -120,16 +120,24 @@ def _of_class(path: Path, name: str, config: TokenizerConfig, lowercase: bool | 
     named, listed = special_tokens(given, name, directory / TOKENIZER_CONFIG)
     present = {token["content"] for token in file.get("added_tokens") or []}
     if name == "GPT2Tokenizer":  # a RoBERTa's vocabulary lacks the class's own special tokens
-        present |= file["model"]["vocab"].keys()
+        present |= set(map(str, file["model"]["vocab"]))
         for key in [key for key in named if key not in given and named[key].content not in present]:
             say(f"{path} lacks {named.pop(key).content}, {key} of {name}; transformers adds it, and bert_jax doesn't")
     # The vocabulary of the generic class has the tokens of the file already.
     special = [one for one in (*named.values(), *listed) if name not in GENERIC_NAMES or one.content not in present]
     tokens, numbers = added_tokens(directory, config, given, special, file)
+    pieces = file["model"]["vocab"]
     file = with_class(file, name, config, named, tokens, path)
     if path.name == WordPieceTokenizer.file_name and not has_config and not (directory / MODEL_CONFIG).is_file():
         file["model"]["max_input_chars_per_word"] = MAX_WORD_CHARACTERS  # Google's
     tokenizer = Tokenizer(file, str(path))
+    if path.suffix == ".txt" and len(tokenizer.vocabulary) > len(pieces) > len(
+        {one.rstrip(BLANKS_AT_ENDS) for one in pieces}
+    ):
+        raise UsageError(
+            f"{path}: several lines have blanks alone, which are one piece in transformers, so that added tokens have "
+            "other numbers there; write unused names like [unused0] in these lines"
+        )
     named = {key: piece for key, piece in named.items() if key in given or name != "GPT2Tokenizer"}
     _check_tokens(named, numbers, tokenizer.vocabulary, path)
     return _simplest(tokenizer)

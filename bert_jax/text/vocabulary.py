@@ -34,7 +34,7 @@ _MANY = 0.02
 """Share of a vocabulary's pieces above which a sign shows that the other algorithm wrote them."""
 BLANKS = " \t\r\n"
 """Characters that always separate words, so no piece contains them."""
-_AT_ENDS = "\x0b\x0c\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
+BLANKS_AT_ENDS = "\x0b\x0c\x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000" + "".join(map(chr, range(0x2000, 0x200B)))
 """Further blanks of Unicode, which are cut from the ends of a vocab.txt's lines, as in transformers."""
 
 
@@ -211,7 +211,7 @@ class Vocabulary:
         alone is kept, since no text gives it; at the end of another piece blanks are cut.
         """
         lines = read_lines(path, "vocabulary", "a vocab.txt")
-        cut = [line.rstrip(_AT_ENDS) for line in lines]
+        cut = [line.rstrip(BLANKS_AT_ENDS) for line in lines]
         pieces = [line if piece in ("", CONTINUATION) else piece for line, piece in zip(lines, cut, strict=True)]
         return cls(pieces, str(path))
 

@@ -230,6 +230,7 @@ def test_each_cause_of_other_ids(name, tmp_path, lines, monkeypatch):
     assert found.kind == kind, (found, lines)
 
 
+@pytest.mark.long
 def test_no_ids_differ_in_silence(tmp_path, lines, monkeypatch, slow):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     pytest.importorskip("transformers").logging.set_verbosity_error()
