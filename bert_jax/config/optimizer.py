@@ -21,13 +21,15 @@ class OptimizerConfig(Settings):
     block moves by the orthogonalized mean of its gradients, scaled to the size of Adam's steps; all other parameters
     move by Adam."""
     peak_learning_rate: Positive = 1e-4
-    """Learning rate (LR) at the end of the warm-up."""
+    """Learning rate (LR) at the last step of the warm-up; without a warm-up, at the first step."""
     warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.01
-    """Share of all steps over which the rate rises linearly from 0. `schedule` determines the rate afterwards."""
+    """Share of all steps over which the rate rises linearly to the peak. The first of n steps has 1/n of the peak; in
+    the original it has 0. `schedule` determines the rate afterwards."""
     schedule: Literal["linear", "polynomial", "cosine", "warmup_stable_decay"] = "linear"
-    """How the learning rate falls to 0 at the end of the run. `linear`: on the line from the peak at step 0, as in
-    the original. `polynomial`: the peak times the share of steps left, to the power `power`. `cosine`: half a wave from
-    the end of the warm-up. `warmup_stable_decay`: constant at the peak, then linear over `decay_share`."""
+    """How the learning rate falls from the peak, at the end of the warm-up, to 0, at the end of the run. `linear`: on a
+    line (the original's line begins at step 0, so its rate is lower by the share `warmup` of the peak or less).
+    `polynomial`: the share of steps left, to the power `power`. `cosine`: half a wave. `warmup_stable_decay`: constant
+    at the peak, then linear over `decay_share`."""
     power: Positive = 0.5
     """Exponent of the polynomial schedule. 1 is linear; less keeps the rate high for longer. Others ignore it."""
     decay_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1

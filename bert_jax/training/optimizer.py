@@ -108,30 +108,34 @@ def scale_by_orthogonal_mean(momentum: float, size: float) -> optax.GradientTran
 
 
 def learning_rate(config: OptimizerConfig, steps: int) -> optax.Schedule:
-    """The learning rate by step, in a run of `steps`: linear from 0 to the peak in the warm-up, then by the
-    schedule."""
-    warmup = round(config.warmup * steps)
+    """The learning rate by step, from 0 to `steps` - 1, in a run of `steps`.
+
+    It rises linearly and reaches the peak at the last step of the warm-up, then falls by the schedule; no step has rate
+    0. The original and transformers begin the warm-up at 0, so their first step changes nothing: their rate at a step
+    of the warm-up is the rate here one step earlier. The original's rate then falls from 1 - warmup of the peak, which
+    it never reaches.
+    """
+    warmup = max(round(config.warmup * steps), 1)
 
     def schedule(step: int | Int[Array, ""]) -> Float[Array, ""]:
-        share = jnp.where(step < warmup, step / max(warmup, 1), _share_of_peak(config, step, warmup, steps))
+        share = jnp.where(step < warmup, (step + 1) / warmup, _share_of_peak(config, step, warmup - 1, steps))
         return config.peak_learning_rate * share
 
     return schedule
 
 
 def _share_of_peak(
-    config: OptimizerConfig, step: int | Int[Array, ""], warmup: int, steps: int
+    config: OptimizerConfig, step: int | Int[Array, ""], peak: int, steps: int
 ) -> float | Float[Array, ""]:
-    """The share of the peak rate after the warm-up; 0 at `steps`."""
-    # The line counts the warm-up's steps too, as in BERT's release: it begins at 1 - warmup / steps.
-    line = 1 - step / steps
+    """The share of the peak rate from step `peak`, where it is 1, to `steps`, where it is 0."""
+    passed = (step - peak) / (steps - peak)
     match config.schedule:
         case "linear":
-            return line
+            return 1 - passed
         case "polynomial":
-            return line**config.power
+            return (1 - passed) ** config.power
         case "cosine":
-            return (1 + jnp.cos(jnp.pi * (step - warmup) / max(steps - warmup, 1))) / 2
+            return (1 + jnp.cos(jnp.pi * passed)) / 2
         case "warmup_stable_decay":
             return jnp.minimum(1.0, (steps - step) / max(round(config.decay_share * steps), 1))
 

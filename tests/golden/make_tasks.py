@@ -13,7 +13,7 @@ import math
 from pathlib import Path
 
 import torch
-from make import SPECIAL, randomize, write_pieces
+from make import SPECIAL, randomize, share_of_peak, write_pieces
 from safetensors.torch import save_file
 from transformers import (
     BertConfig,
@@ -92,10 +92,8 @@ def train(model: PreTrainedModel, kind: str, rows: Batch) -> list[float]:
         for spared, decay in ((False, DECAY), (True, 0.0))
     ]
     optimizer = torch.optim.AdamW(groups, lr=PEAK_RATE, eps=EPSILON)
-    # The original's line, whose value after the warm-up is below the peak; Trainer's own begins at the peak.
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: step / WARMUP_STEPS if step < WARMUP_STEPS else 1 - step / STEPS
-    )
+    # Our line, which begins above 0; Trainer's begins at 0.
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: share_of_peak(step, WARMUP_STEPS, STEPS))
     course, clipped = [], 0
     for step in range(STEPS):
         batch = {name: values[step * B : (step + 1) * B] for name, values in rows.items()}

@@ -267,21 +267,33 @@ def test_rows_of_zeros_change_nothing_and_stay_zero(name):
     assert (padded[2:] == 0).all()
 
 
-# The peak is 1, the warm-up 10 of 100 steps. Each row holds step: rate, worked out by hand.
+# The peak is 1, the warm-up 10 of 99 steps, so that 90 steps lead from the peak, at step 9, to 0. Each row holds
+# step: rate, worked out by hand.
 RATES = {
-    "linear": {0: 0, 5: 0.5, 9: 0.9, 10: 0.9, 55: 0.45, 100: 0},
-    "polynomial": {5: 0.5, 10: 0.9**2, 55: 0.45**2, 99: 0.0001, 100: 0},
-    "cosine": {9: 0.9, 10: 1, 40: 0.75, 55: 0.5, 70: 0.25, 100: 0},
-    "warmup_stable_decay": {9: 0.9, 10: 1, 60: 1, 80: 1, 81: 0.95, 90: 0.5, 99: 0.05, 100: 0},
+    "linear": {0: 0.1, 4: 0.5, 8: 0.9, 9: 1, 10: 89 / 90, 54: 0.5, 98: 1 / 90, 99: 0},
+    "polynomial": {0: 0.1, 9: 1, 54: 0.25, 81: 0.04, 98: 1 / 8100, 99: 0},
+    "cosine": {8: 0.9, 9: 1, 39: 0.75, 54: 0.5, 69: 0.25, 99: 0},
+    "warmup_stable_decay": {8: 0.9, 9: 1, 60: 1, 79: 1, 80: 0.95, 89: 0.5, 98: 0.05, 99: 0},
 }
 
 
 @pytest.mark.parametrize("schedule", RATES)
 def test_a_schedule_has_the_values_worked_out_by_hand(schedule):
     config = OptimizerConfig(peak_learning_rate=1.0, warmup=0.1, schedule=schedule, power=2.0, decay_share=0.2)
-    rate = jax.jit(learning_rate(config, 100))
+    rate = jax.jit(learning_rate(config, 99))
     for step, expected in RATES[schedule].items():
         assert float(rate(step)) == pytest.approx(expected, abs=1e-6), step
+
+
+@pytest.mark.parametrize("warmup", [0.0, 0.01, 0.1, 0.5, 0.8])
+@pytest.mark.parametrize("schedule", RATES)
+def test_whatever_the_number_of_steps_each_has_a_rate_and_one_the_peak(schedule, warmup):
+    config = OptimizerConfig(peak_learning_rate=2.0, warmup=warmup, schedule=schedule)
+    for steps in (1, 2, 3, 4, 6, 10, 41):
+        rates = [float(learning_rate(config, steps)(step)) for step in range(steps)]
+        assert all(rate > 0 for rate in rates) and max(rates) == 2.0, steps
+        peak = rates.index(2.0)
+        assert rates == [*sorted(rates[:peak]), *sorted(rates[peak:], reverse=True)], steps
 
 
 @pytest.mark.parametrize("schedule", RATES)
