@@ -17,6 +17,7 @@ from bert_jax.config.finetune import AnyRunConfig, FinetuneConfig, TaskRunConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings
 from bert_jax.config.task import FileFormat
+from bert_jax.config.unused import refuse_unused
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
 
@@ -30,7 +31,7 @@ RunArgument = Positional[PlaceArgument]
 Parsed = TypeVar("Parsed", bound="Arguments")
 _NAME_OR_FILE = "a name from bert-jax configs", "a Python file that builds a `config`"
 _CONFIG_TEXT = {
-    (RunConfig,): (*_NAME_OR_FILE, "a run whose settings are used"),
+    (RunConfig,): (*_NAME_OR_FILE, "a run or published model whose settings are used"),
     (RunConfig, TaskRunConfig): (*_NAME_OR_FILE, "a run, pretrained or fine-tuned, whose settings are used"),
     (FinetuneConfig,): _NAME_OR_FILE,
 }
@@ -150,7 +151,8 @@ class Arguments(Settings):
             settings = {flag.field: values[flag.name] for flag in flags if not flag.of_command and flag.name in values}
             if run:
                 settings = cls._of_run(cast(AnyRunConfig, config), run, settings)
-            arguments[CONFIG] = config.set(settings)
+            arguments[CONFIG] = config = config.set(settings)
+            refuse_unused(config, settings)
         parsed = cls(**arguments)
         parsed._run_of_config = run
         return parsed

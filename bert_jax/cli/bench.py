@@ -64,7 +64,7 @@ class Bench(Arguments):
         config = fitted(config, mesh)
         # More steps than the measurement can run.
         config = config.set({"phases.0.steps": 2**30 // config.phases[0].batch_size})
-        if self.run_of_config and config.task is None:
+        if config.task is None and self.run_of_config and (self.run_of_config / "data").exists():
             trainer, batches = _trainer_and_batches(config, mesh, self.run_of_config)
         else:
             trainer, batches = Trainer(config, mesh, planned_objective(config)), None

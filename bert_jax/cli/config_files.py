@@ -92,17 +92,19 @@ def find_config(name: str) -> NamedConfig | None:
 
 
 def load_config(name_or_path: str, kind: type[Config], *others: type[Config]) -> Config:
-    """Loads a config: a Python file (.py) that builds a `kind` named `config`, a name, or a run: a pretraining run if
-    `kind` is RunConfig, a fine-tuned one if `others` has TaskRunConfig.
+    """Loads a config: a Python file (.py) that builds a `kind` named `config`, a name, or a run or published model: its
+    `pretraining_settings` if `kind` is RunConfig, those of its task if `others` has TaskRunConfig.
 
     An existing path takes precedence over a config of the same name. Raises UsageError with a one-line message for
     anything that isn't such a config, and for any exception that the file raises.
     """
     path, kinds = place_of(name_or_path), (kind, *others)
     if run := run_given_as_config(name_or_path, *kinds):
-        from bert_jax.run.run_config import read_config, read_pretraining_config  # need Orbax; a config file doesn't
+        from bert_jax.run.run_config import read_config  # needs Orbax; a config file doesn't
+        from bert_jax.run.trained_model import holds_published_model, pretraining_settings
 
-        config_of_run = read_config(run) if others else read_pretraining_config(run)
+        takes_tasks = others and not holds_published_model(run)
+        config_of_run = read_config(run) if takes_tasks else pretraining_settings(run)
         return _of_kind(_without_connections(config_of_run, run), kinds, str(run))
     if not path.is_file():
         named = find_config(name_or_path)
@@ -126,7 +128,7 @@ def load_config(name_or_path: str, kind: type[Config], *others: type[Config]) ->
 
 
 def run_given_as_config(name_or_path: str, *kinds: type) -> Place | None:
-    """The run that is given as CONFIG to a command that takes these kinds of settings; None if it is no run."""
+    """The run or published model that is given as CONFIG to a command that takes these kinds of settings, or None."""
     path = place_of(name_or_path)
     is_run = (path / "config.json").is_file() or in_bucket(path) and path.is_dir()
     return path if is_run and RunConfig in kinds else None

@@ -22,7 +22,7 @@ class Extend(Arguments):
     LINE = "bert-jax vocab"
 
     extend: PlaceArgument
-    """A vocab.txt, a sentencepiece .model, a tokenizer.json, a run or a tokenizer directory."""
+    """A vocab.txt, a sentencepiece .model, a tokenizer.json, a run, or the folder of a tokenizer or published model."""
     words: PlaceArgument | None = None
     """Words to add: a UTF-8 file with one word on each line. They are cleaned as the tokenizer cleans text."""
     markers: PlaceArgument | None = None
@@ -32,25 +32,30 @@ class Extend(Arguments):
     """File to write. Without it: VOCAB.extended.txt, .model or .json beside the vocabulary. Needed for that of a run or
     model."""
     lowercase: bool = True
-    """Whether a vocab.txt is for lower-cased text. Used only for a vocab.txt: all others contain this
-    setting."""
+    """Whether a vocab.txt is for lower-cased text. Refused for all others, which contain this setting."""
 
     def execute(self) -> None:
         """Writes the extended vocabulary and prints where it is."""
-        from bert_jax.system.progress import print_line
+        from bert_jax.pretraining.vocabulary import existing_tokenizer
+        from bert_jax.system.progress import print_line, warn
         from bert_jax.text.extension import extend
-        from bert_jax.text.tokenizer import load_tokenizer, tokenizer_directory
+        from bert_jax.text.merged_letters import merged_letters
         from bert_jax.text.wordpiece import MANY_CAPITALS, WordPieceTokenizer
 
         if self.words is None and self.markers is None:
             raise UsageError("vocab needs --words PATH or --markers PATH as well: a file of what to add")
-        tokenizer = load_tokenizer(self.extend, self.lowercase)
-        is_vocab_txt = isinstance(tokenizer, WordPieceTokenizer) and not tokenizer_directory(self.extend)
+        vocabulary = {"file": str(self.extend), "lowercase": self.lowercase}
+        tokenizer = existing_tokenizer(RunConfig().change(vocabulary=vocabulary))
+        assert tokenizer is not None  # a file is given
+        is_vocab_txt = isinstance(tokenizer, WordPieceTokenizer) and not self.extend.is_dir()
+        if "lowercase" in self.model_fields_set and not is_vocab_txt:
+            raise UsageError(f"--lowercase has no effect: {self.extend} itself says how text is cleaned; leave it out")
         if self.lowercase and is_vocab_txt and tokenizer.vocabulary.share_of_capitals > MANY_CAPITALS:
             raise UsageError(
                 f"{self.extend} has pieces with capitals and words would be lower-cased; add --no-lowercase"
             )
-        extended = extend(tokenizer, _lines_of(self.words), [line.strip() for line in _lines_of(self.markers)])
+        words = _lines_of(self.words)
+        extended = extend(tokenizer, words, [line.strip() for line in _lines_of(self.markers)])
         output = self._checked_output(extended.tokenizer)
         counts = f"{counted(extended.added, 'words added')}, {extended.known:,} known already, "
         counts += f"{extended.split:,} left out: they are always split"
@@ -59,6 +64,8 @@ class Extend(Arguments):
             files = " and ".join(str(path) for path in (self.words, self.markers) if path)
             raise UsageError(f"{files} adds nothing to {self.extend} ({counts}); nothing was written")
         extended.tokenizer.write_vocabulary(output)
+        if merged := merged_letters(words, tokenizer.cleaned, most=0.0):
+            warn(f"{self.words}: {merged}; they are added as this vocabulary reads text; a cased one may keep them")
         print_line(f"{len(extended.tokenizer.vocabulary):,} pieces ({counts}): {output}")
 
     def _checked_output(self, tokenizer: "Tokenizer") -> Place:
@@ -66,7 +73,7 @@ class Extend(Arguments):
         from bert_jax.text.tokenizer import tokenizer_directory
 
         own = Path(tokenizer.file_name)
-        if self.output is None and (tokenizer_directory(self.extend) or tokenizer_directory(self.extend.parent)):
+        if self.output is None and (self.extend.is_dir() or tokenizer_directory(self.extend.parent)):
             raise UsageError(
                 f"{self.extend} belongs to a run or model, whose folder takes no other files; name the file to write, "
                 f"such as --output {own.stem}.extended{own.suffix}"

@@ -18,12 +18,12 @@ class VocabularyConfig(Settings):
     file: str | None = None
     """A vocab.txt (one piece on each line), a sentencepiece .model, a tokenizer.json, or a vocab.json with a merges.txt
     beside it. The file is used unchanged. With a vocab.txt, `lowercase` and `strip_accents` decide how text is cleaned;
-    the other files have their own rules and ignore these settings. None: train a vocabulary on the corpus."""
+    the other files have their own rules. None: train a vocabulary on the corpus."""
     kind: Literal["wordpiece", "unigram", "bpe", "byte_bpe"] = "wordpiece"
     """Kind of a trained vocabulary: BERT's WordPiece, one of sentencepiece's models, or byte-level BPE, as in RoBERTa,
-    which has no unknown text. Ignored with `file`."""
+    which has no unknown text. Refused with `file`."""
     size: Annotated[int, Field(gt=5, le=1 << 24)] = 30_522
-    """Pieces of a trained vocabulary, the five special ones included. Ignored with `file`."""
+    """Pieces of a trained vocabulary, the five special ones included. Refused with `file`."""
     lowercase: bool = True
     """Lower-case the text before it is split; by Turkish rules if a vocabulary is trained on Turkish or Azeri alone."""
     strip_accents: bool | Literal["cased"] | None = None

@@ -67,7 +67,7 @@ class TextSize(Facts):
     documents: int
     sentences: int
     words: int
-    """Words as masking takes them: punctuation counts, and in scripts without spaces each piece is a word."""
+    """Words, split at blanks, as by wc."""
     tokens: int
     """Pieces, without special tokens."""
     longest_line: Annotated[int, "characters of the longest line"]
@@ -129,6 +129,8 @@ class SourceDiagnosis(Facts):
     """The size of the vocabulary that the text gives, if it isn't the one that the config asks for."""
     whole: bool
     """Whether all of the text was looked at."""
+    merged: str | None
+    """The letters that the vocabulary merges, with examples."""
 
 
 class Diagnosis(SourceDiagnosis):
@@ -210,6 +212,7 @@ def _of_source(
         boilerplate_share=survey.boilerplate_share,
         vocabulary_size=prepared.vocabulary_size,
         whole=sample.share == 1,
+        merged=prepared.merged,
     )
     return found, prepared
 

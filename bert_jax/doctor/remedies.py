@@ -126,16 +126,15 @@ def _of_fault(fault: Fault, found: SourceDiagnosis, config: RunConfig) -> Iterat
 
 def _of_vocabulary(found: SourceDiagnosis, config: RunConfig) -> Iterator[Change]:
     used, best = found.pieces[0], found.pieces[-1]
-    if config.init:  # a model whose vocabulary stays
-        if used.unknown > _MOST_UNKNOWN:
-            reason = f"{used.unknown:.2%} of the pieces are unknown to the model's vocabulary"
-            yield Change(reason=reason, change="add words by bert-jax vocab --extend, or begin a new model")
-        return
+    if found.merged:
+        other = "continue a model that keeps them, such as a cased or multilingual one, or begin a new one"
+        yield Change(reason=found.merged, change=other if config.init else "--vocabulary.strip-accents False")
     unknown, split = used.unknown > _MOST_UNKNOWN, used.pieces_a_word > _WORTH_PIECES * best.pieces_a_word
     if used is not best and (unknown or split):
         reason = f"{used.unknown:.2%} of the pieces are unknown to the given vocabulary, and it has "
         reason += f"{used.pieces_a_word:.2f} pieces a word; one trained on the text has {best.unknown:.2%} and "
-        change = f"train one: --vocabulary.size {best.pieces} without --vocabulary.file"
+        other = "give the model frequent words of the text by bert-jax vocab --extend, or begin a new model"
+        change = other if config.init else f"train one: --vocabulary.size {best.pieces} without --vocabulary.file"
         yield Change(reason=f"{reason}{best.pieces_a_word:.2f}", change=change)
     elif unknown:
         reason = f"{used.unknown:.1%} of the pieces are unknown to a vocabulary that is trained on the text"
@@ -168,7 +167,7 @@ def _of_sequences(found: SourceDiagnosis, config: RunConfig) -> Iterator[Change]
 
 def _of_training(training: Training, config: RunConfig) -> Iterator[Change]:
     _, most = training.text_parameters
-    if training.parameters > most:
+    if training.parameters > most and not config.init:  # a model that goes on has learned from other text, too
         name = next((name for name, size in _SIZES.items() if size <= most), None)
         reason = f"the text feeds at most {most / 1e6:,.3g}M parameters, and the model has "
         change = "give more text, or take a smaller model: "

@@ -184,7 +184,10 @@ def check_token_head(model: BatchedModel, use: str) -> None:
             "bert-jax export writes to the folder `generator` in that of the discriminator"
         )
     if "masked_lm" not in model.params:
-        raise UsageError(f"the model has no masked-language head, which {use}; use one with it")
+        raise UsageError(
+            f"the model has no masked-language head, which {use}; take a model with it, or train it on text: bert-jax "
+            "pretrain MODEL --init MODEL --workdir RUN --data.source TEXT"
+        )
 
 
 def _parts(vectors: Float[np.ndarray, "M D"]) -> Iterator[tuple[int, Float[np.ndarray, "m D"]]]:

@@ -15,7 +15,7 @@ from bert_jax.instances.prepared_data import PreparedData, Recipe, discard, publ
 from bert_jax.pretraining.initial import open_initial
 from bert_jax.pretraining.mixture import SourceShare, source_shares
 from bert_jax.pretraining.text import open_text
-from bert_jax.pretraining.vocabulary import existing_tokenizer, make_tokenizer
+from bert_jax.pretraining.vocabulary import existing_tokenizer, make_tokenizer, training_cleaning
 from bert_jax.records.corpus import open_corpus, text_content
 from bert_jax.records.corpus_reading import read_corpus
 from bert_jax.records.examination import check_packages
@@ -73,7 +73,9 @@ def check_sources(config: RunConfig, run: RunDirectory) -> Inputs:
         corpus = open_corpus(config.data)
         if config.data.spans:  # spans are left out, because their marks are no text
             corpus = open_corpus(config.data.replace(spans=None))
-        readings.append(read_corpus(corpus, config.data))
+        trained = training_cleaning(config.vocabulary, config.data.languages).normalizer()
+        clean = tokenizer.cleaned if tokenizer else lambda text: trained.normalize_str(text)
+        readings.append(read_corpus(corpus, config.data, clean))
         identification.unload()  # filters identify languages in processes of their own
     return Inputs(initial, tokenizer, tuple(readings))
 

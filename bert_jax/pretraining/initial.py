@@ -38,6 +38,8 @@ def open_initial(config: RunConfig) -> TrainedModel | None:
     if config.init is None:
         return None
     trained = TrainedModel.open(model_place(config.init))
+    if trained.task:
+        say(f"{config.init} was fine-tuned for {trained.task.name}: its encoder goes on, without its head or pooling")
     has_table = config.model.positions == "learned"
     theirs, ours = (_shaping(model, has_table) for model in (trained.config, config.model))
     if "pooler" not in trained.shapes["bert"]:  # the initial model has no pooler: a random one of any kind is added

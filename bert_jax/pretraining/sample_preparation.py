@@ -22,6 +22,7 @@ from bert_jax.records.sample import SpreadSample
 from bert_jax.system import facts
 from bert_jax.system.facts import Facts
 from bert_jax.system.workers import available_cores
+from bert_jax.text.merged_letters import merged_letters
 from bert_jax.text.text_spans import plain
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import VocabularySizeError
@@ -58,7 +59,7 @@ class Pieces(Facts):
     vocabulary: str
     pieces: int
     pieces_a_word: Annotated[float, facts.Unit("{:.3f}".format), "pieces a word"]
-    """Words as masking takes them: punctuation counts, and in scripts without spaces each piece is a word."""
+    """Words are split at blanks, as by wc."""
     unknown: Annotated[float, facts.Unit("{:.3%}".format), "unknown pieces"]
 
 
@@ -100,7 +101,7 @@ class SamplePreparation:
 
     sentences: int
     words: int
-    """Number of words as masking takes them."""
+    """Number of words, split at blanks."""
     tokens: int
     """Number of pieces, without special tokens."""
     cuts: list[Cut]
@@ -109,6 +110,8 @@ class SamplePreparation:
     """Figures of the given vocabulary, if there is one, and of a vocabulary trained on the sample."""
     vocabulary_size: int | None
     """The size of the trained vocabulary, if it isn't the configured size."""
+    merged: str | None
+    """The letters that the given vocabulary, or else the trained one, merges, as by `merged_letters`."""
     time: PreparationTime
 
 
@@ -137,6 +140,7 @@ def prepare_sample(sample: SpreadSample, config: RunConfig, common: Tokenizer | 
     began = time.perf_counter()
     trained = common or trained_tokenizer(sample.documents, config.replace(data=data), size)
     training_seconds = time.perf_counter() - began
+    lines = [plain(line) for document in sample.documents for line in document]
     own = list(dict.fromkeys(_Shape(phase.length, data.packed) for phase in config.phases))
     lengths = {*LENGTHS, *(shape.length for shape in own)}
     # Packing takes long, and each pass fills rows to nearly the same share.
@@ -162,7 +166,7 @@ def prepare_sample(sample: SpreadSample, config: RunConfig, common: Tokenizer | 
         vocabulary_seconds = reading_seconds + training_seconds / sample.kept_bytes * trained_on
     return SamplePreparation(
         sentences=round(scale * first.sentences),
-        words=round(scale * first.units["words"]),
+        words=round(sum(len(line.split()) for line in lines) * sample.text_bytes / sample.kept_bytes),
         tokens=round(scale * first.tokens),
         cuts=[
             _cut(
@@ -172,6 +176,7 @@ def prepare_sample(sample: SpreadSample, config: RunConfig, common: Tokenizer | 
         ],
         pieces=pieces,
         vocabulary_size=len(trained.vocabulary) if not given and len(trained.vocabulary) != size else None,
+        merged=merged_letters(lines, (given or trained).cleaned),
         time=PreparationTime(
             chunks=max(round(sample.text_bytes / data.chunk_bytes), 1),
             shuffled_bytes=round(sample.text_bytes),
@@ -229,10 +234,9 @@ def _cut(shape: _Shape, prepared: PreparedData, apart: PreparedData, scale: floa
 
 def _pieces(name: str, tokenizer: Tokenizer, prepared: PreparedData) -> Pieces:
     seen = prepared.train
-    words = max(seen.units["words"], 1)
     return Pieces(
         vocabulary=name,
         pieces=len(tokenizer.vocabulary),
-        pieces_a_word=seen.tokens / words,
+        pieces_a_word=seen.tokens / max(seen.words, 1),
         unknown=seen.unknown_share,
     )

@@ -166,7 +166,12 @@ def learned_tokenizer(texts: list[str], settings: VocabularyConfig, languages: C
     """A tokenizer trained on `texts`, with the casing of Turkish if all of `languages` have it.
 
     Raises UsageError if the texts can't give the vocabulary its size."""
+    cleaning = training_cleaning(settings, languages)
+    return train_tokenizer(texts, settings.kind, settings.size, cleaning, settings.character_coverage)
+
+
+def training_cleaning(settings: VocabularyConfig, languages: Collection[str] = ()) -> Cleaning:
+    """The cleaning of a vocabulary that is trained, with the casing of Turkish if all of `languages` have it."""
     cleaning = Cleaning.of_training(settings.lowercase, settings.strip_accents, settings.unicode_form)
     turkish = settings.lowercase and bool(languages) and all(map(has_turkish_case, languages))
-    cleaning = cleaning._replace(turkish=turkish)
-    return train_tokenizer(texts, settings.kind, settings.size, cleaning, settings.character_coverage)
+    return cleaning._replace(turkish=turkish)

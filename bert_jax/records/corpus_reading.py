@@ -2,7 +2,8 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.language import language_name
@@ -18,6 +19,7 @@ from bert_jax.records.sources import RECORD_SUFFIXES
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.reading import Fact, Reading
 from bert_jax.text.identification import UNKNOWN, UNSURE, blocks, identified
+from bert_jax.text.merged_letters import merged_letters
 from bert_jax.text.segmentation import split_sentences
 
 _BYTES, _LEAST_BYTES = 1 << 20, 1 << 16
@@ -34,8 +36,9 @@ _BEGINNING, _MOST_NAMED = 60, 5
 """Characters that are shown of the first document; most languages, and most kinds of repair, that are shown."""
 
 
-def read_corpus(corpus: Mixture, data: DataConfig) -> Reading:
-    """Reads a sample of each source of `data`, and describes what the sources were taken for.
+def read_corpus(corpus: Mixture, data: DataConfig, clean: Callable[[str], str] | None = None) -> Reading:
+    """Reads a sample of each source of `data`, and describes what the sources were taken for. With `clean`, a
+    tokenizer's cleaning, a remark tells if that drops letters of the text.
 
     Raises UsageError if one can't be read or holds no text.
     """
@@ -46,7 +49,13 @@ def read_corpus(corpus: Mixture, data: DataConfig) -> Reading:
             samples[source] = read_sample(part, most_bytes=size)
             if not samples[source].documents:
                 raise UsageError(f"{Setting('data.source')}={source!r} holds no text; give another")
-    return reading_of_samples(corpus, data, samples)
+    reading = reading_of_samples(corpus, data, samples)
+    for source, sample in samples.items():
+        if clean and (merged := merged_letters(chain.from_iterable(sample.documents), clean)):
+            remedy = "--vocabulary.strip-accents False keeps them in a new vocabulary, and a cased model may"
+            reading.remarks.append(f"{source}: {merged}; {remedy}")
+            break
+    return reading
 
 
 def reading_of_samples(corpus: Mixture, data: DataConfig, samples: Mapping[str, SpreadSample]) -> Reading:

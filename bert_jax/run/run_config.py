@@ -101,9 +101,9 @@ def read_pretraining_config(path: Place) -> RunConfig:
     """The settings of a pretraining run. Raises what `read_config` does, and UsageError for a fine-tuned run."""
     config = read_config(path)
     if not isinstance(config, RunConfig):
-        origin = origin_of(path)
-        start = f"it was imported from {origin}" if origin else "its config.json names the run that it began with"
-        raise UsageError(f"{path} was fine-tuned for {config.task.name}, and a pretraining run is needed here; {start}")
+        remedy = command_line("bert-jax", "pretrain", path, "--init", path, "--workdir", "RUN", "--data.source", "TEXT")
+        what = f"{path} was fine-tuned for {config.task.name}, and a pretraining run is needed here"
+        raise UsageError(f"{what}; {remedy} makes one of its encoder")
     return config
 
 

@@ -1,7 +1,7 @@
 """Opens trained models of runs and of other programs, and imports models of other programs as runs."""
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 import jax
@@ -130,6 +130,20 @@ class TrainedModel(NamedTuple):
         if average is not None:
             say(_averaged(path, trained.steps, average))
         return trained, params
+
+
+def pretraining_settings(path: Place) -> RunConfig:
+    """The settings with which the model at `path` is pretrained further: those of a pretraining run; for a published
+    model or a fine-tuned run those of its encoder. A line says that a task's head or pooling is left out.
+
+    Raises what `TrainedModel.open` and `read_config` do.
+    """
+    if not holds_published_model(path) and isinstance(config := read_config(path), RunConfig):
+        return config
+    trained = TrainedModel.open(path)
+    if trained.task:
+        say(f"{path} was fine-tuned for {trained.task.name}: the settings of its encoder are taken")
+    return _run_config(trained.config, trained.tokenizer, absent_parts(trained.shapes, trained.config))
 
 
 def tokenizer_of(path: Place) -> Tokenizer:
@@ -268,7 +282,7 @@ def import_model(
     if task:
         model = model.encoder_alone("vectors of texts are made without it")
         say(f"{source}: a vector for each text, pooled by {task.pooling}; texts are cut to {task.max_length} pieces")
-    config = _task_config(model, task) if task else _run_config(model)
+    config = _task_config(model, task) if task else _run_config(model.config, model.tokenizer, model.absent)
     with new_directory(directory) as temporary:
         run = RunDirectory(temporary)
         write_config(run.config_file, config, imported_from=str(source))
@@ -284,17 +298,18 @@ def _task_config(model: PublishedModel, task: TaskConfig) -> TaskRunConfig:
     return TaskRunConfig(model=model.config, task=task, rows_hash="", phases=(phase,))
 
 
-def _run_config(model: PublishedModel) -> RunConfig:
-    tokenizer, vocabulary = model.tokenizer, VocabularyConfig()
+def _run_config(model: ModelConfig, tokenizer: Tokenizer, absent: Collection[str]) -> RunConfig:
+    """Settings for a model that lacks the parts `absent`, as it was not pretrained by a run."""
+    vocabulary = VocabularyConfig()
     if isinstance(tokenizer, WordPieceTokenizer):
         cleaning = tokenizer.cleaning
         vocabulary = vocabulary.replace(
             lowercase=cleaning.lowercase, strip_accents=cleaning.strip_accents, unicode_form=cleaning.form
         )
     # Without a head for pairs, or without a second segment, the run has no question about pairs.
-    has_pairs = model.config.has_pair_head and "next_sentence" not in model.absent and model.config.num_segments > 1
-    pair = relative_of(model.config.model_type, "model.model_type").pair if has_pairs else "none"
-    objective = ObjectiveConfig(predict=prediction_of(model.config), pair=pair)
+    has_pairs = model.has_pair_head and "next_sentence" not in absent and model.num_segments > 1
+    pair = relative_of(model.model_type, "model.model_type").pair if has_pairs else "none"
+    objective = ObjectiveConfig(predict=prediction_of(model), pair=pair)
     # The run is never trained; `evaluate` takes the length of sequences from the phase.
-    phase = Phase(steps=1, length=model.config.max_positions, batch_size=8)
-    return RunConfig(model=model.config, vocabulary=vocabulary, objective=objective, phases=(phase,))
+    phase = Phase(steps=1, length=model.max_positions, batch_size=8)
+    return RunConfig(model=model, vocabulary=vocabulary, objective=objective, phases=(phase,))

@@ -88,3 +88,16 @@ def test_nothing_is_written_into_a_run_unasked(tiny_run, tmp_path, capsys, given
     said = refused(capsys, "vocab", "--extend", tiny_run.path / given, "--words", tmp_path / "words.txt")
     assert "belongs to a run or model, whose folder takes no other files; name the file to write, such as --o" in said
     assert not list(tiny_run.path.rglob("*extended*"))
+
+
+def test_words_that_the_vocabulary_writes_without_their_letters_are_told(tiny_run, tmp_path, capsys):
+    words, longer = tmp_path / "words.txt", tmp_path / "longer.txt"
+    words.write_text("ġie\nzebra\nžewġ\nđak\n")
+    line = ["vocab", "--extend", str(tiny_run.path), "--words", str(words), "--output", str(longer)]
+    assert run(line) == 0
+    said = capsys.readouterr().err
+    assert "50.0% of the words lose letters or accents" in said and "ġie → gie, žewġ → zewg; they are added" in said
+    assert longer.read_text().splitlines()[-4:] == ["gie", "zebra", "zewg", "đak"]
+    words.write_text("Yak\nđak\n")
+    assert run([*line[:-1], str(tmp_path / "other.txt")]) == 0
+    assert not capsys.readouterr().err

@@ -193,3 +193,19 @@ def test_padding_and_pairs_are_judged_by_the_config(config, tmp_path):
     text = "\n\n".join(f"The cat sees dog {number}.\nIt was seen." for number in range(400)).encode()
     _, advice = diagnosed(config, tmp_path / "a.txt", text)
     assert any(line.endswith("packed: --data.packed") for line in advice)
+
+
+@pytest.mark.parametrize("strip_accents", [None, False])
+def test_letters_that_the_vocabulary_drops_are_told_and_words_are_counted_between_blanks(
+    config, tmp_path, strip_accents, capsys
+):
+    text = stories(60).replace("the", "ġie")
+    found, advice = diagnosed(
+        config.change(vocabulary={"strip_accents": strip_accents}), tmp_path / "a.txt", text.encode()
+    )
+    lost = [line for line in advice if "of the words lose letters or accents" in line]
+    assert found.text.words == len(text.split())
+    if strip_accents is None:
+        assert lost and "ġie → gie" in lost[0] and lost[0].endswith(": --vocabulary.strip-accents False")
+    else:
+        assert not lost and found.merged is None

@@ -227,3 +227,15 @@ def test_a_run_goes_on_without_its_lexicon_and_not_with_another_one(prepared, tm
     names.write_text("the old\n")
     with pytest.raises(UsageError, match="was prepared from other settings"):
         prepare_lengths(config, run)
+
+
+@pytest.mark.parametrize("language, word, remarks", [("mt", "ġie", 1), ("en", "café", 0)])
+def test_letters_that_the_vocabulary_will_drop_are_remarked_on_where_the_text_is_read(
+    tiny_config, tmp_path, language, word, remarks
+):
+    count = -1 if remarks else 4
+    (tmp_path / "a.txt").write_text(stories(100).replace("the", word, count))
+    config = tiny_config.of_source(f"text:{tmp_path / 'a.txt'}", language)
+    [reading] = check_sources(config, RunDirectory(tmp_path / "run")).readings
+    found = [remark for remark in reading.remarks if "lose letters or accents" in remark]
+    assert len(found) == remarks and all("ġie → gie" in remark for remark in found)

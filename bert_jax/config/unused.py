@@ -1,0 +1,41 @@
+"""Settings that have no effect beside others."""
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from bert_jax.config.settings import Settings
+from bert_jax.system.errors import Setting, UsageError
+
+
+def refuse_unused(config: Settings, given: Mapping[str, Any]) -> None:
+    """Raises UsageError if one of the settings that were `given`, by dotted name, has no effect in `config`."""
+    for names, reason in _unused(config.flat()):
+        if name := next(filter(re.compile(names).fullmatch, given), None):
+            raise UsageError(f"{Setting(name, given[name])} has no effect: {reason}; leave it out")
+
+
+def _unused(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yields patterns of names of settings that nothing reads, and why. `values` has all settings by dotted name."""
+    file, init, predict = values.get("vocabulary.file"), values.get("init"), values.get("objective.predict")
+    if init:
+        reason = f"the vocabulary of {Setting('init', init)}, with its cleaning of text, is taken; "
+        yield r"vocabulary\.(?!file).*", f"{reason}{Setting('vocabulary.file')} names an extended one"
+    if file:
+        shown = Setting("vocabulary.file", file)
+        yield r"vocabulary\.(kind|size|character_coverage|sample_megabytes)", f"the pieces of {shown} are taken"
+        if file.endswith((".json", ".model")):
+            yield r"vocabulary\.(lowercase|strip_accents|unicode_form)", f"{shown} says how text is cleaned"
+    for name, schedule in {"power": "polynomial", "decay_share": "warmup_stable_decay"}.items():
+        if values.get("optimizer.schedule") != schedule:
+            yield rf"optimizer\.{name}", f"it needs {Setting('optimizer.schedule', schedule)}"
+    if predict != "replaced":
+        yield r"objective\.(generator|discriminator)_weight", f"it needs {Setting('objective.predict', 'replaced')}"
+    if predict in ("next", "both"):
+        yield r"objective\.(units|.*masked_share.*|evaluated_share)", "every token is predicted"
+    if predict in ("next", "both", "permuted"):
+        yield r"objective\.(.*_probability|replaced_by)", f"{Setting('objective.predict', predict)} replaces no token"
+    if "data.source.1" not in values or values.get("data.weights.0"):
+        yield r"data\.smoothing", "it gives several sources their shares if no weights do"
+    if values.get("probe"):
+        yield "dropout", f"{Setting('probe', True)} trains without dropout"

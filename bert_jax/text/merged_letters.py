@@ -1,0 +1,44 @@
+"""Tells which letters and accents of a text a tokenizer's cleaning drops or merges."""
+
+import os
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
+
+_MOST_CHANGED = 0.02
+"""Share of the words that may lose letters. An uncased model of English drops accents of 0.3% of English words (names),
+of 1.7% of the stretches of a Chinese text, and of 4% to 80% of the words of languages that write accents."""
+_MOST_CHARACTERS, _EXAMPLES, _WIDTH = 1_000_000, 3, 20
+"""Characters that are looked at; words that are shown, and characters of a word."""
+
+
+def merged_letters(texts: Iterable[str], clean: Callable[[str], str], most: float = _MOST_CHANGED) -> str | None:
+    """How many of the words, split at blanks, `clean` changes apart from case, how many different ones it makes equal,
+    and examples. None up to the share `most`. The first million characters are looked at."""
+    words, size = Counter[str](), 0
+    for text in texts:
+        words.update(text.split())
+        if (size := size + len(text)) > _MOST_CHARACTERS:
+            break
+    changed, spelled = Counter[str](), defaultdict[str, set[str]](set)
+    for word, count in words.items():
+        before = _letters(word)
+        after = before if word.isascii() else _letters(clean(word))
+        spelled[after].add(before)
+        if before != after:
+            start = len(os.path.commonprefix([before, after])) if len(before) > _WIDTH else 0
+            changed[" → ".join(each[start : start + _WIDTH] for each in (before, after))] += count
+    share = changed.total() / max(words.total(), 1)
+    equal = sum(len(group) for group in spelled.values() if len(group) > 1)
+    if share <= most:
+        return None
+    examples = ", ".join(example for example, _ in changed.most_common(_EXAMPLES))
+    what = f"{share:.1%} of the words lose letters or accents to the vocabulary's cleaning"
+    return f"{what}, and {equal:,} different words become equal: {examples}"
+
+
+def _letters(text: str) -> str:
+    """The letters and marks of `text` without case, alike for composed, decomposed and compatible characters."""
+    decomposed = unicodedata.normalize("NFKD", text.casefold())
+    kept = (each for each in decomposed if unicodedata.category(each)[0] in "LM" and not "\ufe00" <= each <= "\ufe0f")
+    return unicodedata.normalize("NFC", "".join(kept))
