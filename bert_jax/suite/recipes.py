@@ -141,11 +141,13 @@ class RecipeWork:
     def _train(self, model: SuiteModel, seed: int, run: Path, share: float, *start: Any) -> None:
         """Trains one run with a share of the budget, or continues it."""
         config, file = self.config(model), saved_vocabulary(self._sequences / "tokenizer")
-        cleaning = config.vocabulary.model_dump(include={"lowercase", "strip_accents"}, exclude_none=True)
         flags = ["--workdir", run, "--seed", seed, "--vocabulary.file", file, *start]
-        flags += flag_words({f"vocabulary.{name}": value for name, value in cleaning.items()})
+        if file.suffix == ".txt" and "--init" not in start:  # others say themselves how text is cleaned
+            cleaning = config.vocabulary.model_dump(include={"lowercase", "strip_accents"}, exclude_none=True)
+            flags += flag_words({f"vocabulary.{name}": value for name, value in cleaning.items()})
         if planned := self.steps(model):
             counts = [max(1, round(planned * share * each.steps / config.steps)) for each in config.phases]
             flags += ["--evaluation.every", sum(counts), "--checkpoints.every", max(1, sum(counts) // 4)]
             flags += itertools.chain(*((f"--phases.{number}.steps", count) for number, count in enumerate(counts)))
-        self._commands.run("pretrain", *model.words, *flags)
+        words = (word for word in model.words if not word.startswith("--vocabulary."))  # the vocabulary is made
+        self._commands.run("pretrain", *words, *flags)

@@ -87,13 +87,21 @@ def test_all_recipes_have_the_vocabulary_that_is_made_first(stand_ins):
     assert [after(words, "--vocabulary.file") for words in trained] == [vocabulary] * 3
 
 
-def test_the_vocabulary_may_be_of_any_kind_and_cleans_text_alike_for_all(stand_ins):
+def test_a_vocabulary_of_pieces_cleans_text_alike_for_all(stand_ins):
+    kind = 'set = { "vocabulary.size" = 500, "vocabulary.lowercase" = false }'
+    stand_ins.run(RECIPES.replace('full_sentences"', f'full_sentences"\n{kind}'))
+    made, *trained = stand_ins.given
+    assert "--vocabulary.size=500" in made and "--vocabulary.size=500" not in trained[0]
+    assert all("--vocabulary.no-lowercase" in words for words in trained)
+
+
+def test_the_vocabulary_may_be_of_any_kind_and_no_flag_is_given_that_it_ignores(stand_ins):
     kind = 'set = { "vocabulary.kind" = "unigram", "vocabulary.lowercase" = false }'
     stand_ins.run(RECIPES.replace('full_sentences"', f'full_sentences"\n{kind}'))
     made, *trained = stand_ins.given
     vocabulary = f"{after(made, '--workdir')}/tokenizer/tokenizer.model"
     assert [after(words, "--vocabulary.file") for words in trained] == [vocabulary] * 2
-    assert all("--vocabulary.no-lowercase" in words for words in trained)
+    assert not [word for words in trained for word in words if "lowercase" in str(word) or "kind" in str(word)]
 
 
 def test_each_kind_of_units_is_measured_by_itself(stand_ins):
