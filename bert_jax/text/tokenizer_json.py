@@ -114,7 +114,7 @@ def pipeline_kind(file: JsonObject, name: str) -> Kind:
     if kind == "wordpiece" and any(file["model"].get(key, value) != value for key, value in wordpieces.items()):
         raise UsageError(
             f"{name}: a WordPiece that is read here has {UNKNOWN} for unknown words, and {CONTINUATION} before pieces "
-            "within words"
+            "within words; give a tokenizer.json with these"
         )
     return kind
 
