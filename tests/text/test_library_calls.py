@@ -73,3 +73,26 @@ def test_what_others_write_to_standard_error_meanwhile_is_kept(capfd):
 
     assert Chatty().encode("fox") == "fox"
     assert capfd.readouterr().err == "a message\n"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"special_tokens": {}},
+        {"pair": [{"SpecialToken": {"id": "[X]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}]},
+        {"special_tokens": {"[CLS]": {"id": "[CLS]", "ids": [99_999], "tokens": ["[CLS]"]}}},
+    ],
+)
+def test_a_template_that_sets_a_token_without_a_number_is_refused(change):
+    file = copy.deepcopy(trained("wordpiece").as_pipeline().contents)
+    file["post_processor"] |= change
+    with pytest.raises(UsageError, match="its post_processor sets '.*', which its special_tokens lack"):
+        Tokenizer(file)
+
+
+def test_steps_within_steps_of_a_post_processor_are_refused():
+    file = copy.deepcopy(trained("wordpiece").as_pipeline().contents)
+    within = {"type": "Sequence", "processors": [file["post_processor"]]}
+    file["post_processor"] = {"type": "Sequence", "processors": [within]}
+    with pytest.raises(UsageError, match="in a Sequence isn't read here"):
+        Tokenizer(file)
