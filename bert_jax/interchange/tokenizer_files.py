@@ -118,6 +118,9 @@ def _of_class(path: Path, name: str, config: TokenizerConfig, lowercase: bool | 
         config = config.model_copy(update={"unk_id": file["model"]["unk_id"]})
     given = given_tokens(directory, config, of_model)
     named, listed = special_tokens(given, name, directory / TOKENIZER_CONFIG)
+    for key in ("bos_token", "eos_token") if of_model is not None and name == "XLMRobertaTokenizer" else ():
+        if named[key].content != (usual := CLASSES[name].tokens[key]):  # transformers renames the piece of that number
+            raise UsageError(f"{path}: {key} is {quoted(named[key].content)}, no piece of it; write {usual!r}")
     present = {token["content"] for token in file.get("added_tokens") or []}
     if name == "GPT2Tokenizer":  # a RoBERTa's vocabulary lacks the class's own special tokens
         present |= set(map(str, file["model"]["vocab"]))

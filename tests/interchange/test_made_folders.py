@@ -197,6 +197,7 @@ CAUSES = {
     "another tokenizer.json": ("refused", "xlm-roberta", {"fast_tokenizer_files": ["tokenizer.4.0.0.json"]}),
     "flags of a listed token": ("equal", "bert", {"additional_special_tokens": [ENTITY]}),
     "a mask as a single word": ("equal", "bert", {"mask_token": SINGLE}),
+    "another name of the first piece": ("refused", "xlm-roberta", {"bos_token": "[BOS]"}),
     "RoBERTa's mask": ("said", "roberta", None),
     "a token that GPT-2 adds": ("said", "gpt2", {"additional_special_tokens": ["<ent>"]}),
 }
