@@ -27,12 +27,12 @@ Lines = Iterator[tuple[str, str]]
 
 
 def planned_run(config: TrainingConfig, run: RunDirectory, mesh: Mesh) -> Lines:
-    """How the run would begin, and on which devices. Raises UsageError if the existing run has other settings."""
+    """How the run would begin, and on which devices. Raises UsageError if it can't be trained there."""
+    run.check(config)
     newest = run.newest_step or 0
     if not run.under_way:
         beginning = f"a new one of {counted(config.steps, 'steps')}"
     else:
-        run.check(config)
         finished = run.results(config.steps)
         beginning = "finished: nothing to do" if finished else f"go on from step {newest:,} of {config.steps:,}"
     yield "run", f"{run.path}: {beginning}"
