@@ -1,5 +1,7 @@
 """Every command on every kind of folder: it works, or refuses in one line and leaves the folder as it was."""
 
+# ruff: noqa: E501
+
 import json
 import os
 import shutil

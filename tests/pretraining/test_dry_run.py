@@ -44,13 +44,12 @@ def test_of_a_run_that_is_there_the_steps_left_are_planned(tiny_config, tiny_run
     assert "finished: nothing to do" in planned(tiny_config, tiny_run.path)["run"]
 
 
-def test_data_of_other_settings_are_not_taken_for_those_of_the_run(tiny_config, tiny_run, tmp_path):
-    shutil.copytree(tiny_run.path, tmp_path / "run", ignore=shutil.ignore_patterns("config.json", "checkpoints"))
-    assert planned(tiny_config, tmp_path / "run")["data, length 32"].startswith("there: ")
+def test_data_of_other_settings_are_not_taken_for_those_of_the_run(tiny_config, untrained):
+    assert planned(tiny_config, untrained.path)["data, length 32"].startswith("there: ")
     other = tiny_config.replace(data=tiny_config.data.replace(dupe_factor=3))
-    assert planned(other, tmp_path / "run")["data, length 32"].endswith("is of other settings or text and is deleted")
-    shutil.rmtree(tmp_path / "run/tokenizer")  # without which nothing is known of their settings
-    assert planned(other, tmp_path / "run")["data, length 32"].startswith("there: ")
+    assert planned(other, untrained.path)["data, length 32"].endswith("is of other settings or text and is deleted")
+    shutil.rmtree(untrained.tokenizer)  # without which nothing is known of their settings
+    assert planned(other, untrained.path)["data, length 32"].startswith("there: ")
 
 
 @pytest.mark.long
