@@ -109,10 +109,8 @@ def outcome(folder: Path, seed: str, said: list[str]) -> Outcome:
         return Outcome("unread", reason.replace(str(folder), "")[:150].split("\n")[0])
     try:
         fault = difference(ours, theirs, folder, seed)
-    except BaseException as error:  # a text at which the library panics
-        if type(error).__name__ != "PanicException":
-            raise
-        return Outcome("unread", f"{error}")
+    except UsageError as error:  # a text at which the library panics, in transformers too
+        return Outcome("refused", str(error))
     if not fault:
         return Outcome("equal")
     return Outcome("said" if any(DIFFERENCE in line for line in said) else "silent", fault)
