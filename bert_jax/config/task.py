@@ -73,13 +73,13 @@ class TaskConfig(VectorsConfig):
     """File format. None: by the suffix of the file name, with .txt as tsv and .json as SQuAD's format. `text`: one text
     on each line and nothing else, for predict."""
     columns: Names | None = None
-    """Names of the columns of a file without a header line. A row may lack the last ones."""
+    """Names of the columns of a file without a header line. Rows may lack last ones that the task doesn't read."""
     separator: str | None = None
     """The character between columns of a csv or tsv file; `tab` for a tab. None: a tab in tsv; in csv a comma, or a
     semicolon, tab or vertical bar if the first line has that instead, with a message."""
     unlabelled: Literal["refuse", "skip"] = "refuse"
-    """Training or dev rows without a label: refuse them, with their number and the first of them; or skip and count
-    them."""
+    """Training or dev rows without a label, or with fewer fields than columns: refuse them, with their number and the
+    first of them; or skip and count them."""
     texts: Names = ("sentence",)
     """Columns of the texts: one, or two for a pair; for `choice` the text before the choices; for `tags` the words, or
     a text with character spans; for `span` the question and the text. Braces combine columns: `{title}. {body}`."""

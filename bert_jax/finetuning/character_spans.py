@@ -52,8 +52,7 @@ def tags_of(record: Record, name: str, text: str, repairs: Counter[str]) -> list
     """The tag of each word of `text`, B-TYPE, I-TYPE or O, from the spans in column `name`.
 
     A span is extended to whole words. It is left out if all of these belong to the span before. `repairs` counts both.
-    Raises UsageError, which names the record, for spans that overlap, leave the text, have another form, or have a text
-    that isn't at their place.
+    Raises UsageError, which names the record, for spans that overlap, leave the text, or have another form or text.
     """
     spans, places = _checked(record, name, text, repairs), word_places(text)
     begins, ends = [place[0] for place in places], [place[1] for place in places]
@@ -119,7 +118,7 @@ def _span(record: Record, name: str, text: str, written: Any, repairs: Counter[s
         names, copy = written.get("labels"), written.get("text")
         kind = names[0] if isinstance(names, list) and len(names) == 1 else written.get("label")
         begin, end = (written.get(key, written.get(f"{key}_offset")) for key in ("start", "end"))
-        if isinstance(copy, str) and isinstance(begin, int) and isinstance(end, int):
+        if isinstance(copy, str) and copy.strip() and isinstance(begin, int) and isinstance(end, int):
             there = text[max(begin, 0) : end]
             if copy.casefold().split() != there.casefold().split():
                 begin, end = in_characters(text, begin), in_characters(text, end)

@@ -161,8 +161,7 @@ def read_labelled(task: Task, held_out: Sequence[Record] = ()) -> LabelledRows:
 def read_records(config: TaskConfig, source: str | None, setting: str, repairs: Counter[str]) -> list[Record]:
     """The usable rows of `source`; if this is the share task.dev, this share of the rows of task.train.
 
-    Raises UsageError if there are none, or no source, and for rows that can't be used. `setting`: the name of its
-    setting.
+    Raises UsageError if there are none, or if some can't be used; `setting` is the name of the source's setting.
     """
     if config.dev_share and source == config.dev:
         return divided_rows(config, read_records(config, config.train, "train", Counter()))[1]

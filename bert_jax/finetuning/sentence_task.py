@@ -226,8 +226,8 @@ class ChoiceTask(SentenceTask[int]):
             return self.config.choices.index(name)
         if not (name.isdecimal() and len(name) <= 18 and int(name) < count):
             raise UsageError(
-                f"{record.place}: the label {quoted(name)} is no choice; they are numbered from 0 to {count - 1}; if "
-                "yours begin with 1, subtract it"
+                f"{record.place}: the label {quoted(name)} is no choice; they are numbered from 0 to {count - 1}, not "
+                "from 1"
             )
         return int(name)
 

@@ -12,14 +12,13 @@ from bert_jax.system.errors import UsageError
 
 _LISTED_ROWS = 5
 """Most rows that an error lists."""
-_NO, _YES = {"false", "0"}, {"true", "1"}
 _VERDICTS = {
-    "answer": ({"accept"}, {"reject", "ignore"}, "rejected or ignored in Prodigy"),
-    "status": ({"default", "edited", "validated", "submitted", "draft"}, {"discarded"}, "discarded in Argilla"),
-    "was_cancelled": (_NO, _YES, "cancelled in Label Studio"),
-    "Skipped": (_NO, _YES, "skipped in Labelbox"),
-    "AssignmentStatus": ({"approved", "submitted"}, {"rejected"}, "rejected in Mechanical Turk"),
-    "_tainted": (_NO, _YES, "of untrusted contributors in Appen"),
+    "answer": ("accept", "reject ignore", "rejected or ignored in Prodigy"),
+    "status": ("default edited validated submitted draft pending completed", "discarded", "discarded in Argilla"),
+    "was_cancelled": ("false 0", "true 1", "cancelled in Label Studio"),
+    "Skipped": ("false 0", "true 1", "skipped in Labelbox"),
+    "AssignmentStatus": ("approved submitted", "rejected", "rejected in Mechanical Turk"),
+    "_tainted": ("false 0", "true 1", "of untrusted contributors in Appen"),
 }
 """Columns in which annotation tools say whether a row holds: the values of rows that do and of rows that don't, in
 lower case, and what the latter are. A column with any other value is another program's."""
@@ -56,10 +55,8 @@ def usable_rows(
     if config.facts.loss == "classes":
         labels = [label_text(one.value(config.label)) if one.has(config.label) else "" for one in records]
         marks = _no_labels(config, set(labels) - {""})
-        repairs[f"rows without a label ({' and '.join(sorted(marks))}) left out"] += sum(
-            map(marks.__contains__, labels)
-        )
         records = [one for one, label in zip(records, labels, strict=True) if label not in marks]
+        repairs[f"rows without a label ({' and '.join(sorted(marks))}) left out"] += len(labels) - len(records)
     empty = [record for record in records if not kind.is_labelled(config, record)]
     fault = f"have no {'score' if config.makes_vectors else 'label'}, {config.label!r} is empty"
     return records if len(empty) == len(records) else without(empty, "without a label", fault, "give each one")
@@ -68,15 +65,13 @@ def usable_rows(
 def used_columns(kind: type[Task], config: TaskConfig, record: Record) -> set[str]:
     """The columns that the task reads from records like this one, including those that a row may lack."""
     whole = record._replace(values=dict.fromkeys(record.columns) | record.values)
-    templates = kind.columns(config, whole)
-    return {name for each in templates for name in COLUMN_IN_BRACES.findall(each) or [each]}
+    return {name for each in kind.columns(config, whole) for name in COLUMN_IN_BRACES.findall(each) or [each]}
 
 
 def _no_labels(config: TaskConfig, labels: set[str]) -> set[str]:
-    """Which of `labels` stand for none: "-" as in SNLI; -1 as in TFDS, where the others are 0, 1, ..., n - 1.
+    """Which of `labels` stand for none: "-" as in SNLI; -1 as in TFDS, where the others are 0 to n - 1.
 
-    Unless labels are known, n must be at least 3, since -1, 0 and 1 are more often a scale.
-    """
+    Unless labels are known, n must be at least 3: -1, 0 and 1 are more often a scale."""
     given = set(config.labels or map(str, range(len(config.choices))))
     known = given or labels - {"-", "-1"}
     numbered = len(known) >= (2 if given else 3) and known == set(map(str, range(len(known))))
@@ -86,11 +81,12 @@ def _no_labels(config: TaskConfig, labels: set[str]) -> set[str]:
 
 def _accepted(source: str, records: Sequence[Record], column: str, repairs: Counter[str]) -> Sequence[Record]:
     """The records that annotators accepted, if `column` is that of their tool."""
-    accepted, rejected, said = _VERDICTS[column]
+    *verdicts, said = _VERDICTS[column]
+    accepted, rejected = map(str.split, verdicts)
     values = [label_text(one.values.get(column, "")).lower() for one in records]
-    if not set(values) & rejected or not set(values) <= accepted | rejected | {"", "none"}:
+    if set(values).isdisjoint(rejected) or not set(values) <= {*accepted, *rejected, "", "none"}:
         return records
-    if set(values) <= rejected:
+    if set(values) <= set(rejected):
         raise UsageError(f"{source}: all {len(records):,} rows are {said}, by the column {column!r}; give others")
     repairs[f"rows {said} left out"] += sum(value in rejected for value in values)
     return [one for one, value in zip(records, values, strict=True) if value not in rejected]

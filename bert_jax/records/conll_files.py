@@ -29,9 +29,9 @@ def conll_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
 
     By default the columns are called `words`, `column 2`, `column 3`, ..., `tags`. Columns are separated by a tab and
     any spaces, or by spaces if the line has no tab. A blank line or -DOCSTART- ends a sentence. A line that begins with
-    # is a comment in two cases: it has another number of columns than the other lines; or spaces separate the columns,
-    there is a column `form.label`, and no other line has the line's tag. Comments are counted. Raises UsageError if any
-    other line has another number of columns than the first, or if a name occurs twice.
+    # is a comment if it has another number of columns than the other lines; or if spaces separate columns, and a column
+    `form.label` has a tag that no other line has. Comments are counted. Raises UsageError if any other line has another
+    number of columns than the first, or if a name occurs twice.
     """
     path, lines = file.path, file.lines()
     again = partial(decoded_lines, path)
