@@ -152,6 +152,10 @@ def _existing_data(config: RunConfig, run: RunDirectory, length: int, text: Call
         run.manifest.note_data(length, None)
         discard(run.data(length))
         return None
+    content = text_content(config.data)
+    if data and content and data.directory == run.data(length) and data.corpus != content:
+        data = data.model_copy(update={"corpus": content})
+        data.save()  # the same text in other files, or as an earlier release tells it: it needn't be compared again
     return data
 
 

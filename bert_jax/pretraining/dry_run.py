@@ -69,8 +69,8 @@ def _data(config: RunConfig, run: RunDirectory, length: int) -> str:
     prepared = PreparedData.open(run.data(length))
     outdated = False
     if prepared and not run.under_way and run.tokenizer.exists():
-        # Text that was written since isn't read, and a missing tokenizer isn't made, so this may miss a change.
-        outdated = is_outdated(prepared, config, run, lambda: prepared.text or "")
+        # The text of other files isn't read and counts as another; a missing tokenizer isn't made.
+        outdated = is_outdated(prepared, config, run, lambda: "")
     if prepared and not outdated:
         kind = "packed training rows" if config.data.packed else "training sequences"
         size = gigabytes(sum(shard.size for shard in prepared.shards.values()))

@@ -171,6 +171,24 @@ def test_judgments_of_trec_and_packed_files_are_read_too(folder):
 
 
 @pytest.mark.parametrize(
+    "file, before, after",
+    [
+        ("corpus.jsonl", "river, and a dog", "river, and a cat"),
+        ("corpus.jsonl", '"d5"', '"d9"'),
+        ("queries.jsonl", '"q3"', '"q8"'),
+        ("queries.jsonl", "old letters", "old lettres"),
+        ("qrels/test.tsv", "\t2\n", "\t1\n"),
+    ],
+)
+def test_judged_texts_of_equal_sizes_and_other_contents(folder, file, before, after):
+    expected, path = opened(folder).content_hash, folder / file
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after))
+    assert opened(folder).content_hash != expected
+
+
+@pytest.mark.parametrize(
     "file, lines, words",
     [
         (

@@ -70,7 +70,8 @@ def test_a_length_that_is_there_stays_and_the_others_are_prepared_together(prepa
     os.utime(path, (0, 0))
     assert prepare_lengths(config, run) == made and len(asked) == 1 and not read
     as_of_an_earlier_release(run, *made)
-    assert prepare_lengths(config, run).keys() == made.keys() and len(asked) == len(read) == 1
+    for _ in range(2):
+        assert prepare_lengths(config, run) == made and len(asked) == len(read) == 1
 
 
 def test_what_the_text_is_taken_for_is_kept_and_not_shown_again_once_it_is_prepared(tiny_config, tmp_path, capsys):

@@ -17,7 +17,7 @@ from bert_jax.suite.job import Figures
 from bert_jax.suite.summary import Summary
 from bert_jax.suite.work import SuiteWork
 
-DAMAGES_WHEN_SLOW = 2_000
+DAMAGES_WHEN_SLOW = 200
 
 FILES = {
     "one/config.json": '{"model_type": "bert"}',
