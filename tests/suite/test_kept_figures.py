@@ -272,3 +272,29 @@ def test_checkpoints_that_another_setting_needs_again_are_trained_again(suite):
         shutil.rmtree(run / "checkpoints", ignore_errors=True)
     assert work_done(suite, TRAINED) == {"finetune": 2, "answers": 2}
     assert figures(suite, TRAINED) == expected
+
+
+@pytest.mark.parametrize("text", [TRAINED, RECIPES], ids=["trained", "recipes"])
+def test_a_suite_stopped_at_the_writing_of_each_of_its_files_ends_as_an_undisturbed_one(suite, text, monkeypatch):
+    expected, write, stops = figures(suite, text), Figures.write, []
+    shutil.rmtree(suite.folder / "W")
+
+    def stopped(self, path):
+        stops.append(path.parent.name)
+        if len(stops) % 3 == 1:
+            path.with_name(f".{path.name}.0123456789abcdef.tmp").write_text('{"format": 1')
+            raise KeyboardInterrupt
+        write(self, path)
+        if len(stops) % 3 == 2:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Figures, "write", stopped)
+    for _ in range(100):
+        try:
+            suite.run(text)
+            break
+        except KeyboardInterrupt:
+            pass
+    assert {"finished", "answers", "contamination"} <= {*stops} and len(stops) > 15
+    monkeypatch.setattr(Figures, "write", write)
+    assert figures(suite, text) == expected
