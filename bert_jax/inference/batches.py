@@ -56,11 +56,12 @@ class Vectors(NamedTuple):
 
 
 def token_sequences(
-    texts: Iterable[Text], tokenizer: Tokenizer, longest: int, prompt: Prompt = NO_PROMPT
+    texts: Iterable[Text], tokenizer: Tokenizer, longest: int, prompt: Prompt = NO_PROMPT, special: bool = False
 ) -> Iterator[TokenSequence]:
     """Yields `texts` as token ids, cut to `longest` tokens; reports at the end how many texts were cut.
 
-    `prompt` is put before each text, of a pair before the first.
+    `prompt` is put before each text, of a pair before the first. `special`: whether special pieces in a text are
+    themselves.
 
     Raises UsageError for a text that is no Unicode.
     """
@@ -68,7 +69,11 @@ def token_sequences(
     unpooled = unpooled_tokens(prompt, tokenizer, longest)
     try:
         while some := [_segments(text, prompt.text) for text in islice(texts, _TEXTS_AT_ONCE)]:
-            pieces = iter(_pieces([segment for text in some for segment in text], tokenizer, longest))
+            segments_of_all = [segment for text in some for segment in text]
+            if special:
+                pieces = iter([tokenizer.encode_special(segment) for segment in segments_of_all])
+            else:
+                pieces = iter(_pieces(segments_of_all, tokenizer, longest))
             for segments in some:
                 sequence = joined(list(islice(pieces, len(segments))), tokenizer.vocabulary, longest)
                 read, cut = read + 1, cut + sequence.cut

@@ -108,13 +108,14 @@ class BatchedModel:
         self._features = jax.jit(partial(features, config), static_argnames="choice")
 
     def sequences(
-        self, texts: Iterable[Text], longest: int | None = None, prompt: Prompt = NO_PROMPT
+        self, texts: Iterable[Text], longest: int | None = None, prompt: Prompt = NO_PROMPT, special: bool = False
     ) -> Iterator[TokenSequence]:
         """Yields texts or pairs as token ids, after `prompt` and cut to `longest` tokens; None: the model's positions.
+        `special`: whether special pieces in a text are themselves, and no ordinary characters.
 
         Raises UsageError for a text that is no Unicode.
         """
-        return token_sequences(texts, self.tokenizer, longest or self.config.max_positions, prompt)
+        return token_sequences(texts, self.tokenizer, longest or self.config.max_positions, prompt, special)
 
     def encoded(
         self, sequences: Iterable[TokenSequence], return_attention: bool = False, for_masks: bool = False

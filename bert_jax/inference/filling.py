@@ -127,7 +127,7 @@ class Filler:
         """The token ids of a text with masks. Raises UsageError if it has none, is too long, or `top` is below 1."""
         if top < 1:
             raise UsageError(f"{Setting('top', top)} asks for no pieces; give how many, from 1")
-        ids = self._tokenizer.encode_masked(text) if isinstance(text, str) else []
+        ids = self._tokenizer.encode_special(text) if isinstance(text, str) else []
         if self._tokenizer.vocabulary.mask_id not in ids:
             raise UsageError(f"there is no {MASK} in {quoted(text)}; put one where a piece is to be filled in")
         return self._sequence(ids, text)

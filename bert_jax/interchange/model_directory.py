@@ -66,7 +66,7 @@ class PublishedModel(NamedTuple):
 
         Raises UsageError if a tensor doesn't hold finite floating-point numbers.
         """
-        return to_parameters(lambda name: _floats(self.tensors[name]), self.config, self.absent)
+        return to_parameters(lambda name, *rows: _floats(self.tensors[name], *rows), self.config, self.absent)
 
     def encoder_alone(self, reason: str) -> "PublishedModel":
         """The encoder without pooler and heads; `reason` says why their tensors aren't used."""
@@ -219,9 +219,10 @@ def other_model(directory: Place) -> str | None:
     return None
 
 
-def _floats(tensor: Tensor) -> np.ndarray:
-    """Reads a tensor as float32. Raises UsageError if it doesn't hold finite floating-point numbers."""
-    array = tensor.read()
+def _floats(tensor: Tensor, *rows: int) -> np.ndarray:
+    """Reads a tensor, or `rows` of it, as float32. Raises UsageError if it doesn't hold finite floating-point
+    numbers."""
+    array = tensor.read(*rows)
     if array.dtype.name not in _FLOATS:
         raise UsageError(f"{tensor.source} holds {array.dtype.name} numbers; one of {', '.join(_FLOATS)} was expected")
     with np.errstate(over="ignore"):

@@ -49,6 +49,12 @@ _OLD_ENDINGS = {"weight": "gamma", "bias": "beta"}
 """Last parts of the names of a LayerNorm's tensors: today's, each with the one used until 2019."""
 
 
+_ROWS_AT_ONCE = 4096
+"""Rows of a table that are read at once."""
+_ALIGNMENT = 64
+"""Bytes of which the address of an array must be a multiple, for JAX to take its memory."""
+
+
 class NamedTensor(NamedTuple):
     """One of Hugging Face's tensors, and its place in our parameters."""
 
@@ -110,15 +116,29 @@ def expected_tensors(config: ModelConfig) -> list[NamedTensor]:
     return list(_named_tensors(flatten_dict(parameter_shapes(config), sep="/"), config))
 
 
-def to_parameters(read: Callable[[str], np.ndarray], config: ModelConfig, absent: frozenset[str]) -> Parameters:
+def _aligned_zeros(shape: tuple[int, ...]) -> np.ndarray:
+    """Zeros in float32 that JAX takes as an array on a CPU without a copy."""
+    size = 4 * math.prod(shape)
+    memory = np.zeros(size + _ALIGNMENT, np.uint8)
+    begin = -memory.ctypes.data % _ALIGNMENT
+    return memory[begin : begin + size].view(np.float32).reshape(shape)
+
+
+def to_parameters(read: Callable[..., np.ndarray], config: ModelConfig, absent: frozenset[str]) -> Parameters:
     """Builds our parameter tree in float32 from Hugging Face's tensors; the vocabulary is padded with zeros.
 
-    `read` is called once for each name of `expected_tensors`. Members of OPTIONAL_PARTS in `absent` are left out.
+    `read(name)` gives a tensor of `expected_tensors`, and `read(name, begin, end)` some of its rows, as large tables
+    are read. Members of OPTIONAL_PARTS in `absent` are left out.
     """
     shapes = flatten_dict(parameter_shapes(config, absent), sep="/")
-    arrays = {path: np.zeros(shape.shape, np.float32) for path, shape in shapes.items()}
+    arrays = {path: _aligned_zeros(shape.shape) for path, shape in shapes.items()}
     for named in _named_tensors(arrays, config):
-        place, tensor = arrays[named.path][named.place], read(named.name)
+        place = arrays[named.path][named.place]
+        if named.order == (0, 1) and place.shape == named.shape:
+            for begin in range(0, len(place), _ROWS_AT_ONCE):
+                place[begin : begin + _ROWS_AT_ONCE] = read(named.name, begin, begin + _ROWS_AT_ONCE)
+            continue
+        tensor = read(named.name)
         ordered = tensor.reshape([place.shape[axis] for axis in named.order])
         place[...] = ordered.transpose(np.argsort(named.order))
     return unflatten_dict(arrays, sep="/")

@@ -1,11 +1,14 @@
 """Reads tensors of safetensors files."""
 
+import json
+import math
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from ml_dtypes import bfloat16
 from safetensors import SafetensorError, safe_open
 
 from bert_jax.system.errors import UsageError, quoted
@@ -15,8 +18,10 @@ from bert_jax.system.json_file import Shape, read_foreign_shape
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 _MOST_HEADER_BYTES = 10_000_000
 """Largest header that is read, in bytes. The header describes every tensor; for BERT-large it has 50 kB."""
-_READABLE = ("F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL")
-"""Types of safetensors that numpy supports. A BERT uses the first four; a later check refuses the others by name."""
+_TYPES = {"F64": "f8", "F32": "f4", "F16": "f2", "BF16": bfloat16, "BOOL": "?"} | {
+    f"{sign.upper()}{8 * size}": f"{sign}{size}" for sign in "iu" for size in (1, 2, 4, 8)
+}
+"""Types of safetensors and of numpy. A BERT uses floating-point numbers; a later check refuses the others by name."""
 
 
 class _Index(Shape):
@@ -31,16 +36,19 @@ class Tensor(NamedTuple):
     source: str
     """Name of the tensor in the file."""
     shape: tuple[int, ...]
-    read: Callable[[], np.ndarray]
+    read: Callable[..., np.ndarray]
+    """Reads the rows from `begin` to `end` (exclusive); without these arguments, all of it."""
 
     def rows(self, begin: int, end: int) -> "Tensor":
         """The rows from `begin` to `end` (exclusive)."""
-        return Tensor(self.source, (end - begin, *self.shape[1:]), lambda: self.read()[begin:end])
+        return Tensor(
+            self.source, (end - begin, *self.shape[1:]), lambda *rows: self.read(begin, end)[slice(*rows or (None,))]
+        )
 
     @property
     def transposed(self) -> "Tensor":
         """The transposed tensor."""
-        return Tensor(self.source, self.shape[::-1], lambda: self.read().T)
+        return Tensor(self.source, self.shape[::-1], lambda *rows: self.read().T[slice(*rows or (None,))])
 
     def part(self, number: int, count: int) -> "Tensor":
         """Part number `number` of a tensor that holds `count` tensors of equal size one below the other. If the rows
@@ -90,8 +98,11 @@ def tensors_of(path: Path) -> dict[str, Tensor]:
             size = int.from_bytes(file.read(8), "little")
         if size > _MOST_HEADER_BYTES:
             raise UsageError(f"{path} says that its header has {size:,} bytes; a BERT's has less than 100,000")
-        opened = safe_open(path, "numpy")
-        described = {name: opened.get_slice(name) for name in opened.keys()}  # noqa: SIM118  # it is no dict
+        safe_open(path, "numpy")
+        file = open_regular(path)  # is read, since pages of a file that is mapped count as memory of this process
+        begin = 8 + int.from_bytes(file.read(8), "little")
+        described = json.loads(file.read(begin - 8))
+        described.pop("__metadata__", None)
     except OSError as error:
         raise UsageError(f"{path} can't be read ({error.strerror or error}); give a folder that has it") from None
     except SafetensorError as error:
@@ -99,9 +110,18 @@ def tensors_of(path: Path) -> dict[str, Tensor]:
     if unprintable := [name for name in described if not name.isprintable()]:
         raise UsageError(f"{path} has a tensor named {quoted(unprintable[0])}, which is no name; fetch it again")
 
-    def read(name: str) -> np.ndarray:
-        if (dtype := described[name].get_dtype()) not in _READABLE:
+    def read(name: str, *rows: int) -> np.ndarray:
+        dtype, shape, (offset, _) = (described[name][key] for key in ("dtype", "shape", "data_offsets"))
+        if dtype not in _TYPES:
             raise UsageError(f"{name} holds {dtype} numbers, which aren't read here; convert the model to float32")
-        return opened.get_tensor(name)
+        first = 0
+        if rows:
+            first, end, _ = slice(*rows).indices(shape[0])
+            shape = [end - first, *shape[1:]]
+        array = np.empty(shape, _TYPES[dtype])
+        file.seek(begin + offset + first * math.prod(shape[1:]) * array.itemsize)
+        if file.readinto(array.reshape(-1).view(np.uint8).data) != array.nbytes:
+            raise UsageError(f"{path} ends within {name}; fetch it again")
+        return array
 
-    return {name: Tensor(name, tuple(one.get_shape()), partial(read, name)) for name, one in described.items()}
+    return {name: Tensor(name, tuple(one["shape"]), partial(read, name)) for name, one in described.items()}

@@ -117,14 +117,15 @@ def special_tokens(given: dict[str, Any], class_name: str, path: Path) -> tuple[
 
 def with_class(
     file: JsonObject, name: str, config: TokenizerConfig, named: dict[str, Piece], tokens: list[Piece], path: Path
-) -> JsonObject:
-    """The tokenizer.json that the class `name` makes of `file`, read from `path`, with `tokens` added in their order.
+) -> tuple[JsonObject, Pipeline | None]:
+    """The tokenizer.json that the class `name` makes of `file`, read from `path`, with `tokens` added in their order;
+    and the library's pipeline that wrote it, if it did.
 
     `named` are special tokens by their keys. Raises UsageError if the model in `file` isn't that of the class.
     """
     own = CLASSES[name]
     if own.model is None:
-        return with_tokens(file, tokens, named, str(path)) if tokens else file
+        return with_tokens(file, tokens, named, str(path)) if tokens else file, None
     if file["model"].get("type", own.model) != own.model:
         raise UsageError(
             f"{path}: its model is {quoted(file['model'].get('type'))}, and {name} has a {own.model}; set "
@@ -153,7 +154,7 @@ def with_class(
     built_file = json.loads(pipeline.to_str())
     if own.follows_frame and file.get("post_processor"):
         built_file["post_processor"] = file["post_processor"]
-    return built_file
+    return built_file, pipeline
 
 
 def with_tokens(file: JsonObject, tokens: list[Piece], named: dict[str, Piece], name: str) -> JsonObject:

@@ -130,10 +130,10 @@ def _of_class(path: Path, name: str, config: TokenizerConfig, lowercase: bool | 
     special = [one for one in (*named.values(), *listed) if name not in GENERIC_NAMES or one.content not in present]
     tokens, numbers = added_tokens(directory, config, given, special, file)
     pieces = file["model"]["vocab"]
-    file = with_class(file, name, config, named, tokens, path)
+    file, pipeline = with_class(file, name, config, named, tokens, path)
     if path.name == WordPieceTokenizer.file_name and not has_config and not (directory / MODEL_CONFIG).is_file():
         file["model"]["max_input_chars_per_word"] = MAX_WORD_CHARACTERS  # Google's
-    tokenizer = Tokenizer(file, str(path))
+    tokenizer = Tokenizer(file, str(path), pipeline)
     if path.suffix == ".txt" and len(tokenizer.vocabulary) > len(pieces) > len(
         {one.rstrip(BLANKS_AT_ENDS) for one in pieces}
     ):

@@ -59,7 +59,9 @@ def parse_json(
     strings with lone surrogates, unless `surrogates` is "keep".
     """
     try:
-        text = text if isinstance(text, str) else text.decode("utf-8")
+        if isinstance(text, bytes):
+            text = text.decode("utf-8")
+            surrogates = surrogates if "\\u" in text else "keep"  # without an escape there is none
         # Each value stands before or after one of these signs. They are counted before parsing, which needs the memory.
         if len(text) > most_values and sum(map(text.count, "[{,")) > most_values:
             raise ValueError(f"it holds more than {most_values:,} values, which no such text needs")

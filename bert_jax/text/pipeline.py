@@ -62,7 +62,7 @@ class Tokenizer:
     """Maps text to piece ids and back. V is the number of pieces.
 
     The ids are those of Hugging Face's library, and so of transformers, with one exception: special pieces in a text,
-    such as [CLS], are ordinary characters.
+    such as [CLS], are ordinary characters, except for `encode_special`.
     """
 
     file_name = "tokenizer.json"
@@ -75,16 +75,18 @@ class Tokenizer:
     patterns: Sequence[str] = ()
     """The regular expressions of a tokenizer.json that are applied to texts."""
 
-    def __init__(self, file: JsonObject, name: str = "tokenizer.json"):
-        """`file`: the contents of a tokenizer.json, read from `name`.
+    def __init__(self, file: JsonObject, name: str = "tokenizer.json", pipeline: tokenizers.Tokenizer | None = None):
+        """`file`: the contents of a tokenizer.json, read from `name`. `pipeline`: the library's, if it wrote `file`.
 
         Raises UsageError if its kind isn't read here, if the library refuses it, or if a special piece is missing.
         """
         self._contents, self.name = file, name
         self.kind: Kind = pipeline_kind(file, name)
         """Kind in tokenizer_config.json: wordpiece; unigram or bpe, both of sentencepiece; byte_bpe; or metaspace."""
-        pipeline = built(file, name)
-        check_keys(file, pipeline, name)
+        if pipeline is None:
+            pipeline = built(file, name)
+            check_keys(file, pipeline, name)
+        self._normalizer = pipeline.normalizer
         self.patterns = patterns_of([file.get("normalizer"), file.get("pre_tokenizer")])
         ids = pipeline.get_vocab(with_added_tokens=True)
         pieces = sorted(ids, key=ids.__getitem__)
@@ -93,10 +95,14 @@ class Tokenizer:
         special = special_names(ids)
         frame = frame_of(file.get("post_processor"), ids, name)
         self.vocabulary = Vocabulary(pieces, name, special, blanks="", frame=frame)
-        self._encoder = ordinary(file, name, special)
         self.added = frozenset(
             {token["id"] for token in file.get("added_tokens") or []} - {*self.vocabulary.special_ids}
         )
+
+    @cached_property
+    def _encoder(self) -> tokenizers.Tokenizer:
+        """The pipeline in which special pieces in a text are ordinary characters."""
+        return ordinary(self.contents, self.name, self.vocabulary.special)
 
     @property
     def impossible_remark(self) -> str | None:
@@ -119,23 +125,24 @@ class Tokenizer:
         return [encoding.ids for encoding in self._encoder.encode_batch_fast(list(texts), add_special_tokens=False)]
 
     @calls_library
-    def encode_masked(self, text: str) -> list[int]:
-        """Encodes `text` with each [MASK], or the mask piece as this vocabulary writes it, as the mask piece.
+    def encode_special(self, text: str) -> list[int]:
+        """Encodes `text` with the special pieces in it as themselves, and [MASK] as this vocabulary's mask piece.
 
         If the tokenizer's file says so, as RoBERTa's does, the mask piece includes the space before it.
         """
-        return self._mask_encoder.encode(text.replace(MASK, self.vocabulary.special[-1]), add_special_tokens=False).ids
+        return self._special_encoder.encode(
+            text.replace(MASK, self.vocabulary.special[-1]), add_special_tokens=False
+        ).ids
 
     @cached_property
-    def _mask_encoder(self) -> tokenizers.Tokenizer:
-        """The pipeline that recognizes the mask piece in a text, and no other special piece."""
-        special = self.vocabulary.special
-        return ordinary(self.contents, self.name, special, found=special[-1])
+    def _special_encoder(self) -> tokenizers.Tokenizer:
+        """The pipeline that recognizes the special pieces in a text."""
+        return ordinary(self.contents, self.name, self.vocabulary.special, found=True)
 
     @calls_library
     def cleaned(self, text: str) -> str:
         """`text` as it is after cleaning and before it is split into words."""
-        return self._encoder.normalizer.normalize_str(text) if self._encoder.normalizer else text
+        return self._normalizer.normalize_str(text) if self._normalizer else text
 
     @calls_library
     def encode_spans(self, text: str) -> list[PieceSpan]:

@@ -90,13 +90,13 @@ class SentencePieceTokenizer(Tokenizer):
         return self._processor.encode([without_nul(text) for text in texts], num_threads=threads)
 
     @calls_library
-    def encode_masked(self, text: str) -> list[int]:
-        """Encodes `text` with each [MASK], or the mask piece as this vocabulary writes it, as the mask piece.
+    def encode_special(self, text: str) -> list[int]:
+        """Encodes `text` with the special pieces in it as themselves, and [MASK] as this vocabulary's mask piece.
 
         The text is encoded as a whole, so that no new word starts after a [MASK] within a word.
         """
         mask, pieces = self.vocabulary.mask_id, self.vocabulary.pieces
-        ids = self._mask_processor.encode(without_nul(text.replace(MASK, pieces[mask])))
+        ids = self._special_processor.encode(without_nul(text.replace(MASK, pieces[mask])))
         # The mask stands for a piece together with the boundary before it.
         return [
             number
@@ -105,9 +105,10 @@ class SentencePieceTokenizer(Tokenizer):
         ]
 
     @cached_property
-    def _mask_processor(self) -> SentencePieceProcessor:
-        """The processor that recognizes the mask piece in a text, and no other special piece."""
-        return self._opened({self.vocabulary.mask_id: _Piece.USER_DEFINED})
+    def _special_processor(self) -> SentencePieceProcessor:
+        """The processor that recognizes the special pieces in a text, except the unknown one."""
+        found = {*self.vocabulary.special_ids} - {self.vocabulary.unknown_id}
+        return self._opened(dict.fromkeys(found, _Piece.USER_DEFINED))
 
     @calls_library
     def cleaned(self, text: str) -> str:

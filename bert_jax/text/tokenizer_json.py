@@ -4,7 +4,7 @@ Added tokens are found in a text before anything else splits it, as in transform
 """
 
 import json
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -191,30 +191,27 @@ def added_token(content: str, number: int, **flags: bool) -> JsonObject:
     return {"id": number, "content": content, **default, **flags}
 
 
-def ordinary(file: JsonObject, name: str, hidden: Container[str], found: str | None = None) -> Tokenizer:
-    """The library's pipeline for `file`, in which the special pieces `hidden`, except `found`, are ordinary characters.
+def ordinary(file: JsonObject, name: str, special: Sequence[str], found: bool = False) -> Tokenizer:
+    """The library's pipeline for `file`, in which the `special` pieces in a text are ordinary characters or, with
+    `found`, are found.
 
     All other added tokens are recognized. In this pipeline the library's flag `special` marks the tokens that aren't.
     """
-    added = [
-        token | {"special": token["content"] in hidden and token["content"] != found}
-        for token in file.get("added_tokens") or []
-    ]
-    is_added = any(token["content"] == found for token in added)
+    hidden = () if found else special
+    added = [token | {"special": token["content"] in hidden} for token in file.get("added_tokens") or []]
+    absent = [piece for piece in special if piece not in {token["content"] for token in added}]
     model = file["model"]
     if model.get("type") == "Unigram":
         # The model itself would find special pieces in a text. A space before a piece prevents that: the model's
         # pieces write spaces as another character.
-        vocab = [
-            [f" {piece}" if piece in hidden and piece != found else piece, score] for piece, score in model["vocab"]
-        ]
+        vocab = [[f" {piece}" if piece in hidden else piece, score] for piece, score in model["vocab"]]
         own = {piece for piece, _ in model["vocab"]}
         added = [token for token in added if not (token["special"] and token["content"] in own)]
         model = model | {"vocab": vocab}
     tokenizer = built(file | {"model": model, "added_tokens": added}, name)
     tokenizer.encode_special_tokens = True
-    if found and not is_added:
-        tokenizer.add_tokens([AddedToken(found, normalized=False)])
+    if found:
+        tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in absent])
     return tokenizer
 
 

@@ -82,6 +82,7 @@ class WordPieceTokenizer(Tokenizer):
         self.vocabulary, self.cleaning, self.name = vocabulary, cleaning, self.file_name
         self.longest_word = longest_word
         self._encoder = wordpiece_pipeline(vocabulary.ids, cleaning, longest_word, cuts=cleaning.divides_words)
+        self._normalizer = self._encoder.normalizer
 
     @property
     def contents(self) -> JsonObject:

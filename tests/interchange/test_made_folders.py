@@ -59,7 +59,7 @@ def difference(ours: Tokenizer, theirs, folder: Path, seed: str) -> str:
             mask = ours.vocabulary.special[-1]
             masked = f"{text}{spaces[0]}{mask}{spaces[1]}{other}"
             if theirs.mask_token == mask:
-                ids, right = ours.encode_masked(masked), theirs(masked, add_special_tokens=False).input_ids
+                ids, right = ours.encode_special(masked), theirs(masked, add_special_tokens=False).input_ids
                 if ids != right:
                     return f"masked {masked!r}: {shown(ours, ids)}, {shown(ours, right)}"
     return ""

@@ -72,9 +72,9 @@ def test_two_texts(kind, tokenizer):
 
 def test_masks(kind, tokenizer):
     expected = IDS[f"{kind}.masked"].tolist()[1:-1]
-    assert tokenizer.encode_masked(MASKED) == expected
+    assert tokenizer.encode_special(MASKED) == expected
     own = tokenizer.vocabulary.pieces[tokenizer.vocabulary.mask_id]
-    assert tokenizer.encode_masked(MASKED.replace(MASK, own)) == expected
+    assert tokenizer.encode_special(MASKED.replace(MASK, own)) == expected
     assert tokenizer.vocabulary.mask_id not in tokenizer.encode(MASKED.replace(MASK, own))
 
 
@@ -96,7 +96,7 @@ def test_a_run_and_an_export_keep_it(kind, tokenizer, tmp_path):
         assert other.vocabulary.special_ids == tokenizer.vocabulary.special_ids
         assert other.vocabulary.separators == tokenizer.vocabulary.separators
         assert other.encode_batch(TEXTS[:300]) == tokenizer.encode_batch(TEXTS[:300])
-        assert other.encode_masked(MASKED) == tokenizer.encode_masked(MASKED)
+        assert other.encode_special(MASKED) == tokenizer.encode_special(MASKED)
     for path in (tmp_path / "export").iterdir():
         assert path.read_bytes() == (tmp_path / "again" / path.name).read_bytes()
     assert ("vocab.json" in {path.name for path in (tmp_path / "export").iterdir()}) == (kind == "roberta")

@@ -9,7 +9,7 @@ from bert_jax.system.errors import UsageError
 from bert_jax.text.library_calls import calls_library
 from bert_jax.text.pipeline import Tokenizer
 
-METHODS = ("encode", "encode_masked", "encode_spans", "cleaned", "piece_of_word", "encode_piece")
+METHODS = ("encode", "encode_special", "encode_spans", "cleaned", "piece_of_word", "encode_piece")
 LONG = "a" * 60 + "b"
 
 
@@ -51,7 +51,7 @@ def test_a_pattern_that_takes_too_long_is_refused_in_one_line_without_the_librar
     assert tokenizer.encode("fox") and tokenizer.encode_batch(["fox", "dog"])
     calls = [
         tokenizer.encode,
-        tokenizer.encode_masked,
+        tokenizer.encode_special,
         tokenizer.encode_spans,
         lambda text: tokenizer.encode_batch([text]),
     ]

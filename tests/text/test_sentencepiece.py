@@ -43,7 +43,7 @@ def test_special_pieces_of_another_programs_model_are_found_by_name(tokenizer, t
     renamed_tokenizer = load_tokenizer(path)
     assert renamed_tokenizer.vocabulary.special_ids == (0, 1, 2, 3, 4)
     assert 4 not in renamed_tokenizer.encode("<mask> the")
-    assert renamed_tokenizer.encode_masked("the [MASK]")[-1] == 4
+    assert renamed_tokenizer.encode_special("the [MASK]")[-1] == 4
 
 
 def test_a_model_without_special_pieces_is_refused(tokenizer, tmp_path):

@@ -47,16 +47,16 @@ def test_spans_point_into_the_text(tokenizer):
 
 def test_masks_stand_for_pieces_where_they_are(tokenizer):
     mask, unknown = tokenizer.vocabulary.mask_id, tokenizer.vocabulary.unknown_id
-    the, stop = tokenizer.encode("the"), tokenizer.encode_masked("[MASK].")[1:]
-    assert tokenizer.encode_masked("the [MASK].") == [*the, mask, *stop] and mask not in stop
-    assert tokenizer.encode_masked("[MASK][MASK] the") == [mask, mask, *the]
+    the, stop = tokenizer.encode("the"), tokenizer.encode_special("[MASK].")[1:]
+    assert tokenizer.encode_special("the [MASK].") == [*the, mask, *stop] and mask not in stop
+    assert tokenizer.encode_special("[MASK][MASK] the") == [mask, mask, *the]
     if tokenizer.kind != "byte_bpe":
-        assert tokenizer.encode_masked("the [MASK]\u9f98[MASK]") == [*the, mask, unknown, mask]
+        assert tokenizer.encode_special("the [MASK]\u9f98[MASK]") == [*the, mask, unknown, mask]
     own = tokenizer.vocabulary.pieces[mask]
-    assert tokenizer.encode_masked(f"x{own}y") == tokenizer.encode_masked("x[MASK]y")
-    pieces = [tokenizer.vocabulary.pieces[number] for number in tokenizer.encode_masked("中[MASK]文")]
+    assert tokenizer.encode_special(f"x{own}y") == tokenizer.encode_special("x[MASK]y")
+    pieces = [tokenizer.vocabulary.pieces[number] for number in tokenizer.encode_special("中[MASK]文")]
     assert BOUNDARY + "文" not in pieces
-    assert tokenizer.encode_masked("the foxes") == tokenizer.encode("the foxes")
+    assert tokenizer.encode_special("the foxes") == tokenizer.encode("the foxes")
 
 
 def test_the_class_token_may_be_last(tokenizer, tmp_path):
@@ -185,7 +185,7 @@ def test_a_damaged_directory_is_refused_in_a_line_or_works(kind, name, request, 
 
     def use():
         tokenizer = load_tokenizer(directory)
-        assert all(0 <= number < len(tokenizer.vocabulary) for number in tokenizer.encode_masked(SENTENCE))
+        assert all(0 <= number < len(tokenizer.vocabulary) for number in tokenizer.encode_special(SENTENCE))
         tokenizer.encode_spans(SENTENCE), tokenizer.starts_word, tokenizer.decode(tokenizer.encode(SENTENCE))
 
     attack(use, directory / name, count=5_000 if slow else 100)
