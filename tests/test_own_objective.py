@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -132,8 +133,12 @@ def trained(classes, config, tmp_path_factory):
 
 
 def test_a_stopped_run_goes_on_to_the_same_measurements(classes, config, trained, tmp_path):
+    def stop(step, *_):
+        if step == 5:
+            signal.raise_signal(signal.SIGTERM)
+
     with pytest.raises(bert_jax.Interrupted):
-        bert_jax.pretrain(config, tmp_path / "run", objective=classes["Halves"], on_measured=lambda step, *_: step == 5)
+        bert_jax.pretrain(config, tmp_path / "run", objective=classes["Halves"], on_measured=stop)
     bert_jax.pretrain(config, tmp_path / "run", objective=classes["Halves"])
     measured = [[line["halves_loss"] for line in lines(path)] for path in (tmp_path / "run", trained)]
     assert measured[0] == measured[1]

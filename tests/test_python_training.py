@@ -2,6 +2,10 @@
 
 import datetime
 import json
+import shutil
+import signal
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -12,6 +16,7 @@ import pytest
 from datasets import Dataset
 
 import bert_jax
+from bert_jax.cli.main import run as bert_command
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.bucket import place_of
@@ -40,12 +45,13 @@ def task():
 
 @pytest.mark.long
 def test_a_training_on_an_iterable_of_texts_is_that_on_their_file(tiny_config, tiny_run, documents, tmp_path):
-    """Although it is stopped by the program in between, and continued with the same texts."""
+    """Although it is stopped by a signal in between, and continued with the same texts."""
     lines = []
 
     def stop_at_6(step, split, values):
         lines.append((step, split))
-        return np.bool_(step == 6)
+        if step == 6:
+            signal.raise_signal(signal.SIGTERM)
 
     with pytest.raises(bert_jax.Interrupted, match="stopped at step 6 of 12") as kept:  # as a notebook keeps it
         bert_jax.pretrain(tiny_config, tmp_path / "run", source=iter(documents), on_measured=stop_at_6)
@@ -58,6 +64,69 @@ def test_a_training_on_an_iterable_of_texts_is_that_on_their_file(tiny_config, t
     assert jax.tree.all(jax.tree.map(np.array_equal, trained, expected))
     written = (tmp_path / "run/data/python-texts.jsonl").read_text(encoding="utf-8").splitlines()
     assert [json.loads(line)["text"] for line in written] == documents
+
+
+def test_an_end_that_on_measured_wants_is_no_error(tiny_config, tiny_run, tmp_path, capsys):
+    """The run is finished with the results of that step; more steps go on from there as if it had not ended."""
+    shutil.copytree(tiny_run.path / "tokenizer", (run := tmp_path / "run") / "tokenizer")
+    shutil.copytree(tiny_run.path / "data", run / "data")
+
+    def good_enough(step, split, values):
+        return np.bool_(step == 6 and split == "eval")
+
+    ended = bert_jax.pretrain(tiny_config, run, on_measured=good_enough)
+    assert ended.steps == 6 and ended.stopped_early and ended.planned_steps == 12 and ended.mlm_accuracy >= 0
+    assert json.loads((run / "results.json").read_text())["stopped_early"]
+    assert [json.loads(line)["event"] for line in (run / "events.jsonl").read_text().splitlines()][-1] == "finished"
+    assert "training ends at step 6 of 12, as on_measured wants it" in capsys.readouterr().err
+    assert bert_jax.pretrain(tiny_config, run, on_measured=good_enough) == ended
+    assert "is finished: 6 steps" in capsys.readouterr().err
+    assert bert_command(["verify", str(run)]) == 0
+    longer = tiny_config.set({"phases.0.steps": 8})
+    results = bert_jax.pretrain(longer, run)
+    assert results.steps == 8 and not results.stopped_early
+
+
+def test_a_signal_at_the_end_that_is_wanted_interrupts(tiny_config, untrained):
+    def both(step, split, values):
+        signal.raise_signal(signal.SIGINT)
+        return True
+
+    with pytest.raises(bert_jax.Interrupted, match="stopped at step 3 of 12"):
+        bert_jax.pretrain(tiny_config, untrained.path, on_measured=both)
+
+
+WRONG = {
+    "pretrain('demo', run)": "pretrain takes a RunConfig and got 'demo'; give bert_jax.configs['demo']",
+    "pretrain(configs.classes, run)": "pretrain takes a RunConfig and got a FinetuneConfig",
+    "finetune(configs.demo, run)": "finetune takes a FinetuneConfig and got a RunConfig",
+    "finetune(None, run)": "finetune takes a FinetuneConfig and got None",
+    "pretrain(configs.demo, None)": "None is no path; give one as a text",
+    "finetune(configs.classes, 5)": "5 is no path; give one as a text",
+    "pretrain(configs.demo, run, source='The cat. ' * 99)": "is too long for a file's name",
+    "pretrain(configs.demo, run, source='A\\n\\nB')": r"no file matches 'A\n\nB'",
+    "pretrain(configs.demo, run, source=5)": "pretrain takes texts and got 5; give a list",
+    "pretrain(configs.demo, run, on_measured=5)": "on_measured=5 is no function",
+    "finetune(configs.classes, run, init=5)": "init=5: expected a text",
+    "finetune(configs.classes, run, init=run, train=5)": "finetune takes rows and got 5; give a list",
+    "load(None)": "None is no path",
+    "load_tokenizer(['a'])": "['a'] is no path",
+}
+
+
+def test_wrong_arguments_are_refused_in_one_line(tmp_path):
+    """In a process whose annotations aren't checked."""
+    script = (
+        "import sys\nfrom bert_jax import *\nrun = sys.argv[1]\n"
+        "for call in sys.argv[2:]:\n"
+        "    try:\n        eval(call)\n"
+        "    except UsageError as error:\n        print(error)\n"
+    )
+    command = [sys.executable, "-c", script, str(tmp_path / "run"), *WRONG]
+    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout.splitlines()
+    for line, (call, words) in zip(said, WRONG.items(), strict=True):
+        assert words in line, call
+    assert not [path for path in tmp_path.rglob("*") if path.suffix]
 
 
 @pytest.mark.parametrize("form", [iter, pandas.DataFrame, Dataset.from_list], ids=["rows", "pandas", "datasets"])
@@ -137,6 +206,23 @@ def test_the_module_and_the_parameters_of_a_model_can_be_applied(tiny_run):
     np.testing.assert_allclose(
         encoded.pooled[:, 0], bert.encode(["The old cat sees.", ("A house", "near the river.")]).pooled, atol=1e-5
     )
+
+
+def test_the_tokens_of_a_mask_are_a_mask(tiny_run):
+    bert = bert_jax.load(tiny_run.path)
+    ids = bert.tokenizer.vocabulary
+    tokens = bert.tokens(["The old [MASK] sees.", ("The [SEP] cat", "[MASK]")])
+    first, second = ([number for number in row if number != ids.pad_id] for row in np.asarray(tokens.ids).tolist())
+    the, old, sees = (bert.tokenizer.encode(text) for text in ("The", "old", "sees."))
+    assert first == [ids.cls_id, *the, *old, ids.mask_id, *sees, ids.sep_id]
+    assert second.count(ids.sep_id) == 3 and second[-2] == ids.mask_id
+    logits, _ = bert.module.apply({"params": bert.params}, tokens)
+    place = first.index(ids.mask_id)
+    (best, probability), *_ = bert.fill_mask("The old [MASK] sees.", top=1)[0]
+    spread = jax.nn.softmax(logits[0, place, : len(ids)])
+    assert ids.pieces[int(spread.argmax())] == best and float(spread.max()) == pytest.approx(probability, abs=1e-5)
+    letters = np.asarray(bert.tokens(["The old [MASK] sees."], special=False).ids)
+    assert ids.mask_id not in letters and letters.shape[1] > len(first)
 
 
 def test_parameters_of_another_number_of_layers_are_refused(tiny_run):

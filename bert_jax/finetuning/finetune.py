@@ -2,9 +2,9 @@
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import jax
 import numpy as np
@@ -27,9 +27,10 @@ from bert_jax.model.bert import Parameters
 from bert_jax.model.memory import Memory, step_memory
 from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows, make_mesh, row_shards
 from bert_jax.model.task import HeadShape, pools_tokens
+from bert_jax.records.given import Given
 from bert_jax.run.hosts import check_connected, first_alone
 from bert_jax.run.metrics import OnMeasured
-from bert_jax.run.python_input import write_rows
+from bert_jax.run.python_input import check_call, write_rows
 from bert_jax.run.results import Results
 from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
@@ -70,8 +71,8 @@ def finetune(
     config: FinetuneConfig,
     workdir: RunDirectory | str | os.PathLike,
     init: str | os.PathLike | None = None,
-    train: Iterable[Any] | str | os.PathLike | None = None,
-    dev: Iterable[Any] | str | os.PathLike | None = None,
+    train: Given | str | os.PathLike | None = None,
+    dev: Given | str | os.PathLike | None = None,
     on_measured: OnMeasured | None = None,
 ) -> Results:
     """Runs or resumes fine-tuning up to its last step; returns the results of the best checkpoint.
@@ -79,13 +80,15 @@ def finetune(
     The results are also written to results.json. `init`: the pretrained model; None: that of `config`. `train` and
     `dev`: the rows, as an iterable of dictionaries (column to value), a DataFrame of pandas or polars, a
     `datasets.Dataset`, or the name of a file as in the setting `task.train`; None: the rows of `config`. Rows that are
-    not in a file are saved in the run's folder data/. `on_measured` receives every line of metrics.jsonl.
+    not in a file are saved in the run's folder data/. `on_measured` receives every line of metrics.jsonl; if it returns
+    True, the run is finished after that step.
 
     Raises UsageError if something given is wrong, RunError if the run fails, HostLost if another process of it dies,
     and Interrupted if it is stopped. Once the cause is removed, the same call resumes the run.
     """
+    check_call("finetune", config, FinetuneConfig, on_measured)
     if init is not None:
-        config = config.replace(init=os.fspath(init))
+        config = config.replace(init=os.fspath(init) if isinstance(init, os.PathLike) else init)
     check_connected(config.hosts)
     with contextlib.closing(RunDirectory.of(workdir)) as run:
         for name, rows in {"train": train, "dev": dev}.items():

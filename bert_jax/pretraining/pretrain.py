@@ -2,7 +2,6 @@
 
 import contextlib
 import os
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from jax.sharding import Mesh
@@ -22,9 +21,10 @@ from bert_jax.pretraining.initial import initial_parameters
 from bert_jax.pretraining.mixture import check_epochs, steps_at_words
 from bert_jax.pretraining.objective import MaskedTokens, PretrainingTrainer, pretraining_trainer
 from bert_jax.pretraining.spelling import with_spelling
+from bert_jax.records.given import Given
 from bert_jax.run.hosts import check_connected, first_alone
 from bert_jax.run.metrics import OnMeasured, read_metrics
-from bert_jax.run.python_input import write_texts
+from bert_jax.run.python_input import check_call, write_texts
 from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import Setting, UsageError, command_line, quoted
@@ -50,14 +50,15 @@ class PretrainingPlan:
 def pretrain(
     config: RunConfig,
     workdir: RunDirectory | str | os.PathLike,
-    source: str | os.PathLike | Iterable[str] | None = None,
+    source: str | os.PathLike | Given | None = None,
     on_measured: OnMeasured | None = None,
     objective: type[MaskedTokens] | None = None,
 ) -> Results:
     """Runs or resumes pretraining up to its last step; returns the results, which are also written to results.json.
 
-    `source`: the name of a source as in the setting `data.source`, or an iterable of documents as strings, which are
-    saved in the run's folder data/; None: the source of `config`. `on_measured` receives every line of metrics.jsonl.
+    `source`: the name of a source as in the setting `data.source`, or documents in any form that `Bert.encode` takes,
+    which are saved in the run's folder data/; None: the source of `config`. `on_measured` receives every line of
+    metrics.jsonl; if it returns True, the run is finished with the results of that step.
     `objective`: a subclass of the built-in class that the setting `objective.predict` selects (see
     `bert_jax.pretraining.objective.METHODS`); None: the built-in class. The run stores the name of the class and can
     only be resumed with a class of that name.
@@ -65,6 +66,7 @@ def pretrain(
     Raises UsageError if something given is wrong, RunError if the run fails, HostLost if another process of it dies,
     and Interrupted if it is stopped. Once the cause is removed, the same call resumes the run.
     """
+    check_call("pretrain", config, RunConfig, on_measured)
     check_connected(config.hosts)
     with contextlib.closing(RunDirectory.of(workdir)) as run:
         if source is not None:
@@ -105,7 +107,7 @@ def _pretrained(
     held_out = _held_out_of_phases(trainer, data.by_length)
     phases = [_phase(run, trainer, number, data, held_out[number]) for number in range(len(config.phases))]
     trained = train(trainer, run, phases, lambda: _initial_parameters(plan, data), kept, on_measured)
-    results = _results(trainer, run, data, held_out[-1], trained)
+    results = _results(trainer, run, data, held_out, trained)
     run.write_results(results)
     return results
 
@@ -204,11 +206,14 @@ def _initial_parameters(plan: PretrainingPlan, data: Data) -> Parameters | None:
 
 
 def _results(
-    trainer: PretrainingTrainer, run: RunDirectory, data: Data, held_out: HeldOut | None, trained: Trained
+    trainer: PretrainingTrainer, run: RunDirectory, data: Data, held_out: list[HeldOut | None], trained: Trained
 ) -> Results:
     """The content of results.json."""
-    step, prepared = int(trained.state.step), data.by_length[trainer.config.phases[-1].length]
-    measured = trained.evaluations.get(step)
-    results = measurements(trainer, step, trained.state.params, prepared, held_out, measured)
+    config, step = trainer.config, int(trained.state.step)
+    phase = config.phase_of(step)
+    prepared, measured = data.by_length[config.phases[phase].length], trained.evaluations.get(step)
+    results = measurements(trainer, step, trained.state.params, prepared, held_out[phase], measured)
+    if step < config.steps:
+        results = results.updated({"stopped_early": True, "planned_steps": config.steps})
     skipped_records = sum(line.get("skipped_records", 0) for line in read_metrics(run.metrics_file))
     return results.updated({"skipped_steps": int(trained.state.skipped), "skipped_records": skipped_records})

@@ -21,8 +21,8 @@ from bert_jax.system.progress import warn
 
 OnMeasured = Callable[[int, str, Mapping[str, float | None]], object]
 """A function that is called each time that a line of metrics.jsonl is written. Its arguments are the step, `train` or
-`eval`, and the measurements by name, of which some may be NaN or None. If it returns True, a checkpoint is written
-after this step and the training stops. Of several processes only the first calls it."""
+`eval`, and the measurements by name, of which some may be NaN or None. If it returns True, the training
+ends after this step: a checkpoint is written, and the run is finished. Of several processes only the first calls it."""
 _MOST_LISTED = 3
 """Maximum number of damaged lines that a warning lists."""
 _LONGEST = 1 << 20

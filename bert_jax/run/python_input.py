@@ -8,6 +8,7 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from bert_jax.config.settings import Settings
 from bert_jax.records.given import Given, given_rows, given_texts
 from bert_jax.run.hosts import first_alone, is_first
 from bert_jax.run.run_directory import RunDirectory
@@ -18,6 +19,18 @@ from bert_jax.system.files import open_binary, refuse_links, remove_temporary, r
 
 _SAME_BYTES = 1 << 20
 """Bytes of two files that are compared at once."""
+
+
+def check_call(use: str, config: object, expected: type[Settings], on_measured: object) -> None:
+    """Raises UsageError if the function `use` was given a config of another class, or no function as `on_measured`."""
+    if not isinstance(config, expected):
+        given = f"a {type(config).__name__}" if isinstance(config, Settings) else quoted(config)
+        remedy = (
+            f"bert_jax.configs[{quoted(config)}]" if isinstance(config, str) else f"one of bert_jax.configs for {use}"
+        )
+        raise UsageError(f"{use} takes a {expected.__name__} and got {given}; give {remedy}")
+    if on_measured is not None and not callable(on_measured):
+        raise UsageError(f"on_measured={quoted(on_measured)} is no function; give one of (step, split, values)")
 
 
 def write_texts(run: RunDirectory, texts: Given) -> str:

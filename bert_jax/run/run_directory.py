@@ -116,7 +116,8 @@ class RunDirectory:
         if damage:
             warn(f"{self.path}: {damage}; the run is measured anew")
             return None
-        return results if newest == steps or results.stopped_early else None  # or steps were added
+        ended = results.stopped_early and results.planned_steps in (None, steps)
+        return results if newest == steps or ended else None  # or steps were added
 
     def save_tokenizer(self, tokenizer: Tokenizer, origin: JsonObject | None = None) -> None:
         """Writes tokenizer/, with an origin.json about what it was made from, on the first of several processes."""

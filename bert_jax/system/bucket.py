@@ -17,7 +17,7 @@ import fsspec
 from etils import epath
 from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
-from bert_jax.system.errors import RunError, UsageError, command_line, first_line, install_extra
+from bert_jax.system.errors import RunError, UsageError, command_line, first_line, install_extra, quoted
 
 # All gs:// paths use fsspec, because epath would use TensorFlow if that is installed.
 os.environ.setdefault("EPATH_USE_TF", "false")
@@ -80,6 +80,10 @@ class FileState(NamedTuple):
     """Checksum of an object, in the form of `crc32c_of`; None for files and from services that store none."""
 
 
+_LONGEST_NAME = 255
+"""Bytes of the longest name of a file or folder."""
+
+
 def place_of(path: str | os.PathLike) -> Place:
     """The place that `path` names: in a bucket if it begins with gs://, s3:// or az://, otherwise on this machine.
 
@@ -87,6 +91,8 @@ def place_of(path: str | os.PathLike) -> Place:
     before a `..`: the parent there is that of the link's target. Raises UsageError if the path is empty, isn't UTF-8 or
     has another scheme, if the library for the scheme isn't installed, or if the bucket doesn't answer.
     """
+    if not isinstance(path, str | os.PathLike):
+        raise UsageError(f"{quoted(path)} is no path; give one as a text")
     text = os.fspath(path)
     if not text:
         raise UsageError("a path is empty, as of a variable that isn't set; give a path (. for this folder)")
@@ -94,6 +100,8 @@ def place_of(path: str | os.PathLike) -> Place:
         raise UsageError(f"{text!r} is a path whose name isn't UTF-8; rename the file or folder")
     scheme = scheme_of(text)
     if scheme is None:
+        if any(len(part.encode()) > _LONGEST_NAME for part in text.split("/")):
+            raise UsageError(f"{quoted(text)} is too long for a file's name; give a shorter one, or texts in a list")
         return _normal(Path(os.path.expanduser(text)).absolute())
     if scheme in ("http", "https"):
         raise UsageError(f"{text} is a web address, which isn't read; download it: {command_line('curl', '-LO', text)}")

@@ -169,8 +169,7 @@ class HostLost(BertJaxError):
 
 
 class Interrupted(BertJaxError):
-    """A signal, or the function `on_measured`, stopped the run; a checkpoint was written first. Exit code of commands:
-    143."""
+    """A signal stopped the run; a checkpoint was written first. Exit code of commands: 143."""
 
     exit_code = 143
 

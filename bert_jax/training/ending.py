@@ -10,7 +10,7 @@ import jax
 from jax.experimental import multihost_utils
 
 from bert_jax.config.wording import counted
-from bert_jax.run.hosts import is_first
+from bert_jax.run.hosts import agreed, is_first
 from bert_jax.run.measurement import Means
 from bert_jax.run.metrics import MetricsLog
 from bert_jax.run.state import TrainState
@@ -41,7 +41,9 @@ class StopSignals:
     """
 
     requested = False
-    """Whether this process received a request. `at` gives the decision on which all processes agree."""
+    """Whether this process received a signal. `at` gives the decision on which all processes agree."""
+    wanted = False
+    """Whether the program's `on_measured` wants to end the training."""
 
     def __init__(self, newest: Callable[[], int | None]):
         """`newest`: the step of the newest checkpoint, which the message of a second Ctrl-C names."""
@@ -58,7 +60,13 @@ class StopSignals:
 
     def at(self, step: int) -> bool:
         """Whether to stop after `step`. Must be called after every step."""
-        return multihost_utils.reached_preemption_sync_point(step) if jax.process_count() > 1 else self.requested
+        if jax.process_count() > 1:
+            return multihost_utils.reached_preemption_sync_point(step)
+        return self.requested or self.wanted
+
+    def is_wanted(self) -> bool:
+        """Whether the stop is the end that the program wanted, and none by a signal. All processes must call it."""
+        return bool(agreed(int(self.wanted and not self.requested)))
 
     def __exit__(self, *_) -> None:
         for number, handler in self._before.items():
@@ -66,11 +74,10 @@ class StopSignals:
         self._message.__exit__(None, None, None)
 
     def request(self) -> None:
-        """Requests a stop after the current step, as SIGTERM does."""
+        """Ends the training after the current step, as the program wants it."""
+        self.wanted = True
         if jax.process_count() > 1:
             os.kill(os.getpid(), signal.SIGTERM)  # all processes stop after the step on which they agree
-        else:
-            self.requested = True
 
     def _request(self, number: int, frame) -> None:
         if self.requested and number == signal.SIGINT and not interruption.watched():

@@ -98,6 +98,8 @@ def train(
         with loop.stop, loop.watchdog:
             for phase in phases:
                 state = loop.train(phase, state)
+                if loop.ended:
+                    break
         _finish(checkpoints)
         # Must precede the closing of the log, which uploads the journal too.
         note("finished", f"step {int(state.step):,}")
@@ -162,6 +164,8 @@ class Loop:
         self.stop = StopSignals(lambda: checkpoints.newest)
         self.watchdog = Watchdog(config.execution.stuck_after_minutes, run.path)
         self.evaluations: dict[int, Results] = {}
+        self.ended = False
+        """Whether `on_measured` ended the training before its last step."""
         self._noted_at = 0.0
 
     def train(self, phase: PhaseWork, state: TrainState) -> TrainState:
@@ -178,7 +182,7 @@ class Loop:
             if missed_evaluation:
                 self._await_check()
                 self._evaluate_late(step, state)
-            return state if self._patience.is_over() else self._steps(state, step)
+            return state if self._patience.is_over() or self.ended else self._steps(state, step)
 
     def _steps(self, state: TrainState, begin: int) -> TrainState:
         """Executes the steps after `begin`. The measurements of a step are read after the next one is dispatched."""
@@ -208,7 +212,7 @@ class Loop:
             stopping = self.stop.at(step)  # read once, because a signal may come at any time
             if self._cadence.due(step) or step == phase.last or stopping or self._patience.is_over():
                 self._save(step, state, evaluation, stopping)
-            if self._patience.is_over():
+            if self._patience.is_over() or self.ended:
                 break
         if measured:
             self._check_skips(measured, step)
@@ -241,7 +245,7 @@ class Loop:
         self._restart_speed()
 
     def _write_line(self, step: int, split: str, values: dict[str, float | None]) -> None:
-        """Adds a line to the log, and stops the training if `on_measured` asks for that before the last step."""
+        """Adds a line to the log, and ends the training if `on_measured` asks for that before the last step."""
         self._log.write(step, split, values)
         if self._on_measured and is_first():
             with self._speed.paused():
@@ -250,8 +254,8 @@ class Loop:
                 self.stop.request()
 
     def _save(self, step: int, state: TrainState, evaluation: dict[str, float] | None, stopping: bool) -> None:
-        """Begins to write a checkpoint. If `stopping`, waits until it is written and raises Interrupted."""
-        if stopping:
+        """Begins to write a checkpoint. If `stopping`, waits until it is written; raises Interrupted after a signal."""
+        if stopping and not self.stop.wanted:
             say(f"stopping after step {step:,} with a checkpoint; Ctrl-C (once more) ends at once, without it")
         self._at("writing the checkpoint of", step)
         self._log.publish()
@@ -260,6 +264,10 @@ class Loop:
         if stopping:
             self._at("finishing the checkpoint of", step)
             _finish(self._checkpoints)
+            self.ended = self.stop.is_wanted()  # a collective, while no step is in progress
+        if self.ended:
+            say(f"training ends at step {step:,} of {self._config.steps:,}, as on_measured wants it")
+        elif stopping:
             note("stopped", f"after step {step:,}, with a checkpoint")
             raise self._interrupted(step)
 
@@ -302,9 +310,10 @@ class Loop:
             raise _StopRequested
 
     def _evaluate_late(self, step: int, state: TrainState) -> None:
-        """Evaluates a step whose checkpoint was written without evaluation; stops there if requested."""
+        """Evaluates a step whose checkpoint was written without evaluation; stops or ends there if requested."""
         if evaluation := self._evaluate(step, state):
             self._checkpoints.add_evaluation(step, evaluation)
+            self.ended = self.stop.is_wanted()
         elif self.stop.requested:
             raise self._interrupted(step)
 
