@@ -2,6 +2,7 @@
 
 import difflib
 from collections.abc import Iterator, Mapping, Sequence
+from textwrap import indent
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
@@ -62,6 +63,17 @@ class Settings(BaseModel):
         if conflict := next(self.conflicts(), None):
             raise ValueError(conflict)
         return self
+
+    def __repr__(self) -> str:
+        """The settings that differ from the defaults; groups of settings have a line each."""
+        fields = type(self).model_fields
+        defaults = {name: field.get_default(call_default_factory=True) for name, field in fields.items()}
+        changed = [f"{name}={value!r}" for name, value in self if value != defaults[name]]
+        if any(isinstance(value, Settings) for _, value in self):
+            return f"{type(self).__name__}(\n" + indent("".join(f"{each},\n" for each in changed), "  ") + ")"
+        return f"{type(self).__name__}({', '.join(changed)})"
+
+    __str__ = __repr__
 
     def conflicts(self) -> Iterator[str]:
         """Yields a message for each combination of settings that is refused; the first one is raised."""

@@ -33,7 +33,8 @@ from bert_jax.model.linear import for_inference
 from bert_jax.model.sharding import on_first_device
 from bert_jax.model.task import BertForTask, HeadShape, PooledEncoder
 from bert_jax.records.given import Given, given_rows, given_texts
-from bert_jax.run.trained_model import TrainedModel
+from bert_jax.run.trained_model import TrainedModel, save_model
+from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.progress import say
 from bert_jax.system.reading import Reading
@@ -46,6 +47,9 @@ class Bert:
 
     Attributes: `config`, `params`, `tokenizer`; `steps`, the saved steps that the parameters come from; `task`, the
     settings of the task, or None if the model isn't fine-tuned.
+
+    Methods take texts, pairs (first, second) or rows as lists, generators, arrays, frames, series, tables or data sets,
+    and raise UsageError for anything else.
     """
 
     def __init__(
@@ -121,15 +125,14 @@ class Bert:
         both directions; these two kinds take no method. Of a discriminator, the generator gives the score. A text that
         is empty, or longer than the model's positions, has the score nan, and a message counts such texts.
 
-        Raises UsageError for an element that is no text, and if the model has no head that predicts tokens.
+        Raises UsageError if the model has no head that predicts tokens.
         """
         return [math.nan if each.score is None else each.score for each in self.score_stream(texts, method)]
 
     def score_stream(self, texts: Given, method: str | None = None) -> Iterator[ScoredText]:
         """Yields each text with the log probability of each of its tokens, in input order and bounded memory.
 
-        Scores are those of `score`. Raises UsageError at once for an unknown method, and later for an element that is
-        no text.
+        Scores are those of `score`. Raises UsageError at once for an unknown method.
         """
         return self.scorer.stream(given_texts(texts, "score"), self.scorer.method(method))
 
@@ -151,6 +154,27 @@ class Bert:
         params = generator_parameters(self.params)
         return Bert(config, params, self.tokenizer, steps=self.steps, pooler_trained=self.pooler_trained)
 
+    def __repr__(self) -> str:
+        config, size = self.config, sum(leaf.size for leaf in jax.tree.leaves(self.params))
+        shape = f"{config.num_layers} layers, {config.hidden_size} wide, {config.max_positions} positions"
+        return (
+            f"Bert: {config.model_type}, {size:,} parameters, {shape}, steps {[*self.steps]}\n"
+            f"  task: {f'{self.task.name} ({self.task.kind})' if self.task else None}\n"
+            f"  tokenizer: {self.tokenizer.kind}, {len(self.tokenizer.vocabulary):,} pieces"
+        )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        settings = {"steps": self.steps, "pooler_trained": self.pooler_trained, "readings": self.readings}
+        return _unpickled, (self.config, jax.device_get(self.params), self.tokenizer, self.task, settings)
+
+    def save(self, workdir: str | os.PathLike) -> None:
+        """Writes config, tokenizer and parameters as a run that every command and `load` take, at step 0.
+
+        The run has no training state: other runs start from it. Raises UsageError if `workdir` exists and isn't empty,
+        and if the parameters aren't those of the config.
+        """
+        save_model(place_of(workdir), self.config, self.params, self.tokenizer, self.task)
+
     @property
     def module(self) -> nn.Module:
         """The Flax module of `params`.
@@ -166,13 +190,14 @@ class Bert:
             return PooledEncoder(self.config, self.task.pooling)
         return BertForTask(self.config, HeadShape.of(self.task))
 
-    def tokens(self, texts: Given) -> Tokens:
+    def tokens(self, texts: Given, special: bool = True) -> Tokens:
         """Converts texts or pairs to the input of `module`: a row for each, padded to the longest.
 
-        A text longer than the model's positions is cut. Prompts (see `embed`) aren't added. Raises UsageError as
-        `encode` does.
+        [MASK] and the special pieces of the tokenizer in a text are themselves; with `special=False` they are ordinary
+        characters, as in the other methods but `fill_mask`. A text longer than the model's positions is cut. Prompts
+        (see `embed`) aren't added.
         """
-        rows = list(self._model.sequences(given_texts(texts, "tokens")))
+        rows = list(self._model.sequences(given_texts(texts, "tokens"), special=special))
         shape = len(rows), max((len(row.ids) for row in rows), default=0)
         return jax.tree.map(jnp.asarray, lay_out_sequences(rows, shape, self.tokenizer.vocabulary.pad_id))
 
@@ -182,7 +207,6 @@ class Bert:
         Texts are computed in batches of similar length; a model of 512 positions is compiled for at most 51 shapes of
         batches. Apart from rounding, the vectors of a text don't depend on the other texts. A text longer than the
         model's positions is cut; the longer text of a pair loses its end first. A message reports how many were cut.
-        Raises UsageError if an element is neither a text nor a pair.
         """
         rows = list(self._model.sequences(given_texts(texts, "encode")))
         return self._stacked(in_order(self._model.encoded(rows)), [len(row.ids) for row in rows])
@@ -192,7 +216,7 @@ class Bert:
 
         Reads two windows ahead, each of 65,536 tokens (262,144 on an accelerator), which are some thousands of
         sentences. The texts of a window are computed in order of their length. Texts that are too long are cut; one
-        line at the end reports how many. Raises UsageError if an element is neither a text nor a pair.
+        line at the end reports how many.
         """
         if batch_size < 1:
             raise UsageError(f"batch_size={batch_size} is no number of texts; give one from 1")
@@ -216,7 +240,7 @@ class Bert:
         the given order. Pooling includes [CLS] and [SEP].
 
         Memory is bounded: texts are read ahead as in `encode_stream`, but fewer if layers are concatenated. Raises
-        UsageError at once for invalid settings, and later for an element that is neither a text nor a pair.
+        UsageError at once for invalid settings.
         """
         choice = Choice.of(layers, join, pool, dtype, self.config.num_layers)
         return self._model.features(given_texts(texts, "features"), choice)
@@ -230,8 +254,7 @@ class Bert:
 
         `width`: the number of first components to keep, scaled to norm 1; None: all. `role`: "query", "passage" or the
         name of another prompt of the model, which is put before each text; None: its default prompt, if it has one.
-        Raises UsageError for a width that isn't from 1 to the model's, for a role that is unknown, and if an element is
-        neither a text nor a pair.
+        Raises UsageError for a width that isn't from 1 to the model's, and for a role that is unknown.
         """
         blocks = list(self.embed_stream(texts, width, role=role))
         return np.concatenate(blocks) if blocks else np.zeros((0, width or self.config.hidden_size), np.float32)
@@ -241,8 +264,7 @@ class Bert:
     ) -> Iterator[Float[np.ndarray, "N W"]]:
         """Yields the vectors of `embed` for `batch_size` texts at a time, in input order and bounded memory.
 
-        Reads texts ahead as `encode_stream` does. Raises UsageError at once for invalid settings, and later for an
-        element that is neither a text nor a pair.
+        Reads texts ahead as `encode_stream` does. Raises UsageError at once for invalid settings.
         """
         texts = given_texts(texts, "embed")
         if batch_size < 1:
@@ -317,6 +339,11 @@ class Bert:
         [(batch, encoded)] = self._model.encoded(rows, return_attention=True)
         length = int(batch.tokens.length[0, 0])
         return np.asarray(encoded.attention)[:, 0, :, :length, :length]
+
+
+def _unpickled(config: ModelConfig, params: Parameters, *others: Any) -> Bert:
+    *arguments, settings = others
+    return Bert(config, jax.device_put(params, on_first_device(params)), *arguments, **settings)
 
 
 def load(

@@ -25,6 +25,10 @@ Confusion = dict[str, dict[str, int]]
 occur are left out."""
 
 
+_MOST_LINES = 12
+"""Maximum measurements that `repr` writes."""
+
+
 class Mistake(BaseModel):
     """One of the worst errors of a task."""
 
@@ -61,7 +65,7 @@ class Results(BaseModel):
     steps: int | None = None
     planned_steps: int | None = None
     stopped_early: bool = False
-    """Whether the training ended because the score got no better."""
+    """Whether the training ended before its last step: the score got no better, or `on_measured` ended it."""
     best_step: int | None = None
     """Step of the measured checkpoint, if it isn't the last one."""
     averaged_steps: list[int] = []
@@ -119,6 +123,17 @@ class Results(BaseModel):
     """The spread of each measurement over several seeds."""
     constant_predictions: int = 0
     """The number of seeds whose model gives one answer for every row."""
+
+    def __repr__(self) -> str:
+        """The measurements, a line for each, with its baselines. `content` has everything."""
+        methods = {"baseline": self.baseline or {}} | self.baselines
+        lines = [f"Results: {self.task}" + (f", {self.steps:,} steps" if self.steps else "")]
+        for name, value in [*self.metrics.items()][:_MOST_LINES]:
+            others = [f"{method} {measured[name]:.4f}" for method, measured in methods.items() if name in measured]
+            lines.append(f"{name:<16} {value:8.4f}" + f" ({', '.join(others)})" * bool(others))
+        return "\n  ".join(lines)
+
+    __str__ = __repr__
 
     @property
     def measurements(self) -> dict[str, float | int]:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import NamedTuple
 
 import jax
+import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import PyTree
 
@@ -276,26 +277,44 @@ def import_model(
     has no training state; other runs start from it. A model that sentence-transformers wrote becomes a run of kind
     `vectors` with its pooling, as `vectors_task` describes.
     """
-    check_name(directory, written=True)
     model = open_model_directory(model_place(source), activation, lowercase)
     task = vectors_task(model.directory, model.config, model.tokenizer)
     if task:
         model = model.encoder_alone("vectors of texts are made without it")
         say(f"{source}: a vector for each text, pooled by {task.pooling}; texts are cut to {task.max_length} pieces")
-    config = _task_config(model, task) if task else _run_config(model.config, model.tokenizer, model.absent)
-    with new_directory(directory) as temporary:
-        run = RunDirectory(temporary)
-        write_config(run.config_file, config, imported_from=str(source))
-        run.save_tokenizer(model.tokenizer)
-        run.keep(model.reading)
-        write_model(run.checkpoints, model.parameters(), (run.config_file, run.tokenizer))
+    save_model(directory, model.config, model.parameters(), model.tokenizer, task, str(source), (model.reading,))
     return model
 
 
-def _task_config(model: PublishedModel, task: TaskConfig) -> TaskRunConfig:
+def save_model(
+    directory: Place,
+    config: ModelConfig,
+    params: Parameters,
+    tokenizer: Tokenizer,
+    task: TaskConfig | None,
+    origin: str = "a program",
+    readings: tuple[Reading, ...] = (),
+) -> None:
+    """Writes a run at `directory` whose only checkpoint, at step 0, has `params` and no training state. Raises
+    UsageError if `directory` exists and isn't empty, or if the parameters aren't those of `config` and `task`."""
+    check_name(directory, written=True)
+    params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), jax.device_get(params))
+    absent = absent_parts(params, config)
+    shapes = task_parameter_shapes(config, HeadShape.of(task)) if task else parameter_shapes(config, absent)
+    _refuse_others(directory, params, shapes, has_own_heads=False)
+    settings = _task_config(config, task) if task else _run_config(config, tokenizer, absent)
+    with new_directory(directory) as temporary:
+        run = RunDirectory(temporary)
+        write_config(run.config_file, settings, imported_from=origin)
+        run.save_tokenizer(tokenizer)
+        run.keep(*readings)
+        write_model(run.checkpoints, params, (run.config_file, run.tokenizer))
+
+
+def _task_config(model: ModelConfig, task: TaskConfig) -> TaskRunConfig:
     # The run is never trained, and has no rows.
     phase = Phase(steps=1, length=task.max_length, batch_size=task.batch_size)
-    return TaskRunConfig(model=model.config, task=task, rows_hash="", phases=(phase,))
+    return TaskRunConfig(model=model, task=task, rows_hash="", phases=(phase,))
 
 
 def _run_config(model: ModelConfig, tokenizer: Tokenizer, absent: Collection[str]) -> RunConfig:

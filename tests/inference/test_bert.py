@@ -1,3 +1,6 @@
+import pickle
+import subprocess
+import sys
 from functools import partial
 
 import jax
@@ -8,9 +11,12 @@ from token_rows import tokens_of
 import bert_jax
 from bert_jax.cli.main import run
 from bert_jax.config.model import ModelConfig
+from bert_jax.config.task import TaskConfig
 from bert_jax.inference.bert import Bert
 from bert_jax.interchange.export import write_model_directory
 from bert_jax.model.bert import BertForPretraining, init
+from bert_jax.model.task import HeadShape, init_for_task
+from bert_jax.run.run_config import read_config
 from bert_jax.system.errors import UsageError
 from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.vocabulary_training import train_tokenizer
@@ -169,3 +175,87 @@ def test_inference_on_a_cpu_is_in_float32_unless_set(bert, tiny_run, monkeypatch
     assert 1e-4 < np.abs(half.encode([text]).tokens - bert.encode([text]).tokens).max() < 0.1
     with pytest.raises(UsageError, match="dtype=float16 .* auto, float32, bfloat16"):
         bert_jax.load(tiny_run.path, dtype="float16")
+
+
+def scaled(params):
+    return jax.tree.map(lambda leaf: leaf * 1.01, params)
+
+
+def test_changed_parameters_are_saved_as_a_run_that_commands_take(bert, tiny_run, tmp_path, capsys):
+    changed = Bert(bert.config, scaled(bert.params), bert.tokenizer)
+    path = tmp_path / "saved"
+    changed.save(path)
+    again = bert_jax.load(path)
+    text = "The old [MASK] sees."
+    assert again.fill_mask(text) == changed.fill_mask(text) != bert.fill_mask(text)
+    np.testing.assert_array_equal(again.encode([text]).tokens, changed.encode([text]).tokens)
+    (tmp_path / "lines.txt").write_text("The old cat.\nA house.\n")
+    (tmp_path / "rows.tsv").write_text("text\tlabel\nThe old cat.\ta\nA house.\tb\n")
+    quick = ["--task.train", tmp_path / "rows.tsv", "--task.epochs", 1, "--task.max-length", 16]
+    for command in (
+        ["verify", path],
+        ["fill-mask", path, text],
+        ["export", path, tmp_path / "exported"],
+        ["features", path, tmp_path / "lines.txt", tmp_path / "vectors.npz"],
+        ["score", path, tmp_path / "lines.txt"],
+        ["finetune", "classes", "--init", path, "--workdir", tmp_path / "tuned", *quick, "--dry-run"],
+    ):
+        assert run([*map(str, command)]) == 0, (command, capsys.readouterr().err)
+    assert bert_jax.load(tmp_path / "exported").fill_mask(text) == again.fill_mask(text)
+    with pytest.raises(UsageError, match="was imported from a program and can't be trained on itself"):
+        bert_jax.pretrain(read_config(path), path)
+
+
+def test_a_model_of_a_task_and_one_of_vectors_are_saved(bert, vectors_run, tmp_path):
+    vectors = bert_jax.load(vectors_run.path)
+    vectors.save(tmp_path / "vectors")
+    np.testing.assert_array_equal(bert_jax.load(tmp_path / "vectors").embed(["A cat."]), vectors.embed(["A cat."]))
+    task = TaskConfig(name="texts", kind="class", texts=("text",), labels=("a", "b"), max_length=16)
+    classifier = Bert(
+        bert.config, init_for_task(bert.config, HeadShape.of(task), jax.random.key(0)), bert.tokenizer, task
+    )
+    classifier.save(tmp_path / "classes")
+    assert bert_jax.load(tmp_path / "classes").predict(["A cat."]) == classifier.predict(["A cat."])
+
+
+def test_a_model_is_not_saved_over_files_or_with_parameters_of_another(bert, tiny_run, tmp_path):
+    (tmp_path / "notes.txt").write_text("mine")
+    for path in (tmp_path, tiny_run.path):
+        with pytest.raises(UsageError, match="exists already; choose another place"):
+            bert.save(path)
+    wider = Bert(bert.config.replace(hidden_size=64), bert.params, bert.tokenizer)
+    with pytest.raises(UsageError, match="its parameters aren't those of its config.json"):
+        wider.save(tmp_path / "wider")
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_a_pickled_model_gives_equal_outputs_in_another_process(bert, vectors_run, tmp_path):
+    bert.encode(["A cat."]), bert.fill_mask("A [MASK].")  # compiled programs are not pickled
+    (tmp_path / "bert.pickle").write_bytes(pickle.dumps(bert))
+    script = (
+        "import pickle, sys, numpy\n"
+        "bert = pickle.load(open(sys.argv[1], 'rb'))\n"
+        "numpy.save(sys.argv[2], bert.encode(['The old cat.', 'A house.']).tokens)\n"
+    )
+    arguments = [tmp_path / "bert.pickle", tmp_path / "vectors.npy"]
+    subprocess.run([sys.executable, "-c", script, *map(str, arguments)], check=True)
+    found = np.load(tmp_path / "vectors.npy")
+    np.testing.assert_array_equal(found, bert.encode(["The old cat.", "A house."]).tokens)
+    vectors = bert_jax.load(vectors_run.path)
+    again = pickle.loads(pickle.dumps(vectors))
+    np.testing.assert_array_equal(again.embed(["A cat."]), vectors.embed(["A cat."]))
+    assert again.task == vectors.task and again.steps == vectors.steps
+
+
+def test_what_a_notebook_shows_is_a_few_lines(bert, tiny_config, tiny_run):
+    shown = repr(bert)
+    assert len(shown.splitlines()) == 3 and "2 layers, 32 wide, 32 positions, steps [12]" in shown
+    assert "wordpiece, 150 pieces" in shown and "task: None" in shown
+    config = repr(tiny_config)
+    assert len(config.splitlines()) < 16 and "phases=(Phase(steps=12, length=32, batch_size=8),)," in config
+    assert "seed" not in config and repr(tiny_config.model) == str(tiny_config.model)
+    results = repr(tiny_run.results(12))
+    of_run, rows = tiny_run.results(12), [" ".join(row.split()) for row in results.splitlines()]
+    assert rows[0] == "Results: pretraining, 12 steps" and len(rows) < 14
+    baseline = of_run.baseline["mlm_accuracy"]
+    assert f"mlm_accuracy {of_run.mlm_accuracy:.4f} (baseline {baseline:.4f})" in rows
