@@ -2,6 +2,7 @@
 
 import configparser
 import gzip
+import importlib.util
 import json
 import os
 import re
@@ -37,6 +38,22 @@ def test_the_pages_build_without_warnings_and_load_nothing_from_elsewhere(tmp_pa
             r"<(?:script|img|iframe)[^>]*\ssrc=\"([^\"]+)\"|<link[^>]*href=\"([^\"]+)\"", page.read_text()
         )
         assert not [address for pair in loaded for address in pair if re.match(r"(https?:)?//", address)], page.name
+
+
+@pytest.mark.parametrize("page", PAGES[1:], ids=lambda page: page.stem)
+def test_tables_of_settings_and_signatures_are_those_of_the_code(page):
+    """Written into the page by `python docs/generated.py`, so that it reads as Markdown too."""
+    spec = importlib.util.spec_from_file_location("generated", ROOT / "docs/generated.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    text = page.read_text(encoding="utf-8")
+    assert module.generated(text) == text, "python docs/generated.py writes it"
+    assert "eval-rst" not in text and "```{" not in text
+    if page.stem == "api":
+        assert "`bert_jax.pretrain(config, workdir, source=None, on_measured=None, objective=None)`" in text
+        assert "- **`fill_mask(text, top=5)`**" in text
+    if page.stem == "settings":
+        assert "| `--task.kind class\\|labels" in text
 
 
 def test_the_table_of_extras_has_each_one_with_its_packages():

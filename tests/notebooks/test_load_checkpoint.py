@@ -21,6 +21,14 @@ def test_the_file_holds_no_results(notebook):
             assert cell["outputs"] == [] and cell["execution_count"] is None
 
 
+def test_alone_it_names_the_notebook_that_trains_its_model(notebook, monkeypatch, tmp_path):
+    monkeypatch.delenv("BERT_JAX_MODEL", raising=False)
+    monkeypatch.chdir(tmp_path)
+    cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
+    with pytest.raises(FileNotFoundError, match="first_model.ipynb trains it in a minute; or set path to a model"):
+        exec("\n".join(cells[:2]), {})
+
+
 def test_every_cell_runs_on_a_run(notebook, tiny_run, monkeypatch, capsys):
     matplotlib.use("Agg")
     monkeypatch.setenv("BERT_JAX_MODEL", str(tiny_run.path))
