@@ -44,19 +44,21 @@ class ScorePairs(ScoreArguments):
     LINE = "bert-jax score"
 
     pairs: Annotated[tuple[str, ...], Field(min_length=1)]
-    """Files, folders or patterns of rows with both sentences: .jsonl, .csv or .tsv, also compressed."""
-    columns: tuple[str, ...] = ("sentence_good", "sentence_bad")
-    """Two columns: that of the acceptable sentence, and that of the other one."""
+    """Files, folders or patterns of rows with both sentences: .jsonl, .csv, .tsv, or .txt with a sentence a line, also
+    compressed."""
+    columns: tuple[str, ...] | None = None
+    """Two columns: that of the acceptable sentence, and that of the other one. Without it: sentence_good and
+    sentence_bad. In a .txt file of sentences, two lines are a pair, with the columns 1 and 2; without it: 2 and 1."""
     groups: tuple[str, ...] | None = None
     """Columns that name the groups of a pair. Without it: field and linguistics_term, where rows have them."""
     normalize: bool = False
-    """Divide each score by the number of tokens, for sentences of different lengths."""
+    """Divide each score by the number of pieces, for sentences of different lengths."""
     save: bool = False
     """Keep the accuracies in the run, as pairs.json, which bert-jax report shows."""
 
     def execute(self) -> None:
         """Scores all pairs, and prints tables or one JSON object."""
-        if len(set(self.columns)) != 2:
+        if self.columns is not None and len(set(self.columns)) != 2:
             raise UsageError(
                 f"--columns {' '.join(self.columns)}: two columns are needed, that of the acceptable sentence and that "
                 "of the other one"
@@ -68,7 +70,7 @@ class ScorePairs(ScoreArguments):
         from bert_jax.run.run_directory import RunDirectory
         from bert_jax.system.facts import json_line
         from bert_jax.system.files import write_json
-        from bert_jax.system.progress import stage
+        from bert_jax.system.progress import say, stage
 
         files, repairs = pair_files(self.pairs), Counter[str]()
         if self.save:
@@ -81,6 +83,8 @@ class ScorePairs(ScoreArguments):
         say_repairs("pairs", repairs)
         how = {"method": bert.scorer.method(self.method) or "log-likelihood", "normalized": self.normalize}
         results = results.updated(how | ({"steps": bert.steps[-1]} if bert.steps else {}))
+        for remark in results.remarks:
+            say(remark)
         if self.save:
             write_json(RunDirectory(self.run).pairs_file, results.content)
         if self.json:

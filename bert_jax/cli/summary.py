@@ -121,9 +121,18 @@ def print_task_results(results: Results, rows: str = "dev rows") -> None:
 
 def print_pairs(results: Results) -> None:
     """Prints the accuracies on minimal pairs: of each file, of each group, and the mean over files."""
+    shown = "accuracy", "standard_error", "accuracy_per_token", "accuracy_of_shorter"
+    figures = results.file_figures | {f"mean of {counted(len(results.files), 'files')}": results.measurements}
+    counts = ("pairs", "left_out") if results.measurements["left_out"] else ("pairs",)
+    rows = [
+        (name, *(f"{each[count]:,.0f}" for count in counts), *(f"{each[figure]:.4f}" for figure in shown))
+        for name, each in figures.items()
+    ]
+    headings = (">accuracy", ">± error", ">a piece", ">shorter")
     title = f"Accuracy on {counted(results.measurements['pairs'], 'minimal pairs')}"
-    rows = [*results.files.items(), (f"mean of {counted(len(results.files), 'files')}", results.score or 0.0)]
-    print_rows(title, ("file", ">accuracy"), [(name, f"{value:.4f}") for name, value in rows])
+    print_rows(title, ("file", *(f">{count.replace('_', ' ')}" for count in counts), *headings), rows)
+    print_line("Chance is 0.5. ± error: the standard error by the choice of pairs; a piece: with scores divided by the")
+    print_line("number of pieces; shorter: of taking the sentence with fewer pieces for the acceptable one.")
     for column, groups in results.groups.items():
         print_rows("", (column, ">accuracy"), [(name, f"{value:.4f}") for name, value in groups.items()])
 

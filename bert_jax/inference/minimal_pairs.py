@@ -1,15 +1,22 @@
 """Minimal pairs: of two sentences that differ little, a model should score the acceptable one higher (BLiMP,
 Warstadt et al. 2020, arXiv:1912.00582)."""
 
+import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import tee
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import tee, zip_longest
 from typing import NamedTuple
 
+import numpy as np
+from jaxtyping import Float
+
+from bert_jax.config.wording import counted
 from bert_jax.finetuning.columns import text
 from bert_jax.inference.scoring import ScoredText
-from bert_jax.records.compressed_files import SUFFIXES
+from bert_jax.records.compressed_files import SUFFIXES, suffix
+from bert_jax.records.decoded_lines import decoded_lines
 from bert_jax.records.formats import has_columns
+from bert_jax.records.record import Record
 from bert_jax.records.sources import task_records
 from bert_jax.run.results import Results
 from bert_jax.system.bucket import Place, place_of
@@ -18,10 +25,22 @@ from bert_jax.system.files import matching_files
 
 GROUPS = ("field", "linguistics_term")
 """BLiMP's columns of groups."""
+_COLUMNS, _LINES = ("sentence_good", "sentence_bad"), ("2", "1")
+"""The columns of the acceptable and of the other sentence, in rows and in pairs of lines: those of BLiMP and Zorro."""
 _ALL = ("", "")
 """The group of all pairs."""
 _LEFT_OUT = "pairs left out, as a sentence has no score"
+_ASSUMED = (
+    "pairs of lines, the second line being the acceptable sentence, as in Zorro (if it is the first: --columns 1 2)"
+)
 _REMEDY = "name columns that are there by --columns, and those of groups by --groups"
+_OUTCOMES = {"1": 1.0, "0": 0.0, "=": 0.5, "-": math.nan}
+"""How the outcome of a pair is written: the acceptable sentence has the higher score, the lower one, the same, none."""
+_ACCURACIES = ("accuracy", "accuracy_per_token", "accuracy_of_shorter")
+"""What is measured by file: that of the chosen scores, that of scores divided by the number of tokens, and that of
+taking the sentence with fewer tokens for the acceptable one."""
+_LENGTH_EFFECT = 0.1
+"""Distance from chance at which a choice by length alone is worth a remark. It is 0.03 for all of BLiMP."""
 
 
 class MinimalPair(NamedTuple):
@@ -36,7 +55,8 @@ class MinimalPair(NamedTuple):
 
 
 def pair_files(patterns: Sequence[str]) -> dict[str, Place]:
-    """The files that paths, folders and patterns name, by their names without suffixes; of a folder, its files of rows.
+    """The files that paths, folders and patterns name, by their names without suffixes; of a folder, its files of rows,
+    or its .txt files if it has no others.
 
     Raises UsageError if one names no file, and if two files have one name.
     """
@@ -44,7 +64,9 @@ def pair_files(patterns: Sequence[str]) -> dict[str, Place]:
     for pattern in patterns:
         is_folder = place_of(pattern).is_dir()
         files = [*matching_files(f"{pattern}/*" if is_folder else pattern)]
-        files = [file for file in files if not is_folder or has_columns(str(file))]
+        if is_folder:
+            of_rows = [file for file in files if has_columns(str(file))]
+            files = of_rows or [file for file in files if suffix(file.name) == ".txt"]
         if not files:
             lacks = "has no file of pairs" if is_folder else "names no file: there is nothing at that path"
             raise UsageError(f"{pattern!r} {lacks}; give files of pairs, such as pairs/*.jsonl.gz")
@@ -56,18 +78,39 @@ def pair_files(patterns: Sequence[str]) -> dict[str, Place]:
 
 
 def read_pairs(
-    files: dict[str, Place], columns: Sequence[str], groups: Sequence[str] | None, repairs: Counter[str]
+    files: Mapping[str, Place], columns: Sequence[str] | None, groups: Sequence[str] | None, repairs: Counter[str]
 ) -> Iterator[MinimalPair]:
     """Yields the pairs of `files`. `groups`: the columns of groups; None: those of GROUPS that a row has.
 
-    `columns`: those of the acceptable and of the other sentence. `repairs` counts what is mended in the files. Raises
-    UsageError with file and line for a row that lacks a column or has something else than a text in it.
+    `columns`: those of the acceptable and of the other sentence; None: sentence_good and sentence_bad, or of a file
+    with a sentence a line the second line and the first. `repairs` counts what is mended in the files, and pairs of
+    lines. Raises UsageError with file and line for a row that lacks a column or has something else than a text in it.
     """
     for name, path in files.items():
-        for record in task_records(str(path), repairs):
-            good, bad = (text(record, column, _REMEDY) for column in columns)
-            named = [group for group in GROUPS if record.has(group)] if groups is None else groups
-            yield MinimalPair(name, good, bad, {group: text(record, group, _REMEDY) for group in named})
+        for record in _records(path, repairs):
+            of_lines = "1" in record.values and columns is None
+            repairs[_ASSUMED] += of_lines
+            good, bad = (text(record, column, _REMEDY) for column in columns or (_LINES if of_lines else _COLUMNS))
+            of_pair = [group for group in GROUPS if record.has(group)] if groups is None else groups
+            yield MinimalPair(name, good, bad, {group: text(record, group, _REMEDY) for group in of_pair})
+
+
+def _records(path: Place, repairs: Counter[str]) -> Iterator[Record]:
+    """The rows of a file. In a .txt file without tabs two lines are a row, with the columns `1` and `2`."""
+    if suffix(path.name) != ".txt" or "\t" in next(decoded_lines(path), ""):
+        yield from task_records(str(path), repairs)
+        return
+    lines = enumerate(map(str.strip, decoded_lines(path, repairs)), 1)
+    for (number, first), (_, second) in zip_longest(lines, lines, fillvalue=(0, "")):
+        if not (first and second):
+            raise UsageError(f"{path}, line {number}: in a .txt file two lines are a pair, and one is blank or missing")
+        yield Record(f"{path}, line {number}", {"1": first, "2": second})
+
+
+def outcome_numbers(outcomes: str) -> Float[np.ndarray, " N"]:
+    """The outcomes of a file's pairs: 1 where the acceptable sentence has the higher score, 0 where the other one has,
+    0.5 for a tie, NaN where a sentence has no score."""
+    return np.array([_OUTCOMES[outcome] for outcome in outcomes])
 
 
 def pair_accuracies(
@@ -86,26 +129,63 @@ def pair_accuracies(
     """
     pairs, read = tee(pairs)
     texts = stream(sentence for pair in pairs for sentence in (pair.good, pair.bad))
-    outcomes: dict[tuple[str, str], dict[str, list[float]]] = {_ALL: {}}  # 1, 0 or 0.5 of each pair, by group and file
+    rows: dict[tuple[str, str], dict[str, list[list[float]]]] = {_ALL: {name: [] for name in files}}
     for pair, good, bad in zip(read, texts, texts, strict=True):
-        if good.score is None or bad.score is None:
-            repairs[_LEFT_OUT] += 1
-            continue
-        repairs["pairs of equal sentences, which are ties"] += good.text == bad.text
-        better = good.score / len(good.ids) - bad.score / len(bad.ids) if normalized else good.score - bad.score
-        # The same tokens in different batches may have scores that differ by rounding.
-        outcome = 0.5 if better == 0 or good.ids == bad.ids else float(better > 0)
-        for group in (_ALL, *pair.groups.items()):
-            outcomes.setdefault(group, {}).setdefault(pair.file, []).append(outcome)
-    all_pairs = [outcome for of_file in outcomes[_ALL].values() for outcome in of_file]
-    shares = {group: {name: sum(each) / len(each) for name, each in of.items()} for group, of in outcomes.items()}
-    own = shares.pop(_ALL)
-    if lacking := [name for name in files if name not in own]:
+        outcome = _outcomes(good, bad, normalized)
+        is_scored = not math.isnan(outcome[0])
+        repairs[_LEFT_OUT] += not is_scored
+        repairs["pairs of equal sentences, which are ties"] += is_scored and good.text == bad.text
+        for group in (_ALL, *(pair.groups.items() if is_scored else ())):
+            rows.setdefault(group, {}).setdefault(pair.file, []).append(outcome)
+    own = rows.pop(_ALL)
+    if lacking := [name for name, of_file in own.items() if all(math.isnan(outcome[0]) for outcome in of_file)]:
         raise UsageError(f"no pair of {listed(lacking)} could be scored; give files with pairs of texts")
-    groups: dict[str, dict[str, float]] = {}
-    for (column, value), of_files in sorted(shares.items()):
-        groups.setdefault(column, {})[value] = sum(of_files.values()) / len(of_files)
-    accuracy = sum(own.values()) / len(own)
-    results = Results(task="minimal pairs", metric="accuracy", score=accuracy, files=own, groups=groups)
-    counts = {"pairs": len(all_pairs), "ties": all_pairs.count(0.5), "left_out": repairs[_LEFT_OUT]}
-    return results.updated({"accuracy": accuracy, **counts})
+    figures, groups = {name: _figures(of_file) for name, of_file in own.items()}, dict[str, dict[str, float]]()
+    for (column, value), of_files in sorted(rows.items()):
+        groups.setdefault(column, {})[value] = _means([_figures(of_file) for of_file in of_files.values()])["accuracy"]
+    means, marks = _means([*figures.values()]), {number: mark for mark, number in _OUTCOMES.items()}
+    outcomes = {name: "".join(marks.get(outcome[0], "-") for outcome in of_file) for name, of_file in own.items()}
+    results = Results(task="minimal pairs", metric="accuracy", score=means["accuracy"], file_figures=figures)
+    files, baseline = {name: each["accuracy"] for name, each in figures.items()}, {"accuracy": 0.5}
+    results = results.updated({"files": files, "groups": groups, "baseline": baseline})
+    ties, noted = "".join(outcomes.values()).count("="), {what: repairs.pop(what, 0) for what in (_ASSUMED, _LEFT_OUT)}
+    remarks = [f"{counted(count, what)}." for what, count in noted.items() if count]
+    remarks += [] if normalized else _length_remarks(means)
+    return results.updated({**means, "ties": ties, "remarks": remarks, "outcomes": outcomes})
+
+
+def _outcomes(good: ScoredText, bad: ScoredText, normalized: bool) -> list[float]:
+    """The numbers of `outcome_numbers` for each of _ACCURACIES."""
+    if good.score is None or bad.score is None or good.ids == bad.ids:
+        # The same tokens in different batches may have scores that differ by rounding.
+        return [math.nan if good.score is None or bad.score is None else 0.5] * len(_ACCURACIES)
+    a_token = good.score / len(good.ids) - bad.score / len(bad.ids)
+    better = [a_token if normalized else good.score - bad.score, a_token, len(bad.ids) - len(good.ids)]
+    return ((1 + np.sign(better)) / 2).tolist()
+
+
+def _figures(outcomes: Sequence[Sequence[float]]) -> dict[str, float]:
+    """A file's accuracies, the standard error of the first by the choice of pairs, and how many pairs there are."""
+    scored = np.array([outcome for outcome in outcomes if not math.isnan(outcome[0])])
+    error = float(scored[:, 0].std()) / math.sqrt(max(len(scored) - 1, 1))
+    accuracies = dict(zip(_ACCURACIES, scored.mean(axis=0).tolist(), strict=True))
+    return accuracies | {"standard_error": error, "pairs": len(scored), "left_out": len(outcomes) - len(scored)}
+
+
+def _means(files: Sequence[dict[str, float]]) -> dict[str, float]:
+    """The `_figures` of the mean over files."""
+    sums = {name: sum(each[name] for each in files) for name in files[0]}
+    error = math.hypot(*(each["standard_error"] for each in files)) / len(files)
+    return sums | {name: sums[name] / len(files) for name in _ACCURACIES} | {"standard_error": error}
+
+
+def _length_remarks(means: Mapping[str, float]) -> list[str]:
+    """A remark if the number of tokens alone tells the acceptable sentences from the others."""
+    whole, a_token, shorter = (means[name] for name in _ACCURACIES)
+    if abs(shorter - 0.5) < max(_LENGTH_EFFECT, 1 / math.sqrt(means["pairs"])):  # two standard errors of a guess
+        return []
+    return [
+        f"The acceptable sentence mostly has {'fewer' if shorter > 0.5 else 'more'} pieces: a choice by length alone "
+        f"is right for {max(shorter, 1 - shorter):.1%}. A longer sentence has a lower score, so {whole:.3f} is partly "
+        f"an effect of length; with scores divided by the number of pieces (--normalize) it is {a_token:.3f}."
+    ]

@@ -107,6 +107,10 @@ class Results(BaseModel):
     """For vectors of texts: the number of `texts` measured, how many of them were `cut`, and to how many `pieces`."""
     files: Scores = {}
     """For minimal pairs: the accuracy on each file."""
+    file_figures: dict[str, dict[str, float]] = {}
+    """For minimal pairs, by file: accuracies, the standard error of the first, and how many pairs have a score."""
+    remarks: list[str] = []
+    """For minimal pairs: what is to be known about the measurement."""
     groups: dict[str, Scores] = {}
     """For minimal pairs: the accuracy on each group, by the column that has the groups and by its value."""
     measured_on: dict[str, JsonValue] | None = None

@@ -2,6 +2,7 @@
 
 import os
 import re
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
@@ -112,7 +113,9 @@ class Job(NamedTuple):
             if not folder.is_dir() and os.path.lexists(folder):
                 raise RunError(f"{folder} is no folder; move it away, and give the same command again")
             folder.mkdir(exist_ok=True)
+        began = time.monotonic()
         figures = self.work()
+        figures = figures | {"work_seconds": round(time.monotonic() - began, 1)}
         parts = {name: content_hash(self.path / name) for name in self.parts} if self.path != self.file else {}
         Figures(job=self._name, figures=figures, parts=parts).write(self.file)
         if not self.done:

@@ -95,9 +95,9 @@ def plateau(run: Path, batch_size: int) -> int | None:
     return next((line["step"] * batch_size for line in lines if line["mlm_loss"] < PLATEAU_LOSS), None)
 
 
-def held_out_figures(run: Path, measured: Path, units: UnitKind) -> dict[str, float]:
+def held_out_figures(run: Path, measured: Path, units: UnitKind) -> dict[str, Any]:
     """Losses and accuracies of a run's model on the held-out sequences of the prepared `measured`, by what the run
-    learned; {} where nothing is held out."""
+    learned, and their `baseline`; {} where nothing is held out."""
     first, sequences = read_pretraining_config(measured), RunDirectory(measured)
     recipe = read_pretraining_config(run)
     recipe = recipe.replace(model=TrainedModel.open(run).config.replace(vocabulary_size=None))
@@ -105,20 +105,27 @@ def held_out_figures(run: Path, measured: Path, units: UnitKind) -> dict[str, fl
     _, params = TrainedModel.load(run, lambda shapes: tree_shardings(shapes, mesh))
     config = held_out_config(recipe, first, units)
     trainer = pretraining_trainer(config, mesh, len(vocabulary), vocabulary.mask_id)
-    held_out = held_out_sequences(trainer, 0, prepared_for(first, sequences, config.phases[0].length))
-    return held_out.evaluate(params).metrics if held_out else {}
+    prepared = prepared_for(first, sequences, config.phases[0].length)
+    if (held_out := held_out_sequences(trainer, 0, prepared)) is None:
+        return {}
+    figures = held_out.evaluate(params).metrics
+    return {**figures, "baseline": held_out.baseline(prepared, figures)[0]}
 
 
 def row_answers(run: Path, source: str) -> dict[str, Any]:
-    """A fine-tuned model on the labelled rows of `source`: its metrics by name, and for some kinds the labels `golds`
-    and the predictions `predicted` of the rows, as numbers."""
+    """A fine-tuned model on the labelled rows of `source`: its metrics by name, those of the `baseline`, and for
+    some kinds the labels `golds` and the predictions `predicted` of the rows, as numbers."""
     bert = load(run)
     predictor = bert.predictor
+    if predictor.task.kind == "vectors":
+        results = predictor.measure(source)
+        return {"metric": results.metric, "baseline": results.baseline} | results.metrics
     written = written_as(predictor.task, source)._asdict()
     task = make_task(predictor.task.replace(dev=source, **written), bert.tokenizer)
     rows = read_labelled(task)
     predictions = [one for _, one in predictor.predictions(task.inputs(rows.records), Counter())]
     answers: dict[str, Any] = {"metric": task.metric(rows.golds)} | task.measure(rows.golds, predictions).metrics
+    answers["baseline"] = task.measure(rows.golds, task.baseline(rows.golds)).metrics
     if task.config.kind in ("class", "marked"):
         numbers = {name: number for number, name in enumerate(task.labels.names)}
         answers |= {"golds": list(rows.golds), "predicted": [numbers[one["predicted_label"]] for one in predictions]}
@@ -140,7 +147,7 @@ def _texts(task: SuiteTask) -> Iterator[Sequence[str]]:
         for source in filter(None, (task.config.task.dev, task.test)):
             yield from row_texts(task.config.task, source)
     elif task.kind == "pairs":
-        for pair in read_pairs(pair_files(task.places), ("sentence_good", "sentence_bad"), None, Counter()):
+        for pair in read_pairs(pair_files(task.places), None, None, Counter()):
             yield pair.good, pair.bad
     else:
         for line in decoded_lines(place_of(find_rows("queries.jsonl", task.places[0].partition("#")[0])[0])):

@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Num, UInt8
+from jaxtyping import Float, Int, Num, UInt8
 from scipy.optimize import brentq
 from scipy.special import stdtrit
 from scipy.stats import rankdata
@@ -20,6 +20,8 @@ _LEAST = 1e-12
 """Probability that stands for all smaller ones."""
 _RESAMPLES = 1000
 """Draws of the bootstrap."""
+_LEAST_PAIRS = 10
+"""Pairs of a file that show by themselves how much outcomes vary."""
 _AT_ONCE = 64
 """Draws of the bootstrap that are multiplied together, to bound its memory."""
 
@@ -35,7 +37,7 @@ class Difference(NamedTuple):
     """Probability of a difference at least as large between equal models; 1 if neither seeds nor rows vary."""
     seeds: int
     rows: int
-    """Rows whose answers were compared; 0 without a bootstrap."""
+    """Rows or pairs whose answers were compared; 0 where none were."""
 
     @property
     def has_error(self) -> bool:
@@ -114,8 +116,6 @@ def row_sums(golds: Num[np.ndarray, " N"], predicted: Num[np.ndarray, " N"], cla
 
 def scored_sums(sums: Float[np.ndarray, "R K"], rows: int, metric: str) -> Float[np.ndarray, " R"]:
     """The metric of each row of `sums`, which are over `rows` rows of data."""
-    if sums.shape[1] == 1:  # the mean of values
-        return sums[:, 0] / rows
     if metric in ("pearson", "spearman"):
         x, y, xx, yy, xy = (sums[:, 5 * (metric == "spearman") + place] / rows for place in range(5))
         with np.errstate(all="ignore"):
@@ -141,6 +141,24 @@ def bootstrap_error(
             for metric in metrics:
                 scores += sign * scored_sums(np.concatenate(drawn), rows, metric) / len(side) / len(metrics)
     return float(scores.std()) * math.sqrt(rows / max(rows - 1, 1))  # the bootstrap's variance is too low for few rows
+
+
+def pair_errors(differences: Float[np.ndarray, " N"], files: Int[np.ndarray, " N"]) -> list[tuple[float, int]]:
+    """Standard errors of a mean over files by the choice of each file's pairs, with the numbers of these pairs.
+
+    `differences` are our outcomes less theirs. The files are strata and no sample: a score is the mean over exactly
+    these files, so its error comes from the pairs within them (Cochran 1977, section 5.3). Files of fewer than
+    _LEAST_PAIRS pairs are taken together, which makes the error larger (section 5A.12). A pair of either sign is added
+    to each stratum, so that models that differ in a few pairs or in all have an error, too (Bonett and Price 2012).
+    """
+    sizes = np.bincount(files)[files]
+    weights, errors = 1 / sizes / (files.max() + 1), list[tuple[float, int]]()
+    strata = np.where(sizes < _LEAST_PAIRS, -1, files)
+    for stratum in np.unique(strata):
+        terms, weight = (differences * weights)[strata == stratum], float(weights[strata == stratum].mean())
+        deviation = float(np.std([*terms, weight, -weight]))
+        errors.append((len(terms) * deviation / math.sqrt(len(terms) + 2), max(len(terms), 2)))
+    return errors
 
 
 @lru_cache(maxsize=4)

@@ -96,13 +96,13 @@ def _checked(tables: SuiteTables, path: Path, parse: Parse, only: Sequence[str])
         others = [task.name for task in tasks if task.name not in missing]
         leave = f"; or measure the others alone: --tasks {' '.join(others)}" if others else ""
         raise UsageError("; ".join(f"{name}: {text}" for name, text in missing.items()) + leave)
-    check_heads(models, tasks)
-    return SuitePlan(tuple(models), tuple(tasks), _combinations(tables.grid, tasks, parse), tables, path)
+    lacking = lacking_heads(models, tasks)
+    return SuitePlan(tuple(models), tuple(tasks), _combinations(tables.grid, tasks, parse), tables, path, lacking)
 
 
-def check_heads(models: Iterable[SuiteModel], tasks: Iterable[SuiteTask]) -> None:
-    """Raises UsageError for a path that is no model, for pairs without their columns, for a set of TFDS
-    without its split, and for a model that can't score pairs where a task has some."""
+def lacking_heads(models: Sequence[SuiteModel], tasks: Iterable[SuiteTask]) -> dict[tuple[str, str], str]:
+    """Which models can't score which pairs, by their names, and why. Raises UsageError for a path that is no model, for
+    pairs without their columns, for a set of TFDS without its split, and for pairs that no model can score."""
     from bert_jax.inference.minimal_pairs import pair_files, read_pairs
     from bert_jax.records.sources import open_rows
     from bert_jax.run.trained_model import TrainedModel  # needs JAX; a suite of recipes is read without
@@ -110,17 +110,20 @@ def check_heads(models: Iterable[SuiteModel], tasks: Iterable[SuiteTask]) -> Non
     of_pairs = [task for task in tasks if task.kind == "pairs"]
     for task in of_pairs:
         for name, file in pair_files(task.places).items():
-            next(read_pairs({name: file}, ("sentence_good", "sentence_bad"), None, Counter()), None)
+            next(read_pairs({name: file}, None, None, Counter()), None)
     for source in (
         each for task in tasks if task.config for each in (task.config.task.train, task.config.task.dev_source)
     ):
         if source and source.startswith("tfds:"):
             open_rows(source)  # raises for a split that isn't there
+    lacking = dict[tuple[str, str], str]()
     for model in models:
         shapes = TrainedModel.open(place_of(model.path)).shapes if model.path else {"masked_lm": None}
-        if of_pairs and ("masked_lm" not in shapes or model.recipe and model.recipe.model.discriminator):
-            pairs = f"{of_pairs[0].name} has pairs to score"
-            raise UsageError(f"{model.name} has no head that predicts tokens, and {pairs}; leave out one")
+        if "masked_lm" not in shapes or model.recipe and model.recipe.model.discriminator:
+            lacking |= {(model.name, task.name): "has no head that predicts tokens" for task in of_pairs}
+    if models and of_pairs and len(lacking) == len(models) * len(of_pairs):
+        raise UsageError(f"{of_pairs[0].name} has pairs to score, and no model has a head that predicts tokens")
+    return lacking
 
 
 def _model(table: ModelTable, tables: SuiteTables, parse: Parse) -> SuiteModel:

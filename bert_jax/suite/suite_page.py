@@ -25,7 +25,7 @@ def suite_page(title: str, summary: Summary) -> str:
     subtitle = f"{sizes}, {counted(len(suite.tables.seeds), 'seeds')}; scores of the {suite.tables.report} rows"
     verdicts, results, runs = Section("verdict", "Verdict"), Section("results", "Results"), Section("runs", "Runs")
     verdicts.add(remarks(summary.sentences()))
-    about = "Mean and standard deviation over seeds, with the best setting of each model and task"
+    about = "Mean ± standard deviation over seeds, with the best setting of each model and task"
     results.add(_table(about, summary.table()))
     results.add(_table("Pretraining: sequences until the loss left its plateau", summary.pretrained))
     cells = [cell for of_task in summary.cells.values() for cell in of_task.values() if cell.setting]

@@ -166,6 +166,8 @@ class SuitePlan(NamedTuple):
     tables: SuiteTables
     file: Path
     """The suite's TOML file."""
+    lacking: dict[tuple[str, str], str] = {}
+    """Why a model has no score on a task, by the names of both: what it lacks, as a verb and its object."""
 
     @property
     def recipes(self) -> dict[str, SuiteModel]:

@@ -5,9 +5,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from bert_jax.config.wording import counted
+from bert_jax.inference.minimal_pairs import outcome_numbers
 from bert_jax.suite.job import AND, score_of
 from bert_jax.suite.significance import (
     LEVEL,
@@ -15,14 +16,17 @@ from bert_jax.suite.significance import (
     adjusted,
     bootstrap_error,
     difference_text,
+    pair_errors,
     row_sums,
     score_difference,
 )
-from bert_jax.suite.suite_tables import SuiteModel, SuiteTask
+from bert_jax.suite.suite_tables import SuiteModel, SuiteTask, setting_text
 from bert_jax.suite.work import SuiteWork
+from bert_jax.system.errors import listed
 
-AVERAGE = "average"
-"""Name of the column of means over tasks."""
+AVERAGE, BASELINE = "average", "baseline"
+"""Names of the column of means over tasks, and of the row of what needs no model."""
+_BASELINES = "the most frequent class or tag, the mean number, 0.5 for pairs, BM25 for texts to find"
 
 
 class Cell(NamedTuple):
@@ -34,7 +38,11 @@ class Cell(NamedTuple):
     scores: dict[int, float]
     setting: dict[str, Any] = {}
     sums: tuple[Float[np.ndarray, "N K"], ...] = ()
-    """The `row_sums` of each seed's answers, or the accuracy in each file of pairs; empty if rows aren't compared."""
+    """The `row_sums` of each seed's answers, or the outcomes of minimal pairs; empty if rows aren't compared."""
+    files: Int[np.ndarray, " N"] = np.zeros(0, int)
+    """The number of each minimal pair's file."""
+    baseline: float | None = None
+    """The score of a method that learns nothing; None if it isn't known."""
     share_seen: float | None = None
     """The share of the rows that was found in the model's pretraining text; None if it isn't known."""
 
@@ -68,6 +76,8 @@ class Summary:
         """The rows of suite.json, one a measurement."""
         for cell in self._cells():
             self.cells.setdefault(cell.task, {})[cell.model] = cell
+        for task in (task.name for task in self.suite.tasks if task.kind == "pairs" and task.name in self.cells):
+            self.cells[task] = _of_common_pairs(self.cells[task])
         names = [model.name for model in self.suite.models]
         self.averaged = [task.name for task in self.suite.tasks if len(self.cells.get(task.name, {})) == len(names)]
         """The tasks on which all models have a score."""
@@ -89,7 +99,9 @@ class Summary:
             for name, cell in cells.items():
                 found = self.differences.get((name, task))
                 compared = {"verdict": self._verdict(name, task, found)} | found._asdict() if found else {}
-                of_cell = {key: value for key, value in cell._asdict().items() if key not in ("scores", "sums")}
+                of_cell = {
+                    key: value for key, value in cell._asdict().items() if key not in ("scores", "sums", "files")
+                }
                 rank = self.ranks[name] if task == AVERAGE else _rank(cells, name)
                 of_cell |= {"mean": cell.mean, "spread": cell.spread, "seeds": list(cell.scores), "rank": rank}
                 table.append(compared | of_cell)  # whose seeds are named, not counted
@@ -114,13 +126,16 @@ class Summary:
         return found
 
     def table(self) -> list[dict[str, str]]:
-        """The score of each model on each task, the average, and the mean rank, by heading."""
-        return [
+        """The score of each model on each task, the average, and the mean rank, by heading; last, the baselines."""
+        rows = [
             {"model": model.name}
             | {f">{task}": cells[model.name].text if model.name in cells else "" for task, cells in self.cells.items()}
             | ({">rank": f"{self.ranks[model.name]:.1f}"} if len(self.ranks) > 1 else {})
             for model in self.suite.models
         ]
+        known = {task: next((cell.baseline for cell in cells.values()), None) for task, cells in self.cells.items()}
+        shown = {f">{task}": "" if value is None else f"{value:.3f}" for task, value in known.items()}
+        return [*rows, dict.fromkeys(rows[0], "") | {"model": BASELINE} | shown]
 
     def sentences(self) -> Iterator[tuple[str, str]]:
         """Yields the verdicts, the notes and the failures, each with its kind (good, note or problem)."""
@@ -128,7 +143,26 @@ class Summary:
             yield "good" if found.is_significant else "note", f"{task}: {self._verdict(name, task, found)}"
         if self.differences:
             families = "over all comparisons on tasks, and over those of the average"
-            yield "note", f"Every model is compared with the first, at {LEVEL:.0%} with Holm's correction {families}."
+            p = "p: the probability of such a difference between equal models, with Holm's correction"
+            yield "note", f"Every model is compared with the first, at {LEVEL:.0%}. {p} {families}."
+        if any(cell.spread is not None for cells in self.cells.values() for cell in cells.values()):
+            errors = "that of a difference is its standard error"
+            yield "note", f"The ± of a score is the standard deviation over seeds, {errors}."
+        yield "note", f"{BASELINE.capitalize()}: {_BASELINES}."
+        for task, cells in self.cells.items():
+            if low := [
+                name for name, cell in cells.items() if cell.baseline is not None and cell.mean <= cell.baseline
+            ]:
+                yield "problem", f"{task}: {listed(low)} scored no better than the baseline."
+        yield from (("note", text) for text in self._edges())
+        for (name, task), reason in self.suite.lacking.items():
+            yield "note", f"{task}: {name} has no score, as it {reason}."
+        for remark in dict.fromkeys(
+            f"{row['task']}: {row['model']}: {remark}"
+            for row in self.runs
+            for remark in row["metrics"].get("remarks", ())
+        ):
+            yield "note", remark
         if AVERAGE in self.cells and self.without_verdict:
             tasks = ", ".join(self.without_verdict)
             yield "note", f"Averages aren't compared, as neither seeds nor rows vary on {tasks}."
@@ -143,8 +177,21 @@ class Summary:
 
     def _verdict(self, name: str, task: str, found: Difference) -> str:
         kinds = {each.kind == "pairs" for each in self.suite.tasks if task in (each.name, AVERAGE)}
-        rows = "rows and files" if len(kinds) > 1 else "files" if kinds == {True} else "rows"
+        rows = "rows and pairs" if len(kinds) > 1 else "pairs" if kinds == {True} else "rows"
         return difference_text(name, self.suite.models[0].name, found, rows)
+
+    def _edges(self) -> Iterator[str]:
+        """Yields a sentence for each end of the grid's numbers at which best settings are."""
+        for name, values in self.suite.tables.grid.items():
+            for extreme, side, further in ((max, "highest", "higher"), (min, "lowest", "lower")):
+                if len(values) < 2 or not all(type(value) in (int, float) for value in values):
+                    continue
+                cells = [cell for cells in self.cells.values() for cell in cells.values() if cell.setting]
+                at = [f"{cell.model} on {cell.task}" for cell in cells if cell.setting[name] == extreme(values)]
+                what = (
+                    f"{setting_text({name: extreme(values)})} is the {side} of the grid and the best for {listed(at)}"
+                )
+                yield from [f"{what}: a {further} value may be better."] if at else []
 
     def _rows(self) -> Iterator[dict[str, Any]]:
         """Yields the row of suite.json of each finished measurement that has figures."""
@@ -152,7 +199,8 @@ class Summary:
             if metrics := job.measured if job.done else {}:
                 metric, score = score_of(self.suite.measured[job.task], metrics)
                 row = {"model": job.model, "task": job.task, "setting": job.setting, "seed": job.seed}
-                yield row | {"run": str(job.path), "metric": metric, "score": score, "metrics": metrics}
+                row |= {"run": str(job.path), "metric": metric, "score": score, "seconds": metrics.get("work_seconds")}
+                yield row | {"metrics": metrics}
 
     def _cells(self) -> Iterator[Cell]:
         """Yields the cells whose reported scores are there, by model."""
@@ -167,24 +215,26 @@ class Summary:
     def _cell(self, model: SuiteModel, task: SuiteTask) -> Cell | None:
         """The reported scores by seed; None before all settings are measured."""
         rows = [row for row in self.runs if (row["model"], row["task"]) == (model.name, task.name)]
-        metric = rows[0]["metric"] if rows else ""
-        if task.config is None:
-            scores = {row["seed"]: row["score"] for row in rows}
-            files = [row["metrics"].get("files", {}) for row in rows]
-            sums = tuple(np.array([*of_one.values()])[:, None] for of_one in files if len(of_one) > 1)
-            return Cell(model.name, task.name, metric, scores, sums=sums)
-        if (setting := self.work.best_setting(model, task)) is None:
+        setting = self.work.best_setting(model, task) if task.config else {}
+        if not rows or setting is None:
             return None
-        jobs = [self.work.answers(model, task, setting, seed) for seed in self.suite.tables.seeds]
-        answers = {job.seed: job.measured for job in jobs if job.done}
-        scores = {row["seed"]: row["score"] for row in rows if row["setting"] == setting}
-        if self.suite.tables.report == "test":
-            scores = {seed: score_of(task, each)[1] for seed, each in answers.items()}
-        cell = Cell(model.name, task.name, metric, scores, setting)
-        if len(answers) < len(jobs) or any("golds" not in each for each in answers.values()):
+        measured = {row["seed"]: row["metrics"] for row in rows if row["setting"] == setting}
+        if task.config:  # the answers of the best setting give the scores, the baseline and what is tested
+            jobs = [self.work.answers(model, task, setting, seed) for seed in self.suite.tables.seeds]
+            measured = {job.seed: job.measured for job in jobs if job.done}
+        scores = {seed: score_of(task, each)[1] for seed, each in measured.items()}
+        cell = Cell(model.name, task.name, rows[0]["metric"], scores, setting)
+        some: dict[str, Any] = next(iter(measured.values()), {})
+        if baseline := some.get("baseline"):
+            cell = cell._replace(baseline=score_of(task, {"metric": some.get("metric"), **baseline})[1])
+        if task.kind == "pairs":
+            outcomes = [[*map(outcome_numbers, each["outcomes"].values())] for each in measured.values()]
+            files = np.repeat(np.arange(len(outcomes[0])), [*map(len, outcomes[0])])
+            return cell._replace(files=files, sums=tuple(np.concatenate(each)[:, None] for each in outcomes))
+        if not task.config or len(measured) < len(jobs) or any("golds" not in each for each in measured.values()):
             return cell
         of_classes = task.config.task.kind != "number"
-        pairs = ((np.array(one["golds"]), np.array(one["predicted"])) for one in answers.values())
+        pairs = ((np.array(one["golds"]), np.array(one["predicted"])) for one in measured.values())
         return cell._replace(sums=tuple(row_sums(*pair, of_classes) for pair in pairs))
 
     def _differences(self) -> dict[tuple[str, str], Difference]:
@@ -218,19 +268,37 @@ def _paired(ours: Cell, theirs: Cell) -> tuple[list[float], list[float]]:
     return first, second
 
 
+def _of_common_pairs(cells: dict[str, Cell]) -> dict[str, Cell]:
+    """The cells with the pairs alone that all models score, if there are some, and with the scores on these."""
+    kept = ~np.isnan(sum(sums for cell in cells.values() for sums in cell.sums))[:, 0]
+    if kept.all() or not kept.any():
+        return cells
+    common = dict[str, Cell]()
+    for name, cell in cells.items():
+        files, sums = np.unique(cell.files[kept], return_inverse=True)[1], tuple(each[kept] for each in cell.sums)
+        means = [np.bincount(files, each[:, 0]) / np.bincount(files) for each in sums]
+        scores = {seed: float(mean.mean()) for seed, mean in zip(cell.scores, means, strict=True)}
+        common[name] = cell._replace(files=files, sums=sums, scores=scores)
+    return common
+
+
 def _row_error(ours: Cell, theirs: Cell) -> list[tuple[float, int]]:
-    """Standard error of a difference by the choice of rows, and their number; [] where they aren't compared. Of pairs
-    each file counts as a row, since its pairs follow one pattern."""
-    if ours.sums and theirs.sums and len(ours.sums[0]) == len(theirs.sums[0]):
-        return [(bootstrap_error(ours.sums, theirs.sums, ours.metric.split(AND)), len(ours.sums[0]))]
-    return []
+    """Standard errors of a difference by the choice of rows, and their numbers; [] where they aren't compared."""
+    if not (ours.sums and theirs.sums and len(ours.sums[0]) == len(theirs.sums[0])):
+        return []
+    if len(ours.files):
+        return pair_errors(np.mean(ours.sums, axis=0)[:, 0] - np.mean(theirs.sums, axis=0)[:, 0], ours.files)
+    return [(bootstrap_error(ours.sums, theirs.sums, ours.metric.split(AND)), len(ours.sums[0]))]
 
 
 def _average(cells: Sequence[Cell]) -> Cell:
     """The means over tasks, for the seeds of the task that has most; a task without seeds has the same score in all."""
     seeds = max((list(cell.scores) for cell in cells), key=len)
     means = {seed: statistics.fmean(cell.scores.get(seed, cell.mean) for cell in cells) for seed in seeds}
-    return Cell(cells[0].model, AVERAGE, "", means)
+    known = [cell.baseline for cell in cells if cell.baseline is not None]
+    return Cell(
+        cells[0].model, AVERAGE, "", means, baseline=statistics.fmean(known) if len(known) == len(cells) else None
+    )
 
 
 def _rank(cells: Mapping[str, Cell], name: str) -> float:

@@ -100,6 +100,8 @@ class SuiteWork:
         jobs = list[Job]()
         for seed, model in itertools.product(self.suite.tables.seeds, self.suite.models):
             for task in self.suite.measured.values():
+                if (model.name, task.name) in self.suite.lacking:
+                    continue
                 if task.config:
                     jobs += [self.tuning(model, task, setting, seed) for setting in self.suite.settings]
                 elif task.kind == "held-out":

@@ -48,7 +48,13 @@ def test_means_are_over_files_and_a_tie_counts_half(tmp_path):
     results, repairs = measured(pair_files([str(tmp_path)]))
     assert results.files == {"one": 0.5, "two": 1.0} and results.score == 0.75
     assert results.groups == {"field": {"x": (0.75 + 1) / 2, "y": 0.0}, "linguistics_term": {"t": 1.0}}
-    assert results.measurements == {"accuracy": 0.75, "pairs": 4, "ties": 1, "left_out": 0} and not +repairs
+    assert {name: results.measurements[name] for name in ("accuracy", "pairs", "ties", "left_out")} == {
+        "accuracy": 0.75,
+        "pairs": 4,
+        "ties": 1,
+        "left_out": 0,
+    }
+    assert not +repairs and not results.remarks
 
 
 def test_scores_a_token_are_compared_on_request(tmp_path):
@@ -63,10 +69,9 @@ def test_equal_sentences_and_tokens_tie_and_other_pairs_are_left_out(tmp_path):
     results, repairs = measured(pair_files([str(tmp_path)]))
     assert results.score == pytest.approx(2 / 3)
     assert results.measurements["pairs"] == 3 and results.measurements["ties"] == 2
-    assert repairs == {
-        "pairs of equal sentences, which are ties": 1,
-        "pairs left out, as a sentence has no score": 3,
-    }
+    assert results.content["outcomes"] == {"one": "==---1"}
+    assert repairs == {"pairs of equal sentences, which are ties": 1}
+    assert results.remarks == ["3 pairs left out, as a sentence has no score."]
 
 
 def test_columns_of_groups_are_chosen(tmp_path):

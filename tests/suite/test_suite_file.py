@@ -15,7 +15,7 @@ from bert_jax.cli.suite import settings_of
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.suite import suite_file as module
-from bert_jax.suite.suite_file import check_heads, read_suite
+from bert_jax.suite.suite_file import lacking_heads, read_suite
 from bert_jax.suite.suite_tables import SuiteTask, flag_words, held_out_config
 from bert_jax.system.errors import UsageError
 
@@ -216,7 +216,7 @@ def test_a_split_of_a_public_set_must_be_there(tmp_path, monkeypatch):
     config = load_config("sst2", FinetuneConfig)
     assert config.task.train.startswith("tfds:"), config.task
     with pytest.raises(UsageError, match="glue/sst2"):
-        check_heads([], [SuiteTask("sst2", "finetune", (), config)])
+        lacking_heads([], [SuiteTask("sst2", "finetune", (), config)])
 
 
 @pytest.mark.parametrize("text", WRONG, ids=lambda text: re.sub(r"\W+", " ", text[-40:]))
@@ -256,12 +256,14 @@ def test_a_model_must_be_there_and_have_the_head_that_pairs_need(tiny_run, tmp_p
     (tmp_path / "blimp.jsonl").write_text('{"sentence_good": "a", "sentence_bad": "b"}\n')
     pairs = SuiteTask("blimp", "pairs", (str(tmp_path / "blimp.jsonl"),))
     trained = module.SuiteModel("tiny", str(tiny_run.path))
-    check_heads([trained], [pairs])
+    assert lacking_heads([trained], [pairs]) == {}
     with pytest.raises(UsageError, match="absent"):
-        check_heads([module.SuiteModel("absent", str(tmp_path / "absent"))], [])
+        lacking_heads([module.SuiteModel("absent", str(tmp_path / "absent"))], [])
     discriminator = load_config("experiments/modern_electra", RunConfig)
-    with pytest.raises(UsageError, match="electra has no head that predicts tokens, and blimp has pairs"):
-        check_heads([module.SuiteModel("electra", None, discriminator)], [pairs])
+    electra = module.SuiteModel("electra", None, discriminator)
+    assert lacking_heads([trained, electra], [pairs]) == {("electra", "blimp"): "has no head that predicts tokens"}
+    with pytest.raises(UsageError, match="blimp has pairs to score, and no model has a head that predicts tokens"):
+        lacking_heads([electra], [pairs])
 
 
 def test_pairs_and_judged_texts_are_looked_at_before_anything_runs(stand_ins, tmp_path):
@@ -281,7 +283,7 @@ def test_pairs_and_judged_texts_are_looked_at_before_anything_runs(stand_ins, tm
     trained = stand_ins.suite(f'{MODELS}[[tasks]]\n{vectors}\ntrain = "beir:one#dev"\n').tasks[0].config.task
     assert (trained.train, trained.dev) == (f"beir:{tmp_path}/one#dev",) * 2
     with pytest.raises(UsageError, match="pairs.jsonl.* has no column 'sentence_good'"):
-        check_heads([], [SuiteTask("pairs", "pairs", (str(tmp_path / "pairs.jsonl"),))])
+        lacking_heads([], [SuiteTask("pairs", "pairs", (str(tmp_path / "pairs.jsonl"),))])
 
 
 def test_rows_are_found_below_data_at_any_depth_and_compressed(stand_ins):
@@ -328,7 +330,7 @@ def test_missing_sets_are_named_with_their_publisher_and_what_is_left(stand_ins)
 @pytest.mark.parametrize("name", suite_names())
 def test_suites_that_come_with_it_are_right_but_for_their_files(name, monkeypatch, tmp_path):
     monkeypatch.setattr(module, "find_rows", lambda pattern, data: [f"/rows/{pattern}"])
-    monkeypatch.setattr(module, "check_heads", lambda models, tasks: None)
+    monkeypatch.setattr(module, "lacking_heads", lambda models, tasks: {})
     for data in (None, str(tmp_path)):
         models = () if "[[models]]" in suite_file(name).read_text() else [str(tmp_path)]
         suite = read_suite(suite_file(name), settings_of, data, models=models)

@@ -32,7 +32,10 @@ def test_the_page_has_the_table_the_verdicts_the_settings_and_every_run(stand_in
 
 def test_without_pairs_of_models_or_settings_nothing_is_compared(stand_ins):
     summary = stand_ins.run(f'models = ["one"]\n{TASK_TEXT}')
-    assert [kind for kind, _ in summary.sentences()] == ["note"]  # on rows that the model has seen
+    assert [kind for kind, _ in summary.sentences()] == [
+        "note",
+        "note",
+    ]  # of baselines and rows seen
     assert "Best settings" not in suite_page("one", summary)
 
 
