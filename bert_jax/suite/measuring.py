@@ -3,14 +3,13 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import jax
 
 from bert_jax.bench.bench import timed_in_turn
-from bert_jax.config.finetune import FinetuneConfig
-from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import UnitKind
 from bert_jax.config.operation import MeshConfig
 from bert_jax.config.run import RunConfig
@@ -19,7 +18,6 @@ from bert_jax.inference.bert import load
 from bert_jax.inference.minimal_pairs import pair_files, read_pairs
 from bert_jax.model.placement import platform
 from bert_jax.model.sharding import batch_sharding, make_mesh, tree_shardings
-from bert_jax.model.size import FORWARD_SHARE, encoder_flops
 from bert_jax.pretraining.dataset import prepared_for
 from bert_jax.pretraining.evaluation import held_out_sequences
 from bert_jax.pretraining.objective import PretrainingTrainer, planned_vocabulary_size, pretraining_trainer
@@ -52,16 +50,28 @@ def _trainer(config: RunConfig) -> PretrainingTrainer:
     return pretraining_trainer(config, make_mesh(config.mesh), planned_vocabulary_size(config), mask_id=4)
 
 
-def tuning_flops(config: FinetuneConfig, model: ModelConfig) -> float | None:
-    """FLOPs of a fine-tuning of a model with settings `model`, by formula, if four bytes of its rows are a token; None
-    for rows whose size isn't known before they are read."""
-    source, length = config.task.train, config.task.max_length
-    if not source or source.startswith("tfds:"):
+def tokens_of_text(text: str) -> float:
+    """The number of tokens of a text, if four bytes are a token."""
+    return len(text.encode()) / _BYTES_A_TOKEN
+
+
+@cache
+def tokens_of_rows(source: str | None, most: int | None = None) -> float | None:
+    """The number of tokens of at most `most` rows of a file, roughly; None for rows that aren't a file."""
+    if not source or not place_of(source).is_file():
         return None
-    lines = [len(line.encode()) for line in decoded_lines(place_of(source))]
-    share = min(config.task.train_rows or len(lines), len(lines)) / max(len(lines), 1)
-    tokens = sum(lines) / _BYTES_A_TOKEN * share * config.task.epochs * max(len(config.task.choices), 1)
-    return tokens * encoder_flops(model, length, length) / length / FORWARD_SHARE
+    tokens = [tokens_of_text(line) for line in decoded_lines(place_of(source))]
+    return sum(tokens) * min(most or len(tokens), len(tokens)) / max(len(tokens), 1)
+
+
+def token_seconds(model: Path | RunConfig, passes: int) -> float:
+    """Seconds of a token in a forward pass of a trained model, or of a recipe, whose step has `passes` of them."""
+    if isinstance(model, RunConfig):
+        work, tokens = _several_steps(model), passes * model.phases[0].batch_size * model.phases[0].length
+        return min(timed_in_turn({"steps": work}, 0.0)["steps"]) / _STEPS_A_ROUND / tokens
+    bert, texts = load(model), ["the old house " * 20] * 32
+    times = timed_in_turn({"encode": lambda: bert.encode(texts).tokens}, 0.0)["encode"]
+    return min(times) / bert.encode(texts).mask.size
 
 
 def step_seconds(configs: Mapping[str, RunConfig]) -> dict[str, float]:

@@ -22,7 +22,6 @@ from bert_jax.suite.significance import (
 )
 from bert_jax.suite.suite_tables import SuiteModel, SuiteTask, setting_text
 from bert_jax.suite.work import SuiteWork
-from bert_jax.system.errors import listed
 
 AVERAGE, BASELINE = "average", "baseline"
 """Names of the column of means over tasks, and of the row of what needs no model."""
@@ -153,7 +152,7 @@ class Summary:
             if low := [
                 name for name, cell in cells.items() if cell.baseline is not None and cell.mean <= cell.baseline
             ]:
-                yield "problem", f"{task}: {listed(low)} scored no better than the baseline."
+                yield "problem", f"{task}: {', '.join(low)} scored no better than the baseline."
         yield from (("note", text) for text in self._edges())
         for (name, task), reason in self.suite.lacking.items():
             yield "note", f"{task}: {name} has no score, as it {reason}."
@@ -188,9 +187,7 @@ class Summary:
                     continue
                 cells = [cell for cells in self.cells.values() for cell in cells.values() if cell.setting]
                 at = [f"{cell.model} on {cell.task}" for cell in cells if cell.setting[name] == extreme(values)]
-                what = (
-                    f"{setting_text({name: extreme(values)})} is the {side} of the grid and the best for {listed(at)}"
-                )
+                what = f"{setting_text({name: extreme(values)})} is the {side} of the grid and the best for {', '.join(at)}"
                 yield from [f"{what}: a {further} value may be better."] if at else []
 
     def _rows(self) -> Iterator[dict[str, Any]]:

@@ -116,6 +116,39 @@ def test_files_are_found_by_path_folder_and_pattern(tmp_path):
         pair_files([str(tmp_path / "empty")])
 
 
+def test_two_lines_are_a_pair_whose_order_is_said(tmp_path):
+    (tmp_path / "zorro.txt").write_text("the e dog\nthe dog\ne e e\nan e\n")  # the second line is the acceptable one
+    files = pair_files([str(tmp_path)])
+    assert [(each.good, each.bad) for each in read_pairs(files, None, None, Counter())] == [
+        ("the dog", "the e dog"),
+        ("an e", "e e e"),
+    ]
+    assert [each.good for each in read_pairs(files, ("1", "2"), None, Counter())] == ["the e dog", "e e e"]
+    repairs = Counter()
+    results = pair_accuracies(files, read_pairs(files, None, None, repairs), letters, repairs)
+    assert results.score == 1.0 and "2 pairs of lines, the second line being the acceptable" in results.remarks[0]
+    rows = "sentence_good\tsentence_bad\nan e\te e e\n"
+    (tmp_path / "zorro.txt").write_text(rows)  # with tabs it is a table
+    assert [each.bad for each in read_pairs(files, None, None, Counter())] == ["e e e"]
+    for content, line in (("a\nb\nc\n", 3), ("a\nb\n\nc\nd\n", 3), ("a\n\nb\nc\n", 1)):
+        (tmp_path / "zorro.txt").write_text(content)
+        with pytest.raises(UsageError, match=f"zorro.txt, line {line}: in a .txt file two lines are a pair"):
+            list(read_pairs(files, None, None, Counter()))
+
+
+def test_a_choice_by_length_alone_is_said_and_scores_a_token_stand_beside_it(tmp_path):
+    write(tmp_path / "one.jsonl", [pair("ae", "aeebbb")] * 60 + [pair("aebbbb", "e")] * 4)
+    files = pair_files([str(tmp_path)])
+    results, _ = measured(files)
+    figures = results.file_figures["one"]
+    assert figures["pairs"] == 64 and figures["left_out"] == 0
+    assert figures["accuracy_of_shorter"] == 60 / 64 and figures["accuracy_per_token"] == 4 / 64
+    outcomes = np.repeat([1.0, 0.5], [60, 4])
+    assert figures["standard_error"] == pytest.approx(outcomes.std(ddof=1) / 8)
+    assert "a choice by length alone is right for 93.8%" in results.remarks[0]
+    assert not measured(files, normalized=True)[0].remarks
+
+
 @pytest.mark.parametrize("method", ["token", "word"])
 @pytest.mark.long
 def test_accuracies_are_those_of_an_independent_scorer(tiny_run, tmp_path, method):

@@ -23,6 +23,8 @@ class StandIns:
         self.folder, self.given, self.measured, self.answered = folder, [], [], []
         self.timed = {}
         """The configs of recipes whose steps were measured together, by name."""
+        self.outcomes = {}
+        """Outcomes of minimal pairs by the model's name."""
         self.patience = None
         """Commands that are carried out before one is interrupted; None: all."""
         for name in ("train.tsv", "dev.tsv", "test.tsv"):
@@ -50,7 +52,13 @@ class StandIns:
             self.answered.append(arguments)
             right = [0, 1] * 50
             given = [answer ^ (score_of(f"{arguments[0].name} {row}") < 0.3) for row, answer in enumerate(right)]
-            return {"metric": "accuracy", "accuracy": 0.7, "golds": right, "predicted": given}
+            return {
+                "metric": "accuracy",
+                "accuracy": 0.7,
+                "baseline": {"accuracy": 0.9},
+                "golds": right,
+                "predicted": given,
+            }
         assert function is measuring.rows_in_text
         return {task.name: {"share": 0.25} for task in arguments[1]}
 
@@ -60,7 +68,8 @@ class StandIns:
         self.patience = self.patience and self.patience - 1
         self.given.append((name, *words))
         if name == "score":
-            return json.dumps({"accuracy": 0.6, "outcomes": {"some": "1101010110", "other": "1010011101"}})
+            outcomes = {"some": self.outcomes.get(Path(words[0]).name, "1101010110")}
+            return json.dumps({"accuracy": 0.6, "outcomes": outcomes, "baseline": {"accuracy": 0.5}})
         if name == "evaluate":
             return json.dumps({"ndcg@10": 0.4})
         directory = Path(words[words.index("--workdir") + 1])

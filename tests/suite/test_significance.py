@@ -12,6 +12,7 @@ from bert_jax.suite.significance import (
     adjusted,
     bootstrap_error,
     difference_text,
+    pair_errors,
     row_sums,
     score_difference,
     scored_sums,
@@ -146,3 +147,38 @@ def test_what_is_said():
     assert difference_text("a", "b", Difference(0.1, 0.0, 1.0, 1, 0)) == (
         "a scores +0.100 beside b; no verdict, as neither seeds nor rows show how much scores vary by chance (1 seed)"
     )
+
+
+def compared_pairs(generator, files, pairs, skill=0.0):
+    """Two models on files of pairs that are hard or easy for both; the first one has the more skill."""
+    hardness = generator.normal(0, 1, (files, 1)) + generator.normal(0, 1, (files, pairs))
+    ours, theirs = (generator.random((files, pairs)) < 1 / (1 + np.exp(-each - hardness)) for each in (skill, 0.0))
+    differences = ours.astype(float) - theirs
+    errors = pair_errors(differences.ravel(), np.repeat(np.arange(files), pairs))
+    return score_difference([float(differences.mean())], [0.0], errors)
+
+
+@pytest.mark.parametrize("files, pairs", [(1, 20), (1, 150), (3, 150), (67, 1), (67, 5), (67, 20)])
+def test_equal_models_are_seldom_called_different_on_minimal_pairs(files, pairs):
+    generator, draws = np.random.default_rng(8), 600
+    called = sum(compared_pairs(generator, files, pairs).is_significant for _ in range(draws))
+    assert called <= 1.4 * LEVEL * draws  # 30 are expected at most, with a deviation of 5
+
+
+def test_a_difference_on_one_file_or_a_few_is_found():
+    generator = np.random.default_rng(9)
+    for files in (1, 3):
+        found = [compared_pairs(generator, files, 150, skill=2.0) for _ in range(20)]
+        assert all(each.is_significant and each.rows == 150 * files for each in found)
+    right, file = np.ones(150), np.zeros(150, int)
+    assert score_difference([1.0], [0.0], pair_errors(right, file)).is_significant  # all right against all wrong
+    assert not score_difference([1.0], [0.0], pair_errors(right[:2], file[:2])).is_significant
+    assert score_difference([0.0], [0.0], pair_errors(0 * right, file)).p == 1.0
+
+
+def test_the_error_of_pairs_is_that_of_a_mean_over_strata():
+    generator = np.random.default_rng(10)
+    sizes, differences = (400, 900), [generator.choice([-1.0, 0.0, 0.5, 1.0], size) for size in (400, 900)]
+    found = pair_errors(np.concatenate(differences), np.repeat([0, 1], sizes))
+    expected = [each.std(ddof=1) / np.sqrt(len(each)) / 2 for each in differences]
+    assert [error for error, _ in found] == pytest.approx(expected, rel=0.01) and [n for _, n in found] == [*sizes]

@@ -11,7 +11,7 @@ from suite_cases import TASK_TEXT
 from warm_process import COMMAND, WarmProcess
 
 from bert_jax.cli.main import run
-from bert_jax.suite import commands, recipes, work
+from bert_jax.suite import commands, recipes, suite_file, work
 from bert_jax.suite.suite_page import suite_page
 
 TWO = f'models = ["one", "two"]\nseeds = [0, 1]\n{TASK_TEXT}[grid]\n"task.epochs" = [1, 2]\n'
@@ -37,6 +37,33 @@ def test_without_pairs_of_models_or_settings_nothing_is_compared(stand_ins):
         "note",
     ]  # of baselines and rows seen
     assert "Best settings" not in suite_page("one", summary)
+
+
+def test_baselines_edges_times_and_empty_cells_are_shown(stand_ins, monkeypatch):
+    (stand_ins.folder / "pairs.jsonl").touch()
+    lacking = {("two", "pairs"): "has no head that predicts tokens"}
+    monkeypatch.setattr(suite_file, "lacking_heads", lambda models, tasks: lacking)
+    summary = stand_ins.run(f'{TWO}[[tasks]]\npairs = "pairs.jsonl"\n')
+    *_, two, last = summary.table()
+    assert (
+        two[">pairs"] == "" and last["model"] == "baseline" and last[">sst2"] == "0.900" and last[">pairs"] == "0.500"
+    )
+    texts = [text for _, text in summary.sentences()]
+    assert "pairs: two has no score, as it has no head that predicts tokens." in texts
+    assert "sst2: one, two scored no better than the baseline." in texts
+    assert any(text.startswith("epochs ") and "of the grid and the best for" in text for text in texts)
+    assert any("is the standard deviation over seeds" in text for text in texts)
+    assert any("with Holm's correction" in text for text in texts)
+    assert all(isinstance(row["seconds"], float) for row in summary.runs)
+    assert "seconds<" in suite_page("some", summary)
+
+
+def test_pairs_that_a_model_cannot_score_are_left_out_for_all(stand_ins):
+    (stand_ins.folder / "pairs.jsonl").touch()
+    stand_ins.outcomes = {"one": "11110000", "two": "1111----"}
+    summary = stand_ins.run('models = ["one", "two"]\n[[tasks]]\npairs = "pairs.jsonl"\n')
+    assert {name: cell.mean for name, cell in summary.cells["pairs"].items()} == {"one": 1.0, "two": 1.0}
+    assert summary.differences["two", "pairs"].rows == 4
 
 
 @pytest.mark.long
