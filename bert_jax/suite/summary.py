@@ -186,8 +186,10 @@ class Summary:
                 if len(values) < 2 or not all(type(value) in (int, float) for value in values):
                     continue
                 cells = [cell for cells in self.cells.values() for cell in cells.values() if cell.setting]
-                at = [f"{cell.model} on {cell.task}" for cell in cells if cell.setting[name] == extreme(values)]
-                what = f"{setting_text({name: extreme(values)})} is the {side} of the grid and the best for {', '.join(at)}"
+                at = ", ".join(
+                    f"{cell.model} on {cell.task}" for cell in cells if cell.setting[name] == extreme(values)
+                )
+                what = f"{setting_text({name: extreme(values)})} is the {side} of the grid and the best for {at}"
                 yield from [f"{what}: a {further} value may be better."] if at else []
 
     def _rows(self) -> Iterator[dict[str, Any]]:
