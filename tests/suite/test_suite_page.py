@@ -34,6 +34,7 @@ def test_without_pairs_of_models_or_settings_nothing_is_compared(stand_ins):
     summary = stand_ins.run(f'models = ["one"]\n{TASK_TEXT}')
     assert [kind for kind, _ in summary.sentences()] == [
         "note",
+        "problem",
         "note",
     ]  # of baselines and rows seen
     assert "Best settings" not in suite_page("one", summary)
