@@ -40,7 +40,7 @@ _ACCURACIES = ("accuracy", "accuracy_per_token", "accuracy_of_shorter")
 """What is measured by file: that of the chosen scores, that of scores divided by the number of tokens, and that of
 taking the sentence with fewer tokens for the acceptable one."""
 _LENGTH_EFFECT = 0.1
-"""Distance from chance at which a choice by length alone is worth a remark. It is 0.03 for all of BLiMP."""
+"""Distance from chance at which a choice by length alone is worth a remark."""
 
 
 class MinimalPair(NamedTuple):
