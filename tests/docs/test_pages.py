@@ -48,7 +48,7 @@ def test_tables_of_settings_and_signatures_are_those_of_the_code(page):
     spec.loader.exec_module(module)
     text = page.read_text(encoding="utf-8")
     assert module.generated(text) == text, "python docs/generated.py writes it"
-    assert "eval-rst" not in text and "```{" not in text
+    assert "```{" not in text.replace("```{toctree}", "")
     if page.stem == "api":
         assert "`bert_jax.pretrain(config, workdir, source=None, on_measured=None, objective=None)`" in text
         assert "- **`fill_mask(text, top=5)`**" in text

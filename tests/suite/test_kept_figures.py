@@ -135,7 +135,7 @@ def figures(suite, text):
 
 def kept_files(workdir: Path) -> list[Path]:
     """All files that a suite keeps but the logs of runs."""
-    files = (path for path in sorted(workdir.rglob("*")) if path.is_file())
+    files = (path for path in sorted(workdir.rglob("*")) if path.is_file() and path.name != "origin.json")
     return [path for path in files if path.name not in (".lock", "metrics.jsonl") and "damaged-" not in str(path)]
 
 

@@ -84,7 +84,7 @@ def test_a_small_suite_is_trained_scored_and_shown(tiny_run, tmp_path, monkeypat
     settings = 'max_length = 16\nepochs = 1\nbatch_size = 8\n[[tasks]]\nname = "order"\npairs = "*.jsonl"\n'
     (tmp_path / "small.toml").write_text(f'data = "{tmp_path}"\n{TASK_TEXT}{settings}')
     line = ["suite", str(tmp_path / "small.toml"), "--workdir", str(tmp_path / "W"), "--models", str(tiny_run.path)]
-    assert run([*line, "--dry-run"]) == 0 and "2 runs, about" in capsys.readouterr().out
+    assert run([*line, "--dry-run"]) == 0 and "4 runs, about" in capsys.readouterr().out
     assert run(line) == 0
     content = json.loads((tmp_path / "W/suite.json").read_text())
     runs = {row["task"]: row for row in content["runs"]}
@@ -92,7 +92,7 @@ def test_a_small_suite_is_trained_scored_and_shown(tiny_run, tmp_path, monkeypat
     assert runs["sst2"]["score"] == json.loads((tuned / "results.json").read_text())["accuracy"]
     assert runs["order"]["score"] in (0.0, 1.0) and runs["order"]["metrics"]["files"].keys() == {"order", "again"}
     (answers,) = (tmp_path / "W/answers").iterdir()
-    answers = json.loads(answers.read_text())
+    answers = json.loads(answers.read_text())["figures"]
     right = sum(map(int.__eq__, answers["golds"], answers["predicted"]))
     assert right / 16 == answers["accuracy"] == runs["sst2"]["score"]
     assert "<h1>small</h1>" in (tmp_path / "W/report.html").read_text()
