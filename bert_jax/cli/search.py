@@ -52,12 +52,13 @@ class Search(InferenceArguments, JsonArguments):
                 ranked = [{"rank": rank, **hit._asdict()} for rank, hit in enumerate(hits, 1)]
                 print(json_line({"query": query, "hits": ranked}))
                 continue
-            headings = (">rank", ">score", ">row", "text") if corpus.has_texts else (">rank", ">score", ">row")
-            cells = [
-                (f"{rank}", f"{hit.score:.4f}", f"{hit.row:,}", *([] if hit.text is None else [_cell(hit.text)]))
+            rows = [
+                {">rank": f"{rank}", ">score": f"{hit.score:.4f}", ">row": f"{hit.row:,}"}
+                | ({"id": _cell(hit.id)} if any(other.id for other in hits) else {})
+                | ({} if hit.text is None else {"text": _cell(hit.text)})
                 for rank, hit in enumerate(hits, 1)
             ]
-            print_rows(_cell(query), headings, cells)
+            print_rows(_cell(query), list(rows[0]), [list(row.values()) for row in rows])
 
 
 def _cell(text: str | tuple[str, ...]) -> str:

@@ -6,7 +6,7 @@ import math
 import shutil
 import tempfile
 import zipfile
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from pathlib import Path
@@ -196,10 +196,13 @@ def name_of(source: str) -> str:
     return "standard input" if source == "-" else source
 
 
-def read_texts(source: str, columns: tuple[str, ...], repairs: Counter[str]) -> Iterator[Text]:
+def read_texts(
+    source: str, columns: tuple[str, ...], repairs: Counter[str], ids: deque[str] | None = None
+) -> Iterator[Text]:
     """Yields the texts of `source`: its lines, or one or two `columns` of its rows.
 
-    Raises UsageError, before the first text, if `source` doesn't have that form.
+    Before each text of a row, the row's id is appended to `ids`: its column `_id`, as in BEIR's corpora, or `id`; "" if
+    it has neither. Raises UsageError, before the first text, if `source` doesn't have that form.
     """
     if len(columns) > 2:
         raise UsageError(f"--texts {' '.join(columns)} are {len(columns)} columns; give one, or a pair's two")
@@ -209,8 +212,15 @@ def read_texts(source: str, columns: tuple[str, ...], repairs: Counter[str]) -> 
         if source == "-":
             raise UsageError("standard input holds a text a line and has no columns; leave --texts out")
         remedy = "name columns that are there by --texts"
-        texts = (tuple(text(record, column, remedy) for column in columns) for record in task_records(source, repairs))
-        return (row if len(row) == 2 else row[0] for row in texts)
+
+        def row_text(record: Record) -> Text:
+            if ids is not None:
+                named = (record.values.get(column) for column in ("_id", "id"))
+                ids.append(next((str(value) for value in named if value is not None), ""))
+            texts = [text(record, column, remedy) for column in columns]
+            return texts[0] if len(texts) == 1 else (texts[0], texts[1])
+
+        return map(row_text, task_records(source, repairs))
     if has_columns(source):
         first = next(iter(task_records(source, Counter())), Record(source, {}))
         raise UsageError(

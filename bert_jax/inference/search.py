@@ -42,6 +42,8 @@ class CorpusBlock(NamedTuple):
     vectors: Float[np.ndarray, "N D"]
     texts: Sequence[Text] | None
     """None if the corpus has vectors alone."""
+    ids: Sequence[str] | None = None
+    """The rows' ids; None if the corpus has vectors alone."""
 
 
 class SearchCorpus:
@@ -65,11 +67,11 @@ class SearchCorpus:
         """The file of its texts, for messages."""
         self.repairs = Counter[str]()
         """What was mended or left out, with counts."""
-        self._vectors, self._texts = None, None
+        self._vectors, self._texts, self._ids = None, None, deque[str]()
         if file is not None and file.endswith(".npz"):
             self._vectors = VectorFile(place_of(file))
             if lines is not None:
-                self._texts = read_texts(os.fspath(lines), tuple(columns), self.repairs)
+                self._texts = read_texts(os.fspath(lines), tuple(columns), self.repairs, self._ids)
             elif columns:
                 raise UsageError(
                     f"{self.name} has no columns of texts; add {Setting('lines', 'FILE')}, the file that has them"
@@ -79,14 +81,9 @@ class SearchCorpus:
                 f"{self.name} has texts itself, and {Setting('lines', lines)} is for a .npz file; leave it out"
             )
         elif file is not None:
-            self._texts = read_texts(file, tuple(columns), self.repairs)
+            self._texts = read_texts(file, tuple(columns), self.repairs, self._ids)
         else:
             self._texts = given_texts(source, "search")
-
-    @property
-    def has_texts(self) -> bool:
-        """Whether the texts of the corpus are known."""
-        return self._texts is not None
 
     @property
     def size(self) -> int | None:
@@ -112,18 +109,20 @@ class SearchCorpus:
         return self._stored(self._vectors)
 
     def _embedded(self, embedder: Embedder, width: int | None) -> Iterator[CorpusBlock]:
-        rows = deque[int]()
+        rows, ids = deque[int](), deque[str]()
 
         def nonempty() -> Iterator[Text]:
             for row, text in enumerate(self._texts or (), 1):
+                name = self._ids.popleft() if self._ids else ""
                 if _is_empty(text):
                     self.repairs[_EMPTY] += 1
                 else:
                     rows.append(row)
+                    ids.append(name)
                     yield text
 
         for texts, vectors in embedder.batches(nonempty(), width, ROWS_IN_BLOCK, _ROLE):
-            yield CorpusBlock([rows.popleft() for _ in texts], vectors, texts)
+            yield CorpusBlock([rows.popleft() for _ in texts], vectors, texts, [ids.popleft() for _ in texts])
 
     def _stored(self, file: VectorFile) -> Iterator[CorpusBlock]:
         begin = 1
@@ -134,11 +133,15 @@ class SearchCorpus:
                 yield CorpusBlock(rows, vectors, None)
                 continue
             texts = list(islice(self._texts, len(vectors)))
+            ids = [self._ids.popleft() if self._ids else "" for _ in texts]
             if len(texts) < len(vectors):
                 raise self._unequal(f"only {rows[0] - 1 + len(texts):,}")
             filled = [place for place, text in enumerate(texts) if not _is_empty(text)]
             self.repairs[_EMPTY] += len(texts) - len(filled)
-            yield CorpusBlock([rows[place] for place in filled], vectors[filled], [texts[place] for place in filled])
+            kept = [(rows[place], texts[place], ids[place]) for place in filled]
+            yield CorpusBlock(
+                [row for row, _, _ in kept], vectors[filled], [text for _, text, _ in kept], [name for *_, name in kept]
+            )
         if self._texts is not None and next(self._texts, None) is not None:
             raise self._unequal("more")
 
@@ -164,6 +167,8 @@ class Hit(NamedTuple):
     """Cosine of its vector and the query's, from -1 to 1, rounded to 6 decimals."""
     text: Text | None
     """None if the corpus has vectors alone."""
+    id: str = ""
+    """The value of its column `_id` or `id`; "" if the corpus has none."""
 
 
 def search(
@@ -224,7 +229,9 @@ class _BestRows:
     def hits(self) -> list[list[Hit]]:
         """The best rows for each query, best first."""
         ranked = [each for best in self._best for each in best.ranked]
-        return [[Hit(-row, round(score, _DECIMALS), text) for score, (row, text) in each] for each in ranked]
+        return [
+            [Hit(-row, round(score, _DECIMALS), text, name) for score, (row, text, name) in each] for each in ranked
+        ]
 
     def add(self, block: CorpusBlock) -> None:
         """Compares the next rows with every query. Raises UsageError if a vector isn't finite."""
@@ -232,7 +239,7 @@ class _BestRows:
         # All blocks have one shape, so that JAX compiles once.
         vectors = np.pad(block.vectors, ((0, ROWS_IN_BLOCK - count), (0, 0)))
         texts: Sequence[Text | None] = block.texts or [None] * count
-        keys = [(-row, text) for row, text in zip(block.rows, texts, strict=True)]
+        keys = [(-row, *named) for row, *named in zip(block.rows, texts, block.ids or [""] * count, strict=True)]
         for queries, best in zip(self._queries, self._best, strict=True):
             exact, finite = (np.asarray(each)[:count] for each in _scores(queries, vectors))
             if not finite.all():

@@ -47,6 +47,24 @@ def ranked(expected, texts=True) -> list[list[tuple]]:
     return [[(rank, hit.row, hit.text if texts else None) for rank, hit in enumerate(hits, 1)] for hits in expected]
 
 
+@pytest.mark.parametrize("column", ["_id", "id"])
+def test_the_ids_of_a_table_are_printed(vectors_run, folder, expected, capsys, column):
+    rows = [json.dumps({column: f"d{number}", "body": line}) for number, line in enumerate(LINES, 1)]
+    (folder / "named.jsonl").write_text("\n".join(rows))
+    line = ["search", str(vectors_run.path), "named.jsonl", *QUERIES, "--texts", "body", "--top", "3"]
+    assert run([*line, "--json"]) == 0
+    hits = [hit for row in map(json.loads, capsys.readouterr().out.splitlines()) for hit in row["hits"]]
+    assert hits and all(hit["id"] == f"d{hit['row']}" for hit in hits)
+    assert run(line) == 0
+    assert "id" in (shown := capsys.readouterr().out) and f"d{expected[0][0].row}" in shown
+    assert run(["features", str(vectors_run.path), "named.jsonl", "v.npz", "--texts", "body"]) == 0
+    line = ["search", str(vectors_run.path), "v.npz", *QUERIES, "--lines", "named.jsonl", "--texts", "body", "--json"]
+    capsys.readouterr()
+    assert run(line) == 0
+    for row in map(json.loads, capsys.readouterr().out.splitlines()):
+        assert all(hit["id"] == f"d{hit['row']}" for hit in row["hits"])
+
+
 @pytest.mark.parametrize(
     "source",
     ["lines.txt", "lines.txt.gz", "lines.txt.zst", "rows.jsonl --texts body", "rows.tsv --texts body"],
