@@ -142,7 +142,8 @@ class RecipeWork:
         """Trains one run with a share of the budget, or continues it."""
         config, file = self.config(model), saved_vocabulary(self._sequences / "tokenizer")
         flags = ["--workdir", run, "--seed", seed, "--vocabulary.file", file, *start]
-        if file.suffix == ".txt" and "--init" not in start:  # others say themselves how text is cleaned
+        takes_init = config.init or "--init" in start  # whose cleaning is taken
+        if file.suffix == ".txt" and not takes_init:  # others say themselves how text is cleaned
             cleaning = config.vocabulary.model_dump(include={"lowercase", "strip_accents"}, exclude_none=True)
             flags += flag_words({f"vocabulary.{name}": value for name, value in cleaning.items()})
         if planned := self.steps(model):

@@ -104,6 +104,17 @@ def test_the_vocabulary_may_be_of_any_kind_and_no_flag_is_given_that_it_ignores(
     assert not [word for words in trained for word in words if "lowercase" in str(word) or "kind" in str(word)]
 
 
+def test_a_recipe_that_starts_from_a_model_gets_no_flag_without_effect(stand_ins, monkeypatch):
+    (stand_ins.folder / "started.py").write_text(
+        "from bert_jax.cli.config_files import find_config\n"
+        "config = find_config('experiments/bert').config.set({'init': 'one'})\n"
+    )
+    monkeypatch.setattr("bert_jax.suite.recipes.model_hash", lambda place: "hash")
+    stand_ins.run(f'{RECIPES}[[models]]\nconfig = "started.py"\n')
+    *_, trained = stand_ins.given
+    assert "--vocabulary.file" in trained and not any(word.endswith("lowercase") for word in trained)
+
+
 def test_each_kind_of_units_is_measured_by_itself(stand_ins):
     summary = stand_ins.run(f'units = ["piece", "word"]\n{RECIPES}')
     assert [row["task"] for row in summary.runs] == ["held-out tokens", "held-out tokens, word"] * 2
