@@ -25,6 +25,8 @@ _INSIDE = {"M": "I", "L": "E", "U": "S"}
 Range = tuple[int, int]
 """Begin and end (exclusive), in characters."""
 CONVERTED = "offsets in UTF-16 units (as JavaScript counts), converted to characters"
+_COPIES = ("text", "word", "surface", "surface_form", "mention", "string")
+"""Keys under which a span has its text."""
 _EXTENDED = "spans with an end within a word, extended to whole words"
 _IN_UNITS = "spans whose ends are ends of words in UTF-16 units (as JavaScript counts) alone: convert them"
 _LOST = "spans without a word of their own, left out"
@@ -115,15 +117,16 @@ def _span(record: Record, name: str, text: str, written: Any, repairs: Counter[s
     text, offsets in UTF-16 units are converted. Raises UsageError if another text is at the span's place.
     """
     if isinstance(written, dict):
-        names, copy = written.get("labels"), written.get("text")
+        names = written.get("labels")
+        copy = next((value for key in _COPIES if isinstance(value := written.get(key), str) and value.strip()), None)
         kind = names[0] if isinstance(names, list) and len(names) == 1 else written.get("label")
         begin, end = (written.get(key, written.get(f"{key}_offset")) for key in ("start", "end"))
-        if isinstance(copy, str) and copy.strip() and isinstance(begin, int) and isinstance(end, int):
+        if copy and isinstance(begin, int) and isinstance(end, int):
             there = text[max(begin, 0) : end]
-            if copy.casefold().split() != there.casefold().split():
+            if _letters(copy) != _letters(there):
                 begin, end = in_characters(text, begin), in_characters(text, end)
                 repairs[CONVERTED] += 1
-            if copy.casefold().split() != text[max(begin, 0) : end].casefold().split():
+            if _letters(copy) != _letters(text[max(begin, 0) : end]):
                 raise UsageError(
                     f"{record.place}: {name!r} has a span with the text {quoted(copy)}, and its place has "
                     f"{quoted(there)}; give start and end in characters from 0, the end exclusive"
@@ -133,6 +136,11 @@ def _span(record: Record, name: str, text: str, written: Any, repairs: Counter[s
         return None
     begin, end, kind = written
     return (begin, end, kind.strip()) if kind.strip() and 0 <= begin < end <= len(text) else None
+
+
+def _letters(text: str) -> str:
+    """The characters of `text` without case and blanks, alike for composed and decomposed ones."""
+    return "".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 
 def in_characters(text: str, offset: int) -> int:

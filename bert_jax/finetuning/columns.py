@@ -27,6 +27,8 @@ PRINTED_LIST = re.compile(
 )
 """A list, tuple, set, object or array as Python, NumPy, PyTorch or JSON print it: ['a', 'b'], ('a',), [0 1], {'a'},
 array(['a'], dtype=object), [] or set(). [a], {a} and (1) don't count, since they may be labels or texts."""
+_UNQUOTED_LIST = re.compile(r"\[[^][,]*,[^][]*\]|\([^(),]*,[^()]*\)|\{[^{},]*,[^{}]*\}")
+"""Several labels without quotes: [a, b], (a, b), or {a,b} as in PostgreSQL."""
 _WHOLE = re.compile(r"\s*-?\d+\s*")
 _LARGEST = 1e18
 """Largest number that can be learned: the square of an error must be finite in float32."""
@@ -125,7 +127,7 @@ def label_names(record: Record, config: TaskConfig) -> list[str]:
     if isinstance(value, str):
         names = [name for part in value.split(config.label_separator) if (name := part.strip())]
         value = names if set(names) <= set(labels) else list_or_value(record, config.label)
-        if isinstance(value, str) and not re.fullmatch(r"\[[^][,]*,[^][]*\]", value.strip()):  # [a, b]
+        if isinstance(value, str) and not _UNQUOTED_LIST.fullmatch(value.strip()):
             return names
     flags = isinstance(value, list) and bool(value) and all(type(one) is not str and one in (0, 1) for one in value)
     if not isinstance(value, list) or not (flags or all(type(one) in (str, int) for one in value)):

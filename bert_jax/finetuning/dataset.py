@@ -98,15 +98,18 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer) -> TrainingRows:
     Repairs are reported in one line. Raises UsageError with file and line for rows that can't be used.
     """
     repairs: Counter[str] = Counter()
-    source, held_out = config.source or config.train, list[Record]()
+    source, held_out, measured = config.source or config.train, list[Record](), list[Record]()
     if config.source:
         records, held_out = pair_records(config, tokenizer, repairs)
     else:
         records = read_records(config, config.train, "train", repairs)
         if config.dev_share:
-            records = divided_rows(config, records)[0]
+            records, measured = divided_rows(config, records)
     config = TASK_CLASSES[config.kind].settled(config, records)  # all rows count, even if only some of them are used
     task = make_task(config, tokenizer)
+    if config.facts.loss == "classes":
+        for record in measured:  # a class of dev rows alone would be left out where the rows are divided again
+            task.gold(record)
     by_row = [row for _, row in encoded(task, _some(records, config.train_rows), repairs, train=True) if row]
     examples = [example for row in by_row for example in row]
     if empty := repairs.pop(EMPTY, 0):

@@ -11,7 +11,7 @@ import numpy as np
 
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.character_spans import tag_scheme
-from bert_jax.finetuning.columns import PRINTED_LIST, sorted_labels
+from bert_jax.finetuning.columns import PRINTED_LIST, label_text, sorted_labels
 from bert_jax.finetuning.dataset import TASK_CLASSES, Texts, texts_of
 from bert_jax.finetuning.judged_texts import is_judged
 from bert_jax.finetuning.task import Task
@@ -29,6 +29,14 @@ _LOOKED_AT = 1_000
 """First rows of a set that are searched for columns."""
 _RIVAL = re.compile(r"neg|label|scor|simil|relat|rating|gold|match|dupl|class|target", re.IGNORECASE)
 """Names of columns that tell how two texts are related."""
+_REJECTED = re.compile(
+    r".*: (?:reject(?:ed)?|ignored?|discard(?:ed)?|skip(?:ped)?|cancell?ed)|"
+    r"(?:is_)?(?:accepted|approved|valid): (?:0|false)",
+    re.IGNORECASE,
+)
+"""A column, and its value by which a row seems to say that it doesn't hold."""
+_LONGEST_VERDICT = 20
+"""Characters of a value that are compared with verdicts."""
 _SAME = {"y": "yes", "true": "yes", "1": "yes", "n": "no", "false": "no", "0": "no"}
 _ODD_TEXTS = (
     (_NUMBER, 0.5, "are numbers: name the texts by --task.texts"),
@@ -71,6 +79,7 @@ def reading_of_rows(task: Task, sets: dict[str, RowSet]) -> Reading:
         *_column_facts(used, unused, next(iter(texts.values()))[0]),
     ]
     remarks = [remark for name, rows in sets.items() for remark in _odd_texts(config, name, rows, texts[name])]
+    remarks += [remark for name, rows in sets.items() for remark in _odd_verdicts(name, rows.records, unused)]
     if config.facts.words:
         remarks += [remark for name, rows in sets.items() for remark in _odd_entities(task, name, rows.records)]
     remarks += [remark for name, rows in sets.items() for remark in _contradictions(config, name, rows, texts[name])]
@@ -175,6 +184,19 @@ def _counts(config: TaskConfig, labels: Counter[str]) -> str:
     more = f", and {len(labels) - _SHOWN:,} more" if len(labels) > _SHOWN else ""
     scheme = tag_scheme(labels) if config.facts.words else None
     return shown + more + (f"; entities as {scheme}" if scheme else "")
+
+
+def _odd_verdicts(name: str, records: Sequence[Record], unused: Sequence[str]) -> Iterator[str]:
+    for column in unused:
+        values = Counter(
+            label_text(value)[:_LONGEST_VERDICT]
+            for one in records
+            if isinstance(value := one.values.get(column), str | int)
+        )
+        verdicts = {value: count for value, count in values.items() if _REJECTED.fullmatch(f"{column}: {value}")}
+        if verdicts:
+            of_column = f"{sum(verdicts.values()):,} rows have {listed(verdicts)} in {column!r}"
+            yield f"{name}: {of_column}: leave out what doesn't hold"
 
 
 def _odd_labels(config: TaskConfig, counts: dict[str, Counter[str]], rows: dict[str, int]) -> Iterator[str]:

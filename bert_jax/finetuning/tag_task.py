@@ -43,8 +43,8 @@ from bert_jax.text.vocabulary import PieceSpan
 _SHOWN = 5
 """Most tags that a message lists."""
 _BEGIN_OR_INSIDE = re.compile(r"[BI][-_].", re.IGNORECASE)
-_BRACKET = re.compile(r"\(\S+\*\)*|\([^()\s]+")
-"""The beginning of a bracket around words: (PERSON*, (PERSON*), (ARG1(V*) or (12."""
+_BRACKET = re.compile(r"\(\S+\*\)*|[(\[<{][^]()[<>{}\s]+|</\S+>")
+"""The beginning or end of a bracket around words: (PERSON*, (PERSON*), (ARG1(V*), (12, [PERSON or </PERSON>."""
 _PARTS = "sentences longer than {} pieces, cut in parts"
 _LONG = "words longer than {} pieces, cut"
 _DROPPED = "words without a piece of their own, not learned from"

@@ -70,7 +70,7 @@ def has_csv_quotes(lines: Iterable[str], separator: str) -> bool:
     """
     csv.field_size_limit(limits.RECORD_BYTES)  # the default limit is 131,072 characters
     mark = re.escape(separator)
-    field = f'"(?:[^"]|"")*"|[^"{mark}]*'
+    field = f'"(?:[^"]|"")*"|[^"{mark}\r\n]*'
     row = re.compile(f"(?:{field})(?:{mark}(?:{field}))*")
     width, needed, bare = 0, False, False
     for content in _closed(lines):
@@ -116,7 +116,7 @@ def likely_separator(line: str, columns: int) -> str:
     The result is the first one that gives `columns` fields. If there is none, or `columns` is 0 (unknown), it is the
     first one that occurs outside of quotes; if there is none either, the comma.
     """
-    begin = line[:_LOOKED_AT].strip("\r\n")
+    begin = line[:_LOOKED_AT].strip("\r\n").partition("\r")[0]  # csv refuses a carriage return without quotes
     fields = {separator: len(next(csv.reader([begin], delimiter=separator), [])) for separator in _SEPARATORS}
     fitting = [separator for separator in _SEPARATORS if columns > 1 and fields[separator] == columns]
     present = [separator for separator in _SEPARATORS if fields[separator] > 1]

@@ -110,6 +110,14 @@ def test_a_span_is_compared_with_its_own_text(text, span, tags, repairs):
         assert tagged == (tags, repairs)
 
 
+@pytest.mark.parametrize("key", ["text", "word", "surface", "surface_form", "mention", "string"])
+def test_the_text_of_a_span_may_have_several_names(key):
+    span = {"start": 4, "end": 8, "label": "X"}
+    assert converted("the café run", [span | {key: "cafe\u0301"}])[0] == ["O", "B-X", "O"]
+    with pytest.raises(UsageError, match="a span with the text 'run', and its place has 'café'"):
+        converted("the café run", [span | {key: "run"}])
+
+
 def test_spans_in_utf16_units_without_a_text_are_said():
     said = "spans whose ends are ends of words in UTF-16 units (as JavaScript counts) alone: convert them"
     assert converted("👍 the dogs", [[3, 6, "X"]])[1] == {said: 1}

@@ -235,6 +235,21 @@ def test_a_share_of_the_training_rows_is_measured_on_and_not_trained_on(tmp_path
     assert len(read_training(config, wordpiece).examples) == 160
 
 
+def test_a_class_of_the_share_alone_is_refused_and_no_row_is_on_both_sides(tmp_path, wordpiece):
+    """A -1 is no label beside the known labels 0 and 1, and without it the rows would be divided in another way."""
+    words = "the cat dog house river stone window garden teacher letter".split()
+    rows = [f"{one} {other}\t{number % 2}" for number, one in enumerate(words) for other in words]
+    learned = read_training(of_share(tmp_path, rows, "20%"), wordpiece)
+    share = read_labelled(learned.task).records[0].values["sentence"]
+    rows = [f"{share}\t-1" if row.startswith(f"{share}\t") else row for row in rows]
+    with pytest.raises(UsageError, match="the label '-1' is none of the 2 that are known"):
+        read_training(of_share(tmp_path, rows, "20%"), wordpiece)
+    config = of_share(tmp_path, rows, "20%", labels=("0", "1"))
+    learned = read_training(config, wordpiece)
+    dev = {record.values["sentence"] for record in read_labelled(learned.task).records}
+    assert dev.isdisjoint(record.values["sentence"] for record in learned.records) and share not in dev
+
+
 def test_texts_with_several_questions_stay_on_one_side(tmp_path, wordpiece):
     path = tmp_path / "rows.jsonl"
     answer = {"text": ["cat"], "answer_start": [4]}

@@ -5,6 +5,7 @@ import pytest
 
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.character_spans import tags_of
+from bert_jax.finetuning.columns import label_text
 from bert_jax.finetuning.dataset import make_task, read_training
 from bert_jax.finetuning.row_reading import RowSet, reading_of_rows
 from bert_jax.records.record import Record
@@ -55,6 +56,23 @@ def test_choices_that_seem_to_be_numbered_from_1_are_remarked(tmp_path, wordpiec
     remark = "no train row has the choice 0, the first: subtract 1 from your numbers, if they begin with 1"
     assert (remark in found) == (said or "d" in numbers)
     assert remark not in remarks(tmp_path, wordpiece, labelled[:12], kind="choice", choices=tuple("abcd"))
+
+
+@pytest.mark.parametrize(
+    "column, value, odd",
+    [
+        ("decision", "rejected", True),
+        ("answer", "Ignore", True),  # beside a value that Prodigy doesn't write
+        ("is_approved", False, True),
+        ("valid", 0, True),
+        ("decision", "open", False),
+        ("count", 0, False),
+    ],
+)
+def test_rows_that_seem_to_be_rejected_are_remarked(tmp_path, wordpiece, column, value, odd):
+    rows = [{"sentence": f"dog {n}", "label": "ab"[n % 2], column: value if n % 4 == 0 else "yes"} for n in range(24)]
+    remark = f"train: 6 rows have {label_text(value)!r} in {column!r}: leave out what doesn't hold"
+    assert (remark in remarks(tmp_path, wordpiece, rows)) == odd
 
 
 def test_texts_that_are_lists_as_a_program_prints_them_are_remarked(tmp_path, wordpiece):

@@ -128,6 +128,8 @@ def test_labels_are_read_in_all_their_forms(wordpiece, values, gold):
         ({"label": "[0. 1.]"}, "a list as a program prints it"),
         ({"label": "{'rain'}"}, "a list as a program prints it"),
         ({"label": "[rain, snow]"}, r"'label' is '\[rain, snow\]'; several labels a row are a list"),
+        ({"label": "(rain, snow)"}, r"'label' is '\(rain, snow\)'; several labels a row are a list"),
+        ({"label": "{rain,snow}"}, "'label' is '{rain,snow}'; several labels a row are a list"),
         ({"label": "[rain],[snow]"}, r"the label '\[rain\]' is none of the 2"),
         ({"label": 3.5}, "'label' is 3.5; several labels a row are a list"),
         ({"rain": "2", "safety": "1"}, "'rain' is '2'; a column of a label holds 0 or 1"),

@@ -126,7 +126,7 @@ def test_tags_may_be_numbers_of_the_labels_that_are_given(wordpiece):
         TagTask.read(CONFIG.replace(labels=None), one, Counter())
 
 
-@pytest.mark.parametrize("tag", ["(PERSON*", "(PERSON*)", "(ARG1(V*)", "(12"])
+@pytest.mark.parametrize("tag", ["(PERSON*", "(PERSON*)", "(ARG1(V*)", "(12", "[PERSON", "</PERSON>"])
 def test_brackets_around_words_are_no_tags(wordpiece, tag):
     rows = [record("a b c", f"* {tag} *)"), record("a b", "( ,")]
     with pytest.raises(UsageError, match=r"tags like .*are brackets around words, as in CoNLL-2012; write B-PERSON"):

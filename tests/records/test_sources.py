@@ -51,6 +51,11 @@ def test_rows_of_all_formats_have_named_values_and_places(tmp_path, pack, end):
     assert repairs == {"empty lines left out": 1}
 
 
+def test_a_table_whose_lines_end_with_a_carriage_return_alone_is_refused(tmp_path):
+    assert "a row begins here that is not CSV" in refused(tmp_path, "a.csv", "text,label\ra,1\r")
+    assert values(tmp_path, "a.tsv", '"text"\t"label"\r"a"\t"1"\r') == []
+
+
 def test_a_quoted_field_may_hold_line_feeds(tmp_path):
     found, _ = read(tmp_path, "a.csv", 'text,label\n"one\ntwo",1\nthree,0\n')
     assert found[0].values["text"] == "one\ntwo"
