@@ -56,7 +56,7 @@ def test_a_training_on_an_iterable_of_texts_is_that_on_their_file(tiny_config, t
     with pytest.raises(bert_jax.Interrupted, match="stopped at step 6 of 12") as kept:  # as a notebook keeps it
         bert_jax.pretrain(tiny_config, tmp_path / "run", source=iter(documents), on_measured=stop_at_6)
     assert lines == [(3, "train"), (6, "train")]
-    with pytest.raises(bert_jax.UsageError, match="was begun with other texts or rows than those that are given now"):
+    with pytest.raises(bert_jax.UsageError, match="was begun with other texts or rows than those of this call"):
         bert_jax.pretrain(tiny_config, tmp_path / "run", source=documents[1:])
     results = bert_jax.pretrain(tiny_config, str(tmp_path / "run"), source=documents, on_measured=lambda *_: None)
     assert results.steps == 12 and kept.tb

@@ -27,7 +27,7 @@ from bert_jax.model.bert import Parameters
 from bert_jax.model.memory import Memory, step_memory
 from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows, make_mesh, row_shards
 from bert_jax.model.task import HeadShape, pools_tokens
-from bert_jax.records.given import Given
+from bert_jax.records.python_values import TaskRows
 from bert_jax.run.hosts import check_connected, first_alone
 from bert_jax.run.metrics import OnMeasured
 from bert_jax.run.python_input import check_call, write_rows
@@ -71,8 +71,8 @@ def finetune(
     config: FinetuneConfig,
     workdir: RunDirectory | str | os.PathLike,
     init: str | os.PathLike | None = None,
-    train: Given | str | os.PathLike | None = None,
-    dev: Given | str | os.PathLike | None = None,
+    train: TaskRows | str | os.PathLike | None = None,
+    dev: TaskRows | str | os.PathLike | None = None,
     on_measured: OnMeasured | None = None,
 ) -> Results:
     """Runs or resumes fine-tuning up to its last step; returns the results of the best checkpoint.

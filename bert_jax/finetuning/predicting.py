@@ -171,11 +171,11 @@ def _vectors(task: Task, run: Run, texts: Iterable[str], role: str) -> Iterator[
         yield np.stack(some)
 
 
-def given_records(rows: Iterable[object], config: TaskConfig) -> Iterator[Record]:
-    """Yields the records of rows from `given_rows`.
+def python_records(rows: Iterable[object], config: TaskConfig) -> Iterator[Record]:
+    """Yields the records of rows from `python_rows`.
 
     A row is an object of columns, a text, or a tuple of the task's texts; None is an empty text. If the task has lists
-    of words, a row may be one, and a text is split at white space. Raises UsageError for other rows.
+    of words, a row may be a list of words, and a text is split at white space. Raises UsageError for other rows.
     """
     columns = (*config.texts, *config.choices)
     for number, row in enumerate(rows, 1):

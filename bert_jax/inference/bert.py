@@ -16,7 +16,7 @@ from jaxtyping import Float
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.vectors import NO_PROMPT, Prompt
-from bert_jax.finetuning.predicting import given_records
+from bert_jax.finetuning.predicting import python_records
 from bert_jax.finetuning.task import Prediction
 from bert_jax.inference.batches import Vectors, in_order, stacked
 from bert_jax.inference.embedder import Embedder
@@ -32,7 +32,7 @@ from bert_jax.model.bert import BertForPretraining, Discriminator, Parameters, g
 from bert_jax.model.linear import for_inference
 from bert_jax.model.sharding import on_first_device
 from bert_jax.model.task import BertForTask, HeadShape, PooledEncoder
-from bert_jax.records.given import Given, given_rows, given_texts
+from bert_jax.records.python_values import TaskRows, Texts, python_rows, python_texts
 from bert_jax.run.trained_model import TrainedModel, save_model
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError, quoted
@@ -82,7 +82,7 @@ class Bert:
     @overload
     def fill_mask(self, text: str, top: int = 5) -> list[list[Fill]]: ...  # type: ignore[overload-overlap]
     @overload
-    def fill_mask(self, text: Given, top: int = 5) -> list[list[list[Fill]]]: ...
+    def fill_mask(self, text: Texts, top: int = 5) -> list[list[list[Fill]]]: ...
     def fill_mask(self, text, top=5):
         """For each [MASK] in `text`, in order, the `top` most likely pieces with their probabilities.
 
@@ -93,7 +93,7 @@ class Bert:
         """
         if isinstance(text, str):
             return self._filler.fill([text], top)[0]
-        return self._filler.fill([*given_texts(text, "fill_mask", pairs=False)], top)
+        return self._filler.fill([*python_texts(text, "fill_mask", pairs=False)], top)
 
     def fill_together(self, text: str, top: int = 5) -> list[JointFill]:
         """The `top` most likely combinations of pieces for all [MASK] of `text`, with their joint probabilities.
@@ -102,12 +102,12 @@ class Bert:
         """
         return self._filler.fill_together(text, top)
 
-    def candidates(self, text: str, words: Given) -> list[Fill]:
+    def candidates(self, text: str, words: Texts) -> list[Fill]:
         """The probability of each of `words` in place of [MASK], which `text` has once. A word may be several pieces.
 
         See `Filler.candidates`. Raises UsageError as `fill_mask` does, and for a word without pieces.
         """
-        several = [words] if isinstance(words, str) else [*given_texts(words, "candidates", pairs=False)]
+        several = [words] if isinstance(words, str) else [*python_texts(words, "candidates", pairs=False)]
         return self._filler.candidates(text, several)
 
     @cached_property
@@ -116,7 +116,7 @@ class Bert:
             return self.generator._filler
         return Filler(self._model)
 
-    def score(self, texts: Given, method: str | None = None) -> list[float]:
+    def score(self, texts: Texts, method: str | None = None) -> list[float]:
         """The score of each text in nats, the sum of its tokens' log probabilities: higher is more acceptable.
 
         The score of a masked language model is the pseudo-log-likelihood. `method`: what is hidden when a token is
@@ -129,12 +129,12 @@ class Bert:
         """
         return [math.nan if each.score is None else each.score for each in self.score_stream(texts, method)]
 
-    def score_stream(self, texts: Given, method: str | None = None) -> Iterator[ScoredText]:
+    def score_stream(self, texts: Texts, method: str | None = None) -> Iterator[ScoredText]:
         """Yields each text with the log probability of each of its tokens, in input order and bounded memory.
 
         Scores are those of `score`. Raises UsageError at once for an unknown method.
         """
-        return self.scorer.stream(given_texts(texts, "score"), self.scorer.method(method))
+        return self.scorer.stream(python_texts(texts, "score"), self.scorer.method(method))
 
     @cached_property
     def scorer(self) -> Scorer:
@@ -190,28 +190,28 @@ class Bert:
             return PooledEncoder(self.config, self.task.pooling)
         return BertForTask(self.config, HeadShape.of(self.task))
 
-    def tokens(self, texts: Given, special: bool = True) -> Tokens:
+    def tokens(self, texts: Texts, special: bool = True) -> Tokens:
         """Converts texts or pairs to the input of `module`: a row for each, padded to the longest.
 
         [MASK] and the special pieces of the tokenizer in a text are themselves; with `special=False` they are ordinary
         characters, as in the other methods but `fill_mask`. A text longer than the model's positions is cut. Prompts
         (see `embed`) aren't added.
         """
-        rows = list(self._model.sequences(given_texts(texts, "tokens"), special=special))
+        rows = list(self._model.sequences(python_texts(texts, "tokens"), special=special))
         shape = len(rows), max((len(row.ids) for row in rows), default=0)
         return jax.tree.map(jnp.asarray, lay_out_sequences(rows, shape, self.tokenizer.vocabulary.pad_id))
 
-    def encode(self, texts: Given) -> Vectors:
+    def encode(self, texts: Texts) -> Vectors:
         """The vectors of all tokens of `texts`, each a text or a pair (first, second), in input order.
 
         Texts are computed in batches of similar length; a model of 512 positions is compiled for at most 51 shapes of
         batches. Apart from rounding, the vectors of a text don't depend on the other texts. A text longer than the
         model's positions is cut; the longer text of a pair loses its end first. A message reports how many were cut.
         """
-        rows = list(self._model.sequences(given_texts(texts, "encode")))
+        rows = list(self._model.sequences(python_texts(texts, "encode")))
         return self._stacked(in_order(self._model.encoded(rows)), [len(row.ids) for row in rows])
 
-    def encode_stream(self, texts: Given, batch_size: int = 64) -> Iterator[Vectors]:
+    def encode_stream(self, texts: Texts, batch_size: int = 64) -> Iterator[Vectors]:
         """Yields the vectors of `batch_size` texts or pairs at a time, in input order, in bounded memory.
 
         Reads two windows ahead, each of 65,536 tokens (262,144 on an accelerator), which are some thousands of
@@ -220,13 +220,13 @@ class Bert:
         """
         if batch_size < 1:
             raise UsageError(f"batch_size={batch_size} is no number of texts; give one from 1")
-        outputs = in_order(self._model.encoded(self._model.sequences(given_texts(texts, "encode_stream"))))
+        outputs = in_order(self._model.encoded(self._model.sequences(python_texts(texts, "encode_stream"))))
         while some := list(islice(outputs, batch_size)):
             yield self._stacked(some, [len(output.tokens) for output in some if output.tokens is not None])
 
     def features(
         self,
-        texts: Given,
+        texts: Texts,
         layers: Sequence[int] = (),
         join: str = "concat",
         pool: str = "none",
@@ -243,9 +243,9 @@ class Bert:
         UsageError at once for invalid settings.
         """
         choice = Choice.of(layers, join, pool, dtype, self.config.num_layers)
-        return self._model.features(given_texts(texts, "features"), choice)
+        return self._model.features(python_texts(texts, "features"), choice)
 
-    def embed(self, texts: Given, width: int | None = None, *, role: str | None = None) -> Float[np.ndarray, "N W"]:
+    def embed(self, texts: Texts, width: int | None = None, *, role: str | None = None) -> Float[np.ndarray, "N W"]:
         """One float32 vector of norm 1 for each text or pair: the cosine of two texts is the dot product of their
         vectors.
 
@@ -260,22 +260,22 @@ class Bert:
         return np.concatenate(blocks) if blocks else np.zeros((0, width or self.config.hidden_size), np.float32)
 
     def embed_stream(
-        self, texts: Given, width: int | None = None, batch_size: int = 1024, *, role: str | None = None
+        self, texts: Texts, width: int | None = None, batch_size: int = 1024, *, role: str | None = None
     ) -> Iterator[Float[np.ndarray, "N W"]]:
         """Yields the vectors of `embed` for `batch_size` texts at a time, in input order and bounded memory.
 
         Reads texts ahead as `encode_stream` does. Raises UsageError at once for invalid settings.
         """
-        texts = given_texts(texts, "embed")
+        texts = python_texts(texts, "embed")
         if batch_size < 1:
             raise UsageError(f"batch_size={batch_size} is no number of texts; give one from 1")
         return (vectors for _, vectors in self.embedder.batches(texts, width, batch_size, role))
 
     @overload
-    def search(self, queries: str, corpus: Given, top: int = 10, width: int | None = None, **settings) -> list[Hit]: ...  # type: ignore[overload-overlap]
+    def search(self, queries: str, corpus: Texts, top: int = 10, width: int | None = None, **settings) -> list[Hit]: ...  # type: ignore[overload-overlap]
     @overload
     def search(
-        self, queries: Given, corpus: Given, top: int = 10, width: int | None = None, **settings
+        self, queries: Texts, corpus: Texts, top: int = 10, width: int | None = None, **settings
     ) -> list[list[Hit]]: ...
     def search(self, queries, corpus, top=10, width=None, *, columns=(), lines=None):
         """The `top` texts of a corpus with the highest cosines to a query: (row, score, text), best first.
@@ -288,7 +288,7 @@ class Bert:
 
         Raises UsageError for an empty query, a `top` below 1, an empty corpus, and a file that can't be used.
         """
-        several = [queries] if isinstance(queries, str) else [*given_texts(queries, "search", pairs=False)]
+        several = [queries] if isinstance(queries, str) else [*python_texts(queries, "search", pairs=False)]
         hits = search(self.embedder, several, SearchCorpus(corpus, columns, lines), top, width)
         return hits[0] if isinstance(queries, str) else hits
 
@@ -301,7 +301,7 @@ class Bert:
         """Identifies the model, the layers and the prompt of vectors in a file, to refuse vectors of other models."""
         return self._model.origin(choice, prompt)
 
-    def predict(self, rows: Given) -> list[Prediction]:
+    def predict(self, rows: TaskRows) -> list[Prediction]:
         """The fine-tuned model's prediction for each of `rows`: mappings of columns to values, texts, or tuples of
         texts.
 
@@ -311,13 +311,13 @@ class Bert:
         """
         return list(self.predict_stream(rows))
 
-    def predict_stream(self, rows: Given) -> Iterator[Prediction]:
+    def predict_stream(self, rows: TaskRows) -> Iterator[Prediction]:
         """Yields the prediction for each of `rows`, in input order and bounded memory; reads rows ahead.
 
         Rows and predictions are those of `predict`. Raises UsageError if the model has no task, or if a row lacks a
         column.
         """
-        return self.predictor.stream(given_records(given_rows(rows, "predict"), self.predictor.task))
+        return self.predictor.stream(python_records(python_rows(rows, "predict"), self.predictor.task))
 
     @cached_property
     def predictor(self) -> Predictor:
@@ -335,7 +335,7 @@ class Bert:
             raise UsageError(
                 f"attention takes a text, or a pair of texts as a tuple, and got {quoted(text)}; call it for each text"
             )
-        rows = self._model.sequences(given_texts([text], "attention"))
+        rows = self._model.sequences(python_texts([text], "attention"))
         [(batch, encoded)] = self._model.encoded(rows, return_attention=True)
         length = int(batch.tokens.length[0, 0])
         return np.asarray(encoded.attention)[:, 0, :, :length, :length]

@@ -19,7 +19,7 @@ from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.feature_files import name_of, read_texts
 from bert_jax.inference.vector_file import VectorFile, check_origin
 from bert_jax.model.task import normalised
-from bert_jax.records.given import Given, given_texts
+from bert_jax.records.python_values import Texts, python_texts
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import Setting, UsageError
 
@@ -51,7 +51,7 @@ class SearchCorpus:
 
     def __init__(
         self,
-        source: str | os.PathLike | Given,
+        source: str | os.PathLike | Texts,
         columns: Sequence[str] = (),
         lines: str | os.PathLike | None = None,
     ):
@@ -83,7 +83,7 @@ class SearchCorpus:
         elif file is not None:
             self._texts = read_texts(file, tuple(columns), self.repairs, self._ids)
         else:
-            self._texts = given_texts(source, "search")
+            self._texts = python_texts(source, "search")
 
     @property
     def size(self) -> int | None:

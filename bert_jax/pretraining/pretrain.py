@@ -21,7 +21,7 @@ from bert_jax.pretraining.initial import initial_parameters
 from bert_jax.pretraining.mixture import check_epochs, steps_at_words
 from bert_jax.pretraining.objective import MaskedTokens, PretrainingTrainer, pretraining_trainer
 from bert_jax.pretraining.spelling import with_spelling
-from bert_jax.records.given import Given
+from bert_jax.records.python_values import Texts
 from bert_jax.run.hosts import check_connected, first_alone
 from bert_jax.run.metrics import OnMeasured, read_metrics
 from bert_jax.run.python_input import check_call, write_texts
@@ -50,7 +50,7 @@ class PretrainingPlan:
 def pretrain(
     config: RunConfig,
     workdir: RunDirectory | str | os.PathLike,
-    source: str | os.PathLike | Given | None = None,
+    source: str | os.PathLike | Texts | None = None,
     on_measured: OnMeasured | None = None,
     objective: type[MaskedTokens] | None = None,
 ) -> Results:

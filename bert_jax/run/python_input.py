@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from bert_jax.config.settings import Settings
-from bert_jax.records.given import Given, given_rows, given_texts
+from bert_jax.records.python_values import TaskRows, Texts, python_rows, python_texts
 from bert_jax.run.hosts import first_alone, is_first
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
@@ -33,39 +33,41 @@ def check_call(use: str, config: object, expected: type[Settings], on_measured: 
         raise UsageError(f"on_measured={quoted(on_measured)} is no function; give one of (step, split, values)")
 
 
-def write_texts(run: RunDirectory, texts: Given) -> str:
+def write_texts(run: RunDirectory, texts: Texts) -> str:
     """Writes `texts`, each a document, into the run; returns their `data.source`.
 
-    The run may have been begun with the same texts before. Raises UsageError for other texts, and for an element that
-    is no text.
+    A run that was begun with the same texts is continued. Raises UsageError for other texts, and for an element that is
+    no text.
     """
-    documents = ({"text": text} for text in given_texts(texts, "pretrain", pairs=False))
+    documents = ({"text": text} for text in python_texts(texts, "pretrain", pairs=False))
     return f"jsonl:{_write(run, 'python-texts.jsonl', documents)}#text"
 
 
-def write_rows(run: RunDirectory, name: str, rows: Given) -> str:
+def write_rows(run: RunDirectory, name: str, rows: TaskRows) -> str:
     """Writes the rows of a task into the run; returns the path of the file, `name` with a prefix.
 
-    `rows`: mappings of columns to values, in any form that `given_rows` reads. Raises UsageError for other rows, and
-    for other ones than the run was begun with.
+    `rows`: mappings of columns to values, in any form that `python_rows` reads. Raises UsageError for elements that
+    are no mappings, and if the run was begun with other rows.
     """
-    return str(_write(run, f"python-{name}.jsonl", _of_rows(rows)))
+    return str(_write(run, f"python-{name}.jsonl", _mappings(rows)))
 
 
-def _of_rows(rows: Given) -> Iterator[dict[str, Any]]:
-    for number, row in enumerate(given_rows(rows, "finetune"), 1):
+def _mappings(rows: TaskRows) -> Iterator[dict[str, Any]]:
+    for number, row in enumerate(python_rows(rows, "finetune"), 1):
         if not isinstance(row, Mapping):
             raise UsageError(f"row {number:,} is {quoted(row)}; give mappings such as {{'text': ..., 'label': ...}}")
         yield dict(row)
 
 
 class _Unchanged(Exception):
-    """The file has the same content already; it keeps its time, by which a source is known to be the same."""
+    """The file has the same content already. It is kept with its time, by which a source is recognised."""
 
 
 def _write(run: RunDirectory, name: str, objects: Iterable[dict[str, Any]]) -> Place:
-    """Writes objects as the lines of a file in the run's data/, on the first of several processes, which locks the run
-    before. The file may have been lost since the run was begun: what was made of it has its own checksums."""
+    """Locks the run and writes objects as the lines of a file in its data/, on the first of several processes.
+
+    A file that was lost since the run was begun is written again; the run's other files have checksums.
+    """
     run.check_place()
     path = run.path / "data" / name
     refuse_links(path.parent, path)
@@ -88,7 +90,7 @@ def _replace(run: RunDirectory, path: Place, objects: Iterable[dict[str, Any]]) 
             raise _Unchanged
         if run.under_way and path.is_file():
             raise UsageError(
-                f"{run.path} was begun with other texts or rows than those that are given now; give the same ones, or "
+                f"{run.path} was begun with other texts or rows than those of this call; give the same ones, or "
                 "another workdir"
             )
 
@@ -102,14 +104,14 @@ def _lines(objects: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 def _iso(value: Any) -> str:
-    """A time as ISO 8601 has it. Raises TypeError for what JSON can't hold."""
+    """A time in ISO 8601. Raises TypeError for a value that JSON can't hold."""
     if not hasattr(value, "isoformat"):
         raise TypeError(f"{type(value).__name__} is no value of JSON")
     return value.isoformat()
 
 
 def _read(objects: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yields `objects`. An error of the program's own files isn't one of the run's disk."""
+    """Yields `objects`; an OSError of the files that they come from is a UsageError, not an error of the run's disk."""
     try:
         yield from objects
     except OSError as error:

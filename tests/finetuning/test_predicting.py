@@ -12,11 +12,11 @@ from bert_jax.finetuning.columns import list_or_value
 from bert_jax.finetuning.dataset import LabelledRows, make_task
 from bert_jax.finetuning.metrics import metric_of
 from bert_jax.finetuning.predicting import (
-    given_records,
     has_plain_lines,
     measure,
     of_lines,
     predictions,
+    python_records,
     write_predictions,
 )
 from bert_jax.model.task import HeadShape
@@ -135,15 +135,15 @@ def test_every_kind_has_a_metric_that_counts(config, metric):
 
 def test_rows_may_be_given_in_python():
     pair = CLASS.replace(texts=("first", "second"))
-    assert [record.values for record in given_records(["a b"], CLASS)] == [{"sentence": "a b"}]
-    assert [record.values for record in given_records([("a", "b"), {"x": 1}], pair)] == [
+    assert [record.values for record in python_records(["a b"], CLASS)] == [{"sentence": "a b"}]
+    assert [record.values for record in python_records([("a", "b"), {"x": 1}], pair)] == [
         {"first": "a", "second": "b"},
         {"x": 1},
     ]
-    assert [record.values for record in given_records([" He  sees. "], TAGS)] == [{"words": ["He", "sees."]}]
+    assert [record.values for record in python_records([" He  sees. "], TAGS)] == [{"words": ["He", "sees."]}]
     for row in ("a", ("a", "b", "c"), 3):
         with pytest.raises(UsageError, match="row 1 is .*; give {column: value}, or a tuple of first, second"):
-            list(given_records([row], pair))
+            list(python_records([row], pair))
 
 
 def test_words_of_a_file_with_a_text_a_line_stand_between_spaces(tmp_path):

@@ -1,4 +1,4 @@
-"""What a program gives as texts or rows, tried with every method of a model."""
+"""Texts and rows of a Python program in every form, with every method of a model."""
 
 import datetime
 import json
@@ -14,10 +14,10 @@ import pytest
 
 import bert_jax
 from bert_jax.config.task import TaskConfig
-from bert_jax.finetuning.predicting import given_records
+from bert_jax.finetuning.predicting import python_records
 from bert_jax.inference.bert import Bert
 from bert_jax.model.task import HeadShape, init_for_task
-from bert_jax.records.given import given_rows, given_texts
+from bert_jax.records.python_values import python_rows, python_texts
 from bert_jax.run.python_input import write_rows, write_texts
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
@@ -125,7 +125,7 @@ def test_predict_and_the_trainings_read_every_form_alike(classifier, tmp_path, f
     run = RunDirectory(tmp_path / "run")
     file = Path(write_texts(run, READ[form]()).removeprefix("jsonl:").removesuffix("#text"))
     assert [json.loads(line) for line in file.read_text().splitlines()] == [{"text": text} for text in TEXTS]
-    if isinstance(next(given_rows(READ[form](), "x")), dict):
+    if isinstance(next(python_rows(READ[form](), "x")), dict):
         rows = [json.loads(line) for line in Path(write_rows(run, "train", READ[form]())).read_text().splitlines()]
         assert [row[renamed] for row in rows] == TEXTS
     else:
@@ -164,7 +164,7 @@ def test_classes_of_a_data_set_are_their_names_and_minus_one_is_none():
     }
     data = datasets.Dataset.from_list([row, other], features=datasets.Features(features))
     for form in (data, data.with_format("numpy"), data.to_iterable_dataset()):
-        first, second = given_rows(form, "finetune")
+        first, second = python_rows(form, "finetune")
         assert first == named and second["label"] is None and second["tags"] == []
 
 
@@ -182,7 +182,7 @@ def test_a_missing_text_is_an_empty_one_in_every_method(bert, expected, classifi
         assert ("1 of 2 texts are missing" in capsys.readouterr().err) == (not isinstance(missing, str))
     assert classifier.predict(texts) == classifier.predict([TEXTS[0], ""])
     assert classifier.predict([{"text": TEXTS[0]}, {"text": missing}]) == classifier.predict([TEXTS[0], ""])
-    assert [*given_texts(pandas.Series(texts), "x")] == [TEXTS[0], ""]
+    assert [*python_texts(pandas.Series(texts), "x")] == [TEXTS[0], ""]
 
 
 WORDS = ["The", "old", "cat"]
@@ -207,12 +207,12 @@ WORDS = ["The", "old", "cat"]
 )
 def test_arrays_of_words_are_words(rows):
     tags = TaskConfig(name="tags", kind="tags", texts=("words",), label="tags", labels=("O", "B-PER"))
-    assert [record.values for record in given_records(given_rows(rows, "predict"), tags)] == [{"words": WORDS}]
+    assert [record.values for record in python_records(python_rows(rows, "predict"), tags)] == [{"words": WORDS}]
 
 
 def test_a_single_word_in_a_list_is_words():
     tags = TaskConfig(name="tags", kind="tags", texts=("words",), label="tags", labels=("O", "B-PER"))
-    assert [*given_records(given_rows([["cat"]], "predict"), tags)][0].values == {"words": ["cat"]}
+    assert [*python_records(python_rows([["cat"]], "predict"), tags)][0].values == {"words": ["cat"]}
 
 
 def test_pairs_are_read_in_lists_tuples_and_arrays(bert):
@@ -253,4 +253,4 @@ class _Rows(list):
 
 def test_a_class_without_a_name_is_refused():
     with pytest.raises(UsageError, match="the class 7 of a Dataset has no name: its feature has 2"):
-        list(given_rows(_Rows([{"label": 7}]), "finetune"))
+        list(python_rows(_Rows([{"label": 7}]), "finetune"))

@@ -1,4 +1,4 @@
-"""What a Python program gives as texts or rows: lists, generators, arrays, frames, series, tables and data sets."""
+"""Texts and rows of a Python program: lists, generators, arrays, frames, series, tables and data sets."""
 
 import math
 import os
@@ -11,20 +11,22 @@ from bert_jax.records.record import check_names
 from bert_jax.system.errors import UsageError, listed, quoted
 from bert_jax.system.progress import say
 
-Given: TypeAlias = Any
-"""Texts or rows in any form that `given_rows` reads."""
+Texts: TypeAlias = Any
+"""Texts, or pairs of texts, in any form that `python_texts` reads."""
+TaskRows: TypeAlias = Any
+"""Rows of a task in any form that `python_rows` reads."""
 _FORMS = "a list, a generator, an array, a DataFrame, a Series or a datasets.Dataset"
 _NO_SERIES = (bytes, bytearray, os.PathLike, set, frozenset, type)
-"""Types that hold no texts in order, although some of them can be iterated over."""
+"""Types that hold no texts in an order, although some can be iterated over."""
 
 
-def given_rows(rows: Given, use: str, what: str = "rows") -> Iterator[Any]:
-    """The elements of what a program gives, as JSON has them: texts, numbers, lists, and mappings for rows of columns.
+def python_rows(rows: TaskRows, use: str, what: str = "rows") -> Iterator[Any]:
+    """Yields the elements of `rows` as values of JSON: texts, numbers, lists, and mappings for rows of columns.
 
-    Numbers and texts of numpy are Python's, a class of a `datasets.Dataset` is its name, and a missing value (NaN, NA,
-    a class of -1) is None. A row that is a tuple stays one. `use`: the function that takes them; `what` they are, for
-    messages. Raises UsageError at once for what holds no series of elements, and later for an element that contains
-    itself.
+    Numbers and texts of numpy become Python's, the class of a `datasets.Dataset` becomes its name, and a missing value
+    (NaN, NA, a class of -1) becomes None. A tuple stays a tuple. Messages name `use`, the function that takes the
+    elements, and `what`, their name in the plural. Raises UsageError at once for an object that holds no series of
+    elements, and later for an element that contains itself.
     """
     element = what.removesuffix("s")
     if isinstance(rows, str):
@@ -53,13 +55,14 @@ def given_rows(rows: Given, use: str, what: str = "rows") -> Iterator[Any]:
     return _values(rows, features, use, element)
 
 
-def given_texts(texts: Given, use: str, pairs: bool = True) -> Iterator[Any]:
-    """The texts of what a program gives, and with `pairs` also the pairs of texts.
+def python_texts(texts: Texts, use: str, pairs: bool = True) -> Iterator[Any]:
+    """Yields the texts of `texts`, and pairs of texts too if `pairs` is true.
 
-    A row of columns gives its column `text`, or its only column. A missing text is an empty one; at the end a line says
-    how many are missing. Raises UsageError as `given_rows` does, and for an element of another type.
+    The text of a row of columns is its column `text`, or its only column. A missing text becomes an empty one, and a
+    line says at the end how many were missing. Raises UsageError as `python_rows` does, and for an element of another
+    type.
     """
-    return _texts(given_rows(texts, use, "texts"), use, pairs)
+    return _texts(python_rows(texts, use, "texts"), use, pairs)
 
 
 def _texts(rows: Iterator[Any], use: str, pairs: bool) -> Iterator[Any]:
@@ -95,16 +98,16 @@ def _values(rows: Iterable[Any], features: Any, use: str, element: str) -> Itera
 
 
 def _value(value: Any, feature: Any = None) -> Any:
-    """A value as JSON has it. `feature`: that of a Dataset, or None."""
+    """Converts a value to one of JSON. `feature`: its feature in a Dataset, or None."""
     for method in ("tolist", "to_list"):  # numpy and pandas, polars
         value = getattr(value, method)() if hasattr(value, method) else value
     inner = getattr(feature, "feature", feature)
     if isinstance(value, Mapping):
         features = inner if isinstance(inner, Mapping) else {}
-        return {str(name): _value(each, features.get(name)) for name, each in value.items()}
+        return {str(name): _value(item, features.get(name)) for name, item in value.items()}
     if isinstance(value, list | tuple):
         inner = inner[0] if isinstance(inner, list) else inner
-        return [_value(each, inner) for each in value]
+        return [_value(item, inner) for item in value]
     if type(value).__name__ in ("NAType", "NaTType") or isinstance(value, float) and math.isnan(value):
         return None
     names = getattr(feature, "names", None)
