@@ -99,7 +99,11 @@ def prepare_data(config: RunConfig, run: RunDirectory, inputs: Inputs) -> Data:
 
 
 def _is_prepared(config: RunConfig, run: RunDirectory) -> bool:
-    return all(PreparedData.open(run.data(phase.length)) for phase in config.phases)
+    """Whether the run has all its data. Data of other settings count only in a run under way, which refuses them."""
+    found = [PreparedData.open(run.data(phase.length)) for phase in config.phases]
+    if run.under_way or not run.tokenizer.is_dir():
+        return all(found)
+    return all(data and data.is_of(_recipe(config, run, data.length)) for data in found)
 
 
 def _check_means(data: DataConfig, preparation: PreparationConfig) -> None:

@@ -52,8 +52,6 @@ CASES = [
     pytest.param(command, kind, marks=[pytest.mark.long] if kind in MODELS else [])
     for command in COMMANDS
     for kind in KINDS
-    # Preparing other text replaces the config of a run that hasn't begun before it finds that the text isn't there.
-    if not (command in ("vocab", "prepare") and kind == "without checkpoints")
 ]
 
 
