@@ -1,4 +1,4 @@
-"""Settings that have no effect beside others."""
+"""Settings that have no effect because of other settings."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -8,15 +8,15 @@ from bert_jax.config.settings import Settings
 from bert_jax.system.errors import Setting, UsageError
 
 
-def refuse_unused(config: Settings, given: Mapping[str, Any]) -> None:
-    """Raises UsageError if one of the settings that were `given`, by dotted name, has no effect in `config`."""
+def refuse_unused(config: Settings, settings: Mapping[str, Any]) -> None:
+    """Raises UsageError if a setting of `settings`, which the user wrote by dotted name, has no effect in `config`."""
     for names, reason in _unused(config.flat()):
-        if name := next(filter(re.compile(names).fullmatch, given), None):
-            raise UsageError(f"{Setting(name, given[name])} has no effect: {reason}; leave it out")
+        if name := next(filter(re.compile(names).fullmatch, settings), None):
+            raise UsageError(f"{Setting(name, settings[name])} has no effect: {reason}; leave it out")
 
 
 def _unused(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yields patterns of names of settings that nothing reads, and why. `values` has all settings by dotted name."""
+    """Yields patterns for names of settings without effect, with the reason. `values`: all settings by dotted name."""
     file, init, predict = values.get("vocabulary.file"), values.get("init"), values.get("objective.predict")
     if init:
         reason = f"the vocabulary of {Setting('init', init)}, with its cleaning of text, is taken; "

@@ -1,4 +1,4 @@
-"""Which rows of a source are learned from or measured: those that are whole, weren't rejected and have a label."""
+"""The rows of a source that a task uses: whole rows with a label that no annotator rejected."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -20,8 +20,8 @@ _VERDICTS = {
     "AssignmentStatus": ("approved submitted", "rejected", "rejected in Mechanical Turk"),
     "_tainted": ("false 0", "true 1", "of untrusted contributors in Appen"),
 }
-"""Columns in which annotation tools say whether a row holds: the values of rows that do and of rows that don't, in
-lower case, and what the latter are. A column with any other value is another program's."""
+"""Columns in which annotation tools accept or reject a row: the values of accepted rows and of rejected rows, in lower
+case, and a name for rejected rows. A column with any other value belongs to another program."""
 
 
 def usable_rows(
@@ -30,7 +30,8 @@ def usable_rows(
     """The rows that are whole, that no annotator rejected, and that have a label, if any has one.
 
     A row isn't whole if it ends before a column that the task reads, or if most rows of its table are longer. `repairs`
-    counts the others. Raises UsageError for such rows unless task.unlabelled is `skip`, and if all are rejected.
+    counts the rows left out. Raises UsageError for rows that aren't whole or lack a label, unless task.unlabelled is
+    `skip`, and if all rows are rejected.
     """
 
     def without(odd: Sequence[Record], name: str, fault: str, remedy: str) -> Sequence[Record]:
@@ -69,7 +70,7 @@ def used_columns(kind: type[Task], config: TaskConfig, record: Record) -> set[st
 
 
 def _no_labels(config: TaskConfig, labels: set[str]) -> set[str]:
-    """Which of `labels` stand for none: "-" as in SNLI; -1 as in TFDS, where the others are 0 to n - 1.
+    """The labels that stand for a missing one: "-" as in SNLI; -1 as in TFDS, where the others are 0 to n - 1.
 
     Unless labels are known, n must be at least 3: -1, 0 and 1 are more often a scale."""
     given = set(config.labels or map(str, range(len(config.choices))))

@@ -1,4 +1,4 @@
-"""One run of a suite: where it lies, whether it is finished, and what it measured."""
+"""A job of a suite: its directory, whether it is finished, and its figures."""
 
 import os
 import re
@@ -25,17 +25,17 @@ AND = " and "
 _NOT_IN_NAME = re.compile(r"[^\w.=-]+")
 _LONGEST_NAME = 80
 _MODEL = ("config.json", "tokenizer", "checkpoints")
-"""What the model of a run consists of."""
+"""Files and folders of a run that make up its model."""
 PRETRAINING = "pretraining"
 """Name under which a recipe's training is listed among the tasks."""
 
 
-class Figures(Sealed):
-    """What a suite keeps of a finished job, in a sealed file."""
+class KeptFigures(Sealed):
+    """The figures of a finished job, in a sealed file."""
 
     MOST_VALUES: ClassVar[int] = MOST_VALUES
     job: str
-    """The job's name, so that another job's file isn't taken for this one's."""
+    """The job's name, so that the file of another job isn't mistaken for it."""
     figures: JsonObject
     parts: dict[str, str] = {}
     """Content hashes of the files and folders of its run that count; empty for a measurement."""
@@ -49,16 +49,16 @@ class Job(NamedTuple):
     setting: dict[str, Any]
     seed: int
     path: Path
-    """The directory of a run, or the JSON file of what was measured."""
+    """The directory of a run, or the JSON file of a measurement."""
     work: Callable[[], JsonObject]
     """Does the training or measurement, and returns its figures by name. Raises UsageError for wrong use, RunError for
     a run that failed."""
     known: dict[Path, JsonObject]
-    """The figures of a suite's jobs by `path`, once they were found to be as they were written."""
+    """The figures of the suite's jobs by `path`, of jobs whose files were verified."""
     needs: "Job | None" = None
     """The pretraining of its model."""
     parts: tuple[str, ...] = ("results.json", *_MODEL)
-    """The files and folders of a run that tell its results, or that other jobs use."""
+    """The files and folders of a run that hold its results, or that other jobs use."""
 
     @property
     def file(self) -> Path:
@@ -69,25 +69,25 @@ class Job(NamedTuple):
 
     @property
     def done(self) -> bool:
-        """Whether it is finished, and all that was kept of it is as it was written."""
+        """Whether the job is finished and its files are unchanged."""
         if self.path not in self.known and os.path.lexists(self.file) and not self.damage():
-            self.known[self.path] = Figures.read(self.file).figures
+            self.known[self.path] = KeptFigures.read(self.file).figures
         return self.path in self.known
 
     @property
     def measured(self) -> JsonObject:
-        """What it measured, by name; {} before it is done."""
+        """The figures of the job by name; {} before it is done."""
         return self.known[self.path] if self.done else {}
 
     def damage(self) -> tuple[Path, str] | None:
-        """What of the job is there and can't be believed, and why; None if there is nothing like that."""
+        """The first damaged file or folder of the job, and the reason; None if there is no damage."""
         is_file = self.path == self.file
         if not is_file and os.path.lexists(self.path) and (self.path.is_symlink() or not self.path.is_dir()):
             return self.path, "it is no folder"
         if not os.path.lexists(self.file):
             return None
         try:
-            written = Figures.read(self.file)
+            written = KeptFigures.read(self.file)
         except (OSError, ValueError, UsageError) as error:
             return self.file, getattr(error, "strerror", None) or str(error)
         if written.job != self._name:
@@ -100,7 +100,7 @@ class Job(NamedTuple):
         return None
 
     def finish(self) -> None:
-        """Does the work and keeps its figures. What is there and can't be believed is set aside first, with a line.
+        """Does the work and keeps its figures. Damaged files are set aside first, with a line.
 
         Raises UsageError or RunError as `work` does, RunError also if the figures can't be kept.
         """
@@ -117,7 +117,7 @@ class Job(NamedTuple):
         figures = self.work()
         figures = figures | {"work_seconds": round(time.monotonic() - began, 1)}
         parts = {name: content_hash(self.path / name) for name in self.parts} if self.path != self.file else {}
-        Figures(job=self._name, figures=figures, parts=parts).write(self.file)
+        KeptFigures(job=self._name, figures=figures, parts=parts).write(self.file)
         if not self.done:
             raise RunError(f"{self.file} can't be read back: {' '.join(map(str, self.damage() or ()))}")
 
@@ -133,7 +133,7 @@ class Job(NamedTuple):
 
 
 def _set_aside(place: Path) -> None:
-    """Renames whatever is at a place; what was set aside there before is deleted."""
+    """Renames the file or folder `place` to damaged-NAME; an older one of that name is deleted."""
     aside = place.with_name(f"damaged-{place.name}")
     if aside.is_symlink() or not aside.is_dir():
         aside.unlink(missing_ok=True)
@@ -142,7 +142,7 @@ def _set_aside(place: Path) -> None:
 
 
 def run_figures(run: Path) -> JsonObject:
-    """What a finished training measured, by name. Raises RunError if it left nothing that can be read."""
+    """The metrics of a finished training by name. Raises RunError if it left no results that can be read."""
     try:
         results, _ = read_results(run / "results.json")
     except FileNotFoundError:
@@ -158,7 +158,7 @@ def model_hash(place: Place) -> str:
 
 
 def source_hash(source: str, is_text: bool = False) -> str:
-    """Content hash of rows, of judged texts (`beir:FOLDER`) or of text; "" for what isn't on this machine."""
+    """Content hash of rows, of judged texts (`beir:FOLDER`) or of text; "" if they aren't on this machine."""
     try:
         if is_text or source.startswith("tfds:"):
             return (open_source(resolved_source(source)) if is_text else open_rows(source)).content_hash

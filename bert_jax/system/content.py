@@ -1,4 +1,4 @@
-"""Whether something is still the same: one hash of contents, and one of settings."""
+"""Hashes that identify contents and settings."""
 
 import contextlib
 import hashlib
@@ -17,11 +17,11 @@ from bert_jax.system.sealed import Sealed
 _READ_ALWAYS_BYTES = 1_000_000
 """Total size up to which files are read again each time."""
 _SETTLED_NS = 3_000_000_000
-"""Age of a file's times from which on they tell every later change: some file systems count in steps of two seconds."""
+"""Age from which a file's times reveal every later change: some file systems count in steps of two seconds."""
 
 
-class _KnownContent(Sealed):
-    """The hash of files that were read before."""
+class _KeptHash(Sealed):
+    """The hash of files that were read before, in the user's cache directory."""
 
     status: str
     """Hash of the files' status when they were read."""
@@ -30,7 +30,7 @@ class _KnownContent(Sealed):
 
 def content_hash(*parts: object) -> str:
     """Hash of contents. A place (a path) counts by the names and bytes of the file there or of all files below it, any
-    other value by its `repr`. A place where nothing is counts as an empty folder.
+    other value by its `repr`. A missing place counts as an empty folder.
 
     Large files that were read before are read again only if their size, times or inode have changed. Objects in a
     bucket count by their revisions. Raises UsageError for a file that can't be read.
@@ -47,7 +47,7 @@ def content_hash(*parts: object) -> str:
 
 
 def settings_hash(*values: Any) -> str:
-    """Hash of settings and other JSON values. What JSON doesn't have, such as a path, counts as its text."""
+    """Hash of settings and other JSON values. A value that JSON lacks, such as a path, counts by its text."""
     return _short_hash(json.dumps(values, default=str, sort_keys=True))
 
 
@@ -55,27 +55,27 @@ def _hash_of_files(places: list[dict[str, Path]]) -> str:
     """The hash of the files of each place, by name. Raises OSError if one can't be read."""
     paths = [path for files in places for path in files.values()]
     began, status = time.time_ns(), [*map(_status, paths)]
-    status_hash, known = _short_hash(repr(status)), None
+    status_hash, kept = _short_hash(repr(status)), None
     if sum(size for size, *_ in status) > _READ_ALWAYS_BYTES:
         with contextlib.suppress(RuntimeError):  # the user has no home
-            known = cache_directory() / "contents" / f"{_short_hash(repr(places))}.json"
+            kept = cache_directory() / "contents" / f"{_short_hash(repr(places))}.json"
     with contextlib.suppress(OSError, ValueError, UsageError):  # missing, damaged, or of another release
-        if known and (before := _KnownContent.read(known)).status == status_hash:
+        if kept and (before := _KeptHash.read(kept)).status == status_hash:
             return before.content
     digests = [[(name, _digest(path)) for name, path in files.items()] for files in places]
     content = _short_hash(repr(digests))
     newest = max((max(modified, changed) for _, modified, changed, _ in status), default=0)
-    if known and began - newest > _SETTLED_NS and status == [*map(_status, paths)]:
+    if kept and began - newest > _SETTLED_NS and status == [*map(_status, paths)]:
         with contextlib.suppress(OSError, RunError):  # they are read again next time
-            known.parent.mkdir(parents=True, exist_ok=True)
-            _KnownContent(status=status_hash, content=content).write(known)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            _KeptHash(status=status_hash, content=content).write(kept)
     return content
 
 
 def _status(path: Path) -> tuple[int, int, int, int]:
-    """What changes with each write to a file. No program can set the time of the last change, the third."""
-    found = os.stat(path)
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+    """Size, times and inode of a file, of which a write changes some. No program can set the third, the change time."""
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 
 
 def _digest(path: Path) -> str:

@@ -1,7 +1,7 @@
-"""Calls of the libraries that encode texts: their errors become UsageError.
+"""Converts the errors of the libraries that encode texts to UsageError.
 
 A text from Python or the command line may hold half of a surrogate pair, which no library takes. A pattern of another
-program's tokenizer.json may take so long that Hugging Face's library panics.
+program's tokenizer.json may take so long that the library of Hugging Face panics.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ def has_half_of_a_pair(text: str) -> bool:
     return not text.isascii() and _HALF_OF_A_PAIR.search(text) is not None
 
 
-def calls_library(method: _Method) -> _Method:
+def library_method(method: _Method) -> _Method:
     """Decorates a method of a tokenizer that passes a text, or a sequence of texts, to a library.
 
     The method raises UsageError for a value that is no text, for half of a surrogate pair, and for a text on which the
@@ -37,17 +37,17 @@ def calls_library(method: _Method) -> _Method:
     """
 
     @functools.wraps(method)
-    def explained(self, text):
+    def checked_method(self, text):
         try:
             with _without_report() if self.patterns and sys.stderr else contextlib.nullcontext():
                 return method(self, text)
         except (TypeError, AttributeError, UnicodeEncodeError, RuntimeError):  # by library and method
             texts = [text] if isinstance(text, str) or not hasattr(text, "__iter__") else list(text)
-            for each in texts:
-                if not isinstance(each, str):
-                    raise UsageError(f"{quoted(each)} is no text; give a str") from None
-                if has_half_of_a_pair(each):
-                    raise UsageError(f"{quoted(each)} has half of a surrogate pair, which is no character") from None
+            for item in texts:
+                if not isinstance(item, str):
+                    raise UsageError(f"{quoted(item)} is no text; give a str") from None
+                if has_half_of_a_pair(item):
+                    raise UsageError(f"{quoted(item)} has half of a surrogate pair, which is no character") from None
             raise
         except BaseException as error:
             if type(error).__name__ != _PANIC:
@@ -57,12 +57,12 @@ def calls_library(method: _Method) -> _Method:
                 f"({first_line(str(error))}); leave such texts out, or give a tokenizer with other patterns"
             ) from None
 
-    return cast(_Method, explained)
+    return cast(_Method, checked_method)
 
 
 @contextlib.contextmanager
 def _without_report() -> Iterator[None]:
-    """Keeps what is written to standard error within the block, and prints it after the block, unless that fails."""
+    """Holds back standard error within the block. It is printed after the block, or dropped if the block fails."""
     with _LOCK, tempfile.TemporaryFile() as file:
         before = os.dup(_STANDARD_ERROR)
         os.dup2(file.fileno(), _STANDARD_ERROR)

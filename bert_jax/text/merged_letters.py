@@ -1,4 +1,4 @@
-"""Tells which letters and accents of a text a tokenizer's cleaning drops or merges."""
+"""Letters and accents that a tokenizer's cleaning drops or merges."""
 
 import os
 import unicodedata
@@ -9,12 +9,12 @@ _MOST_CHANGED = 0.02
 """Share of the words that may lose letters. An uncased model of English drops accents of 0.3% of English words (names),
 of 1.7% of the stretches of a Chinese text, and of 4% to 80% of the words of languages that write accents."""
 _MOST_CHARACTERS, _EXAMPLES, _WIDTH = 1_000_000, 3, 20
-"""Characters that are looked at; words that are shown, and characters of a word."""
+"""Most characters that are examined, words that are shown, and characters that are shown of a word."""
 
 
 def merged_letters(texts: Iterable[str], clean: Callable[[str], str], most: float = _MOST_CHANGED) -> str | None:
-    """How many of the words, split at blanks, `clean` changes apart from case, how many different ones it makes equal,
-    and examples. None up to the share `most`. The first million characters are looked at."""
+    """Describes the words that `clean` changes apart from case: their share, how many different words become equal, and
+    examples. None if the share is at most `most`. Examines a million characters, split into words at white space."""
     words, size = Counter[str](), 0
     for text in texts:
         words.update(text.split())
@@ -27,7 +27,7 @@ def merged_letters(texts: Iterable[str], clean: Callable[[str], str], most: floa
         spelled[after].add(before)
         if before != after:
             start = len(os.path.commonprefix([before, after])) if len(before) > _WIDTH else 0
-            changed[" → ".join(each[start : start + _WIDTH] for each in (before, after))] += count
+            changed[" → ".join(form[start : start + _WIDTH] for form in (before, after))] += count
     share = changed.total() / max(words.total(), 1)
     equal = sum(len(group) for group in spelled.values() if len(group) > 1)
     if share <= most:
@@ -40,5 +40,5 @@ def merged_letters(texts: Iterable[str], clean: Callable[[str], str], most: floa
 def _letters(text: str) -> str:
     """The letters and marks of `text` without case, alike for composed, decomposed and compatible characters."""
     decomposed = unicodedata.normalize("NFKD", text.casefold())
-    kept = (each for each in decomposed if unicodedata.category(each)[0] in "LM" and not "\ufe00" <= each <= "\ufe0f")
+    kept = (char for char in decomposed if unicodedata.category(char)[0] in "LM" and not "\ufe00" <= char <= "\ufe0f")
     return unicodedata.normalize("NFC", "".join(kept))

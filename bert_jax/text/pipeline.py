@@ -18,7 +18,7 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json, write_text
 from bert_jax.system.json_file import JsonObject, Shape
-from bert_jax.text.library_calls import calls_library
+from bert_jax.text.library_calls import library_method
 from bert_jax.text.scripts import TextCut, is_punctuation, sets_no_spaces, starts_word, visible
 from bert_jax.text.tokenizer_json import (
     Kind,
@@ -114,17 +114,17 @@ class Tokenizer:
         """The contents of a tokenizer.json."""
         return self._contents
 
-    @calls_library
+    @library_method
     def encode(self, text: str) -> list[int]:
         """Ids of the pieces of `text`, without special pieces. "[CLS]" or "<s>" in a text is ordinary characters."""
         return self._encoder.encode(text, add_special_tokens=False).ids
 
-    @calls_library
+    @library_method
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of each text; uses several threads unless TOKENIZERS_PARALLELISM=false."""
         return [encoding.ids for encoding in self._encoder.encode_batch_fast(list(texts), add_special_tokens=False)]
 
-    @calls_library
+    @library_method
     def encode_special(self, text: str) -> list[int]:
         """Encodes `text` with the special pieces in it as themselves, and [MASK] as this vocabulary's mask piece.
 
@@ -139,12 +139,12 @@ class Tokenizer:
         """The pipeline that recognizes the special pieces in a text."""
         return ordinary(self.contents, self.name, self.vocabulary.special, found=True)
 
-    @calls_library
+    @library_method
     def cleaned(self, text: str) -> str:
         """`text` as it is after cleaning and before it is split into words."""
         return self._normalizer.normalize_str(text) if self._normalizer else text
 
-    @calls_library
+    @library_method
     def encode_spans(self, text: str) -> list[PieceSpan]:
         """The pieces of `text` with their positions in it.
 
@@ -251,14 +251,14 @@ class Tokenizer:
             letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text
         )
 
-    @calls_library
+    @library_method
     def encode_piece(self, piece: str) -> list[int]:
         """Ids of the pieces that `piece`, written as in the vocabulary, is split into."""
         if self.kind == "wordpiece":
             return self.encode(piece.removeprefix(CONTINUATION))
         return [token.id for token in self._encoder.model.tokenize(piece)]
 
-    @calls_library
+    @library_method
     def piece_of_word(self, word: str) -> str | None:
         """The piece for the whole of `word`, whether the vocabulary has it or not.
 

@@ -18,7 +18,7 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.files import replacing
 from bert_jax.text.charsmap import charsmap_fault
-from bert_jax.text.library_calls import calls_library
+from bert_jax.text.library_calls import library_method
 from bert_jax.text.pipeline import Tokenizer
 from bert_jax.text.scripts import is_punctuation, sets_no_spaces
 from bert_jax.text.tokenizer_json import Kind
@@ -78,18 +78,18 @@ class SentencePieceTokenizer(Tokenizer):
             reason = quoted(str(error))
             raise UsageError(f"{self.name} is no good sentencepiece model ({reason}); give another") from None
 
-    @calls_library
+    @library_method
     def encode(self, text: str) -> list[int]:
         """Ids of the pieces of `text`, without special pieces. "[CLS]" in a text is ordinary characters."""
         return self._processor.encode(without_nul(text))
 
-    @calls_library
+    @library_method
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of each text; uses several threads unless TOKENIZERS_PARALLELISM=false."""
         threads = 1 if os.environ.get("TOKENIZERS_PARALLELISM") == "false" else -1
         return self._processor.encode([without_nul(text) for text in texts], num_threads=threads)
 
-    @calls_library
+    @library_method
     def encode_special(self, text: str) -> list[int]:
         """Encodes `text` with the special pieces in it as themselves, and [MASK] as this vocabulary's mask piece.
 
@@ -110,7 +110,7 @@ class SentencePieceTokenizer(Tokenizer):
         found = {*self.vocabulary.special_ids} - {self.vocabulary.unknown_id}
         return self._opened(dict.fromkeys(found, _Piece.USER_DEFINED))
 
-    @calls_library
+    @library_method
     def cleaned(self, text: str) -> str:
         """`text` as it is after cleaning and before it is split into pieces."""
         return self._processor.normalize(text)
@@ -119,7 +119,7 @@ class SentencePieceTokenizer(Tokenizer):
         encoded = self._processor.encode(without_nul(text), return_type="offset_mapping")
         return ((number, *offsets) for number, offsets in zip(encoded["ids"], encoded["offsets"], strict=True))
 
-    @calls_library
+    @library_method
     def encode_piece(self, piece: str) -> list[int]:
         """Ids of the pieces that `piece`, written as in the vocabulary, is split into."""
         return _encode_piece(self._piece_processor, piece)
@@ -128,7 +128,7 @@ class SentencePieceTokenizer(Tokenizer):
     def _piece_processor(self) -> SentencePieceProcessor:
         return _piece_processor(self._model)
 
-    @calls_library
+    @library_method
     def piece_of_word(self, word: str) -> str | None:
         """The piece for the whole of `word`.
 

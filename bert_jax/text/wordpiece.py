@@ -16,7 +16,7 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import JsonObject
 from bert_jax.text.cleaning import ORIGINAL, Accents, Cleaning, UnicodeForm
-from bert_jax.text.library_calls import calls_library
+from bert_jax.text.library_calls import library_method
 from bert_jax.text.pipeline import Tokenizer, TokenizerSettings
 from bert_jax.text.scripts import combines
 from bert_jax.text.vocabulary import CONTINUATION, UNKNOWN, Vocabulary
@@ -88,7 +88,7 @@ class WordPieceTokenizer(Tokenizer):
     def contents(self) -> JsonObject:
         return json.loads(self._encoder.to_str())
 
-    @calls_library
+    @library_method
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of each text; uses several threads unless TOKENIZERS_PARALLELISM=false."""
         joined = [text for text in texts if _BAR not in text]

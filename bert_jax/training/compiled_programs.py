@@ -1,4 +1,4 @@
-"""The cache of compiled programs: JAX' own, with a checksum in each entry.
+"""JAX' cache of compiled programs, with a checksum in each entry.
 
 JAX itself reads any kind of file, doesn't replace a damaged entry, and may crash by running one.
 """
@@ -25,7 +25,7 @@ _CHECKSUM_BYTES = 16
 
 
 class CheckedPrograms(LRUCache):
-    """Compiled programs in the files of a local directory. A damaged one is deleted, and compiled again.
+    """Compiled programs in the files of a local directory. A damaged program is deleted and compiled again.
 
     Other programs of JAX neither read these files nor have files of the same names.
     """
@@ -37,11 +37,11 @@ class CheckedPrograms(LRUCache):
             return None
         value, checksum = b"", b""
         with contextlib.suppress(OSError, ValueError):
-            content = read_bytes(path, _MOST_BYTES)  # raises for what is no plain file
+            content = read_bytes(path, _MOST_BYTES)  # raises unless it is a plain file
             value, checksum = content[:-_CHECKSUM_BYTES], content[-_CHECKSUM_BYTES:]
         if _checksum(value) == checksum:
             if self.eviction_enabled:
-                super().get(self._checked(key))  # notes the use
+                super().get(self._checked_key(key))  # notes the use
             return value
         outcome = "it was deleted, and is compiled again"
         try:
@@ -52,24 +52,24 @@ class CheckedPrograms(LRUCache):
         return None
 
     def put(self, key: str, value: bytes) -> None:
-        """Adds an entry, unless there is one."""
+        """Adds an entry unless the key has one."""
         content = value + _checksum(value)
         try:
             if self.eviction_enabled and len(content) > self.max_size:
                 return
             if self.eviction_enabled:
-                super().put(self._checked(key), content)
+                super().put(self._checked_key(key), content)
             elif not os.path.lexists(self._file(key)):
                 with replacing(self._file(key)) as temporary:
                     temporary.write_bytes(content)
         except (OSError, RunError) as error:
             say(f"a compiled program can't be kept in {self.path} ({failure_reason(error)})")
 
-    def _checked(self, key: str) -> str:
+    def _checked_key(self, key: str) -> str:
         return f"{key}-checked"
 
     def _file(self, key: str) -> Path:
-        return Path(str(self.path)) / f"{self._checked(key)}-cache"
+        return Path(str(self.path)) / f"{self._checked_key(key)}-cache"
 
 
 def keep_compiled_programs() -> None:

@@ -13,7 +13,7 @@ import pytest
 from damages import HOSTILE, flip_a_bit
 from suite_cases import TASK_TEXT
 
-from bert_jax.suite.job import Figures
+from bert_jax.suite.job import KeptFigures
 from bert_jax.suite.summary import Summary
 from bert_jax.suite.work import SuiteWork
 
@@ -241,7 +241,7 @@ def test_a_dry_run_changes_nothing_and_lists_what_was_damaged(suite):
 
 def test_figures_of_another_release_are_measured_again(suite, monkeypatch, capsys):
     with monkeypatch.context() as other:
-        other.setattr(Figures, "FORMAT", 2)
+        other.setattr(KeptFigures, "FORMAT", 2)
         expected = figures(suite, TRAINED)
     capsys.readouterr()
     assert work_done(suite, TRAINED) == ALL
@@ -276,7 +276,7 @@ def test_checkpoints_that_another_setting_needs_again_are_trained_again(suite):
 
 @pytest.mark.parametrize("text", [TRAINED, RECIPES], ids=["trained", "recipes"])
 def test_a_suite_stopped_at_the_writing_of_each_of_its_files_ends_as_an_undisturbed_one(suite, text, monkeypatch):
-    expected, write, stops = figures(suite, text), Figures.write, []
+    expected, write, stops = figures(suite, text), KeptFigures.write, []
     shutil.rmtree(suite.folder / "W")
 
     def stopped(self, path):
@@ -288,7 +288,7 @@ def test_a_suite_stopped_at_the_writing_of_each_of_its_files_ends_as_an_undistur
         if len(stops) % 3 == 2:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Figures, "write", stopped)
+    monkeypatch.setattr(KeptFigures, "write", stopped)
     for _ in range(100):
         try:
             suite.run(text)
@@ -296,5 +296,5 @@ def test_a_suite_stopped_at_the_writing_of_each_of_its_files_ends_as_an_undistur
         except KeyboardInterrupt:
             pass
     assert {"finished", "answers", "contamination"} <= {*stops} and len(stops) > 15
-    monkeypatch.setattr(Figures, "write", write)
+    monkeypatch.setattr(KeptFigures, "write", write)
     assert figures(suite, text) == expected

@@ -6,7 +6,7 @@ import pytest
 from trained_tokenizers import KINDS, trained
 
 from bert_jax.system.errors import UsageError
-from bert_jax.text.library_calls import calls_library
+from bert_jax.text.library_calls import library_method
 from bert_jax.text.pipeline import Tokenizer
 
 METHODS = ("encode", "encode_special", "encode_spans", "cleaned", "piece_of_word", "encode_piece")
@@ -66,7 +66,7 @@ def test_what_others_write_to_standard_error_meanwhile_is_kept(capfd):
     class Chatty:
         patterns, name = ("a",), "x"
 
-        @calls_library
+        @library_method
         def encode(self, text):
             os.write(2, b"a message\n")
             return text
