@@ -37,8 +37,8 @@ _REMEDY = "name columns that are there by --columns, and those of groups by --gr
 _OUTCOMES = {"1": 1.0, "0": 0.0, "=": 0.5, "-": math.nan}
 """How the outcome of a pair is written: the acceptable sentence has the higher score, the lower one, the same, none."""
 _ACCURACIES = ("accuracy", "accuracy_per_token", "accuracy_of_shorter")
-"""What is measured by file: that of the chosen scores, that of scores divided by the number of tokens, and that of
-taking the sentence with fewer tokens for the acceptable one."""
+"""Accuracies by file: of the chosen scores, of scores divided by the number of tokens, of choosing the sentence with
+fewer tokens."""
 _LENGTH_EFFECT = 0.1
 """Distance from chance at which a choice by length alone is worth a remark."""
 

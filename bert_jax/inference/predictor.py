@@ -61,8 +61,8 @@ class Predictor:
 
         `written` is the format of `source`; None means that `written_as` finds it. `unlabelled` says what happens to
         rows without a label; None means the setting in training, `task.unlabelled`. `rows_hash` is the run's hash of
-        its rows, which ends with that of the dev rows: if the rows of `task.dev` have another, a warning says that they
-        have changed since training. Raises UsageError for a label that didn't occur in training.
+        its rows, which ends with the hash of the dev rows; a warning says if the rows of `task.dev` have changed since
+        training. Raises UsageError for a label that didn't occur in training.
         """
         config = self.task
         if not source and config.dev_source and is_elsewhere(config.dev_source):

@@ -132,7 +132,7 @@ class ChunkRecord(Sealed):
             reason = "another program changed it"
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or str(error)
-        raise RunError(f"{path} can't be used ({reason}); give the same command again: it is made anew")
+        raise RunError(f"{path} can't be used ({reason}); give the same command again, which writes it again")
 
 
 def write_numbers(path: Place, arrays: Mapping[str, Integer[np.ndarray, " _"]]) -> None:

@@ -164,7 +164,7 @@ def _check_tokens(named: dict[str, Piece], numbers: dict[str, int], vocabulary: 
 
 
 def _say_differences(path: Path, name: str, known_by: str, tokenizer: Tokenizer) -> None:
-    """Says in one line each what is read otherwise than transformers reads it, on purpose."""
+    """Prints a line for each deliberate difference from how transformers reads the tokenizer."""
     own = CLASSES[name]
     is_bare = (path.parent / MODEL_CONFIG).is_file() and not (path.parent / TOKENIZER_CONFIG).is_file()
     if not (path.parent / TOKENIZER).is_file() and (path.name != own.file or known_by == path.name):

@@ -67,8 +67,8 @@ def class_of(directory: Path, config: TokenizerConfig, model_type: str = "bert")
 def vocabulary_path(directory: Path, class_name: str = GENERIC) -> Path:
     """The vocabulary file of `directory`: its tokenizer.json, else the file of the class, else the first other one.
 
-    The generic class reads a sentencepiece model itself if the tokenizer.json is what that model gives. Raises
-    UsageError if there is no file.
+    The generic class reads a sentencepiece model instead of a tokenizer.json that was made from it. Raises UsageError
+    if there is no file.
     """
     model = directory / SentencePieceTokenizer.file_name
     names = (TOKENIZER, CLASSES[class_name].file or TOKENIZER, *VOCABULARIES)

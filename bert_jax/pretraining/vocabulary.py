@@ -53,7 +53,7 @@ def make_tokenizer(config: RunConfig, run: RunDirectory, initial: TrainedModel |
         if not damage:
             run.manifest.note(run.tokenizer)
             return load_tokenizer(run.tokenizer)
-        warn(f"{run.path}: {damage}: it is made anew (--vocabulary.file takes one of your own)")
+        warn(f"{run.path}: {damage}: it is made again (to use your vocabulary, set --vocabulary.file)")
     tokenizer = existing_tokenizer(config, initial) or _train(config, run)
     if config.vocabulary.file and (remark := tokenizer.impossible_remark):
         say(

@@ -110,7 +110,7 @@ class Results(BaseModel):
     file_figures: dict[str, dict[str, float]] = {}
     """For minimal pairs, by file: accuracies, the standard error of the first, and how many pairs have a score."""
     remarks: list[str] = []
-    """For minimal pairs: what is to be known about the measurement."""
+    """For minimal pairs: remarks on the measurement."""
     groups: dict[str, Scores] = {}
     """For minimal pairs: the accuracy on each group, by the column that has the groups and by its value."""
     measured_on: dict[str, JsonValue] | None = None

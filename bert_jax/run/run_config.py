@@ -103,7 +103,7 @@ def read_pretraining_config(path: Place) -> RunConfig:
     if not isinstance(config, RunConfig):
         remedy = command_line("bert-jax", "pretrain", path, "--init", path, "--workdir", "RUN", "--data.source", "TEXT")
         what = f"{path} was fine-tuned for {config.task.name}, and a pretraining run is needed here"
-        raise UsageError(f"{what}; {remedy} makes one of its encoder")
+        raise UsageError(f"{what}; {remedy} makes a pretraining run of its encoder")
     return config
 
 

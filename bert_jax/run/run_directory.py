@@ -114,7 +114,7 @@ class RunDirectory:
             found = checkpoint_damage(path) if path in saved else "it is gone"
             damage = found and f"{self.results_file.name} is about step {best:,}, whose checkpoint is damaged ({found})"
         if damage:
-            warn(f"{self.path}: {damage}; the run is measured anew")
+            warn(f"{self.path}: {damage}; the run is measured again")
             return None
         ended = results.stopped_early and results.planned_steps in (None, steps)
         return results if newest == steps or ended else None  # or steps were added

@@ -106,8 +106,8 @@ def plateau(run: Path, batch_size: int) -> int | None:
 
 
 def held_out_figures(run: Path, measured: Path, units: UnitKind) -> dict[str, Any]:
-    """Losses and accuracies of a run's model on the held-out sequences of the prepared `measured`, by what the run
-    learned, and their `baseline`; {} where nothing is held out."""
+    """Losses and accuracies of a run's model, by objective of the run, on the held-out sequences of the prepared
+    `measured`, and their `baseline`; {} if `measured` has no held-out sequences."""
     first, sequences = read_pretraining_config(measured), RunDirectory(measured)
     recipe = read_pretraining_config(run)
     recipe = recipe.replace(model=TrainedModel.open(run).config.replace(vocabulary_size=None))

@@ -34,8 +34,8 @@ _ORIGIN = "origin.json"
 class SuiteWork:
     """The runs of a suite below a directory.
 
-    The sealed files there alone say what is finished, and only what is as it was written counts. The name of each job
-    has a hash of all that it depends on, so other settings or other contents of rows, text or models give other jobs.
+    A job is finished if its sealed file says so and its files are unchanged. A job's name has a hash of all that it
+    depends on, so other settings, rows, texts or models give other jobs.
     """
 
     def __init__(self, suite: SuitePlan, workdir: Path, at_once: int):

@@ -84,7 +84,9 @@ def test_a_file_that_is_changed_under_way_stops_the_preparation_and_the_next_mak
 
     with monkeypatch.context() as context:
         context.setattr(preparation, "separate_held_out", after_a_change)
-        with pytest.raises(RunError, match="00000.safetensors can't be used .* same command again: it is made anew"):
+        with pytest.raises(
+            RunError, match="00000.safetensors can't be used .* same command again, which writes it again"
+        ):
             build(recipe, stopped)
     build(recipe, stopped)
     assert files(stopped) == files(whole)

@@ -1,4 +1,4 @@
-"""The tokenizer of a run: made, given, and made anew."""
+"""The tokenizer of a run: trained, read from a file, and trained again."""
 
 import shutil
 

@@ -172,7 +172,7 @@ def test_results_changed_by_hand_are_measured_anew(run, capsys):
     assert run.results(30) is None
     run.results_file.write_text("{")
     assert run.results(30) is None
-    assert capsys.readouterr().err.count("the run is measured anew") == 2
+    assert capsys.readouterr().err.count("the run is measured again") == 2
 
 
 @pytest.mark.parametrize(
