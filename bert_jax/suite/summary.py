@@ -156,6 +156,11 @@ class Summary:
         yield from (("note", text) for text in self._edges())
         for (name, task), reason in self.suite.lacking.items():
             yield "note", f"{task}: {name} has no score, as it {reason}."
+        if len({task.predict for task in self.suite.measured.values() if task.kind == "held-out"}) > 1:
+            yield (
+                "note",
+                "Held-out tokens: a recipe has scores for what it learned to predict, and none in other columns.",
+            )
         for remark in dict.fromkeys(
             f"{row['task']}: {row['model']}: {remark}"
             for row in self.runs

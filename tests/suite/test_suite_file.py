@@ -147,6 +147,7 @@ def test_recipes_are_compared_by_what_they_learned(stand_ins):
         f"held-out tokens, {kind}" for kind in OTHER_QUESTIONS.values()
     }
     assert summary.cells["held-out tokens"].keys() == {"bert", "modern"}
+    assert any("none in other columns" in text for _, text in summary.sentences())
     for name, kind in OTHER_QUESTIONS.items():
         assert summary.cells[f"held-out tokens, {kind}"].keys() == {name}
 
