@@ -51,7 +51,8 @@ def python_rows(rows: TaskRows, use: str, what: str = "rows") -> Iterator[Any]:
     elif isinstance(rows, np.ndarray):
         rows = rows.tolist()
     elif isinstance(getattr(rows, "features", None), Mapping):  # a Dataset
-        features = rows.features
+        features, form = rows.features, getattr(rows, "format", None) or {}
+        rows = rows.with_format(None) if form.get("type") in ("pandas", "arrow", "polars") else rows
     return _values(rows, features, use, element)
 
 
@@ -89,6 +90,8 @@ def _texts(rows: Iterator[Any], use: str, pairs: bool) -> Iterator[Any]:
 
 def _values(rows: Iterable[Any], features: Any, use: str, element: str) -> Iterator[Any]:
     for number, row in enumerate(rows, 1):
+        if hasattr(row, "columns") and not isinstance(row, Mapping):
+            raise UsageError(f"{use}: {element} {number:,} is a table; give its rows, or all tables as one")
         if hasattr(row, "to_dict"):  # a Series is a row of a frame if its index has names
             row = row.to_dict() if all(isinstance(name, str) for name in row.index) else row.tolist()
         try:

@@ -147,6 +147,15 @@ def test_predict_and_the_trainings_refuse_what_holds_no_rows(classifier, tmp_pat
     assert not [*tmp_path.rglob("*.jsonl")]
 
 
+@pytest.mark.parametrize("form", ["pandas", "arrow"])
+def test_a_data_set_in_the_format_of_tables_has_rows_and_a_list_of_tables_has_none(form):
+    features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["a", "b"])})
+    given = datasets.Dataset.from_dict({"text": ["x"], "label": [1]}, features=features).with_format(form)
+    assert list(python_rows(given, "f")) == [{"text": "x", "label": "b"}]
+    with pytest.raises(UsageError, match="f: row 1 is a table; give its rows"):
+        list(python_rows([given[:]], "f"))
+
+
 def test_classes_of_a_data_set_are_their_names_and_minus_one_is_none():
     tags = datasets.ClassLabel(names=["O", "B-PER"])
     features = CLASSES | {
