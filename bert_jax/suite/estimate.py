@@ -8,9 +8,9 @@ from time import monotonic
 from bert_jax.inference.minimal_pairs import pair_files, read_pairs
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.suite import measuring
-from bert_jax.suite.job import PRETRAINING, Job
+from bert_jax.suite.job import Job
 from bert_jax.suite.suite_file import find_rows
-from bert_jax.suite.suite_tables import SuiteModel, SuiteTask, setting_text
+from bert_jax.suite.suite_tables import PRETRAINING, SuiteModel, SuiteTask, setting_text
 from bert_jax.suite.work import SuiteWork
 from bert_jax.system.facts import print_rows
 from bert_jax.system.progress import duration, print_line

@@ -10,8 +10,9 @@ from typing import Any, ClassVar, NamedTuple
 from bert_jax.config.settings import Settings
 from bert_jax.finetuning.judged_texts import is_judged
 from bert_jax.records.sources import open_rows, open_source, resolved_source
+from bert_jax.run.checkpoint_choice import is_checkpoint
 from bert_jax.run.results import read_results
-from bert_jax.suite.suite_tables import SuiteTask
+from bert_jax.suite.suite_tables import PRETRAINING, SuiteTask
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.content import content_hash, settings_hash
 from bert_jax.system.errors import RunError, UsageError
@@ -26,8 +27,6 @@ _NOT_IN_NAME = re.compile(r"[^\w.=-]+")
 _LONGEST_NAME = 80
 _MODEL = ("config.json", "tokenizer", "checkpoints")
 """Files and folders of a run that make up its model."""
-PRETRAINING = "pretraining"
-"""Name under which a recipe's training is listed among the tasks."""
 
 
 class KeptFigures(Sealed):
@@ -153,7 +152,10 @@ def run_figures(run: Path) -> JsonObject:
 
 
 def model_hash(place: Place) -> str:
-    """Content hash of a model: of a run the settings, the tokenizer and the checkpoints, of a folder all files."""
+    """Content hash of a model: of a run or a checkpoint the settings, the tokenizer and the checkpoints or this one, of
+    a folder all files."""
+    if is_checkpoint(place):
+        return content_hash(place.parent.parent / "config.json", place.parent.parent / "tokenizer", place)
     return content_hash(*(place / name for name in _MODEL)) if (place / "checkpoints").is_dir() else content_hash(place)
 
 

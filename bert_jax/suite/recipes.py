@@ -10,8 +10,8 @@ from typing import Any
 from bert_jax.config.run import RunConfig
 from bert_jax.suite import measuring
 from bert_jax.suite.commands import Commands
-from bert_jax.suite.job import PRETRAINING, Job, changed_settings, model_hash, place_below, run_figures, source_hash
-from bert_jax.suite.suite_tables import SuiteModel, SuitePlan, SuiteTask, flag_words
+from bert_jax.suite.job import Job, changed_settings, model_hash, place_below, run_figures, source_hash
+from bert_jax.suite.suite_tables import PRETRAINING, SuiteModel, SuitePlan, SuiteTask, flag_words
 from bert_jax.system.bucket import place_of
 from bert_jax.system.content import content_hash
 from bert_jax.system.json_file import JsonObject

@@ -4,6 +4,7 @@ import difflib
 import itertools
 import math
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -11,7 +12,9 @@ from typing import Any, Literal
 
 from bert_jax.interchange.hub import model_place
 from bert_jax.suite.suite_tables import (
+    HELD_OUT,
     MOST,
+    TAKEN,
     ModelTable,
     SuiteModel,
     SuitePlan,
@@ -84,6 +87,8 @@ def _checked(tables: SuiteTables, path: Path, parse: Parse, only: Sequence[str])
             )
     named = {_task_name(table): table for table in tables.tasks}
     _check_distinct("tasks", [_task_name(table) for table in tables.tasks])
+    if taken := [name for name in named if name in TAKEN or name.startswith(HELD_OUT)]:
+        raise UsageError(f"the task {taken[0]} is called like what every suite has; give it another name by name = ...")
     for name in only:
         _check_known(name, named, "--tasks", "task of the suite")
     if not named and not recipes:
@@ -149,7 +154,7 @@ def _task_name(table: TaskTable) -> str:
 
 def _task(name: str, table: TaskTable, tables: SuiteTables, parse: Parse, missing: dict[str, str]) -> SuiteTask:
     """The task of a table. Files that aren't there are noted in `missing`, by the task's name."""
-    kinds = [kind for kind in ("config", "pairs", "beir") if getattr(table, kind) is not None]
+    kinds = [kind for kind in ("config", "pairs", "beir") if getattr(table, kind)]
     if len(kinds) != 1:
         raise UsageError(f"the task {name} has {' and '.join(kinds) or 'no config'}; give one of config, pairs, beir")
     wanted = list[str]()
@@ -190,6 +195,8 @@ def _task(name: str, table: TaskTable, tables: SuiteTables, parse: Parse, missin
                 rows[each] = f"beir:{judged(source.removeprefix('beir:'), each)}"
             else:
                 rows[each] = source if each == "dev" and config.task.dev_share else rows_or_missing(source)[0]
+                if os.path.isdir(rows[each]):
+                    wanted.append(f"a folder {rows[each]} instead of a file of rows")
         test = rows.pop("test", None)
         values |= {f"task.{each}": source for each, source in rows.items()}
         for score in table.scores or ():
@@ -215,10 +222,15 @@ def find_rows(pattern: str, data: str | None) -> list[str]:
         return [pattern]
     within = data and not os.path.isabs(pattern)
     below = Path(place_of(data)) if data and within else Path("/")
-    pattern = f"**/{pattern}" if within else str(place_of(pattern))[1:]
-    found = [sorted(below.glob(pattern + ending)) for ending in _COMPRESSED]
-    files = next(filter(None, ([str(path) for path in paths if path.is_file()] for paths in found)), [])
-    return files or [str(path) for path in found[0] if path.is_dir()]
+    pattern = re.sub(r"(\*\*/)+", "**/", f"**/{pattern}" if within else str(place_of(pattern))[1:])
+    if pattern.count("**/") > 2:  # the search takes the number of folders to this power
+        raise UsageError(f"{pattern} has ** more than twice; give a pattern with fewer, or a folder")
+    try:
+        found = [sorted(below.glob(pattern + ending)) for ending in _COMPRESSED]
+        files = next(filter(None, ([str(path) for path in paths if path.is_file()] for paths in found)), [])
+        return files or [str(path) for path in found[0] if path.is_dir()]
+    except (OSError, ValueError, NotImplementedError, RecursionError):  # what glob raises for what can't be a path
+        return []
 
 
 def _check_size(data: Place) -> None:
@@ -246,8 +258,12 @@ def _combinations(grid: dict[str, Any], tasks: Iterable[SuiteTask], parse: Parse
     tuned = [task for task in tasks if task.config]
     if grid and not tuned:
         raise UsageError("grid has settings of fine-tuning, and no task is fine-tuned; leave it out")
-    for task, setting in itertools.product(tuned, combinations):
-        _parsed(parse, "finetune", task.command(setting, seed=0), f"grid, with the task {task.name}")
+    for task in tuned:
+        same: dict[str, dict[str, Any]] = {}
+        for setting in combinations:
+            config = _parsed(parse, "finetune", task.command(setting, seed=0), f"grid, with the task {task.name}")
+            if (other := same.setdefault(config.model_dump_json(), setting)) is not setting:
+                raise UsageError(f"grid: {quoted(other)} and {quoted(setting)} are the same settings; leave one out")
     return combinations
 
 

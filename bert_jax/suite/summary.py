@@ -20,11 +20,11 @@ from bert_jax.suite.significance import (
     row_sums,
     score_difference,
 )
-from bert_jax.suite.suite_tables import SuiteModel, SuiteTask, setting_text
+from bert_jax.suite.suite_tables import AVERAGE, RANK, SuiteModel, SuiteTask, setting_text
 from bert_jax.suite.work import SuiteWork
 
-AVERAGE, BASELINE = "average", "baseline"
-"""Names of the column of means over tasks, and of the row of what needs no model."""
+BASELINE = "baseline"
+"""Name of the row of what needs no model."""
 _BASELINES = "the most frequent class or tag, the mean number, 0.5 for pairs, BM25 for texts to find"
 
 
@@ -129,7 +129,7 @@ class Summary:
         rows = [
             {"model": model.name}
             | {f">{task}": cells[model.name].text if model.name in cells else "" for task, cells in self.cells.items()}
-            | ({">rank": f"{self.ranks[model.name]:.1f}"} if len(self.ranks) > 1 else {})
+            | ({f">{RANK}": f"{self.ranks[model.name]:.1f}"} if len(self.ranks) > 1 else {})
             for model in self.suite.models
         ]
         known = {task: next((cell.baseline for cell in cells.values()), None) for task, cells in self.cells.items()}

@@ -22,7 +22,7 @@ from bert_jax.suite.suite_tables import SuiteModel, SuitePlan, SuiteTask, settin
 from bert_jax.system.bucket import place_of
 from bert_jax.system.content import settings_hash
 from bert_jax.system.errors import RunError, UsageError, disk_failure, first_line, quoted
-from bert_jax.system.files import open_lock, write_json
+from bert_jax.system.files import open_lock, refuse_links, write_json
 from bert_jax.system.json_file import JsonObject, read_object
 from bert_jax.system.progress import duration, say
 from bert_jax.system.workers import in_own_process
@@ -48,7 +48,8 @@ class SuiteWork:
     def check(self) -> None:
         """Raises UsageError if the directory holds anything but this suite, or if text of a recipe isn't there. Writes
         nothing."""
-        there = [child.name for child in self.workdir.glob("[!.]*")]
+        children = [*self.workdir.glob("[!.]*")]
+        there = [child.name for child in children]
         if there and not {_ORIGIN, "suite.json"} & {*there}:
             raise UsageError(
                 f"--workdir {self.workdir} is no suite's folder and not empty: it holds {quoted(min(there))}; choose "
@@ -64,9 +65,14 @@ class SuiteWork:
             raise UsageError(
                 f"--workdir {self.workdir} is the folder of another suite, {other}; choose another --workdir"
             )
-        recipes = [(self.suite.recipes[job.model].recipe, job.path / "config.json") for job in self.pretrainings()]
-        for data in {recipe.data for recipe, begun in recipes if recipe and not begun.exists()}:
+        refuse_links(*(child for child in children if child.is_dir()))
+        jobs = [job for job in self.pretrainings() if not (job.path / "config.json").exists()]
+        recipes = [recipe for job in jobs if (recipe := self.suite.recipes[job.model].recipe)]
+        for data in {recipe.data for recipe in recipes}:
             open_corpus(data)
+        for file in (file for recipe in recipes for file in (recipe.vocabulary.file, *recipe.data.lexicons.values())):
+            if file and not place_of(file).exists():
+                raise UsageError(f"there is nothing at {file}, which a recipe names; put the file there")
 
     def run(self, after_each: Callable[[], Any]) -> None:
         """Does what is missing, recipes first; calls `after_each` after each run.
@@ -83,6 +89,12 @@ class SuiteWork:
                 pool.submit(self.recipes.prepare).result()
                 for stage in (self.pretrainings, self.measurements, self.row_measurements):
                     self._do_all(pool, stage(), after_each)
+                now = SuiteWork(self.suite, self.workdir, self.commands.at_once)
+                if [job.path for job in now.measurements()] != [job.path for job in self.measurements()]:
+                    raise RunError(
+                        "rows, text or models changed while the suite was at work, so its figures rest on different "
+                        "contents; give the same command again, which measures again what rests on the old ones"
+                    )
             except BlockingIOError:
                 raise UsageError(f"another suite is at work in {self.workdir}; wait, or choose another") from None
             except BaseException:

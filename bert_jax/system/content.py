@@ -11,7 +11,7 @@ from typing import Any
 from bert_jax.system.bucket import in_bucket, objects
 from bert_jax.system.copies import cache_directory
 from bert_jax.system.errors import RunError, UsageError
-from bert_jax.system.files import files_below, open_regular
+from bert_jax.system.files import open_regular
 from bert_jax.system.sealed import Sealed
 
 _READ_ALWAYS_BYTES = 1_000_000
@@ -40,7 +40,7 @@ def content_hash(*parts: object) -> str:
     values += [sorted(objects(place).items()) for place in places if in_bucket(place)]
     if local := [place for place in places if not in_bucket(place)]:
         try:
-            values.append(_hash_of_files([{p.name: p} if p.is_file() else files_below(p) for p in local]))
+            values.append(_hash_of_files([*map(_files, local)]))
         except OSError as error:
             raise UsageError(f"{error.filename} can't be read ({error.strerror}); make it readable") from None
     return _short_hash(repr(values[0] if len(values) == 1 else values))
@@ -49,6 +49,23 @@ def content_hash(*parts: object) -> str:
 def settings_hash(*values: Any) -> str:
     """Hash of settings and other JSON values. A value that JSON lacks, such as a path, counts by its text."""
     return _short_hash(json.dumps(values, default=str, sort_keys=True))
+
+
+def _files(place: Path) -> dict[str, Path]:
+    """The file at a place, or all files below it by name. Folders that are links count too, but none twice, and none
+    that contains the place."""
+    if place.is_file():
+        return {place.name: place}
+    seen = {*map(str, Path(os.path.realpath(place)).parents)}
+    files = list[Path]()
+    for folder, folders, names in os.walk(place, followlinks=True):
+        folders.sort()
+        if (real := os.path.realpath(folder)) in seen:
+            folders.clear()
+            continue
+        seen.add(real)
+        files += filter(Path.is_file, (Path(folder, name) for name in names))
+    return {path.relative_to(place).as_posix(): path for path in sorted(files)}
 
 
 def _hash_of_files(places: list[dict[str, Path]]) -> str:

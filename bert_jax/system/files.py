@@ -83,8 +83,9 @@ def open_regular(path: Place) -> io.BufferedReader:
 
 
 def open_lock(path: Path) -> io.BufferedWriter:
-    """Opens the lock file at `path`, which is created if it is missing. Raises OSError for a symbolic link."""
-    return open(path, "ab", opener=lambda name, flags: os.open(name, flags | os.O_NOFOLLOW, 0o666))
+    """Opens the lock file at `path`, which is created if it is missing. Raises OSError for a link or a pipe."""
+    special = os.O_NOFOLLOW | os.O_NONBLOCK  # without O_NONBLOCK, opening a pipe waits for its reader
+    return open(path, "ab", opener=lambda name, flags: os.open(name, flags | special, 0o666))
 
 
 def refuse_links(*paths: Place) -> None:

@@ -16,6 +16,7 @@ from suite_cases import TASK_TEXT
 from bert_jax.suite.job import KeptFigures
 from bert_jax.suite.summary import Summary
 from bert_jax.suite.work import SuiteWork
+from bert_jax.system.errors import RunError
 
 DAMAGES_WHEN_SLOW = 200
 
@@ -116,6 +117,43 @@ def test_one_byte_of_what_a_recipe_learns_from_has_it_trained_again(suite, name)
     assert work_done(suite, text) == done and work_done(suite, text) == {}
     change_a_byte(suite.folder / name)
     assert work_done(suite, text) == done and work_done(suite, text) == {}
+
+
+@pytest.mark.parametrize("name", ["scifact/qrels", "two/checkpoints/00001000/d", "one"])
+def test_folders_that_are_links_count(suite, name):
+    (suite.folder / name).rename(suite.folder / "elsewhere")
+    (suite.folder / name).symlink_to(suite.folder / "elsewhere")
+    (suite.folder / "elsewhere" / "loop").symlink_to(suite.folder)
+    assert work_done(suite, TRAINED) == ALL and work_done(suite, TRAINED) == {}
+    change_a_byte(next(path for path in sorted((suite.folder / "elsewhere").iterdir()) if not path.is_dir()))
+    again = {"evaluate": 2} if name == "scifact/qrels" else OF_ONE
+    assert work_done(suite, TRAINED) == again and work_done(suite, TRAINED) == {}
+
+
+@pytest.mark.parametrize("file", [name for name in FILES if name.startswith("two/")])
+def test_one_byte_of_a_checkpoint_its_settings_or_its_tokenizer_has_it_measured_again(suite, file):
+    text = TRAINED.replace('"two"]', '"two/checkpoints/00001000"]')
+    assert work_done(suite, text) == ALL and work_done(suite, text) == {}
+    (suite.folder / "two/checkpoints/00002000").mkdir()  # the training goes on
+    assert work_done(suite, text) == {}
+    change_a_byte(suite.folder / file)
+    assert work_done(suite, text) == OF_ONE and work_done(suite, text) == {}
+
+
+@pytest.mark.parametrize("file", ["dev.tsv", "pairs.jsonl", "one/model.safetensors"])
+def test_what_changes_while_the_suite_is_at_work_is_told(suite, file, monkeypatch):
+    command, given = suite.command, []
+
+    def changing(*words):
+        given.append(words)
+        if len(given) == 3:
+            change_a_byte(suite.folder / file)
+        return command(*words)
+
+    monkeypatch.setattr(suite, "command", changing)
+    with pytest.raises(RunError, match="changed while the suite was at work, .*; give the same command again"):
+        suite.run(TRAINED)
+    assert suite.run(TRAINED).table()
 
 
 def test_times_and_other_files_of_a_run_have_nothing_measured_again(suite):

@@ -4,6 +4,7 @@ import itertools
 import json
 import re
 import time
+from pathlib import Path
 
 import pytest
 from suite_cases import TASK_TEXT
@@ -181,6 +182,45 @@ def test_a_large_file_is_refused_and_names_with_many_dots_are_not(stand_ins):
     files = [f"text:some/a.b.{number}.txt" for number in range(3000)]
     suite = stand_ins.suite(f"source = {json.dumps(files)} # {'a sentence. ' * 100}\n{RECIPE}")
     assert len(suite.tables.source) == 3000
+
+
+@pytest.mark.parametrize(
+    "kind, path",
+    [
+        *(("train", path) for path in ("/", "**", "a" * 5000, "a/" * 3000, ".", "\\u0000")),
+        *((kind, path) for kind in ("pairs", "beir") for path in ("", "/", "**", "a" * 5000, "a/" * 3000)),
+        *((kind, "/**/*/**/*/**/x") for kind in ("train", "pairs", "beir")),
+    ],
+)
+def test_what_cannot_be_a_path_of_rows_is_one_line(stand_ins, kind, path):
+    table = f'[[tasks]]\n{kind} = "{path}"\n'
+    began = time.monotonic()
+    with pytest.raises(
+        UsageError, match=r"suite.toml: .*(found (no|a folder) |more than twice|has no config|too long)[^\n]*$"
+    ):
+        stand_ins.suite(MODELS + (TASK_TEXT.replace("train.tsv", path) if kind == "train" else table))
+    assert time.monotonic() - began < 5
+
+
+def test_a_pattern_with_asterisks_in_a_row_is_found_at_once(stand_ins):
+    folder = stand_ins.folder / "deep" / Path(*"abcdefghijklmnopqrst")
+    folder.mkdir(parents=True)
+    (folder / "x.jsonl").touch()
+    began = time.monotonic()
+    assert module.find_rows("deep/" + "**/" * 8 + "*.jsonl", None) == [str(folder / "x.jsonl")]
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.parametrize("values", ["['3', '3.0']", "[0.03, '3e-2']", "['1', 1]"])
+def test_values_that_are_the_same_settings_are_refused(stand_ins, values):
+    with pytest.raises(UsageError, match="grid: {'task.epochs': .* and {'task.epochs': .* are the same settings"):
+        stand_ins.suite(f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs' = {values}")
+
+
+@pytest.mark.parametrize("name", ["average", "rank", "pretraining", "held-out tokens", "held-out tokens, LM"])
+def test_names_of_columns_are_for_no_task(stand_ins, name):
+    with pytest.raises(UsageError, match=f"the task {name} is called like what every suite has; give it another name"):
+        stand_ins.suite(f'{MODELS}{TASK_TEXT}name = "{name}"')
 
 
 def test_a_grid_of_a_thousand_combinations_is_checked_in_seconds(stand_ins):

@@ -378,6 +378,30 @@ def test_a_suite_takes_no_folder_of_something_else(stand_ins, name):
         SuiteWork(stand_ins.suite(TRAINED), stand_ins.folder / "W", 1).check()
 
 
+@pytest.mark.parametrize("name", ["runs", "finished", "answers", "scores"])
+def test_a_suite_writes_through_no_link(stand_ins, name):
+    (stand_ins.folder / "elsewhere").mkdir()
+    work = SuiteWork(stand_ins.suite(TRAINED), stand_ins.folder / "W", 1)
+    (stand_ins.folder / "W").mkdir()
+    (stand_ins.folder / "W/suite.json").touch()
+    (stand_ins.folder / "W" / name).symlink_to(stand_ins.folder / "elsewhere")
+    with pytest.raises(UsageError, match=f"W/{name} is a link, and files would be written to .*/elsewhere; "):
+        work.check()
+
+
+@pytest.mark.parametrize("setting", ["vocabulary.file", "data.phrases"])
+def test_files_of_a_recipe_must_be_there(stand_ins, setting):
+    (stand_ins.folder / "corpus.txt").write_text("Some text.\n")
+    text = RECIPES.replace("text:some", "text:corpus.txt").replace(
+        "[[models]]",
+        f"""[[models]]
+set = {{"{setting}" = "absent.txt"}}""",
+        1,
+    )
+    with pytest.raises(UsageError, match="there is nothing at .*absent.txt, which a recipe names; put the file there"):
+        SuiteWork(stand_ins.suite(text), stand_ins.folder / "W", 1).check()
+
+
 def test_text_of_a_recipe_must_be_there_unless_its_run_has_begun(stand_ins):
     work = SuiteWork(stand_ins.suite(RECIPES), stand_ins.folder / "W", 1)
     with pytest.raises(UsageError, match="data.source='text:some'|no file matches"):

@@ -54,6 +54,9 @@ def test_a_lock_is_not_opened_through_a_link(tmp_path):
     with pytest.raises(OSError):
         open_lock(tmp_path / "link")
     assert victim.read_text() == "mine"
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError):  # and doesn't wait for a reader
+        open_lock(tmp_path / "pipe")
 
 
 def test_what_killed_writers_left_is_deleted(tmp_path):
