@@ -213,9 +213,8 @@ def test_a_finished_run_takes_more_steps_and_another_phase(tiny_run, tiny_config
         for run in (tiny_run, tiny_copy)
     )
     assert {step: rates[step] for step in before} == before
-    assert rates[15] == pytest.approx(
-        tiny_config.optimizer.peak_learning_rate * (1 - 13 / 15), rel=1e-5
-    )  # of steps 13 to 15
+    # The mean of steps 12 to 14, counted from 0. The second step, numbered 1, has the peak.
+    assert rates[15] == pytest.approx(tiny_config.optimizer.peak_learning_rate * (1 - 12 / 14), rel=1e-5)
     assert (tiny_copy.data(16) / "prepared.json").exists()
 
 
