@@ -263,11 +263,12 @@ def test_what_can_not_be_predicted_is_refused_in_one_line(finished, tiny_run, co
 
 def test_plain_lines_are_predicted(finished, tmp_path, capsys, monkeypatch):
     lines, output = tmp_path / "lines.txt", tmp_path / "said.jsonl"
-    lines.write_text("The old cat sees.\n\nThe stone, the river.\n")
+    texts = ["The old cat sees the dog near cat.", "", "The old stone sees the river near stone."]
+    lines.write_text("\n".join(texts) + "\n")
     assert bert_jax_command(["predict", str(finished.path), str(lines), str(output)]) == 0
     assert f"{lines}: each line is a sentence (for a file with columns, add --format tsv)" in capsys.readouterr().err
     said = [json.loads(line) for line in output.read_text().splitlines()]
-    assert [one["sentence"] for one in said] == ["The old cat sees.", "", "The stone, the river."]
+    assert [one["sentence"] for one in said] == texts
     assert [said[0]["predicted_label"], said[2]["predicted_label"]] == ["animal", "water"]
     table = tmp_path / "table.txt"
     table.write_text("id\tsentence\n7\tThe old cat sees.\n")
