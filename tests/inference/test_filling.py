@@ -63,7 +63,8 @@ def test_the_probability_of_a_word_is_that_of_its_pieces_in_turn(bert):
         rest = " ".join(["[MASK]"] * (len(ids) - number))
         row = bert._filler._masked_sequence(f"The old {rest} near house.")
         begin = 1 + len(bert.tokenizer.encode("The old"))
-        filled = row._replace(ids=[*row.ids[:begin], *ids[:number], *row.ids[begin:]])
+        pieces = [*row.ids[:begin], *ids[:number], *row.ids[begin:]]
+        filled = row._replace(ids=pieces, first_length=len(pieces))
         vectors = bert._filler._vectors([filled], [begin + number])
         logs.append(bert._filler._log_probabilities_of(vectors, [piece])[0])
     assert found[several] == pytest.approx(float(np.exp(sum(logs))), rel=1e-4)
