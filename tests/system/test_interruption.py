@@ -151,8 +151,16 @@ def work(_):
     assert ends(work)[0] == 143
 
 
-def test_a_signal_during_imports_raises_after_them():
-    before = signal.getsignal(signal.SIGINT)
+@pytest.fixture
+def default_handler():
+    """Python's own handler of SIGINT: pytest-xdist's processes ignore the signal."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield signal.default_int_handler
+    signal.signal(signal.SIGINT, before)
+
+
+def test_a_signal_during_imports_raises_after_them(default_handler):
+    before = default_handler
     done = []
     with pytest.raises(KeyboardInterrupt), interruption.after_block():
         signal.raise_signal(signal.SIGINT)
