@@ -153,7 +153,7 @@ def work(_):
 
 @pytest.fixture
 def default_handler():
-    """Python's own handler of SIGINT: pytest-xdist's processes ignore the signal."""
+    """Python's own handler of SIGINT: a job in the background of a shell begins without it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield signal.default_int_handler
     signal.signal(signal.SIGINT, before)
@@ -176,6 +176,7 @@ def test_a_signal_during_imports_raises_after_them(default_handler):
 def test_a_first_call_that_was_interrupted_can_be_repeated(name):
     code = (
         "import os, signal, sys, threading, bert_jax\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background begins without\n"
         "class Interrupting:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
         "        if name.startswith('bert_jax.config.'):\n"
