@@ -174,13 +174,13 @@ def _in_words_of(name: str, message: str) -> str:
     """`message` with the flags of the command `name`. It says which settings of input the command has no flag for."""
     command, lacking = arguments_of(name), dict[str, None]()
 
-    def shown(setting: str, value: str | None) -> str:
+    def flag_of(setting: str, value: str | None) -> str:
         flag = command.flag_for(setting, value)
         if setting.startswith(("data.", "task.")) and flag.startswith(setting):
             lacking[setting] = None
         return flag
 
-    text = with_settings(message, shown)
+    text = with_settings(message, flag_of)
     return f"{text} ({name} has no flag for {' and '.join(lacking)}: change the input)" if lacking else text
 
 

@@ -207,11 +207,11 @@ def divided_rows(config: TaskConfig, records: Sequence[Record]) -> tuple[list[Re
     return kept, [records[number] for number in sorted(held_out)]
 
 
-Texts = tuple[str | tuple[str, ...], ...]
+RowTexts = tuple[str | tuple[str, ...], ...]
 """The texts of a row. A list of words is a tuple among them."""
 
 
-def texts_of(config: TaskConfig, record: Record) -> Texts:
+def texts_of(config: TaskConfig, record: Record) -> RowTexts:
     """The texts of a record. A list of words becomes a tuple."""
     if isinstance(words := record.values.get(config.texts[0]), list):
         return (tuple(words),)

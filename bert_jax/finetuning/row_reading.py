@@ -12,7 +12,7 @@ import numpy as np
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.character_spans import tag_scheme
 from bert_jax.finetuning.columns import PRINTED_LIST, label_text, sorted_labels
-from bert_jax.finetuning.dataset import TASK_CLASSES, Texts, texts_of
+from bert_jax.finetuning.dataset import TASK_CLASSES, RowTexts, texts_of
 from bert_jax.finetuning.judged_texts import is_judged
 from bert_jax.finetuning.task import Task
 from bert_jax.finetuning.usable_rows import used_columns
@@ -112,7 +112,7 @@ def reading_of_input(config: TaskConfig, source: str, file_format: str, first: R
     return Reading(subject=f"rows {source}", facts=facts)
 
 
-def _column_facts(used: Sequence[str], unused: Sequence[str], texts: Texts) -> list[Fact]:
+def _column_facts(used: Sequence[str], unused: Sequence[str], texts: RowTexts) -> list[Fact]:
     beginning = " | ".join(" ".join(each) if isinstance(each, tuple) else each for each in texts)
     return [
         Fact(name="columns used", value=listed(used), known_by="--task.texts, --task.label"),
@@ -141,7 +141,7 @@ def _check_unused(config: TaskConfig, rows: RowSet, unused: Sequence[str]) -> No
             )
 
 
-def _odd_texts(config: TaskConfig, name: str, rows: RowSet, texts: Sequence[Texts]) -> Iterator[str]:
+def _odd_texts(config: TaskConfig, name: str, rows: RowSet, texts: Sequence[RowTexts]) -> Iterator[str]:
     for column, of_column in zip((*config.texts, *config.choices), zip(*texts, strict=True), strict=True):
         where, in_words = f"{name} {column!r}", isinstance(of_column[0], tuple)
         if in_words:
@@ -170,7 +170,7 @@ def _odd_texts(config: TaskConfig, name: str, rows: RowSet, texts: Sequence[Text
         yield f"{name}: {equal:,} of {len(texts):,} pairs are two equal texts: take them out"
 
 
-def _contradictions(config: TaskConfig, name: str, rows: RowSet, texts: Sequence[Texts]) -> Iterator[str]:
+def _contradictions(config: TaskConfig, name: str, rows: RowSet, texts: Sequence[RowTexts]) -> Iterator[str]:
     """Yields a remark if many equal texts have different classes."""
     if config.kind == "class":
         pairs = Counter(zip(texts, (str(one.value(config.label)) for one in rows.records), strict=True))

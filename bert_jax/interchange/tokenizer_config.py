@@ -108,7 +108,7 @@ class SpecialTokens(Shape, extra="allow"):
         return self.model_extra or {}
 
     @property
-    def given(self) -> dict[str, Any]:
+    def written_tokens(self) -> dict[str, Any]:
         """The tokens of the keys that the file has, null among them, and of keys like entity_token that its author
         invented."""
         invented = {
@@ -157,7 +157,7 @@ def given_tokens(directory: Path, config: TokenizerConfig, of_model: list[Piece]
     special_tokens_map.json is read only if `config` has no added_tokens_decoder. `of_model` are those of a
     sentencepiece model, which replace the older list.
     """
-    values = config.given
+    values = config.written_tokens
     if _OLDER in values and not values.get(_EXTRA):
         values[_EXTRA] = values.pop(_OLDER)
     further = {key: values.pop(key) for key in [*values] if _invented(key) and values[key].written == "text"}
@@ -165,7 +165,7 @@ def given_tokens(directory: Path, config: TokenizerConfig, of_model: list[Piece]
     further = further or values.get(_FURTHER) or {}
     file = directory / SPECIAL_TOKENS_MAP
     has_map = file.is_file() and "added_tokens_decoder" not in config.model_fields_set
-    for key, value in (read_foreign_shape(file, SpecialTokens).given if has_map else {}).items():
+    for key, value in (read_foreign_shape(file, SpecialTokens).written_tokens if has_map else {}).items():
         if key == _EXTRA and isinstance(value, list):
             before = values.get(key) or []
             value = before + [piece for piece in map(Piece.of_map, value) if piece not in before]
