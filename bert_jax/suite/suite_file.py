@@ -225,6 +225,8 @@ def find_rows(pattern: str, data: str | None) -> list[str]:
     pattern = re.sub(r"(\*\*/)+", "**/", f"**/{pattern}" if within else str(place_of(pattern))[1:])
     if pattern.count("**/") > 2:  # the search takes the number of folders to this power
         raise UsageError(f"{pattern} has ** more than twice; give a pattern with fewer, or a folder")
+    if not within and "**" in pattern:  # a suite's own `data` was counted before
+        _check_size(below / pattern.partition("**")[0])
     try:
         found = [sorted(below.glob(pattern + ending)) for ending in _COMPRESSED]
         files = next(filter(None, ([str(path) for path in paths if path.is_file()] for paths in found)), [])
@@ -234,11 +236,11 @@ def find_rows(pattern: str, data: str | None) -> list[str]:
 
 
 def _check_size(data: Place) -> None:
-    """Raises UsageError for a folder of too many files to look for rows in."""
+    """Raises UsageError for a folder with too many files to search."""
     count = 0
     for _, folders, files in os.walk(data):
         if (count := count + len(folders) + len(files)) > _MOST_FILES:
-            raise UsageError(f"data = {data} has more than {_MOST_FILES:,} files; give the folder of the rows alone")
+            raise UsageError(f"{data} has more than {_MOST_FILES:,} files to search; give the folder of the rows alone")
 
 
 def _combinations(grid: dict[str, Any], tasks: Iterable[SuiteTask], parse: Parse) -> tuple[dict[str, Any], ...]:

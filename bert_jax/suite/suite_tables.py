@@ -99,7 +99,7 @@ class SuiteTables(Settings):
     """Models to measure. All others are compared with the first."""
     tasks: Annotated[tuple[TaskTable, ...], Field(max_length=MOST)] = ()
     """What every model is measured on."""
-    seeds: Annotated[tuple[Seed, ...], Field(min_length=1, max_length=MOST)] = (0,)
+    seeds: Annotated[tuple[Annotated[Seed, Field(strict=True)], ...], Field(min_length=1, max_length=MOST)] = (0,)
     """Seeds of fine-tuning; a recipe is pretrained with each, too."""
     grid: Values = {}
     """Lists of values by setting. Every fine-tuning is done with each combination, and the best one of each task is

@@ -58,8 +58,8 @@ class SuiteWork:
         other = self.suite.file
         if _ORIGIN in there:
             try:
-                other = Path(str(read_object(self.workdir / _ORIGIN).get("suite")))
-            except (OSError, ValueError) as error:
+                other = Path(read_object(self.workdir / _ORIGIN)["suite"])
+            except (OSError, ValueError, KeyError, TypeError) as error:
                 raise UsageError(f"{self.workdir / _ORIGIN} is damaged ({error}); delete it to go on here") from None
         if other.stem != self.suite.file.stem or other.exists() and not other.samefile(self.suite.file):
             raise UsageError(

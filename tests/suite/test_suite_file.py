@@ -59,6 +59,7 @@ WRONG = {
     f"{MODELS}{TASK_TEXT}seeds = [": "Invalid value (at end of document)",
     f"seeds = [0, 1, 0]\n{MODELS}{TASK_TEXT}": "seeds has 0 twice; give each once",
     f"seeds = [4294967296]\n{MODELS}{TASK_TEXT}": "seeds.0=4294967296",
+    f"seeds = [true]\n{MODELS}{TASK_TEXT}": "seeds.0=True",
     f"seeds = []\n{MODELS}{TASK_TEXT}": "seeds=[]",
     f"units = []\n{RECIPE}": "units=[]",
     f'units = ["word", "word"]\n{RECIPE}': "units has word twice; give each once",
@@ -244,11 +245,13 @@ def test_rows_are_not_looked_for_behind_links_nor_in_a_whole_disk(stand_ins, mon
     monkeypatch.setattr(module, "_MOST_FILES", 5)
     for number in range(6):
         (stand_ins.folder / "data" / str(number)).touch()
-    with pytest.raises(UsageError, match=r"data = .*/data has more than 5 files; give the folder of the rows alone"):
+    with pytest.raises(UsageError, match=r"/data has more than 5 files to search; give the folder of the rows alone"):
         stand_ins.suite(text, data="data")
     began = time.monotonic()
-    with pytest.raises(UsageError, match="data = / has more than"):
+    with pytest.raises(UsageError, match="/ has more than"):
         stand_ins.suite(text, data="/")
+    with pytest.raises(UsageError, match="/ has more than 5 files to search"):
+        stand_ins.suite(f'{MODELS}[[tasks]]\npairs = "/**/pairs.jsonl"\n')
     assert time.monotonic() - began < 20
 
 

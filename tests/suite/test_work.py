@@ -364,9 +364,10 @@ def test_a_suite_goes_on_in_its_own_folder_alone(stand_ins):
     (stand_ins.folder / "suite.toml").unlink()  # it was moved
     checked(TRAINED, file="inner/suite.toml")
     assert contents(stand_ins.folder / "W") == before
-    (stand_ins.folder / "W/origin.json").write_text("{")
-    with pytest.raises(UsageError, match="W/origin.json is damaged .*; delete it to go on here"):
-        checked(TRAINED)
+    for damaged in ("{", "{}", '{"suite": 3}'):
+        (stand_ins.folder / "W/origin.json").write_text(damaged)
+        with pytest.raises(UsageError, match="W/origin.json is damaged .*; delete it to go on here"):
+            checked(TRAINED)
 
 
 @pytest.mark.parametrize("name", ["config.json", "model.safetensors", "notes.txt", "checkpoints/100/manifest.json"])
