@@ -51,7 +51,8 @@ def verify(run: RunDirectory) -> list[Verdict]:
     if run.curation.exists():
         verdicts.append(Verdict(run.curation, curation_damage(run.curation)))
     verdicts += filter(None, map(_of_checkpoint, finished))
-    return verdicts + [Verdict(path, "it was finished, and its manifest.json is gone") for path in gone]
+    lost = {path: "its manifest.json is gone" if path.exists() else "it isn't there now" for path in gone}
+    return verdicts + [Verdict(path, f"it was finished, and {what}") for path, what in lost.items()]
 
 
 def _of_manifest(run: RunDirectory) -> Verdict:

@@ -34,7 +34,7 @@ def test_one_bit_is_found_in_a_checkpoint_and_in_data(run, capsys):
     damage = {verdict.path: verdict.damage for verdict in verify(run) if verdict.damage}
     assert damage.keys() == {checkpoint, data} and shard.name in damage[data]
     assert command(["verify", str(run.path)]) == 1
-    assert f"2 of {len(verify(run))} are damaged" in capsys.readouterr().err
+    assert f"2 of {len(verify(run))} are damaged or missing" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -52,6 +52,8 @@ def test_what_is_gone_is_named_in_a_run_given_by_a_relative_path(run, gone, name
     assert command(["verify", "run"]) == 1
     said = capsys.readouterr()
     assert named in said.out and f"first {run.path}/{named};" in said.err.replace("\n", "")
+    if gone.startswith("checkpoints"):
+        assert ("its manifest.json is gone" if gone.endswith(".json") else "it isn't there now") in said.out
 
 
 def test_data_whose_folder_has_become_a_file_is_damaged(run):
