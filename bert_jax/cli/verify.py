@@ -26,6 +26,6 @@ class Verify(Arguments):
         if damaged := [verdict for verdict in verdicts if verdict.damage]:
             raise RunError(
                 f"{len(damaged)} of {len(verdicts)} are damaged or missing, first {damaged[0].path}; a run "
-                "continues from its newest good checkpoint; delete damaged data to have it prepared again; every checkpoint has copies of "
-                "config.json and tokenizer/"
+                "continues from its newest good checkpoint; delete damaged data to have it prepared again; "
+                "every checkpoint has copies of config.json and tokenizer/"
             )
