@@ -132,7 +132,7 @@ def in_own_process(function: Callable[..., Result], *arguments: Any) -> Result:
         process.start()
     sender.close()
     try:
-        result, error = receiver.recv()
+        result, error = pickle.loads(receiver.recv_bytes())
     except EOFError:
         process.join()
         raise RunError(f"a process {death(process.exitcode)}; give the same command again") from None
@@ -146,14 +146,16 @@ def in_own_process(function: Callable[..., Result], *arguments: Any) -> Result:
 
 
 def _call_alone(sender: Connection, function: Callable[..., Any], arguments: Sequence[Any]) -> None:
-    """Sends the result of `function`, or its error."""
+    """Sends the pickled result of `function`, or its error, unless the process that called has ended."""
     prepare_to_compute()
     die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what Ctrl-C means
     try:
-        sender.send((function(*arguments), None))
+        content = pickle.dumps((function(*arguments), None))
     except Exception as error:
-        sender.send((None, _sendable(disk_failure(error) or error)))
+        content = pickle.dumps((None, _sendable(disk_failure(error) or error)))
+    with contextlib.suppress(BrokenPipeError):
+        sender.send_bytes(content)
 
 
 def _sendable(error: Exception) -> Exception:

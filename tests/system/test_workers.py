@@ -17,6 +17,7 @@ import pytest
 
 import bert_jax
 from bert_jax.config.settings import SettingsError
+from bert_jax.system import workers
 from bert_jax.system.errors import BertJaxError, HostLost, RunError, UsageError
 from bert_jax.system.workers import in_own_process, map_in_processes
 
@@ -145,6 +146,16 @@ def test_an_error_of_another_process_arrives_as_itself(error, arguments, kind, t
         in_own_process(raising, error, *arguments)
     assert type(raised.value) is kind and "\n" not in str(raised.value)
     assert kind is not KeyError or "in raising" in raised.value.__notes__[0]
+
+
+def test_a_result_is_dropped_without_a_word_if_the_calling_process_has_ended(capfd):
+    context = multiprocessing.get_context("spawn")
+    receiver, sender = context.Pipe(duplex=False)
+    receiver.close()
+    process = context.Process(target=workers._call_alone, args=(sender, abs, (-1,)))
+    process.start()
+    process.join()
+    assert process.exitcode == 0 and not capfd.readouterr().err
 
 
 def test_an_error_of_a_worker_arrives_too():
