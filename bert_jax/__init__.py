@@ -9,6 +9,8 @@ bert.fill_mask("Return the [MASK] of the array.")
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from bert_jax.system.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from bert_jax.finetuning.finetune import finetune
     from bert_jax.inference.bert import Bert, load
@@ -28,7 +30,6 @@ __all__ = [
     "load_tokenizer",
     "pretrain",
 ]
-__version__ = "0.1.0"
 
 # Imported on first access: worker processes and command-line help need neither JAX nor a tokenizer.
 _MODULES = {

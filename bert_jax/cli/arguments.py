@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar, cast, g
 from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator
 
 from bert_jax.cli.command_line import parse_line, with_listed_sources
+from bert_jax.cli.commands import HELP_FLAGS
 from bert_jax.cli.config_files import AnyConfig, config_source, load_config, run_given_as_config
 from bert_jax.cli.flags import CONFIG, Flag, Positional, flags_of, full_help, short_help, wrapped
-from bert_jax.cli.main import HELP_FLAGS
 from bert_jax.config.finetune import AnyRunConfig, FinetuneConfig, TaskRunConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings

@@ -37,8 +37,8 @@ class Doctor(JsonArguments):
         """Looks at the text and prints tables, or one JSON object."""
         from bert_jax.cli.config_files import load_config, run_given_as_config
         from bert_jax.config.run import RunConfig
-        from bert_jax.doctor.diagnosis import diagnose, print_diagnosis
-        from bert_jax.doctor.remedies import changes
+        from bert_jax.products.doctor.diagnosis import diagnose, print_diagnosis
+        from bert_jax.products.doctor.remedies import changes
         from bert_jax.system.facts import json_line
 
         config = load_config(self.config, RunConfig)

@@ -36,9 +36,9 @@ class Plan(JsonArguments):
     def execute(self) -> None:
         """Compiles the step of each phase for the slice and prints tables or JSON."""
         from bert_jax.cli.objective import planned_objective
-        from bert_jax.plan.plan import plan_training
-        from bert_jax.plan.record import plan_tables
-        from bert_jax.plan.topology import parse_topology
+        from bert_jax.products.plan.plan import plan_training
+        from bert_jax.products.plan.record import plan_tables
+        from bert_jax.products.plan.topology import parse_topology
         from bert_jax.system.facts import json_line
         from bert_jax.system.progress import output
 

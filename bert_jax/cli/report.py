@@ -28,8 +28,8 @@ class Report(Arguments):
         import jax
 
         from bert_jax.finetuning.seeds import seed_runs
-        from bert_jax.report.page import check_can_draw
-        from bert_jax.report.report import FILE_NAME, MOST_RUNS, write_report
+        from bert_jax.products.page.page import check_can_draw
+        from bert_jax.products.report.report import FILE_NAME, MOST_RUNS, write_report
         from bert_jax.system.files import check_written
         from bert_jax.system.progress import print_line
 
@@ -55,8 +55,8 @@ def report_of_finished(path: Place) -> None:
     """Writes report.html into the run at `path`, or into the folder of several seeds, which have just been trained. No
     failure ends the command."""
     from bert_jax.finetuning.seeds import seed_runs
-    from bert_jax.report.page import check_can_draw
-    from bert_jax.report.report import FILE_NAME, write_report
+    from bert_jax.products.page.page import check_can_draw
+    from bert_jax.products.report.report import FILE_NAME, write_report
     from bert_jax.system.errors import first_line
     from bert_jax.system.progress import say, warn
 

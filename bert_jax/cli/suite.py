@@ -52,12 +52,12 @@ class Suite(Arguments):
 
         from bert_jax.cli.config_files import suite_file
         from bert_jax.config.wording import counted
-        from bert_jax.report.report import FILE_NAME
-        from bert_jax.suite.estimate import print_estimate
-        from bert_jax.suite.suite_file import read_suite
-        from bert_jax.suite.suite_page import suite_page
-        from bert_jax.suite.summary import Summary
-        from bert_jax.suite.work import SuiteWork
+        from bert_jax.products.report.report import FILE_NAME
+        from bert_jax.products.suite.estimate import print_estimate
+        from bert_jax.products.suite.suite_file import read_suite
+        from bert_jax.products.suite.suite_page import suite_page
+        from bert_jax.products.suite.summary import Summary
+        from bert_jax.products.suite.work import SuiteWork
         from bert_jax.system.bucket import in_bucket, place_of
         from bert_jax.system.errors import RunError
         from bert_jax.system.facts import markdown, print_rows

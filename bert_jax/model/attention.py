@@ -14,11 +14,11 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import AttentionForm, ExecutionConfig
 from bert_jax.model.attention_form import AttentionCase, AttentionPattern, Form, head_shards
 from bert_jax.model.exact_attention import EXACT, attention_probabilities
-from bert_jax.model.gpu_form import GPU
+from bert_jax.model.kernels.gpu_form import GPU
+from bert_jax.model.kernels.tpu_form import TPU
 from bert_jax.model.linear import Linear, compute_dtype, initial_weights, project, recomputed
 from bert_jax.model.placement import platform
 from bert_jax.model.relative_positions import RelativePositions
-from bert_jax.model.tpu_form import TPU
 from bert_jax.system.errors import Setting, UsageError
 
 FORMS: dict[AttentionForm, tuple[Form, ...]] = {

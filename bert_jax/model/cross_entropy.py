@@ -7,8 +7,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from bert_jax.model.heads import TokenLogits
+from bert_jax.model.kernels.products import product, product_of_transposed, product_with_transposed
 from bert_jax.model.placement import on_one_device
-from bert_jax.model.products import product, product_of_transposed, product_with_transposed
 
 _TOKENS_AT_ONCE = range(64, 512)
 """Numbers of tokens whose logits a CPU computes together. Of 8,192 pieces, logits of 256 tokens take 8 MB."""

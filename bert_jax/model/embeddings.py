@@ -12,9 +12,9 @@ from jaxtyping import Array, Bool, Float, Int, Key
 from bert_jax.config.model import ModelConfig
 from bert_jax.layout import Tokens
 from bert_jax.model.dropout import token_dropout
+from bert_jax.model.kernels.products import product
 from bert_jax.model.linear import LayerNorm, Linear, compute_dtype, initial_weights
 from bert_jax.model.placement import gathered, on_one_device
-from bert_jax.model.products import product
 
 ROW_MULTIPLE = 128
 """The word table's rows are padded to a multiple of this, so that they divide over devices and fill their tiles."""

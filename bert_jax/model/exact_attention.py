@@ -12,7 +12,7 @@ from jaxtyping import Array, Bool, Float, Key
 
 from bert_jax.model.attention_form import AttentionPattern, Form, Places
 from bert_jax.model.dropout import dropout, of_tokens
-from bert_jax.model.products import heads_first, inner_products, weighted_sums
+from bert_jax.model.kernels.products import heads_first, inner_products, weighted_sums
 
 _LEAST_BLOCK = 64
 """Fewest queries in a block of local attention: with fewer, products are too small for any device."""

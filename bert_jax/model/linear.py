@@ -12,8 +12,8 @@ from jax.ad_checkpoint import checkpoint_name
 from jaxtyping import Array, Float
 
 from bert_jax.config.model import ComputeType, ModelConfig
+from bert_jax.model.kernels.products import product, product_of_transposed, product_with_transposed
 from bert_jax.model.placement import multiplies_bfloat16, platform
-from bert_jax.model.products import product, product_of_transposed, product_with_transposed
 from bert_jax.system.errors import UsageError
 
 PRODUCT = "product"

@@ -18,9 +18,9 @@ from bert_jax.model.attention import at_places
 from bert_jax.model.attention_form import AttentionPattern
 from bert_jax.model.dropout import split, token_dropout
 from bert_jax.model.encoder import UNTRAINED, rematerialised
+from bert_jax.model.kernels.products import product, product_of_transposed
 from bert_jax.model.linear import compute_dtype, initial_weights, project
 from bert_jax.model.placement import split_by_rows, whole
-from bert_jax.model.products import product, product_of_transposed
 from bert_jax.system.errors import Setting, UsageError
 
 GATES = 4

@@ -1,7 +1,6 @@
 """Records where a run is computed: versions, commit, devices and processor."""
 
 import functools
-import importlib
 import os
 import platform
 import re
@@ -14,6 +13,7 @@ from jax.sharding import Mesh
 
 from bert_jax.system.bucket import Place
 from bert_jax.system.journal import read_journal
+from bert_jax.system.version import __version__
 from bert_jax.system.workers import available_cores
 
 Scalar = str | int | float | bool | None
@@ -24,8 +24,7 @@ _GIT_S = 5.0
 
 def versions() -> dict[str, str]:
     """Versions of bert_jax and of the libraries that compute."""
-    own = importlib.import_module("bert_jax").__version__
-    return {"bert_jax": own, "jax": jax.__version__, "jaxlib": jaxlib.__version__}
+    return {"bert_jax": __version__, "jax": jax.__version__, "jaxlib": jaxlib.__version__}
 
 
 def machine(mesh: Mesh) -> dict[str, Scalar]:

@@ -14,8 +14,8 @@ from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.phase import Phase
 from bert_jax.model.attention import check_attention
+from bert_jax.model.kernels.products import product
 from bert_jax.model.memory import Memory
-from bert_jax.model.products import product
 from bert_jax.model.sharding import check_batch_size, row_shards
 from bert_jax.model.size import encoder_flops
 from bert_jax.system.errors import Setting, UsageError

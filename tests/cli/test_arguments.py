@@ -3,8 +3,9 @@ import re
 import pytest
 
 from bert_jax.cli.arguments import Arguments
+from bert_jax.cli.commands import COMMANDS, arguments_of
 from bert_jax.cli.flags import first_sentence, short_help
-from bert_jax.cli.main import COMMANDS, arguments_of, run
+from bert_jax.cli.main import run
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig

@@ -9,7 +9,8 @@ import pytest
 from conftest import program, stories
 from warm_process import COMMAND
 
-from bert_jax.cli.main import COMMANDS, _failed, arguments_of, run
+from bert_jax.cli.commands import COMMANDS, arguments_of
+from bert_jax.cli.main import _failed, run
 from bert_jax.instances.prepared_data import PreparedData
 
 SHELL = [sys.executable, "-m", "bert_jax.cli.main"]

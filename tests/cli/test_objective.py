@@ -6,7 +6,6 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.bench import bench as bench_module
 from bert_jax.cli.main import run
 from bert_jax.cli.objective import planned_objective
 from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
@@ -15,7 +14,8 @@ from bert_jax.config.phase import Phase
 from bert_jax.config.task import SpanConfig, TaskConfig
 from bert_jax.model.sharding import make_mesh
 from bert_jax.model.size import encoder_flops
-from bert_jax.plan import plan as plan_module
+from bert_jax.products.bench import bench as bench_module
+from bert_jax.products.plan import plan as plan_module
 from bert_jax.run.run_config import write_config
 from bert_jax.system.errors import UsageError
 from bert_jax.training.devices import fitted

@@ -12,8 +12,8 @@ from conftest import story
 
 import bert_jax
 from bert_jax.cli.main import run
-from bert_jax.report.facts import RunFacts
-from bert_jax.report.measurements import minimal_pairs
+from bert_jax.products.report.facts import RunFacts
+from bert_jax.products.report.measurements import minimal_pairs
 
 LINES = ["The old cat sees the dog.", "", "A quiet house near the river.", "The old " * 40]
 

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from bert_jax.cli.main import arguments_of, run
+from bert_jax.cli.commands import arguments_of
+from bert_jax.cli.main import run
 
 PRETRAIN = "pretrain demo --workdir W"
 FINETUNE = "finetune sst2 --init I --workdir W"

@@ -12,7 +12,7 @@ from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.model.attention import FORMS
 from bert_jax.model.exact_attention import EXACT
-from bert_jax.model.gpu_form import GPU
+from bert_jax.model.kernels.gpu_form import GPU
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.system.errors import RunError

@@ -1,0 +1,372 @@
+"""Diagnosis of a text: what it gives a pretraining, and what is wrong with it, by a spread sample."""
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated
+
+import jax
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.run import RunConfig
+from bert_jax.model.linear import compute_dtype
+from bert_jax.model.size import num_parameters, train_flops
+from bert_jax.pretraining.mixture import SourceShare, draws
+from bert_jax.pretraining.sample_preparation import (
+    Cut,
+    Pieces,
+    PreparationTime,
+    SamplePreparation,
+    prepare_sample,
+    trained_tokenizer,
+)
+from bert_jax.pretraining.vocabulary import existing_tokenizer
+from bert_jax.products.doctor.survey import Fault, Share, Survey
+from bert_jax.records.corpus import Corpus, open_corpus
+from bert_jax.records.corpus_reading import reading_of_samples
+from bert_jax.records.sample import SAMPLE_BYTES, SpreadSample, read_sample, sample_mixture
+from bert_jax.system import facts
+from bert_jax.system.errors import Setting, UsageError
+from bert_jax.system.facts import Facts, facts_table, rows_table
+from bert_jax.system.progress import output, print_line, say
+from bert_jax.system.reading import show
+from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.training.devices import CHIPS, TPU_FAMILIES, SquareProduct, chip_of
+
+_PRODUCT_SIZE, _ROUNDS = 2048, 4
+
+_MFU = 0.4
+"""Share of a chip's peak that a step of BERT-base or BERT-large reaches: 0.36 to 0.43 on an H200 (docs/performance.md);
+on other chips it is assumed."""
+_CPU_SHARE = 0.7
+"""Share of a CPU's rate of matrix products that a step reaches: 0.8 for BERT-base in float32, less for small models."""
+_TOKENS_A_PARAMETER, _TIMES_IN_ENCODERS = 20, (10, 100)
+"""Training tokens for each parameter of the best model for a given compute: their number in causal models (Hoffmann et
+al. 2022), and how many times as many there are in encoders, from least to most (Dervishi et al. 2025)."""
+MOST_EPOCHS, _HALF_WORTH = 40, 15.39
+"""The epochs after which more repetition adds nothing, and the constant R* by which the worth of repeated tokens fades,
+both of causal models (Muennighoff et al. 2023)."""
+
+
+def times(count: float) -> str:
+    """A number of times as text, with three digits."""
+    return f"{float(f'{count:.3g}'):,.15g}"
+
+
+def _from_to(numbers: tuple[int, int]) -> str:
+    """A range as text, with three digits, or the number that both ends are."""
+    return " to ".join(dict.fromkeys(map(times, numbers)))
+
+
+class TextSize(Facts):
+    """The text, and how much of it was looked at. Sizes and counts are of the whole, estimated from the sample."""
+
+    source: str
+    language: Annotated[str, "declared language"]
+    text_bytes: Annotated[facts.Traffic, "text"]
+    documents: int
+    sentences: int
+    words: int
+    """Words, split at blanks, as by wc."""
+    tokens: int
+    """Pieces, without special tokens."""
+    longest_line: Annotated[int, "characters of the longest line"]
+    sample_bytes: Annotated[facts.Traffic, "looked at"]
+    sample_share: Annotated[facts.Share, "share looked at"]
+    sample: Annotated[str, "sample"]
+    """Which part of the source the sample is."""
+
+
+class EstimatedShare(SourceShare):
+    """One source in the training on several, estimated from a sample."""
+
+    pieces_a_word: Annotated[float, facts.Unit("{:.3f}".format), "pieces a word"]
+
+
+class Training(Facts):
+    """The training that the config describes, on this text."""
+
+    parameters: int
+    text_parameters: Annotated[tuple[int, int], facts.Unit(_from_to), "parameters that the text can feed"]
+    """The least and the most parameters of the best model for a given compute, if the compute is all that the text is
+    worth: its tokens, repeated."""
+    text_parameters_basis: Annotated[str, "by"]
+    """The tokens for each parameter, and where they were measured."""
+    epochs: Annotated[float, facts.Unit(times), "times the text is seen"]
+    flops: Annotated[facts.Flops, "FLOPs"]
+
+
+class Hours(Facts):
+    """The time of the training on one machine or chip."""
+
+    machine: str
+    hours: Annotated[facts.Hours, "training"]
+    basis: Annotated[str, "at"]
+
+
+class Change(Facts):
+    """Something to change."""
+
+    reason: str
+    change: str
+    """What to do: a flag of bert-jax pretrain, or what to do to the text."""
+
+
+class SourceDiagnosis(Facts):
+    """The figures and faults of one source of text."""
+
+    text: TextSize
+    languages: list[Share]
+    scripts: list[Share]
+    faults: list[Fault]
+    cuts: list[Cut]
+    """Sequences of the whole text, by length."""
+    pieces: list[Pieces]
+    preparation: PreparationTime
+    boilerplate_share: facts.Share
+    """Share of the characters that is in lines of many documents."""
+    vocabulary_size: int | None
+    """The size of the vocabulary that the text gives, if it isn't the one that the config asks for."""
+    whole: bool
+    """Whether all of the text was looked at."""
+    merged: str | None
+    """The letters that the vocabulary merges, with examples."""
+
+
+class Diagnosis(SourceDiagnosis):
+    """The figures and faults of the only source, and the training on it."""
+
+    training: Training
+    hours: list[Hours]
+
+
+class MixtureDiagnosis(Facts):
+    """The figures and faults of several sources, and the training on all of them."""
+
+    sources: list[SourceDiagnosis]
+    shares: list[EstimatedShare]
+    preparation: PreparationTime
+    training: Training
+    hours: list[Hours]
+    vocabulary_size: int | None
+    """The size of the common vocabulary, if it isn't the one that the config asks for."""
+
+
+def diagnose(config: RunConfig) -> Diagnosis | MixtureDiagnosis:
+    """Examines the sources of `config`. Raises UsageError if one can't be read, or holds no or too little text."""
+    corpus, names = open_corpus(config.data), config.data.source
+    surveys = {name: Survey() for name in names}
+    samples = {
+        name: _read(name, part, surveys[name], len(names)) for name, part in zip(names, corpus.parts, strict=True)
+    }
+    show([reading_of_samples(corpus, config.data, samples)])
+    if len(names) == 1:
+        found, prepared = _of_source(config, samples[names[0]], surveys[names[0]])
+        training = _training(config, [prepared])
+        return Diagnosis(**dict(found), training=training, hours=list(_hours(config, training.flops)))
+    common = _common_tokenizer(config, samples)
+    of_sources = [
+        _of_source(config.of_source(name, language), samples[name], surveys[name], common)
+        for name, language in zip(names, config.data.languages, strict=True)
+    ]
+    return _of_mixture(config, of_sources, common)
+
+
+def _read(name: str, part: Corpus, survey: Survey, sources: int) -> SpreadSample:
+    """A sample of one of so many sources, which share the time and memory of one."""
+    sample = read_sample(part, survey.add, sources=sources)
+    if not sample.documents:
+        raise UsageError(f"{Setting('data.source')}={name!r} holds no text; give another")
+    return sample
+
+
+def _of_source(
+    config: RunConfig, sample: SpreadSample, survey: Survey, common: Tokenizer | None = None
+) -> tuple[SourceDiagnosis, SamplePreparation]:
+    """The diagnosis of the only source of `config`, and its sample's preparation with the `common` vocabulary."""
+    (name,) = config.data.source
+    say(f"Identifying languages of {name}")
+    languages, scripts = survey.languages()
+    say(f"Preparing the sample of {name}")
+    prepared = prepare_sample(sample, config, common)
+    found = SourceDiagnosis(
+        text=TextSize(
+            source=name,
+            language=config.data.languages[0],
+            text_bytes=round(sample.text_bytes),
+            documents=round(sample.number / sample.share),
+            sentences=prepared.sentences,
+            words=prepared.words,
+            tokens=prepared.tokens,
+            longest_line=survey.longest_line,
+            sample_bytes=sample.bytes,
+            sample_share=sample.share,
+            sample=sample.described,
+        ),
+        languages=languages,
+        scripts=scripts,
+        faults=list(survey.faults(sample.repairs)),
+        cuts=prepared.cuts,
+        pieces=prepared.pieces,
+        preparation=prepared.time,
+        boilerplate_share=survey.boilerplate_share,
+        vocabulary_size=prepared.vocabulary_size,
+        whole=sample.share == 1,
+        merged=prepared.merged,
+    )
+    return found, prepared
+
+
+def _common_tokenizer(config: RunConfig, samples: Mapping[str, SpreadSample]) -> Tokenizer | None:
+    """A vocabulary trained on all samples, of which each has its source's share; None if the config has one."""
+    if existing_tokenizer(config):
+        return None
+    say("Training a vocabulary on all samples")
+    shares = config.data.shares([sample.text_bytes for sample in samples.values()])
+    documents = [(number, each) for number, sample in enumerate(samples.values()) for each in sample.documents]
+    mixed = sample_mixture(documents, len(samples), lambda sizes: shares[: len(sizes)], SAMPLE_BYTES)
+    return trained_tokenizer([document for _, document in mixed.documents], config, config.vocabulary.size)
+
+
+def _of_mixture(
+    config: RunConfig, of_sources: Sequence[tuple[SourceDiagnosis, SamplePreparation]], common: Tokenizer | None
+) -> MixtureDiagnosis:
+    """The diagnosis of a training on several sources, from those of each."""
+    found, prepared = zip(*of_sources, strict=True)
+    lengths = {phase.length for phase in config.phases}
+    rows = {length: [_rows(config, each)[length] // config.data.dupe_factor for each in prepared] for length in lengths}
+    drawn, epochs = draws(config, rows)
+    training = _training(config, prepared)
+    return MixtureDiagnosis(
+        sources=list(found),
+        shares=[
+            EstimatedShare(
+                source=each.text.source,
+                language=each.text.language,
+                sequences=sum(cut.sequences for cut in own_cuts(config, each.cuts)),
+                tokens=sum(cut.tokens for cut in own_cuts(config, each.cuts)),
+                unknown=each.pieces[0].unknown,
+                share=share,
+                epochs=seen,
+                pieces_a_word=each.pieces[0].pieces_a_word,
+            )
+            for each, share, seen in zip(found, drawn, epochs, strict=True)
+        ],
+        preparation=sum((each.preparation for each in found[1:]), start=found[0].preparation),
+        training=training,
+        hours=list(_hours(config, training.flops)),
+        vocabulary_size=len(common.vocabulary) if common and len(common.vocabulary) != config.vocabulary.size else None,
+    )
+
+
+def own_cuts(config: RunConfig, cuts: Sequence[Cut]) -> list[Cut]:
+    """Those of `cuts` that the config trains on."""
+    lengths = {phase.length for phase in config.phases}
+    return [cut for cut in cuts if cut.length in lengths and cut.packed == config.data.packed]
+
+
+def _rows(config: RunConfig, prepared: SamplePreparation) -> dict[int, int]:
+    """The number of rows by length."""
+    return {cut.length: cut.rows for cut in own_cuts(config, prepared.cuts)}
+
+
+def _training(config: RunConfig, prepared: Sequence[SamplePreparation]) -> Training:
+    """The work of all phases on the prepared sources."""
+    model = config.model.replace(vocabulary_size=prepared[0].pieces[0].pieces)
+    rows = {phase.length: sum(_rows(config, each)[phase.length] for each in prepared) for phase in config.phases}
+    tokens = sum(each.tokens for each in prepared)
+    worth = 1 + _HALF_WORTH * (1 - math.exp((1 - MOST_EPOCHS) / _HALF_WORTH))
+    (least, most), basis = _tokens_a_parameter(config)
+    return Training(
+        parameters=num_parameters(model),
+        text_parameters=(round(worth * tokens / most), round(worth * tokens / least)),
+        text_parameters_basis=basis,
+        epochs=config.data.dupe_factor
+        * sum(phase.steps * phase.batch_size / max(rows[phase.length], 1) for phase in config.phases),
+        flops=sum(
+            float(phase.steps * phase.batch_size) * train_flops(model, phase.length, config.slots(phase.length))
+            for phase in config.phases
+        ),
+    )
+
+
+def _tokens_a_parameter(config: RunConfig) -> tuple[tuple[int, int], str]:
+    """The least and the most tokens for each parameter of the best model for a given compute, and what they rest on.
+
+    Those of encoders begin at the ratio of causal models, as no law was found for small encoders (docs/experiments.md).
+    """
+    causal = f"{_TOKENS_A_PARAMETER} tokens for each in causal models (Hoffmann et al. 2022)"
+    if config.objective.predict in ("next", "both"):
+        return (_TOKENS_A_PARAMETER, _TOKENS_A_PARAMETER), causal
+    low, high = _TIMES_IN_ENCODERS
+    basis = f"{causal}, {low} to {high} times as many in encoders (Dervishi et al. 2025)"
+    return (_TOKENS_A_PARAMETER, high * _TOKENS_A_PARAMETER), basis
+
+
+def _hours(config: RunConfig, flops: float) -> Iterator[Hours]:
+    """The time of `flops` on this machine, and on one chip of each kind that `plan` knows."""
+    rate, basis = training_rate(config.model)
+    name = f"this machine, {jax.device_count()} x {jax.devices()[0].device_kind}"
+    yield Hours(machine=name, hours=flops / rate / 3600, basis=basis)
+    for family in TPU_FAMILIES:
+        peak = CHIPS[f"TPU {family}"].flops
+        hours = flops / (_MFU * peak) / 3600
+        yield Hours(machine=f"one TPU {family}", hours=hours, basis=f"{_MFU:.0%} of the peak, assumed")
+
+
+def training_rate(model: ModelConfig) -> tuple[float, str]:
+    """FLOPs a second that a training reaches on this machine, roughly, and what that rests on."""
+    if chip := chip_of(jax.devices()[0].device_kind):
+        return _MFU * chip.flops * jax.device_count(), f"{_MFU:.0%} of the peak, assumed"
+    measured = _matrix_rate(model)
+    return _CPU_SHARE * measured, f"{_CPU_SHARE:.0%} of {facts.flops_per_second(measured)}, measured now"
+
+
+def _matrix_rate(model: ModelConfig) -> float:
+    """FLOPs a second of a large matrix product in the model's compute dtype here."""
+    probe = SquareProduct.of(_PRODUCT_SIZE, compute_dtype(model))
+    seconds = []
+    for _ in range(_ROUNDS):  # the first compiles
+        began = time.perf_counter()
+        jax.block_until_ready(probe.run())
+        seconds.append(time.perf_counter() - began)
+    return probe.flops / min(seconds)
+
+
+_SHARES_SHOWN = 8
+_OF_SHARES = ("source", "language", "tokens", "pieces_a_word", "unknown", "share", "epochs")
+_LEAST_SHOWN = 0.0005
+
+
+def print_diagnosis(found: Diagnosis | MixtureDiagnosis, changes: Sequence[Change]) -> None:
+    """Prints the tables of a diagnosis, and a line for each change."""
+    if isinstance(found, MixtureDiagnosis):
+        output.print(rows_table("The sources, estimated from samples", found.shares, _OF_SHARES))
+        for source in found.sources:
+            if source.faults:
+                output.print(rows_table(f"Faults in the sample of {source.text.source}", source.faults))
+    else:
+        _print_source(found)
+    output.print(
+        facts_table("Preparation, from rates measured on the sample", {"": found.preparation}),
+        facts_table("The config's training", {"": found.training}),
+        rows_table("Its time", found.hours),
+        sep="\n",
+    )
+    print_line("What to change" if changes else "Nothing to change was found.")
+    for change in changes:
+        print_line(f"- {change.reason}: {change.change}")
+
+
+def _print_source(found: Diagnosis) -> None:
+    output.print(facts_table("The text, estimated from the sample", {"": found.text}))
+    for title, shares in (("Languages", found.languages), ("Scripts", found.scripts)):
+        shown = [share for share in shares if share.share >= _LEAST_SHOWN][:_SHARES_SHOWN]
+        output.print(rows_table(title, shown))
+    if found.faults:
+        output.print(rows_table("Faults in the sample", found.faults))
+    output.print(
+        rows_table("Sequences of the whole text", found.cuts),
+        rows_table("Vocabularies, on the sample", found.pieces),
+        sep="\n",
+    )

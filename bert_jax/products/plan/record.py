@@ -1,0 +1,150 @@
+"""What a plan says of each phase's step on a TPU slice: memory, work and least time; its JSON and its tables."""
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import computed_field
+
+from bert_jax.products.plan.topology import Topology
+from bert_jax.system import facts
+from bert_jax.system.facts import Facts, Table, facts_table, rows_table
+from bert_jax.system.json_file import Shape
+from bert_jax.system.progress import duration
+
+_FORMULA_FACTS = (
+    *("length", "batch_size", "flops"),
+    *(f"at_best.{name}" for name in ("step_seconds", "hours", "chip_hours")),
+)
+
+
+class ChipMemory(Facts):
+    """Bytes of a step on one chip, as the compiled program reports them."""
+
+    arguments: Annotated[facts.Memory, "state and batch"]
+    """Parameters, optimizer state and batch, with padding by layouts."""
+    outputs: facts.Memory
+    """Outputs that don't reuse the memory of an argument."""
+    temporaries: facts.Memory
+    """Gradients, activations and other arrays within the step."""
+    code: Annotated[facts.Memory, "program"]
+
+    @computed_field  # type: ignore[prop-decorator]
+    @property
+    def total(self) -> facts.Memory:
+        """Sum of all parts."""
+        return self.arguments + self.outputs + self.temporaries + self.code
+
+
+class SliceTime(Facts):
+    """How long phases take on a slice."""
+
+    hours: Annotated[facts.Hours, "the phase"]
+    chip_hours: Annotated[float, facts.Unit("{:,.1f}".format), "chip-hours"]
+
+
+class Pace(SliceTime):
+    """A step and its phase, at one estimate of the step's time."""
+
+    step_seconds: Annotated[facts.Milliseconds, "step"]
+    sequences_per_second: Annotated[facts.PerSecond, "sequences"]
+    mfu: Annotated[facts.Share, "MFU"]
+    """Model FLOPs over the peak of all chips."""
+
+
+class StepTime(Facts):
+    """Least seconds of a step by three limits of the hardware, computed rather than measured."""
+
+    compute: Annotated[facts.Milliseconds, "products at the peak"]
+    """Matrix products, including recomputation, at the peak of the chips."""
+    memory: Annotated[facts.Milliseconds, "memory at its bandwidth"]
+    """Memory traffic of the program at the memory bandwidth."""
+    links: Annotated[facts.Milliseconds, "links at their bandwidth"]
+    """Bytes sent by collectives, over all links of a chip in parallel, without latency."""
+    at_best: Annotated[Pace, "all at once"]
+    """If all three overlap: the shortest time."""
+    in_turn: Annotated[Pace, "one after the other"]
+    """If nothing overlaps: the longest time that the limits explain."""
+
+
+class PlannedPhase(Facts):
+    """The work of one phase's step."""
+
+    phase: int
+    steps: int
+    length: int
+    batch_size: Annotated[int, "batch"]
+    flops: Annotated[facts.Flops, "FLOPs a step, by formula"]
+    """FLOPs of one step over all chips by formula, without recomputation."""
+
+
+class FormulaPhase(PlannedPhase):
+    """The plan of one phase's step without a compiler."""
+
+    at_best: Pace
+    """Times if the chips compute at their peak."""
+
+
+class CompiledPhase(PlannedPhase):
+    """The plan of one phase's compiled step."""
+
+    mesh: dict[str, int]
+    remat: str
+    accumulation: int
+    compile_seconds: Annotated[facts.Seconds, "compiled in"]
+    memory: Annotated[ChipMemory | None, "memory a chip"]
+    """Memory of the program on a chip; None where the compiler stops because it doesn't fit."""
+    needed_bytes: Annotated[facts.Memory | None, "needed"]
+    """Bytes needed on a chip: the total, or the figure in the compiler's refusal; None if the refusal has none."""
+    available_bytes: Annotated[facts.Memory, "available"]
+    """Bytes of a chip's memory that a program may use."""
+    fits: bool
+    traffic_bytes: Annotated[facts.Traffic | None, "moved to and from memory"]
+    """Bytes that a chip moves to and from its main memory in a step."""
+    sent_bytes: Annotated[facts.Traffic | None, "sent over the links"]
+    """Bytes that a chip sends in a step's collectives if each uses a ring."""
+    time: Annotated[StepTime | None, "least time of a step, nothing measured"]
+
+
+class SlicePlan(Shape):
+    """The JSON object of a plan."""
+
+    topology: str
+    chips: int
+    chip: dict[str, float]
+    """Peak FLOPs a second, bytes of memory and bandwidths of a chip, by name."""
+    parameters: int
+    compiled: bool
+    libtpu: str | None
+    """The compiler's version; None without one."""
+    exact: bool
+    """Whether it was compiled with the effort of a real run."""
+    fits: bool | None
+    """Whether the steps of all phases fit a chip; None without a compiler."""
+    phases: list[CompiledPhase] | list[FormulaPhase]
+    total: dict[str, SliceTime] | None
+    """The time of all phases, by the names of both estimates in StepTime; None without a compiler, or where a step
+    doesn't fit."""
+
+
+def plan_tables(topology: Topology, plan: SlicePlan) -> Iterator[Table | str]:
+    """Yields the tables and lines of a plan in their order."""
+    slice_ = f"{plan.chips:,} x TPU {topology.family}"
+    if not plan.compiled:
+        title = f"By formula alone: {plan.parameters:,} parameters, {slice_} at their peak"
+        yield rows_table(title, plan.phases, _FORMULA_FACTS)
+        return
+    chip = topology.chip
+    rates = f"{chip.flops / 1e12:,.0f} TFLOP/s, {chip.memory_bandwidth / 1e9:,.0f} GB/s"
+    title = f"{slice_}: a chip has {rates}, {topology.links} links of {chip.link_bandwidth / 1e9:,.0f} GB/s"
+    headings = {f"{phase.length} tokens, batch {phase.batch_size:,}": phase for phase in plan.phases}
+    yield facts_table(title, headings, list(CompiledPhase.model_fields))
+    if plan.total:
+        best, turn = (
+            f"{duration(3600 * time.hours)}, {time.chip_hours:,.1f} chip-hours"
+            for time in (plan.total["at_best"], plan.total["in_turn"])
+        )
+        yield f"All phases: {best} if all limits overlap; {turn} if nothing does. Real steps take longer."
+    else:
+        yield "It doesn't fit. Try a larger --execution.accumulation, --execution.remat full, or a smaller batch."
+    if not plan.exact:
+        yield "Compiled with the least effort: a real run moves fewer bytes; see --exact."

@@ -1,0 +1,193 @@
+"""The sections of the page that compares several runs."""
+
+import json
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+from typing import NamedTuple
+
+from pydantic import JsonValue
+
+from bert_jax.finetuning.seeds import spread_of
+from bert_jax.pretraining.questions import name_in_words
+from bert_jax.products.page.charts import Chart, Format, line_chart, points_for
+from bert_jax.products.page.page import Markup, Section, element, paragraph, remarks, table
+from bert_jax.products.report.facts import RunFacts
+from bert_jax.products.report.verdict import verdict
+from bert_jax.run.curves import NO_CURVE, Curve
+from bert_jax.run.remarks import score_text
+
+_MOST_DIFFERENCES = 200
+_DESCRIBED = ("rows", "sequences", "length", "units", "seed")
+"""What a title says of `measured_on`."""
+_KINDS = ("pretraining", "fine-tuning")
+_APART = (
+    "Figures of different tables of results, and curves of their runs, can't be compared: they were measured on other "
+    "sequences, with other masks, or on other rows."
+)
+_ALIKE = "With one --units and --data bert-jax evaluate measures pretrained runs alike."
+
+
+def compared_sections(runs: Mapping[str, RunFacts]) -> list[Section]:
+    """All sections that have something to show; `runs`: by the name that each has in the page."""
+    built = [_verdicts(runs), _results(runs), _curves(runs), _speed(runs), _settings(runs), _machines(runs)]
+    return [section for section in built if section]
+
+
+def names_of(runs: Sequence[RunFacts]) -> list[str]:
+    """A name for each run that no other has: the folder's, or with as many of its parents as needed."""
+    for depth in range(1, 9):
+        names = ["/".join(facts.run.path.parts[-depth:]) for facts in runs]
+        if len(set(names)) == len(names):
+            return names
+    return [f"{number}: {facts.name}" for number, facts in enumerate(runs, 1)]
+
+
+def _verdicts(runs: Mapping[str, RunFacts]) -> Section:
+    section = Section("verdict", "Verdicts")
+    for name, facts in runs.items():
+        section.add(element("h3", name), remarks(verdict(facts)))
+    return section
+
+
+class _Group(NamedTuple):
+    """Runs that were measured on the same sequences with the same masks, or on the same rows."""
+
+    name: str
+    measured_on: str
+    runs: dict[str, RunFacts]
+
+
+def _groups(runs: Mapping[str, RunFacts]) -> list[_Group]:
+    """The groups of pretrained runs, then those of fine-tuned ones."""
+    by_kind: dict[bool, dict[str, dict[str, RunFacts]]] = {False: {}, True: {}}
+    for name, facts in runs.items():
+        measured_on = json.dumps(facts.results.measured_on, sort_keys=True)
+        by_kind[facts.is_task].setdefault(measured_on, {})[name] = facts
+    return [
+        _Group(f"{kind} {number}" if len(groups) > 1 else kind, _described(json.loads(measured_on)), some)
+        for kind, groups in zip(_KINDS, by_kind.values(), strict=True)
+        for number, (measured_on, some) in enumerate(groups.items(), 1)
+    ]
+
+
+def _described(measured_on: dict[str, JsonValue] | None) -> str:
+    """What was measured, in words; `measured_on` is that of results.json."""
+    if measured_on is None:
+        return "measured on what isn't recorded (by an earlier release, or not finished)"
+    known = {name: measured_on[name] for name in _DESCRIBED if name in measured_on}
+    return ", ".join(f"{name} {' '.join(map(str, it)) if isinstance(it, list) else it}" for name, it in known.items())
+
+
+def _results(runs: Mapping[str, RunFacts]) -> Section:
+    section, groups = Section("results", "Results"), _groups(runs)
+    if len(groups) > 1:
+        section.add(paragraph(f"{_APART} {_ALIKE}"))
+    for group in groups:
+        metrics = list(dict.fromkeys(name for facts in group.runs.values() for name in facts.metrics))
+        rows = [
+            [
+                name,
+                "" if facts.origin else f"{facts.step:,} of {facts.steps:,}",
+                *(_beside_baseline(facts, metric) for metric in metrics),
+            ]
+            for name, facts in group.runs.items()
+        ]
+        title = f"{group.name.capitalize()}: {group.measured_on}"
+        section.add(table(title, ["run", "steps", *map(name_in_words, metrics)], rows))
+        if spread := _spread(list(group.runs.values())):
+            lines = [
+                [name_in_words(name), *(score_text(each, 4) for each in of.values())] for name, of in spread.items()
+            ]
+            section.add(table("Spread over the seeds", ["metric", *next(iter(spread.values()))], lines))
+    return section
+
+
+def _beside_baseline(facts: RunFacts, metric: str) -> Markup:
+    """A figure with that of the run's own best baseline."""
+    if metric not in facts.metrics:
+        return Markup("")
+    baseline = facts.best_baseline(metric)
+    beside = element("small", f" {baseline[0]} {score_text(baseline[1], 4)}") if baseline else ""
+    return Markup(f"{score_text(facts.metrics[metric], 4)}{beside}")
+
+
+def _spread(runs: Sequence[RunFacts]) -> dict[str, dict[str, float]]:
+    """The mean of each metric over runs whose settings differ in the seed alone, with its spread; {} for other runs."""
+    settings = [facts.config.flat() | {"seed": None} for facts in runs]
+    seeds = {facts.config.seed for facts in runs}
+    if len(runs) < 2 or len(seeds) < len(runs) or any(each != settings[0] for each in settings):
+        return {}
+    names = (name for name in runs[0].metrics if all(name in facts.metrics for facts in runs))
+    values = {name: [facts.metrics[name] for facts in runs] for name in names}
+    return {name: {"mean": fmean(some), **spread_of(some)} for name, some in values.items()}
+
+
+def _curves(runs: Mapping[str, RunFacts]) -> Section:
+    section = Section("learning", "Learning curves")
+    if len(_groups(runs)) > 1:
+        section.add(paragraph(_APART))
+    points = points_for(8 * len(runs))
+
+    def chart(split: str, name: str, title: str, unit: str, form: Format = "number") -> Chart | None:
+        curves = {run: facts.curves.of(split, name) for run, facts in runs.items()}
+        return line_chart(title, curves, unit=unit, form=form, points=points)
+
+    asked = dict.fromkeys(question for facts in runs.values() for question in facts.questions)
+    for question in asked:
+        section.add_charts(
+            chart("eval", question.loss, f"held-out {name_in_words(question.loss)}", "nats"),
+            chart("eval", question.accuracy, f"held-out {name_in_words(question.accuracy)}", "share right", "share"),
+        )
+    measured = dict.fromkeys(facts.metric for facts in runs.values() if facts.is_task)
+    section.add_charts(*(chart("eval", name, f"held-out {name_in_words(name)}", "score") for name in measured))
+    for number, kind in enumerate(_KINDS):
+        losses = {run: facts.curves.of("train", "loss") for run, facts in runs.items()}
+        curves = {run: curve if runs[run].is_task == bool(number) else NO_CURVE for run, curve in losses.items()}
+        section.add_charts(line_chart(f"training loss, {kind}", curves, unit="nats", points=points))
+    return section
+
+
+def _speed(runs: Mapping[str, RunFacts]) -> Section:
+    section = Section("speed", "Rate and speed")
+    points = points_for(8 * len(runs))
+
+    def curves(name: str) -> dict[str, Curve]:
+        return {run: facts.curves.of("train", name) for run, facts in runs.items()}
+
+    section.add_charts(
+        line_chart("learning rate", curves("learning_rate"), unit="rate", form="rate", points=points),
+        line_chart("speed", curves("tokens_per_second"), unit="tokens a second", form="speed", points=points),
+    )
+    return section
+
+
+def _settings(runs: Mapping[str, RunFacts]) -> Section:
+    section = Section("settings", "Settings that differ")
+    flat = {name: facts.config.flat() for name, facts in runs.items()}
+    settings = dict.fromkeys(setting for each in flat.values() for setting in each)
+    rows = [
+        [setting, *(_text(each.get(setting)) for each in flat.values())]
+        for setting in settings
+        if len({_text(each[setting]) for each in flat.values() if setting in each}) > 1
+    ]
+    if rows:
+        section.add(table("Settings of each run", ["setting", *runs], rows[:_MOST_DIFFERENCES], numbers=False))
+    return section
+
+
+def _machines(runs: Mapping[str, RunFacts]) -> Section:
+    section = Section("machines", "Versions and machines")
+    rows = [
+        [name, event.message]
+        for name, facts in runs.items()
+        for event in facts.events[::-1]
+        if event.event == "environment"
+    ]
+    newest = {row[0]: row for row in reversed(rows)}
+    if newest:
+        section.add(table("At each run's last start", ["run", "where"], list(newest.values()), numbers=False))
+    return section
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)

@@ -1,0 +1,164 @@
+"""What a suite measures in processes of its own: steps, the same held-out tokens for all models, rows of a task."""
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from bert_jax.config.objective import UnitKind
+from bert_jax.config.operation import MeshConfig
+from bert_jax.config.run import RunConfig
+from bert_jax.finetuning.dataset import make_task, read_labelled, written_as
+from bert_jax.inference.bert import load
+from bert_jax.inference.minimal_pairs import pair_files, read_pairs
+from bert_jax.model.placement import platform
+from bert_jax.model.sharding import batch_sharding, make_mesh, tree_shardings
+from bert_jax.pretraining.dataset import prepared_for
+from bert_jax.pretraining.evaluation import held_out_sequences
+from bert_jax.pretraining.objective import PretrainingTrainer, planned_vocabulary_size, pretraining_trainer
+from bert_jax.products.suite.contamination import contaminations, row_texts
+from bert_jax.products.suite.suite_file import find_rows
+from bert_jax.products.suite.suite_tables import SuiteTask, held_out_config
+from bert_jax.records.decoded_lines import decoded_lines
+from bert_jax.run.metrics import read_metrics
+from bert_jax.run.run_config import read_pretraining_config
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.trained_model import TrainedModel
+from bert_jax.system.bucket import place_of
+from bert_jax.system.json_file import parse_object
+from bert_jax.text.tokenizer import load_tokenizer
+from bert_jax.training.timing import timed_in_turn
+
+PLATEAU_LOSS = 6.0
+"""Loss of masked tokens that shows more than the frequencies of words."""
+_STEPS_A_ROUND = 10
+"""Steps that are measured together."""
+_BYTES_A_TOKEN = 4
+"""Bytes of UTF-8 that a token has, roughly, in any language."""
+
+
+def step_flops(config: RunConfig) -> float:
+    """FLOPs of a training step of the first phase, by formula."""
+    return _trainer(config).flops(0)
+
+
+def _trainer(config: RunConfig) -> PretrainingTrainer:
+    return pretraining_trainer(config, make_mesh(config.mesh), planned_vocabulary_size(config), mask_id=4)
+
+
+def tokens_of_text(text: str) -> float:
+    """The number of tokens of a text, if four bytes are a token."""
+    return len(text.encode()) / _BYTES_A_TOKEN
+
+
+@cache
+def tokens_of_rows(source: str | None, most: int | None = None) -> float | None:
+    """The number of tokens of at most `most` rows of a file, roughly; None for rows that aren't a file."""
+    if not source or not place_of(source).is_file():
+        return None
+    tokens = [tokens_of_text(line) for line in decoded_lines(place_of(source))]
+    return sum(tokens) * min(most or len(tokens), len(tokens)) / max(len(tokens), 1)
+
+
+def token_seconds(model: Path | RunConfig, passes: int) -> float:
+    """Seconds of a token in a forward pass of a trained model, or of a recipe, whose step has `passes` of them."""
+    if isinstance(model, RunConfig):
+        work, tokens = _several_steps(model), passes * model.phases[0].batch_size * model.phases[0].length
+        return min(timed_in_turn({"steps": work}, 0.0)["steps"]) / _STEPS_A_ROUND / tokens
+    bert, texts = load(model), ["the old house " * 20] * 32
+    times = timed_in_turn({"encode": lambda: bert.encode(texts).tokens}, 0.0)["encode"]
+    return min(times) / bert.encode(texts).mask.size
+
+
+def step_seconds(configs: Mapping[str, RunConfig]) -> dict[str, float]:
+    """The seconds of a training step of each config: the least of several rounds, in which all are measured in turn.
+
+    On a CPU it is the processor time of all threads, which other work hardly changes.
+    """
+    clock = time.process_time if platform() == "cpu" else time.perf_counter
+    work = {name: _several_steps(config) for name, config in configs.items()}
+    return {name: min(times) / _STEPS_A_ROUND for name, times in timed_in_turn(work, 0.0, clock).items()}
+
+
+def _several_steps(config: RunConfig) -> Callable[[], Any]:
+    """A function that trains _STEPS_A_ROUND steps on random sequences, and returns the state."""
+    trainer = _trainer(config)
+    batch = jax.device_put(trainer.objective.random_batch(config.ids_shape(0)), batch_sharding(trainer.mesh))
+    state, step = trainer.initial_state(), trainer.train_step(0)
+
+    def work() -> Any:
+        nonlocal state
+        for _ in range(_STEPS_A_ROUND):
+            state, _ = step(state, batch)
+        return state
+
+    return work
+
+
+def plateau(run: Path, batch_size: int) -> int | None:
+    """Sequences seen when the loss of masked tokens was first below PLATEAU_LOSS; None where it never was."""
+    lines = [line for line in read_metrics(run / "metrics.jsonl") if line["split"] == "train" and "mlm_loss" in line]
+    return next((line["step"] * batch_size for line in lines if line["mlm_loss"] < PLATEAU_LOSS), None)
+
+
+def held_out_figures(run: Path, measured: Path, units: UnitKind) -> dict[str, Any]:
+    """Losses and accuracies of a run's model, by objective of the run, on the held-out sequences of the prepared
+    `measured`, and their `baseline`; {} if `measured` has no held-out sequences."""
+    first, sequences = read_pretraining_config(measured), RunDirectory(measured)
+    recipe = read_pretraining_config(run)
+    recipe = recipe.replace(model=TrainedModel.open(run).config.replace(vocabulary_size=None))
+    vocabulary, mesh = load_tokenizer(sequences.tokenizer).vocabulary, make_mesh(MeshConfig())
+    _, params = TrainedModel.load(run, lambda shapes: tree_shardings(shapes, mesh))
+    config = held_out_config(recipe, first, units)
+    trainer = pretraining_trainer(config, mesh, len(vocabulary), vocabulary.mask_id)
+    prepared = prepared_for(first, sequences, config.phases[0].length)
+    if (held_out := held_out_sequences(trainer, 0, prepared)) is None:
+        return {}
+    figures = held_out.evaluate(params).metrics
+    return {**figures, "baseline": held_out.baseline(prepared, figures)[0]}
+
+
+def row_answers(run: Path, source: str) -> dict[str, Any]:
+    """A fine-tuned model on the labelled rows of `source`: its metrics by name, those of the `baseline`, and for
+    some kinds the labels `golds` and the predictions `predicted` of the rows, as numbers."""
+    bert = load(run)
+    predictor = bert.predictor
+    if predictor.task.kind == "vectors":
+        results = predictor.measure(source)
+        return {"metric": results.metric, "baseline": results.baseline} | results.metrics
+    written = written_as(predictor.task, source)._asdict()
+    task = make_task(predictor.task.replace(dev=source, **written), bert.tokenizer)
+    rows = read_labelled(task)
+    predictions = [one for _, one in predictor.predictions(task.inputs(rows.records), Counter())]
+    answers: dict[str, Any] = {"metric": task.metric(rows.golds)} | task.measure(rows.golds, predictions).metrics
+    answers["baseline"] = task.measure(rows.golds, task.baseline(rows.golds)).metrics
+    if task.config.kind in ("class", "marked"):
+        numbers = {name: number for number, name in enumerate(task.labels.names)}
+        answers |= {"golds": list(rows.golds), "predicted": [numbers[one["predicted_label"]] for one in predictions]}
+    elif task.config.kind in ("choice", "number"):
+        answers |= {"golds": list(rows.golds), "predicted": [next(iter(one.values())) for one in predictions]}
+    return answers
+
+
+def rows_in_text(run: Path, tasks: Sequence[SuiteTask]) -> dict[str, dict[str, Any]]:
+    """What is known of each task's dev and test rows, or sentences, in the text that a model was pretrained on: the
+    fields of Contamination, and the `share`."""
+    found = contaminations(run, {task.name: list(_texts(task)) for task in tasks})
+    return {name: each._asdict() | {"share": each.share} for name, each in found.items()}
+
+
+def _texts(task: SuiteTask) -> Iterator[Sequence[str]]:
+    """The texts of each dev and test row of a fine-tuning, each pair, and each query of judged texts."""
+    if task.config:
+        for source in filter(None, (task.config.task.dev, task.test)):
+            yield from row_texts(task.config.task, source)
+    elif task.kind == "pairs":
+        for pair in read_pairs(pair_files(task.places), None, None, Counter()):
+            yield pair.good, pair.bad
+    else:
+        for line in decoded_lines(place_of(find_rows("queries.jsonl", task.places[0].partition("#")[0])[0])):
+            yield [str(parse_object(line).get("text", ""))]

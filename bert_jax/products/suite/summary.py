@@ -1,0 +1,311 @@
+"""The figures of a suite: every run, the table of models and tasks, and which differences count."""
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from bert_jax.config.wording import counted
+from bert_jax.inference.minimal_pairs import outcome_numbers
+from bert_jax.products.suite.job import AND, score_of
+from bert_jax.products.suite.significance import (
+    LEVEL,
+    Difference,
+    adjusted,
+    bootstrap_error,
+    difference_text,
+    pair_errors,
+    row_sums,
+    score_difference,
+)
+from bert_jax.products.suite.suite_tables import AVERAGE, RANK, SuiteModel, SuiteTask, setting_text
+from bert_jax.products.suite.work import SuiteWork
+
+BASELINE = "baseline"
+"""Name of the row of what needs no model."""
+_BASELINES = "the most frequent class or tag, the mean number, 0.5 for pairs, BM25 for texts to find"
+
+
+class Cell(NamedTuple):
+    """A model's scores on a task with its best setting, by seed."""
+
+    model: str
+    task: str
+    metric: str
+    scores: dict[int, float]
+    setting: dict[str, Any] = {}
+    sums: tuple[Float[np.ndarray, "N K"], ...] = ()
+    """The `row_sums` of each seed's answers, or the outcomes of minimal pairs; empty if rows aren't compared."""
+    files: Int[np.ndarray, " N"] = np.zeros(0, int)
+    """The number of each minimal pair's file."""
+    baseline: float | None = None
+    """The score of a method that learns nothing; None if it isn't known."""
+    share_seen: float | None = None
+    """The share of the rows that was found in the model's pretraining text; None if it isn't known."""
+
+    @property
+    def mean(self) -> float:
+        """The mean over seeds."""
+        return statistics.fmean(self.scores.values())
+
+    @property
+    def spread(self) -> float | None:
+        """The standard deviation over seeds; None for one seed."""
+        return statistics.stdev(self.scores.values()) if len(self.scores) > 1 else None
+
+    @property
+    def text(self) -> str:
+        """Mean, spread, and the share of the rows in the model's text."""
+        spread = "" if self.spread is None else f" ± {self.spread:.3f}"
+        return f"{self.mean:.3f}{spread}" + ("" if self.share_seen is None else f" ({self.share_seen:.1%} seen)")
+
+
+class Summary:
+    """The figures of a suite's finished runs.
+
+    Each model is compared with the first model of the file. The comparisons on single tasks are one family for Holm's
+    correction, and those of the average another.
+    """
+
+    def __init__(self, work: SuiteWork):
+        self.work, self.suite, self.cells = work, work.suite, dict[str, dict[str, Cell]]()
+        self.runs = list(self._rows())
+        """The rows of suite.json, one a measurement."""
+        for cell in self._cells():
+            self.cells.setdefault(cell.task, {})[cell.model] = cell
+        for task in (task.name for task in self.suite.tasks if task.kind == "pairs" and task.name in self.cells):
+            self.cells[task] = _of_common_pairs(self.cells[task])
+        names = [model.name for model in self.suite.models]
+        self.averaged = [task.name for task in self.suite.tasks if len(self.cells.get(task.name, {})) == len(names)]
+        """The tasks on which all models have a score."""
+        averaged = [self.cells[task] for task in self.averaged]
+        self.ranks = {name: statistics.fmean(_rank(cells, name) for cells in averaged) for name in names if averaged}
+        """The mean of each model's rank over those tasks."""
+        if len(averaged) > 1:
+            self.cells[AVERAGE] = {name: _average([cells[name] for cells in averaged]) for name in names}
+        self.without_verdict = list[str]()
+        """The tasks on which neither seeds nor rows vary; because of these averages aren't compared."""
+        self.differences = self._differences()
+        """Of each model but the first on each task, by model and task, with Holm's probabilities."""
+
+    @property
+    def content(self) -> dict[str, Any]:
+        """What suite.json holds."""
+        table = list[dict[str, Any]]()
+        for task, cells in self.cells.items():
+            for name, cell in cells.items():
+                found = self.differences.get((name, task))
+                compared = {"verdict": self._verdict(name, task, found)} | found._asdict() if found else {}
+                of_cell = {
+                    key: value for key, value in cell._asdict().items() if key not in ("scores", "sums", "files")
+                }
+                rank = self.ranks[name] if task == AVERAGE else _rank(cells, name)
+                of_cell |= {"mean": cell.mean, "spread": cell.spread, "seeds": list(cell.scores), "rank": rank}
+                table.append(compared | of_cell)  # whose seeds are named, not counted
+        return {
+            "suite": self.suite.tables.model_dump(mode="json", exclude_none=True, by_alias=True),
+            "pretrained": self.pretrained,
+            "runs": self.runs,
+            "table": table,
+            "failed": self.work.failures,
+        }
+
+    @property
+    def pretrained(self) -> list[dict[str, Any]]:
+        """Of each finished pretraining: steps, sequences, and how many of these before it left the plateau."""
+        found, seconds = [], self.work.recipes.step_seconds()
+        for job in (job for job in self.work.pretrainings() if job.done):
+            recipe, steps = self.suite.recipes[job.model].recipe, job.measured["steps"]
+            assert recipe
+            size = recipe.phases[0].batch_size
+            row = {"model": job.model, "seed": job.seed, "run": str(job.path), "step_seconds": seconds.get(job.model)}
+            found.append(row | {"steps": steps, "sequences": steps * size, "plateau": job.measured["plateau"]})
+        return found
+
+    def table(self) -> list[dict[str, str]]:
+        """The score of each model on each task, the average, and the mean rank, by heading; last, the baselines."""
+        rows = [
+            {"model": model.name}
+            | {f">{task}": cells[model.name].text if model.name in cells else "" for task, cells in self.cells.items()}
+            | ({f">{RANK}": f"{self.ranks[model.name]:.1f}"} if len(self.ranks) > 1 else {})
+            for model in self.suite.models
+        ]
+        known = {task: next((cell.baseline for cell in cells.values()), None) for task, cells in self.cells.items()}
+        shown = {f">{task}": "" if value is None else f"{value:.3f}" for task, value in known.items()}
+        return [*rows, dict.fromkeys(rows[0], "") | {"model": BASELINE} | shown]
+
+    def sentences(self) -> Iterator[tuple[str, str]]:
+        """Yields the verdicts, the notes and the failures, each with its kind (good, note or problem)."""
+        for (name, task), found in self.differences.items():
+            yield "good" if found.is_significant else "note", f"{task}: {self._verdict(name, task, found)}"
+        if self.differences:
+            families = "over all comparisons on tasks, and over those of the average"
+            p = "p: the probability of such a difference between equal models, with Holm's correction"
+            yield "note", f"Every model is compared with the first, at {LEVEL:.0%}. {p} {families}."
+        if any(cell.spread is not None for cells in self.cells.values() for cell in cells.values()):
+            errors = "that of a difference is its standard error"
+            yield "note", f"The ± of a score is the standard deviation over seeds, {errors}."
+        yield "note", f"{BASELINE.capitalize()}: {_BASELINES}."
+        for task, cells in self.cells.items():
+            if low := [
+                name for name, cell in cells.items() if cell.baseline is not None and cell.mean <= cell.baseline
+            ]:
+                yield "problem", f"{task}: {', '.join(low)} scored no better than the baseline."
+        yield from (("note", text) for text in self._edges())
+        for (name, task), reason in self.suite.lacking.items():
+            yield "note", f"{task}: {name} has no score, as it {reason}."
+        if len({task.predict for task in self.suite.measured.values() if task.kind == "held-out"}) > 1:
+            yield (
+                "note",
+                "Held-out tokens: a recipe has scores for what it learned to predict, and none in other columns.",
+            )
+        for remark in dict.fromkeys(
+            f"{row['task']}: {row['model']}: {remark}"
+            for row in self.runs
+            for remark in row["metrics"].get("remarks", ())
+        ):
+            yield "note", remark
+        if AVERAGE in self.cells and self.without_verdict:
+            tasks = ", ".join(self.without_verdict)
+            yield "note", f"Averages aren't compared, as neither seeds nor rows vary on {tasks}."
+        if left := [task.name for task in self.suite.tasks if task.name not in self.averaged]:
+            yield "note", f"The average leaves out {', '.join(left)}, where a model has no score."
+        if len(self.suite.settings) > 1 and self.suite.tables.report == "dev":
+            best = f"the best of {counted(len(self.suite.settings), 'settings')}"
+            yield "note", f"Each score is {best} on the same dev rows; new rows would score lower."
+        if any(cell.share_seen is not None for cells in self.cells.values() for cell in cells.values()):
+            yield "note", "Seen: the share of dev and test rows that was found in the model's pretraining text."
+        yield from (("problem", f"Failed: {failure}") for failure in self.work.failures)
+
+    def _verdict(self, name: str, task: str, found: Difference) -> str:
+        kinds = {each.kind == "pairs" for each in self.suite.tasks if task in (each.name, AVERAGE)}
+        rows = "rows and pairs" if len(kinds) > 1 else "pairs" if kinds == {True} else "rows"
+        return difference_text(name, self.suite.models[0].name, found, rows)
+
+    def _edges(self) -> Iterator[str]:
+        """Yields a sentence for each end of the grid's numbers at which best settings are."""
+        for name, values in self.suite.tables.grid.items():
+            for extreme, side, further in ((max, "highest", "higher"), (min, "lowest", "lower")):
+                if len(values) < 2 or not all(type(value) in (int, float) for value in values):
+                    continue
+                cells = [cell for cells in self.cells.values() for cell in cells.values() if cell.setting]
+                at = ", ".join(
+                    f"{cell.model} on {cell.task}" for cell in cells if cell.setting[name] == extreme(values)
+                )
+                what = f"{setting_text({name: extreme(values)})} is the {side} of the grid and the best for {at}"
+                yield from [f"{what}: a {further} value may be better."] if at else []
+
+    def _rows(self) -> Iterator[dict[str, Any]]:
+        """Yields the row of suite.json of each finished measurement that has figures."""
+        for job in self.work.measurements():
+            if metrics := job.measured if job.done else {}:
+                metric, score = score_of(self.suite.measured[job.task], metrics)
+                row = {"model": job.model, "task": job.task, "setting": job.setting, "seed": job.seed}
+                row |= {"run": str(job.path), "metric": metric, "score": score, "seconds": metrics.get("work_seconds")}
+                yield row | {"metrics": metrics}
+
+    def _cells(self) -> Iterator[Cell]:
+        """Yields the cells whose reported scores are there, by model."""
+        for model in self.suite.models:
+            looked_up = self.work.contamination(model)
+            shares = looked_up.measured if looked_up.done else {}
+            for task in self.suite.measured.values():
+                cell = self._cell(model, task)
+                if cell and cell.scores:
+                    yield cell._replace(share_seen=shares.get(task.name, {}).get("share"))
+
+    def _cell(self, model: SuiteModel, task: SuiteTask) -> Cell | None:
+        """The reported scores by seed; None before all settings are measured."""
+        rows = [row for row in self.runs if (row["model"], row["task"]) == (model.name, task.name)]
+        setting = self.work.best_setting(model, task) if task.config else {}
+        if not rows or setting is None:
+            return None
+        measured = {row["seed"]: row["metrics"] for row in rows if row["setting"] == setting}
+        if task.config:  # the answers of the best setting give the scores, the baseline and what is tested
+            jobs = [self.work.answers(model, task, setting, seed) for seed in self.suite.tables.seeds]
+            measured = {job.seed: job.measured for job in jobs if job.done}
+        scores = {seed: score_of(task, each)[1] for seed, each in measured.items()}
+        cell = Cell(model.name, task.name, rows[0]["metric"], scores, setting)
+        some: dict[str, Any] = next(iter(measured.values()), {})
+        if baseline := some.get("baseline"):
+            cell = cell._replace(baseline=score_of(task, {"metric": some.get("metric"), **baseline})[1])
+        if task.kind == "pairs":
+            outcomes = [[*map(outcome_numbers, each["outcomes"].values())] for each in measured.values()]
+            files = np.repeat(np.arange(len(outcomes[0])), [*map(len, outcomes[0])])
+            return cell._replace(files=files, sums=tuple(np.concatenate(each)[:, None] for each in outcomes))
+        if not task.config or len(measured) < len(jobs) or any("golds" not in each for each in measured.values()):
+            return cell
+        of_classes = task.config.task.kind != "number"
+        pairs = ((np.array(one["golds"]), np.array(one["predicted"])) for one in measured.values())
+        return cell._replace(sums=tuple(row_sums(*pair, of_classes) for pair in pairs))
+
+    def _differences(self) -> dict[tuple[str, str], Difference]:
+        first, errors = self.suite.models[0].name, dict[tuple[str, str], list[tuple[float, int]]]()
+        found = dict[tuple[str, str], Difference]()
+        for task, cells in self.cells.items():
+            for name, cell in cells.items() if first in cells else ():
+                if name == first or task == AVERAGE and self.without_verdict:
+                    continue
+                if task == AVERAGE:
+                    parts = [part for each in self.averaged for part in errors[name, each]]
+                    errors[name, task] = [(error / len(self.averaged), rows) for error, rows in parts]
+                else:
+                    errors[name, task] = _row_error(cell, cells[first])
+                found[name, task] = score_difference(*_paired(cell, cells[first]), errors[name, task])
+                if task in self.averaged and task not in self.without_verdict and not found[name, task].has_error:
+                    self.without_verdict.append(task)
+        for is_average in (False, True):
+            family = [key for key in found if (key[1] == AVERAGE) == is_average]
+            for key, p in zip(family, adjusted([found[key].p for key in family]), strict=True):
+                found[key] = found[key]._replace(p=p)
+        return found
+
+
+def _paired(ours: Cell, theirs: Cell) -> tuple[list[float], list[float]]:
+    """The scores of two models by seed. A model that is measured once has the same score for all seeds."""
+    seeds = [seed for seed in ours.scores if seed in theirs.scores]
+    if len(seeds) < 2:
+        seeds = max([list(ours.scores), list(theirs.scores)], key=len)
+    first, second = ([cell.scores.get(seed, cell.mean) for seed in seeds] for cell in (ours, theirs))
+    return first, second
+
+
+def _of_common_pairs(cells: dict[str, Cell]) -> dict[str, Cell]:
+    """The cells with the pairs alone that all models score, if there are some, and with the scores on these."""
+    kept = ~np.isnan(sum(sums for cell in cells.values() for sums in cell.sums))[:, 0]
+    if kept.all() or not kept.any():
+        return cells
+    common = dict[str, Cell]()
+    for name, cell in cells.items():
+        files, sums = np.unique(cell.files[kept], return_inverse=True)[1], tuple(each[kept] for each in cell.sums)
+        means = [np.bincount(files, each[:, 0]) / np.bincount(files) for each in sums]
+        scores = {seed: float(mean.mean()) for seed, mean in zip(cell.scores, means, strict=True)}
+        common[name] = cell._replace(files=files, sums=sums, scores=scores)
+    return common
+
+
+def _row_error(ours: Cell, theirs: Cell) -> list[tuple[float, int]]:
+    """Standard errors of a difference by the choice of rows, and their numbers; [] where they aren't compared."""
+    if not (ours.sums and theirs.sums and len(ours.sums[0]) == len(theirs.sums[0])):
+        return []
+    if len(ours.files):
+        return pair_errors(np.mean(ours.sums, axis=0)[:, 0] - np.mean(theirs.sums, axis=0)[:, 0], ours.files)
+    return [(bootstrap_error(ours.sums, theirs.sums, ours.metric.split(AND)), len(ours.sums[0]))]
+
+
+def _average(cells: Sequence[Cell]) -> Cell:
+    """The means over tasks, for the seeds of the task that has most; a task without seeds has the same score in all."""
+    seeds = max((list(cell.scores) for cell in cells), key=len)
+    means = {seed: statistics.fmean(cell.scores.get(seed, cell.mean) for cell in cells) for seed in seeds}
+    known = [cell.baseline for cell in cells if cell.baseline is not None]
+    return Cell(
+        cells[0].model, AVERAGE, "", means, baseline=statistics.fmean(known) if len(known) == len(cells) else None
+    )
+
+
+def _rank(cells: Mapping[str, Cell], name: str) -> float:
+    """The rank of a model by its mean, from 1 for the highest; equal means share theirs."""
+    means = [cell.mean for cell in cells.values()]
+    return 1 + sum(mean > cells[name].mean for mean in means) + (means.count(cells[name].mean) - 1) / 2

@@ -1,0 +1,259 @@
+"""Does the runs of a suite that are missing."""
+
+import contextlib
+import fcntl
+import itertools
+import json
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from bert_jax.products.suite import measuring
+from bert_jax.products.suite.commands import Commands
+from bert_jax.products.suite.contamination import pretrainings
+from bert_jax.products.suite.job import (
+    Job,
+    changed_settings,
+    model_hash,
+    place_below,
+    run_figures,
+    score_of,
+    source_hash,
+)
+from bert_jax.products.suite.recipes import RecipeWork
+from bert_jax.products.suite.suite_tables import SuiteModel, SuitePlan, SuiteTask, setting_text
+from bert_jax.records.corpus import open_corpus
+from bert_jax.system.bucket import place_of
+from bert_jax.system.content import settings_hash
+from bert_jax.system.errors import RunError, UsageError, disk_failure, first_line, quoted
+from bert_jax.system.files import open_lock, refuse_links, write_json
+from bert_jax.system.json_file import JsonObject, read_object
+from bert_jax.system.progress import duration, say
+from bert_jax.system.workers import in_own_process
+
+_ORIGIN = "origin.json"
+"""File that names the suite of a directory."""
+
+
+class SuiteWork:
+    """The runs of a suite below a directory.
+
+    A job is finished if its sealed file says so and its files are unchanged. A job's name has a hash of all that it
+    depends on, so other settings, rows, texts or models give other jobs.
+    """
+
+    def __init__(self, suite: SuitePlan, workdir: Path, at_once: int):
+        """Raises UsageError if `at_once` runs can't share the cores."""
+        self.suite, self.workdir, self.commands = suite, workdir, Commands(at_once)
+        self.recipes = RecipeWork(suite, workdir, self.commands)
+        self.failures: list[str] = []
+        self._lock, self._hash, self._model_hash = threading.Lock(), cache(source_hash), cache(model_hash)
+
+    def check(self) -> None:
+        """Raises UsageError if the directory holds anything but this suite, or if text of a recipe isn't there. Writes
+        nothing."""
+        children = [*self.workdir.glob("[!.]*")]
+        there = [child.name for child in children]
+        if there and not {_ORIGIN, "suite.json"} & {*there}:
+            raise UsageError(
+                f"--workdir {self.workdir} is no suite's folder and not empty: it holds {quoted(min(there))}; choose "
+                "another --workdir, which is created if it is missing"
+            )
+        other = self.suite.file
+        if _ORIGIN in there:
+            try:
+                other = Path(read_object(self.workdir / _ORIGIN)["suite"])
+            except (OSError, ValueError, KeyError, TypeError) as error:
+                raise UsageError(f"{self.workdir / _ORIGIN} is damaged ({error}); delete it to go on here") from None
+        if other.stem != self.suite.file.stem or other.exists() and not other.samefile(self.suite.file):
+            raise UsageError(
+                f"--workdir {self.workdir} is the folder of another suite, {other}; choose another --workdir"
+            )
+        refuse_links(*(child for child in children if child.is_dir()))
+        jobs = [job for job in self.pretrainings() if not (job.path / "config.json").exists()]
+        recipes = [recipe for job in jobs if (recipe := self.suite.recipes[job.model].recipe)]
+        for data in {recipe.data for recipe in recipes}:
+            open_corpus(data)
+        for file in (file for recipe in recipes for file in (recipe.vocabulary.file, *recipe.data.lexicons.values())):
+            if file and not place_of(file).exists():
+                raise UsageError(f"there is nothing at {file}, which a recipe names; put the file there")
+
+    def run(self, after_each: Callable[[], Any]) -> None:
+        """Does what is missing, recipes first; calls `after_each` after each run.
+
+        A run that fails is noted in `failures`, and the others go on. Raises UsageError for wrong use, and if another
+        suite is at work in the directory. An exception, such as an interruption, ends the processes, which keep their
+        checkpoints.
+        """
+        self.workdir.mkdir(parents=True, exist_ok=True)
+        with open_lock(self.workdir / ".lock") as lock, self.commands.pool() as pool:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                write_json(self.workdir / _ORIGIN, {"suite": str(self.suite.file.resolve())})
+                pool.submit(self.recipes.prepare).result()
+                for stage in (self.pretrainings, self.measurements, self.row_measurements):
+                    self._do_all(pool, stage(), after_each)
+                now = SuiteWork(self.suite, self.workdir, self.commands.at_once)
+                if [job.path for job in now.measurements()] != [job.path for job in self.measurements()]:
+                    raise RunError(
+                        "rows, text or models changed while the suite was at work, so its figures rest on different "
+                        "contents; give the same command again, which measures again what rests on the old ones"
+                    )
+            except BlockingIOError:
+                raise UsageError(f"another suite is at work in {self.workdir}; wait, or choose another") from None
+            except BaseException:
+                pool.shutdown(wait=False, cancel_futures=True)
+                self.commands.end()
+                raise
+
+    def pretrainings(self) -> list[Job]:
+        """The recipes with their seeds."""
+        runs = itertools.product(self.suite.tables.seeds, self.suite.recipes.values())
+        return [self.recipes.pretraining(model, seed) for seed, model in runs]
+
+    def measurements(self) -> list[Job]:
+        """Every model on every task, with each setting and seed; of recipes the held-out tokens, too."""
+        jobs = list[Job]()
+        for seed, model in itertools.product(self.suite.tables.seeds, self.suite.models):
+            for task in self.suite.measured.values():
+                if (model.name, task.name) in self.suite.lacking:
+                    continue
+                if task.config:
+                    jobs += [self.tuning(model, task, setting, seed) for setting in self.suite.settings]
+                elif task.kind == "held-out":
+                    learned = model.recipe and model.recipe.objective.predict
+                    jobs += [self.recipes.held_out(model, task, seed)] if learned == task.predict else []
+                elif model.recipe or seed == self.suite.tables.seeds[0]:
+                    jobs.append(self._scored(model, task, seed))
+        return jobs
+
+    def row_measurements(self) -> list[Job]:
+        """The answers of each task's best setting to the reported rows, and the look-up of rows in each model's text.
+
+        Deletes the checkpoints of the other settings.
+        """
+        jobs = [self.contamination(model) for model in self.suite.models if self.suite.tasks]
+        for model, task in itertools.product(self.suite.models, self.suite.tasks):
+            if (best := self.best_setting(model, task)) is None:
+                continue
+            for setting, seed in itertools.product(self.suite.settings, self.suite.tables.seeds):
+                if setting == best:
+                    jobs.append(self.answers(model, task, setting, seed))
+                else:
+                    self.tuning(model, task, setting, seed).delete_checkpoints()
+        return jobs
+
+    def best_setting(self, model: SuiteModel, task: SuiteTask) -> dict[str, Any] | None:
+        """The setting with the best mean score on the dev rows over all seeds; None before all are finished."""
+        means = list[float]()
+        for setting in self.suite.settings if task.config else ():
+            jobs = [self.tuning(model, task, setting, seed) for seed in self.suite.tables.seeds]
+            if not all(job.done for job in jobs):
+                return None
+            means.append(sum(score_of(task, job.measured)[1] for job in jobs) / len(jobs))
+        return self.suite.settings[means.index(max(means))] if means else None
+
+    def tuning(self, model: SuiteModel, task: SuiteTask, setting: dict[str, Any], seed: int) -> Job:
+        """A fine-tuning."""
+        path, needs, content = self._model(model, seed)
+        name = f"{model.name}-{task.name}-{setting_text(setting)}-{seed}"
+        assert task.config, f"{task.name} is fine-tuned"
+        shaped_by = changed_settings(task.config), setting, str(path), content, seed, self._rows_hashes(task)
+        run = place_below(self.workdir, "runs", name, *shaped_by)
+        words = ("finetune", *task.command(setting, seed), "--init", path, "--workdir", run)
+
+        def work() -> JsonObject:
+            self.commands.run(*words)
+            return run_figures(run)
+
+        return Job(model.name, task.name, setting, seed, run, work, self.recipes.known, needs)
+
+    def answers(self, model: SuiteModel, task: SuiteTask, setting: dict[str, Any], seed: int) -> Job:
+        """The answers of a fine-tuned model to the reported rows."""
+        tuned, rows = self.tuning(model, task, setting, seed), task.measured_rows(self.suite.tables.report)
+        shaped_by = str(tuned.path), tuned.measured, rows, self._hash(str(rows))
+        path = self._file("answers", tuned.path.name, *shaped_by)
+
+        def measure() -> JsonObject:
+            if not (tuned.path / "checkpoints").is_dir():  # deleted while another setting was the best
+                tuned.finish()
+            return in_own_process(measuring.row_answers, tuned.path, rows)
+
+        return Job(model.name, task.name, setting, seed, path, measure, self.recipes.known, tuned)
+
+    def contamination(self, model: SuiteModel) -> Job:
+        """The look-up of the rows of all tasks in the model's own text."""
+        seed = self.suite.tables.seeds[0]
+        run, needs, content = self._model(model, seed)
+        rows = [
+            (task.places, changed_settings(task.config), task.test, self._rows_hashes(task))
+            for task in self.suite.tasks
+        ]
+        text = None if needs else self._text_hash(run)
+        path = self._file("contamination", model.name, str(run), content, text, rows)
+        measure = partial(in_own_process, measuring.rows_in_text, run, self.suite.tasks)
+        return Job(model.name, "rows in its text", {}, seed, path, measure, self.recipes.known, needs)
+
+    def _scored(self, model: SuiteModel, task: SuiteTask, seed: int) -> Job:
+        run, needs, content = self._model(model, seed)
+        words = ("score", run, "--pairs", *task.places, "--json")
+        if task.kind == "beir":
+            words = ("evaluate", run, "--data", f"beir:{task.places[0]}", "--json")
+        path = self._file("scores", f"{model.name}-{task.name}-{seed}", words, content, self._rows_hashes(task))
+
+        def measure() -> JsonObject:
+            return json.loads(self.commands.run(*words).splitlines()[-1])
+
+        return Job(model.name, task.name, {}, seed, path, measure, self.recipes.known, needs)
+
+    def _file(self, folder: str, name: str, *shaped_by: Any) -> Path:
+        """The JSON file of a measurement."""
+        return place_below(self.workdir, folder, name, *shaped_by, ending=".json")
+
+    def _rows_hashes(self, task: SuiteTask) -> list[str]:
+        """Content hashes of all that a task is measured on, and learned from."""
+        if task.config is None:
+            return [self._hash(f"beir:{place}" if task.kind == "beir" else place) for place in task.places]
+        rows = task.config.task
+        places = filter(None, (rows.train, rows.dev_source, task.test, *rows.other_sets.values()))
+        return [*map(self._hash, places), *([self._hash(rows.source, is_text=True)] if rows.source else ())]
+
+    def _text_hash(self, run: Path) -> list[str]:
+        """Content hashes of the prepared text of the runs that made a trained model."""
+        with contextlib.suppress(UsageError, RunError):  # it is another program's
+            return [self._model_hash(each.path / "data") for _, each in pretrainings(run)]
+        return []
+
+    def _model(self, model: SuiteModel, seed: int) -> tuple[Path, Job | None, str]:
+        """The trained model, or the run of a recipe with the job that trains it; a hash that tells either."""
+        if model.path:
+            return Path(model.path), None, self._model_hash(place_of(model.path))
+        training = self.recipes.pretraining(model, seed)
+        return training.path, training, settings_hash(training.measured)
+
+    def _do_all(self, pool: ThreadPoolExecutor, jobs: Sequence[Job], after_each: Callable[[], Any]) -> None:
+        missing = [job for job in jobs if not job.done and (job.needs is None or job.needs.done)]
+        futures = [pool.submit(self._do, job, after_each) for job in missing]
+        for future in wait(futures, return_when=FIRST_EXCEPTION).done:
+            future.result()
+
+    def _do(self, job: Job, after_each: Callable[[], Any]) -> None:
+        began, what = time.monotonic(), ", ".join(filter(None, [job.model, job.task, setting_text(job.setting)]))
+        try:
+            job.finish()
+        except UsageError:
+            raise
+        except Exception as error:  # also what a library raises: the others go on
+            if not self.commands.ending:
+                known = error if isinstance(error, RunError) else disk_failure(error)
+                reason = known or f"{type(error).__name__}: {first_line(error)}"
+                self.failures.append(f"{what}, seed {job.seed}: {reason}")
+                say(f"failed: {self.failures[-1]}")
+            return
+        with self._lock:
+            say(f"{what}, seed {job.seed}: {duration(time.monotonic() - began)}")
+            after_each()

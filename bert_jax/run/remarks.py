@@ -1,0 +1,87 @@
+"""Remarks on finished trainings: whether a model learned more than its baseline knows, and what to try if not."""
+
+import math
+from collections.abc import Mapping
+
+from bert_jax.config.vectors import MANY_CUT
+from bert_jax.run.results import Results
+from bert_jax.system.errors import quoted
+
+
+def score_text(value: float, decimals: int = 3) -> str:
+    """A metric or a loss with so many decimals; a number that no metric has, with three digits."""
+    return f"{value:.{decimals}f}" if abs(value) < 1e6 else f"{value:.3g}"
+
+
+def nothing_learned(results: Results, phase: int) -> str:
+    """A remark on a pretrained model that is no better than its baseline, and what to try; empty for others.
+
+    `phase`: the number of the last phase, from 0, the only one whose steps may still be raised.
+    """
+    if results.beats_baseline:
+        return ""
+    return (
+        "The model is no better than guessing by frequency alone: it has learned nothing from the context. Train "
+        f"for more steps (--phases.{phase}.steps), or try another learning rate "
+        "(--optimizer.peak-learning-rate); bert-jax inspect shows what it is trained on."
+    )
+
+
+def nothing_learned_of_task(results: Results) -> str:
+    """A remark on a fine-tuned model that is no better than its baseline or predicts one answer; empty for others, and
+    for vectors of texts, whose baselines are no guesses (`behind_words`)."""
+    metrics, metric, score, baseline = results.metrics, results.metric, results.score, results.baseline
+    if metric is None or score is None or baseline is None or score >= 1 or results.baselines:
+        return ""
+    if results.constant_prediction is not None:
+        found = f"The model predicts {quoted(results.constant_prediction)} for every row"
+    elif results.constant_predictions:
+        found = f"{results.constant_predictions} of {len(results.scores)} seeds predict one answer for every row"
+    elif metric == "entity_f1" and metrics.get("accuracy", math.inf) < baseline.get("accuracy", -math.inf):
+        found = "Giving every word the most frequent tag would be right more often than the model"
+    elif metrics.get("squared_error", 0) > baseline.get("squared_error", math.inf):
+        found = "The squared error is larger than that of the mean for every row"
+    elif score <= baseline.get(metric, -math.inf):
+        found = "The model is no better than the baseline, which gives the most frequent answer for every row"
+    else:
+        return ""
+    return (
+        f"{found}: little or nothing was learned from the texts. Try another learning "
+        "rate (--optimizer.peak-learning-rate), more epochs (--task.epochs), more rows, or --seeds 3: some seeds fail "
+        "on small sets."
+    )
+
+
+def unlearned_classes(results: Results) -> str:
+    """A remark on the classes that the model never predicts or never gets right; empty if there are none."""
+    unlearned = results.unlearned
+    if not unlearned or results.constant_prediction is not None:
+        return ""
+    weights = "" if "micro_f1" in results.metrics else ", --task.class-weights balanced"  # not for several labels a row
+    return (
+        f"{unlearned[:1].upper()}{unlearned[1:]}. More epochs (--task.epochs){weights} or more of their rows may help."
+    )
+
+
+def behind_words(
+    metric: str, score: float, baselines: Mapping[str, Mapping[str, float]], cut_texts: Mapping[str, float]
+) -> str:
+    """A remark on vectors of texts whose score is no better than that of a comparison of words alone; else empty.
+
+    `baselines`: the metrics of each comparison. `cut_texts`: how many of the texts were cut, to how many pieces.
+    """
+    known = {name: measured[metric] for name, measured in baselines.items() if metric in measured}
+    best = max(known, key=lambda name: known[name], default=None)
+    if best is None or score > known[best]:
+        return ""
+    texts, cut = cut_texts.get("texts", 0), cut_texts.get("cut", 0)
+    advice = "More pairs, more epochs (--task.epochs) or larger batches (--task.batch-size) may help."
+    if cut > MANY_CUT * texts:
+        advice = (
+            f"{cut:,.0f} of {texts:,.0f} texts were cut to {cut_texts.get('pieces', 0):.0f} pieces, and {best} reads "
+            "them whole: raise --task.max-length first, or give shorter texts."
+        )
+    return (
+        f"{best}, which compares words alone, has {metric} {score_text(known[best])}; the model has "
+        f"{score_text(score)}. {advice}"
+    )

@@ -1,0 +1,3 @@
+"""The version of bert_jax."""
+
+__version__ = "0.1.0"

@@ -1,0 +1,178 @@
+"""The GPU's attention kernels: their operations run on this machine, and lowered for GPUs that it doesn't have."""
+
+import functools
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+import jax
+import jax.extend
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from attention_cases import PATTERNS, pattern_of, with_gradients
+from token_rows import packed_tokens, tokens_of
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.operation import ExecutionConfig
+from bert_jax.model import attention_form, linear, placement
+from bert_jax.model.attention import check_attention, form_for
+from bert_jax.model.attention_form import AttentionCase
+from bert_jax.model.bert import BertForPretraining, init
+from bert_jax.model.exact_attention import exact_attention
+from bert_jax.model.kernels.gpu_form import GPU
+from bert_jax.model.linear import LayerNorm, activation
+from bert_jax.model.sharding import make_mesh, on_mesh
+from bert_jax.system.errors import UsageError
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.1])
+@pytest.mark.parametrize("name", PATTERNS)
+def test_it_gives_what_the_exact_form_gives(interpreted, name, rate):
+    pattern = pattern_of(**PATTERNS[name] | ({"lengths": [[256], [130]]} if name.startswith("several blocks") else {}))
+    for exact, found in zip(*(with_gradients(form, pattern, 2, 32, rate) for form in (exact_attention, GPU.attend))):
+        assert np.abs(exact - found).max() < 1e-5 * np.abs(exact).max()
+
+
+def test_blocks_without_a_common_sequence_are_not_multiplied(interpreted):
+    """NaN in one sequence, which any product would carry on, doesn't reach the others of its row."""
+    pattern, keys = pattern_of([[128, 128]]), jax.random.split(jax.random.key(0), (1, 2, 1))
+    arrays = jax.random.normal(jax.random.key(1), (4, 1, 256, 1, 16))
+    second = (pattern.keys.sequence == 2)[:, :, None, None]
+
+    def run(form, query, key, value, gradient):
+        context, backward = jax.vjp(lambda *arrays: form(*arrays, pattern, 0.1, keys), query, key, value)
+        return jnp.stack([context, *backward(gradient)])
+
+    found, clean = (run(GPU.attend, *each) for each in (jnp.where(second, jnp.nan, arrays), arrays))
+    assert jnp.array_equal(found[:, :, :128], clean[:, :, :128])
+    assert jnp.isnan(run(exact_attention, *jnp.where(second, jnp.nan, arrays))[:, :, :128]).any()
+
+
+MODEL = ModelConfig(
+    num_layers=3, hidden_size=128, num_heads=2, vocabulary_size=50, max_positions=64, compute_dtype="bfloat16"
+)
+TOKENS = tokens_of(np.ones((4, 64)), mask=np.arange(64) < np.array([64, 40, 1, 0])[:, None])
+
+
+@pytest.fixture
+def on_gpu(monkeypatch):
+    """Traces as on a GPU."""
+    for module in (attention_form, linear, placement):
+        monkeypatch.setattr(module, "platform", lambda: "gpu")
+
+
+def traced_gradients(form, mesh=None, tokens=TOKENS, **config) -> jax.stages.Traced:
+    """A step's gradients, traced."""
+    model = MODEL.replace(**config)
+    keys = jax.random.split(jax.random.key(1), tokens.begin.shape)
+
+    def loss(params):
+        network, wanted = BertForPretraining(model, ExecutionConfig(attention=form)), jnp.zeros((4, 2), jnp.int32)
+        logits, _ = network.apply({"params": params}, tokens, wanted, keys)
+        return logits.astype(jnp.float32).sum()
+
+    params = jax.eval_shape(lambda: init(model, jax.random.key(0)))
+    gradients = jax.grad(loss) if mesh is None else on_mesh(mesh, jax.grad(loss))
+    return jax.jit(gradients).trace(params)
+
+
+def kernels(form, mesh=None, **config) -> dict[str, int]:
+    """How often the program for GPUs of a step's gradients calls each kernel."""
+    program = traced_gradients(form, mesh, **config).lower(lowering_platforms=("cuda",)).as_text()
+    return Counter(re.findall(r'\bname = "(attention\w*)"', program))
+
+
+def operations(jaxpr) -> Iterator[jax.extend.core.JaxprEqn]:
+    """The operations of a traced function, with those of the functions that it calls."""
+    for operation in jaxpr.eqns:
+        yield operation
+        for called in jax.extend.core.jaxprs_in_params(operation.params):
+            yield from operations(called)
+
+
+@pytest.mark.long
+def test_a_model_for_gpus_calls_the_kernels_forwards_and_backwards(on_gpu, tiny_config):
+    """In all blocks but the last, which is computed at a few places only."""
+    expected = {"attention": 2, "attention_keys": 2, "attention_queries": 2}
+    assert kernels("auto") == kernels("gpu", causal=True) == kernels("auto", attention_dropout=0.0) == expected
+    assert kernels("auto", mesh=make_mesh(tiny_config.mesh)) == expected
+    assert kernels("exact") == kernels("auto", compute_dtype="float32") == {}
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_no_place_of_a_gradient_gets_several_additions_in_any_order(on_gpu, packed):
+    """A GPU's threads add in no fixed order, so that sums have the same bits only if each index occurs once. A place of
+    the last block may occur several times, but all its gradients except one are 0 then."""
+    tokens = packed_tokens([[32, 32], [40], [64], [1, 2]], 64) if packed else TOKENS
+    found = Counter(
+        (operation.params["unique_indices"], operation.outvars[0].aval.shape)
+        for operation in operations(traced_gradients("auto", tokens=tokens).jaxpr.jaxpr)
+        if operation.primitive.name == "scatter-add" and operation.outvars[0].aval.dtype != bool
+    )
+    of_positions = {(True, (64, 128)): 2} if packed else {}
+    assert found == {(False, (4, 64, 128)): 1, (True, (128, 128)): 2, **of_positions}
+
+
+@pytest.mark.parametrize(
+    "sizes, length, why",
+    [
+        ({}, 512, None),
+        ({"hidden_size": 256, "causal": True}, 96, None),
+        ({"compute_dtype": "float32"}, 512, "activations are float32, and the kernel is for bfloat16"),
+        ({"hidden_size": 24}, 512, "heads have width 12; the kernel supports 16, 32, 64, 128"),
+        ({}, 100, "rows of 100 tokens, not a multiple of 32"),
+        ({"some_queries": True}, 512, "only some tokens of a row are queries"),
+    ],
+)
+def test_where_it_can_not_be_used_attention_is_exact(on_gpu, sizes, length, why):
+    some_queries = sizes.pop("some_queries", False)
+    case = AttentionCase.of(
+        MODEL.replace(**sizes), length, dropout=0.1, sequences=4, local=False, some_queries=some_queries
+    )
+    found = GPU.obstacle(case)
+    assert found is None if why is None else why in found
+    assert form_for("gpu", case).name == form_for("auto", case).name == ("exact" if why else "gpu")
+
+
+def test_a_form_that_can_not_be_used_is_refused_in_one_line(tiny_config, monkeypatch):
+    execution, mesh = tiny_config.execution, make_mesh(tiny_config.mesh)
+    for form, why in (
+        ("gpu", "execution.attention=gpu can't be used: this is a CPU, and the kernel is for NVIDIA's GPUs"),
+        ("tpu", "execution.attention=tpu can't be used: this is a CPU, and the kernel is for TPUs"),
+    ):
+        with pytest.raises(UsageError, match=f"^{why}; set it to auto or exact"):
+            check_attention(execution.replace(attention=form), MODEL, [(32, 1)], mesh)
+    monkeypatch.setattr(attention_form, "platform", lambda: "gpu")
+    check_attention(execution.replace(attention="gpu"), MODEL, [(32, 4)], mesh)
+    with pytest.raises(UsageError, match="rows of 40 tokens"):
+        check_attention(execution.replace(attention="gpu"), MODEL, [(32, 1), (40, 1)], mesh)
+
+
+@pytest.mark.parametrize("biases", [True, False])
+def test_norm_and_activation_are_the_same_on_gpus(biases, monkeypatch):
+    """They are written out there in a form that XLA computes faster: values and gradients are equal."""
+    config = ModelConfig.tiny(hidden_size=8, num_heads=2, biases=biases, compute_dtype="float32")
+    x, weights = jax.random.normal(jax.random.key(0), (2, 3, 5, 8)) * 3
+    x += jnp.array([0, 1, 10, 100, 1000])[:, None]  # means that are larger than the deviation
+    norm = LayerNorm(config)
+    params = jax.tree.map(lambda leaf: leaf + 0.5, norm.init(jax.random.key(1), x))
+
+    def computed():
+        normalised = jax.vjp(norm.apply, params, x)
+        activated = jax.vjp(activation(config), x)
+        return [(value, backward(weights)) for value, backward in (normalised, activated)]
+
+    elsewhere = computed()
+    monkeypatch.setattr(linear, "platform", lambda: "gpu")
+    close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4)
+    jax.tree.map(close, computed(), elsewhere)
+
+
+def test_the_layout_of_the_residual_stream_is_set_on_one_gpu_only(on_gpu):
+    """On several, XLA would gather the whole batch for it."""
+    for devices in (1, 2):
+        mesh = jax.sharding.AbstractMesh((devices,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+        with jax.sharding.use_abstract_mesh(mesh):
+            traced = str(jax.make_jaxpr(placement.row_major)(jnp.ones((2, 3, 4))))
+        assert ("layout_constraint" in traced) == (devices == 1)

@@ -1,0 +1,117 @@
+"""JAX's splash attention for long rows on TPUs is the exact form, run by its operations on a CPU."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from token_rows import packed_tokens
+
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.operation import ExecutionConfig
+from bert_jax.model import exact_attention, splash_attention
+from bert_jax.model.attention_form import AttentionPattern, Places
+from bert_jax.model.bert import BertForPretraining, init
+from bert_jax.model.exact_attention import EXACT
+from bert_jax.model.kernels.tpu_form import TPU
+from bert_jax.products.plan.topology import parse_topology, topology_devices
+
+LENGTH = 384
+ROWS = {"one sequence a row": ((384,), (200,)), "packed": ((130, 54, 200), (100, 7))}
+
+
+@pytest.fixture
+def tokens(request):
+    return packed_tokens(ROWS[request.param], LENGTH)
+
+
+@pytest.fixture
+def splash_calls(monkeypatch, on_tpu) -> list:
+    """Rows of LENGTH tokens count as long; one item for each call of splash attention."""
+    calls, by_splash = [], splash_attention._attend
+    monkeypatch.setattr(splash_attention, "_attend", lambda *given: calls.append(1) or by_splash(*given))
+    monkeypatch.setattr(exact_attention, "_STRIP", 128)
+    monkeypatch.setattr(exact_attention, "_MOST_SCORES", 128 * 128)
+    return calls
+
+
+def assert_alike(pattern: AttentionPattern):
+    """The context, and the gradients of queries, keys and values, where nothing depends on the context of padding."""
+    real = (pattern.queries.sequence > 0)[:, :, None, None]
+    key, value, *of_queries = jax.random.normal(jax.random.key(0), (4, 2, LENGTH, 2, 16))
+    query, gradient = (each[:, : real.shape[1]] for each in of_queries)
+
+    @functools.partial(jax.jit, static_argnums=0)
+    def computed(form, *given):
+        context, backward = jax.vjp(lambda *given: form(*given, pattern, 0.0, None), *given)
+        return jnp.where(real, context, 0), *backward(jnp.where(real, gradient, 0))
+
+    for exact, found in zip(*(computed(form.attend, query, key, value) for form in (EXACT, TPU))):
+        assert np.abs(exact - found).max() < 1e-5 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize(
+    "tokens, window, causal",
+    [("packed", window, causal) for window in (None, 50) for causal in (False, True)]
+    + [("one sequence a row", None, False), ("one sequence a row", 50, True)],
+    indirect=["tokens"],
+)
+def test_it_gives_what_the_exact_form_gives(tokens, splash_calls, window, causal):
+    pattern = AttentionPattern.of(tokens, causal)._replace(window=window)
+    assert_alike(pattern)
+    assert splash_calls == [1]
+
+
+@pytest.mark.parametrize("tokens", ROWS, indirect=True)
+def test_it_takes_some_queries_alone(tokens, splash_calls):
+    assert_alike(AttentionPattern.of(tokens, causal=False).of_queries(jnp.array([[0, 380, 7], [5, 101, 300]])))
+    assert splash_calls == [1]
+
+
+@pytest.mark.parametrize("tokens", ["packed"], indirect=True)
+@pytest.mark.long
+def test_a_model_gives_the_same_by_it(tokens, splash_calls):
+    """Global attention, local attention, and global attention of the tokens that are wanted alone."""
+    sizes = dict(hidden_size=16, num_heads=2, vocabulary_size=30, max_positions=LENGTH, local_window=64)
+    config = ModelConfig.modern(num_layers=3, global_every=2, **sizes)
+    params, wanted = init(config, jax.random.key(2)), jnp.array([[1, 5, 380], [2, 80, 101]])
+
+    @functools.partial(jax.jit, static_argnums=1)
+    @jax.value_and_grad
+    def loss(params, form):
+        logits, _ = BertForPretraining(config, ExecutionConfig(attention=form)).apply(
+            {"params": params}, tokens, wanted
+        )
+        return jnp.square(logits[..., :30]).mean()
+
+    exact, found = (loss(params, form) for form in ("exact", "tpu"))
+    assert len(splash_calls) == 3
+    assert float(found[0]) == pytest.approx(float(exact[0]), rel=1e-6)
+    for one, other in zip(*map(jax.tree.leaves, (exact[1], found[1]))):
+        assert jnp.abs(one - other).max() <= 1e-5 * max(1e-3, jnp.abs(one).max())
+
+
+@pytest.mark.parametrize(
+    "chip, length, dtype, size, window",
+    [
+        ("v5e:2x2", 8192, jnp.bfloat16, 64, None),
+        ("v4:2x2x1", 3072, jnp.float32, 256, None),
+        ("v4:2x2x1", 2176, jnp.float32, 16, 1000),
+    ],
+)
+@pytest.mark.long
+def test_it_compiles_for_tpus(chip, length, dtype, size, window):
+    pytest.importorskip("libtpu")
+    place = jax.sharding.SingleDeviceSharding(topology_devices(parse_topology(chip))[0])
+    of_tokens = jax.ShapeDtypeStruct((2, length, 2, size), dtype, sharding=place)
+    number = jax.ShapeDtypeStruct((2, length), jnp.int32, sharding=place)
+
+    def run(sequence, position, gradient, *given):
+        places = Places(sequence, position)
+        whole = AttentionPattern(places, places, 2, window=window)
+        context, backward = jax.vjp(lambda *given: TPU.attend(*given, whole, 0.0, None), *given)
+        return context, backward(gradient)
+
+    compiled = jax.jit(run).lower(number, number, *[of_tokens] * 4).compile()
+    assert compiled.memory_analysis().temp_size_in_bytes < 2 * 2 * length**2  # of probabilities in one byte each

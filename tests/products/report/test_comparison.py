@@ -1,0 +1,70 @@
+"""Runs on one page: which figures stand side by side, and which apart."""
+
+import json
+import re
+import shutil
+
+import pytest
+
+from bert_jax.products.report.report import write_report
+from bert_jax.run.run_config import read_config, write_config
+
+APART = "can&#x27;t be compared: they were measured on other"
+
+
+def captions(page) -> list[str]:
+    """The captions of the tables of results, and the names of the runs in each."""
+    text = page.read_text()
+    section = text[text.index('<section id="results"') : text.index('<section id="learning"')]
+    tables = re.findall(r"<caption>(.*?)</caption>.*?<tbody>(.*?)</tbody>", section, re.S)
+    return [f"{caption}: {' '.join(re.findall(r'<th[^>]*>([^<]*)</th>', rows))}" for caption, rows in tables]
+
+
+@pytest.fixture
+def changed(tiny_run, tmp_path):
+    """Makes copies of the tiny run with other values in results.json."""
+
+    def change(name: str, **values):
+        run = shutil.copytree(tiny_run.path, tmp_path / name)
+        results = json.loads((run / "results.json").read_text()) | values
+        (run / "results.json").write_text(json.dumps({key: value for key, value in results.items() if value != "gone"}))
+        return run
+
+    return change
+
+
+def test_only_figures_of_the_same_sequences_and_masks_stand_in_one_table(tiny_run, changed, vectors_run, tmp_path):
+    measured_on = json.loads(tiny_run.results_file.read_text())["measured_on"]
+    runs = [changed("a"), changed("b", measured_on=measured_on | {"units": ["word"]}), changed("c")]
+    runs += [changed("old", measured_on="gone"), vectors_run.path]
+    write_report(tmp_path / "page.html", runs)
+    count = f"sequences {measured_on['sequences']}, length 32"
+    assert captions(tmp_path / "page.html") == [
+        f"Pretraining 1: {count}, units piece, seed 0: a c",
+        f"Pretraining 2: {count}, units word, seed 0: b",
+        "Pretraining 3: measured on what isn&#x27;t recorded (by an earlier release, or not finished): old",
+        "Fine-tuning: measured on what isn&#x27;t recorded (by an earlier release, or not finished): run",
+    ]
+    text = (tmp_path / "page.html").read_text()
+    assert text.count(APART) == 2 and "<small> baseline 0." in text and "BM25 0.8750</small>" in text
+    assert "training loss, pretraining" in text
+
+
+def test_runs_that_were_measured_alike_stand_together_without_a_remark(changed, tmp_path):
+    write_report(tmp_path / "page.html", [changed("a"), changed("b")])
+    assert len(captions(tmp_path / "page.html")) == 1
+    assert APART not in (tmp_path / "page.html").read_text()
+
+
+def test_runs_that_differ_in_the_seed_alone_have_their_spread(changed, tmp_path):
+    runs = [changed("a", mlm_accuracy=0.25), changed("b", mlm_accuracy=0.75), changed("c", mlm_accuracy=0.5)]
+    for seed, run in enumerate(runs):
+        write_config(run / "config.json", read_config(run).replace(seed=seed))
+    write_report(tmp_path / "page.html", runs)
+    text = (tmp_path / "page.html").read_text()
+    cells = re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", text[text.index("Spread over the seeds") :])
+    assert cells[:5] == ["metric", "mean", "standard deviation", "least", "most"]
+    assert ["MLM accuracy", "0.5000", "0.2500", "0.2500", "0.7500"] == cells[cells.index("MLM accuracy") :][:5]
+    write_config(runs[0] / "config.json", read_config(runs[0]).change(data={"packed": True}))
+    write_report(tmp_path / "page.html", runs)
+    assert "Spread over the seeds" not in (tmp_path / "page.html").read_text()

@@ -1,0 +1,414 @@
+"""Which runs of a suite are made, for how long, by which commands, and what a kill leaves to do."""
+
+import itertools
+import json
+import os
+import threading
+
+import pytest
+from suite_cases import TASK_TEXT
+
+from bert_jax.cli.suite import settings_of
+from bert_jax.products.suite import commands
+from bert_jax.products.suite.suite_file import read_suite
+from bert_jax.products.suite.summary import Summary
+from bert_jax.products.suite.work import SuiteWork
+from bert_jax.system.errors import RunError, UsageError
+
+RECIPES = """
+source = "text:some"
+[[models]]
+config = "experiments/full_sentences"
+[[models]]
+config = "experiments/modern_muon"
+"""
+TRAINED = f"""
+models = ["one", "two"]
+seeds = [0, 1]
+{TASK_TEXT}
+[[tasks]]
+name = "twice"
+config = "sst2"
+train = "train.tsv"
+dev = "dev.tsv"
+test = "test.tsv"
+epochs = 2
+[grid]
+"optimizer.peak-learning-rate" = [1e-4, 3e-4]
+"""
+
+
+def pretrained(stand_ins):
+    return [words for words in stand_ins.given if words[0] == "pretrain"]
+
+
+def after(words, flag):
+    """The word after a flag."""
+    return words[words.index(flag) + 1]
+
+
+def test_each_recipe_has_the_steps_that_fit_into_the_time(stand_ins):
+    summary = stand_ins.run(f"{RECIPES}{TASK_TEXT}[budget]\nseconds = 60\n")
+    steps = {row["model"]: row["steps"] for row in summary.content["pretrained"]}
+    assert steps == {"full_sentences": 1200, "modern_muon": 600}
+    assert [row["plateau"] for row in summary.content["pretrained"]] == [300 * 32] * 2
+    assert {words[1]: after(words, "--phases.0.steps") for words in pretrained(stand_ins)} == {
+        "experiments/full_sentences": "1200",
+        "experiments/modern_muon": "600",
+    }
+    assert [row["score"] for row in summary.runs if row["task"] == "held-out tokens"] == [0.5, 0.5]
+    assert len({sequences for _, sequences in stand_ins.measured[2:]}) == 1  # the same for every model
+
+
+def test_steps_are_measured_with_the_vocabulary_of_the_first_recipe(stand_ins):
+    first, second = RECIPES.split("[[models]]")[1:]
+    sized = f'source = "text:some"\n[budget]\nseconds = 60\n[[models]]{first}set = {{ "vocabulary.size" = 500 }}\n'
+    stand_ins.run(f"{sized}[[models]]{second}")
+    assert [config.vocabulary.size for config in stand_ins.timed.values()] == [500, 500]
+
+
+@pytest.mark.parametrize("budget, steps", [("steps = 1000", "1000"), ("flops = 5e9", "5000")])
+def test_a_budget_of_steps_or_flops_measures_no_time(stand_ins, budget, steps):
+    stand_ins.run(f"{RECIPES}[budget]\n{budget}\n")
+    assert [after(words, "--phases.0.steps") for words in pretrained(stand_ins)] == [steps] * 2
+    assert not {"full_sentences", "modern_muon"} & {each for each in stand_ins.measured if isinstance(each, str)}
+
+
+def test_without_a_budget_a_recipe_takes_the_steps_of_its_config(stand_ins):
+    stand_ins.run(RECIPES)
+    assert not any("--phases.0.steps" in words for words in pretrained(stand_ins))
+
+
+def test_all_recipes_have_the_vocabulary_that_is_made_first(stand_ins):
+    stand_ins.run(f'{RECIPES}[[models]]\nconfig = "experiments/bert"\n')
+    made, *trained = stand_ins.given
+    assert made[0] == "prepare" and {words[0] for words in trained} == {"pretrain"}
+    vocabulary = f"{after(made, '--workdir')}/tokenizer/vocab.txt"
+    assert [after(words, "--vocabulary.file") for words in trained] == [vocabulary] * 3
+
+
+def test_a_vocabulary_of_pieces_cleans_text_alike_for_all(stand_ins):
+    kind = 'set = { "vocabulary.size" = 500, "vocabulary.lowercase" = false }'
+    stand_ins.run(RECIPES.replace('full_sentences"', f'full_sentences"\n{kind}'))
+    made, *trained = stand_ins.given
+    assert "--vocabulary.size=500" in made and "--vocabulary.size=500" not in trained[0]
+    assert all("--vocabulary.no-lowercase" in words for words in trained)
+
+
+def test_the_vocabulary_may_be_of_any_kind_and_no_flag_is_given_that_it_ignores(stand_ins):
+    kind = 'set = { "vocabulary.kind" = "unigram", "vocabulary.lowercase" = false }'
+    stand_ins.run(RECIPES.replace('full_sentences"', f'full_sentences"\n{kind}'))
+    made, *trained = stand_ins.given
+    vocabulary = f"{after(made, '--workdir')}/tokenizer/tokenizer.model"
+    assert [after(words, "--vocabulary.file") for words in trained] == [vocabulary] * 2
+    assert not [word for words in trained for word in words if "lowercase" in str(word) or "kind" in str(word)]
+
+
+def test_a_recipe_that_starts_from_a_model_gets_no_flag_without_effect(stand_ins, monkeypatch):
+    (stand_ins.folder / "started.py").write_text(
+        "from bert_jax.cli.config_files import find_config\n"
+        "config = find_config('experiments/bert').config.set({'init': 'one'})\n"
+    )
+    monkeypatch.setattr("bert_jax.products.suite.recipes.model_hash", lambda place: "hash")
+    stand_ins.run(f'{RECIPES}[[models]]\nconfig = "started.py"\n')
+    *_, trained = stand_ins.given
+    assert "--vocabulary.file" in trained and not any(word.endswith("lowercase") for word in trained)
+
+
+def test_each_kind_of_units_is_measured_by_itself(stand_ins):
+    summary = stand_ins.run(f'units = ["piece", "word"]\n{RECIPES}')
+    assert [row["task"] for row in summary.runs] == ["held-out tokens", "held-out tokens, word"] * 2
+    assert summary.cells.keys() == {"held-out tokens", "held-out tokens, word"}
+
+
+def test_what_was_done_is_not_done_again_and_more_is_added(stand_ins):
+    text = f"{RECIPES}[budget]\nseconds = 60\n"
+    stand_ins.run(text)
+    stand_ins.given.clear()
+    stand_ins.measured.clear()
+    summary = stand_ins.run(text, seeds=(0, 1))
+    assert [after(words, "--seed") for words in pretrained(stand_ins)] == ["1", "1"]
+    assert [row["seed"] for row in summary.content["pretrained"]] == [0, 0, 1, 1]
+    assert not [each for each in stand_ins.measured if isinstance(each, str)]  # no step time again
+
+
+def test_a_recipe_that_begins_with_another_shares_the_budget_with_it(stand_ins):
+    text = """
+source = "text:some"
+[[models]]
+name = "left"
+config = "experiments/left_to_right"
+[[models]]
+name = "masked"
+config = "experiments/left_to_right_then_masked"
+begin = "left"
+[budget]
+seconds = 100
+"""
+    stand_ins.run(text)
+    _, first, second = pretrained(stand_ins)
+    assert first[1] == "experiments/left_to_right" and after(first, "--phases.0.steps") == "250"
+    assert after(second, "--phases.0.steps") == "1000" and after(second, "--init") == after(first, "--workdir")
+
+
+def test_recipes_with_phases_have_their_shares_of_the_steps(stand_ins):
+    recipe = 'source = "text:some"\n[budget]\nsteps = 1000\n[[models]]\nconfig = "experiments/zh_stages"\n'
+    stand_ins.run(recipe)
+    (words,) = pretrained(stand_ins)
+    assert [after(words, f"--phases.{phase}.steps") for phase in range(3)] == ["400", "300", "300"]
+
+
+def test_every_model_is_tuned_for_every_task_with_every_setting_and_seed(stand_ins):
+    summary = stand_ins.run(TRAINED)
+    tuned = [words for words in stand_ins.given if words[0] == "finetune"]
+    assert len(tuned) == len(summary.runs) == 2 * 2 * 2 * 2
+    named = {(after(words, "--init"), *words[-6:-4]) for words in tuned}
+    assert len(named) == 8 and all(os.path.isabs(model) for model, _, _ in named)
+    assert all(f"--task.train={stand_ins.folder}/train.tsv" in words for words in tuned)
+    cell = summary.cells["sst2"]["one"]
+    by_setting = {
+        rate: [row["score"] for row in summary.runs if (row["model"], row["task"]) == ("one", "sst2")
+               and row["setting"] == {"optimizer.peak-learning-rate": rate}]
+        for rate in (1e-4, 3e-4)
+    }  # fmt: skip
+    assert cell.setting == {"optimizer.peak-learning-rate": max(by_setting, key=lambda rate: sum(by_setting[rate]))}
+    assert cell.scores == {0: 0.7, 1: 0.7}  # of the answers that are compared, not of the training
+    kept = [run for run in (stand_ins.folder / "W/runs").iterdir() if (run / "checkpoints").exists()]
+    assert len(kept) == 8  # those of the best settings
+    answers = {path.read_bytes() for path in (stand_ins.folder / "W/answers").iterdir()}
+    assert len(answers) == len(stand_ins.answered) == 8  # each in a file of its own
+
+
+def test_a_suite_that_was_killed_three_times_equals_an_undisturbed_one(stand_ins):
+    undisturbed = stand_ins.run(TRAINED, workdir="undisturbed")
+    count, stand_ins.given = len(stand_ins.given), []
+    for patience in (3, 5, 4):
+        stand_ins.patience = patience
+        with pytest.raises(KeyboardInterrupt):
+            stand_ins.run(TRAINED, workdir="killed")
+    stand_ins.patience = None
+    killed = stand_ins.run(TRAINED, workdir="killed")
+    assert len(stand_ins.given) == count  # nothing was done twice
+    assert _without_paths(killed.content) == _without_paths(undisturbed.content)
+
+
+def _without_paths(content):
+    runs = [{name: value for name, value in row.items() if name not in ("run", "seconds")} for row in content["runs"]]
+    return content | {"runs": runs}
+
+
+def test_test_rows_are_measured_by_the_best_setting_alone(stand_ins):
+    text = TRAINED.replace(TASK_TEXT, f'{TASK_TEXT}test = "test.tsv"\n')
+    summary = stand_ins.run(text, report="test")
+    assert all(cell.mean == pytest.approx(0.7) for cell in summary.cells["sst2"].values())
+    measured = [source for _, source in stand_ins.answered]
+    assert measured == [str(stand_ins.folder / "test.tsv")] * 8  # of 16 trained models
+
+
+def test_pairs_and_judged_texts_are_measured_once_for_a_trained_model(stand_ins):
+    (stand_ins.folder / "pairs.jsonl").touch()
+    stand_ins.judged("scifact")
+    tasks = '[[tasks]]\npairs = "pairs.jsonl"\n[[tasks]]\nbeir = "scifact"\n'
+    summary = stand_ins.run(f'models = ["one", "two"]\nseeds = [0, 1]\n{tasks}')
+    folder = stand_ins.folder
+    assert sorted(words[:3] for words in stand_ins.given) == [
+        *(("evaluate", str(folder / name), "--data") for name in ("one", "two")),
+        *(("score", str(folder / name), "--pairs") for name in ("one", "two")),
+    ]
+    assert {task: cells["one"].text for task, cells in summary.cells.items()} == {
+        "pairs": "0.600 (25.0% seen)",
+        "scifact": "0.400 (25.0% seen)",
+        "average": "0.500",
+    }
+
+
+def test_an_average_is_not_judged_if_a_task_shows_no_chance(stand_ins):
+    stand_ins.judged("scifact")
+    summary = stand_ins.run(f'{TRAINED}[[tasks]]\nbeir = "scifact"\n')
+    assert "average" in summary.cells and ("two", "average") not in summary.differences
+    assert ("two", "sst2") in summary.differences
+    assert any("as neither seeds nor rows vary on scifact" in text for _, text in summary.sentences())
+
+
+def test_a_model_that_is_measured_once_is_compared_with_all_seeds_of_a_recipe(stand_ins):
+    (stand_ins.folder / "pairs.jsonl").touch()
+    summary = stand_ins.run(f'seeds = [0, 1, 2]\n{RECIPES}[[models]]\npath = "one"\n[[tasks]]\npairs = "pairs.jsonl"\n')
+    assert len(summary.cells["pairs"]["one"].scores) == 1
+    assert summary.differences["one", "pairs"].seeds == 3
+
+
+def test_runs_at_once_share_the_cores(stand_ins):
+    cores, seen, command = sorted(os.sched_getaffinity(0)), {}, stand_ins.command
+    if len(cores) < 2:
+        pytest.skip("one core can't be shared")
+    both_at_work = threading.Barrier(2)
+
+    def meeting(name, *words):
+        if name == "pretrain":
+            both_at_work.wait(timeout=60)
+            seen[words[0]] = os.sched_getaffinity(0)
+        return command(name, *words)
+
+    stand_ins.command = meeting
+    stand_ins.run(RECIPES, at_once=2)
+    assert sorted(seen.values(), key=min) == [set(cores[0::2]), set(cores[1::2])]
+    assert os.sched_getaffinity(0) == set(cores)  # of the thread that asked for them
+    with pytest.raises(UsageError, match=f"--at-once 0: this process may use {len(cores)} cores"):
+        stand_ins.run(RECIPES, at_once=0)
+
+
+def test_a_failed_run_is_told_and_the_others_go_on(stand_ins):
+    command = stand_ins.command
+
+    def failing(name, *words):
+        if name == "finetune" and {"--task.epochs=2", "--seed=1"} <= {*words}:
+            raise RunError("the loss is infinite")
+        return command(name, *words)
+
+    stand_ins.command = failing
+    work = SuiteWork(stand_ins.suite(TRAINED), stand_ins.folder / "W", 1)
+    work.run(lambda: None)
+    summary = Summary(work)
+    assert len(work.failures) == 4 and "the loss is infinite" in work.failures[0]
+    assert len(summary.runs) == 12 and "twice" not in summary.cells and "sst2" in summary.cells
+    assert sum(text.startswith("Failed: ") for _, text in summary.sentences()) == 4
+    stand_ins.command = command  # the same command does what is missing
+    assert len(stand_ins.run(TRAINED).runs) == 16
+
+
+def test_an_error_of_a_library_and_a_run_without_results_are_failed_runs(stand_ins):
+    command = stand_ins.command
+
+    def failing(name, *words):
+        if name == "finetune" and {"--task.epochs=2", "--seed=1"} <= {*words}:
+            raise KeyError("field")
+        if name == "finetune" and "--seed=1" in words:
+            return ""  # as after --help, or where code in the settings ends the process
+        return command(name, *words)
+
+    stand_ins.command = failing
+    work = SuiteWork(stand_ins.suite(TRAINED), stand_ins.folder / "W", 1)
+    work.run(lambda: None)
+    assert len(work.failures) == 8 and len(Summary(work).runs) == 8
+    assert sum(failure.endswith("KeyError: 'field'") for failure in work.failures) == 4
+    empty = [failure for failure in work.failures if "it ended without an error and left no" in failure]
+    assert len(empty) == 4 and all(failure.endswith("results.json") for failure in empty)
+
+
+def test_a_killed_command_is_told_by_its_signal(monkeypatch):
+    monkeypatch.setattr(commands, "_ENTRY", "import os, sys; print('last', file=sys.stderr, flush=True); os.abort()")
+    with pytest.raises(RunError) as told:
+        commands.Commands(1).run("finetune", "sst2")
+    assert str(told.value) == "bert-jax finetune was killed by SIGABRT, as when a library fails"
+
+
+def test_wrong_use_ends_the_suite(stand_ins):
+    def wrong(name, *words):
+        raise UsageError("bert-jax finetune ended with 2: no such column")
+
+    stand_ins.command = wrong
+    with pytest.raises(UsageError, match="no such column"):
+        stand_ins.run(TRAINED)
+
+
+def test_two_suites_do_not_work_in_one_directory(stand_ins):
+    command, refused = stand_ins.command, []
+
+    def meanwhile(name, *words):
+        if not refused:
+            refused.append(True)
+            with pytest.raises(UsageError, match="another suite is at work in .*W; wait, or choose another"):
+                stand_ins.run(TRAINED)
+        return command(name, *words)
+
+    stand_ins.command = meanwhile
+    stand_ins.run(TRAINED)
+    assert refused
+
+
+def test_the_result_is_a_file_of_json(stand_ins):
+    content = stand_ins.run(TRAINED).content
+    assert json.loads(json.dumps(content)) == json.loads(json.dumps(content, allow_nan=False))
+    assert {"suite", "runs", "table", "failed", "pretrained"} == content.keys()
+    rows = {(row["task"], row["model"]): row for row in content["table"]}
+    assert rows.keys() == set(itertools.product(("sst2", "twice", "average"), ("one", "two")))
+    assert all(row["seeds"] == [0, 1] for row in content["table"])
+    assert {"mean", "spread", "verdict", "p", "rank", "setting", "share_seen"} <= rows["sst2", "two"].keys()
+
+
+def contents(folder):
+    return {path: path.is_file() and path.read_bytes() for path in folder.rglob("*")}
+
+
+def test_a_suite_goes_on_in_its_own_folder_alone(stand_ins):
+    def checked(text, file="suite.toml", **changes):
+        (stand_ins.folder / file).write_text(text)
+        suite = read_suite(stand_ins.folder / file, settings_of, **changes)
+        SuiteWork(suite, stand_ins.folder / "W", changes.pop("at_once", 1)).check()
+
+    checked(TRAINED)
+    assert not (stand_ins.folder / "W").exists()
+    (stand_ins.folder / "W").mkdir()
+    (stand_ins.folder / "W/.lock").touch()  # it was killed before it wrote anything else
+    checked(TRAINED)
+    stand_ins.run(TRAINED)
+    before = contents(stand_ins.folder / "W")
+    checked(TRAINED, only=["twice"])
+    checked(TRAINED, seeds=[7], models=["two"])
+    checked(TRAINED.replace("epochs = 2", "epochs = 5"))
+    with pytest.raises(UsageError, match="W is the folder of another suite, .*/suite.toml; choose another --workdir"):
+        checked(TRAINED, file="other.toml")
+    (stand_ins.folder / "inner").mkdir()
+    with pytest.raises(UsageError, match="is the folder of another suite"):
+        checked(TRAINED, file="inner/suite.toml")
+    (stand_ins.folder / "suite.toml").unlink()  # it was moved
+    checked(TRAINED, file="inner/suite.toml")
+    assert contents(stand_ins.folder / "W") == before
+    for damaged in ("{", "{}", '{"suite": 3}'):
+        (stand_ins.folder / "W/origin.json").write_text(damaged)
+        with pytest.raises(UsageError, match="W/origin.json is damaged .*; delete it to go on here"):
+            checked(TRAINED)
+
+
+@pytest.mark.parametrize("name", ["config.json", "model.safetensors", "notes.txt", "checkpoints/100/manifest.json"])
+def test_a_suite_takes_no_folder_of_something_else(stand_ins, name):
+    path = stand_ins.folder / "W" / name
+    path.parent.mkdir(parents=True)
+    path.write_text("{}")
+    with pytest.raises(UsageError, match=f"W is no suite's folder and not empty: it holds '{name.partition('/')[0]}'"):
+        SuiteWork(stand_ins.suite(TRAINED), stand_ins.folder / "W", 1).check()
+
+
+@pytest.mark.parametrize("name", ["runs", "finished", "answers", "scores"])
+def test_a_suite_writes_through_no_link(stand_ins, name):
+    (stand_ins.folder / "elsewhere").mkdir()
+    work = SuiteWork(stand_ins.suite(TRAINED), stand_ins.folder / "W", 1)
+    (stand_ins.folder / "W").mkdir()
+    (stand_ins.folder / "W/suite.json").touch()
+    (stand_ins.folder / "W" / name).symlink_to(stand_ins.folder / "elsewhere")
+    with pytest.raises(UsageError, match=f"W/{name} is a link, and files would be written to .*/elsewhere; "):
+        work.check()
+
+
+@pytest.mark.parametrize("setting", ["vocabulary.file", "data.phrases"])
+def test_files_of_a_recipe_must_be_there(stand_ins, setting):
+    (stand_ins.folder / "corpus.txt").write_text("Some text.\n")
+    text = RECIPES.replace("text:some", "text:corpus.txt").replace(
+        "[[models]]",
+        f"""[[models]]
+set = {{"{setting}" = "absent.txt"}}""",
+        1,
+    )
+    with pytest.raises(UsageError, match="there is nothing at .*absent.txt, which a recipe names; put the file there"):
+        SuiteWork(stand_ins.suite(text), stand_ins.folder / "W", 1).check()
+
+
+def test_text_of_a_recipe_must_be_there_unless_its_run_has_begun(stand_ins):
+    work = SuiteWork(stand_ins.suite(RECIPES), stand_ins.folder / "W", 1)
+    with pytest.raises(UsageError, match="data.source='text:some'|no file matches"):
+        work.check()
+    for job in work.pretrainings():
+        job.path.mkdir(parents=True)
+        (job.path / "config.json").touch()
+    (stand_ins.folder / "W/suite.json").touch()
+    work.check()
