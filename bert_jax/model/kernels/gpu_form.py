@@ -46,7 +46,7 @@ def _attend(
     dropout_keys: Key[Array, "B N H"] | None,
 ) -> Float[Array, "B T H K"]:
     """Computes attention by the kernel; the result is that of the exact form, up to rounding."""
-    from bert_jax.model import gpu_attention
+    from bert_jax.model.kernels import gpu_attention
 
     batch, length, heads, _ = key.shape
     if dropout_keys is None:

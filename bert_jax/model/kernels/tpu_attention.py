@@ -19,8 +19,8 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 from jaxtyping import Array, Float, Int, UInt32
 
-from bert_jax.model import tpu_attention_tiles
 from bert_jax.model.dropout import column_word, row_word, scale, survives
+from bert_jax.model.kernels import tpu_attention_tiles
 from bert_jax.model.kernels.attention_blocks import LANES, LEAST, TpuKernel, block_product
 
 _MOST_SCORES = 512 * 512

@@ -65,10 +65,10 @@ def _attend(
 ) -> Float[Array, "B T H K"]:
     """Computes attention by a kernel; the result is that of the exact form, up to rounding."""
     if is_in_strips(key.shape[1], key.shape[1]):
-        from bert_jax.model import splash_attention
+        from bert_jax.model.kernels import splash_attention
 
         return splash_attention.splash_attention(query, key, value, pattern)
-    from bert_jax.model import tpu_attention
+    from bert_jax.model.kernels import tpu_attention
 
     batch, length, heads, size = key.shape
     if dropout_keys is None:
