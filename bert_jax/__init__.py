@@ -55,7 +55,7 @@ class _Configs:
         from bert_jax.system import interruption
 
         with interruption.after_block():
-            from bert_jax.cli.config_files import catalogue, find_config
+            from bert_jax.run.config_files import catalogue, find_config
         if found := find_config(name):
             return found.config
         raise KeyError(f"no config is called {name!r}; there are {', '.join(catalogue())}")
@@ -69,7 +69,7 @@ class _Configs:
             raise AttributeError(error.args[0]) from None
 
     def __dir__(self) -> list[str]:
-        from bert_jax.cli.config_files import catalogue
+        from bert_jax.run.config_files import catalogue
 
         return [name.removeprefix("finetune/") for name in catalogue()]
 

@@ -11,13 +11,13 @@ from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, field_vali
 
 from bert_jax.cli.command_line import parse_line, with_listed_sources
 from bert_jax.cli.commands import HELP_FLAGS
-from bert_jax.cli.config_files import AnyConfig, config_source, load_config, run_given_as_config
 from bert_jax.cli.flags import CONFIG, Flag, Positional, flags_of, full_help, short_help, wrapped
 from bert_jax.config.finetune import AnyRunConfig, FinetuneConfig, TaskRunConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings
 from bert_jax.config.task import FileFormat
 from bert_jax.config.unused import refuse_unused
+from bert_jax.run.config_files import AnyConfig, config_source, load_config, run_given_as_config
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
 

@@ -1,8 +1,8 @@
 """Shell completion: a short script for each shell, which gets the candidates from `bert-jax --complete WORDS`."""
 
 from bert_jax.cli.commands import COMMANDS, COMPLETE, COMPLETION, HELP_FLAGS, arguments_of
-from bert_jax.cli.config_files import catalogue, names_for
 from bert_jax.cli.flags import first_sentence
+from bert_jax.run.config_files import catalogue, names_for
 from bert_jax.system.errors import UsageError
 
 _BASH = f"""\

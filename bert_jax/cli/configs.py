@@ -1,10 +1,10 @@
 """bert-jax configs [NAME]: lists the configs that come with bert-jax, or prints one."""
 
 from bert_jax.cli.arguments import Arguments
-from bert_jax.cli.config_files import absent, catalogue, config_source, find_config, names_for, suite_file, suite_names
 from bert_jax.cli.flags import Positional
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
+from bert_jax.run.config_files import absent, catalogue, config_source, find_config, names_for, suite_file, suite_names
 
 
 class Configs(Arguments):

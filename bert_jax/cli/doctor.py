@@ -35,10 +35,10 @@ class Doctor(JsonArguments):
 
     def execute(self) -> None:
         """Looks at the text and prints tables, or one JSON object."""
-        from bert_jax.cli.config_files import load_config, run_given_as_config
         from bert_jax.config.run import RunConfig
         from bert_jax.products.doctor.diagnosis import diagnose, print_diagnosis
         from bert_jax.products.doctor.remedies import changes
+        from bert_jax.run.config_files import load_config, run_given_as_config
         from bert_jax.system.facts import json_line
 
         config = load_config(self.config, RunConfig)

@@ -6,9 +6,9 @@ from typing import Annotated, ClassVar
 from pydantic import Field
 
 from bert_jax.cli.arguments import TrainingArguments, dotted
-from bert_jax.cli.config_files import AnyConfig
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.task import TaskConfig
+from bert_jax.run.config_files import AnyConfig
 from bert_jax.system.bucket import place_of
 
 

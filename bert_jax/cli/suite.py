@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Literal
 
 from bert_jax.cli.arguments import Arguments, TrainingArguments
-from bert_jax.cli.config_files import AnyConfig
 from bert_jax.cli.finetune import Finetune
 from bert_jax.cli.flags import Positional
 from bert_jax.cli.pretrain import Pretrain
+from bert_jax.run.config_files import AnyConfig
 from bert_jax.system.errors import UsageError
 
 
@@ -50,7 +50,6 @@ class Suite(Arguments):
         """Does the runs, and prints the table and the verdicts."""
         import jax
 
-        from bert_jax.cli.config_files import suite_file
         from bert_jax.config.wording import counted
         from bert_jax.products.report.report import FILE_NAME
         from bert_jax.products.suite.estimate import print_estimate
@@ -58,6 +57,7 @@ class Suite(Arguments):
         from bert_jax.products.suite.suite_page import suite_page
         from bert_jax.products.suite.summary import Summary
         from bert_jax.products.suite.work import SuiteWork
+        from bert_jax.run.config_files import suite_file
         from bert_jax.system.bucket import in_bucket, place_of
         from bert_jax.system.errors import RunError
         from bert_jax.system.facts import markdown, print_rows

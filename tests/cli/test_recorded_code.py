@@ -93,7 +93,7 @@ def test_code_that_is_named_again_is_run(folder, corpus, tmp_path, capsys):
 
 
 def test_a_run_as_config_chooses_no_server(made, tmp_path, capsys):
-    from bert_jax.cli.config_files import load_config
+    from bert_jax.run.config_files import load_config
 
     _, config = made
     hosts = HostsConfig(coordinator="10.0.0.1:8476", count=2, index=0)

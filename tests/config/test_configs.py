@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from bert_jax.cli import configs
-from bert_jax.cli.config_files import catalogue, find_config, load_config, names_for
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
+from bert_jax.run.config_files import catalogue, find_config, load_config, names_for
 
 ROOT = Path(__file__).parents[2] / "configs"
 SIZES = {

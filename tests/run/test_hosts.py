@@ -80,7 +80,7 @@ jax.config.update("jax_cpu_collectives_implementation", "gloo")
 jax.distributed.initialize(coordinator, 2, int(index))
 
 import bert_jax
-from bert_jax.cli.config_files import load_config
+from bert_jax.run.config_files import load_config
 from bert_jax.config.run import RunConfig
 
 texts = open(corpus).read().split("\\n\\n")

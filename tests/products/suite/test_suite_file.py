@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 from suite_cases import TASK_TEXT
 
-from bert_jax.cli.config_files import catalogue, load_config, suite_file, suite_names
 from bert_jax.cli.finetune import Finetune
 from bert_jax.cli.main import run
 from bert_jax.cli.suite import settings_of
@@ -18,6 +17,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.products.suite import suite_file as module
 from bert_jax.products.suite.suite_file import lacking_heads, read_suite
 from bert_jax.products.suite.suite_tables import SuiteTask, flag_words, held_out_config
+from bert_jax.run.config_files import catalogue, load_config, suite_file, suite_names
 from bert_jax.system.errors import UsageError
 
 # ruff: noqa: E501

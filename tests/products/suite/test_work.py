@@ -106,7 +106,7 @@ def test_the_vocabulary_may_be_of_any_kind_and_no_flag_is_given_that_it_ignores(
 
 def test_a_recipe_that_starts_from_a_model_gets_no_flag_without_effect(stand_ins, monkeypatch):
     (stand_ins.folder / "started.py").write_text(
-        "from bert_jax.cli.config_files import find_config\n"
+        "from bert_jax.run.config_files import find_config\n"
         "config = find_config('experiments/bert').config.set({'init': 'one'})\n"
     )
     monkeypatch.setattr("bert_jax.products.suite.recipes.model_hash", lambda place: "hash")
