@@ -32,7 +32,7 @@ from bert_jax.run.saved_state import bits_on_disk, restored_state
 from bert_jax.run.state import StateCheck, TrainState, check_state, saved_item
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, failure_reason
-from bert_jax.system.files import FileSum, remove_directory, write_text
+from bert_jax.system.files import remove_directory, write_text
 from bert_jax.system.progress import warn
 
 _UNFINISHED = ".orbax-checkpoint-tmp"
@@ -84,18 +84,9 @@ class Checkpoints:
         self.newest: int | None = None
         """Step of the newest complete checkpoint that this process has written or read."""
 
-    def save(
-        self,
-        step: int,
-        state: TrainState,
-        evaluation: dict[str, float] | None,
-        metrics: FileSum | None = None,
-    ) -> None:
+    def save(self, step: int, state: TrainState, evaluation: dict[str, float] | None) -> None:
         """Begins to write `state`, which may be donated at once. A failed save is reported; the next save is tried as
-        usual.
-
-        `metrics`: size and checksum of the run's metrics.jsonl up to `step`.
-        """
+        usual."""
         self.wait()
         self._check_owner()
         path, check = checkpoint_path(self._directory, step), check_state(state)
@@ -110,7 +101,7 @@ class Checkpoints:
             self._failed(step, error)
             return
         skeleton = jax.tree.map(lambda _: 0, saved_item(state))
-        self._finishing = threading.Thread(target=self._finish, args=(step, evaluation, check, metrics, skeleton))
+        self._finishing = threading.Thread(target=self._finish, args=(step, evaluation, check, skeleton))
         self._finishing.start()
 
     def add_evaluation(self, step: int, evaluation: dict[str, float]) -> None:
@@ -186,7 +177,6 @@ class Checkpoints:
         step: int,
         evaluation: dict[str, float] | None,
         check: StateCheck,
-        metrics: FileSum | None,
         skeleton: PyTree,
     ) -> None:
         """Waits until the state of `step` is written; the first process then makes it a checkpoint, if it is good."""
@@ -201,7 +191,7 @@ class Checkpoints:
                     write_text(path / KEPT, "")
                 # The checkpoint is completed first and read back then, so that a preemption in between leaves a
                 # checkpoint.
-                make_complete(path, self._carried, step, evaluation, check, metrics)
+                make_complete(path, self._carried, step, evaluation, check)
                 self.newest = step
                 if bits_on_disk(path, skeleton) != check.bits:
                     raise OSError("what is read back is not what was written")

@@ -34,8 +34,6 @@ class Manifest(Sealed):
     """`sum_of_bits` of the state when it was saved; None for a model that was not trained here."""
     skipped_in_a_row: Natural = 0
     """Number of steps in a row, up to this one, that were skipped because a gradient wasn't finite."""
-    metrics: FileSum | None = None
-    """Size and checksum of the run's metrics.jsonl up to this step; None for a model that was not trained here."""
     window: dict[str, Annotated[tuple[float, float], Field(strict=False)]] = {}  # JSON has lists
     """Measurements since the last line of metrics.jsonl, each as its total and count. They are not part of
     the saved state, so that a run goes on after the set of measurements has changed."""
@@ -47,11 +45,10 @@ class Manifest(Sealed):
         step: int,
         evaluation: dict[str, float] | None,
         check: StateCheck | None,
-        metrics: FileSum | None = None,
     ) -> "Manifest":
         """Computes sizes and checksums of the files in `directory`."""
         files = {name: FileSum.of(path) for name, path in files_below(directory).items() if name != MANIFEST}
-        manifest = cls(files=files, step=step, evaluation=_finite(evaluation), metrics=metrics)
+        manifest = cls(files=files, step=step, evaluation=_finite(evaluation))
         if check is None:
             return manifest
         numbers = {"bits": int(check.bits), "skipped_in_a_row": int(check.skipped_in_a_row)}
@@ -107,14 +104,13 @@ def make_complete(
     step: int,
     evaluation: dict[str, float] | None,
     check: StateCheck | None,
-    metrics: FileSum | None = None,
 ) -> None:
     """Copies the files and directories `carried` into a checkpoint and seals it with its manifest."""
     for source in carried:
         copy_into(source, path)
     sync_below(path)
     sync(path.parent)
-    Manifest.of(path, step, evaluation, check, metrics).seal(path)
+    Manifest.of(path, step, evaluation, check).seal(path)
 
 
 def write_evaluation(path: Place, evaluation: dict[str, float]) -> None:
@@ -175,17 +171,6 @@ def is_sound(path: Place) -> bool:
         return Manifest.at(path).skipped_in_a_row == 0
     except ValueError:
         return False
-
-
-def noted_metrics(directory: Place, last: int | None = None) -> dict[int, FileSum]:
-    """Size and checksum of the run's metrics.jsonl at each checkpoint in `directory` up to step `last`, by step."""
-    noted = {}
-    for path in complete(directory):
-        with contextlib.suppress(OSError, ValueError):  # damaged or deleted meanwhile: reported elsewhere
-            manifest = Manifest.at(path)
-            if manifest.metrics and (last is None or manifest.step <= last):
-                noted[manifest.step] = manifest.metrics
-    return noted
 
 
 def delete_checkpoint(path: Place) -> None:

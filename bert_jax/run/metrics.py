@@ -14,7 +14,7 @@ from bert_jax.run.hosts import is_first
 from bert_jax.run.tracking import GuardedTracker
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import Publisher, local_path
-from bert_jax.system.files import FileSum, open_regular, write_text
+from bert_jax.system.files import open_regular, write_text
 from bert_jax.system.journal import FILE_NAME
 from bert_jax.system.json_file import JsonObject, Shape, as_shape, parse_object
 from bert_jax.system.progress import warn
@@ -49,8 +49,6 @@ class MetricsLog:
         """The score of a task at the steps at which it was evaluated."""
         self._file: io.FileIO | None = None
         text = "".join(line.text + "\n" for line in kept)
-        self.sum = FileSum.of_bytes(text.encode())
-        """Size and checksum of all lines so far, including lines that couldn't be written yet."""
         if not is_first():
             return
         file = local_path(self.path)
@@ -72,7 +70,7 @@ class MetricsLog:
         if not self._file:
             return
         line = (json.dumps({"step": step, "split": split} | finite) + "\n").encode()
-        self._unwritten, self.sum = self._unwritten + line, self.sum.extended(line)
+        self._unwritten += line
         named = {f"{split}/{name}": value for name, value in finite.items() if value is not None}
         for tracker in self._trackers:
             tracker.log(step, named)
@@ -197,23 +195,3 @@ def listed_damage(damaged: Sequence[DamagedLine]) -> str:
     """The first damaged lines as text: "3 (it is no JSON ...), 7 (...) and 2 more"; empty if there are none."""
     more = f" and {len(damaged) - _MOST_LISTED:,} more" if len(damaged) > _MOST_LISTED else ""
     return ", ".join(f"{line.number:,} ({line.reason})" for line in damaged[:_MOST_LISTED]) + more
-
-
-def changed_lines(path: Place, noted: dict[int, FileSum]) -> str | None:
-    """Describes which lines of the metrics.jsonl at `path` differ from what was written; None if none does.
-
-    `noted`: size and checksum of the file up to a step, by step, from the checkpoints' manifests.
-    """
-    if not noted:
-        return None
-    content = path.read_bytes() if path.is_file() else b""
-    whole = {step for step, total in noted.items() if FileSum.of_bytes(content[: total.size]) == total}
-    if max(noted) in whole:
-        return None
-    bad = min(step for step in noted if step > max(whole, default=-1))
-    first = content[: noted[max(whole)].size].count(b"\n") + 1 if whole else 1
-    last = max(first, content[: noted[bad].size].count(b"\n"))
-    where = f"line {first:,}" if first == last else f"lines {first:,} to {last:,}"
-    missing = noted[max(noted)].size - len(content)
-    lacks = f"; the file is {missing:,} bytes short" if missing > 0 else ""
-    return f"something in {where} (up to step {bad:,}) was changed or lost{lacks}"

@@ -6,8 +6,8 @@ from typing import NamedTuple
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.records.curation import curation_damage
 from bert_jax.run.checkpoint_choice import no_run
-from bert_jax.run.manifest import checkpoint_damage, complete, lost_checkpoints, noted_metrics
-from bert_jax.run.metrics import DamagedLine, changed_lines, listed_damage, metrics_lines
+from bert_jax.run.manifest import checkpoint_damage, complete, lost_checkpoints
+from bert_jax.run.metrics import DamagedLine, listed_damage, metrics_lines
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError
@@ -16,7 +16,7 @@ GOOD = "good"
 _NOT_COVERED = "not covered: no checksum of it is known"
 NEVER_COVERED = (
     "the text that data was prepared from",
-    "lines of metrics.jsonl after the newest checkpoint",
+    "metrics.jsonl",
     "TensorBoard events",
     "events.jsonl",
     "profile/",
@@ -45,7 +45,7 @@ def verify(run: RunDirectory) -> list[Verdict]:
     if not finished and not gone and not data:
         raise no_run(run.path, "has no checkpoint and no data")
     verdicts = [_of_manifest(run), *_of_files(run)]
-    if run.metrics_file.exists() or noted_metrics(run.checkpoints):
+    if run.metrics_file.exists():
         verdicts.append(_of_metrics(run))
     verdicts += [_of_data(run, path) for path in data]
     if run.curation.exists():
@@ -75,10 +75,10 @@ def _of_files(run: RunDirectory) -> Iterator[Verdict]:
 
 
 def _of_metrics(run: RunDirectory) -> Verdict:
-    noted = noted_metrics(run.checkpoints)
+    if not run.metrics_file.is_file():
+        return Verdict(run.metrics_file, "it is no file")
     unreadable = listed_damage([line for line in metrics_lines(run.metrics_file) if isinstance(line, DamagedLine)])
-    damages = changed_lines(run.metrics_file, noted), unreadable and f"lines that can't be read: {unreadable}"
-    return Verdict(run.metrics_file, "; ".join(filter(None, damages)) or None, GOOD if noted else _NOT_COVERED)
+    return Verdict(run.metrics_file, unreadable and f"lines that can't be read: {unreadable}", "every line can be read")
 
 
 def _of_checkpoint(path: Place) -> Verdict | None:

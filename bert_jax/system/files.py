@@ -58,10 +58,6 @@ class FileSum(NamedTuple):
         """Size and checksum of a file with this content."""
         return cls(len(content), zlib.crc32(content))
 
-    def extended(self, more: bytes) -> "FileSum":
-        """Size and checksum of the same file with `more` appended."""
-        return FileSum(self.size + len(more), zlib.crc32(more, self.crc32))
-
 
 def open_binary(path: Place) -> io.BufferedReader:
     """Opens the file or object at `path` for reading. Raises OSError."""

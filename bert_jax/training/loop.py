@@ -15,9 +15,8 @@ from bert_jax.model.linear import compute_dtype
 from bert_jax.run.checkpoint import Checkpoints
 from bert_jax.run.environment import changed_threads, environment
 from bert_jax.run.hosts import compile_together, is_first
-from bert_jax.run.manifest import noted_metrics
 from bert_jax.run.measurement import Means
-from bert_jax.run.metrics import MetricsLog, OnMeasured, changed_lines
+from bert_jax.run.metrics import MetricsLog, OnMeasured
 from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.state import TrainState
@@ -121,8 +120,6 @@ def _first_state(
         tell("resumed", f"going on from step {int(state.step):,}")
         if config.profiled and config.profiled[-1] <= state.step:
             say(f"profile_steps={config.profile_steps} are done already: no trace is written")
-    if is_first() and (changed := changed_lines(run.metrics_file, noted_metrics(run.checkpoints, int(state.step)))):
-        warn(f"{run.metrics_file}: {changed}; training goes on")
     model = trainer.objective.model
     say(f"computing in {compute_dtype(model).name} (model.compute_dtype={model.compute_dtype})")
     where = environment(trainer.mesh)
@@ -259,7 +256,7 @@ class Loop:
             say(f"stopping after step {step:,} with a checkpoint; Ctrl-C (once more) ends at once, without it")
         self._at("writing the checkpoint of", step)
         self._log.publish()
-        self._checkpoints.save(step, state, evaluation, self._log.sum)
+        self._checkpoints.save(step, state, evaluation)
         self._cadence.saved(step)
         if stopping:
             self._at("finishing the checkpoint of", step)

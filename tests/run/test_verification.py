@@ -23,7 +23,16 @@ def test_what_is_whole_is_good(run, capsys):
     verdicts = verify(run)
     assert len(verdicts) >= 3 and not any(verdict.damage for verdict in verdicts)
     assert command(["verify", str(run.path)]) == 0
-    assert capsys.readouterr().out.count("good") == len(verdicts)
+    said = capsys.readouterr().out
+    assert said.count("good") + said.count("every line can be read") == len(verdicts)
+
+
+def test_a_line_of_measurements_that_cannot_be_read_is_named(run):
+    with open(run.metrics_file, "a", encoding="utf-8") as file:
+        file.write("{\n")
+    [verdict] = [verdict for verdict in verify(run) if verdict.damage]
+    number = run.metrics_file.read_text().count("\n")
+    assert verdict.path == run.metrics_file and f"lines that can't be read: {number} (it is no JSON" in verdict.damage
 
 
 def test_one_bit_is_found_in_a_checkpoint_and_in_data(run, capsys):
