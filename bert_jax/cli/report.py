@@ -29,7 +29,7 @@ class Report(Arguments):
 
         from bert_jax.finetuning.seeds import seed_runs
         from bert_jax.products.page.page import check_can_draw
-        from bert_jax.products.report.report import FILE_NAME, MOST_RUNS, write_report
+        from bert_jax.products.report.report import MOST_RUNS, REPORT_FILE, write_report
         from bert_jax.system.files import check_written
         from bert_jax.system.progress import print_line
 
@@ -40,9 +40,9 @@ class Report(Arguments):
         jax.config.update("jax_platforms", "cpu")  # an accelerator may be training
         if self.output is None and len(set(self.run)) > 1:
             raise UsageError("a comparison of several runs needs a file; add --output FILE")
-        output = self.output or self.run[0] / FILE_NAME
+        output = self.output or self.run[0] / REPORT_FILE
         for path in runs if self.output else ():
-            if path in output.parents and output != path / FILE_NAME:
+            if path in output.parents and output != path / REPORT_FILE:
                 raise UsageError(
                     f"--output {output} lies in {path} and may replace a file of the run; choose another place"
                 )
@@ -56,18 +56,18 @@ def report_of_finished(path: Place) -> None:
     failure ends the command."""
     from bert_jax.finetuning.seeds import seed_runs
     from bert_jax.products.page.page import check_can_draw
-    from bert_jax.products.report.report import FILE_NAME, write_report
+    from bert_jax.products.report.report import REPORT_FILE, write_report
     from bert_jax.system.errors import first_line
     from bert_jax.system.progress import say, warn
 
     try:
         check_can_draw()
     except UsageError as error:
-        say(f"{FILE_NAME} isn't written: {error}")
+        say(f"{REPORT_FILE} isn't written: {error}")
         return
     try:
-        write_report(path / FILE_NAME, seed_runs(path) or [path])
+        write_report(path / REPORT_FILE, seed_runs(path) or [path])
     except Exception as error:  # whatever it is, the run itself is finished
-        warn(f"{path / FILE_NAME} can't be written ({first_line(error)}); the run is finished all the same")
+        warn(f"{path / REPORT_FILE} can't be written ({first_line(error)}); the run is finished all the same")
     else:
-        say(f"{path / FILE_NAME} shows the run on one page")
+        say(f"{path / REPORT_FILE} shows the run on one page")

@@ -51,7 +51,7 @@ class Suite(Arguments):
         import jax
 
         from bert_jax.config.wording import counted
-        from bert_jax.products.report.report import FILE_NAME
+        from bert_jax.products.report.report import REPORT_FILE
         from bert_jax.products.suite.estimate import print_estimate
         from bert_jax.products.suite.suite_file import read_suite
         from bert_jax.products.suite.suite_page import suite_page
@@ -97,9 +97,9 @@ class Suite(Arguments):
         write_text(workdir / "table.md", markdown(lines))
         print_line(f"{workdir / 'suite.json'} has every run")
         try:
-            write_text(workdir / FILE_NAME, suite_page(path.stem, summary))
-            print_line(f"{workdir / FILE_NAME} shows them")
+            write_text(workdir / REPORT_FILE, suite_page(path.stem, summary))
+            print_line(f"{workdir / REPORT_FILE} shows them")
         except UsageError as error:  # vl-convert isn't installed
-            say(f"{FILE_NAME} isn't written: {error}")
+            say(f"{REPORT_FILE} isn't written: {error}")
         if work.failures:
             raise RunError(f"{counted(len(work.failures), 'runs')} failed; the first: {work.failures[0]}")

@@ -17,7 +17,7 @@ from bert_jax.finetuning.metrics import check_measurable
 from bert_jax.finetuning.sentence_task import ChoiceTask, ClassTask, LabelsTask, MarkedTask, NumberTask
 from bert_jax.finetuning.span_task import SpanTask
 from bert_jax.finetuning.tag_task import TagTask
-from bert_jax.finetuning.task import EMPTY, IGNORED, UNKNOWN, Example, Task
+from bert_jax.finetuning.task import EMPTY, IGNORED, MOSTLY_UNKNOWN, Example, Task
 from bert_jax.finetuning.text_pairs import pair_records
 from bert_jax.finetuning.usable_rows import usable_rows
 from bert_jax.finetuning.vectors_task import VectorsTask
@@ -251,7 +251,7 @@ def encoded(
     """Yields each record with its examples. Records are encoded many at a time, fewer if their texts are long."""
     for some in windows(records, _size_to_encode, _CHARACTERS_AT_ONCE):
         examples = task.encode(some, repairs, train)
-        repairs[UNKNOWN] += sum(any(one.mostly(task.unknown_id) for one in row) for row in examples)
+        repairs[MOSTLY_UNKNOWN] += sum(any(one.mostly(task.unknown_id) for one in row) for row in examples)
         yield from zip(some, examples, strict=True)
 
 

@@ -45,7 +45,7 @@ class Wrong(NamedTuple):
 
 EMPTY = "rows with an empty text"
 CUT = "sequences longer than {} pieces, cut"
-UNKNOWN = "rows of which the vocabulary knows less than half"
+MOSTLY_UNKNOWN = "rows of which the vocabulary knows less than half"
 
 
 class Example(NamedTuple):

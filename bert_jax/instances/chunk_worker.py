@@ -37,7 +37,7 @@ from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 from bert_jax.text.vocabulary import Vocabulary
 
 
-class Target(NamedTuple):
+class PendingSet(NamedTuple):
     """A data set that is being prepared.
 
     All targets of one preparation encode the text in the same way, and differ only in how it is cut into sequences.
@@ -53,7 +53,7 @@ class Target(NamedTuple):
 
 
 def prepare_unless_finished(
-    chunk: Chunk, targets: Sequence[Target], ends_held_out: Collection[int] = ()
+    chunk: Chunk, targets: Sequence[PendingSet], ends_held_out: Collection[int] = ()
 ) -> list[tuple[ChunkRecord, str | None]]:
     """Prepares a chunk for the targets that have no intact files of it from an earlier attempt.
 
@@ -69,7 +69,7 @@ def prepare_unless_finished(
     return [(record or next(built), remark) for record, remark in earlier]
 
 
-def _finished(chunk: Chunk, target: Target) -> tuple[ChunkRecord | None, str | None]:
+def _finished(chunk: Chunk, target: PendingSet) -> tuple[ChunkRecord | None, str | None]:
     """The chunk's record if an earlier attempt finished the chunk and its files are intact; else, what is damaged."""
     path = chunk_file(target.directory, chunk.index, RECORD)
     try:
@@ -85,7 +85,7 @@ def _finished(chunk: Chunk, target: Target) -> tuple[ChunkRecord | None, str | N
     return record, None
 
 
-def prepare_chunk(chunk: Chunk, targets: Sequence[Target], ends_held_out: bool = False) -> list[ChunkRecord]:
+def prepare_chunk(chunk: Chunk, targets: Sequence[PendingSet], ends_held_out: bool = False) -> list[ChunkRecord]:
     """Writes the shard and the other files of a chunk for each target; returns the records.
 
     The text is split into sentences and encoded once. Held-out documents are left out of the shards. With
@@ -126,7 +126,7 @@ def prepare_chunk(chunk: Chunk, targets: Sequence[Target], ends_held_out: bool =
 
 
 def write_instances(
-    text: Sentences, marks: Marks, target: Target, split: str, index: int
+    text: Sentences, marks: Marks, target: PendingSet, split: str, index: int
 ) -> tuple[Statistics, dict[str, FileSum]]:
     """Writes shard `index` of `split` of `target`; returns the statistics, and the shard's checksum by its name."""
     recipe, vocabulary = target.recipe, tokenizer_in(target.recipe.tokenizer_directory).vocabulary

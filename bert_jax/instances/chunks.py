@@ -16,7 +16,7 @@ from pydantic import Field, TypeAdapter
 from safetensors import SafetensorError
 from safetensors import numpy as safetensors
 
-from bert_jax.instances.statistics import Count, Statistics
+from bert_jax.instances.statistics import Statistics, Tally
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, first_line
 from bert_jax.system.files import FileSum, replacing
@@ -28,7 +28,7 @@ RECORD, NUMBERS = ".json", ".safetensors"
 PARAGRAPHS, PIECE_COUNTS, DOCUMENTS = "paragraphs", "piece_counts", "held_out"
 """Names of the arrays: the distinct hashes of the training paragraphs; how often each piece occurs in training; the
 held-out documents, each a list of lines, as bytes of JSON."""
-MOST_BYTES = 1 << 30
+MOST_NUMBERS_BYTES = 1 << 30
 """Largest file of numbers that is read, in bytes. A chunk's file has about 500 MB at most."""
 _DOCUMENTS = TypeAdapter(list[list[str]])
 
@@ -104,11 +104,11 @@ class ChunkRecord(Sealed):
     fingerprint: str
     """Fingerprint of the settings."""
     text_crc32: Annotated[int, Field(ge=0, lt=1 << 32)]
-    source: Count
+    source: Tally
     """Index of the chunk's source."""
     statistics: Statistics
     """Statistics of the training documents."""
-    held_out: Count
+    held_out: Tally
     """Number of held-out documents."""
     text_seconds: Annotated[float, Field(exclude=True)] = 0.0
     """Seconds in which the text was split and encoded, for all lengths together; 0 if the record was read."""
@@ -126,7 +126,7 @@ class ChunkRecord(Sealed):
         """The array `name` in the chunk's numbers. Raises RunError if their file isn't as it was written."""
         path = chunk_file(self.directory, self.index, NUMBERS)
         try:
-            content = read_bytes(path, MOST_BYTES)
+            content = read_bytes(path, MOST_NUMBERS_BYTES)
             if FileSum.of_bytes(content) == self.files.get(path.relative_to(self.directory).as_posix()):
                 return read_numbers(content, name, kind)
             reason = "another program changed it"

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
-from bert_jax.instances.chunk_worker import Target, prepare_unless_finished
+from bert_jax.instances.chunk_worker import PendingSet, prepare_unless_finished
 from bert_jax.instances.chunks import RECORD, Chunk, ChunkRecord, chunk_file, cut_chunks
 from bert_jax.records.corpus import Corpus, Mixture, open_corpus
 from bert_jax.records.drops import Drops
@@ -52,7 +52,7 @@ class Seen(NamedTuple):
 
 
 def prepared_by_portions(
-    corpus: Mixture, targets: Sequence[Target], settings: PreparationConfig, ends_held_out: Collection[int] = ()
+    corpus: Mixture, targets: Sequence[PendingSet], settings: PreparationConfig, ends_held_out: Collection[int] = ()
 ) -> list[list[ChunkRecord]]:
     """Prepares the chunks in workers that read their own portions; returns the records, in order and one per target.
 
@@ -106,7 +106,7 @@ def read_portion(portion: Portion, chunk_bytes: int) -> Seen:
     return Seen(crc32s, portion.text.repairs, portion.text.lines)
 
 
-def prepare_portion(portion: Portion, targets: Sequence[Target], ends_held_out: Collection[int] = ()) -> list[str]:
+def prepare_portion(portion: Portion, targets: Sequence[PendingSet], ends_held_out: Collection[int] = ()) -> list[str]:
     """Prepares the chunks of a portion one by one; returns the damage to chunks of an earlier attempt.
 
     Raises UsageError if the chunks have other checksums than at the first reading.
@@ -123,14 +123,14 @@ def prepare_portion(portion: Portion, targets: Sequence[Target], ends_held_out: 
     return remarks
 
 
-def _written_by_workers(target: Target, settings: PreparationConfig) -> Target:
+def _written_by_workers(target: PendingSet, settings: PreparationConfig) -> PendingSet:
     """The target that workers write to: workers of Spark write into the bucket if the set goes to one."""
     if settings.engine == "spark" and target.place and in_bucket(target.place):
         return target._replace(directory=target.place)
     return target
 
 
-def _record(target: Target, index: int) -> ChunkRecord:
+def _record(target: PendingSet, index: int) -> ChunkRecord:
     """The record of chunk `index` that a worker wrote."""
     path = chunk_file(target.directory, index, RECORD)
     try:

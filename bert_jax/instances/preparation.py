@@ -13,7 +13,7 @@ from bert_jax.config.data import DataConfig
 from bert_jax.config.language import language_name
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.config.wording import counted
-from bert_jax.instances.chunk_worker import Target, encode_text, prepare_unless_finished, write_instances
+from bert_jax.instances.chunk_worker import PendingSet, encode_text, prepare_unless_finished, write_instances
 from bert_jax.instances.chunks import PIECE_COUNTS, Chunk, ChunkRecord, cut_chunks, text_hash, write_numbers
 from bert_jax.instances.held_out import separate_held_out
 from bert_jax.instances.marks import Marker
@@ -29,7 +29,7 @@ from bert_jax.instances.prepared_data import (
 )
 from bert_jax.instances.sentences import as_sentences, forget_words
 from bert_jax.instances.shards import ids_dtype
-from bert_jax.instances.statistics import MOST_RANDOM, TOO_SHORT, Statistics
+from bert_jax.instances.statistics import MANY_RANDOM, MOST_RANDOM, Statistics
 from bert_jax.records.corpus import Document, Mixture
 from bert_jax.records.engine import works_by_portions
 from bert_jax.system.bucket import Place, in_bucket
@@ -61,7 +61,7 @@ def prepare(corpus: Mixture, recipes: dict[Place, Recipe], settings: Preparation
 
     If a place is in a bucket, the set is written to its local copy and isn't uploaded.
     """
-    targets = [Target(recipe, local_path(place), recipe.fingerprint(), place) for place, recipe in recipes.items()]
+    targets = [PendingSet(recipe, local_path(place), recipe.fingerprint(), place) for place, recipe in recipes.items()]
     recipe = targets[0].recipe
     _say_missing_rules(recipe.data)
     Marker(load_tokenizer(recipe.tokenizer_directory), recipe.data).report_unused_entries()
@@ -88,7 +88,7 @@ def prepare(corpus: Mixture, recipes: dict[Place, Recipe], settings: Preparation
 def _finish(
     corpus: Mixture,
     content: str,
-    target: Target,
+    target: PendingSet,
     chunks: Sequence[ChunkRecord],
     held_out: _HeldOut,
     dropped: int,
@@ -137,14 +137,14 @@ def _finish(
     )
     prepared.save()
     if train.random_share > MOST_RANDOM + max(train.instances, 1) ** -0.5:  # of few, more may be random by chance
-        warn(f"{TOO_SHORT.format(train.random_share)}; {Setting('objective.pair')} none leaves pairs out")
+        warn(f"{MANY_RANDOM.format(train.random_share)}; {Setting('objective.pair')} none leaves pairs out")
     shutil.rmtree(directory / "chunks")
     if target.place and in_bucket(target.place):
         remove_directory(target.place / "chunks")
     return prepared
 
 
-def _chunks(corpus: Mixture, targets: Sequence[Target], settings: PreparationConfig) -> list[list[ChunkRecord]]:
+def _chunks(corpus: Mixture, targets: Sequence[PendingSet], settings: PreparationConfig) -> list[list[ChunkRecord]]:
     """Prepares all chunks for each target.
 
     Sources with too few documents are prepared again, with held-out ends of documents.
@@ -186,7 +186,7 @@ def _say_missing_rules(data: DataConfig) -> None:
             )
 
 
-def _write_held_out(by_source: Sequence[Sequence[Document]], targets: Sequence[Target]) -> list[_HeldOut]:
+def _write_held_out(by_source: Sequence[Sequence[Document]], targets: Sequence[PendingSet]) -> list[_HeldOut]:
     """Writes one held-out shard per source for each target."""
     written: list[_HeldOut] = [[] for _ in targets]
     with stage("Preparing held-out sequences", sum(map(len, by_source)), "documents") as bar:
@@ -212,7 +212,7 @@ def _check_enough(source: str, documents: int, recipe: Recipe) -> None:
 
 
 def _prepared_by_chunks(
-    corpus: Mixture, targets: Sequence[Target], settings: PreparationConfig, ends_held_out: Collection[int] = ()
+    corpus: Mixture, targets: Sequence[PendingSet], settings: PreparationConfig, ends_held_out: Collection[int] = ()
 ) -> Iterator[list[ChunkRecord]]:
     """Yields the records of each chunk in order, one per target. Chunks that aren't finished are prepared first."""
     work = functools.partial(prepare_unless_finished, targets=targets, ends_held_out=ends_held_out)

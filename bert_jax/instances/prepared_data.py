@@ -14,8 +14,8 @@ from pydantic import ConfigDict, Field
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.instances.chunks import MOST_BYTES, PIECE_COUNTS, damaged_set, read_numbers
-from bert_jax.instances.statistics import Count, Statistics
+from bert_jax.instances.chunks import MOST_NUMBERS_BYTES, PIECE_COUNTS, damaged_set, read_numbers
+from bert_jax.instances.statistics import Statistics, Tally
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.copies import fetched, publish
 from bert_jax.system.files import FileSum, remove_directory
@@ -102,7 +102,7 @@ class PreparedData(Sealed):
     of_sources: list[Statistics]
     """Statistics of each source's training documents. The training records are ordered by source."""
     held_out: Statistics
-    held_out_dropped: Count
+    held_out_dropped: Tally
     """Number of held-out documents that were dropped because they share a long paragraph with a training document."""
     ids_type: Literal["uint16", "int32"]
     """Type of the stored piece ids."""
@@ -110,7 +110,7 @@ class PreparedData(Sealed):
     """Whether a record may hold several sequences."""
     lexicons: dict[str, _Hash] = {}
     """Hashes of the lexicons' files, by the names of their settings; empty in records of earlier versions."""
-    records: dict[str, list[Count]]
+    records: dict[str, list[Tally]]
     """Number of records of each shard, by split."""
     example_sentences: list[str]
     """A few held-out sentences of medium length, for showing the model's predictions."""
@@ -145,7 +145,7 @@ class PreparedData(Sealed):
         """Number of occurrences of each piece in the training documents. Raises RunError if the file is damaged."""
         path = self.directory / COUNTS_FILE
         try:
-            return read_numbers(read_bytes(path, MOST_BYTES), PIECE_COUNTS, np.int64)
+            return read_numbers(read_bytes(path, MOST_NUMBERS_BYTES), PIECE_COUNTS, np.int64)
         except (OSError, ValueError) as error:
             raise damaged_set(path, error) from None
 

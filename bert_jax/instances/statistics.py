@@ -6,10 +6,10 @@ from typing import Annotated, ClassVar
 
 from pydantic import ConfigDict, Field
 
-Count = Annotated[int, Field(ge=0, lt=1 << 53, strict=True)]
+Tally = Annotated[int, Field(ge=0, lt=1 << 53, strict=True)]
 MOST_RANDOM = 0.6
 """Share of random second segments, of which half are meant to be random, above which documents are too short."""
-TOO_SHORT = "{:.0%} of the second segments are random: documents are too short for pairs"
+MANY_RANDOM = "{:.0%} of the second segments are random: documents are too short for pairs"
 
 
 @dataclass
@@ -17,26 +17,26 @@ class Statistics:
     """Counts over a part of the corpus. The `+` operator adds the counts of two parts."""
 
     __pydantic_config__: ClassVar = ConfigDict(strict=False)  # lets pydantic build it from a JSON object
-    documents: Count = 0
-    sentences: Count = 0
-    tokens: Count = 0
-    unknown_tokens: Count = 0
-    characters: Count = 0
+    documents: Tally = 0
+    sentences: Tally = 0
+    tokens: Tally = 0
+    unknown_tokens: Tally = 0
+    characters: Tally = 0
     """Number of characters of the sentences, without spaces; 0 in records of earlier versions."""
-    unknown_characters: Count = 0
+    unknown_characters: Tally = 0
     """Number of characters behind unknown pieces."""
-    words: Count = 0
+    words: Tally = 0
     """Number of words of the sentences, split at blanks; 0 in records of earlier versions."""
-    instances: Count = 0
-    rows: Count = 0
+    instances: Tally = 0
+    rows: Tally = 0
     """Number of rows. Each row is a record."""
-    instance_tokens: Count = 0
+    instance_tokens: Tally = 0
     """Number of tokens in instances, with special tokens and without padding."""
-    random_pairs: Count = 0
+    random_pairs: Tally = 0
     """Number of instances whose second segment was drawn at random."""
-    swapped_pairs: Count = 0
+    swapped_pairs: Tally = 0
     """Number of instances whose segments are in reverse order."""
-    tokens_cut: Count = 0
+    tokens_cut: Tally = 0
     """Number of tokens that were removed to fit the length."""
     units: Counter[str] = field(default_factory=Counter)
     """Number of marked units by kind: words, phrases, entities. Also the tokens in phrases and in entities, and the

@@ -18,7 +18,7 @@ from bert_jax.records.sample import SpreadSample, read_sample
 from bert_jax.records.sources import RECORD_SUFFIXES
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.reading import Fact, Reading
-from bert_jax.text.identification import UNKNOWN, UNSURE, blocks, identified
+from bert_jax.text.identification import UNDETERMINED, UNSURE, blocks, identified
 from bert_jax.text.merged_letters import merged_letters
 from bert_jax.text.segmentation import split_sentences
 
@@ -31,7 +31,7 @@ _SPLIT_LINES, _BLOCKS = 100, 100
 _MOST_SENTENCES, _MOST_OTHER = 1.5, 0.5
 """With layout `sentences`, the highest mean number of sentences in a line; the highest share of a source in a language
 other than data.language. A remark is given above either."""
-_UNIDENTIFIED = (UNSURE, UNKNOWN)
+_UNIDENTIFIED = (UNSURE, UNDETERMINED)
 _BEGINNING, _MOST_NAMED = 60, 5
 """Characters that are shown of the first document; most languages, and most kinds of repair, that are shown."""
 

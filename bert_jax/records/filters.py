@@ -13,10 +13,10 @@ from bert_jax.records.signatures import word_counts
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.text.identification import UNSURE, blocks, identified, known_languages
 
-NONE, TOO_SHORT, SYMBOLS, OTHER_LANGUAGE, COPY, ALL_BOILERPLATE, ALL_COPIED = range(7)
+NONE, SHORT_DOCUMENT, SYMBOLS, OTHER_LANGUAGE, COPY, ALL_BOILERPLATE, ALL_COPIED = range(7)
 """No reason, and the reasons to drop a document. Filters find the first three, comparing documents the last three."""
 SETTINGS = {
-    TOO_SHORT: "data.min_doc_words",
+    SHORT_DOCUMENT: "data.min_doc_words",
     SYMBOLS: "data.max_symbol_word_ratio",
     OTHER_LANGUAGE: "data.language_filter",
     COPY: "data.deduplicate",
@@ -37,7 +37,7 @@ def refusals(texts: Sequence[str], data: DataConfig, source: int) -> UInt8[np.nd
     words = word_counts(texts) if data.min_doc_words or data.max_symbol_word_ratio is not None else None
     for number, text in enumerate(texts):
         if words is not None and words[number] < data.min_doc_words:
-            refused_by[number] = TOO_SHORT
+            refused_by[number] = SHORT_DOCUMENT
         elif words is not None and _symbols(text) > _or_all(data.max_symbol_word_ratio) * words[number]:
             refused_by[number] = SYMBOLS
         elif data.language_filter and is_of_other_language(text, data.languages[source]):

@@ -25,7 +25,7 @@ from bert_jax.records.source import Source
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.content import content_hash
 from bert_jax.system.errors import UsageError, first_line, install_extra, listed
-from bert_jax.system.json_file import MOST_BYTES, parse_object, read_bytes
+from bert_jax.system.json_file import MOST_JSON_BYTES, parse_object, read_bytes
 
 TFDS_PLACE = re.compile(r"([\w/.-]+(?::[\d*]+[.][\d*]+[.][\d*]+)?):([^#]+)(?:#(.+))?")
 """NAME/CONFIG with an optional version (`:1.0.0`), SPLIT in TFDS' syntax (`train[:1%]`), and an optional FEATURE."""
@@ -165,7 +165,7 @@ def _check_feature_classes(directory: Place) -> None:
     for name, message in _METADATA.items():
         for path in [path for folder in _FOLDERS for path in directory.glob(folder + name)]:
             try:
-                parsed = json_format.ParseDict(parse_object(read_bytes(path, MOST_BYTES)), message())
+                parsed = json_format.ParseDict(parse_object(read_bytes(path, MOST_JSON_BYTES)), message())
                 for feature in _features(parsed):
                     if feature.python_class_name not in _KNOWN or feature.HasField("json_feature"):
                         raise ValueError(

@@ -15,7 +15,7 @@ from bert_jax.run.tracking import GuardedTracker
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import Publisher, local_path
 from bert_jax.system.files import open_regular, write_text
-from bert_jax.system.journal import FILE_NAME
+from bert_jax.system.journal import JOURNAL_FILE
 from bert_jax.system.json_file import JsonObject, Shape, as_shape, parse_object
 from bert_jax.system.progress import warn
 
@@ -55,7 +55,7 @@ class MetricsLog:
         write_text(file, text)
         self._file = io.FileIO(file, "ab")  # unbuffered: the number of written bytes is known
         self._unwritten, self._failing = b"", False
-        self._publisher = Publisher(self.path, directory / "tensorboard", directory / FILE_NAME)
+        self._publisher = Publisher(self.path, directory / "tensorboard", directory / JOURNAL_FILE)
 
     def last_step(self, split: str) -> int:
         """Step of the newest line of `split`; -1 if there is none."""

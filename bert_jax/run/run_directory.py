@@ -23,7 +23,7 @@ from bert_jax.system.bucket import Place, in_bucket, is_trained_in, place_of
 from bert_jax.system.copies import local_log
 from bert_jax.system.errors import FULL_DISK, RunError, UsageError, command_line, disk_explained, quoted
 from bert_jax.system.files import open_lock, refuse_links, remove_directory, remove_temporary, write_json, write_text
-from bert_jax.system.journal import FILE_NAME, open_journal
+from bert_jax.system.journal import JOURNAL_FILE, open_journal
 from bert_jax.system.json_file import JsonObject, read_object
 from bert_jax.system.progress import say, warn
 from bert_jax.system.reading import Reading
@@ -52,7 +52,7 @@ class RunDirectory:
         self.results_file = self.path / "results.json"
         self.pairs_file = self.path / "pairs.json"
         """Accuracies on minimal pairs, where they were kept."""
-        self.reading_file = self.path / reading.FILE_NAME
+        self.reading_file = self.path / reading.READINGS_FILE
         self.profile = self.path / "profile"
         self.manifest = RunManifest(self.path)
         self._owner_file = self.path / ".owner"
@@ -169,7 +169,7 @@ class RunDirectory:
                 )
             return
         self.lock()
-        open_journal(local_log(self.path / FILE_NAME))
+        open_journal(local_log(self.path / JOURNAL_FILE))
         self.manifest.mend(self.under_way)
         write_config(self.config_file, config)
 

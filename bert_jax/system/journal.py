@@ -13,7 +13,7 @@ from bert_jax.system.errors import without_passwords
 from bert_jax.system.json_file import Shape, as_shape, parse_object, read_bytes
 
 Event = Literal["begun", "resumed", "environment", "fault", "stopped", "failed", "finished"]
-FILE_NAME = "events.jsonl"
+JOURNAL_FILE = "events.jsonl"
 _MOST_READ = 4_000_000
 """Largest size in bytes of a journal that is read. A line has about a hundred bytes."""
 _file: Path | None = None

@@ -17,7 +17,7 @@ from bert_jax.system.files import open_regular
 
 JsonObject = dict[str, Any]
 """An object as it is parsed; whoever reads a value checks its type."""
-MOST_BYTES = 16_000_000
+MOST_JSON_BYTES = 16_000_000
 """Default limit on the size of a file in bytes. Files that we write have kilobytes."""
 _MOST_DEPTH = 64
 """Limit on the nesting of arrays and objects. Files that we write are nested four deep."""
@@ -88,7 +88,7 @@ def parse_object(text: bytes | str) -> JsonObject:
     return value
 
 
-def read_object(path: Place, most_bytes: int = MOST_BYTES) -> JsonObject:
+def read_object(path: Place, most_bytes: int = MOST_JSON_BYTES) -> JsonObject:
     """Reads the JSON object in a file. Raises OSError if it can't be read, ValueError if it is damaged."""
     return parse_object(read_bytes(path, most_bytes))
 

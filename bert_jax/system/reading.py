@@ -11,7 +11,7 @@ from bert_jax.system.errors import on_one_line
 from bert_jax.system.json_file import Shape, as_shape, check_format, read_object
 from bert_jax.system.progress import console, say, warn
 
-FILE_NAME = "reading.json"
+READINGS_FILE = "reading.json"
 _FORMAT = 1
 """Version of the file's format."""
 

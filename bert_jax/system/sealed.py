@@ -16,7 +16,15 @@ from pydantic import Field
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.errors import RunError, first_line
 from bert_jax.system.files import FileSum, as_json, write_json
-from bert_jax.system.json_file import MOST_BYTES, JsonObject, Shape, as_shape, check_format, parse_object, read_bytes
+from bert_jax.system.json_file import (
+    MOST_JSON_BYTES,
+    JsonObject,
+    Shape,
+    as_shape,
+    check_format,
+    parse_object,
+    read_bytes,
+)
 
 Natural = Annotated[int, Field(ge=0, lt=2**63)]
 _SUM = "sum"
@@ -41,7 +49,7 @@ class Sealed(Shape):
         RunError if it is in a bucket that doesn't answer.
         """
         with _bucket_answering(path):
-            content = read_bytes(path, MOST_BYTES)
+            content = read_bytes(path, MOST_JSON_BYTES)
         value = parse_object(content)
         as_written = as_json(value).encode()
         if value.pop(_SUM, None) != _checksum(value):

@@ -17,7 +17,7 @@ BLOCK_CHARACTERS = 600
 """Characters in a block. Answers are right for 0.998 of all blocks, and for 0.8 to 0.9 of lines under 40 characters."""
 UNSURE = "unsure"
 """The answer if the language of a text isn't clear."""
-UNKNOWN = "und"
+UNDETERMINED = "und"
 """The answer if letters show that the model doesn't know the language. It is ISO's code for undetermined."""
 _FEWEST_LETTERS, _FEWEST_OF_SCRIPT = 12, 3
 """Fewest letters that the model judges; fewest letters that are judged by their script alone."""
@@ -55,7 +55,7 @@ _LOADING = threading.Lock()
 
 
 def identified(text: str) -> str:
-    """The language of `text` as a code (ISO 639), UNKNOWN or UNSURE. It is most reliable for about BLOCK_CHARACTERS."""
+    """The language of `text` as a code (ISO 639), UNDETERMINED or UNSURE; most reliable for about BLOCK_CHARACTERS."""
     letters = letters_by_script(text)
     total = letters.total()
     if total < _FEWEST_OF_SCRIPT:
@@ -68,7 +68,7 @@ def identified(text: str) -> str:
     if weight < weights.total() / 2 or not languages and script != "LATIN":
         return UNSURE
     if script != "LATIN" and len(_FOREIGN.findall(text)) >= max(_LEAST_FOREIGN * total, _FEWEST_OF_SCRIPT):
-        return UNKNOWN
+        return UNDETERMINED
     if len(languages) == 1:
         return languages[0]
     if total < _FEWEST_LETTERS:

@@ -21,7 +21,7 @@ from bert_jax.system.json_file import JsonObject, Shape
 from bert_jax.text.library_calls import library_method
 from bert_jax.text.scripts import TextCut, is_punctuation, sets_no_spaces, starts_word, visible
 from bert_jax.text.tokenizer_json import (
-    Kind,
+    PipelineKind,
     added_token,
     built,
     check_keys,
@@ -36,7 +36,7 @@ from bert_jax.text.vocabulary import BOUNDARY, CONTINUATION, MASK, Frame, PieceS
 
 TOKENIZER_CONFIG = "tokenizer_config.json"
 """Name of the settings file in a tokenizer directory. Other programs use the same name."""
-FORMAT = 1
+TOKENIZER_FORMAT = 1
 """Version of the format of our tokenizer directories."""
 _PRINTABLE = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
 _OTHERS = [byte for byte in range(256) if byte not in _PRINTABLE]
@@ -52,8 +52,8 @@ _BYTE = re.compile("<0x[0-9A-F]{2}>")
 class TokenizerSettings(Shape):
     """The contents of tokenizer_config.json in our tokenizer directories. Other programs' files have no `kind`."""
 
-    format: Annotated[int, Field(ge=1)] = FORMAT
-    kind: Kind
+    format: Annotated[int, Field(ge=1)] = TOKENIZER_FORMAT
+    kind: PipelineKind
     class_token: ClassToken = "first"
     """Place of [CLS] round texts. Only written if it is last."""
 
@@ -81,7 +81,7 @@ class Tokenizer:
         Raises UsageError if its kind isn't read here, if the library refuses it, or if a special piece is missing.
         """
         self._contents, self.name = file, name
-        self.kind: Kind = pipeline_kind(file, name)
+        self.kind: PipelineKind = pipeline_kind(file, name)
         """Kind in tokenizer_config.json: wordpiece; unigram or bpe, both of sentencepiece; byte_bpe; or metaspace."""
         if pipeline is None:
             pipeline = built(file, name)

@@ -21,10 +21,10 @@ from bert_jax.text.charsmap import charsmap_fault
 from bert_jax.text.library_calls import library_method
 from bert_jax.text.pipeline import Tokenizer
 from bert_jax.text.scripts import is_punctuation, sets_no_spaces
-from bert_jax.text.tokenizer_json import Kind
+from bert_jax.text.tokenizer_json import PipelineKind
 from bert_jax.text.vocabulary import BOUNDARY, MASK, Vocabulary, read_file, special_names
 
-_KINDS: dict[int, Kind] = {1: "unigram", 2: "bpe"}
+_KINDS: dict[int, PipelineKind] = {1: "unigram", 2: "bpe"}
 """Kinds of models, by the model_type in sentencepiece's trainer_spec."""
 _SCORE_STEP = 0.1
 """Log-probability of a new piece of a unigram model, minus that of the pieces that it replaces."""

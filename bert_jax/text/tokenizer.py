@@ -7,7 +7,7 @@ from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import as_shape, check_format, read_object
 from bert_jax.text.cleaning import ORIGINAL, Accents, Cleaning
-from bert_jax.text.pipeline import FORMAT, TOKENIZER_CONFIG, Tokenizer, TokenizerSettings
+from bert_jax.text.pipeline import TOKENIZER_CONFIG, TOKENIZER_FORMAT, Tokenizer, TokenizerSettings
 from bert_jax.text.sentencepiece import SentencePieceTokenizer, read_model
 from bert_jax.text.tokenizer_json import pipeline_of_merges, read_json
 from bert_jax.text.vocabulary import Vocabulary
@@ -47,7 +47,7 @@ def _saved(directory: Place) -> Tokenizer:
     remedy = "give the vocabulary's own file, such as a vocab.txt or a .model, or make a run of it with bert-jax import"
     try:
         value = read_object(path)
-        check_format(path, value.get("format"), FORMAT)
+        check_format(path, value.get("format"), TOKENIZER_FORMAT)
         is_wordpiece = file.name == WordPieceTokenizer.file_name
         of_wordpiece = as_shape(value, WordPieceSettings) if is_wordpiece else None
         settings = as_shape(value, TokenizerSettings)

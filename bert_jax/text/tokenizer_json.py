@@ -25,10 +25,10 @@ from bert_jax.text.vocabulary import (
     special_names,
 )
 
-Kind = Literal["wordpiece", "unigram", "bpe", "byte_bpe", "metaspace"]
-_KINDS: dict[str, Kind] = {"ByteLevel": "byte_bpe", "Metaspace": "metaspace", "BertPreTokenizer": "wordpiece"}
+PipelineKind = Literal["wordpiece", "unigram", "bpe", "byte_bpe", "metaspace"]
+_KINDS: dict[str, PipelineKind] = {"ByteLevel": "byte_bpe", "Metaspace": "metaspace", "BertPreTokenizer": "wordpiece"}
 """Kinds of pipelines, by the type of the pre-tokenizer that splits words."""
-_MODELS: dict[Kind, tuple[str, ...]] = {
+_MODELS: dict[PipelineKind, tuple[str, ...]] = {
     "byte_bpe": ("BPE",),
     "metaspace": ("Unigram", "BPE"),
     "wordpiece": ("WordPiece",),
@@ -82,7 +82,7 @@ def byte_level(
     return pipeline
 
 
-def pipeline_kind(file: JsonObject, name: str) -> Kind:
+def pipeline_kind(file: JsonObject, name: str) -> PipelineKind:
     """The kind of the pipeline in `file`. Raises UsageError if the kind isn't read here."""
     if unknown := [key for key in file if key not in _KEYS]:
         raise UsageError(

@@ -21,7 +21,7 @@ CONTINUATION = "##"
 BOUNDARY = "\u2581"
 """First character of pieces that begin a word in all other vocabularies."""
 
-MOST_BYTES = 32_000_000
+MOST_VOCABULARY_BYTES = 32_000_000
 """Bytes of the largest file of pieces or words. The largest published vocabulary of a BERT has 501,153 pieces, 5 MB."""
 MOST_PIECES = 10_000_000
 """Each piece's number must be below this limit: twenty times the largest published vocabulary of a BERT."""
@@ -270,7 +270,7 @@ def read_file(path: Path, expected: str) -> bytes:
     Raises UsageError, with `expected` as the remedy, if it can't be read or is larger than MOST_BYTES.
     """
     try:
-        return read_bytes(path, MOST_BYTES)
+        return read_bytes(path, MOST_VOCABULARY_BYTES)
     except OSError as error:
         raise UsageError(f"{path} can't be read ({error.strerror}); give the path of {expected}") from None
     except ValueError as error:

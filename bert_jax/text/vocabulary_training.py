@@ -23,7 +23,7 @@ from bert_jax.text.cleaning import ZERO_WIDTH_SPACE, Cleaning, sentencepiece_rul
 from bert_jax.text.pipeline import BYTES, Tokenizer
 from bert_jax.text.scripts import sets_no_spaces
 from bert_jax.text.sentencepiece import OWN_RULES, ModelProto, SentencePieceTokenizer, without_nul
-from bert_jax.text.tokenizer_json import Kind, byte_level, finished
+from bert_jax.text.tokenizer_json import PipelineKind, byte_level, finished
 from bert_jax.text.vocabulary import (
     CLS,
     CONTINUATION,
@@ -60,7 +60,7 @@ _ERRORS_ALONE = 2
 
 
 def train_tokenizer(
-    texts: Sequence[str], kind: Kind, size: int, cleaning: Cleaning, character_coverage: float = 1.0
+    texts: Sequence[str], kind: PipelineKind, size: int, cleaning: Cleaning, character_coverage: float = 1.0
 ) -> Tokenizer:
     """Trains a vocabulary of `size` pieces on `texts`. Special pieces come first.
 
@@ -173,7 +173,7 @@ def _byte_level_bpe(texts: Sequence[str], size: int, cleaning: Cleaning) -> Toke
 
 
 def _sentencepiece(
-    texts: Iterable[str], kind: Kind, size: int, cleaning: Cleaning, coverage: float
+    texts: Iterable[str], kind: PipelineKind, size: int, cleaning: Cleaning, coverage: float
 ) -> SentencePieceTokenizer:
     """Trains a sentencepiece model. The rules of `cleaning` are part of it, so its readers clean text in the same way.
 

@@ -22,7 +22,7 @@ from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.state import TrainState
 from bert_jax.run.tracking import open_trackers
 from bert_jax.system.errors import BertJaxError, Interrupted, RunError
-from bert_jax.system.journal import FILE_NAME, here, note, open_journal
+from bert_jax.system.journal import JOURNAL_FILE, here, note, open_journal
 from bert_jax.system.progress import say, stage, tell, warn
 from bert_jax.training.devices import LESS_MEMORY, peak_flops
 from bert_jax.training.ending import Patience, Skips, StopSignals, Watchdog, no_finite_gradient
@@ -123,7 +123,7 @@ def _first_state(
     model = trainer.objective.model
     say(f"computing in {compute_dtype(model).name} (model.compute_dtype={model.compute_dtype})")
     where = environment(trainer.mesh)
-    if remark := state.step and changed_threads(run.path / FILE_NAME, where):
+    if remark := state.step and changed_threads(run.path / JOURNAL_FILE, where):
         warn(str(remark))
     note("environment", where)
     return state

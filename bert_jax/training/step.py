@@ -24,7 +24,7 @@ STEP_MEASUREMENTS = ("loss", "grad_norm", "learning_rate", "tokens")
 """Measurements of a step besides those of its objective. `tokens` counts the tokens of a step without padding."""
 
 Tree = TypeVar("Tree")
-Seed = int | UInt32[Array, ""]
+RunSeed = int | UInt32[Array, ""]
 Targets = Any
 """An objective's input and labels for a batch: a tree of arrays whose first axis is the batch's."""
 
@@ -100,12 +100,12 @@ class Objective(ABC):
         return loss_gradients(self, params, targets, dropout_keys, microbatches)
 
 
-def purpose_key(seed: Seed, purpose: str) -> Key[Array, ""]:
+def purpose_key(seed: RunSeed, purpose: str) -> Key[Array, ""]:
     """The key of all randomness for `purpose` in a run."""
     return jax.random.fold_in(jax.random.key(seed), PURPOSES[purpose])
 
 
-def example_keys(seed: Seed, purpose: str, phase: int, ordinals: UInt32[Array, "*B"]) -> Key[Array, "*B"]:
+def example_keys(seed: RunSeed, purpose: str, phase: int, ordinals: UInt32[Array, "*B"]) -> Key[Array, "*B"]:
     """One key for each ordinal, the same in any batch and on any device."""
     of_phase = jax.random.fold_in(purpose_key(seed, purpose), phase)
     keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(of_phase, ordinals.reshape(-1))
@@ -113,7 +113,7 @@ def example_keys(seed: Seed, purpose: str, phase: int, ordinals: UInt32[Array, "
 
 
 def targets_and_keys(
-    objective: Objective, seed: Seed, batch: AnyBatch, phase: int, moment: Moment
+    objective: Objective, seed: RunSeed, batch: AnyBatch, phase: int, moment: Moment
 ) -> tuple[Targets, Key[Array, "B *N"]]:
     """The targets of a training step on `batch`, and the keys of its dropout."""
     targets = objective.targets(batch, example_keys(seed, "targets", phase, batch.ordinal), moment)
@@ -121,7 +121,7 @@ def targets_and_keys(
 
 
 def initial_state(
-    params: Parameters, optimizer: optax.GradientTransformation, names: tuple[str, ...], seed: Seed
+    params: Parameters, optimizer: optax.GradientTransformation, names: tuple[str, ...], seed: RunSeed
 ) -> TrainState:
     """The state before the first step; `names` are the names of the window's measurements."""
     zero, window = jnp.zeros((), jnp.int32), {name: Mean.zero() for name in names}

@@ -25,7 +25,7 @@ from bert_jax.finetuning.tag_task import check_entity_tags
 from bert_jax.run.results import read_results
 from bert_jax.system.errors import UsageError
 from bert_jax.system.files import write_json
-from bert_jax.system.json_file import MOST_BYTES
+from bert_jax.system.json_file import MOST_JSON_BYTES
 
 
 def test_classes_are_measured_with_a_confusion():
@@ -239,7 +239,7 @@ def test_the_largest_results_are_read_by_their_readers(letter, tmp_path):
     sides = [[names[number] for number in side] for side in (golds, predicted)]
     results = class_results(names, *map(Counter, sides), right).updated({"confusion": confusion_of(*sides)})
     write_json(tmp_path / "results.json", results.content)
-    assert MOST_BYTES / 4 < (tmp_path / "results.json").stat().st_size < MOST_BYTES / 2
+    assert MOST_JSON_BYTES / 4 < (tmp_path / "results.json").stat().st_size < MOST_JSON_BYTES / 2
     read, wrong = read_results(tmp_path / "results.json")
     title, rows = class_table(read)
     assert len(rows) == SHOWN and "more in results.json" in title and read == results and not wrong

@@ -9,7 +9,7 @@ from damages import attack
 from prepared_sets import build, files, prepare_chunks
 
 from bert_jax.instances import chunk_worker, preparation
-from bert_jax.instances.chunk_worker import Target
+from bert_jax.instances.chunk_worker import PendingSet
 from bert_jax.instances.chunks import DOCUMENTS, NUMBERS, ChunkRecord, chunk_file, cut_chunks, write_numbers
 from bert_jax.instances.prepared_data import SMALL_FILES, PreparedData
 from bert_jax.instances.shards import InstanceSource
@@ -96,7 +96,7 @@ def test_a_file_that_is_changed_under_way_stops_the_preparation_and_the_next_mak
 def test_any_damage_to_a_chunk_has_it_made_anew(stopped, recipe, kind, slow, monkeypatch):
     chunk = next(cut_chunks(open_corpus(recipe.data).portions(), 20_000))
     shape = json.loads((stopped / "chunks" / "00000.json").read_text())["fingerprint"]
-    targets = [Target(recipe, stopped, shape)]
+    targets = [PendingSet(recipe, stopped, shape)]
     (expected,) = chunk_worker.prepare_chunk(chunk, targets)
     monkeypatch.setattr(chunk_worker, "prepare_chunk", lambda *_: [expected])
 

@@ -12,7 +12,7 @@ from prepared_sets import build, files
 from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.instances import chunk_worker, held_out, preparation, prepared_data
-from bert_jax.instances.chunk_worker import Target
+from bert_jax.instances.chunk_worker import PendingSet
 from bert_jax.instances.chunks import cut_chunks
 from bert_jax.instances.held_out import is_held_out
 from bert_jax.instances.preparation import prepare
@@ -95,7 +95,7 @@ def test_of_several_lengths_each_is_finished_by_itself(recipe, tmp_path, encoded
 
 
 def test_a_chunk_is_prepared_for_the_lengths_that_lack_it(recipe, tmp_path, encoded):
-    targets = [Target(recipe._replace(length=length), tmp_path / str(length), "shape") for length in (32, 64)]
+    targets = [PendingSet(recipe._replace(length=length), tmp_path / str(length), "shape") for length in (32, 64)]
     for target in targets:
         (target.directory / "chunks").mkdir(parents=True)
     chunk, other, *_ = cut_chunks(open_corpus(recipe.data).portions(), 20_000)
@@ -315,7 +315,7 @@ def test_text_that_moved_to_another_source_is_prepared_again(mixed, tmp_path, mo
     (tmp_path / "out" / "chunks").mkdir(parents=True)
     for source in (1, 0):
         moved = replace(chunks[0], source=source)
-        ((record, _),) = chunk_worker.prepare_unless_finished(moved, [Target(mixed, tmp_path / "out", "shape")])
+        ((record, _),) = chunk_worker.prepare_unless_finished(moved, [PendingSet(mixed, tmp_path / "out", "shape")])
         assert record.source == source
 
 
@@ -365,6 +365,8 @@ def test_the_bar_of_compressed_files_tells_how_much_text_was_read(recipe, tmp_pa
     seen = lambda stage: shown.append((stage.done, stage.total, stage.unit, stage.note))
     monkeypatch.setattr(progress._PlainStage, "show", seen)
     corpus = open_corpus(recipe.data)
-    list(preparation._prepared_by_chunks(corpus, [Target(recipe, tmp_path, "shape")], PreparationConfig(processes=1)))
+    list(
+        preparation._prepared_by_chunks(corpus, [PendingSet(recipe, tmp_path, "shape")], PreparationConfig(processes=1))
+    )
     done, total, unit_shown, note_shown = shown[-1]
     assert done == pytest.approx(total) and (unit_shown, note_shown) == (unit, note)

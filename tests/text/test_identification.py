@@ -3,7 +3,7 @@ import sys
 
 import pytest
 
-from bert_jax.text.identification import BLOCK_CHARACTERS, UNKNOWN, UNSURE, blocks, identified
+from bert_jax.text.identification import BLOCK_CHARACTERS, UNDETERMINED, UNSURE, blocks, identified
 
 TEXTS = {
     "en": "Mathematics is the study of numbers, shapes and the ways in which they change.",
@@ -37,7 +37,7 @@ def test_a_sentence_is_known_by_its_script_or_the_model(language):
     ],
 )
 def test_a_language_that_the_model_does_not_know_is_taken_for_no_other(text):
-    assert identified(text) == UNKNOWN
+    assert identified(text) == UNDETERMINED
 
 
 def test_relatives_that_are_known_are_not_taken_for_unknown_ones():

@@ -14,7 +14,7 @@ from bert_jax.model.encoder import blocks_at_once
 from bert_jax.model.linear import compute_dtype
 from bert_jax.model.sharding import batch_sharding
 from bert_jax.model.size import FORWARD_SHARE
-from bert_jax.products.bench.record import FORMAT, KIND, MatrixRate, StepBench, StepPart, Timing
+from bert_jax.products.bench.record import BENCH_FORMAT, KIND, MatrixRate, StepBench, StepPart, Timing
 from bert_jax.run.environment import Scalar, machine, versions
 from bert_jax.training.batch import AnyBatch
 from bert_jax.training.devices import SquareProduct, chip_of, compiler_options, peak_flops
@@ -49,7 +49,7 @@ def bench(trainer: Trainer, seconds: float, batches: Iterator[AnyBatch] | None =
     peak = peak_flops(jax.devices()[0])
     return StepBench(
         kind=KIND,
-        format=FORMAT,
+        format=BENCH_FORMAT,
         versions=versions(),
         machine=machine(trainer.mesh),
         settings=_settings(trainer) | {"sequences": "of a run" if batches else "random"},

@@ -13,7 +13,7 @@ from bert_jax.system.facts import Facts, Table, meanings_table, rows_table
 from bert_jax.system.json_file import Shape
 
 KIND: Final = "bert-jax bench"
-FORMAT = 1
+BENCH_FORMAT = 1
 
 _COLUMNS = """\
 GFLOP           matrix products, by formula, without recomputation

@@ -21,7 +21,7 @@ from bert_jax.pretraining.sample_preparation import (
     trained_tokenizer,
 )
 from bert_jax.pretraining.vocabulary import existing_tokenizer
-from bert_jax.products.doctor.survey import Fault, Share, Survey
+from bert_jax.products.doctor.survey import Fault, Survey, TextShare
 from bert_jax.records.corpus import Corpus, open_corpus
 from bert_jax.records.corpus_reading import reading_of_samples
 from bert_jax.records.sample import SAMPLE_BYTES, SpreadSample, read_sample, sample_mixture
@@ -116,8 +116,8 @@ class SourceDiagnosis(Facts):
     """The figures and faults of one source of text."""
 
     text: TextSize
-    languages: list[Share]
-    scripts: list[Share]
+    languages: list[TextShare]
+    scripts: list[TextShare]
     faults: list[Fault]
     cuts: list[Cut]
     """Sequences of the whole text, by length."""

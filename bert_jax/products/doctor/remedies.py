@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from bert_jax.config.language import language_name, usual_encoding
 from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
-from bert_jax.instances.statistics import MOST_RANDOM, TOO_SHORT
+from bert_jax.instances.statistics import MANY_RANDOM, MOST_RANDOM
 from bert_jax.products.doctor.diagnosis import (
     MOST_EPOCHS,
     Change,
@@ -20,7 +20,7 @@ from bert_jax.products.doctor.survey import BOILERPLATE, DUPLICATES, LONG_LINES,
 from bert_jax.records.filters import are_same_language, is_identifiable
 from bert_jax.records.line_kinds import KINDS
 from bert_jax.records.sources import resolved_source
-from bert_jax.text.identification import UNKNOWN, UNSURE
+from bert_jax.text.identification import UNDETERMINED, UNSURE
 
 _MOST_OTHER = 0.01
 """Share of the text that may be in another language than declared."""
@@ -78,7 +78,7 @@ def _languages(found: SourceDiagnosis, config: RunConfig) -> Iterator[Change]:
     declared = found.text.language
     if not is_identifiable(declared):
         return
-    known = [share for share in found.languages if share.name not in (UNSURE, UNKNOWN)]
+    known = [share for share in found.languages if share.name not in (UNSURE, UNDETERMINED)]
     if (named := sum(share.share for share in known)) < 0.5:
         reason = f"{1 - named:.1%} of the text is in no language that is known here, and {language_name(declared)} is"
         yield Change(reason=reason, change="--data.language with the code of the text's own language")
@@ -162,7 +162,7 @@ def _of_sequences(found: SourceDiagnosis, config: RunConfig) -> Iterator[Change]
         )
         yield Change(reason=reason, change="--data.packed")
     if (most := max(cut.random_pairs for cut in own)) > MOST_RANDOM:
-        yield Change(reason=TOO_SHORT.format(most), change="--objective.pair none")
+        yield Change(reason=MANY_RANDOM.format(most), change="--objective.pair none")
 
 
 def _of_training(training: Training, config: RunConfig) -> Iterator[Change]:

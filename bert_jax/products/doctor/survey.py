@@ -32,7 +32,7 @@ LONG_LINES, DUPLICATES, BOILERPLATE = (
 )
 
 
-class Share(Facts):
+class TextShare(Facts):
     """A language or a script in the text."""
 
     name: str
@@ -104,7 +104,7 @@ class Survey:
         """Share of the characters that is in boilerplate lines."""
         return sum(len(line) * count for line, count in self._boilerplate().items()) / max(self.characters, 1)
 
-    def languages(self) -> tuple[list[Share], list[Share]]:
+    def languages(self) -> tuple[list[TextShare], list[TextShare]]:
         """The languages of blocks of the text, and its scripts, by their shares, largest first."""
         languages, scripts = Counter[str](), Counter[str]()
         processes = available_cores() if len(self._blocks) > _BLOCKS // 4 else 1
@@ -144,6 +144,6 @@ def _judged(block: str) -> tuple[str, Counter[str]]:
     return identified(block), letters_by_script(block)
 
 
-def _shares(counts: Counter[str]) -> list[Share]:
+def _shares(counts: Counter[str]) -> list[TextShare]:
     total = max(counts.total(), 1)
-    return [Share(name=name, share=count / total) for name, count in counts.most_common()]
+    return [TextShare(name=name, share=count / total) for name, count in counts.most_common()]

@@ -15,10 +15,10 @@ _ROWS = 20
 _MARKED = 40
 """Most points of a curve that are drawn as dots."""
 _HEIGHT = 230
-HELD_OUT, TRAINING = "held out", "training"
+HELD_OUT_CURVE, TRAINING_CURVE = "held out", "training"
 
-Format = Literal["number", "share", "rate", "speed"]
-_AXES: dict[Format, dict[str, str]] = {
+AxisFormat = Literal["number", "share", "rate", "speed"]
+_AXES: dict[AxisFormat, dict[str, str]] = {
     "number": {
         "labelExpr": "datum.value !== 0 && (abs(datum.value) < 1e-3 || abs(datum.value) >= 1e6) "
         "? format(datum.value, '.3~e') : format(datum.value, ',.6~r')"
@@ -46,7 +46,7 @@ class Chart(NamedTuple):
     """Two: the held-out and the training curve. Many: curves of equal rank."""
 
 
-def number_text(value: float, form: Format = "number") -> str:
+def number_text(value: float, form: AxisFormat = "number") -> str:
     """A figure for a reader, with three or four digits."""
     if form == "share":
         return f"{value:.1%}"
@@ -70,7 +70,7 @@ def line_chart(
     unit: str,
     points: int,
     x: str = "step",
-    form: Format = "number",
+    form: AxisFormat = "number",
     baseline: tuple[str, float] | None = None,
 ) -> Chart | None:
     """The curves by name over the steps; None if none has a point. A name has its colour by its place in `curves`.
@@ -83,7 +83,7 @@ def line_chart(
         return None
     thinned = {name: curve.thinned(points) for name, curve in curves.items()}
     names = list(thinned)
-    two = set(names) <= {HELD_OUT, TRAINING}
+    two = set(names) <= {HELD_OUT_CURVE, TRAINING_CURVE}
     dotted = [name for name, curve in curves.items() if len(curve.steps) <= _MARKED]
     encoding = {
         "x": {"field": "x", "type": "quantitative", "title": x, "axis": {"format": ",.0f" if x == "step" else ".0%"}},
@@ -94,7 +94,7 @@ def line_chart(
             "scale": {"zero": False},
             "axis": _AXES[form],
         },
-        "color": _color(names, [HELD_OUT, TRAINING] if two else known),
+        "color": _color(names, [HELD_OUT_CURVE, TRAINING_CURVE] if two else known),
     }
     layers: list[dict[str, Any]] = [{"mark": {"type": "line", "strokeJoin": "round"}, "encoding": encoding}]
     if dotted:
@@ -120,7 +120,7 @@ def line_chart(
 
 def _color(names: list[str], domain: list[str]) -> dict[str, Any]:
     """The colour of each curve by its place in `domain`, and a legend of `names`, those that are there."""
-    alone = len(domain) == 1 or domain == [HELD_OUT, TRAINING] and len(names) == 1
+    alone = len(domain) == 1 or domain == [HELD_OUT_CURVE, TRAINING_CURVE] and len(names) == 1
     legend = None if alone else {"values": names}
     return {"field": "s", "type": "nominal", "scale": {"domain": domain}, "legend": legend, "title": None}
 
@@ -156,7 +156,7 @@ def _baseline(name: str, value: float) -> list[dict[str, Any]]:
 
 
 def _line_description(
-    title: str, x: str, curves: Mapping[str, Curve], form: Format, baseline: tuple[str, float] | None
+    title: str, x: str, curves: Mapping[str, Curve], form: AxisFormat, baseline: tuple[str, float] | None
 ) -> str:
     told = [
         f"{name} from {number_text(float(curve.values[0]), form)} at {_x_text(float(curve.steps[0]), x)} to "
@@ -168,7 +168,7 @@ def _line_description(
     return f"{title}: {'; '.join(told)}{more}{beside}."
 
 
-def _rows(curves: Mapping[str, Curve], x: str, form: Format, baseline: tuple[str, float] | None) -> list[list[str]]:
+def _rows(curves: Mapping[str, Curve], x: str, form: AxisFormat, baseline: tuple[str, float] | None) -> list[list[str]]:
     """At most _ROWS steps of the curve with the fewest points; of each other curve the newest value up to there."""
     fewest = min(curves.values(), key=lambda curve: len(curve.steps))
     if len(fewest.steps) < 3:

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 
 from bert_jax.finetuning.seeds import spread_of
 from bert_jax.pretraining.questions import name_in_words
-from bert_jax.products.page.charts import Chart, Format, line_chart, points_for
+from bert_jax.products.page.charts import AxisFormat, Chart, line_chart, points_for
 from bert_jax.products.page.page import Markup, Section, element, paragraph, remarks, table
 from bert_jax.products.report.facts import RunFacts
 from bert_jax.products.report.verdict import verdict
@@ -128,7 +128,7 @@ def _curves(runs: Mapping[str, RunFacts]) -> Section:
         section.add(paragraph(_APART))
     points = points_for(8 * len(runs))
 
-    def chart(split: str, name: str, title: str, unit: str, form: Format = "number") -> Chart | None:
+    def chart(split: str, name: str, title: str, unit: str, form: AxisFormat = "number") -> Chart | None:
         curves = {run: facts.curves.of(split, name) for run, facts in runs.items()}
         return line_chart(title, curves, unit=unit, form=form, points=points)
 

@@ -28,7 +28,7 @@ from bert_jax.run.run_config import origin_of, read_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import BertJaxError, first_line
-from bert_jax.system.journal import FILE_NAME, Noted, read_journal
+from bert_jax.system.journal import JOURNAL_FILE, Noted, read_journal
 
 _METRIC = re.compile(r"([0-9]+/)?[a-z][a-z0-9_@]{0,40}")
 """Names of metrics in results.json, as in ndcg@10 and, of vectors of a smaller width, 64/ndcg@10; without those by
@@ -64,7 +64,7 @@ class RunFacts:
         """The contents of results.json; empty if it is of an earlier step than the newest evaluation."""
         self.pairs = self._read_results(self.run.pairs_file)
         """The contents of pairs.json: accuracies on minimal pairs; empty if none were kept."""
-        self.events: list[Noted] = read_journal(path / FILE_NAME)
+        self.events: list[Noted] = read_journal(path / JOURNAL_FILE)
         self.readings = self.run.readings()
         """What the run's foreign input was taken for."""
         self.step = max(self.curves.last_step, self.run.newest_step or 0)

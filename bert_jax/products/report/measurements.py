@@ -12,7 +12,7 @@ from bert_jax.config.wording import counted
 from bert_jax.finetuning.columns import sorted_labels
 from bert_jax.finetuning.metrics import HEADINGS, SHOWN, class_table
 from bert_jax.pretraining.questions import by_language, name_in_words
-from bert_jax.products.page.charts import HELD_OUT, TRAINING, Chart, Format, line_chart, points_for
+from bert_jax.products.page.charts import HELD_OUT_CURVE, TRAINING_CURVE, AxisFormat, Chart, line_chart, points_for
 from bert_jax.products.page.page import Markup, Section, element, paragraph, table
 from bert_jax.products.report.facts import RunFacts
 from bert_jax.run.curves import Curve
@@ -48,7 +48,7 @@ def learning(facts: RunFacts) -> Section:
 
 
 def _against_held_out(facts: RunFacts, name: str, title: str) -> Chart | None:
-    curves = {HELD_OUT: facts.curves.of("eval", name), TRAINING: facts.curves.of("train", name)}
+    curves = {HELD_OUT_CURVE: facts.curves.of("eval", name), TRAINING_CURVE: facts.curves.of("train", name)}
     return line_chart(
         title,
         curves,
@@ -60,7 +60,7 @@ def _against_held_out(facts: RunFacts, name: str, title: str) -> Chart | None:
 
 
 def _held_out_alone(facts: RunFacts, name: str, title: str) -> Chart | None:
-    curves = {HELD_OUT: facts.curves.of("eval", name)}
+    curves = {HELD_OUT_CURVE: facts.curves.of("eval", name)}
     return line_chart(title, curves, unit="score", points=points_for(16), baseline=facts.best_baseline(name))
 
 
@@ -76,7 +76,7 @@ def languages(facts: RunFacts) -> Section:
     losses = facts.curves.by_language(asked.loss)
     chosen = list(found)[:_MOST_LANGUAGES]
 
-    def chart(name: str, curves: dict[str, Curve], unit: str, form: Format) -> Chart | None:
+    def chart(name: str, curves: dict[str, Curve], unit: str, form: AxisFormat) -> Chart | None:
         some = {language: curves[language] for language in chosen if language in curves}
         return line_chart(f"held-out {name_in_words(name)}", some, unit=unit, form=form, points=points_for(32))
 
@@ -134,9 +134,9 @@ def speed(facts: RunFacts) -> Section:
     """Learning rate, norm of the gradient, speed, MFU and fill."""
     section = Section("speed", "Rate and speed")
 
-    def of_training(name: str, title: str, unit: str, form: Format) -> Chart | None:
+    def of_training(name: str, title: str, unit: str, form: AxisFormat) -> Chart | None:
         return line_chart(
-            title, {TRAINING: facts.curves.of("train", name)}, unit=unit, form=form, points=points_for(32)
+            title, {TRAINING_CURVE: facts.curves.of("train", name)}, unit=unit, form=form, points=points_for(32)
         )
 
     section.add_charts(

@@ -19,7 +19,7 @@ from bert_jax.system.facts import Figure
 from bert_jax.system.files import replacing
 from bert_jax.system.progress import duration
 
-FILE_NAME = "report.html"
+REPORT_FILE = "report.html"
 MOST_RUNS = 24
 """Runs in one comparison: with more the curves can't be told apart."""
 _MOST_EVENTS, _MOST_MESSAGE = 200, 300

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from bert_jax.interchange.hub import model_place
 from bert_jax.products.suite.suite_tables import (
-    HELD_OUT,
+    HELD_OUT_TASK,
     MOST,
     TAKEN,
     ModelTable,
@@ -87,7 +87,7 @@ def _checked(tables: SuiteTables, path: Path, parse: Parse, only: Sequence[str])
             )
     named = {_task_name(table): table for table in tables.tasks}
     _check_distinct("tasks", [_task_name(table) for table in tables.tasks])
-    if taken := [name for name in named if name in TAKEN or name.startswith(HELD_OUT)]:
+    if taken := [name for name in named if name in TAKEN or name.startswith(HELD_OUT_TASK)]:
         raise UsageError(f"the task {taken[0]} is called like what every suite has; give it another name by name = ...")
     for name in only:
         _check_known(name, named, "--tasks", "task of the suite")

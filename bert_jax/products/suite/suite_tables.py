@@ -15,7 +15,7 @@ from bert_jax.system.errors import UsageError
 
 MOST = 1000
 """Maximum number of models, tasks, seeds, and combinations of a grid."""
-HELD_OUT = "held-out tokens"
+HELD_OUT_TASK = "held-out tokens"
 """How the names of tasks begin that measure what recipes learned."""
 AVERAGE, RANK, PRETRAINING = "average", "rank", "pretraining"
 """The columns of means over tasks and of mean ranks, and the name of a recipe's training among the tasks."""
@@ -190,7 +190,7 @@ class SuitePlan(NamedTuple):
             question = METHODS[predict].main_question
             for kind in self.tables.units if predict in several else self.tables.units[:1]:
                 details = f", {question.label}" * (predict != "masked") + f", {kind}" * (kind != self.tables.units[0])
-                name, scores = f"{HELD_OUT}{details}", (question.accuracy,)
+                name, scores = f"{HELD_OUT_TASK}{details}", (question.accuracy,)
                 held_out.append(SuiteTask(name, "held-out", scores=scores, units=kind, predict=predict))
         return {task.name: task for task in (*held_out, *self.tasks)}
 

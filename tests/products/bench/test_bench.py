@@ -14,7 +14,7 @@ from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.products.bench import bench as bench_module
 from bert_jax.products.bench.bench import bench
-from bert_jax.products.bench.record import FORMAT, Timing
+from bert_jax.products.bench.record import BENCH_FORMAT, Timing
 from bert_jax.training import timing
 from bert_jax.training.batch import synthetic_batch
 from bert_jax.training.devices import CHIPS, Chip
@@ -154,7 +154,7 @@ def printed_json(printed):
 def test_it_has_the_machine_the_versions_the_settings_and_the_source_of_the_rates(printed, printed_json):
     for words in ("matrix products", "share of that", "compilation", "forward", "backward", "optimizer"):
         assert words in printed.read_text()
-    assert printed_json["kind"] == "bert-jax bench" and printed_json["format"] == FORMAT
+    assert printed_json["kind"] == "bert-jax bench" and printed_json["format"] == BENCH_FORMAT
     assert set(printed_json["versions"]) == {"bert_jax", "jax", "jaxlib"}
     machine = printed_json["machine"]
     assert machine["platform"] == machine["device"] == "cpu" and machine["processor"]
