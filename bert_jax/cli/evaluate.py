@@ -109,21 +109,13 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
                 raise UsageError(f"--{name} doesn't apply to judged texts, {data}; leave it out")
         from bert_jax.finetuning.dataset import say_repairs
         from bert_jax.finetuning.judged_texts import JudgedTexts
-        from bert_jax.finetuning.retrieval import DOCUMENTS_AT_ONCE
-        from bert_jax.system.progress import stage
+        from bert_jax.inference.search import judged_results
 
         repairs = Counter[str]()
         judged = JudgedTexts(data, "test", repairs)
         say_repairs(judged.name, repairs)
         bert = self.loaded(self.run, self.dtype)
-        widths = bert.task.widths if bert.task and bert.task.makes_vectors else ()
-        with stage("search", len(judged.documents), "documents") as progress_bar:
-            results = judged.measure(
-                lambda texts, role: bert.embed_stream(texts, batch_size=DOCUMENTS_AT_ONCE, role=role),
-                widths,
-                progress_bar.advance,
-            )
-        return self._with_steps(results.updated({"task": judged.name}), bert.steps)
+        return self._with_steps(judged_results(bert, judged), bert.steps)
 
     def _evaluate_on_rows(self, config: TaskRunConfig) -> "Results":
         """The metrics of a fine-tuned run on the rows of --data, or on its dev rows."""

@@ -7,7 +7,6 @@ import contextlib
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
@@ -64,25 +63,18 @@ class ScorePairs(ScoreArguments):
                 "of the other one"
             )
         from bert_jax.cli.summary import print_pairs
-        from bert_jax.finetuning.dataset import say_repairs
-        from bert_jax.inference.minimal_pairs import pair_accuracies, pair_files, read_pairs
+        from bert_jax.inference.minimal_pairs import pair_files, pair_results
         from bert_jax.run.run_config import read_config
         from bert_jax.run.run_directory import RunDirectory
         from bert_jax.system.facts import json_line
         from bert_jax.system.files import write_json
-        from bert_jax.system.progress import say, stage
+        from bert_jax.system.progress import say
 
-        files, repairs = pair_files(self.pairs), Counter[str]()
+        files = pair_files(self.pairs)
         if self.save:
             read_config(self.run)  # raises if it is no run
         bert = self.loaded(self.run, self.dtype)
-        with stage("score", None, "sentences") as bar:
-            pairs = read_pairs(files, self.columns, self.groups, repairs)
-            stream = partial(bert.score_stream, method=self.method)
-            results = pair_accuracies(files, pairs, lambda texts: bar.counted(stream(texts)), repairs, self.normalize)
-        say_repairs("pairs", repairs)
-        how = {"method": bert.scorer.method(self.method) or "log-likelihood", "normalized": self.normalize}
-        results = results.updated(how | ({"steps": bert.steps[-1]} if bert.steps else {}))
+        results = pair_results(bert, files, self.columns, self.groups, self.method, self.normalize)
         for remark in results.remarks:
             say(remark)
         if self.save:

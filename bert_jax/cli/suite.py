@@ -1,22 +1,11 @@
 """bert-jax suite FILE --workdir W: trains and measures many models on many tasks by one file, and compares them."""
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
-from bert_jax.cli.arguments import Arguments, TrainingArguments
-from bert_jax.cli.finetune import Finetune
+from bert_jax.cli.arguments import Arguments
 from bert_jax.cli.flags import Positional
-from bert_jax.cli.pretrain import Pretrain
-from bert_jax.run.config_files import AnyConfig
 from bert_jax.system.errors import UsageError
-
-
-def settings_of(command: Literal["pretrain", "finetune"], words: Sequence[str]) -> AnyConfig:
-    """The settings that `bert-jax COMMAND` has with these words, CONFIG first. Raises UsageError for wrong ones."""
-    arguments: type[TrainingArguments] = Pretrain if command == "pretrain" else Finetune
-    return arguments.parse([*words, "--workdir", "unused"]).config
 
 
 class Suite(Arguments):
@@ -74,9 +63,7 @@ class Suite(Arguments):
             raise UsageError(f"--workdir {workdir}: give a folder on this machine, which is created if it is missing")
         if accelerated() and self.at_once > 1:
             raise UsageError(f"--at-once {self.at_once}: an accelerator trains one run at a time; leave it out")
-        suite = read_suite(
-            path, settings_of, self.data, self.tasks, models=self.models, seeds=self.seeds, source=self.source
-        )
+        suite = read_suite(path, self.data, self.tasks, models=self.models, seeds=self.seeds, source=self.source)
         work = SuiteWork(suite, workdir, self.at_once)
         work.check()
         if self.dry_run:

@@ -6,6 +6,7 @@ from textwrap import indent
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+from pydantic.fields import FieldInfo
 
 from bert_jax.config.wording import Kind, value_text
 from bert_jax.system.errors import Setting, UsageError, with_names
@@ -88,16 +89,20 @@ class Settings(BaseModel):
         return self.replace(**{name: getattr(self, name).replace(**values) for name, values in groups.items()})
 
     def set(self: Group, values: Mapping[str, Any]) -> Group:
-        """A validated copy. `values` maps dotted names, as in `flat`, to the new values of single settings."""
-        return type(self)(**_set(self, values))
+        """A validated copy. `values` maps dotted names, as in `flat` or with hyphens, to new values of single settings.
+
+        The values may be plain ones, as in TOML: one value for a tuple, the text "None" for None. Raises SettingsError,
+        and UsageError for an entry of a tuple that isn't there.
+        """
+        return type(self)(**_set(self, {name.replace("-", "_"): value for name, value in values.items()}))
 
     def flat(self) -> dict[str, Any]:
         """Every single setting as in JSON, by its dotted name: `model.num_layers`, `phases.0.steps`."""
         return dict(_leaves(self.model_dump(mode="json")))
 
 
-def _set(old: Any, values: Mapping[str, Any]) -> Any:
-    """`old` with other values, by dotted names within it; "" names `old` itself.
+def _set(old: Any, values: Mapping[str, Any], path: str = "") -> Any:
+    """`old`, which lies at `path`, with other values, by dotted names within it; "" names `old` itself.
 
     Groups of settings become dicts. These are validated within the whole, so that an error names the whole path.
     """
@@ -107,9 +112,27 @@ def _set(old: Any, values: Mapping[str, Any]) -> Any:
     for name, value in values.items():
         first, _, rest = name.partition(".")
         inner.setdefault(first, {})[rest] = value
-    if not isinstance(old, Settings):
-        return tuple(_set(each, inner.get(str(number), {"": each})) for number, each in enumerate(old))
-    return dict(old) | {name: _set(getattr(old, name, None), within) for name, within in inner.items()}
+    if isinstance(old, Settings):
+        fields = type(old).model_fields
+        for name in fields.keys() & inner.keys():
+            inner[name] = {rest: value if rest else _plain(fields[name], value) for rest, value in inner[name].items()}
+        parts = {name: _set(getattr(old, name, None), within, f"{path}{name}.") for name, within in inner.items()}
+        return dict(old) | parts
+    if not isinstance(old, tuple):
+        return dict(values)
+    if absent := inner.keys() - set(map(str, range(len(old)))):
+        there = f"{path[:-1]} has {len(old)}, numbered from 0; a config file adds one"
+        raise UsageError(f"{Setting(path + min(absent))}: there is no entry {min(absent)}: {there}")
+    return tuple(_set(each, inner.get(str(number), {"": each}), f"{path}{number}.") for number, each in enumerate(old))
+
+
+def _plain(field: FieldInfo, value: Any) -> Any:
+    """A setting's value from a plain one: "None" stands for None, one value for a tuple of one item."""
+    kind = Kind.of_field(field)
+    if kind.optional and value == "None":
+        return None
+    is_item = kind.several and isinstance(value, str | int | float) and not kind.stands_alone(str(value))
+    return (value,) if is_item else value
 
 
 def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:

@@ -4,6 +4,7 @@ Warstadt et al. 2020, arXiv:1912.00582)."""
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import tee, zip_longest
 from typing import NamedTuple
 
@@ -12,6 +13,8 @@ from jaxtyping import Float
 
 from bert_jax.config.wording import counted
 from bert_jax.finetuning.columns import text
+from bert_jax.finetuning.dataset import say_repairs
+from bert_jax.inference.bert import Bert
 from bert_jax.inference.scoring import ScoredText
 from bert_jax.records.compressed_files import SUFFIXES, suffix
 from bert_jax.records.decoded_lines import decoded_lines
@@ -22,6 +25,7 @@ from bert_jax.run.results import Results
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError, listed
 from bert_jax.system.files import matching_files
+from bert_jax.system.progress import stage
 
 GROUPS = ("field", "linguistics_term")
 """BLiMP's columns of groups."""
@@ -111,6 +115,28 @@ def outcome_numbers(outcomes: str) -> Float[np.ndarray, " N"]:
     """The outcomes of a file's pairs: 1 where the acceptable sentence has the higher score, 0 where the other one has,
     0.5 for a tie, NaN where a sentence has no score."""
     return np.array([_OUTCOMES[outcome] for outcome in outcomes])
+
+
+def pair_results(
+    bert: Bert,
+    files: Mapping[str, Place],
+    columns: Sequence[str] | None = None,
+    groups: Sequence[str] | None = None,
+    method: str | None = None,
+    normalized: bool = False,
+) -> Results:
+    """The accuracies of a model on the pairs of `files`, as `pair_accuracies` has them, with how texts were scored.
+
+    Shows progress, and says what was mended. Raises what `read_pairs` and `Bert.score_stream` do.
+    """
+    repairs = Counter[str]()
+    with stage("score", None, "sentences") as bar:
+        pairs = read_pairs(files, columns, groups, repairs)
+        stream = partial(bert.score_stream, method=method)
+        results = pair_accuracies(files, pairs, lambda texts: bar.counted(stream(texts)), repairs, normalized)
+    say_repairs("pairs", repairs)
+    how = {"method": bert.scorer.method(method) or "log-likelihood", "normalized": normalized}
+    return results.updated(how | ({"steps": bert.steps[-1]} if bert.steps else {}))
 
 
 def pair_accuracies(

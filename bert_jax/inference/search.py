@@ -4,7 +4,7 @@ import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -13,15 +13,21 @@ from jaxtyping import Array, Bool, Float
 
 from bert_jax.batching.grouping import ahead
 from bert_jax.finetuning.dataset import say_repairs
-from bert_jax.finetuning.retrieval import BestDocuments
+from bert_jax.finetuning.judged_texts import JudgedTexts
+from bert_jax.finetuning.retrieval import DOCUMENTS_AT_ONCE, BestDocuments
 from bert_jax.inference.batches import Text
 from bert_jax.inference.embedder import Embedder
 from bert_jax.inference.feature_files import name_of, read_texts
 from bert_jax.inference.vector_file import VectorFile, check_origin
 from bert_jax.model.task import normalised
 from bert_jax.records.python_values import Texts, python_texts
+from bert_jax.run.results import Results
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import Setting, UsageError
+from bert_jax.system.progress import stage
+
+if TYPE_CHECKING:
+    from bert_jax.inference.bert import Bert
 
 ROWS_IN_BLOCK = 2048
 """Maximum rows in a block, chosen so that its vectors fit a CPU's cache."""
@@ -32,6 +38,18 @@ _QUERIES_AT_ONCE = 256
 """Number of queries whose scores of a block are in memory at once."""
 _DECIMALS = 6
 """Decimals of a score. Equal texts may differ by less than this, because of rounding in float32."""
+
+
+def judged_results(bert: "Bert", judged: JudgedTexts) -> Results:
+    """How well a model's vectors find judged texts in their corpus. Shows progress."""
+    widths = bert.task.widths if bert.task and bert.task.makes_vectors else ()
+    with stage("search", len(judged.documents), "documents") as progress_bar:
+        results = judged.measure(
+            lambda texts, role: bert.embed_stream(texts, batch_size=DOCUMENTS_AT_ONCE, role=role),
+            widths,
+            progress_bar.advance,
+        )
+    return results.updated({"task": judged.name})
 
 
 class CorpusBlock(NamedTuple):

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import Connection
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar
 
 from bert_jax.system.errors import RunError, Setting, disk_failure, first_line
 from bert_jax.system.interruption import deferred
@@ -40,7 +40,7 @@ _CAUSES = {"SIGKILL": ", as when memory runs out"} | dict.fromkeys(
 )
 """What commonly sends a signal, for messages."""
 _starting = threading.Lock()
-"""Held while `in_own_process` starts a process, since several threads may call it and all change the environment."""
+"""Held while an `OwnProcess` starts, since several threads may call it and all change the environment."""
 
 
 def available_cores() -> int:
@@ -119,30 +119,39 @@ def map_in_processes(
         _end(pool)
 
 
-def in_own_process(function: Callable[..., Result], *arguments: Any) -> Result:
-    """Calls `function` in a process that ends afterwards: this one would keep the devices' memory. It ends with the
-    thread that calls. Raises what `function` raises, and RunError if the process dies.
+class OwnProcess(Generic[Result]):
+    """A call in a process that ends afterwards, with the thread that began it, and that is prepared as a command
+    prepares itself."""
 
-    That process is prepared as a command prepares itself, so that the function takes the same time as there.
-    """
-    context = multiprocessing.get_context("spawn")
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_call_alone, args=(sender, function, arguments))
-    with _starting, safe_path():
-        process.start()
-    sender.close()
-    try:
-        result, error = pickle.loads(receiver.recv_bytes())
-    except EOFError:
-        process.join()
-        raise RunError(f"a process {death(process.exitcode)}; give the same command again") from None
-    except BaseException:
-        process.terminate()
-        raise
-    process.join()
-    if error:
-        raise error
-    return result
+    def __init__(self, function: Callable[..., Result], *arguments: Any):
+        """Begins the call."""
+        context = multiprocessing.get_context("spawn")
+        self._receiver, sender = context.Pipe(duplex=False)
+        self._process = context.Process(target=_call_alone, args=(sender, function, arguments))
+        with _starting, safe_path():
+            self._process.start()
+        sender.close()
+
+    def result(self) -> Result:
+        """Waits for the call's result. Raises what it raises, and RunError if the process dies."""
+        try:
+            result, error = pickle.loads(self._receiver.recv_bytes())
+        except EOFError:
+            self._process.join()
+            raise RunError(f"a process {death(self._process.exitcode)}; give the same command again") from None
+        except BaseException:
+            self._process.terminate()
+            raise
+        self._process.join()
+        if error:
+            raise error
+        return result
+
+
+def in_own_process(function: Callable[..., Result], *arguments: Any) -> Result:
+    """Calls `function` in a process of its own: this one would keep the devices' memory. Raises what
+    `OwnProcess.result` does."""
+    return OwnProcess(function, *arguments).result()
 
 
 def _call_alone(sender: Connection, function: Callable[..., Any], arguments: Sequence[Any]) -> None:

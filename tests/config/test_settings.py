@@ -15,6 +15,7 @@ from bert_jax.config.phase import Phase, same_until
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings, SettingsError
 from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.system.errors import UsageError
 
 ROOT = Path(bert_jax.__file__).parent
 
@@ -249,3 +250,12 @@ def test_defaults_have_the_types_that_validation_gives():
 
 def test_units_with_weights_may_be_one_text():
     assert ObjectiveConfig(units="piece:0.4 word:0.6").units == ("piece:0.4", "word:0.6")
+
+
+def test_set_takes_plain_values_and_names_with_hyphens():
+    changed = RunConfig().set({"model.num-layers": "3", "data.source": "text:a", "data.deduplicate": "None"})
+    assert (changed.model.num_layers, changed.data.source) == (3, ("text:a",))
+    with pytest.raises(UsageError, match="phases.2: there is no entry 2: phases has 2, numbered from 0; a config file"):
+        RunConfig().set({"phases.2.steps": 5})
+    with pytest.raises(UsageError, match="seed={'x': 1}: expected a whole number"):
+        RunConfig().set({"seed.x": 1})

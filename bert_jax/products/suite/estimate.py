@@ -1,15 +1,14 @@
 """How long the missing work of a suite will take: as finished work like it, or by a measured step of each model."""
 
-from collections import Counter
 from functools import cache, partial
 from pathlib import Path
 from time import monotonic
 
-from bert_jax.inference.minimal_pairs import pair_files, read_pairs
 from bert_jax.products.suite import measuring
 from bert_jax.products.suite.job import Job
-from bert_jax.products.suite.suite_file import find_rows
-from bert_jax.products.suite.suite_tables import PRETRAINING, SuiteModel, SuiteTask, setting_text
+from bert_jax.products.suite.suite import SuiteModel
+from bert_jax.products.suite.suite_tables import PRETRAINING, setting_text
+from bert_jax.products.suite.tasks import FineTuning
 from bert_jax.products.suite.work import SuiteWork
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.facts import print_rows
@@ -25,7 +24,7 @@ def print_estimate(work: SuiteWork) -> None:
     jobs = [(job, job.task) for job in (*work.pretrainings(), *work.measurements())]
     for model in work.suite.models:
         jobs += [(job, job.task) for job in [work.contamination(model)] if work.suite.tasks]
-        for task in (task for task in work.suite.tasks if task.config):
+        for task in work.suite.tuned:
             setting = work.best_setting(model, task) or work.suite.settings[0]
             answers = [work.answers(model, task, setting, seed) for seed in work.suite.tables.seeds]
             jobs += [(job, f"{task.name}: answers") for job in answers]
@@ -40,7 +39,7 @@ def print_estimate(work: SuiteWork) -> None:
         if seconds:
             time, basis = sum(seconds) / len(seconds), f"as {len(seconds)} finished"
         elif job.task == PRETRAINING and work.suite.tables.budget and work.suite.tables.budget.seconds:
-            time, basis = work.suite.tables.budget.seconds / len(work.commands.shares[0]), "the budget"
+            time, basis = work.suite.tables.budget.seconds / len(work.processes.shares[0]), "the budget"
         else:
             start, token = pace(model.name)
             start *= 1 + (job.path.suffix != ".json")  # a training compiles its evaluation, too
@@ -50,9 +49,9 @@ def print_estimate(work: SuiteWork) -> None:
         length = "?" if time is None else duration(time)
         lines.append([job.model, what, setting_text(job.setting), str(job.seed), length, basis])
     print_rows("Missing work", ("model", "task", "setting", "seed", ">time", "estimated"), lines)
-    hours = sum(filter(None, times)) / 3600 / work.commands.at_once
+    hours = sum(filter(None, times)) / 3600 / work.processes.at_once
     left = f", and {times.count(None)} whose time isn't known" if None in times else ""
-    print_line(f"{len(lines)} runs, about {hours:.2f} hours with {work.commands.at_once} at once{left}")
+    print_line(f"{len(lines)} runs, about {hours:.2f} hours with {work.processes.at_once} at once{left}")
 
 
 def _pace(work: SuiteWork, name: str) -> tuple[float, float]:
@@ -73,24 +72,13 @@ def _tokens(work: SuiteWork, model: SuiteModel, job: Job, what: str) -> float | 
     task = next((task for task in work.suite.tasks if task.name == job.task), None)
     if task is None:  # a look-up in the text, or held-out tokens
         return 0.0
-    if task.kind == "pairs":
+    if not isinstance(task, FineTuning):
         shape = model.recipe.model if model.recipe else TrainedModel.open(Path(str(model.path))).config
-        return _tokens_of_pairs(task, shape.causal)
-    if task.kind == "beir":
-        return measuring.tokens_of_rows(find_rows("corpus.jsonl", task.places[0].partition("#")[0])[0])
-    assert task.config
-    tuned = task.config.set({name.replace("-", "_"): value for name, value in job.setting.items()}).task
+        return task.tokens(shape.causal)
+    tuned = task.trained(job.setting).task
     rows = measuring.tokens_of_rows(task.measured_rows(work.suite.tables.report))
     learned = measuring.tokens_of_rows(tuned.train, tuned.train_rows)
     if rows is None or learned is None:
         return None
     passes = 1 if what != task.name else tuned.epochs
     return max(len(tuned.choices), 1) * passes * (rows + (0 if what != task.name else (1 + _BACKWARD) * learned))
-
-
-@cache
-def _tokens_of_pairs(task: SuiteTask, causal: bool) -> float:
-    """A model that masks computes a sentence once for each of its tokens."""
-    pairs = read_pairs(pair_files(task.places), None, None, Counter())
-    lengths = [measuring.tokens_of_text(text) for pair in pairs for text in (pair.good, pair.bad)]
-    return sum(length if causal else length * (length + 2) for length in lengths)

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from bert_jax.config.settings import Settings
 from bert_jax.finetuning.judged_texts import is_judged
-from bert_jax.products.suite.suite_tables import PRETRAINING, SuiteTask
+from bert_jax.products.suite.suite_tables import PRETRAINING
 from bert_jax.records.sources import open_rows, open_source, resolved_source
 from bert_jax.run.checkpoint_choice import is_checkpoint
 from bert_jax.run.results import read_results
@@ -21,8 +21,6 @@ from bert_jax.system.json_file import MOST_VALUES, JsonObject
 from bert_jax.system.progress import say
 from bert_jax.system.sealed import Sealed
 
-AND = " and "
-"""Between the names of metrics whose mean is a score."""
 _NOT_IN_NAME = re.compile(r"[^\w.=-]+")
 _LONGEST_NAME = 80
 _MODEL = ("config.json", "tokenizer", "checkpoints")
@@ -169,16 +167,6 @@ def source_hash(source: str, is_text: bool = False) -> str:
         return ""
 
 
-def score_of(task: SuiteTask, metrics: JsonObject) -> tuple[str, float]:
-    """Name and value of a task's score among measurements. Raises UsageError if they lack it."""
-    usual = {"pairs": "accuracy", "beir": "ndcg@10", "held-out": "mlm_accuracy"}
-    names = task.scores or (usual.get(task.kind) or str(metrics.get("metric")),)
-    if absent := [name for name in names if not isinstance(metrics.get(name), float | int)]:
-        there = ", ".join(name for name, value in metrics.items() if isinstance(value, float))
-        raise UsageError(f"{task.name} has no {absent[0]}; scores can be {there}")
-    return AND.join(names), sum(metrics[name] for name in names) / len(names)
-
-
 def changed_settings(config: Settings | None) -> JsonObject:
     """The settings of a config that differ from their defaults, whatever file or flags they come from."""
     return config.model_dump(mode="json", exclude_defaults=True) if config else {}
@@ -188,3 +176,8 @@ def place_below(workdir: Path, folder: str, name: str, *shaped_by: Any, ending: 
     """The path of a run or measurement: its name, and a hash of all that it depends on."""
     plain = _NOT_IN_NAME.sub("-", name)[:_LONGEST_NAME]
     return workdir / folder / f"{plain}-{settings_hash(shaped_by)}{ending}"
+
+
+def log_of(run: Path) -> Path:
+    """The file of what a training prints."""
+    return run.parents[1] / "logs" / f"{run.name}.txt"

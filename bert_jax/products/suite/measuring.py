@@ -1,8 +1,8 @@
-"""What a suite measures in processes of its own: steps, the same held-out tokens for all models, rows of a task."""
+"""What a suite does in processes of its own: sequences, steps, the same held-out tokens for all models, rows."""
 
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -14,22 +14,17 @@ from bert_jax.config.operation import MeshConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.finetuning.dataset import make_task, read_labelled, written_as
 from bert_jax.inference.bert import load
-from bert_jax.inference.minimal_pairs import pair_files, read_pairs
 from bert_jax.model.placement import platform
 from bert_jax.model.sharding import batch_sharding, make_mesh, tree_shardings
-from bert_jax.pretraining.dataset import prepared_for
+from bert_jax.pretraining.dataset import check_preparation, prepare_data, prepared_for
 from bert_jax.pretraining.evaluation import held_out_sequences
 from bert_jax.pretraining.objective import PretrainingTrainer, planned_vocabulary_size, pretraining_trainer
-from bert_jax.products.suite.contamination import contaminations, row_texts
-from bert_jax.products.suite.suite_file import find_rows
-from bert_jax.products.suite.suite_tables import SuiteTask, held_out_config
 from bert_jax.records.decoded_lines import decoded_lines
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_config import read_pretraining_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.bucket import place_of
-from bert_jax.system.json_file import parse_object
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.training.timing import timed_in_turn
 
@@ -62,6 +57,14 @@ def tokens_of_rows(source: str | None, most: int | None = None) -> float | None:
         return None
     tokens = [tokens_of_text(line) for line in decoded_lines(place_of(source))]
     return sum(tokens) * min(most or len(tokens), len(tokens)) / max(len(tokens), 1)
+
+
+def prepare_sequences(config: RunConfig, run: Path) -> None:
+    """Makes the vocabulary and the sequences of a recipe. Raises UsageError."""
+    directory = RunDirectory(run)
+    inputs = check_preparation(config, directory)
+    directory.open(config)
+    prepare_data(config, directory, inputs)
 
 
 def token_seconds(model: Path | RunConfig, passes: int) -> float:
@@ -105,6 +108,20 @@ def plateau(run: Path, batch_size: int) -> int | None:
     return next((line["step"] * batch_size for line in lines if line["mlm_loss"] < PLATEAU_LOSS), None)
 
 
+def held_out_config(recipe: RunConfig, first: RunConfig, units: UnitKind) -> RunConfig:
+    """The settings by which a recipe's model is measured on the first recipe's held-out sequences: the recipe's model
+    and the question about tokens that it learned, with the first recipe's data, masks and evaluation.
+
+    Raises UsageError for a model that can't read these sequences, and for units that aren't marked in them.
+    """
+    masks = first.objective.model_dump(
+        include={"evaluated_share", "mask_probability", "random_probability", "replaced_by"}
+    )
+    objective = recipe.objective.replace(**masks, units=units, pair="none")
+    phase = first.phases[0].replace(rotary_base=recipe.phases[-1].rotary_base, units=None)
+    return first.replace(model=recipe.model, objective=objective, phases=(phase,), optimizer=recipe.optimizer)
+
+
 def held_out_figures(run: Path, measured: Path, units: UnitKind) -> dict[str, Any]:
     """Losses and accuracies of a run's model, by objective of the run, on the held-out sequences of the prepared
     `measured`, and their `baseline`; {} if `measured` has no held-out sequences."""
@@ -142,23 +159,3 @@ def row_answers(run: Path, source: str) -> dict[str, Any]:
     elif task.config.kind in ("choice", "number"):
         answers |= {"golds": list(rows.golds), "predicted": [next(iter(one.values())) for one in predictions]}
     return answers
-
-
-def rows_in_text(run: Path, tasks: Sequence[SuiteTask]) -> dict[str, dict[str, Any]]:
-    """What is known of each task's dev and test rows, or sentences, in the text that a model was pretrained on: the
-    fields of Contamination, and the `share`."""
-    found = contaminations(run, {task.name: list(_texts(task)) for task in tasks})
-    return {name: each._asdict() | {"share": each.share} for name, each in found.items()}
-
-
-def _texts(task: SuiteTask) -> Iterator[Sequence[str]]:
-    """The texts of each dev and test row of a fine-tuning, each pair, and each query of judged texts."""
-    if task.config:
-        for source in filter(None, (task.config.task.dev, task.test)):
-            yield from row_texts(task.config.task, source)
-    elif task.kind == "pairs":
-        for pair in read_pairs(pair_files(task.places), None, None, Counter()):
-            yield pair.good, pair.bad
-    else:
-        for line in decoded_lines(place_of(find_rows("queries.jsonl", task.places[0].partition("#")[0])[0])):
-            yield [str(parse_object(line).get("text", ""))]

@@ -1,6 +1,5 @@
 """Pretrains the recipes of a suite on equal terms: one vocabulary, one budget, the same held-out tokens."""
 
-import itertools
 from collections.abc import Mapping
 from functools import cache, partial
 from pathlib import Path
@@ -8,23 +7,25 @@ from types import MappingProxyType
 from typing import Any
 
 from bert_jax.config.run import RunConfig
+from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.products.suite import measuring
-from bert_jax.products.suite.commands import Commands
-from bert_jax.products.suite.job import Job, changed_settings, model_hash, place_below, run_figures, source_hash
-from bert_jax.products.suite.suite_tables import PRETRAINING, SuiteModel, SuitePlan, SuiteTask, flag_words
+from bert_jax.products.suite.job import Job, changed_settings, log_of, model_hash, place_below, run_figures, source_hash
+from bert_jax.products.suite.processes import Processes
+from bert_jax.products.suite.suite import SuiteModel, SuitePlan
+from bert_jax.products.suite.suite_tables import PRETRAINING
+from bert_jax.products.suite.tasks import HeldOutTokens
 from bert_jax.system.bucket import place_of
 from bert_jax.system.content import content_hash
 from bert_jax.system.json_file import JsonObject
 from bert_jax.system.progress import say
-from bert_jax.system.workers import in_own_process
 from bert_jax.text.tokenizer import saved_vocabulary
 
 
 class RecipeWork:
     """The pretrainings of a suite below a directory."""
 
-    def __init__(self, suite: SuitePlan, workdir: Path, commands: Commands):
-        self._suite, self._workdir, self._commands = suite, workdir, commands
+    def __init__(self, suite: SuitePlan, workdir: Path, processes: Processes):
+        self._suite, self._workdir, self._processes = suite, workdir, processes
         self._recipes = suite.recipes
         self.known: dict[Path, JsonObject] = {}
         """`Job.known` of all jobs."""
@@ -40,7 +41,7 @@ class RecipeWork:
         if budget and budget.seconds and (missing := [job.model for job in self._steps_measured() if not job.done]):
             say(f"measuring a step of {', '.join(missing)}")
             configs = {name: self.config(self._recipes[name]) for name in missing}
-            for job in self._steps_measured(in_own_process(measuring.step_seconds, configs)):
+            for job in self._steps_measured(self._processes.call(measuring.step_seconds, configs)):
                 if job.model in missing:
                     job.finish()
 
@@ -52,7 +53,7 @@ class RecipeWork:
     def pretraining(self, model: SuiteModel, seed: int) -> Job:
         """The training of a recipe and, before it, of the one that it begins with."""
         budget = self._suite.tables.budget
-        at_once = self._commands.at_once if budget and budget.seconds else None
+        at_once = self._processes.at_once if budget and budget.seconds else None
         used, names = list[Any](), filter(None, (model.name, model.begin, self._first.name))
         for name in names:
             used.append((changed_settings(self._recipes[name].recipe), self._inputs_hash(name)))
@@ -66,7 +67,7 @@ class RecipeWork:
             if begun:
                 before = run.with_name(f"{run.name}-first")
                 self._train(begun, seed, before, 0.5)
-                self._train(model, seed, run, 0.5, "--init", before)
+                self._train(model, seed, run, 0.5, before)
             else:
                 self._train(model, seed, run, 1.0)
             assert model.recipe, f"{model.name} is a recipe"
@@ -74,12 +75,12 @@ class RecipeWork:
 
         return Job(model.name, PRETRAINING, {}, seed, run, work, self.known)
 
-    def held_out(self, model: SuiteModel, task: SuiteTask, seed: int) -> Job:
+    def held_out(self, model: SuiteModel, task: HeldOutTokens, seed: int) -> Job:
         """A recipe's accuracy on the held-out sequences that all are measured on."""
         needs, name = self.pretraining(model, seed), f"{model.name}-{task.units}-{seed}"
         shaped_by = (str(needs.path), needs.measured, str(self._sequences), task.units)
         path = place_below(self._workdir, "held-out", name, *shaped_by, ending=".json")
-        measure = partial(in_own_process, measuring.held_out_figures, needs.path, self._sequences, task.units)
+        measure = partial(self._processes.call, measuring.held_out_figures, needs.path, self._sequences, task.units)
         return Job(model.name, task.name, {}, seed, path, measure, self.known, needs)
 
     def step_seconds(self) -> dict[str, float]:
@@ -93,14 +94,14 @@ class RecipeWork:
             step = self.step_seconds().get(model.name)
             return budget.seconds / step if step else None
         if budget and budget.flops:
-            return budget.flops / in_own_process(measuring.step_flops, self.config(model))
+            return budget.flops / self._processes.call(measuring.step_flops, self.config(model))
         return budget.steps if budget else None
 
     def _steps_measured(self, seconds: Mapping[str, float] = MappingProxyType({})) -> list[Job]:
         """The measurement of each recipe's step; `seconds` are what was measured."""
         jobs = list[Job]()
         for name, model in self._recipes.items():
-            shaped_by = changed_settings(self.config(model)), self._commands.at_once
+            shaped_by = changed_settings(self.config(model)), self._processes.at_once
             path = place_below(self._workdir, "steps", name, *shaped_by, ending=".json")
             jobs.append(Job(name, "a step", {}, 0, path, {"seconds": seconds.get(name)}.copy, self.known))
         return jobs
@@ -111,7 +112,8 @@ class RecipeWork:
         seed, path = self._suite.tables.seeds[0], self._sequences
 
         def work() -> JsonObject:
-            self._commands.run("prepare", *self._first.words, "--workdir", path, "--seed", seed)
+            config = self.config(self._first).replace(seed=seed)
+            self._processes.call(measuring.prepare_sequences, config, path, log=log_of(path))
             return {}
 
         return Job(self._first.name, "preparation", {}, seed, path, work, self.known, parts=("tokenizer", "data"))
@@ -138,17 +140,13 @@ class RecipeWork:
         shaped_by = changed_settings(self._first.recipe), self._inputs_hash(name), self._suite.tables.seeds[0]
         return place_below(self._workdir, "data", name, *shaped_by)
 
-    def _train(self, model: SuiteModel, seed: int, run: Path, share: float, *start: Any) -> None:
+    def _train(self, model: SuiteModel, seed: int, run: Path, share: float, begin: Path | None = None) -> None:
         """Trains one run with a share of the budget, or continues it."""
-        config, file = self.config(model), saved_vocabulary(self._sequences / "tokenizer")
-        flags = ["--workdir", run, "--seed", seed, "--vocabulary.file", file, *start]
-        takes_init = config.init or "--init" in start  # whose cleaning is taken
-        if file.suffix == ".txt" and not takes_init:  # others say themselves how text is cleaned
-            cleaning = config.vocabulary.model_dump(include={"lowercase", "strip_accents"}, exclude_none=True)
-            flags += flag_words({f"vocabulary.{name}": value for name, value in cleaning.items()})
+        config = self.config(model)
+        values = {"seed": seed, "vocabulary.file": str(saved_vocabulary(self._sequences / "tokenizer"))}
+        values |= {"init": str(begin)} if begin else {}
         if planned := self.steps(model):
             counts = [max(1, round(planned * share * each.steps / config.steps)) for each in config.phases]
-            flags += ["--evaluation.every", sum(counts), "--checkpoints.every", max(1, sum(counts) // 4)]
-            flags += itertools.chain(*((f"--phases.{number}.steps", count) for number, count in enumerate(counts)))
-        words = (word for word in model.words if not word.startswith("--vocabulary."))  # the vocabulary is made
-        self._commands.run("pretrain", *words, *flags)
+            values |= {"evaluation.every": sum(counts), "checkpoints.every": max(1, sum(counts) // 4)}
+            values |= {f"phases.{number}.steps": count for number, count in enumerate(counts)}
+        self._processes.call(pretrain, config.set(values), run, log=log_of(run))

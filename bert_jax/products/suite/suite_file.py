@@ -1,45 +1,38 @@
 """Reads a suite's TOML file, and checks models, tasks, settings and files before anything runs."""
 
-import difflib
 import itertools
 import math
-import os
 import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+from bert_jax.config.run import RunConfig
 from bert_jax.interchange.hub import model_place
+from bert_jax.products.suite.measuring import held_out_config
+from bert_jax.products.suite.rows import RowSearch, check_size
+from bert_jax.products.suite.suite import SuiteModel, SuitePlan
 from bert_jax.products.suite.suite_tables import (
     HELD_OUT_TASK,
     MOST,
     TAKEN,
     ModelTable,
-    SuiteModel,
-    SuitePlan,
     SuiteTables,
-    SuiteTask,
-    TaskTable,
+    Values,
+    check_known,
     check_settable,
-    flag_words,
-    held_out_config,
+    settled,
 )
-from bert_jax.system.bucket import Place, place_of
+from bert_jax.products.suite.tasks import KINDS, FineTuning, SuiteTask
+from bert_jax.run.config_files import load_config, run_given_as_config
+from bert_jax.run.run_config import check_recorded_places
+from bert_jax.run.trained_model import TrainedModel
+from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError, quoted, with_names
 from bert_jax.system.json_file import read_toml
 
-Parse = Callable[[Literal["pretrain", "finetune"], Sequence[str]], Any]
-"""Gives the settings that a command has with these words, CONFIG first. Raises UsageError for wrong ones."""
-_COMPRESSED = ("", ".gz", ".zst")
-"""Endings that a file of rows may have besides the name in the suite."""
-_MOST_FILES = 100_000
-"""Maximum number of files and folders among which rows are looked for."""
 
-
-def read_suite(
-    path: Path, parse: Parse, data: str | None = None, only: Sequence[str] = (), **changes: Any
-) -> SuitePlan:
+def read_suite(path: Path, data: str | None = None, only: Sequence[str] = (), **changes: Any) -> SuitePlan:
     """Reads and checks a suite file. `data` and `changes` replace its values, `only` names the tasks to keep.
 
     Raises UsageError for the first thing that is wrong, such as an unknown name, a missing file, or a name given twice.
@@ -49,31 +42,31 @@ def read_suite(
         values |= {name: value for name, value in {"data": data, **changes}.items() if value}
         if isinstance(models := values.get("models"), list | tuple):
             values["models"] = [{"path": each} if isinstance(each, str) else each for each in models]
-        return _checked(SuiteTables(**values), path, parse, only)
+        return _checked(SuiteTables(**values), path, only)
     except UsageError as error:
         raise UsageError(f"{path}: {with_names(error.message)}") from None
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def _checked(tables: SuiteTables, path: Path, parse: Parse, only: Sequence[str]) -> SuitePlan:
+def _checked(tables: SuiteTables, path: Path, only: Sequence[str]) -> SuitePlan:
     if not tables.models:
         raise UsageError("it names no models; give some: --models RUN FOLDER")
-    models = [_model(table, tables, parse) for table in tables.models]
+    models = [_model(table, tables) for table in tables.models]
     _check_distinct("models", [model.name for model in models])
-    recipes = {model.name: model.recipe for model in models if model.recipe}
+    _check_recipes(tables, {model.name: model.recipe for model in models if model.recipe})
+    _check_beginnings(models)
+    if not tables.tasks and not any(model.recipe for model in models):
+        raise UsageError("it has no [[tasks]], and no recipe to pretrain; give at least one")
+    tasks = _tasks(tables, only)
+    lacking = lacking_heads(models, tasks)
+    return SuitePlan(tuple(models), tasks, _combinations(tables.grid, tasks), tables, path, lacking)
+
+
+def _check_recipes(tables: SuiteTables, recipes: dict[str, RunConfig]) -> None:
+    """Raises UsageError for recipes that can't be trained with one budget and measured on the same sequences."""
     if not recipes and (idle := [name for name in ("budget", "source") if getattr(tables, name)]):
         raise UsageError(f"{idle[0]} is for recipes, and every model is trained; leave it out")
-    for model in models:
-        changed = [word for word in model.words if word.startswith("--vocabulary.")]
-        if changed and model.name != next(iter(recipes)):
-            raise UsageError(f"{model.name} sets {changed[0]}, but all recipes share the vocabulary of the first")
-        if model.begin is not None:
-            _check_known(model.begin, recipes, f"{model.name} begins with", "recipe of the suite")
-            if (begun := next(other for other in models if other.name == model.begin)).begin is not None:
-                raise UsageError(
-                    f"{model.name} begins with {begun.name}, which begins with {begun.begin}; name another"
-                )
     for name, units in itertools.product(recipes, tables.units):
         try:
             held_out_config(recipes[name], next(iter(recipes.values())), units)
@@ -85,53 +78,38 @@ def _checked(tables: SuiteTables, path: Path, parse: Parse, only: Sequence[str])
             raise UsageError(
                 f"{name} has phases of several shapes, whose steps take different times; give a budget of steps"
             )
-    named = {_task_name(table): table for table in tables.tasks}
-    _check_distinct("tasks", [_task_name(table) for table in tables.tasks])
-    if taken := [name for name in named if name in TAKEN or name.startswith(HELD_OUT_TASK)]:
-        raise UsageError(f"the task {taken[0]} is called like what every suite has; give it another name by name = ...")
-    for name in only:
-        _check_known(name, named, "--tasks", "task of the suite")
-    if not named and not recipes:
-        raise UsageError("it has no [[tasks]], and no recipe to pretrain; give at least one")
-    if tables.data:
-        _check_size(place_of(tables.data))
-    missing: dict[str, str] = {}
-    tasks = [_task(name, named[name], tables, parse, missing) for name in named if not only or name in only]
-    if missing:
-        others = [task.name for task in tasks if task.name not in missing]
-        leave = f"; or measure the others alone: --tasks {' '.join(others)}" if others else ""
-        raise UsageError("; ".join(f"{name}: {text}" for name, text in missing.items()) + leave)
-    lacking = lacking_heads(models, tasks)
-    return SuitePlan(tuple(models), tuple(tasks), _combinations(tables.grid, tasks, parse), tables, path, lacking)
+
+
+def _check_beginnings(models: Sequence[SuiteModel]) -> None:
+    """Raises UsageError for a recipe that begins with no recipe, or with one that itself begins with another."""
+    recipes = {model.name: model for model in models if model.recipe}
+    for model in models:
+        if model.begin is not None:
+            check_known(model.begin, recipes, f"{model.name} begins with", "recipe of the suite")
+            if (begun := recipes[model.begin]).begin is not None:
+                raise UsageError(
+                    f"{model.name} begins with {begun.name}, which begins with {begun.begin}; name another"
+                )
 
 
 def lacking_heads(models: Sequence[SuiteModel], tasks: Iterable[SuiteTask]) -> dict[tuple[str, str], str]:
-    """Which models can't score which pairs, by their names, and why. Raises UsageError for a path that is no model, for
-    pairs without their columns, for a set of TFDS without its split, and for pairs that no model can score."""
-    from bert_jax.inference.minimal_pairs import pair_files, read_pairs
-    from bert_jax.records.sources import open_rows
-    from bert_jax.run.trained_model import TrainedModel  # needs JAX; a suite of recipes is read without
-
-    of_pairs = [task for task in tasks if task.kind == "pairs"]
-    for task in of_pairs:
-        for name, file in pair_files(task.places).items():
-            next(read_pairs({name: file}, None, None, Counter()), None)
-    for source in (
-        each for task in tasks if task.config for each in (task.config.task.train, task.config.task.dev_source)
-    ):
-        if source and source.startswith("tfds:"):
-            open_rows(source)  # raises for a split that isn't there
+    """Which models can't be measured on which tasks, by their names, and why. Raises UsageError for a path that is no
+    model, for rows that can't be read, and for a task on which no model can be measured."""
+    for task in tasks:
+        task.check()
     lacking = dict[tuple[str, str], str]()
     for model in models:
-        shapes = TrainedModel.open(place_of(model.path)).shapes if model.path else {"masked_lm": None}
-        if "masked_lm" not in shapes or model.recipe and model.recipe.model.discriminator:
-            lacking |= {(model.name, task.name): "has no head that predicts tokens" for task in of_pairs}
-    if models and of_pairs and len(lacking) == len(models) * len(of_pairs):
-        raise UsageError(f"{of_pairs[0].name} has pairs to score, and no model has a head that predicts tokens")
+        heads = set(TrainedModel.open(place_of(model.path)).shapes) if model.path else {"masked_lm"}
+        if model.recipe and model.recipe.model.discriminator:
+            heads = set()
+        lacking |= {(model.name, task.name): lack for task in tasks if (lack := task.lacks(heads))}
+    for task in tasks if models else ():
+        if all((model.name, task.name) in lacking for model in models):
+            raise UsageError(f"no model can be measured on {task.name}: each {lacking[models[0].name, task.name]}")
     return lacking
 
 
-def _model(table: ModelTable, tables: SuiteTables, parse: Parse) -> SuiteModel:
+def _model(table: ModelTable, tables: SuiteTables) -> SuiteModel:
     if (table.path is None) == (table.config is None):
         raise UsageError(f"the model {table.name or ''} needs either a path (a trained model) or a config (a recipe)")
     if table.path is not None:
@@ -141,109 +119,69 @@ def _model(table: ModelTable, tables: SuiteTables, parse: Parse) -> SuiteModel:
         return SuiteModel(table.name or Path(table.path).name, path)
     assert table.config is not None
     name = table.name or table.config.removesuffix(".py").rpartition("/")[2]
-    values = table.changes | ({"data.source": tables.source} if tables.source else {})
     check_settable(table.changes, f"set of {name}")
-    words = (table.config, *flag_words(values))
-    return SuiteModel(name, None, _parsed(parse, "pretrain", words, name), words, table.begin)
-
-
-def _task_name(table: TaskTable) -> str:
-    of_files = Path(table.pairs or table.beir or "").name.partition(".")[0].strip("*_-") or "pairs"
-    return table.name or (table.config or of_files).removesuffix(".py").rpartition("/")[2]
-
-
-def _task(name: str, table: TaskTable, tables: SuiteTables, parse: Parse, missing: dict[str, str]) -> SuiteTask:
-    """The task of a table. Files that aren't there are noted in `missing`, by the task's name."""
-    kinds = [kind for kind in ("config", "pairs", "beir") if getattr(table, kind)]
-    if len(kinds) != 1:
-        raise UsageError(f"the task {name} has {' and '.join(kinds) or 'no config'}; give one of config, pairs, beir")
-    wanted = list[str]()
-
-    def rows_or_missing(pattern: str, several: bool = False) -> list[str]:
-        places = find_rows(pattern, tables.data)
-        if not places or len(places) > 1 and not several:
-            wanted.append(f"no {pattern}" if not places else f"{len(places)} files {pattern} instead of one")
-        return places or [pattern]
-
-    def judged(source: str, usual: str) -> str:
-        folder, hash_sign, split = source.partition("#")
-        files = [
-            rows_or_missing(f"{folder}/{name}")
-            for name in ("corpus.jsonl", "queries.jsonl", f"qrels/{split or usual}.tsv")
-        ]
-        return files[0][0].rpartition("/")[0] + hash_sign + split
-
-    given = table.model_dump(exclude_defaults=True, by_alias=True)
-    if not table.config and (others := [each for each in given if each not in ("name", *kinds, "publisher")]):
-        raise UsageError(f"the task {name} has {kinds[0]}, and {others[0]} is for a fine-tuning; leave it out")
-    if table.pairs:
-        task = SuiteTask(name, "pairs", tuple(rows_or_missing(table.pairs, several=True)))
-    elif table.beir:
-        task = SuiteTask(name, "beir", (judged(table.beir, "test"),))
-    else:
-        assert table.config
-        of_data = table.files if tables.data else {}
-        own = {"name": name, "test": table.test} | (table.model_extra or {}) | of_data
-        rows = {"test": own.pop("test")} if tables.report == "test" else {}
-        check_settable(table.changes, f"set of the task {name}")
-        values = {f"task.{key}": value for key, value in own.items() if key != "test"} | table.changes
-        config = _parsed(parse, "finetune", (table.config, *flag_words(values)), f"the task {name}")
-        for each, source in {"train": config.task.train, "dev": config.task.dev, **rows}.items():
-            if source is None:
-                raise UsageError(f"the task {name} has no {each} rows; give {each} = FILE")
-            if source.startswith("beir:"):
-                rows[each] = f"beir:{judged(source.removeprefix('beir:'), each)}"
-            else:
-                rows[each] = source if each == "dev" and config.task.dev_share else rows_or_missing(source)[0]
-                if os.path.isdir(rows[each]):
-                    wanted.append(f"a folder {rows[each]} instead of a file of rows")
-        test = rows.pop("test", None)
-        values |= {f"task.{each}": source for each, source in rows.items()}
-        for score in table.scores or ():
-            _check_known(score, config.task.facts.metrics, f"scores of the task {name}", "metric of its kind")
-        words, config = (table.config, *flag_words(values)), config.change(task=rows)
-        task = SuiteTask(name, "finetune", (), config, words, test, table.scores or ())
-    if wanted:
-        where = f" (published at {table.publisher})" if table.publisher else ""
-        below = "in the working directory; give its folder by --data"
-        if tables.data:
-            below = f"below {place_of(tables.data)}, where links to folders aren't followed"
-        missing[name] = f"found {' and '.join(wanted)} {below}{where}"
-    return task
-
-
-def find_rows(pattern: str, data: str | None) -> list[str]:
-    """The absolute paths of the files, also compressed, or the folder that `pattern` names, in `data` at any depth;
-    [] if none is there. Links to folders aren't followed.
-
-    A set of TFDS, or a place in a bucket, is taken as it is.
-    """
-    if ":" in pattern.partition("/")[0]:
-        return [pattern]
-    within = data and not os.path.isabs(pattern)
-    below = Path(place_of(data)) if data and within else Path("/")
-    pattern = re.sub(r"(\*\*/)+", "**/", f"**/{pattern}" if within else str(place_of(pattern))[1:])
-    if pattern.count("**/") > 2:  # the search takes the number of folders to this power
-        raise UsageError(f"{pattern} has ** more than twice; give a pattern with fewer, or a folder")
-    if not within and "**" in pattern:  # a suite's own `data` was counted before
-        _check_size(below / pattern.partition("**")[0])
+    of_vocabulary = [name for name in table.changes if name.startswith("vocabulary.")]
+    if of_vocabulary and table is not next(each for each in tables.models if each.config):
+        raise UsageError(f"{name} sets {of_vocabulary[0]}, but all recipes share the vocabulary of the first")
     try:
-        found = [sorted(below.glob(pattern + ending)) for ending in _COMPRESSED]
-        files = next(filter(None, ([str(path) for path in paths if path.is_file()] for paths in found)), [])
-        return files or [str(path) for path in found[0] if path.is_dir()]
-    except (OSError, ValueError, NotImplementedError, RecursionError):  # what glob raises for what can't be a path
-        return []
+        recipe = _recipe(table.config, table.changes | ({"data.source": tables.source} if tables.source else {}))
+    except UsageError as error:
+        raise UsageError(f"{name}: {with_names(error.message)}") from None
+    return SuiteModel(name, None, recipe, table.begin)
 
 
-def _check_size(data: Place) -> None:
-    """Raises UsageError for a folder with too many files to search."""
-    count = 0
-    for _, folders, files in os.walk(data):
-        if (count := count + len(folders) + len(files)) > _MOST_FILES:
-            raise UsageError(f"{data} has more than {_MOST_FILES:,} files to search; give the folder of the rows alone")
+def _recipe(name: str, values: Values) -> RunConfig:
+    """The settings of a recipe. Those of a run must not name places elsewhere, and its vocabulary isn't taken over."""
+    config = load_config(name, RunConfig)
+    if run := run_given_as_config(name, RunConfig):
+        check_recorded_places(config, run, {re.sub(r"\.\d+$", "", place) for place in config.flat()} - values.keys())
+        values = {"model.vocabulary_size": None, **values}
+    return settled(config, values)
 
 
-def _combinations(grid: dict[str, Any], tasks: Iterable[SuiteTask], parse: Parse) -> tuple[dict[str, Any], ...]:
+def _tasks(tables: SuiteTables, only: Sequence[str]) -> tuple[SuiteTask, ...]:
+    """The tasks of a suite; if `only` names some, these. Raises UsageError if files of theirs are missing."""
+    kinds = [_kind(table) for table in tables.tasks]
+    usual = [kind.usual_name(str(table[kind.KEY])) for kind, table in zip(kinds, tables.tasks, strict=True)]
+    names = [str(table.get("name") or name) for table, name in zip(tables.tasks, usual, strict=True)]
+    _check_distinct("tasks", names)
+    if taken := [name for name in names if name in TAKEN or name.startswith(HELD_OUT_TASK)]:
+        raise UsageError(f"the task {taken[0]} is called like what every suite has; give it another name by name = ...")
+    for name in only:
+        check_known(name, names, "--tasks", "task of the suite")
+    if tables.data:
+        check_size(place_of(tables.data))
+    tasks, missing = list[SuiteTask](), dict[str, str]()
+    for name, kind, table in zip(names, kinds, tables.tasks, strict=True):
+        if only and name not in only:
+            continue
+        search = RowSearch(tables.data)
+        try:
+            tasks.append(kind.read(table | {"name": name}, search, tables))
+        except UsageError as error:
+            raise UsageError(f"the task {name}: {with_names(error.message)}") from None
+        if search.missing:
+            publisher = tasks[-1].publisher
+            missing[name] = search.problem + (f" (published at {publisher})" if publisher else "")
+    if missing:
+        others = [task.name for task in tasks if task.name not in missing]
+        leave = f"; or measure the others alone: --tasks {' '.join(others)}" if others else ""
+        raise UsageError("; ".join(f"{name}: {text}" for name, text in missing.items()) + leave)
+    return tuple(tasks)
+
+
+def _kind(table: Values) -> type[SuiteTask]:
+    """The kind of a table's task. Raises UsageError if it has the values of none, or of several."""
+    kinds = [kind for kind in KINDS if table.get(kind.KEY)]
+    if len(kinds) == 1:
+        return kinds[0]
+    keys = [kind.KEY for kind in kinds]
+    name = table.get("name") or next((kind.usual_name(str(table[kind.KEY])) for kind in kinds), "")
+    known = ", ".join(kind.KEY for kind in KINDS)
+    raise UsageError(f"the task {name} has {' and '.join(keys) or 'no config'}; give one of {known}")
+
+
+def _combinations(grid: Values, tasks: Iterable[SuiteTask]) -> tuple[Values, ...]:
     """All combinations of the grid's values, each of which fits every fine-tuning."""
     check_settable(grid, "grid")
     for name, values in grid.items():
@@ -257,32 +195,19 @@ def _combinations(grid: dict[str, Any], tasks: Iterable[SuiteTask], parse: Parse
         if twice := [value for value in values if values.count(value) > 1]:
             raise UsageError(f"grid: {name} has {quoted(twice[0])} twice; give each value once")
     combinations = tuple(dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()))
-    tuned = [task for task in tasks if task.config]
+    tuned = [task for task in tasks if isinstance(task, FineTuning)]
     if grid and not tuned:
         raise UsageError("grid has settings of fine-tuning, and no task is fine-tuned; leave it out")
     for task in tuned:
-        same: dict[str, dict[str, Any]] = {}
+        same: dict[str, Values] = {}
         for setting in combinations:
-            config = _parsed(parse, "finetune", task.command(setting, seed=0), f"grid, with the task {task.name}")
+            try:
+                config = task.trained(setting)
+            except UsageError as error:
+                raise UsageError(f"grid, with the task {task.name}: {with_names(error.message)}") from None
             if (other := same.setdefault(config.model_dump_json(), setting)) is not setting:
                 raise UsageError(f"grid: {quoted(other)} and {quoted(setting)} are the same settings; leave one out")
     return combinations
-
-
-def _parsed(parse: Parse, command: Literal["pretrain", "finetune"], words: Sequence[str], where: str) -> Any:
-    """The settings that a command has with `words`. Raises UsageError, with `where` these come from."""
-    try:
-        return parse(command, words)
-    except UsageError as error:
-        raise UsageError(f"{where}: {with_names(error.message)}") from None
-
-
-def _check_known(name: str, known: Iterable[str], where: str, what: str) -> None:
-    """Raises UsageError if `name` is none of `known`, with the nearest of them."""
-    if name not in known:
-        near = difflib.get_close_matches(name, list(known), n=1)
-        meant = f"did you mean {near[0]}?" if near else f"there is {', '.join(known)}"
-        raise UsageError(f"{where}: {name!r} is no {what}; {meant}")
 
 
 def _check_distinct(what: str, names: list[str]) -> None:

@@ -5,11 +5,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float, Int
 
 from bert_jax.config.wording import counted
-from bert_jax.inference.minimal_pairs import outcome_numbers
-from bert_jax.products.suite.job import AND, score_of
 from bert_jax.products.suite.significance import (
     LEVEL,
     Difference,
@@ -17,10 +14,11 @@ from bert_jax.products.suite.significance import (
     bootstrap_error,
     difference_text,
     pair_errors,
-    row_sums,
     score_difference,
 )
-from bert_jax.products.suite.suite_tables import AVERAGE, RANK, SuiteModel, SuiteTask, setting_text
+from bert_jax.products.suite.suite import SuiteModel
+from bert_jax.products.suite.suite_tables import AVERAGE, RANK, setting_text
+from bert_jax.products.suite.tasks import AND, FineTuning, HeldOutTokens, RowOutcomes, SuiteTask
 from bert_jax.products.suite.work import SuiteWork
 
 BASELINE = "baseline"
@@ -36,10 +34,7 @@ class Cell(NamedTuple):
     metric: str
     scores: dict[int, float]
     setting: dict[str, Any] = {}
-    sums: tuple[Float[np.ndarray, "N K"], ...] = ()
-    """The `row_sums` of each seed's answers, or the outcomes of minimal pairs; empty if rows aren't compared."""
-    files: Int[np.ndarray, " N"] = np.zeros(0, int)
-    """The number of each minimal pair's file."""
+    outcomes: RowOutcomes = RowOutcomes()
     baseline: float | None = None
     """The score of a method that learns nothing; None if it isn't known."""
     share_seen: float | None = None
@@ -75,8 +70,8 @@ class Summary:
         """The rows of suite.json, one a measurement."""
         for cell in self._cells():
             self.cells.setdefault(cell.task, {})[cell.model] = cell
-        for task in (task.name for task in self.suite.tasks if task.kind == "pairs" and task.name in self.cells):
-            self.cells[task] = _of_common_pairs(self.cells[task])
+        for task, cells in self.cells.items():
+            self.cells[task] = _of_common_pairs(cells)
         names = [model.name for model in self.suite.models]
         self.averaged = [task.name for task in self.suite.tasks if len(self.cells.get(task.name, {})) == len(names)]
         """The tasks on which all models have a score."""
@@ -98,9 +93,7 @@ class Summary:
             for name, cell in cells.items():
                 found = self.differences.get((name, task))
                 compared = {"verdict": self._verdict(name, task, found)} | found._asdict() if found else {}
-                of_cell = {
-                    key: value for key, value in cell._asdict().items() if key not in ("scores", "sums", "files")
-                }
+                of_cell = {key: value for key, value in cell._asdict().items() if key not in ("scores", "outcomes")}
                 rank = self.ranks[name] if task == AVERAGE else _rank(cells, name)
                 of_cell |= {"mean": cell.mean, "spread": cell.spread, "seeds": list(cell.scores), "rank": rank}
                 table.append(compared | of_cell)  # whose seeds are named, not counted
@@ -156,7 +149,7 @@ class Summary:
         yield from (("note", text) for text in self._edges())
         for (name, task), reason in self.suite.lacking.items():
             yield "note", f"{task}: {name} has no score, as it {reason}."
-        if len({task.predict for task in self.suite.measured.values() if task.kind == "held-out"}) > 1:
+        if len({task.predict for task in self.suite.measured.values() if isinstance(task, HeldOutTokens)}) > 1:
             yield (
                 "note",
                 "Held-out tokens: a recipe has scores for what it learned to predict, and none in other columns.",
@@ -180,9 +173,8 @@ class Summary:
         yield from (("problem", f"Failed: {failure}") for failure in self.work.failures)
 
     def _verdict(self, name: str, task: str, found: Difference) -> str:
-        kinds = {each.kind == "pairs" for each in self.suite.tasks if task in (each.name, AVERAGE)}
-        rows = "rows and pairs" if len(kinds) > 1 else "pairs" if kinds == {True} else "rows"
-        return difference_text(name, self.suite.models[0].name, found, rows)
+        rows = sorted({each.ROWS for each in self.suite.tasks if task in (each.name, AVERAGE)}, reverse=True)
+        return difference_text(name, self.suite.models[0].name, found, " and ".join(rows or ["rows"]))
 
     def _edges(self) -> Iterator[str]:
         """Yields a sentence for each end of the grid's numbers at which best settings are."""
@@ -201,7 +193,7 @@ class Summary:
         """Yields the row of suite.json of each finished measurement that has figures."""
         for job in self.work.measurements():
             if metrics := job.measured if job.done else {}:
-                metric, score = score_of(self.suite.measured[job.task], metrics)
+                metric, score = self.suite.measured[job.task].score(metrics)
                 row = {"model": job.model, "task": job.task, "setting": job.setting, "seed": job.seed}
                 row |= {"run": str(job.path), "metric": metric, "score": score, "seconds": metrics.get("work_seconds")}
                 yield row | {"metrics": metrics}
@@ -219,27 +211,21 @@ class Summary:
     def _cell(self, model: SuiteModel, task: SuiteTask) -> Cell | None:
         """The reported scores by seed; None before all settings are measured."""
         rows = [row for row in self.runs if (row["model"], row["task"]) == (model.name, task.name)]
-        setting = self.work.best_setting(model, task) if task.config else {}
+        setting = self.work.best_setting(model, task) if isinstance(task, FineTuning) else {}
         if not rows or setting is None:
             return None
         measured = {row["seed"]: row["metrics"] for row in rows if row["setting"] == setting}
-        if task.config:  # the answers of the best setting give the scores, the baseline and what is tested
+        is_complete = True
+        if isinstance(task, FineTuning):  # the answers of the best setting give the scores and what is tested
             jobs = [self.work.answers(model, task, setting, seed) for seed in self.suite.tables.seeds]
             measured = {job.seed: job.measured for job in jobs if job.done}
-        scores = {seed: score_of(task, each)[1] for seed, each in measured.items()}
+            is_complete = len(measured) == len(jobs)
+        scores = {seed: task.score(each)[1] for seed, each in measured.items()}
         cell = Cell(model.name, task.name, rows[0]["metric"], scores, setting)
         some: dict[str, Any] = next(iter(measured.values()), {})
         if baseline := some.get("baseline"):
-            cell = cell._replace(baseline=score_of(task, {"metric": some.get("metric"), **baseline})[1])
-        if task.kind == "pairs":
-            outcomes = [[*map(outcome_numbers, each["outcomes"].values())] for each in measured.values()]
-            files = np.repeat(np.arange(len(outcomes[0])), [*map(len, outcomes[0])])
-            return cell._replace(files=files, sums=tuple(np.concatenate(each)[:, None] for each in outcomes))
-        if not task.config or len(measured) < len(jobs) or any("golds" not in each for each in measured.values()):
-            return cell
-        of_classes = task.config.task.kind != "number"
-        pairs = ((np.array(one["golds"]), np.array(one["predicted"])) for one in measured.values())
-        return cell._replace(sums=tuple(row_sums(*pair, of_classes) for pair in pairs))
+            cell = cell._replace(baseline=task.score({"metric": some.get("metric"), **baseline})[1])
+        return cell._replace(outcomes=task.outcomes([*measured.values()])) if is_complete else cell
 
     def _differences(self) -> dict[tuple[str, str], Difference]:
         first, errors = self.suite.models[0].name, dict[tuple[str, str], list[tuple[float, int]]]()
@@ -274,25 +260,28 @@ def _paired(ours: Cell, theirs: Cell) -> tuple[list[float], list[float]]:
 
 def _of_common_pairs(cells: dict[str, Cell]) -> dict[str, Cell]:
     """The cells with the pairs alone that all models score, if there are some, and with the scores on these."""
-    kept = ~np.isnan(sum(sums for cell in cells.values() for sums in cell.sums))[:, 0]
+    every = [outcomes for cell in cells.values() for outcomes in cell.outcomes.sums if len(cell.outcomes.files)]
+    kept = ~np.isnan(sum(every, np.zeros((1, 1))))[:, 0]
     if kept.all() or not kept.any():
         return cells
     common = dict[str, Cell]()
     for name, cell in cells.items():
-        files, sums = np.unique(cell.files[kept], return_inverse=True)[1], tuple(each[kept] for each in cell.sums)
+        files = np.unique(cell.outcomes.files[kept], return_inverse=True)[1]
+        sums = tuple(each[kept] for each in cell.outcomes.sums)
         means = [np.bincount(files, each[:, 0]) / np.bincount(files) for each in sums]
         scores = {seed: float(mean.mean()) for seed, mean in zip(cell.scores, means, strict=True)}
-        common[name] = cell._replace(files=files, sums=sums, scores=scores)
+        common[name] = cell._replace(outcomes=RowOutcomes(sums, files), scores=scores)
     return common
 
 
 def _row_error(ours: Cell, theirs: Cell) -> list[tuple[float, int]]:
     """Standard errors of a difference by the choice of rows, and their numbers; [] where they aren't compared."""
-    if not (ours.sums and theirs.sums and len(ours.sums[0]) == len(theirs.sums[0])):
+    first, second = ours.outcomes.sums, theirs.outcomes.sums
+    if not (first and second and len(first[0]) == len(second[0])):
         return []
-    if len(ours.files):
-        return pair_errors(np.mean(ours.sums, axis=0)[:, 0] - np.mean(theirs.sums, axis=0)[:, 0], ours.files)
-    return [(bootstrap_error(ours.sums, theirs.sums, ours.metric.split(AND)), len(ours.sums[0]))]
+    if len(ours.outcomes.files):
+        return pair_errors(np.mean(first, axis=0)[:, 0] - np.mean(second, axis=0)[:, 0], ours.outcomes.files)
+    return [(bootstrap_error(first, second, ours.metric.split(AND)), len(first[0]))]
 
 
 def _average(cells: Sequence[Cell]) -> Cell:

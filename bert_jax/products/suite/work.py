@@ -3,7 +3,6 @@
 import contextlib
 import fcntl
 import itertools
-import json
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -12,28 +11,30 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+from bert_jax.finetuning.finetune import finetune
 from bert_jax.products.suite import measuring
-from bert_jax.products.suite.commands import Commands
 from bert_jax.products.suite.contamination import pretrainings
 from bert_jax.products.suite.job import (
     Job,
     changed_settings,
+    log_of,
     model_hash,
     place_below,
     run_figures,
-    score_of,
     source_hash,
 )
+from bert_jax.products.suite.processes import Processes
 from bert_jax.products.suite.recipes import RecipeWork
-from bert_jax.products.suite.suite_tables import SuiteModel, SuitePlan, SuiteTask, setting_text
+from bert_jax.products.suite.suite import SuiteModel, SuitePlan
+from bert_jax.products.suite.suite_tables import Values, setting_text
+from bert_jax.products.suite.tasks import FineTuning, SuiteTask, rows_in_text
 from bert_jax.records.corpus import open_corpus
 from bert_jax.system.bucket import place_of
 from bert_jax.system.content import settings_hash
-from bert_jax.system.errors import RunError, UsageError, disk_failure, first_line, quoted
+from bert_jax.system.errors import BertJaxError, RunError, UsageError, disk_failure, first_line, quoted
 from bert_jax.system.files import open_lock, refuse_links, write_json
 from bert_jax.system.json_file import JsonObject, read_object
 from bert_jax.system.progress import duration, say
-from bert_jax.system.workers import in_own_process
 
 _ORIGIN = "origin.json"
 """File that names the suite of a directory."""
@@ -48,8 +49,8 @@ class SuiteWork:
 
     def __init__(self, suite: SuitePlan, workdir: Path, at_once: int):
         """Raises UsageError if `at_once` runs can't share the cores."""
-        self.suite, self.workdir, self.commands = suite, workdir, Commands(at_once)
-        self.recipes = RecipeWork(suite, workdir, self.commands)
+        self.suite, self.workdir, self.processes = suite, workdir, Processes(at_once)
+        self.recipes = RecipeWork(suite, workdir, self.processes)
         self.failures: list[str] = []
         self._lock, self._hash, self._model_hash = threading.Lock(), cache(source_hash), cache(model_hash)
 
@@ -90,14 +91,14 @@ class SuiteWork:
         checkpoints.
         """
         self.workdir.mkdir(parents=True, exist_ok=True)
-        with open_lock(self.workdir / ".lock") as lock, self.commands.pool() as pool:
+        with open_lock(self.workdir / ".lock") as lock, self.processes.pool() as pool:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 write_json(self.workdir / _ORIGIN, {"suite": str(self.suite.file.resolve())})
                 pool.submit(self.recipes.prepare).result()
                 for stage in (self.pretrainings, self.measurements, self.row_measurements):
                     self._do_all(pool, stage(), after_each)
-                now = SuiteWork(self.suite, self.workdir, self.commands.at_once)
+                now = SuiteWork(self.suite, self.workdir, self.processes.at_once)
                 if [job.path for job in now.measurements()] != [job.path for job in self.measurements()]:
                     raise RunError(
                         "rows, text or models changed while the suite was at work, so its figures rest on different "
@@ -107,7 +108,7 @@ class SuiteWork:
                 raise UsageError(f"another suite is at work in {self.workdir}; wait, or choose another") from None
             except BaseException:
                 pool.shutdown(wait=False, cancel_futures=True)
-                self.commands.end()
+                self.processes.end()
                 raise
 
     def pretrainings(self) -> list[Job]:
@@ -120,15 +121,8 @@ class SuiteWork:
         jobs = list[Job]()
         for seed, model in itertools.product(self.suite.tables.seeds, self.suite.models):
             for task in self.suite.measured.values():
-                if (model.name, task.name) in self.suite.lacking:
-                    continue
-                if task.config:
-                    jobs += [self.tuning(model, task, setting, seed) for setting in self.suite.settings]
-                elif task.kind == "held-out":
-                    learned = model.recipe and model.recipe.objective.predict
-                    jobs += [self.recipes.held_out(model, task, seed)] if learned == task.predict else []
-                elif model.recipe or seed == self.suite.tables.seeds[0]:
-                    jobs.append(self._scored(model, task, seed))
+                if (model.name, task.name) not in self.suite.lacking:
+                    jobs += task.jobs(self, model, seed)
         return jobs
 
     def row_measurements(self) -> list[Job]:
@@ -137,7 +131,7 @@ class SuiteWork:
         Deletes the checkpoints of the other settings.
         """
         jobs = [self.contamination(model) for model in self.suite.models if self.suite.tasks]
-        for model, task in itertools.product(self.suite.models, self.suite.tasks):
+        for model, task in itertools.product(self.suite.models, self.suite.tuned):
             if (best := self.best_setting(model, task)) is None:
                 continue
             for setting, seed in itertools.product(self.suite.settings, self.suite.tables.seeds):
@@ -147,32 +141,31 @@ class SuiteWork:
                     self.tuning(model, task, setting, seed).delete_checkpoints()
         return jobs
 
-    def best_setting(self, model: SuiteModel, task: SuiteTask) -> dict[str, Any] | None:
+    def best_setting(self, model: SuiteModel, task: FineTuning) -> Values | None:
         """The setting with the best mean score on the dev rows over all seeds; None before all are finished."""
         means = list[float]()
-        for setting in self.suite.settings if task.config else ():
+        for setting in self.suite.settings:
             jobs = [self.tuning(model, task, setting, seed) for seed in self.suite.tables.seeds]
             if not all(job.done for job in jobs):
                 return None
-            means.append(sum(score_of(task, job.measured)[1] for job in jobs) / len(jobs))
-        return self.suite.settings[means.index(max(means))] if means else None
+            means.append(sum(task.score(job.measured)[1] for job in jobs) / len(jobs))
+        return self.suite.settings[means.index(max(means))]
 
-    def tuning(self, model: SuiteModel, task: SuiteTask, setting: dict[str, Any], seed: int) -> Job:
+    def tuning(self, model: SuiteModel, task: FineTuning, setting: Values, seed: int) -> Job:
         """A fine-tuning."""
         path, needs, content = self._model(model, seed)
         name = f"{model.name}-{task.name}-{setting_text(setting)}-{seed}"
-        assert task.config, f"{task.name} is fine-tuned"
-        shaped_by = changed_settings(task.config), setting, str(path), content, seed, self._rows_hashes(task)
+        shaped_by = changed_settings(task.config), setting, str(path), content, seed, task.hashes(self._hash)
         run = place_below(self.workdir, "runs", name, *shaped_by)
-        words = ("finetune", *task.command(setting, seed), "--init", path, "--workdir", run)
 
         def work() -> JsonObject:
-            self.commands.run(*words)
+            config = task.trained(setting).replace(seed=seed, init=str(path))
+            self.processes.call(finetune, config, run, log=log_of(run))
             return run_figures(run)
 
         return Job(model.name, task.name, setting, seed, run, work, self.recipes.known, needs)
 
-    def answers(self, model: SuiteModel, task: SuiteTask, setting: dict[str, Any], seed: int) -> Job:
+    def answers(self, model: SuiteModel, task: FineTuning, setting: Values, seed: int) -> Job:
         """The answers of a fine-tuned model to the reported rows."""
         tuned, rows = self.tuning(model, task, setting, seed), task.measured_rows(self.suite.tables.report)
         shaped_by = str(tuned.path), tuned.measured, rows, self._hash(str(rows))
@@ -181,7 +174,7 @@ class SuiteWork:
         def measure() -> JsonObject:
             if not (tuned.path / "checkpoints").is_dir():  # deleted while another setting was the best
                 tuned.finish()
-            return in_own_process(measuring.row_answers, tuned.path, rows)
+            return self.processes.call(measuring.row_answers, tuned.path, rows)
 
         return Job(model.name, task.name, setting, seed, path, measure, self.recipes.known, tuned)
 
@@ -189,38 +182,23 @@ class SuiteWork:
         """The look-up of the rows of all tasks in the model's own text."""
         seed = self.suite.tables.seeds[0]
         run, needs, content = self._model(model, seed)
-        rows = [
-            (task.places, changed_settings(task.config), task.test, self._rows_hashes(task))
-            for task in self.suite.tasks
-        ]
+        rows = [(task.identity, task.hashes(self._hash)) for task in self.suite.tasks]
         text = None if needs else self._text_hash(run)
         path = self._file("contamination", model.name, str(run), content, text, rows)
-        measure = partial(in_own_process, measuring.rows_in_text, run, self.suite.tasks)
+        measure = partial(self.processes.call, rows_in_text, run, self.suite.tasks)
         return Job(model.name, "rows in its text", {}, seed, path, measure, self.recipes.known, needs)
 
-    def _scored(self, model: SuiteModel, task: SuiteTask, seed: int) -> Job:
+    def measurement(self, model: SuiteModel, task: SuiteTask, seed: int) -> Job:
+        """A task's own measurement of a model."""
         run, needs, content = self._model(model, seed)
-        words = ("score", run, "--pairs", *task.places, "--json")
-        if task.kind == "beir":
-            words = ("evaluate", run, "--data", f"beir:{task.places[0]}", "--json")
-        path = self._file("scores", f"{model.name}-{task.name}-{seed}", words, content, self._rows_hashes(task))
-
-        def measure() -> JsonObject:
-            return json.loads(self.commands.run(*words).splitlines()[-1])
-
+        shaped_by = str(run), task.identity, content, task.hashes(self._hash)
+        path = self._file("scores", f"{model.name}-{task.name}-{seed}", *shaped_by)
+        measure = partial(self.processes.call, task.measure, run)
         return Job(model.name, task.name, {}, seed, path, measure, self.recipes.known, needs)
 
     def _file(self, folder: str, name: str, *shaped_by: Any) -> Path:
         """The JSON file of a measurement."""
         return place_below(self.workdir, folder, name, *shaped_by, ending=".json")
-
-    def _rows_hashes(self, task: SuiteTask) -> list[str]:
-        """Content hashes of all that a task is measured on, and learned from."""
-        if task.config is None:
-            return [self._hash(f"beir:{place}" if task.kind == "beir" else place) for place in task.places]
-        rows = task.config.task
-        places = filter(None, (rows.train, rows.dev_source, task.test, *rows.other_sets.values()))
-        return [*map(self._hash, places), *([self._hash(rows.source, is_text=True)] if rows.source else ())]
 
     def _text_hash(self, run: Path) -> list[str]:
         """Content hashes of the prepared text of the runs that made a trained model."""
@@ -245,11 +223,11 @@ class SuiteWork:
         began, what = time.monotonic(), ", ".join(filter(None, [job.model, job.task, setting_text(job.setting)]))
         try:
             job.finish()
-        except UsageError:
-            raise
+        except UsageError as error:
+            raise UsageError(f"{what}, seed {job.seed}: {error.message}") from None
         except Exception as error:  # also what a library raises: the others go on
-            if not self.commands.ending:
-                known = error if isinstance(error, RunError) else disk_failure(error)
+            if not self.processes.ending:
+                known = error if isinstance(error, BertJaxError) else disk_failure(error)
                 reason = known or f"{type(error).__name__}: {first_line(error)}"
                 self.failures.append(f"{what}, seed {job.seed}: {reason}")
                 say(f"failed: {self.failures[-1]}")

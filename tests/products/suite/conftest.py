@@ -1,23 +1,43 @@
-"""Suites whose commands are stand-ins: which commands are given, in which order, and what is made of their results."""
+"""Suites whose processes are stand-ins: which calls are made, in which order, and what is made of their results."""
 
 import hashlib
 import json
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
-from bert_jax.cli.suite import settings_of
-from bert_jax.products.suite import measuring, recipes, suite_file, work
-from bert_jax.products.suite.commands import Commands
+from bert_jax.config.settings import Settings
+from bert_jax.finetuning.finetune import finetune
+from bert_jax.pretraining.pretrain import pretrain
+from bert_jax.products.suite import measuring, suite_file
+from bert_jax.products.suite.processes import Processes
 from bert_jax.products.suite.suite_file import read_suite
 from bert_jax.products.suite.summary import Summary
+from bert_jax.products.suite.tasks import rows_in_text
 from bert_jax.products.suite.work import SuiteWork
 
 STEP_SECONDS = {"full_sentences": 0.05, "bert": 0.05, "masked": 0.05, "modern_muon": 0.1, "left": 0.2}
 
 
+class Call(NamedTuple):
+    """A training, or a task's own measurement."""
+
+    name: str
+    """The function, or the kind of the task."""
+    path: Path
+    """The run that is made, or the model that is measured."""
+    config: Settings
+    """The settings of the training, or the task."""
+
+    @property
+    def steps(self) -> list[int]:
+        """Those of each phase."""
+        return [phase.steps for phase in self.config.phases]
+
+
 class StandIns:
-    """A suite in a folder, with stand-ins for the commands of bert-jax and for what is measured in other processes."""
+    """A suite in a folder, with stand-ins for what is done in other processes."""
 
     def __init__(self, folder: Path, monkeypatch):
         self.folder, self.given, self.measured, self.answered = folder, [], [], []
@@ -26,15 +46,13 @@ class StandIns:
         self.outcomes = {}
         """Outcomes of minimal pairs by the model's name."""
         self.patience = None
-        """Commands that are carried out before one is interrupted; None: all."""
+        """Calls that are carried out before one is interrupted; None: all."""
         for name in ("train.tsv", "dev.tsv", "test.tsv"):
             (folder / name).write_text("sentence\tlabel\ngood\t1\nbad\t0\n")
         for name in ("one", "two"):
             (folder / name).mkdir()
         monkeypatch.chdir(folder)
-        monkeypatch.setattr(Commands, "run", lambda commands, *words: self.command(*map(str, words)))
-        for module in (work, recipes):
-            monkeypatch.setattr(module, "in_own_process", self.alone)
+        monkeypatch.setattr(Processes, "call", lambda processes, *call, log=None: self.alone(*call))
         monkeypatch.setattr(suite_file, "lacking_heads", lambda models, tasks: {})
 
     def alone(self, function, *arguments):
@@ -59,27 +77,34 @@ class StandIns:
                 "golds": right,
                 "predicted": given,
             }
-        assert function is measuring.rows_in_text
-        return {task.name: {"share": 0.25} for task in arguments[1]}
+        if function is rows_in_text:
+            return {task.name: {"share": 0.25} for task in arguments[1]}
+        if function in (finetune, pretrain, measuring.prepare_sequences):
+            config, path = arguments
+            return self.called(Call(function.__name__.partition("_")[0], path, config))
+        (path,) = arguments
+        assert function == function.__self__.measure
+        return self.called(Call(function.__self__.KEY, path, function.__self__))
 
-    def command(self, name, *words):
+    def called(self, call):
+        """Does what a call leaves behind."""
         if self.patience == 0:
             raise KeyboardInterrupt
         self.patience = self.patience and self.patience - 1
-        self.given.append((name, *words))
-        if name == "score":
-            outcomes = {"some": self.outcomes.get(Path(words[0]).name, "1101010110")}
-            return json.dumps({"accuracy": 0.6, "outcomes": outcomes, "baseline": {"accuracy": 0.5}})
-        if name == "evaluate":
-            return json.dumps({"ndcg@10": 0.4})
-        directory = Path(words[words.index("--workdir") + 1])
-        if name == "prepare":
+        self.given.append(call)
+        if call.name == "pairs":
+            outcomes = {"some": self.outcomes.get(call.path.name, "1101010110")}
+            return {"accuracy": 0.6, "outcomes": outcomes, "baseline": {"accuracy": 0.5}}
+        if call.name == "beir":
+            return {"ndcg@10": 0.4}
+        directory = call.path
+        if call.name == "prepare":
             (directory / "data" / "length-64").mkdir(parents=True, exist_ok=True)
             (directory / "data" / "length-64" / "prepared.json").touch()
             (directory / "tokenizer").mkdir(exist_ok=True)
-            of_kind = "tokenizer.model" if "--vocabulary.kind=unigram" in words else "vocab.txt"
+            of_kind = "tokenizer.model" if call.config.vocabulary.kind == "unigram" else "vocab.txt"
             (directory / "tokenizer" / of_kind).touch()
-            return ""
+            return {}
         directory.mkdir(parents=True, exist_ok=True)
         losses = enumerate((7.0, 6.1, 5.9, 5.0), start=1)
         lines = [
@@ -87,12 +112,13 @@ class StandIns:
         ]
         (directory / "metrics.jsonl").write_text("".join(lines))
         (directory / "checkpoints").mkdir(exist_ok=True)
-        (directory / "config.json").write_text(" ".join(words))
-        steps = sum(int(words[at + 1]) for at, word in enumerate(words) if word.endswith(".steps"))
-        asked = " ".join(word for word in words if str(self.folder) not in word)
-        result = {"steps": steps, "metric": "accuracy", "accuracy": score_of(asked), "score": score_of(asked)}
-        (directory / "results.json").write_text(json.dumps(result | {"f1": 0.5}))
-        return ""
+        settings = call.config.model_dump_json()
+        (directory / "config.json").write_text(settings)
+        steps = sum(call.steps) if call.name == "pretrain" else 10
+        score = score_of(settings.replace(str(self.folder), ""))
+        result = {"steps": steps, "metric": "accuracy", "accuracy": score, "score": score, "f1": 0.5}
+        (directory / "results.json").write_text(json.dumps(result))
+        return {}
 
     def judged(self, name, split="test"):
         """Makes a folder with the files of judged texts."""
@@ -104,7 +130,7 @@ class StandIns:
     def suite(self, text, **changes):
         """The suite of a TOML file with this text."""
         (self.folder / "suite.toml").write_text(text)
-        return read_suite(self.folder / "suite.toml", settings_of, **changes)
+        return read_suite(self.folder / "suite.toml", **changes)
 
     def run(self, text, workdir="W", at_once=1, **changes) -> Summary:
         """Its summary when all is done."""

@@ -58,9 +58,9 @@ config = "experiments/full_sentences"
 config = "experiments/modern_muon"
 {TASK_TEXT}
 """
-ALL = {"finetune": 4, "score": 2, "evaluate": 2, "answers": 2}
+ALL = {"finetune": 4, "pairs": 2, "beir": 2, "answers": 2}
 ROWS = {"finetune": 4, "answers": 2}
-OF_ONE = {"finetune": 2, "score": 1, "evaluate": 1, "answers": 1}
+OF_ONE = {"finetune": 2, "pairs": 1, "beir": 1, "answers": 1}
 
 
 @pytest.fixture
@@ -74,11 +74,11 @@ def suite(stand_ins):
 
 
 def work_done(suite, text) -> dict[str, int]:
-    """How often the suite gives each command, and measures answers."""
+    """How often the suite makes each call, and measures answers."""
     suite.given.clear()
     suite.answered.clear()
     suite.run(text)
-    names = [words[0] for words in suite.given] + ["answers"] * len(suite.answered)
+    names = [call.name for call in suite.given] + ["answers"] * len(suite.answered)
     return {name: names.count(name) for name in dict.fromkeys(names)}
 
 
@@ -95,8 +95,8 @@ def change_a_byte(path: Path) -> None:
         *((f"one/{name}", OF_ONE) for name in ("config.json", "model.safetensors", "tokenizer.json")),
         *((name, OF_ONE) for name in FILES if name.startswith("two/")),
         *((name, ROWS) for name in ("train.tsv", "dev.tsv", "test.tsv", "zh.tsv")),
-        ("pairs.jsonl", {"score": 2}),
-        *((name, {"evaluate": 2}) for name in FILES if name.startswith("scifact/")),
+        ("pairs.jsonl", {"pairs": 2}),
+        *((name, {"beir": 2}) for name in FILES if name.startswith("scifact/")),
         ("corpus.txt", {}),
     ],
 )
@@ -126,7 +126,7 @@ def test_folders_that_are_links_count(suite, name):
     (suite.folder / "elsewhere" / "loop").symlink_to(suite.folder)
     assert work_done(suite, TRAINED) == ALL and work_done(suite, TRAINED) == {}
     change_a_byte(next(path for path in sorted((suite.folder / "elsewhere").iterdir()) if not path.is_dir()))
-    again = {"evaluate": 2} if name == "scifact/qrels" else OF_ONE
+    again = {"beir": 2} if name == "scifact/qrels" else OF_ONE
     assert work_done(suite, TRAINED) == again and work_done(suite, TRAINED) == {}
 
 
@@ -142,15 +142,15 @@ def test_one_byte_of_a_checkpoint_its_settings_or_its_tokenizer_has_it_measured_
 
 @pytest.mark.parametrize("file", ["dev.tsv", "pairs.jsonl", "one/model.safetensors"])
 def test_what_changes_while_the_suite_is_at_work_is_told(suite, file, monkeypatch):
-    command, given = suite.command, []
+    called, given = suite.called, []
 
-    def changing(*words):
-        given.append(words)
+    def changing(call):
+        given.append(call)
         if len(given) == 3:
             change_a_byte(suite.folder / file)
-        return command(*words)
+        return called(call)
 
-    monkeypatch.setattr(suite, "command", changing)
+    monkeypatch.setattr(suite, "called", changing)
     with pytest.raises(RunError, match="changed while the suite was at work, .*; give the same command again"):
         suite.run(TRAINED)
     assert suite.run(TRAINED).table()
@@ -291,7 +291,8 @@ def test_answers_to_many_rows_are_read_back(suite, monkeypatch):
     alone = suite.alone
     rows = list(itertools.islice(itertools.cycle([0, 1]), 300_000))
     monkeypatch.setattr(
-        "bert_jax.products.suite.work.in_own_process",
+        suite,
+        "alone",
         lambda function, *arguments: (
             alone(function, *arguments)
             | ({"golds": rows, "predicted": rows} if function.__name__ == "row_answers" else {})

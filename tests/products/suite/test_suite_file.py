@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from suite_cases import TASK_TEXT
 
-from bert_jax.cli.finetune import Finetune
 from bert_jax.cli.main import run
-from bert_jax.cli.suite import settings_of
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
+from bert_jax.products.suite import rows
 from bert_jax.products.suite import suite_file as module
+from bert_jax.products.suite.measuring import held_out_config
 from bert_jax.products.suite.suite_file import lacking_heads, read_suite
-from bert_jax.products.suite.suite_tables import SuiteTask, flag_words, held_out_config
+from bert_jax.products.suite.tasks import FineTuning, MinimalPairs
 from bert_jax.run.config_files import catalogue, load_config, suite_file, suite_names
 from bert_jax.system.errors import UsageError
 
@@ -24,14 +24,14 @@ from bert_jax.system.errors import UsageError
 MODELS = 'models = ["one", "two"]\n'
 RECIPE = '[[models]]\nconfig = "experiments/modern"\n'
 WRONG = {
-    f"{MODELS}{TASK_TEXT}epoch = 3\n": "the task sst2: --task.epoch is no setting of bert-jax finetune; did you mean --task.epochs?",
+    f"{MODELS}{TASK_TEXT}epoch = 3\n": "the task sst2: task.epoch: there is no such setting; did you mean epochs?",
     f"{MODELS}seed = [0]\n{TASK_TEXT}": "seed: there is no such setting; did you mean seeds?",
-    f"{MODELS}{TASK_TEXT}[grid]\n'optimizer.peak-learning-rat' = [1]": "grid, with the task sst2: --optimizer.peak-learning-rat is no setting of bert-jax finetune; did you mean --optimizer.peak-learning-rate?",
+    f"{MODELS}{TASK_TEXT}[grid]\n'optimizer.peak-learning-rat' = [1]": "grid, with the task sst2: optimizer.peak_learning_rat: there is no such setting; did you mean peak_learning_rate?",
     f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs' = []": "grid: task.epochs = [] is no list of values to try",
-    f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs' = [-1]": "--task.epochs -1: expected a finite number above 0",
+    f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs' = [-1]": "grid, with the task sst2: task.epochs=-1: expected a finite number above 0",
     f"{MODELS}grid = 5\n{TASK_TEXT}": "grid=5: expected a table of settings",
-    f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs.x' = [1]": "--task.epochs.x is no setting of bert-jax finetune",
-    f'{RECIPE}set = {{"phases.7.steps" = 3}}': "--phases.7.steps: there is no entry 7",
+    f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs.x' = [1]": "task.epochs={'x': 1}: expected a finite number above 0",
+    f'{RECIPE}set = {{"phases.7.steps" = 3}}': "modern: phases.7: there is no entry 7: phases has 1, numbered from 0",
     f"{MODELS}{TASK_TEXT}[budget]\nsteps = 5": "budget is for recipes, and every model is trained",
     f"{RECIPE}[budget]\nsteps = 5\nseconds = 3": "[budget] has steps and seconds; give one of steps, seconds, flops",
     f"{RECIPE}[budget]\nsteps = 0": "budget.steps=0: expected a whole number above 0",
@@ -39,8 +39,8 @@ WRONG = {
     f'{MODELS}[[tasks]]\nconfig = "demo"': "demo is a config of bert-jax pretrain; give one like finetune/sst2",
     f'{MODELS}[[tasks]]\nconfig = "sst2"\npairs = "a"': "the task sst2 has config and pairs; give one of config, pairs, beir",
     f'{MODELS}[[tasks]]\nname = "x"': "the task x has no config; give one of config, pairs, beir",
-    f'{MODELS}[[tasks]]\nconfig = "terra"': "the task terra has no train rows; give train = FILE",
-    f'{MODELS}{TASK_TEXT}scores = ["pearson"]': "scores of the task sst2: 'pearson' is no metric of its kind; there is accuracy",
+    f'{MODELS}[[tasks]]\nconfig = "terra"': "the task terra: it has no train rows; give train = FILE",
+    f'{MODELS}{TASK_TEXT}scores = ["pearson"]': "the task sst2: scores: 'pearson' is no metric of its kind; there is accuracy",
     f'{MODELS}{TASK_TEXT.replace("dev.tsv", "absent.tsv")}publisher = "https://x.org"': "sst2: found no absent.tsv in the working directory; give its folder by --data (published at https://x.org)",
     f"{MODELS}{TASK_TEXT}{TASK_TEXT}": "two tasks are called 'sst2'; give each a name of its own",
     f'models = ["one", "./one"]\n{TASK_TEXT}': "two models are called 'one'",
@@ -49,12 +49,12 @@ WRONG = {
     MODELS: "it has no [[tasks]], and no recipe to pretrain",
     f'[[models]]\nname = "x"\n{TASK_TEXT}': "the model x needs either a path (a trained model) or a config (a recipe)",
     f'[[models]]\npath = "one"\nset = {{"a" = 1}}\n{TASK_TEXT}': "one is trained; begin and set are for a model with a config",
-    f'{RECIPE}set = {{"model.num-layer" = 3}}': "modern: --model.num-layer is no setting of bert-jax pretrain; did you mean --model.num-layers?",
+    f'{RECIPE}set = {{"model.num-layer" = 3}}': "modern: model.num_layer: there is no such setting; did you mean num_layers?",
     f'{RECIPE}begin = "moder"': "modern begins with: 'moder' is no recipe of the suite; did you mean modern",
-    f'{RECIPE}[[models]]\nconfig = "experiments/bert"\nset = {{"vocabulary.size" = 9}}': "bert sets --vocabulary.size=9, but all recipes share the vocabulary",
+    f'{RECIPE}[[models]]\nconfig = "experiments/bert"\nset = {{"vocabulary.size" = 9}}': "bert sets vocabulary.size, but all recipes share the vocabulary",
     f"report = 'train'\n{MODELS}{TASK_TEXT}": "report=train: expected dev or test",
-    f"report = 'test'\n{MODELS}{TASK_TEXT}": "the task sst2 has no test rows; give test = FILE",
-    f'{MODELS}[[tasks]]\npairs = "train.tsv"\nepochs = 3': "the task train has pairs, and epochs is for a fine-tuning; leave it out",
+    f"report = 'test'\n{MODELS}{TASK_TEXT}": "the task sst2: it has no test rows; give test = FILE",
+    f'{MODELS}[[tasks]]\npairs = "train.tsv"\nepochs = 3': "the task train: it has pairs, and epochs doesn't go with that; leave it out",
     f"{MODELS}[[tasks]]\npairs = 'train.tsv'\n[grid]\n'task.epochs' = [1]": "grid has settings of fine-tuning, and no task is fine-tuned",
     f"{MODELS}{TASK_TEXT}seeds = [": "Invalid value (at end of document)",
     f"seeds = [0, 1, 0]\n{MODELS}{TASK_TEXT}": "seeds has 0 twice; give each once",
@@ -69,7 +69,11 @@ WRONG = {
     f"{MODELS}{TASK_TEXT}[grid]\n'task.character-spans' = [false, true, false]": "grid: task.character-spans has False twice",
     f"{MODELS}{TASK_TEXT}[grid]\n'task.batch-size' = [3]\n'task.batch_size' = [4]": "grid has task.batch-size twice; give it once",
     f"{MODELS}{TASK_TEXT}[grid]\n'task.metric' = ['accuracy', 'f1']": "grid has task.metric: scores by different ones can't be compared",
-    f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs=3' = [1]": "expected a finite number",
+    f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs=3' = [1]": "task.epochs=3: there is no such setting; did you mean epochs?",
+    f"{MODELS}{TASK_TEXT}set = {{optimizer.warmup = 0.1}}": 'the task sst2: set has a table optimizer; name single settings: "optimizer.warmup"',
+    f"{MODELS}{TASK_TEXT}set = {{'optimizer.power' = 2.0}}": "the task sst2: optimizer.power=2.0 has no effect: it needs optimizer.schedule=polynomial; leave it out",
+    f"{MODELS}{TASK_TEXT}[grid]\n'optimizer.decay-share' = [0.1]": "grid, with the task sst2: optimizer.decay_share=0.1 has no effect",
+    f"{RECIPE}set = {{'data.smoothing' = 0.5}}": "modern: data.smoothing=0.5 has no effect",
     f'{RECIPE}begin = "modern"': "modern begins with modern, which begins with modern; name another",
     f'{RECIPE}begin = "bert"\n[[models]]\nconfig = "experiments/bert"\nbegin = "modern"': "modern begins with bert, which begins with modern; name another",
     '[[models]]\nconfig = "base"\n[[models]]\nconfig = "tiny"\nset = {"model.max-positions" = 64, "phases.0.length" = 64, "phases.1.length" = 64}': "tiny can't be measured on the held-out sequences of base, masked by piece: phases.0.length=128 is more than model.max_positions=64",
@@ -82,14 +86,7 @@ WRONG = {
 ELSEWHERE = {
     "seed": "the suite's seeds",
     "seeds": "the suite's seeds",
-    "workdir": "the command line of bert-jax suite",
-    "dry-run": "the command line",
-    "dry_run": "the command line",
-    "print-config": "the command line",
-    "help": "the command line",
-    "help-all": "the command line",
     "init": "the suite's models",
-    "init=/elsewhere": "the suite's models",
     "from-random": "bert-jax finetune outside of a suite",
     "hosts.coordinator": "outside of a suite",
     "data.words": "a config, which may name a function of a program",
@@ -111,8 +108,8 @@ def test_what_is_set_elsewhere_is_refused_with_its_place(stand_ins, name, where)
     }
     with pytest.raises(UsageError) as refused:
         stand_ins.run(texts[where])
-    place, name = ELSEWHERE[name], name.partition("=")[0].replace("_", "-")
-    assert re.search(rf"(grid|set of the task sst2|set of modern) has {name}, which is set by ", str(refused.value))
+    place, name = ELSEWHERE[name], name.replace("_", "-")
+    assert re.search(rf"(grid|the task sst2: set|set of modern) has {name}, which is set by ", str(refused.value))
     assert place in str(refused.value) and not stand_ins.given
 
 
@@ -208,7 +205,7 @@ def test_a_pattern_with_asterisks_in_a_row_is_found_at_once(stand_ins):
     folder.mkdir(parents=True)
     (folder / "x.jsonl").touch()
     began = time.monotonic()
-    assert module.find_rows("deep/" + "**/" * 8 + "*.jsonl", None) == [str(folder / "x.jsonl")]
+    assert rows.find_rows("deep/" + "**/" * 8 + "*.jsonl", None) == [str(folder / "x.jsonl")]
     assert time.monotonic() - began < 5
 
 
@@ -242,7 +239,7 @@ def test_rows_are_not_looked_for_behind_links_nor_in_a_whole_disk(stand_ins, mon
     (stand_ins.folder / "data" / "dev.tsv").symlink_to(stand_ins.folder / "dev.tsv")
     assert stand_ins.suite(text, data="data").tasks[0].config.task.dev == f"{stand_ins.folder}/data/dev.tsv"
     assert stand_ins.suite(text.replace('"train.tsv"', f'"{stand_ins.folder}/train.tsv"'), data="data")
-    monkeypatch.setattr(module, "_MOST_FILES", 5)
+    monkeypatch.setattr(rows, "_MOST_FILES", 5)
     for number in range(6):
         (stand_ins.folder / "data" / str(number)).touch()
     with pytest.raises(UsageError, match=r"/data has more than 5 files to search; give the folder of the rows alone"):
@@ -260,7 +257,7 @@ def test_a_split_of_a_public_set_must_be_there(tmp_path, monkeypatch):
     config = load_config("sst2", FinetuneConfig)
     assert config.task.train.startswith("tfds:"), config.task
     with pytest.raises(UsageError, match="glue/sst2"):
-        lacking_heads([], [SuiteTask("sst2", "finetune", (), config)])
+        lacking_heads([], [FineTuning(name="sst2", config=config)])
 
 
 @pytest.mark.parametrize("text", WRONG, ids=lambda text: re.sub(r"\W+", " ", text[-40:]))
@@ -298,7 +295,7 @@ def test_any_other_content_is_refused_in_one_line(stand_ins, text):
 
 def test_a_model_must_be_there_and_have_the_head_that_pairs_need(tiny_run, tmp_path):
     (tmp_path / "blimp.jsonl").write_text('{"sentence_good": "a", "sentence_bad": "b"}\n')
-    pairs = SuiteTask("blimp", "pairs", (str(tmp_path / "blimp.jsonl"),))
+    pairs = MinimalPairs(name="blimp", pairs=str(tmp_path / "blimp.jsonl"))
     trained = module.SuiteModel("tiny", str(tiny_run.path))
     assert lacking_heads([trained], [pairs]) == {}
     with pytest.raises(UsageError, match="absent"):
@@ -306,7 +303,7 @@ def test_a_model_must_be_there_and_have_the_head_that_pairs_need(tiny_run, tmp_p
     discriminator = load_config("experiments/modern_electra", RunConfig)
     electra = module.SuiteModel("electra", None, discriminator)
     assert lacking_heads([trained, electra], [pairs]) == {("electra", "blimp"): "has no head that predicts tokens"}
-    with pytest.raises(UsageError, match="blimp has pairs to score, and no model has a head that predicts tokens"):
+    with pytest.raises(UsageError, match="no model can be measured on blimp: each has no head that predicts tokens"):
         lacking_heads([electra], [pairs])
 
 
@@ -318,7 +315,7 @@ def test_pairs_and_judged_texts_are_looked_at_before_anything_runs(stand_ins, tm
         stand_ins.suite(f'{MODELS}[[tasks]]\nbeir = "one#dev"\n')
     stand_ins.judged("one", "dev")
     (tmp_path / "one" / "corpus.jsonl").rename(tmp_path / "one" / "corpus.jsonl.gz")
-    assert stand_ins.suite(f'{MODELS}[[tasks]]\nbeir = "one#dev"\n').tasks[0].places == (f"{tmp_path}/one#dev",)
+    assert stand_ins.suite(f'{MODELS}[[tasks]]\nbeir = "one#dev"\n').tasks[0].sources == (f"beir:{tmp_path}/one#dev",)
     with pytest.raises(UsageError, match="one#test: found no one/qrels/test.tsv in the working directory"):
         stand_ins.suite(f'{MODELS}[[tasks]]\nbeir = "one#test"\n')
     with pytest.raises(UsageError, match="mine: found no one/qrels/train.tsv in the working directory"):
@@ -327,7 +324,7 @@ def test_pairs_and_judged_texts_are_looked_at_before_anything_runs(stand_ins, tm
     trained = stand_ins.suite(f'{MODELS}[[tasks]]\n{vectors}\ntrain = "beir:one#dev"\n').tasks[0].config.task
     assert (trained.train, trained.dev) == (f"beir:{tmp_path}/one#dev",) * 2
     with pytest.raises(UsageError, match="pairs.jsonl.* has no column 'sentence_good'"):
-        lacking_heads([], [SuiteTask("pairs", "pairs", (str(tmp_path / "pairs.jsonl"),))])
+        lacking_heads([], [MinimalPairs(name="pairs", pairs=str(tmp_path / "pairs.jsonl"))])
 
 
 def test_rows_are_found_below_data_at_any_depth_and_compressed(stand_ins):
@@ -352,7 +349,7 @@ def test_dev_rows_may_be_a_share_of_the_training_rows(stand_ins):
     text = f'{MODELS}[[tasks]]\nconfig = "classes"\nname = "mine"\ntrain = "rows.tsv"\ndev = "20%"\n'
     task = stand_ins.suite(text).tasks[0]
     assert task.config.task.dev == "20%" and task.config.task.dev_source == f"{stand_ins.folder}/rows.tsv"
-    assert "--task.dev=20%" in task.command({}, 0)
+    assert task.trained({}).task.dev == "20%"
 
 
 def test_missing_sets_are_named_with_their_publisher_and_what_is_left(stand_ins):
@@ -360,37 +357,20 @@ def test_missing_sets_are_named_with_their_publisher_and_what_is_left(stand_ins)
     for name in ("train.tsv", "dev.tsv"):
         (stand_ins.folder / "sst2" / name).touch()
     with pytest.raises(UsageError) as refused:
-        read_suite(suite_file("glue"), settings_of, ".", models=["one"])
+        read_suite(suite_file("glue"), ".", models=["one"])
     assert "cola: found no cola/in_domain_train.tsv and no cola/in_domain_dev.tsv below" in str(refused.value)
     assert "(published at https://nyu-mll.github.io/CoLA/)" in str(refused.value)
     assert str(refused.value).endswith("or measure the others alone: --tasks sst2")
-    assert [task.name for task in read_suite(suite_file("glue"), settings_of, ".", ["sst2"], models=["one"]).tasks] == [
-        "sst2"
-    ]
+    assert [task.name for task in read_suite(suite_file("glue"), ".", ["sst2"], models=["one"]).tasks] == ["sst2"]
     with pytest.raises(UsageError, match="--tasks: 'sst' is no task of the suite; did you mean sst2"):
-        read_suite(suite_file("glue"), settings_of, ".", ["sst"], models=["one"])
+        read_suite(suite_file("glue"), ".", ["sst"], models=["one"])
 
 
 @pytest.mark.parametrize("name", suite_names())
 def test_suites_that_come_with_it_are_right_but_for_their_files(name, monkeypatch, tmp_path):
-    monkeypatch.setattr(module, "find_rows", lambda pattern, data: [f"/rows/{pattern}"])
+    monkeypatch.setattr(rows, "find_rows", lambda pattern, data: [f"/rows/{pattern}"])
     monkeypatch.setattr(module, "lacking_heads", lambda models, tasks: {})
     for data in (None, str(tmp_path)):
         models = () if "[[models]]" in suite_file(name).read_text() else [str(tmp_path)]
-        suite = read_suite(suite_file(name), settings_of, data, models=models)
-        assert (suite.tasks or suite.recipes) and all(task.places or task.config for task in suite.tasks)
-
-
-def test_values_are_written_as_flags():
-    values = {
-        "task.texts": ["a b", "-c"],
-        "model.biases": False,
-        "data.packed": True,
-        "optimizer.peak_learning_rate": 1e-4,
-    }
-    assert flag_words(values) == (
-        *("--task.texts=a b", "--task.texts=-c", "--model.no-biases", "--data.packed"),
-        "--optimizer.peak-learning-rate=0.0001",
-    )
-    words = ["sst2", "--init", "x", "--workdir", "y", *flag_words({"task.texts": ["a b", "-c"]})]
-    assert Finetune.parse(words).config.task.texts == ("a b", "-c")
+        suite = read_suite(suite_file(name), data, models=models)
+        assert (suite.tasks or suite.recipes) and all(task.sources for task in suite.tasks)

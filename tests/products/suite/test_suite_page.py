@@ -2,16 +2,14 @@
 
 import json
 import re
-import subprocess
 from html import escape
-from types import SimpleNamespace
 
 import pytest
 from suite_cases import TASK_TEXT
-from warm_process import COMMAND, WarmProcess
 
 from bert_jax.cli.main import run
-from bert_jax.products.suite import commands, recipes, suite_file, work
+from bert_jax.products.suite import suite_file
+from bert_jax.products.suite.processes import Processes
 from bert_jax.products.suite.suite_page import suite_page
 
 TWO = f'models = ["one", "two"]\nseeds = [0, 1]\n{TASK_TEXT}[grid]\n"task.epochs" = [1, 2]\n'
@@ -69,12 +67,7 @@ def test_pairs_that_a_model_cannot_score_are_left_out_for_all(stand_ins):
 
 @pytest.mark.long
 def test_a_small_suite_is_trained_scored_and_shown(tiny_run, tmp_path, monkeypatch, capsys):
-    def warm(line, **pipes):
-        return WarmProcess([COMMAND, *line[4:]], **pipes)
-
-    monkeypatch.setattr(commands, "subprocess", SimpleNamespace(Popen=warm, PIPE=subprocess.PIPE))
-    for module in (work, recipes):
-        monkeypatch.setattr(module, "in_own_process", lambda function, *arguments: function(*arguments))
+    monkeypatch.setattr(Processes, "call", lambda processes, function, *arguments, log=None: function(*arguments))
     rows = "".join(f"the {word} house\t{label}\n" for word, label in (("old", 1), ("quiet", 0)) * 8)
     for name in ("train.tsv", "dev.tsv"):
         (tmp_path / name).write_text(f"sentence\tlabel\n{rows}")

@@ -1,4 +1,4 @@
-"""Which runs of a suite are made, for how long, by which commands, and what a kill leaves to do."""
+"""Which runs of a suite are made, for how long, with which settings, and what a kill leaves to do."""
 
 import itertools
 import json
@@ -8,11 +8,10 @@ import threading
 import pytest
 from suite_cases import TASK_TEXT
 
-from bert_jax.cli.suite import settings_of
-from bert_jax.products.suite import commands
 from bert_jax.products.suite.suite_file import read_suite
 from bert_jax.products.suite.summary import Summary
 from bert_jax.products.suite.work import SuiteWork
+from bert_jax.run.config_files import catalogue
 from bert_jax.system.errors import RunError, UsageError
 
 RECIPES = """
@@ -39,12 +38,7 @@ epochs = 2
 
 
 def pretrained(stand_ins):
-    return [words for words in stand_ins.given if words[0] == "pretrain"]
-
-
-def after(words, flag):
-    """The word after a flag."""
-    return words[words.index(flag) + 1]
+    return [call for call in stand_ins.given if call.name == "pretrain"]
 
 
 def test_each_recipe_has_the_steps_that_fit_into_the_time(stand_ins):
@@ -52,10 +46,8 @@ def test_each_recipe_has_the_steps_that_fit_into_the_time(stand_ins):
     steps = {row["model"]: row["steps"] for row in summary.content["pretrained"]}
     assert steps == {"full_sentences": 1200, "modern_muon": 600}
     assert [row["plateau"] for row in summary.content["pretrained"]] == [300 * 32] * 2
-    assert {words[1]: after(words, "--phases.0.steps") for words in pretrained(stand_ins)} == {
-        "experiments/full_sentences": "1200",
-        "experiments/modern_muon": "600",
-    }
+    assert [call.steps for call in pretrained(stand_ins)] == [[1200], [600]]
+    assert [call.config.checkpoints.every for call in pretrained(stand_ins)] == [300, 150]
     assert [row["score"] for row in summary.runs if row["task"] == "held-out tokens"] == [0.5, 0.5]
     assert len({sequences for _, sequences in stand_ins.measured[2:]}) == 1  # the same for every model
 
@@ -67,44 +59,42 @@ def test_steps_are_measured_with_the_vocabulary_of_the_first_recipe(stand_ins):
     assert [config.vocabulary.size for config in stand_ins.timed.values()] == [500, 500]
 
 
-@pytest.mark.parametrize("budget, steps", [("steps = 1000", "1000"), ("flops = 5e9", "5000")])
+@pytest.mark.parametrize("budget, steps", [("steps = 1000", 1000), ("flops = 5e9", 5000)])
 def test_a_budget_of_steps_or_flops_measures_no_time(stand_ins, budget, steps):
     stand_ins.run(f"{RECIPES}[budget]\n{budget}\n")
-    assert [after(words, "--phases.0.steps") for words in pretrained(stand_ins)] == [steps] * 2
+    assert [call.steps for call in pretrained(stand_ins)] == [[steps]] * 2
     assert not {"full_sentences", "modern_muon"} & {each for each in stand_ins.measured if isinstance(each, str)}
 
 
 def test_without_a_budget_a_recipe_takes_the_steps_of_its_config(stand_ins):
     stand_ins.run(RECIPES)
-    assert not any("--phases.0.steps" in words for words in pretrained(stand_ins))
+    configs = [catalogue()[f"experiments/{name}"].config for name in ("full_sentences", "modern_muon")]
+    assert [call.config.phases for call in pretrained(stand_ins)] == [config.phases for config in configs]
 
 
 def test_all_recipes_have_the_vocabulary_that_is_made_first(stand_ins):
     stand_ins.run(f'{RECIPES}[[models]]\nconfig = "experiments/bert"\n')
     made, *trained = stand_ins.given
-    assert made[0] == "prepare" and {words[0] for words in trained} == {"pretrain"}
-    vocabulary = f"{after(made, '--workdir')}/tokenizer/vocab.txt"
-    assert [after(words, "--vocabulary.file") for words in trained] == [vocabulary] * 3
+    assert made.name == "prepare" and {call.name for call in trained} == {"pretrain"}
+    assert [call.config.vocabulary.file for call in trained] == [f"{made.path}/tokenizer/vocab.txt"] * 3
 
 
 def test_a_vocabulary_of_pieces_cleans_text_alike_for_all(stand_ins):
     kind = 'set = { "vocabulary.size" = 500, "vocabulary.lowercase" = false }'
     stand_ins.run(RECIPES.replace('full_sentences"', f'full_sentences"\n{kind}'))
     made, *trained = stand_ins.given
-    assert "--vocabulary.size=500" in made and "--vocabulary.size=500" not in trained[0]
-    assert all("--vocabulary.no-lowercase" in words for words in trained)
+    assert made.config.vocabulary.size == 500 and made.config.vocabulary.file is None
+    assert not any(call.config.vocabulary.lowercase for call in trained)
 
 
-def test_the_vocabulary_may_be_of_any_kind_and_no_flag_is_given_that_it_ignores(stand_ins):
+def test_the_vocabulary_may_be_of_any_kind(stand_ins):
     kind = 'set = { "vocabulary.kind" = "unigram", "vocabulary.lowercase" = false }'
     stand_ins.run(RECIPES.replace('full_sentences"', f'full_sentences"\n{kind}'))
     made, *trained = stand_ins.given
-    vocabulary = f"{after(made, '--workdir')}/tokenizer/tokenizer.model"
-    assert [after(words, "--vocabulary.file") for words in trained] == [vocabulary] * 2
-    assert not [word for words in trained for word in words if "lowercase" in str(word) or "kind" in str(word)]
+    assert [call.config.vocabulary.file for call in trained] == [f"{made.path}/tokenizer/tokenizer.model"] * 2
 
 
-def test_a_recipe_that_starts_from_a_model_gets_no_flag_without_effect(stand_ins, monkeypatch):
+def test_a_recipe_may_start_from_a_model(stand_ins, monkeypatch):
     (stand_ins.folder / "started.py").write_text(
         "from bert_jax.run.config_files import find_config\n"
         "config = find_config('experiments/bert').config.set({'init': 'one'})\n"
@@ -112,7 +102,7 @@ def test_a_recipe_that_starts_from_a_model_gets_no_flag_without_effect(stand_ins
     monkeypatch.setattr("bert_jax.products.suite.recipes.model_hash", lambda place: "hash")
     stand_ins.run(f'{RECIPES}[[models]]\nconfig = "started.py"\n')
     *_, trained = stand_ins.given
-    assert "--vocabulary.file" in trained and not any(word.endswith("lowercase") for word in trained)
+    assert trained.config.init == "one" and trained.config.vocabulary.file.endswith("/vocab.txt")
 
 
 def test_each_kind_of_units_is_measured_by_itself(stand_ins):
@@ -127,7 +117,7 @@ def test_what_was_done_is_not_done_again_and_more_is_added(stand_ins):
     stand_ins.given.clear()
     stand_ins.measured.clear()
     summary = stand_ins.run(text, seeds=(0, 1))
-    assert [after(words, "--seed") for words in pretrained(stand_ins)] == ["1", "1"]
+    assert [call.config.seed for call in pretrained(stand_ins)] == [1, 1]
     assert [row["seed"] for row in summary.content["pretrained"]] == [0, 0, 1, 1]
     assert not [each for each in stand_ins.measured if isinstance(each, str)]  # no step time again
 
@@ -147,24 +137,24 @@ seconds = 100
 """
     stand_ins.run(text)
     _, first, second = pretrained(stand_ins)
-    assert first[1] == "experiments/left_to_right" and after(first, "--phases.0.steps") == "250"
-    assert after(second, "--phases.0.steps") == "1000" and after(second, "--init") == after(first, "--workdir")
+    assert first.config.model.causal and first.steps == [250]
+    assert second.steps == [1000] and second.config.init == str(first.path)
 
 
 def test_recipes_with_phases_have_their_shares_of_the_steps(stand_ins):
     recipe = 'source = "text:some"\n[budget]\nsteps = 1000\n[[models]]\nconfig = "experiments/zh_stages"\n'
     stand_ins.run(recipe)
-    (words,) = pretrained(stand_ins)
-    assert [after(words, f"--phases.{phase}.steps") for phase in range(3)] == ["400", "300", "300"]
+    (call,) = pretrained(stand_ins)
+    assert call.steps == [400, 300, 300]
 
 
 def test_every_model_is_tuned_for_every_task_with_every_setting_and_seed(stand_ins):
     summary = stand_ins.run(TRAINED)
-    tuned = [words for words in stand_ins.given if words[0] == "finetune"]
+    tuned = [call.config for call in stand_ins.given if call.name == "finetune"]
     assert len(tuned) == len(summary.runs) == 2 * 2 * 2 * 2
-    named = {(after(words, "--init"), *words[-6:-4]) for words in tuned}
-    assert len(named) == 8 and all(os.path.isabs(model) for model, _, _ in named)
-    assert all(f"--task.train={stand_ins.folder}/train.tsv" in words for words in tuned)
+    named = {(config.init, config.seed, config.optimizer.peak_learning_rate, config.task.epochs) for config in tuned}
+    assert len(named) == 16 and all(os.path.isabs(model) for model, *_ in named)
+    assert {config.task.train for config in tuned} == {f"{stand_ins.folder}/train.tsv"}
     cell = summary.cells["sst2"]["one"]
     by_setting = {
         rate: [row["score"] for row in summary.runs if (row["model"], row["task"]) == ("one", "sst2")
@@ -194,7 +184,7 @@ def test_a_suite_that_was_killed_three_times_equals_an_undisturbed_one(stand_ins
 
 def _without_paths(content):
     runs = [{name: value for name, value in row.items() if name not in ("run", "seconds")} for row in content["runs"]]
-    return content | {"runs": runs}
+    return content | {"runs": [row | {"metrics": row["metrics"] | {"work_seconds": 0}} for row in runs]}
 
 
 def test_test_rows_are_measured_by_the_best_setting_alone(stand_ins):
@@ -211,9 +201,8 @@ def test_pairs_and_judged_texts_are_measured_once_for_a_trained_model(stand_ins)
     tasks = '[[tasks]]\npairs = "pairs.jsonl"\n[[tasks]]\nbeir = "scifact"\n'
     summary = stand_ins.run(f'models = ["one", "two"]\nseeds = [0, 1]\n{tasks}')
     folder = stand_ins.folder
-    assert sorted(words[:3] for words in stand_ins.given) == [
-        *(("evaluate", str(folder / name), "--data") for name in ("one", "two")),
-        *(("score", str(folder / name), "--pairs") for name in ("one", "two")),
+    assert sorted(call[:2] for call in stand_ins.given) == [
+        (kind, folder / name) for kind in ("beir", "pairs") for name in ("one", "two")
     ]
     assert {task: cells["one"].text for task, cells in summary.cells.items()} == {
         "pairs": "0.600 (25.0% seen)",
@@ -238,18 +227,18 @@ def test_a_model_that_is_measured_once_is_compared_with_all_seeds_of_a_recipe(st
 
 
 def test_runs_at_once_share_the_cores(stand_ins):
-    cores, seen, command = sorted(os.sched_getaffinity(0)), {}, stand_ins.command
+    cores, seen, called = sorted(os.sched_getaffinity(0)), {}, stand_ins.called
     if len(cores) < 2:
         pytest.skip("one core can't be shared")
     both_at_work = threading.Barrier(2)
 
-    def meeting(name, *words):
-        if name == "pretrain":
+    def meeting(call):
+        if call.name == "pretrain":
             both_at_work.wait(timeout=60)
-            seen[words[0]] = os.sched_getaffinity(0)
-        return command(name, *words)
+            seen[call.path] = os.sched_getaffinity(0)
+        return called(call)
 
-    stand_ins.command = meeting
+    stand_ins.called = meeting
     stand_ins.run(RECIPES, at_once=2)
     assert sorted(seen.values(), key=min) == [set(cores[0::2]), set(cores[1::2])]
     assert os.sched_getaffinity(0) == set(cores)  # of the thread that asked for them
@@ -258,35 +247,33 @@ def test_runs_at_once_share_the_cores(stand_ins):
 
 
 def test_a_failed_run_is_told_and_the_others_go_on(stand_ins):
-    command = stand_ins.command
+    called = stand_ins.called
 
-    def failing(name, *words):
-        if name == "finetune" and {"--task.epochs=2", "--seed=1"} <= {*words}:
+    def failing(call):
+        if call.name == "finetune" and call.config.task.epochs == 2 and call.config.seed == 1:
             raise RunError("the loss is infinite")
-        return command(name, *words)
+        return called(call)
 
-    stand_ins.command = failing
+    stand_ins.called = failing
     work = SuiteWork(stand_ins.suite(TRAINED), stand_ins.folder / "W", 1)
     work.run(lambda: None)
     summary = Summary(work)
     assert len(work.failures) == 4 and "the loss is infinite" in work.failures[0]
     assert len(summary.runs) == 12 and "twice" not in summary.cells and "sst2" in summary.cells
     assert sum(text.startswith("Failed: ") for _, text in summary.sentences()) == 4
-    stand_ins.command = command  # the same command does what is missing
+    stand_ins.called = called  # the same command does what is missing
     assert len(stand_ins.run(TRAINED).runs) == 16
 
 
 def test_an_error_of_a_library_and_a_run_without_results_are_failed_runs(stand_ins):
-    command = stand_ins.command
+    called = stand_ins.called
 
-    def failing(name, *words):
-        if name == "finetune" and {"--task.epochs=2", "--seed=1"} <= {*words}:
+    def failing(call):
+        if call.name == "finetune" and call.config.task.epochs == 2 and call.config.seed == 1:
             raise KeyError("field")
-        if name == "finetune" and "--seed=1" in words:
-            return ""  # as after --help, or where code in the settings ends the process
-        return command(name, *words)
+        return {} if call.name == "finetune" and call.config.seed == 1 else called(call)
 
-    stand_ins.command = failing
+    stand_ins.called = failing
     work = SuiteWork(stand_ins.suite(TRAINED), stand_ins.folder / "W", 1)
     work.run(lambda: None)
     assert len(work.failures) == 8 and len(Summary(work).runs) == 8
@@ -295,33 +282,26 @@ def test_an_error_of_a_library_and_a_run_without_results_are_failed_runs(stand_i
     assert len(empty) == 4 and all(failure.endswith("results.json") for failure in empty)
 
 
-def test_a_killed_command_is_told_by_its_signal(monkeypatch):
-    monkeypatch.setattr(commands, "_ENTRY", "import os, sys; print('last', file=sys.stderr, flush=True); os.abort()")
-    with pytest.raises(RunError) as told:
-        commands.Commands(1).run("finetune", "sst2")
-    assert str(told.value) == "bert-jax finetune was killed by SIGABRT, as when a library fails"
-
-
 def test_wrong_use_ends_the_suite(stand_ins):
-    def wrong(name, *words):
-        raise UsageError("bert-jax finetune ended with 2: no such column")
+    def wrong(call):
+        raise UsageError("no such column")
 
-    stand_ins.command = wrong
-    with pytest.raises(UsageError, match="no such column"):
+    stand_ins.called = wrong
+    with pytest.raises(UsageError, match=r"^\w+, \w+, peak-learning-rate 0.000[13], seed [01]: no such column"):
         stand_ins.run(TRAINED)
 
 
 def test_two_suites_do_not_work_in_one_directory(stand_ins):
-    command, refused = stand_ins.command, []
+    called, refused = stand_ins.called, []
 
-    def meanwhile(name, *words):
+    def meanwhile(call):
         if not refused:
             refused.append(True)
             with pytest.raises(UsageError, match="another suite is at work in .*W; wait, or choose another"):
                 stand_ins.run(TRAINED)
-        return command(name, *words)
+        return called(call)
 
-    stand_ins.command = meanwhile
+    stand_ins.called = meanwhile
     stand_ins.run(TRAINED)
     assert refused
 
@@ -343,7 +323,7 @@ def contents(folder):
 def test_a_suite_goes_on_in_its_own_folder_alone(stand_ins):
     def checked(text, file="suite.toml", **changes):
         (stand_ins.folder / file).write_text(text)
-        suite = read_suite(stand_ins.folder / file, settings_of, **changes)
+        suite = read_suite(stand_ins.folder / file, **changes)
         SuiteWork(suite, stand_ins.folder / "W", changes.pop("at_once", 1)).check()
 
     checked(TRAINED)

@@ -1,0 +1,56 @@
+"""A checked suite: its models, its tasks and the settings to try."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bert_jax.config.run import RunConfig
+from bert_jax.pretraining.objective import METHODS
+from bert_jax.products.suite.suite_tables import HELD_OUT_TASK, SuiteTables
+from bert_jax.products.suite.tasks import FineTuning, HeldOutTokens, SuiteTask
+
+
+class SuiteModel(NamedTuple):
+    """A model of a suite."""
+
+    name: str
+    path: str | None
+    """The absolute path of a trained model; None for a recipe."""
+    recipe: RunConfig | None = None
+    begin: str | None = None
+    """Name of the recipe from whose parameters this one begins."""
+
+
+class SuitePlan(NamedTuple):
+    """A checked suite."""
+
+    models: tuple[SuiteModel, ...]
+    tasks: tuple[SuiteTask, ...]
+    settings: tuple[dict[str, Any], ...]
+    """The combinations of the grid; one that is empty without a grid."""
+    tables: SuiteTables
+    file: Path
+    """The suite's TOML file."""
+    lacking: dict[tuple[str, str], str] = {}
+    """Why a model has no score on a task, by the names of both: what it lacks, as a verb and its object."""
+
+    @property
+    def recipes(self) -> dict[str, SuiteModel]:
+        """The models to pretrain, by name."""
+        return {model.name: model for model in self.models if model.recipe}
+
+    @property
+    def tuned(self) -> list[FineTuning]:
+        """The tasks for which models are fine-tuned."""
+        return [task for task in self.tasks if isinstance(task, FineTuning)]
+
+    @property
+    def measured(self) -> dict[str, SuiteTask]:
+        """What models are measured on, by name: for recipes held-out tokens with each kind of units, and the tasks."""
+        held_out, several = list[SuiteTask](), ("masked", "permuted")
+        for predict in dict.fromkeys(model.recipe.objective.predict for model in self.models if model.recipe):
+            question = METHODS[predict].main_question
+            for kind in self.tables.units if predict in several else self.tables.units[:1]:
+                details = f", {question.label}" * (predict != "masked") + f", {kind}" * (kind != self.tables.units[0])
+                name, scores = f"{HELD_OUT_TASK}{details}", (question.accuracy,)
+                held_out.append(HeldOutTokens(name=name, scores=scores, units=kind, predict=predict))
+        return {task.name: task for task in (*held_out, *self.tasks)}

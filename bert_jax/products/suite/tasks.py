@@ -1,0 +1,350 @@
+"""The kinds of tasks of a suite, a class for each: what it takes, what its score rests on, and how it is measured."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from jaxtyping import Float, Int
+from pydantic import ConfigDict, Field
+
+from bert_jax.config.finetune import FinetuneConfig
+from bert_jax.config.objective import Predicted, UnitKind
+from bert_jax.config.settings import OneOrSeveral, Settings
+from bert_jax.finetuning.judged_texts import JudgedTexts
+from bert_jax.inference.bert import load
+from bert_jax.inference.minimal_pairs import outcome_numbers, pair_files, pair_results, read_pairs
+from bert_jax.inference.search import judged_results
+from bert_jax.products.suite import measuring
+from bert_jax.products.suite.contamination import contaminations, row_texts
+from bert_jax.products.suite.rows import RowSearch, find_rows
+from bert_jax.products.suite.significance import row_sums
+from bert_jax.products.suite.suite_tables import SuiteTables, Values, check_known, check_settable, settled
+from bert_jax.records.decoded_lines import decoded_lines
+from bert_jax.records.sources import open_rows
+from bert_jax.run.config_files import load_config
+from bert_jax.system.bucket import Place, place_of
+from bert_jax.system.errors import UsageError
+from bert_jax.system.json_file import JsonObject, parse_object
+
+if TYPE_CHECKING:
+    from bert_jax.products.suite.job import Job
+    from bert_jax.products.suite.suite import SuiteModel
+    from bert_jax.products.suite.work import SuiteWork
+
+AND = " and "
+"""Between the names of metrics whose mean is a score."""
+
+
+class RowOutcomes(NamedTuple):
+    """What a model answered to each row, by seed, for the comparison of two models."""
+
+    sums: tuple[Float[np.ndarray, "N K"], ...] = ()
+    """The `row_sums` of each seed's answers, or the outcomes of minimal pairs; empty if rows aren't compared."""
+    files: Int[np.ndarray, " N"] = np.zeros(0, int)
+    """The number of each minimal pair's file."""
+
+
+class SuiteTask(Settings):
+    """A task of a suite. A subclass is a kind of task; its fields are the values of a [[tasks]] table of that kind.
+
+    A new kind needs its class, which defines `measure`, `sources` and `texts`, and its place in KINDS.
+    """
+
+    KEY: ClassVar[str]
+    """The value that tables of this kind have and others don't."""
+    SCORE: ClassVar[str]
+    """The metric that is the score."""
+    ROWS: ClassVar[str] = "rows"
+    """What the answers are given to, in verdicts."""
+
+    name: str
+    """Name in tables."""
+    publisher: str | None = None
+    """Where the publisher has the rows."""
+
+    @classmethod
+    def usual_name(cls, value: str) -> str:
+        """The name of a task whose table has no name, but the `value` for KEY."""
+        return Path(value).name.partition(".")[0].strip("*_-") or cls.KEY
+
+    @classmethod
+    def read(cls, table: Values, search: RowSearch, suite: SuiteTables) -> Self:
+        """The task of a table of `suite`, with absolute paths of files. Raises UsageError for wrong values; what isn't
+        found is noted in `search`."""
+        if other := next((name for name in table if name not in cls.model_fields), None):
+            raise UsageError(f"it has {cls.KEY}, and {other} doesn't go with that; leave it out")
+        return cls(**table)
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The files and sets of rows that the score rests on."""
+        raise NotImplementedError
+
+    def hashes(self, source_hash: Callable[..., str]) -> list[str]:
+        """Content hashes of all that the score rests on."""
+        return list(map(source_hash, self.sources))
+
+    @property
+    def identity(self) -> JsonObject:
+        """The values that change what is measured."""
+        return self.model_dump(mode="json", exclude_defaults=True, exclude={"name", "publisher", "scores"})
+
+    def check(self) -> None:
+        """Raises UsageError for rows that can't be read."""
+
+    def lacks(self, heads: Set[str]) -> str:
+        """What a model with these heads lacks for this task, as a verb and its object; empty if nothing."""
+        return ""
+
+    def texts(self) -> Iterator[Sequence[str]]:
+        """Yields the texts of each row, which are looked up in the models' own text."""
+        raise NotImplementedError
+
+    def measure(self, run: Path) -> JsonObject:
+        """A model's measurements by name, and those of the `baseline`. Called in a process of its own."""
+        raise NotImplementedError
+
+    def tokens(self, causal: bool) -> float | None:
+        """Tokens of forward passes that `measure` computes, for a causal model or another; None if not known."""
+        return None
+
+    def jobs(self, work: "SuiteWork", model: "SuiteModel", seed: int) -> "list[Job]":
+        """The measurements of a model: one for each seed of a recipe, one of a trained model."""
+        return [work.measurement(model, self, seed)] if model.recipe or seed == work.suite.tables.seeds[0] else []
+
+    def score_names(self, metrics: JsonObject) -> Sequence[str]:
+        """The metrics whose mean is the score."""
+        return (self.SCORE,)
+
+    def score(self, metrics: JsonObject) -> tuple[str, float]:
+        """Name and value of the score among measurements. Raises UsageError if they lack it."""
+        names = self.score_names(metrics)
+        if absent := [name for name in names if not isinstance(metrics.get(name), float | int)]:
+            there = ", ".join(name for name, value in metrics.items() if isinstance(value, float))
+            raise UsageError(f"{self.name} has no {absent[0]}; scores can be {there}")
+        return AND.join(names), sum(metrics[name] for name in names) / len(names)
+
+    def outcomes(self, measured: Sequence[JsonObject]) -> RowOutcomes:
+        """What each seed's model, of which these are the measurements, answered to each row."""
+        return RowOutcomes()
+
+
+class MinimalPairs(SuiteTask):
+    """Pairs of sentences of which one is acceptable, as in `bert-jax score --pairs`."""
+
+    KEY, SCORE, ROWS = "pairs", "accuracy", "pairs"
+
+    pairs: OneOrSeveral
+    """The files, or patterns of them."""
+
+    @classmethod
+    def read(cls, table: Values, search: RowSearch, suite: SuiteTables) -> Self:
+        """As of every kind."""
+        task = super().read(table, search, suite)
+        return task.replace(pairs=[file for pattern in task.pairs for file in search.files(pattern, several=True)])
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The files."""
+        return self.pairs
+
+    def check(self) -> None:
+        """Raises UsageError for a file without the columns of sentences."""
+        for name, file in pair_files(self.pairs).items():
+            next(read_pairs({name: file}, None, None, Counter()), None)
+
+    def lacks(self, heads: Set[str]) -> str:
+        """Pairs are scored by the head that predicts tokens."""
+        return "" if "masked_lm" in heads else "has no head that predicts tokens"
+
+    def texts(self) -> Iterator[Sequence[str]]:
+        """Yields both sentences of each pair."""
+        for pair in read_pairs(pair_files(self.pairs), None, None, Counter()):
+            yield pair.good, pair.bad
+
+    def measure(self, run: Path) -> JsonObject:
+        """Accuracies, and the outcome of each pair."""
+        return pair_results(load(run), pair_files(self.pairs)).content
+
+    def tokens(self, causal: bool) -> float:
+        """A model that masks computes a sentence once for each of its tokens."""
+        lengths = [measuring.tokens_of_text(text) for pair in self.texts() for text in pair]
+        return sum(length if causal else length * (length + 2) for length in lengths)
+
+    def outcomes(self, measured: Sequence[JsonObject]) -> RowOutcomes:
+        """Whether the acceptable sentence of each pair had the higher score."""
+        by_file = [[*map(outcome_numbers, each["outcomes"].values())] for each in measured]
+        files = np.repeat(np.arange(len(by_file[0])), [*map(len, by_file[0])])
+        return RowOutcomes(tuple(np.concatenate(each)[:, None] for each in by_file), files)
+
+
+class JudgedSearch(SuiteTask):
+    """The search of judged texts in BEIR's layout, as in `bert-jax evaluate --data beir:FOLDER`."""
+
+    KEY, SCORE = "beir", "ndcg@10"
+
+    beir: str
+    """The folder, and after a # the split; without it, the split test."""
+
+    @classmethod
+    def read(cls, table: Values, search: RowSearch, suite: SuiteTables) -> Self:
+        """As of every kind."""
+        task = super().read(table, search, suite)
+        return task.replace(beir=search.judged(task.beir, "test"))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The folder."""
+        return (f"beir:{self.beir}",)
+
+    def _file(self, name: str) -> Place:
+        return place_of(find_rows(name, self.beir.partition("#")[0])[0])
+
+    def texts(self) -> Iterator[Sequence[str]]:
+        """Yields each query."""
+        for line in decoded_lines(self._file("queries.jsonl")):
+            yield [str(parse_object(line).get("text", ""))]
+
+    def measure(self, run: Path) -> JsonObject:
+        """The metrics of the search."""
+        return judged_results(load(run), JudgedTexts(f"beir:{self.beir}", "test", Counter())).content
+
+    def tokens(self, causal: bool) -> float | None:
+        """Those of the corpus."""
+        return measuring.tokens_of_rows(str(self._file("corpus.jsonl")))
+
+
+class _FineTuningTable(Settings):
+    """A [[tasks]] table with a config. Its other values are settings of TaskConfig, which `model_extra` has."""
+
+    model_config = ConfigDict(extra="allow")
+
+    config: str
+    """A config of `bert-jax finetune`."""
+    test: str | None = None
+    """Rows that are measured where the suite reports `test`."""
+    scores: OneOrSeveral | None = None
+    """Metrics whose mean is the task's score. None: the one that chooses the checkpoint."""
+    files: Values = {}
+    """Settings of TaskConfig, and `test`, that hold where the suite is given `data`: the publisher's own files."""
+    changes: Values = Field({}, alias="set")
+    """Further settings of the config to change."""
+
+
+class FineTuning(SuiteTask):
+    """Rows on which a config of `bert-jax finetune` trains and measures each model."""
+
+    KEY = "config"
+
+    config: FinetuneConfig
+    """The settings of a training without those of the grid, the seed and the model."""
+    test: str | None = None
+    """The test rows, where the suite reports them."""
+    scores: tuple[str, ...] = ()
+    """Metrics whose mean is the score. Empty: the one that chooses the checkpoint."""
+
+    @classmethod
+    def usual_name(cls, value: str) -> str:
+        """The name of the config."""
+        return value.removesuffix(".py").rpartition("/")[2]
+
+    @classmethod
+    def read(cls, table: Values, search: RowSearch, suite: SuiteTables) -> Self:
+        """As of every kind."""
+        name, publisher = table["name"], table.get("publisher")
+        given = _FineTuningTable(**{key: value for key, value in table.items() if key not in ("name", "publisher")})
+        values = {"name": name, "test": given.test} | (given.model_extra or {}) | (given.files if suite.data else {})
+        reported = {"test": values.pop("test")} if suite.report == "test" else {}
+        values.pop("test", None)
+        check_settable(given.changes, "set")
+        changes = {f"task.{key}": value for key, value in values.items()} | given.changes
+        config = settled(load_config(given.config, FinetuneConfig), changes)
+        rows = {"train": config.task.train, "dev": config.task.dev}
+        for each, source in (rows | reported).items():
+            if source is None:
+                raise UsageError(f"it has no {each} rows; give {each} = FILE")
+            if each != "dev" or not config.task.dev_share:
+                rows[each] = search.rows(source, each)
+        for score in given.scores or ():
+            check_known(score, config.task.facts.metrics, "scores", "metric of its kind")
+        test = rows.pop("test", None)
+        task = config.change(task=rows)
+        return cls(name=name, publisher=publisher, config=task, test=test, scores=given.scores or ())
+
+    def trained(self, setting: Mapping[str, Any]) -> FinetuneConfig:
+        """The settings of a training with a combination of the grid. Raises UsageError for settings that don't fit."""
+        return settled(self.config, setting)
+
+    def measured_rows(self, report: str) -> str | None:
+        """The rows whose score is reported; None for pairs of texts that are held out of a corpus."""
+        return self.test if report == "test" else self.config.task.dev
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """All rows that a training names."""
+        rows = self.config.task
+        return tuple(filter(None, (rows.train, rows.dev_source, self.test, *rows.other_sets.values())))
+
+    def hashes(self, source_hash: Callable[..., str]) -> list[str]:
+        """Content hashes of all rows, and of the text that pairs are made of."""
+        text = self.config.task.source
+        return [*super().hashes(source_hash), *([source_hash(text, is_text=True)] if text else ())]
+
+    def check(self) -> None:
+        """Raises UsageError for a split of a public set that isn't there."""
+        for source in filter(None, (self.config.task.train, self.config.task.dev_source)):
+            if source.startswith("tfds:"):
+                open_rows(source)
+
+    def texts(self) -> Iterator[Sequence[str]]:
+        """Yields the texts of each dev and test row."""
+        for source in filter(None, (self.config.task.dev, self.test)):
+            yield from row_texts(self.config.task, source)
+
+    def jobs(self, work: "SuiteWork", model: "SuiteModel", seed: int) -> "list[Job]":
+        """A training with each combination of the grid."""
+        return [work.tuning(model, self, setting, seed) for setting in work.suite.settings]
+
+    def score_names(self, metrics: JsonObject) -> Sequence[str]:
+        """`scores`, or the metric that chooses the checkpoint."""
+        return self.scores or (str(metrics.get("metric")),)
+
+    def outcomes(self, measured: Sequence[JsonObject]) -> RowOutcomes:
+        """What the score is computed from: classes, tags or numbers. Empty for kinds of which it isn't kept."""
+        if any("golds" not in each for each in measured):
+            return RowOutcomes()
+        pairs = ((np.array(each["golds"]), np.array(each["predicted"])) for each in measured)
+        return RowOutcomes(tuple(row_sums(*pair, self.config.task.kind != "number") for pair in pairs))
+
+
+class HeldOutTokens(SuiteTask):
+    """The question about tokens that recipes learned, on the first recipe's held-out sequences. It needs no table."""
+
+    scores: tuple[str, ...]
+    """The accuracy of the question."""
+    units: UnitKind
+    """What is masked."""
+    predict: Predicted
+    """What the recipes learned that are measured."""
+
+    def jobs(self, work: "SuiteWork", model: "SuiteModel", seed: int) -> "list[Job]":
+        """One for each seed of a recipe that learned this."""
+        learned = model.recipe and model.recipe.objective.predict
+        return [work.recipes.held_out(model, self, seed)] if learned == self.predict else []
+
+    def score_names(self, metrics: JsonObject) -> Sequence[str]:
+        """The accuracy of the question."""
+        return self.scores
+
+
+KINDS: tuple[type[SuiteTask], ...] = (FineTuning, MinimalPairs, JudgedSearch)
+"""The kinds of tasks that a [[tasks]] table may be of."""
+
+
+def rows_in_text(run: Path, tasks: Sequence[SuiteTask]) -> dict[str, dict[str, Any]]:
+    """What is known of each task's rows in the text that a model was pretrained on: the fields of Contamination, and
+    the `share`. Called in a process of its own."""
+    found = contaminations(run, {task.name: list(task.texts()) for task in tasks})
+    return {name: each._asdict() | {"share": each.share} for name, each in found.items()}
