@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.model.attention_form import AttentionPattern, Places
+from bert_jax.model.attention_pattern import AttentionPattern, Places
 
 PATTERNS = {
     "whole rows and short ones": dict(lengths=[[128], [100], [1], []]),

@@ -217,7 +217,7 @@ def interpreted(monkeypatch):
 @pytest.fixture
 def on_tpu(monkeypatch, interpreted):
     """Attention as on a TPU, by the operations of its kernels on this machine."""
-    monkeypatch.setattr("bert_jax.model.attention_form.platform", lambda: "tpu")
+    monkeypatch.setattr("bert_jax.model.kernels.attention_form.platform", lambda: "tpu")
 
 
 @pytest.fixture(scope="session")

@@ -78,3 +78,9 @@ def test_products_do_without_each_other(path):
 def test_lower_floors_do_without_jax(package):
     for path in (path for path in MODULES if room(path) == package):
         assert not {name.split(".")[0] for name in imports(path)} & {"jax", "flax", "optax", "orbax", "grain"}, path
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if room(path) == "model"], ids=lambda path: path.stem)
+def test_the_model_asks_for_the_platform_in_its_kernels_alone(path):
+    asked = re.findall(r"\b(platform|on_one_device|default_backend)\(", path.read_text(encoding="utf-8"))
+    assert not asked or path.parent.name == "kernels"

@@ -49,7 +49,7 @@ class Bench(Arguments):
     def execute(self) -> None:
         """Measures, prints tables and, last, one JSON object."""
         from bert_jax.cli.objective import planned_objective
-        from bert_jax.model.linear import compute_dtype
+        from bert_jax.model.kernels.platform import compute_dtype
         from bert_jax.model.sharding import make_mesh
         from bert_jax.products.bench.bench import bench
         from bert_jax.system.facts import json_line

@@ -22,8 +22,8 @@ from bert_jax.finetuning.objective import Outputs
 from bert_jax.finetuning.predicting import measure
 from bert_jax.finetuning.row_reading import RowSet, reading_of_rows
 from bert_jax.interchange.hub import model_place
-from bert_jax.model.attention import check_attention
 from bert_jax.model.bert import Parameters
+from bert_jax.model.kernels.attention_forms import check_attention
 from bert_jax.model.memory import Memory, step_memory
 from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows, make_mesh, row_shards
 from bert_jax.model.task import HeadShape, pools_tokens

@@ -29,7 +29,7 @@ from bert_jax.inference.vector_file import Origin
 from bert_jax.interchange.hub import model_place
 from bert_jax.layout import Tokens, lay_out_sequences
 from bert_jax.model.bert import BertForPretraining, Discriminator, Parameters, generator_parameters
-from bert_jax.model.linear import for_inference
+from bert_jax.model.kernels.platform import for_inference
 from bert_jax.model.sharding import on_first_device
 from bert_jax.model.task import BertForTask, HeadShape, PooledEncoder
 from bert_jax.records.python_values import TaskRows, Texts, python_rows, python_texts

@@ -1,76 +1,22 @@
-"""Multi-head self-attention, and the table of its implementations (forms)."""
+"""Multi-head self-attention."""
 
 import functools
-from collections.abc import Iterable
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
-from jax.sharding import AbstractMesh, Mesh
 from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.operation import AttentionForm, ExecutionConfig
-from bert_jax.model.attention_form import AttentionCase, AttentionPattern, Form, head_shards
-from bert_jax.model.exact_attention import EXACT, attention_probabilities
-from bert_jax.model.kernels.gpu_form import GPU
-from bert_jax.model.kernels.tpu_form import TPU
-from bert_jax.model.linear import Linear, compute_dtype, initial_weights, project, recomputed
-from bert_jax.model.placement import platform
+from bert_jax.config.operation import AttentionForm
+from bert_jax.model.attention_pattern import AttentionPattern
+from bert_jax.model.exact_attention import attention_probabilities
+from bert_jax.model.kernels.attention_form import AttentionCase, head_shards
+from bert_jax.model.kernels.attention_forms import form_for
+from bert_jax.model.kernels.elementwise import cosines_and_sines, recomputed
+from bert_jax.model.kernels.platform import compute_dtype
+from bert_jax.model.linear import Linear, initial_weights, project
 from bert_jax.model.relative_positions import RelativePositions
-from bert_jax.system.errors import Setting, UsageError
-
-FORMS: dict[AttentionForm, tuple[Form, ...]] = {
-    "auto": (TPU, GPU),
-    "exact": (EXACT,),
-    "tpu": (TPU,),
-    "gpu": (GPU,),
-}
-"""The candidate forms of each setting, in order. The first usable one is chosen, or the exact form if none is."""
-
-
-def form_for(name: AttentionForm, case: AttentionCase) -> Form:
-    """The first form of a setting that can be used for `case`; the exact form if none can."""
-    return next((form for form in FORMS[name] if not _obstacle(form, case)), EXACT)
-
-
-def _obstacle(form: Form, case: AttentionCase) -> str | None:
-    """Why `form` can't be used for `case`; None if it can."""
-    if case.has_score_terms and form is not EXACT:
-        return f"{Setting('model.positions', 'relative')} adds terms to the scores, which no kernel does"
-    return form.obstacle(case)
-
-
-def training_forms(
-    name: AttentionForm, config: ModelConfig, length: int, sequences: int, mesh: Mesh | AbstractMesh
-) -> tuple[Form, Form]:
-    """The forms of global and of local attention in a training on rows of `length` tokens and at most `sequences`
-    sequences."""
-    whole, local = (_training_case(config, length, sequences, mesh, local) for local in (False, True))
-    return form_for(name, whole), form_for(name, local)
-
-
-def check_attention(
-    execution: ExecutionConfig, config: ModelConfig, rows: Iterable[tuple[int, int]], mesh: Mesh
-) -> None:
-    """Raises UsageError if `execution.attention` names a form that can't be used for training on `rows`. Each of `rows`
-    is (tokens, largest number of sequences)."""
-    name = execution.attention
-    if name == "auto":
-        return
-    (form,) = FORMS[name]
-    for length, sequences in rows:
-        if reason := _obstacle(form, _training_case(config, length, sequences, mesh)):
-            raise UsageError(f"{Setting('execution.attention', name)} can't be used: {reason}; set it to auto or exact")
-
-
-def _training_case(
-    config: ModelConfig, length: int, sequences: int, mesh: Mesh | AbstractMesh, local: bool = False
-) -> AttentionCase:
-    with jax.sharding.use_abstract_mesh(mesh.abstract_mesh):
-        rate = config.attention_dropout
-        return AttentionCase.of(config, length, dropout=rate, sequences=sequences, local=local)
 
 
 class SelfAttention(nn.Module):
@@ -166,14 +112,7 @@ def rotated(
     et al. pair 2i with 2i + 1, which is the same up to the order of the features.
     """
     frequencies = (base ** -(np.arange(0, x.shape[-1], 2) / x.shape[-1])).astype(np.float32)
-    angles = np.arange(length, dtype=np.float32)[:, None] * frequencies
-    cosines, sines = jnp.asarray(np.cos(angles)), jnp.asarray(np.sin(angles))  # constants of the program
-    if positions is None:
-        cosines, sines = cosines[None], sines[None]
-    elif platform() == "cpu":  # otherwise XLA computes them again for each head and use, which takes longer
-        cosines, sines = cosines[positions], sines[positions]
-    else:
-        cosines, sines = jnp.cos(positions[:, :, None] * frequencies), jnp.sin(positions[:, :, None] * frequencies)
+    cosines, sines = cosines_and_sines(frequencies, positions, length)
     cosines, sines = cosines[:, :, None], sines[:, :, None]  # the same for all heads
 
     @recomputed

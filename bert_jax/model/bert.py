@@ -22,7 +22,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.layout import Tokens, TokenSequence, lay_out_sequences
 from bert_jax.model.attention import at_places
-from bert_jax.model.attention_form import AttentionPattern
+from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.characters import CharacterEmbeddings, Spelling
 from bert_jax.model.dropout import split
 from bert_jax.model.embeddings import Embeddings

@@ -15,8 +15,10 @@ from jaxtyping import Array, Float, Int, Key
 from bert_jax.config.model import ModelConfig
 from bert_jax.layout import Tokens
 from bert_jax.model.dropout import token_dropout
-from bert_jax.model.embeddings import padded_vocabulary_size, rows_of
-from bert_jax.model.linear import compute_dtype, project
+from bert_jax.model.embeddings import padded_vocabulary_size
+from bert_jax.model.kernels.lookup import rows_of
+from bert_jax.model.kernels.platform import compute_dtype
+from bert_jax.model.linear import project
 from bert_jax.model.placement import gathered
 
 LONGEST_PIECE = 50

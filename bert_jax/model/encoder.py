@@ -13,10 +13,11 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import AttentionForm, ExecutionConfig, Remat
 from bert_jax.model.attention import SelfAttention, at_places
-from bert_jax.model.attention_form import AttentionPattern
+from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.dropout import head_keys, split, token_dropout
+from bert_jax.model.kernels.elementwise import row_major
 from bert_jax.model.linear import PRODUCT, LayerNorm, Linear, activation
-from bert_jax.model.placement import row_major, split_by_rows
+from bert_jax.model.placement import split_by_rows
 
 UNTRAINED = ExecutionConfig(unroll=1)
 """Execution settings outside of training: a loop over blocks, which compiles fast."""

@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Key
 
-from bert_jax.model.attention_form import AttentionPattern, Form, Places
+from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.dropout import dropout, of_tokens
+from bert_jax.model.kernels.attention_form import Form
 from bert_jax.model.kernels.products import heads_first, inner_products, weighted_sums
 
 _LEAST_BLOCK = 64

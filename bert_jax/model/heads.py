@@ -9,8 +9,9 @@ from jaxtyping import Array, Float
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.embeddings import initial_words, padded_vocabulary_size, vocabulary_size
+from bert_jax.model.kernels.platform import compute_dtype
 from bert_jax.model.kernels.products import product, product_with_transposed, transposed
-from bert_jax.model.linear import LayerNorm, Linear, activation, compute_dtype
+from bert_jax.model.linear import LayerNorm, Linear, activation
 from bert_jax.model.placement import gathered
 
 MASKED_OUT = -1e30

@@ -15,11 +15,12 @@ from jaxtyping import Array, Bool, Float, Int, Key, PyTree
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.model.attention import at_places
-from bert_jax.model.attention_form import AttentionPattern
+from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.dropout import split, token_dropout
 from bert_jax.model.encoder import UNTRAINED, rematerialised
+from bert_jax.model.kernels.platform import compute_dtype
 from bert_jax.model.kernels.products import product, product_of_transposed
-from bert_jax.model.linear import compute_dtype, initial_weights, project
+from bert_jax.model.linear import initial_weights, project
 from bert_jax.model.placement import split_by_rows, whole
 from bert_jax.system.errors import Setting, UsageError
 

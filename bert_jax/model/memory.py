@@ -8,12 +8,12 @@ from jax.sharding import AbstractMesh, Mesh
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.phase import Phase
-from bert_jax.model.attention import training_forms
 from bert_jax.model.bert import parameter_shapes
 from bert_jax.model.characters import LETTER_WIDTH, LONGEST_PIECE
-from bert_jax.model.cross_entropy import logits_at_once
 from bert_jax.model.embeddings import padded_vocabulary_size
-from bert_jax.model.linear import compute_dtype
+from bert_jax.model.kernels.attention_forms import training_forms
+from bert_jax.model.kernels.platform import compute_dtype
+from bert_jax.model.kernels.total_cross_entropy import logits_at_once
 from bert_jax.model.lstm import GATES
 from bert_jax.model.sharding import num_shards, row_shards
 

@@ -11,9 +11,10 @@ from jaxtyping import Array, Float, Int
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.layout import Tokens
-from bert_jax.model.attention_form import AttentionPattern
+from bert_jax.model.attention_pattern import AttentionPattern
+from bert_jax.model.kernels.platform import compute_dtype
 from bert_jax.model.kernels.products import heads_first, inner_products
-from bert_jax.model.linear import Linear, compute_dtype, initial_weights
+from bert_jax.model.linear import Linear, initial_weights
 
 _OF_CLASS_TOKEN = 2
 """Segment of a [CLS] that stands last: neither the first text's nor the second's."""

@@ -17,7 +17,7 @@ from bert_jax.instances.prepared_data import HELD_OUT, TRAIN, PreparedData
 from bert_jax.instances.shards import InstanceSource
 from bert_jax.model.bert import Parameters
 from bert_jax.model.embeddings import vocabulary_size
-from bert_jax.model.linear import for_inference
+from bert_jax.model.kernels.platform import for_inference
 from bert_jax.model.sharding import (
     batch_sharding,
     local_rows,

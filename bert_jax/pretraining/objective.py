@@ -17,9 +17,10 @@ from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.layout import Tokens
 from bert_jax.model.bert import BertForPretraining, Discriminator, Parameters, generator_parameters, init
-from bert_jax.model.cross_entropy import cross_entropy, total_cross_entropy
+from bert_jax.model.cross_entropy import cross_entropy
 from bert_jax.model.dropout import split
 from bert_jax.model.embeddings import vocabulary_size
+from bert_jax.model.kernels.total_cross_entropy import total_cross_entropy
 from bert_jax.model.memory import Memory, step_memory
 from bert_jax.model.sharding import on_mesh
 from bert_jax.model.size import train_flops

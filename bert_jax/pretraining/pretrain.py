@@ -11,9 +11,9 @@ from bert_jax.config.wording import counted
 from bert_jax.instances.prepared_data import TRAIN, PreparedData
 from bert_jax.instances.shards import InstanceSource
 from bert_jax.interchange.export import export_obstacle
-from bert_jax.model.attention import check_attention
 from bert_jax.model.bert import Parameters
 from bert_jax.model.embeddings import vocabulary_size
+from bert_jax.model.kernels.attention_forms import check_attention
 from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows, make_mesh
 from bert_jax.pretraining.dataset import Data, Inputs, check_preparation, prepare_data
 from bert_jax.pretraining.evaluation import HeldOut, held_out_sequences, measurements

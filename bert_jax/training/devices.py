@@ -13,7 +13,7 @@ from jaxtyping import Array, DTypeLike
 from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.phase import Phase
-from bert_jax.model.attention import check_attention
+from bert_jax.model.kernels.attention_forms import check_attention
 from bert_jax.model.kernels.products import product
 from bert_jax.model.memory import Memory
 from bert_jax.model.sharding import check_batch_size, row_shards

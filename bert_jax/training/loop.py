@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from bert_jax.model.bert import Parameters
-from bert_jax.model.linear import compute_dtype
+from bert_jax.model.kernels.platform import compute_dtype
 from bert_jax.run.checkpoint import Checkpoints
 from bert_jax.run.environment import changed_threads, environment
 from bert_jax.run.hosts import compile_together, is_first

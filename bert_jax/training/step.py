@@ -7,12 +7,12 @@ from typing import Any, NamedTuple, TypeVar, cast
 import jax
 import jax.numpy as jnp
 import optax
-from jaxtyping import Array, Bool, Float, Int, Key, UInt32
+from jaxtyping import Array, Float, Int, Key, UInt32
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.model.bert import Parameters
-from bert_jax.model.placement import platform
+from bert_jax.model.kernels.elementwise import updated_if
 from bert_jax.run.measurement import Mean, Means, add
 from bert_jax.run.state import TrainState
 from bert_jax.training.batch import AnyBatch
@@ -161,7 +161,7 @@ def make_train_step(
             updates, slots = optimizer.update(gradients, state.optimizer, state.params, gradient_norm=norm)
             return jax.tree.map(lambda old, update: old + rate * update, state.params, updates), slots
 
-        params, slots = _if(good, updated, (state.params, state.optimizer))
+        params, slots = updated_if(good, updated, (state.params, state.optimizer))
         loss, one = sum(weight * means[name].value for name, weight in objective.losses.items()), jnp.ones(())
         means |= {
             "loss": Mean(cast(Array, loss), one),
@@ -188,18 +188,6 @@ def make_train_step(
         }
 
     return train_step
-
-
-def _if(good: Bool[Array, ""], updated: Callable[[], Tree], unchanged: Tree) -> Tree:
-    """The result of `updated` if `good`, else `unchanged`.
-
-    On accelerators the choice is a select, which XLA fuses with the update; a condition would copy weights and moments
-    between two layouts (1.2 GB a step of BERT-base on a TPU, and 1 GiB of memory). On CPUs the choice is a condition; a
-    select would need arrays of its own (0.5 GB for BERT-base).
-    """
-    if platform() == "cpu":
-        return jax.lax.cond(good, updated, lambda: unchanged)
-    return jax.tree.map(lambda new, old: jnp.where(good, new, old), updated(), unchanged)
 
 
 def loss_gradients(

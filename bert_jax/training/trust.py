@@ -26,13 +26,15 @@ from jaxtyping import Array, Float
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import AttentionForm
 from bert_jax.config.wording import counted
-from bert_jax.model.attention import form_for
-from bert_jax.model.attention_form import AttentionCase, AttentionPattern, Places
-from bert_jax.model.cross_entropy import cross_entropy, total_cross_entropy
+from bert_jax.model.attention_pattern import AttentionPattern, Places
+from bert_jax.model.cross_entropy import cross_entropy
 from bert_jax.model.exact_attention import EXACT, softmax_where
 from bert_jax.model.heads import TokenLogits
+from bert_jax.model.kernels.attention_form import AttentionCase
+from bert_jax.model.kernels.attention_forms import form_for
+from bert_jax.model.kernels.platform import cpu_flags, platform
+from bert_jax.model.kernels.total_cross_entropy import total_cross_entropy
 from bert_jax.model.linear import LayerNorm, activation, project
-from bert_jax.model.placement import cpu_flags, platform
 from bert_jax.system.copies import cache_directory
 from bert_jax.system.errors import RunError, Setting, first_line
 from bert_jax.system.files import write_json
@@ -225,7 +227,7 @@ def _random(*shape: int) -> Float[Array, "..."]:
 def _cache_key_fields(attention: AttentionForm) -> dict[str, Any]:
     """Everything that the compiled code depends on."""
     device = jax.devices()[0]
-    code = sorted([*_MODEL.glob("*.py"), *_TRAINING.glob("*.py")])
+    code = sorted([*_MODEL.rglob("*.py"), *_TRAINING.glob("*.py")])
     return {
         "code": hashlib.sha256(b"".join(path.read_bytes() for path in code)).hexdigest(),
         "jax": jax.__version__,

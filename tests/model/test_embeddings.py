@@ -5,9 +5,8 @@ import pytest
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.layout import TokenSequence, lay_out_sequences
-from bert_jax.model import embeddings
 from bert_jax.model.bert import parameter_shapes
-from bert_jax.model.embeddings import Embeddings, rows_of, sinusoids
+from bert_jax.model.embeddings import Embeddings, sinusoids
 
 SINUSOIDAL = ModelConfig(
     num_layers=1, hidden_size=8, num_heads=2, vocabulary_size=30, max_positions=16, positions="sinusoidal"
@@ -41,21 +40,3 @@ def test_sinusoids_are_the_papers_up_to_scale():
     np.testing.assert_allclose(table[3] / scale, by_hand, rtol=1e-6)
     assert np.sqrt(np.square(sinusoids(ModelConfig(), 512)).mean()) == pytest.approx(0.02)
     np.testing.assert_array_equal(sinusoids(config, 16)[:6], table)
-
-
-@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
-@pytest.mark.parametrize("ids, rows", [((1000,), 50), ((3, 300), 2), ((128,), 1), ((5,), 100)])
-def test_the_gradient_is_that_of_indexing(monkeypatch, ids, rows, dtype):
-    """With ids that fill several chunks, end within one, are all the same, or don't occur."""
-    rng = np.random.default_rng(0)
-    numbers = jnp.asarray(rng.integers(0, rows, ids) * (rng.random(ids) < 0.7), jnp.int32)
-    table, weights = jax.random.normal(jax.random.key(0), (rows, 8)), jax.random.normal(jax.random.key(1), (*ids, 8))
-
-    def differentiate():
-        found, backward = jax.vjp(lambda table: rows_of(table, numbers).astype(dtype), table)
-        return found, *backward(weights.astype(dtype))
-
-    expected = differentiate()
-    monkeypatch.setattr(embeddings, "on_one_device", lambda kind: kind == "gpu")
-    for a, b in zip(expected, jax.jit(differentiate)(), strict=True):
-        np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-4)

@@ -8,7 +8,7 @@ from token_rows import packed_tokens
 
 from bert_jax.layout import lay_out
 from bert_jax.model import exact_attention
-from bert_jax.model.attention_form import AttentionPattern
+from bert_jax.model.attention_pattern import AttentionPattern
 
 LENGTH = 33
 ROWS = {"one sequence a row": ((30,), (22,)), "packed": ((10, 20), (22, 5))}

@@ -4,9 +4,9 @@ import pytest
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.phase import Phase
-from bert_jax.model import attention_form, cross_entropy
 from bert_jax.model.bert import parameter_shapes
 from bert_jax.model.embeddings import padded_vocabulary_size
+from bert_jax.model.kernels import attention_form, total_cross_entropy
 from bert_jax.model.memory import step_memory
 from bert_jax.model.sharding import MESH_AXES, make_mesh
 from bert_jax.pretraining.objective import pretraining_trainer
@@ -64,7 +64,7 @@ def memory_of(model=BASE, rows=64, mesh=(1, 1, 1), predictions=77, chip="cpu", *
     devices, phase = jax.sharding.AbstractMesh(mesh, MESH_AXES), Phase(steps=1, length=512, batch_size=rows)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(attention_form, "platform", lambda: chip)
-        patched.setattr(cross_entropy, "on_one_device", lambda kind: kind == chip and mesh == (1, 1, 1))
+        patched.setattr(total_cross_entropy, "on_one_device", lambda kind: kind == chip and mesh == (1, 1, 1))
         return step_memory(ExecutionConfig(**execution), model, devices, phase, predictions=predictions, packed=1)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.layout import MASKABLE, WORD_START, lay_out
-from bert_jax.model.attention_form import AttentionPattern, Places
+from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.model.encoder import Block, BlockKeys
 from bert_jax.model.exact_attention import exact_attention

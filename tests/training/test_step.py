@@ -9,7 +9,6 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.run.measurement import Mean
-from bert_jax.training import step
 from bert_jax.training.batch import Batch
 from bert_jax.training.optimizer import learning_rate, make_optimizer
 from bert_jax.training.step import (
@@ -101,7 +100,7 @@ def test_microbatches_give_the_step_of_the_whole_batch(accumulation):
 
 @pytest.mark.parametrize("kind", ["cpu", "tpu"])
 def test_a_step_without_finite_gradients_changes_nothing_but_the_counts(monkeypatch, kind):
-    monkeypatch.setattr(step, "platform", lambda: kind)
+    monkeypatch.setattr(elementwise, "platform", lambda: kind)
     good = [batch(0), batch(8)]
     expected, _ = train(good)
     state, measured = train([good[0], batch(16, poison=True), batch(24, poison=True)])

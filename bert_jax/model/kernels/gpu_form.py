@@ -11,9 +11,11 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Key
 
-from bert_jax.model.attention_form import AttentionCase, AttentionPattern, Form, on_every_device
+from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.kernels.attention_blocks import Admission
-from bert_jax.model.placement import BATCH_AXES, is_ampere_or_newer
+from bert_jax.model.kernels.attention_form import AttentionCase, Form, on_every_device
+from bert_jax.model.kernels.platform import is_ampere_or_newer
+from bert_jax.model.placement import BATCH_AXES
 
 _HEAD_SIZES = (16, 32, 64, 128)
 _LEAST_BLOCK = 32

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, DTypeLike, Float
 
-from bert_jax.model.placement import platform
+from bert_jax.model.kernels.platform import platform
 
 _BLOCK = 8
 """Number of rows that `transposed` copies together on a CPU."""
@@ -107,3 +107,54 @@ def _row_major_copy(x: Array, shape: tuple[int, ...]) -> Array:
     A reshape that merges axes, with a barrier after it, makes XLA copy the values.
     """
     return jax.lax.optimization_barrier(x.reshape(shape))
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(3, 4))
+def affine(
+    x: Float[Array, "..."], kernel: Float[Array, "..."], bias: Float[Array, "..."] | None, contracted: int, slowest: int
+) -> Float[Array, "N F"]:
+    """x W + b as one product of two matrices, for which every backend has its fastest code.
+
+    If one of several axes of features is split over devices, it has to be the slowest: only then are the features of a
+    device next to each other in the matrix. The gradient is written out so that it keeps the arguments as they are (a
+    reshaped or converted weight would be kept beside the weight, in every layer), and so that XLA puts the output's
+    gradient together once, not in another layout for each of the three that are made of it.
+    """
+    rows, weights = _as_matrices(x, kernel, contracted, slowest)
+    result = product(rows, weights, x.dtype)
+    return result if bias is None else result + jnp.moveaxis(bias, slowest, 0).reshape(-1).astype(x.dtype)
+
+
+def _as_matrices(
+    x: Array, kernel: Array, contracted: int, slowest: int
+) -> tuple[Float[Array, "N D"], Float[Array, "D F"]]:
+    inner = math.prod(kernel.shape[:contracted])
+    weights = jnp.moveaxis(kernel.reshape(inner, *kernel.shape[contracted:]), slowest + 1, 1)
+    return x.reshape(-1, inner), weights.reshape(inner, -1).astype(x.dtype)
+
+
+def moved_to_front(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
+    return (shape[axis], *shape[:axis], *shape[axis + 1 :])
+
+
+def _affine_forward(x, kernel, bias, contracted, slowest):
+    return affine(x, kernel, bias, contracted, slowest), (x, kernel, bias)
+
+
+def _affine_backward(contracted, slowest, residuals, gradient):
+    x, kernel, bias = residuals
+    rows, weights = _as_matrices(x, kernel, contracted, slowest)
+    gradient = jax.lax.optimization_barrier(gradient)
+    of_kernel = product_of_transposed(rows, gradient, kernel.dtype)
+    features = moved_to_front(kernel.shape[contracted:], slowest)
+    of_bias = None
+    if bias is not None:
+        of_bias = jnp.moveaxis(jnp.sum(gradient, axis=0, dtype=bias.dtype).reshape(features), 0, slowest)
+    return (
+        product_with_transposed(gradient, weights, x.dtype).reshape(x.shape),
+        jnp.moveaxis(of_kernel.reshape(-1, *features), 1, slowest + 1).reshape(kernel.shape),
+        of_bias,
+    )
+
+
+affine.defvjp(_affine_forward, _affine_backward)

@@ -16,8 +16,9 @@ from jax.experimental.pallas.ops.tpu import splash_attention as splash
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float
 
-from bert_jax.model.attention_form import AttentionPattern, Places, on_every_device
+from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.kernels.attention_blocks import LANES
+from bert_jax.model.kernels.attention_form import on_every_device
 from bert_jax.model.placement import BATCH_AXES
 
 _BLOCK, _LOCAL_BLOCK = (1024, 512), (512, 256)

@@ -9,9 +9,10 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Key
 
-from bert_jax.model.attention_form import AttentionCase, AttentionPattern, Form, head_shards, on_every_device
+from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.exact_attention import is_in_strips
 from bert_jax.model.kernels.attention_blocks import LANES, Admission, TpuKernel
+from bert_jax.model.kernels.attention_form import AttentionCase, Form, head_shards, on_every_device
 from bert_jax.model.placement import BATCH_AXES
 
 MOST_KEYS = {16: 512, 32: 1024, 64: 2048, 128: 2048, 256: 1024}

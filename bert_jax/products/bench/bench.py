@@ -9,9 +9,9 @@ from collections.abc import Iterator
 import jax
 import jax.numpy as jnp
 
-from bert_jax.model.attention import training_forms
 from bert_jax.model.encoder import blocks_at_once
-from bert_jax.model.linear import compute_dtype
+from bert_jax.model.kernels.attention_forms import training_forms
+from bert_jax.model.kernels.platform import compute_dtype
 from bert_jax.model.sharding import batch_sharding
 from bert_jax.model.size import FORWARD_SHARE
 from bert_jax.products.bench.record import BENCH_FORMAT, KIND, MatrixRate, StepBench, StepPart, Timing

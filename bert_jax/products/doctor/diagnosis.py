@@ -9,7 +9,7 @@ import jax
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.model.linear import compute_dtype
+from bert_jax.model.kernels.platform import compute_dtype
 from bert_jax.model.size import num_parameters, train_flops
 from bert_jax.pretraining.mixture import SourceShare, draws
 from bert_jax.pretraining.sample_preparation import (

@@ -14,7 +14,7 @@ from bert_jax.config.operation import MeshConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.finetuning.dataset import make_task, read_labelled, written_as
 from bert_jax.inference.bert import load
-from bert_jax.model.placement import platform
+from bert_jax.model.kernels.platform import platform
 from bert_jax.model.sharding import batch_sharding, make_mesh, tree_shardings
 from bert_jax.pretraining.dataset import check_preparation, prepare_data, prepared_for
 from bert_jax.pretraining.evaluation import held_out_sequences

@@ -1,6 +1,5 @@
 """The GPU's attention kernels: their operations run on this machine, and lowered for GPUs that it doesn't have."""
 
-import functools
 import re
 from collections import Counter
 from collections.abc import Iterator
@@ -15,13 +14,12 @@ from token_rows import packed_tokens, tokens_of
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
-from bert_jax.model import attention_form, linear, placement
-from bert_jax.model.attention import check_attention, form_for
-from bert_jax.model.attention_form import AttentionCase
 from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.model.exact_attention import exact_attention
+from bert_jax.model.kernels import attention_form, elementwise, platform
+from bert_jax.model.kernels.attention_form import AttentionCase
+from bert_jax.model.kernels.attention_forms import check_attention, form_for
 from bert_jax.model.kernels.gpu_form import GPU
-from bert_jax.model.linear import LayerNorm, activation
 from bert_jax.model.sharding import make_mesh, on_mesh
 from bert_jax.system.errors import UsageError
 
@@ -58,7 +56,7 @@ TOKENS = tokens_of(np.ones((4, 64)), mask=np.arange(64) < np.array([64, 40, 1, 0
 @pytest.fixture
 def on_gpu(monkeypatch):
     """Traces as on a GPU."""
-    for module in (attention_form, linear, placement):
+    for module in (attention_form, elementwise, platform):
         monkeypatch.setattr(module, "platform", lambda: "gpu")
 
 
@@ -147,32 +145,3 @@ def test_a_form_that_can_not_be_used_is_refused_in_one_line(tiny_config, monkeyp
     check_attention(execution.replace(attention="gpu"), MODEL, [(32, 4)], mesh)
     with pytest.raises(UsageError, match="rows of 40 tokens"):
         check_attention(execution.replace(attention="gpu"), MODEL, [(32, 1), (40, 1)], mesh)
-
-
-@pytest.mark.parametrize("biases", [True, False])
-def test_norm_and_activation_are_the_same_on_gpus(biases, monkeypatch):
-    """They are written out there in a form that XLA computes faster: values and gradients are equal."""
-    config = ModelConfig.tiny(hidden_size=8, num_heads=2, biases=biases, compute_dtype="float32")
-    x, weights = jax.random.normal(jax.random.key(0), (2, 3, 5, 8)) * 3
-    x += jnp.array([0, 1, 10, 100, 1000])[:, None]  # means that are larger than the deviation
-    norm = LayerNorm(config)
-    params = jax.tree.map(lambda leaf: leaf + 0.5, norm.init(jax.random.key(1), x))
-
-    def computed():
-        normalised = jax.vjp(norm.apply, params, x)
-        activated = jax.vjp(activation(config), x)
-        return [(value, backward(weights)) for value, backward in (normalised, activated)]
-
-    elsewhere = computed()
-    monkeypatch.setattr(linear, "platform", lambda: "gpu")
-    close = functools.partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4)
-    jax.tree.map(close, computed(), elsewhere)
-
-
-def test_the_layout_of_the_residual_stream_is_set_on_one_gpu_only(on_gpu):
-    """On several, XLA would gather the whole batch for it."""
-    for devices in (1, 2):
-        mesh = jax.sharding.AbstractMesh((devices,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
-        with jax.sharding.use_abstract_mesh(mesh):
-            traced = str(jax.make_jaxpr(placement.row_major)(jnp.ones((2, 3, 4))))
-        assert ("layout_constraint" in traced) == (devices == 1)

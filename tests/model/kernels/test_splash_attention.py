@@ -11,7 +11,7 @@ from token_rows import packed_tokens
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.model import exact_attention
-from bert_jax.model.attention_form import AttentionPattern, Places
+from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.model.exact_attention import EXACT
 from bert_jax.model.kernels import splash_attention

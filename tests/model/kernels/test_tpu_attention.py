@@ -13,10 +13,11 @@ from attention_cases import PATTERNS, pattern_of, with_gradients
 from conftest import faked_devices, program
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model.attention import form_for
-from bert_jax.model.attention_form import AttentionCase, AttentionPattern, Places
+from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.exact_attention import exact_attention
 from bert_jax.model.kernels.attention_blocks import Admission, TpuKernel
+from bert_jax.model.kernels.attention_form import AttentionCase
+from bert_jax.model.kernels.attention_forms import form_for
 from bert_jax.model.kernels.tpu_attention_tiles import tile_spans, widths
 from bert_jax.model.kernels.tpu_form import MOST_KEYS, TPU
 from bert_jax.products.plan.topology import parse_topology, topology_devices
@@ -104,7 +105,7 @@ from bert_jax.config.operation import MeshConfig
 from bert_jax.model import exact_attention
 from bert_jax.model.exact_attention import exact_attention
 from bert_jax.model.kernels.tpu_form import TPU
-from bert_jax.model.attention_form import AttentionPattern, Places
+from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.sharding import batch_sharding, make_mesh, on_mesh
 
 compiled = pallas.pallas_call

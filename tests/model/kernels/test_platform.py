@@ -4,15 +4,15 @@ import jax.numpy as jnp
 import pytest
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.model import linear, placement
-from bert_jax.model.linear import compute_dtype, for_inference
+from bert_jax.model.kernels import platform
+from bert_jax.model.kernels.platform import compute_dtype, for_inference
 
 
 @pytest.fixture
 def flags(monkeypatch):
     """Sets the instruction sets that this machine's CPU is taken to have."""
     monkeypatch.delenv("BERT_JAX_AUTO_DTYPE")
-    return lambda *names: monkeypatch.setattr(placement, "cpu_flags", lambda: frozenset(names))
+    return lambda *names: monkeypatch.setattr(platform, "cpu_flags", lambda: frozenset(names))
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def test_cpus_take_bfloat16_where_they_multiply_it(flags, has, dtype):
 
 def test_accelerators_take_bfloat16(flags, monkeypatch):
     flags()
-    monkeypatch.setattr(placement, "platform", lambda: "tpu")
+    monkeypatch.setattr(platform, "platform", lambda: "tpu")
     assert compute_dtype(ModelConfig.tiny()) == jnp.bfloat16
 
 
@@ -37,5 +37,5 @@ def test_inference_on_cpus_is_in_float32_unless_asked(flags, monkeypatch, traine
     config = ModelConfig.tiny(compute_dtype=trained_in)
     assert compute_dtype(for_inference(config)) == jnp.float32
     assert compute_dtype(for_inference(config, "bfloat16")) == jnp.bfloat16
-    monkeypatch.setattr(linear, "platform", lambda: "tpu")
+    monkeypatch.setattr(platform, "platform", lambda: "tpu")
     assert for_inference(config) == config

@@ -1,0 +1,35 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.model.cross_entropy import cross_entropy
+from bert_jax.model.heads import TokenLogits
+from bert_jax.model.kernels.total_cross_entropy import total_cross_entropy
+
+
+@pytest.mark.parametrize(
+    ("dtype", "tokens", "tolerance"),
+    [("float32", 128, 1e-6), ("bfloat16", 128, 1e-2), pytest.param("float32", 3, 1e-6, id="tokens that have no parts")],
+)
+def test_the_total_by_parts_and_its_gradients_are_those_of_whole_logits(dtype, tokens, tolerance):
+    keys = jax.random.split(jax.random.key(3), 5)
+    vectors = jax.random.normal(keys[0], (8, tokens, 16)).astype(dtype)
+    table, bias = jax.random.normal(keys[1], (50, 16)), jax.random.normal(keys[2], (50,))
+    labels = jax.random.randint(keys[3], (8, tokens), 0, 50)
+    weights = jax.random.uniform(keys[4], (8, tokens))
+
+    def by_parts(*factors):
+        return tuple(total / 100 for total in total_cross_entropy(TokenLogits(*factors), labels, weights))
+
+    def whole(*factors):
+        return tuple(jnp.sum(each * weights) / 100 for each in cross_entropy(TokenLogits(*factors).whole(), labels))
+
+    results = [
+        jax.jit(jax.value_and_grad(function, (0, 1, 2), has_aux=True))(vectors, table, bias)
+        for function in (by_parts, whole)
+    ]
+    for ours, expected in zip(*map(jax.tree.leaves, results), strict=True):
+        assert ours.dtype == expected.dtype
+        largest = jnp.max(jnp.abs(expected)).astype("float32")
+        np.testing.assert_allclose(ours.astype("float32"), expected.astype("float32"), atol=tolerance * largest)
