@@ -84,3 +84,8 @@ def test_lower_floors_do_without_jax(package):
 def test_the_model_asks_for_the_platform_in_its_kernels_alone(path):
     asked = re.findall(r"\b(platform|on_one_device|default_backend)\(", path.read_text(encoding="utf-8"))
     assert not asked or path.parent.name == "kernels"
+
+
+@pytest.mark.parametrize("path", [path for path in MODULES if room(path) != "config"], ids=lambda path: path.stem)
+def test_schemes_of_positions_are_told_apart_by_their_table_alone(path):
+    assert not re.search(r"\.positions (==|!=|in|not in) ", path.read_text(encoding="utf-8"))

@@ -19,6 +19,7 @@ WIDEST_FILTER = 7
 """Width in bytes of the widest filters of a convolution over bytes: the published models'."""
 ComputeType = Literal["auto", "float32", "bfloat16"]
 ClassToken = Literal["first", "last"]
+Positions = Literal["learned", "sinusoidal", "rotary", "relative", "none"]
 ModelType = Literal["bert", "roberta", "xlm-roberta", "camembert", "albert", "ernie", "electra", "modernbert", "xlnet"]
 RotaryBase = Annotated[float, Field(gt=1.0, le=1e9)]
 
@@ -67,7 +68,7 @@ class ModelConfig(Settings):
     """Width inside a block's feed-forward part (F). None: four times hidden_size."""
     max_positions: Rows = 512
     """Length of the longest sequence; the number of rows of a learned position table."""
-    positions: Literal["learned", "sinusoidal", "rotary", "relative", "none"] = "learned"
+    positions: Positions = "learned"
     """Position embeddings: a learned table (BERT's); fixed sines and cosines (Vaswani et al. 2017, section 3.5), scaled
     to a root mean square of initializer_range, like initial word vectors. The other values have no position embeddings.
     With rotary, every block rotates queries and keys by their positions (Su et al. 2021). With relative, every block
@@ -280,7 +281,7 @@ class ModelConfig(Settings):
     @property
     def attention_biases(self) -> bool:
         """Whether the products of attention have biases. With relative positions queries have biases of their own."""
-        return self.biases and self.positions != "relative"
+        return self.biases and not self.has_query_stream
 
     @property
     def has_pair_head(self) -> bool:

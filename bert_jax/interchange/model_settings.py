@@ -7,6 +7,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
 from bert_jax.interchange.relatives import RELATIVES, exported_type, relative_of
+from bert_jax.model.positions import SCHEMES
 from bert_jax.system.errors import Setting, UsageError, quoted
 from bert_jax.system.json_file import JsonObject
 from bert_jax.system.reading import Fact
@@ -139,8 +140,8 @@ def config_values(model: ModelConfig, vocabulary: Vocabulary, class_name: str, h
     read_again = model_config(values, Path("config.json"))
     has_head = class_name.endswith(("ForMaskedLM", "ForPreTraining", "ForCausalLM")) and not model.discriminator
     expected = model.replace(
-        # Sinusoidal positions are written as a table, and a generator as a model of its own.
-        positions="learned" if model.positions == "sinusoidal" else model.positions,
+        # Fixed positions are written as a table, and a generator as a model of its own.
+        positions="learned" if SCHEMES[model.positions].fixed_vectors else model.positions,
         max_positions=limit or read_again.max_positions,
         generator_divisor=None,
         pooler=model.pooler if has_pooler else read_again.pooler,

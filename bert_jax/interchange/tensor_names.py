@@ -17,8 +17,9 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.relatives import RELATIVES, Relative, exported_type
 from bert_jax.interchange.tensors import Tensor
 from bert_jax.model.bert import OPTIONAL_PARTS, Parameters, parameter_shapes
-from bert_jax.model.embeddings import sinusoids
-from bert_jax.model.parameters import PARAMETERS, STACKED_AXES
+from bert_jax.model.parameter import STACKED_AXES
+from bert_jax.model.parameters import PARAMETERS
+from bert_jax.model.positions import SCHEMES
 from bert_jax.system.errors import UsageError
 from bert_jax.system.progress import say
 
@@ -147,14 +148,14 @@ def to_parameters(read: Callable[..., np.ndarray], config: ModelConfig, absent: 
 def to_tensors(params: Parameters, config: ModelConfig) -> dict[str, Float[np.ndarray, "..."]]:
     """Converts our parameters to Hugging Face's tensors by name. Includes the head of a task if there is one.
 
-    Optional parts may be missing. Sinusoidal positions become a table, as Hugging Face's BERT has only tables.
+    Optional parts may be missing. Fixed vectors of positions become a table, as Hugging Face's BERT has only tables.
     """
     tensors, arrays = {}, {path: np.asarray(leaf) for path, leaf in flatten_dict(params, sep="/").items()}
     for named in _named_tensors(arrays, config):
         place = arrays[named.path][named.place]
         tensors[named.name] = np.ascontiguousarray(place.transpose(named.order).reshape(named.shape))
-    if config.positions == "sinusoidal":
-        tensors[_POSITIONS] = sinusoids(config, config.max_positions)
+    if fixed_vectors := SCHEMES[config.positions].fixed_vectors:
+        tensors[_POSITIONS] = fixed_vectors(config, config.max_positions)
     return tensors
 
 

@@ -3,7 +3,6 @@
 import functools
 
 import jax.numpy as jnp
-import numpy as np
 from flax import linen as nn
 from jaxtyping import Array, Float, Int, Key
 
@@ -13,10 +12,9 @@ from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.exact_attention import attention_probabilities
 from bert_jax.model.kernels.attention_form import AttentionCase, head_shards
 from bert_jax.model.kernels.attention_forms import form_for
-from bert_jax.model.kernels.elementwise import cosines_and_sines, recomputed
 from bert_jax.model.kernels.platform import compute_dtype
 from bert_jax.model.linear import Linear, initial_weights, project
-from bert_jax.model.relative_positions import RelativePositions
+from bert_jax.model.positions import SCHEMES
 
 
 class SelfAttention(nn.Module):
@@ -73,16 +71,15 @@ class SelfAttention(nn.Module):
             query = project(at_queries, kernel[:, 0], of_query, dtype)
             x = x[:, : pattern.keys.sequence.shape[1]]
             key, value = _parted(project(x, kernel[:, 1:], of_others, dtype, slowest=slowest), 2 + slowest)
-        if config.positions == "rotary":
-            base = config.local_rotary_base if self.local else config.rotary_base
-            length = key.shape[1]
-            key = rotated(key, pattern.query_positions, base, length)
-            query = rotated(query, pattern.of_queries(places).query_positions, base, length)
+        scheme, key_positions, length = SCHEMES[config.positions], pattern.query_positions, key.shape[1]
         pattern, terms = pattern.of_queries(places), None
-        if config.positions == "relative":
-            relative = RelativePositions(config, name="relative")
-            nn.share_scope(self, relative)  # so that all parameters of attention lie beside each other
-            query, terms = relative(query, pattern)
+        if scheme.turned:
+            key = scheme.turned(config, self.local, key, key_positions, length)
+            query = scheme.turned(config, self.local, query, pattern.query_positions, length)
+        if scheme.score_terms:
+            added = scheme.score_terms(config, name="positions")
+            nn.share_scope(self, added)  # so that all parameters of attention lie beside each other
+            query, terms = added(query, pattern)
         attend = form.attend if terms is None else functools.partial(form.attend, terms=terms)
         context = attend(query, key, value, pattern, rate, dropout_keys)
         output = Linear(config, (config.hidden_size,), 2, config.attention_biases, into_sum=True, name="output")(
@@ -100,25 +97,3 @@ def _parted(x: Float[Array, "B T _ _ K"], axis: int) -> list[Float[Array, "B T H
     """`x` split along `axis`. The gradient of a split joins the parts once; the gradient of indexing adds up whole
     arrays."""
     return [jnp.squeeze(part, axis) for part in jnp.split(x, x.shape[axis], axis)]
-
-
-def rotated(
-    x: Float[Array, "B T H K"], positions: Int[Array, "B T"] | None, base: float, length: int
-) -> Float[Array, "B T H K"]:
-    """`x` with features i and i + K/2 of each vector turned as a pair by the angle position / base^(2i/K), in float32.
-
-    So the inner product of a query and a key depends only on the distance between them (Su et al. 2021). `positions`:
-    None if vector t of each row has position t; otherwise less than `length`. The pairing is that of transformers. Su
-    et al. pair 2i with 2i + 1, which is the same up to the order of the features.
-    """
-    frequencies = (base ** -(np.arange(0, x.shape[-1], 2) / x.shape[-1])).astype(np.float32)
-    cosines, sines = cosines_and_sines(frequencies, positions, length)
-    cosines, sines = cosines[:, :, None], sines[:, :, None]  # the same for all heads
-
-    @recomputed
-    def turned(x, cosines, sines):
-        first, second = jnp.split(x.astype(jnp.float32), 2, axis=-1)
-        parts = first * cosines - second * sines, second * cosines + first * sines
-        return jnp.concatenate(parts, axis=-1).astype(x.dtype)
-
-    return turned(x, cosines, sines)

@@ -50,22 +50,6 @@ class AttentionPattern(NamedTuple):
         places = Places(tokens.sequence, tokens.position, segment)
         return cls(places, places, tokens.begin.shape[-1], causal)
 
-    def with_query_stream(self, places: Int[Array, "B P"], ranks: Int[Array, "B T"]) -> "AttentionPattern":
-        """Adds the queries of a query stream at these places of each row.
-
-        `ranks`: each token's place in the order of prediction, -1 for a token that isn't predicted. A token attends to
-        itself and to lower ranks, a query of the stream only to lower ranks, so that it doesn't see the token that it
-        predicts (Yang et al. 2019, section 2.3).
-        """
-        content = self.keys._replace(rank=ranks)
-        stream = jax.tree.map(lambda each: jnp.take_along_axis(each, places, axis=1), content)
-        stream = stream._replace(rank=jnp.maximum(stream.rank - 1, -1))
-        queries = jax.tree.map(lambda *each: jnp.concatenate(each, axis=1), content, stream)
-        rows = jnp.broadcast_to(jnp.arange(ranks.shape[1]), ranks.shape)
-        return self._replace(
-            queries=queries, keys=content, rows=jnp.concatenate([rows, places], axis=1), has_query_stream=True
-        )
-
     def of_queries(self, places: Int[Array, "B R"] | None) -> "AttentionPattern":
         """The pattern for the queries with these numbers; None means all queries."""
         if places is None:

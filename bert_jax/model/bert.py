@@ -23,13 +23,14 @@ from bert_jax.config.operation import ExecutionConfig
 from bert_jax.layout import Tokens, TokenSequence, lay_out_sequences
 from bert_jax.model.attention import at_places
 from bert_jax.model.attention_pattern import AttentionPattern
-from bert_jax.model.characters import CharacterEmbeddings, Spelling
 from bert_jax.model.dropout import split
 from bert_jax.model.embeddings import Embeddings
 from bert_jax.model.encoder import UNTRAINED, Encoder
 from bert_jax.model.heads import MaskedLanguageHead, NextSentenceHead, Pooler, ReplacedTokenHead, TokenLogits
-from bert_jax.model.lstm import LstmEncoder
-from bert_jax.model.relative_positions import attended_segments
+from bert_jax.model.positions import SCHEMES
+from bert_jax.model.relatives.characters import CharacterEmbeddings, Spelling
+from bert_jax.model.relatives.lstm import LstmEncoder
+from bert_jax.model.relatives.relative_positions import query_vectors, with_query_stream
 
 Parameters = dict[str, Any]
 """A nested dict of float32 arrays. A block's parameters carry a leading layer axis."""
@@ -78,7 +79,7 @@ class BertEncoder(nn.Module):
     def setup(self):
         if self.config.character_filters:
             self.spelling = Spelling(self.config)
-            self.embeddings: Any = CharacterEmbeddings(self.config, self.spelling)
+            self.embeddings: CharacterEmbeddings | Embeddings = CharacterEmbeddings(self.config, self.spelling)
         else:
             self.embeddings = Embeddings(self.config)
         self.encoder = _ENCODERS[self.config.layer](self.config, self.execution, self.frozen_layers)
@@ -103,29 +104,28 @@ class BertEncoder(nn.Module):
         are those of the query stream, which see only tokens of lower ranks. Its vectors follow those of the T tokens in
         layers and attention.
         """
-        pooled = pooled_places(self.config, tokens)
+        config, ends = self.config, pooled_places(self.config, tokens)
         in_embeddings, in_encoder = (None, None) if dropout_keys is None else split(dropout_keys, 2)
         embedded = self.embeddings(tokens, in_embeddings)
-        if self.frozen_layers is not None:
-            embedded = jax.lax.stop_gradient(embedded)
-        pattern = AttentionPattern.of(tokens, self.config.causal, attended_segments(self.config, tokens))
+        pattern = AttentionPattern.of(tokens, config.causal, SCHEMES[config.positions].segments(config, tokens))
         if ranks is not None:
             assert places is not None, "the query stream needs places"
-            stream = self.embeddings.query_stream(tokens, places, in_embeddings)
-            embedded, pattern = jnp.concatenate([embedded, stream], axis=1), pattern.with_query_stream(places, ranks)
+            stream = query_vectors(self.embeddings.mask, config, tokens, places, in_embeddings)
+            embedded, pattern = jnp.concatenate([embedded, stream], axis=1), with_query_stream(pattern, places, ranks)
             places = jnp.broadcast_to(tokens.ids.shape[1] + jnp.arange(places.shape[1]), places.shape)
-        computed = None if places is None else jnp.concatenate([pooled, places], axis=1)
-        x, layers, attention = self.encoder(embedded, pattern, in_encoder, computed, return_layers, return_attention)
+        if self.frozen_layers is not None:
+            embedded = jax.lax.stop_gradient(embedded)
         if places is None:
-            for_pooler = at_places(x, pooled)
+            x, layers, attention = self.encoder(embedded, pattern, in_encoder, None, return_layers, return_attention)
+            at_ends = at_places(x, ends)
         else:
-            for_pooler, x = jnp.split(x, [pooled.shape[1]], axis=1)
-        has_pooler = self.is_initializing() or self.has_variable("params", "pooler")
+            places = jnp.concatenate([ends, places], axis=1)
+            x, layers, attention = self.encoder(embedded, pattern, in_encoder, places, return_layers, return_attention)
+            at_ends, x = jnp.split(x, [ends.shape[1]], axis=1)
         if layers is not None:  # both directions of LSTM layers read the embeddings
-            layers = jnp.concatenate(
-                [jnp.tile(embedded, self.config.hidden_size // self.config.input_size)[None], layers]
-            )
-        return Encoded(x, self.pooler(of_ends(self.config, for_pooler)) if has_pooler else None, layers, attention)
+            layers = jnp.concatenate([jnp.tile(embedded, config.hidden_size // config.input_size)[None], layers])
+        has_pooler = self.is_initializing() or self.has_variable("params", "pooler")
+        return Encoded(x, self.pooler(of_ends(config, at_ends)) if has_pooler else None, layers, attention)
 
 
 def pooled_places(config: ModelConfig, tokens: Tokens, left_out: int | Int[Array, "B N"] = 0) -> Int[Array, "B M"]:

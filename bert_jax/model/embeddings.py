@@ -1,12 +1,10 @@
 """Converts piece ids to vectors."""
 
-import math
 from collections.abc import Callable
 
 import jax.numpy as jnp
-import numpy as np
 from flax import linen as nn
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Float, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.layout import Tokens
@@ -15,6 +13,7 @@ from bert_jax.model.kernels.lookup import rows_of
 from bert_jax.model.kernels.platform import compute_dtype
 from bert_jax.model.linear import LayerNorm, Linear, initial_weights
 from bert_jax.model.placement import gathered
+from bert_jax.model.positions import SCHEMES
 
 ROW_MULTIPLE = 128
 """The word table's rows are padded to a multiple of this, so that they divide over devices and fill their tiles."""
@@ -45,7 +44,7 @@ class Embeddings(nn.Module):
         self.word = gathered(self.param("word", initial_words(config), (padded_vocabulary_size(config), width)))
         if config.num_segments:
             self.segment = self.param("segment", initial, (config.num_segments, width))
-        if config.positions == "learned":
+        if SCHEMES[config.positions].learns_vectors:
             rows = config.first_position + config.max_positions
             self.position = self.param("position", initial, (rows, width))
         if config.num_task_types:
@@ -68,11 +67,8 @@ class Embeddings(nn.Module):
             segment = jnp.minimum(tokens.segment, config.num_segments - 1)
             x += nn.one_hot(segment, config.num_segments, dtype=dtype) @ self.segment.astype(dtype)
         one_each = tokens.begin.shape[1] == 1
-        if config.positions in ("learned", "sinusoidal"):
-            if config.positions == "sinusoidal":
-                positions = jnp.asarray(sinusoids(config, length))
-            else:
-                positions = self.position[config.first_position :] if config.first_position else self.position
+        positions = self._positions(length)
+        if positions is not None:
             # With one sequence a row, from its first token, the gradient is a sum and not a scatter. Rows of a task may
             # be longer than a sequence can be.
             if one_each and length <= len(positions):
@@ -86,24 +82,12 @@ class Embeddings(nn.Module):
         x = token_dropout(x, config.dropout, dropout_keys, *places)
         return self.projection(x) if config.embedding_size else x
 
-    def query_stream(
-        self, tokens: Tokens, places: Int[Array, "B P"], dropout_keys: Key[Array, "B N"] | None
-    ) -> Float[Array, "B P D"]:
-        """The first vectors of the query stream at `places` of each row: one vector for all, which knows no token."""
-        x = jnp.broadcast_to(self.mask.astype(compute_dtype(self.config)), (*places.shape, len(self.mask)))
-        at_places = (jnp.take_along_axis(each, places, axis=1) for each in (tokens.sequence, tokens.position))
-        return token_dropout(x, self.config.dropout, dropout_keys, *at_places)
-
-
-def sinusoids(config: ModelConfig, length: int) -> Float[np.ndarray, "T D"]:
-    """sin(t / 10000^(2i/D)) in column 2i and its cosine in column 2i + 1, for position t (Vaswani et al. 2017).
-
-    The paper's positions have a root mean square of sqrt(1/2), beside words scaled by sqrt(D). Positions here have a
-    root mean square of `initializer_range`, about that of a new learned table, so that they don't outweigh the words.
-    """
-    angles = np.arange(length)[:, None] / 10_000 ** (np.arange(0, config.table_size, 2) / config.table_size)
-    table = np.stack([np.sin(angles), np.cos(angles)], axis=-1).reshape(length, config.table_size)
-    return (table * math.sqrt(2) * config.initializer_range).astype(np.float32)
+    def _positions(self, length: int) -> Float[Array, "P D"] | None:
+        """The vectors of at least the first positions, at most `length`; None if the model adds none."""
+        scheme = SCHEMES[self.config.positions]
+        if scheme.fixed_vectors:
+            return jnp.asarray(scheme.fixed_vectors(self.config, length))
+        return self.position[self.config.first_position :] if scheme.learns_vectors else None
 
 
 def initial_words(config: ModelConfig) -> Callable[..., Array]:

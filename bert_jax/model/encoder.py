@@ -2,7 +2,7 @@
 
 import itertools
 import operator
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax
@@ -150,20 +150,19 @@ class Encoder(nn.Module):
         blocks = _Blocks(config, self.execution, pattern, return_layers, return_attention)
         keys = BlockKeys.of_blocks(config, dropout_keys)
         frozen = min(self.frozen_layers or 0, count - 1)
-        begins: Collection[int] = {0, frozen} if keeps else {0, frozen, count - 1} if blocks.in_a_loop else range(count)
-        stretches = _stretches(config, begins)
-        stacks = _apart((self._parameters(x, pattern), keys), [stretch.stop for stretch in stretches[:-1]])
+        stretches = _stretches(config, {0, frozen, *range(count - blocks.alone, count)})
+        stacks = _split_stack((self._parameters(x, pattern), keys), [stretch.stop for stretch in stretches[:-1]])
         x = split_by_rows(x)
         collected: list[PyTree] = []
         for stretch, stack in zip(stretches, stacks, strict=True):
             if stretch.start == frozen and self.frozen_layers is not None:
                 x, collected = jax.lax.stop_gradient((x, collected))
             if len(stretch) > 1 or keeps:
-                x, outputs = blocks.loop(stretch, stack, x)
+                x, outputs = blocks.stretch(stretch, stack, x)
                 collected.append(outputs)
             else:
                 layer = jax.tree.map(lambda leaf: leaf[0], stack)
-                x, _ = blocks.one(stretch.start, layer, x, places if stretch.stop == count else None)
+                x, _ = blocks.block(stretch.start, layer, x, places if stretch.stop == count else None)
         if config.norm == "pre":
             x = LayerNorm(config, name="norm")(x)
         if self.frozen_layers == count:
@@ -207,7 +206,15 @@ class _Blocks(NamedTuple):
         others = self.config.num_layers - 1
         return blocks_at_once(self.execution, self.config.num_layers) < others
 
-    def one(
+    @property
+    def alone(self) -> int:
+        """Number of last blocks that are computed one by one: none if the outputs of all are kept, which a loop stacks;
+        the last block, whose output is needed at some places only; or all if a loop would have one iteration."""
+        if self.return_layers or self.return_attention:
+            return 0
+        return 1 if self.in_a_loop else self.config.num_layers
+
+    def block(
         self, number: int, layer: PyTree, x: Float[Array, "B T D"], places: Int[Array, "B R"] | None = None
     ) -> tuple[Float[Array, "B R D"], Float[Array, "B H T T"] | None]:
         """Computes block `number`, or another block of the same kind, with the parameters and dropout keys in `layer`.
@@ -223,7 +230,7 @@ class _Blocks(NamedTuple):
 
         return rematerialised(run, self.execution.remat, self.in_a_loop)(layer, x, places)
 
-    def loop(self, stretch: range, stack: PyTree, x: Float[Array, "B T D"]) -> tuple[Float[Array, "B T D"], PyTree]:
+    def stretch(self, stretch: range, stack: PyTree, x: Float[Array, "B T D"]) -> tuple[Float[Array, "B T D"], PyTree]:
         """Computes a stretch of blocks in a loop over `stack`, which holds their parameters and dropout keys. Returns
         the output of the last block and, if requested, the stacked outputs and attention of all.
 
@@ -235,7 +242,7 @@ class _Blocks(NamedTuple):
             collected = []
             for place in range(period):
                 layer = jax.tree.map(operator.itemgetter(place), group) if period > 1 else group
-                x, probabilities = self.one(stretch.start + place, layer, x)
+                x, probabilities = self.block(stretch.start + place, layer, x)
                 collected.append((x if self.return_layers else None, probabilities))
             return x, jax.tree.map(lambda *each: jnp.stack(each), *collected) if period > 1 else collected[0]
 
@@ -249,20 +256,19 @@ class _Blocks(NamedTuple):
         return x, collected
 
 
-def _stretches(config: ModelConfig, begins: Collection[int]) -> list[range]:
+def _stretches(config: ModelConfig, begins: set[int]) -> list[range]:
     """Divides the blocks into stretches, each of which is one loop or a single block. `begins`: blocks at which a
     stretch has to begin. The blocks of a stretch are of one kind, or repeat in groups of `global_every`.
     """
-    begins = set(begins)
     if config.norm == "pre":
-        begins |= {0, 1} - {config.num_layers}  # the first block is unlike all others
+        begins = begins | {0, 1} - {config.num_layers}  # the first block is unlike all others
     for begin, end in itertools.pairwise([*sorted(begins), config.num_layers]):
         whole = (end - begin) // config.global_every * config.global_every
         begins |= set(range(begin + whole, end))
     return [range(*ends) for ends in itertools.pairwise([*sorted(begins), config.num_layers])]
 
 
-def _apart(layers: PyTree, places: Sequence[int]) -> list[PyTree]:
+def _split_stack(layers: PyTree, places: Sequence[int]) -> list[PyTree]:
     """The stack of blocks `layers`, cut before each of `places`. The gradient of a split joins the parts once; the
     gradient of slices would add up a whole stack for each part."""
     leaves, structure = jax.tree.flatten(layers)

@@ -9,12 +9,13 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.phase import Phase
 from bert_jax.model.bert import parameter_shapes
-from bert_jax.model.characters import LETTER_WIDTH, LONGEST_PIECE
 from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.kernels.attention_forms import training_forms
 from bert_jax.model.kernels.platform import compute_dtype
 from bert_jax.model.kernels.total_cross_entropy import logits_at_once
-from bert_jax.model.lstm import GATES
+from bert_jax.model.positions import SCHEMES
+from bert_jax.model.relatives.characters import LETTER_WIDTH, LONGEST_PIECE
+from bert_jax.model.relatives.lstm import GATES
 from bert_jax.model.sharding import num_shards, row_shards
 
 _F32 = 4
@@ -121,5 +122,5 @@ def _block_bytes(model: ModelConfig, probabilities: int, size: int, tensor: int)
     # and, of a gated layer, the gate.
     inner = (3 if model.feedforward == "gated" else 2) * model.inner_size
     linear = size * (4 * width + (4 * width + inner) // tensor)
-    of_distances = 2 * scores * _F32 if model.positions == "relative" else 0
-    return linear + scores * (_F32 + size) + of_distances
+    of_positions = SCHEMES[model.positions].kept_scores * _F32
+    return linear + scores * (_F32 + size + of_positions)

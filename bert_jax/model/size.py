@@ -9,10 +9,11 @@ import jax
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.bert import Parameters, parameter_shapes
-from bert_jax.model.characters import LETTER_WIDTH, LONGEST_PIECE
 from bert_jax.model.embeddings import vocabulary_size
-from bert_jax.model.lstm import GATES
 from bert_jax.model.parameters import PARAMETERS, parameter_at, path_of
+from bert_jax.model.positions import SCHEMES
+from bert_jax.model.relatives.characters import LETTER_WIDTH, LONGEST_PIECE
+from bert_jax.model.relatives.lstm import GATES
 
 HEADS = ("MLM head", "pair head", "RTD head", "task head")
 """The groups that are dropped when a model is trained for another task; a generator is dropped too."""
@@ -133,8 +134,7 @@ def encoder_flops(config: ModelConfig, length: int, last_queries: int, stream: i
         keys = length if window is None else min(length, 2 * window + 1)
         keys_and_values = 2 * length * 2 * width * width
         at_queries = 2 * queries * (2 * width * width + matrices * width * inner)
-        # A query's products with keys, with values and, of relative positions, with all 2 S distances.
-        attention = 2 * (4 if config.positions == "relative" else 2) * queries * keys * width
+        attention = 2 * SCHEMES[config.positions].products * queries * keys * width
         return keys_and_values + at_queries + attention
 
     projection = 2 * length * config.table_size * width if config.embedding_size else 0

@@ -14,6 +14,7 @@ from bert_jax.interchange.hub import model_place
 from bert_jax.model.bert import PART_NAMES, Parameters, absent_parts, parameter_shapes
 from bert_jax.model.embeddings import padded_vocabulary_size, vocabulary_size
 from bert_jax.model.parameters import parameter_at, path_of
+from bert_jax.model.positions import SCHEMES
 from bert_jax.model.sharding import tree_shardings
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import Setting, UsageError
@@ -40,7 +41,7 @@ def open_initial(config: RunConfig) -> TrainedModel | None:
     trained = TrainedModel.open(model_place(config.init))
     if trained.task:
         say(f"{config.init} was fine-tuned for {trained.task.name}: its encoder goes on, without its head or pooling")
-    has_table = config.model.positions == "learned"
+    has_table = SCHEMES[config.model.positions].learns_vectors
     theirs, ours = (_shaping(model, has_table) for model in (trained.config, config.model))
     if "pooler" not in trained.shapes["bert"]:  # the initial model has no pooler: a random one of any kind is added
         theirs["pooler"] = ours["pooler"]

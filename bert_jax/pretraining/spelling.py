@@ -5,7 +5,8 @@ from jaxtyping import Float
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.bert import Parameters
-from bert_jax.model.characters import (
+from bert_jax.model.embeddings import padded_vocabulary_size
+from bert_jax.model.relatives.characters import (
     BEGIN_SENTENCE,
     BEGIN_WORD,
     END_SENTENCE,
@@ -13,7 +14,6 @@ from bert_jax.model.characters import (
     LONGEST_PIECE,
     PADDING,
 )
-from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.text.tokenizer import Tokenizer
 
 

@@ -14,7 +14,8 @@ from jaxtyping import Array, Float, Int
 
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.model.bert import Parameters
-from bert_jax.model.parameters import Parameter, parameter_at, path_of
+from bert_jax.model.parameter import Parameter
+from bert_jax.model.parameters import parameter_at, path_of
 
 _MUON_MOMENTUM = 0.95
 """Decay of Muon's running mean of gradients, as published (Jordan et al. 2024)."""

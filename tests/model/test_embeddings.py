@@ -1,12 +1,11 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.layout import TokenSequence, lay_out_sequences
 from bert_jax.model.bert import parameter_shapes
-from bert_jax.model.embeddings import Embeddings, sinusoids
+from bert_jax.model.embeddings import Embeddings
 
 SINUSOIDAL = ModelConfig(
     num_layers=1, hidden_size=8, num_heads=2, vocabulary_size=30, max_positions=16, positions="sinusoidal"
@@ -28,15 +27,3 @@ def test_a_row_may_be_longer_than_a_sequence_can_be():
     params = module.init(jax.random.key(0), short, None)
     expected = module.apply(params, short, None)[:, :6]
     np.testing.assert_allclose(module.apply(params, long, None)[:, :6], expected, rtol=1e-6)
-
-
-def test_sinusoids_are_the_papers_up_to_scale():
-    config = SINUSOIDAL.replace(initializer_range=0.5)
-    table = sinusoids(config, 6)
-    assert table.shape == (6, 8) and table.dtype == np.float32
-    scale = 0.5 * np.sqrt(2)
-    np.testing.assert_allclose(table[0], [0, scale] * 4, atol=1e-7)
-    by_hand = [f(3 / 10_000 ** (pair / 8)) for pair in (0, 2, 4, 6) for f in (np.sin, np.cos)]
-    np.testing.assert_allclose(table[3] / scale, by_hand, rtol=1e-6)
-    assert np.sqrt(np.square(sinusoids(ModelConfig(), 512)).mean()) == pytest.approx(0.02)
-    np.testing.assert_array_equal(sinusoids(config, 16)[:6], table)

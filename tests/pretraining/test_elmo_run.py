@@ -15,7 +15,7 @@ from bert_jax.config.operation import MeshConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.instances.prepared_data import PreparedData
-from bert_jax.model.characters import BEGIN_SENTENCE, BEGIN_WORD, END_WORD, PADDING
+from bert_jax.model.relatives.characters import BEGIN_SENTENCE, BEGIN_WORD, END_WORD, PADDING
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.evaluation import evaluate_run, held_out_sequences
 from bert_jax.pretraining.inspection import training_step

@@ -10,6 +10,7 @@ from jaxtyping import Array
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.model.kernels.platform import compute_dtype, platform
+from bert_jax.model.positions import SCHEMES
 
 
 class AttentionCase(NamedTuple):
@@ -62,7 +63,7 @@ class AttentionCase(NamedTuple):
             config.causal,
             window,
             some_queries,
-            has_score_terms=config.positions == "relative",
+            has_score_terms=SCHEMES[config.positions].score_terms is not None,
         )
 
 

@@ -1,9 +1,16 @@
+from typing import get_args
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.model.attention import rotated
+from bert_jax.config.model import ModelConfig, Positions
+from bert_jax.model.positions import SCHEMES, rotated, sinusoids
+
+
+def test_each_value_of_the_setting_is_a_scheme():
+    assert set(SCHEMES) == set(get_args(Positions))
 
 
 @pytest.mark.parametrize("base", [10.0, 10_000.0])
@@ -30,3 +37,15 @@ def test_pairs_are_turned_by_the_formula():
         turned = (x[..., feature] + 1j * x[..., feature + 2]) * np.exp(1j * 5 * frequency)
         found = rotated(jnp.asarray(x), jnp.array([[5]]), base, 6)
         np.testing.assert_allclose(found[..., feature] + 1j * found[..., feature + 2], turned, rtol=1e-5)
+
+
+def test_sinusoids_are_the_papers_up_to_scale():
+    config = ModelConfig(hidden_size=8, num_heads=2, positions="sinusoidal", initializer_range=0.5)
+    table = sinusoids(config, 6)
+    assert table.shape == (6, 8) and table.dtype == np.float32
+    scale = 0.5 * np.sqrt(2)
+    np.testing.assert_allclose(table[0], [0, scale] * 4, atol=1e-7)
+    by_hand = [f(3 / 10_000 ** (pair / 8)) for pair in (0, 2, 4, 6) for f in (np.sin, np.cos)]
+    np.testing.assert_allclose(table[3] / scale, by_hand, rtol=1e-6)
+    assert np.sqrt(np.square(sinusoids(ModelConfig(), 512)).mean()) == pytest.approx(0.02)
+    np.testing.assert_array_equal(sinusoids(config, 16)[:6], table)

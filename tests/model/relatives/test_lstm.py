@@ -11,7 +11,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.layout import lay_out
 from bert_jax.model.bert import BertEncoder, BertForPretraining, init
-from bert_jax.model.lstm import _recurrence, _scan
+from bert_jax.model.relatives.lstm import _recurrence, _scan
 from bert_jax.model.task import pooled
 from bert_jax.system.errors import UsageError
 

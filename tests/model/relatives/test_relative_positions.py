@@ -11,7 +11,7 @@ from bert_jax.layout import TokenSequence, lay_out, lay_out_sequences
 from bert_jax.model import exact_attention
 from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.bert import BertForPretraining, init
-from bert_jax.model.relative_positions import by_distance, scores_from
+from bert_jax.model.relatives.relative_positions import by_distance, scores_from
 
 CONFIG = ModelConfig(
     num_layers=2,

@@ -1,5 +1,5 @@
-"""The terms that relative attention adds to its scores, for distances and segments (XLNet, Yang et al. 2019, sections
-2.3 and 2.5; Dai et al. 2019, section 3.3)."""
+"""XLNet's attention (Yang et al. 2019): the terms for distances and segments that it adds to its scores (section 2.5;
+Dai et al. 2019, section 3.3), and the query stream that predicts tokens (section 2.3)."""
 
 import functools
 
@@ -7,17 +7,33 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.layout import Tokens
 from bert_jax.model.attention_pattern import AttentionPattern
+from bert_jax.model.dropout import token_dropout
 from bert_jax.model.kernels.platform import compute_dtype
 from bert_jax.model.kernels.products import heads_first, inner_products
 from bert_jax.model.linear import Linear, initial_weights
+from bert_jax.model.parameter import HEAD_AXES, layer_row, linear_rows
 
 _OF_CLASS_TOKEN = 2
 """Segment of a [CLS] that stands last: neither the first text's nor the second's."""
+
+
+RELATIVE_PARAMETERS = (
+    layer_row("attention/content_bias", HEAD_AXES, "block", "biases of queries", ("attention.self.content",), "bias"),
+    layer_row("attention/position_bias", HEAD_AXES, "block", "biases of queries", ("attention.self.position",), "bias"),
+    layer_row("attention/segment_bias", HEAD_AXES, "block", "biases of queries", ("attention.self.segment",), "bias"),
+    linear_rows("attention/position", "block", "position keys", ("attention.self.position",), ("width",), *HEAD_AXES)[
+        0
+    ],
+    layer_row(
+        "attention/segment", ("segment", *HEAD_AXES), "block", "segments", ("attention.self.segment",), "weight"
+    )._replace(decays=True),
+)
+"""The parameters of `RelativePositions`."""
 
 
 class RelativePositions(nn.Module):
@@ -52,11 +68,8 @@ class RelativePositions(nn.Module):
         return of_content, scores + of_other[..., None] * is_other[:, None]
 
 
-def attended_segments(config: ModelConfig, tokens: Tokens) -> Int[Array, "B T"] | None:
-    """The segment of each token, on which relative attention depends; None for other attention. A [CLS] that stands
-    last is in a segment of its own."""
-    if config.positions != "relative":
-        return None
+def attended_segments(config: ModelConfig, tokens: Tokens) -> Int[Array, "B T"]:
+    """The segment of each token. A [CLS] that stands last is in a segment that no other token has."""
     if config.class_token == "first":
         return tokens.segment
     length = jnp.take_along_axis(tokens.length, jnp.maximum(tokens.sequence - 1, 0), axis=1)
@@ -110,7 +123,37 @@ def _backward(size, residuals, gradient):
     return scores_from(padded, around - begin, whole), None
 
 
-scores_from.defvjp(
-    lambda scores, begin, size: (scores_from(scores, begin, size), (begin, scores.shape[-1])),
-    _backward,
-)
+scores_from.defvjp(lambda scores, begin, size: (scores_from(scores, begin, size), (begin, scores.shape[-1])), _backward)
+
+
+def with_query_stream(
+    pattern: AttentionPattern, places: Int[Array, "B P"], ranks: Int[Array, "B T"]
+) -> AttentionPattern:
+    """`pattern` with the queries of a query stream at these places of each row.
+
+    `ranks`: each token's place in the order of prediction, -1 for a token that isn't predicted. A token attends to
+    itself and to lower ranks, a query of the stream only to lower ranks, so that it doesn't see the token that it
+    predicts (Yang et al. 2019, section 2.3).
+    """
+    content = pattern.keys._replace(rank=ranks)
+    stream = jax.tree.map(lambda each: jnp.take_along_axis(each, places, axis=1), content)
+    stream = stream._replace(rank=jnp.maximum(stream.rank - 1, -1))
+    queries = jax.tree.map(lambda *each: jnp.concatenate(each, axis=1), content, stream)
+    rows = jnp.broadcast_to(jnp.arange(ranks.shape[1]), ranks.shape)
+    return pattern._replace(
+        queries=queries, keys=content, rows=jnp.concatenate([rows, places], axis=1), has_query_stream=True
+    )
+
+
+def query_vectors(
+    mask: Float[Array, " D"],
+    config: ModelConfig,
+    tokens: Tokens,
+    places: Int[Array, "B P"],
+    dropout_keys: Key[Array, "B N"] | None,
+) -> Float[Array, "B P D"]:
+    """The first vectors of the query stream at `places` of each row: `mask`, one vector for all, which knows no
+    token."""
+    x = jnp.broadcast_to(mask.astype(compute_dtype(config)), (*places.shape, len(mask)))
+    at_places = (jnp.take_along_axis(array, places, axis=1) for array in (tokens.sequence, tokens.position))
+    return token_dropout(x, config.dropout, dropout_keys, *at_places)
