@@ -47,15 +47,8 @@ class SelfAttention(nn.Module):
         rate = 0.0 if dropout_keys is None else config.attention_dropout
         if self.local:
             pattern = pattern._replace(window=config.local_window)
-        case = AttentionCase.of(
-            config,
-            x.shape[1],
-            dropout=rate,
-            sequences=pattern.sequences,
-            local=self.local,
-            some_queries=places is not None,
-        )
-        form = form_for(self.form, case)
+        case = AttentionCase.of(config, x.shape[1], local=self.local, dropout=rate, sequences=pattern.sequences)
+        form = form_for(self.form, case._replace(some_queries=places is not None))
         all_are_keys = places is None and not pattern.has_query_stream
         # Heads that are split over devices have to be the slowest axis of the features; otherwise the stored order is
         # best.

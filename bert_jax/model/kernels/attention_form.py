@@ -1,7 +1,7 @@
 """The interface of attention's implementations (forms), and what decides which of them can be used."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -38,32 +38,18 @@ class AttentionCase(NamedTuple):
     """Whether terms of distances and segments are added to the scores."""
 
     @classmethod
-    def of(
-        cls,
-        config: ModelConfig,
-        length: int,
-        *,
-        dropout: float,
-        sequences: int,
-        local: bool,
-        some_queries: bool = False,
-    ) -> "AttentionCase":
-        """Attention in a layer of `config`, `local` or global, on the mesh in force."""
-        window = config.local_window if local else None
-        heads = config.num_heads // head_shards()
-        dtype = compute_dtype(config)
+    def of(cls, config: ModelConfig, length: int, *, local: bool, **fields: Any) -> "AttentionCase":
+        """Attention in a layer of `config`, `local` or global, on the mesh in force. `fields`: the other fields."""
         return cls(
-            platform(),
-            dtype,
-            heads,
-            config.head_size,
-            length,
-            dropout,
-            sequences,
-            config.causal,
-            window,
-            some_queries,
+            platform=platform(),
+            dtype=compute_dtype(config),
+            heads=config.num_heads // head_shards(),
+            head_size=config.head_size,
+            length=length,
+            causal=config.causal,
+            window=config.local_window if local else None,
             has_score_terms=SCHEMES[config.positions].score_terms is not None,
+            **fields,
         )
 
 
