@@ -22,8 +22,9 @@ from bert_jax.pretraining.dataset import prepared_for
 from bert_jax.pretraining.objective import MaskedTokens, NextTokens
 from bert_jax.pretraining.pretrain import training_source
 from bert_jax.run.metrics import read_metrics
-from bert_jax.run.run_config import read_pretraining_config, write_config
+from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import RunFiles
 from bert_jax.training.loop import train
 from bert_jax.training.trainer import PhaseWork, Trainer
 
@@ -77,10 +78,10 @@ ON_DEVICES = (
     + """
 import sys
 
-from bert_jax.run.run_config import read_pretraining_config
+from bert_jax.run.run_files import RunFiles
 from bert_jax.run.run_directory import RunDirectory
 
-config = read_pretraining_config(RunDirectory(sys.argv[1]).path)
+config = RunFiles(RunDirectory(sys.argv[1]).path).pretraining_config
 bert_jax.pretrain(config, sys.argv[2], objective=globals()[sys.argv[3]])
 """
 )
@@ -201,7 +202,7 @@ def test_the_loop_trains_with_an_optimizer_of_ones_own(config, tiny_run, untrain
     config = config.set({"model.vocabulary_size": 150})
     trainer = Trainer(config, make_mesh(config.mesh), MaskedTokens(config, 4), optax.lion(1.0))
     untrained.open(config)
-    prepared = prepared_for(read_pretraining_config(tiny_run.path), tiny_run, 32)
+    prepared = prepared_for(RunFiles(tiny_run.path).pretraining_config, tiny_run, 32)
     phase = PhaseWork(trainer, 0, training_source(trainer, 0, prepared), None, str, sequences=8, name="Training")
     trained = train(trainer, untrained, [phase], lambda: None)
     slots = jax.tree_util.tree_leaves_with_path(trained.state.optimizer)

@@ -238,7 +238,7 @@ class SavedArguments(Arguments):
         from bert_jax.system.reading import show
 
         bert = load(path, self.step, self.average, dtype)
-        show(bert.readings)
+        show(bert.provenance.readings)
         return bert
 
 

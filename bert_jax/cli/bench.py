@@ -92,11 +92,10 @@ def _trainer_and_batches(config: RunConfig, mesh: "Mesh", path: Place) -> "tuple
     from bert_jax.pretraining.objective import pretraining_trainer
     from bert_jax.pretraining.pretrain import training_source
     from bert_jax.run.run_directory import RunDirectory
-    from bert_jax.text.tokenizer import load_tokenizer
     from bert_jax.training.batch import read_ahead
 
     run = RunDirectory(path)
     prepared = prepared_for(config, run, config.phases[0].length)
-    vocabulary = load_tokenizer(run.tokenizer).vocabulary
+    vocabulary = run.files.tokenizer.vocabulary
     trainer = pretraining_trainer(config, mesh, len(vocabulary), vocabulary.mask_id)
     return trainer, read_ahead(training_source(trainer, 0, prepared))

@@ -57,7 +57,6 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
         from bert_jax.cli.summary import print_results, print_task_results
         from bert_jax.finetuning.judged_texts import is_judged
         from bert_jax.pretraining.evaluation import evaluate_run
-        from bert_jax.run.run_config import read_config
         from bert_jax.run.run_directory import RunDirectory
         from bert_jax.system.facts import json_line
 
@@ -68,12 +67,13 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
             else:
                 print_task_results(results, "judged queries")
             return
-        config = read_config(self.run)
+        run = RunDirectory(self.run)
+        config = run.files.config
         self._check(is_finetuned=config.task is not None)
         if config.task:
             results = self._evaluate_on_rows(config)
         else:
-            run, saved = RunDirectory(self.run), (self.step, self.average)
+            saved = self.step, self.average
             results = evaluate_run(run, self.data, self.language, *saved, self.words, self.dtype, self.units)
         if self.json:
             print(json_line(results.content))

@@ -28,14 +28,14 @@ class Export(SavedArguments):
 
         model = self.loaded(self.run)
         params = jax.device_get(model.params)
-        if not model.pooler_trained:  # nor was the head of pairs, which stands on it
+        if not model.provenance.pooler_trained:  # nor was the head of pairs, which stands on it
             params = without(params, ("bert/pooler", "next_sentence"))
 
         def card(config: ModelConfig, architecture: str) -> str:
             name, exported_model = self.destination.name, model
             if model.generator and config == model.generator.config:
                 name, exported_model = f"{name}/{GENERATOR}", model.generator
-            return model_card(self.run, exported_model, architecture, name, self.step)
+            return model_card(self.run, exported_model, architecture, name)
 
         architecture = write_model_directory(
             self.destination, model.config, params, model.tokenizer, model.task, card=card

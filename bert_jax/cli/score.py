@@ -64,15 +64,15 @@ class ScorePairs(ScoreArguments):
             )
         from bert_jax.cli.summary import print_pairs
         from bert_jax.inference.minimal_pairs import pair_files, pair_results
-        from bert_jax.run.run_config import read_config
         from bert_jax.run.run_directory import RunDirectory
+        from bert_jax.run.run_files import RunFiles
         from bert_jax.system.facts import json_line
         from bert_jax.system.files import write_json
         from bert_jax.system.progress import say
 
         files = pair_files(self.pairs)
         if self.save:
-            read_config(self.run)  # raises if it is no run
+            _ = RunFiles(self.run).config  # raises if it is no run
         bert = self.loaded(self.run, self.dtype)
         results = pair_results(bert, files, self.columns, self.groups, self.method, self.normalize)
         for remark in results.remarks:

@@ -28,7 +28,7 @@ def planned_finetuning(config: FinetuneConfig, workdir: Place, seeds: int) -> Li
     if seeds > 1:
         yield "seeds", f"{seeds:,} runs like this, one after the other"
     yield "start from", f"{config.init}: {counted(model.num_layers, 'layers')} of width {model.hidden_size:,}"
-    yield from read_as(plan.started.readings)
+    yield from read_as(plan.started.provenance.readings)
     packed = f"{plan.batches.sequences:,.0f} sequences a step"
     yield "training rows", f"{plan.learned.rows:,} of {task.train or task.source}, {packed}"
     dev = task.dev_in_words or "the same corpus"

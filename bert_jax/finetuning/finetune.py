@@ -32,7 +32,6 @@ from bert_jax.run.hosts import check_connected, first_alone
 from bert_jax.run.metrics import OnMeasured
 from bert_jax.run.python_input import check_call, write_rows
 from bert_jax.run.results import Results
-from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import Setting, UsageError
@@ -145,11 +144,11 @@ def plan_finetuning(config: FinetuneConfig, run: RunDirectory) -> FineTuningPlan
     readings = (reading_of_rows(learned.task, sets),) if sets else ()
     learned = learned._replace(records=())  # training doesn't need them
     rows_hash = f"{learned.content_hash}{measured.content_hash if measured else ''}"
-    if run.under_way and (written := getattr(read_config(run.path), "rows_hash", "")) and rows_hash.startswith(written):
+    if run.under_way and (written := getattr(run.files.config, "rows_hash", "")) and rows_hash.startswith(written):
         rows_hash = written  # by an earlier release, which left out the documents of judged texts
     batches = _batches(learned, config, mesh, compiling_tokens(started.config))
     # A published model's files give no type to train in, and it is read as float32.
-    model = started.config if any(started.steps) else started.config.replace(compute_dtype="auto")
+    model = started.config if any(started.provenance.steps) else started.config.replace(compute_dtype="auto")
     phase = Phase(steps=len(batches), length=batches.shape.length, batch_size=batches.shape.rows)
     planned = config.planned(model, learned.task.config, rows_hash, phase)
     check_attention(config.execution, planned.model, [(phase.length, batches.shape.sequences)], mesh)
@@ -161,7 +160,7 @@ def _prepare(plan: FineTuningPlan, run: RunDirectory) -> None:
     """Writes into the open run what the inputs were taken for, and the tokenizer, unless it is there."""
     if not run.under_way:
         run.save_tokenizer(plan.started.tokenizer)
-        run.keep(*plan.started.readings)
+        run.keep(*plan.started.provenance.readings)
     run.keep(*plan.readings)
 
 
@@ -336,14 +335,14 @@ def _initial_parameters(plan: FineTuningPlan) -> Parameters | None:
     if not HeadShape.of(config.task).has_pooler(config.model):
         encoder.pop("pooler", None)
         return {"bert": encoder}
-    if transform and not started.pooler_trained:
+    if transform and not started.provenance.pooler_trained:
         encoder.pop("pooler", None)
     if transform and "pooler" not in encoder and "masked_lm" in parameters and fits:
         encoder["pooler"] = {name: parameters["masked_lm"][name] for name in ("dense", "norm")}
     if "pooler" not in encoder:
         missing = "layer that fits before the task's head" if transform else "pooler"
         lacks = f"has no {missing}: random values are put there"
-    elif not transform and not started.pooler_trained:
+    elif not transform and not started.provenance.pooler_trained:
         lacks = "was pretrained without sentence pairs, so the pooler, on which the head stands, was never trained"
     if lacks:
         say(f"the model to start from {lacks}{', which --probe leaves as they are' if config.probe else ''}")

@@ -33,11 +33,10 @@ from bert_jax.model.kernels.platform import for_inference
 from bert_jax.model.sharding import on_first_device
 from bert_jax.model.task import BertForTask, HeadShape, PooledEncoder
 from bert_jax.records.python_values import TaskRows, Texts, python_rows, python_texts
-from bert_jax.run.trained_model import TrainedModel, save_model
+from bert_jax.run.trained_model import Provenance, TrainedModel, save_model
 from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.progress import say
-from bert_jax.system.reading import Reading
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.compiled_programs import keep_compiled_programs
 
@@ -59,15 +58,11 @@ class Bert:
         tokenizer: Tokenizer,
         task: TaskConfig | None = None,
         *,
-        steps: tuple[int, ...] = (),
-        pooler_trained: bool = True,
-        readings: tuple[Reading, ...] = (),
+        provenance: Provenance | None = None,
     ):
         """Prepares the model for use. Raises UsageError if its vocabulary and the tokenizer's differ in size.
 
-        `steps`: the saved steps of a run that the parameters are of, oldest first; several if they are a mean.
-        `pooler_trained`: False where it was pretrained here from random parameters, and without sentence pairs.
-        `readings`: what the files of another program's model were taken for.
+        `provenance`: the run that the parameters come from, or how another program's files were understood.
         """
         if len(tokenizer.vocabulary) != config.vocabulary_size:
             raise UsageError(
@@ -75,7 +70,8 @@ class Bert:
                 "they don't belong together"
             )
         self.config, self.params, self.tokenizer, self.task = config, params, tokenizer, task
-        self.steps, self.pooler_trained, self.readings = steps, pooler_trained, readings
+        self.provenance = provenance or Provenance()
+        self.steps = self.provenance.steps
         self._model = BatchedModel(config, params, tokenizer)
         self._stacked = partial(stacked, config.hidden_size, "pooler" in params["bert"])
 
@@ -151,8 +147,7 @@ class Bert:
         config = self.config.generator
         if config is None or "generator" not in self.params:
             return None
-        params = generator_parameters(self.params)
-        return Bert(config, params, self.tokenizer, steps=self.steps, pooler_trained=self.pooler_trained)
+        return Bert(config, generator_parameters(self.params), self.tokenizer, provenance=self.provenance)
 
     def __repr__(self) -> str:
         config, size = self.config, sum(leaf.size for leaf in jax.tree.leaves(self.params))
@@ -164,8 +159,7 @@ class Bert:
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        settings = {"steps": self.steps, "pooler_trained": self.pooler_trained, "readings": self.readings}
-        return _unpickled, (self.config, jax.device_get(self.params), self.tokenizer, self.task, settings)
+        return _unpickled, (self.config, jax.device_get(self.params), self.tokenizer, self.task, self.provenance)
 
     def save(self, workdir: str | os.PathLike) -> None:
         """Writes config, tokenizer and parameters as a run that every command and `load` take, at step 0.
@@ -342,8 +336,8 @@ class Bert:
 
 
 def _unpickled(config: ModelConfig, params: Parameters, *others: Any) -> Bert:
-    *arguments, settings = others
-    return Bert(config, jax.device_put(params, on_first_device(params)), *arguments, **settings)
+    *arguments, provenance = others
+    return Bert(config, jax.device_put(params, on_first_device(params)), *arguments, provenance=provenance)
 
 
 def load(
@@ -363,12 +357,5 @@ def load(
     """
     keep_compiled_programs()
     trained, params = TrainedModel.load(model_place(path), on_first_device, step, average)
-    return Bert(
-        for_inference(trained.config, dtype),
-        params,
-        trained.tokenizer,
-        trained.task,
-        steps=trained.steps,
-        pooler_trained=trained.pooler_trained,
-        readings=trained.readings,
-    )
+    config = for_inference(trained.config, dtype)
+    return Bert(config, params, trained.tokenizer, trained.task, provenance=trained.provenance)

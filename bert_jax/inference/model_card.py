@@ -10,12 +10,9 @@ from bert_jax.config.task_kind import TASK_KINDS
 from bert_jax.config.vectors import HELD_OUT_PAIRS
 from bert_jax.config.wording import counted
 from bert_jax.inference.bert import Bert
-from bert_jax.interchange.model_directory import holds_published_model
 from bert_jax.interchange.relatives import RELATIVES, exported_type
 from bert_jax.pretraining.questions import QUESTIONS, REPLACED_SHARE
-from bert_jax.run.checkpoint_choice import checkpoint_of
 from bert_jax.run.results import Results, read_results
-from bert_jax.run.run_config import origin_of, read_config
 from bert_jax.system.bucket import Place
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
@@ -52,31 +49,25 @@ class _Training(NamedTuple):
     """Source of a model that another program trained, or None."""
 
     @classmethod
-    def of(cls, path: Place, steps: tuple[int, ...], chosen: int | None) -> "_Training":
-        """Reads how the model at `path` was trained: a run, a checkpoint, or another program's directory.
-
-        `steps` are those of its parameters, and `chosen` is the one that the user has chosen, if any.
-        """
-        if holds_published_model(path):
-            return cls(None, (), Results(), path.name)
-        checkpoint = checkpoint_of(path, chosen)
-        if origin := origin_of(checkpoint):
-            return cls(None, (), Results(), origin)
+    def of(cls, path: Place, model: Bert) -> "_Training":
+        """How `model`, which was loaded from `path`, was trained."""
+        settings, steps, imported_from, _ = model.provenance
+        if not settings or imported_from:
+            return cls(None, (), Results(), imported_from or path.name)
         try:
             results, _ = read_results(path / "results.json")
         except (OSError, ValueError):  # the run isn't finished, or the path is that of a checkpoint
             results = Results()
         measured = results.steps if results.best_step is None else results.best_step
-        return cls(read_config(checkpoint), steps, results if steps == (measured,) else Results(), None)
+        return cls(settings, steps, results if steps == (measured,) else Results(), None)
 
 
-def model_card(path: Place, model: Bert, architecture: str, name: str, step: int | None = None) -> str:
-    """The text of the model card of `model`, exported from `path` as `name`, for transformers' class `architecture`;
-    `step` is the saved step of the run that was asked for, if any.
+def model_card(path: Place, model: Bert, architecture: str, name: str) -> str:
+    """The text of the model card of `model`, exported from `path` as `name`, for transformers' class `architecture`.
 
     It only states facts from the run's settings and results. The license is left to whoever publishes the model.
     """
-    training = _Training.of(path, model.steps, step)
+    training = _Training.of(path, model)
     sections = [
         "\n".join(_front_matter(training.config, model, architecture)),
         f"# {name}",

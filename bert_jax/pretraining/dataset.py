@@ -30,7 +30,7 @@ from bert_jax.text import identification
 from bert_jax.text.extension import replaced_pieces
 from bert_jax.text.lexicon import LexiconFile
 from bert_jax.text.segmentation import open_segmenter
-from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
+from bert_jax.text.tokenizer import Tokenizer
 
 
 @dataclass(frozen=True)
@@ -63,11 +63,11 @@ def check_sources(config: RunConfig, run: RunDirectory) -> Inputs:
     """
     readings: list[Reading] = []
     initial = None if run.under_way else open_initial(config)
-    tokenizer = load_tokenizer(run.tokenizer) if run.under_way else existing_tokenizer(config, initial)
+    tokenizer = run.files.tokenizer if run.under_way else existing_tokenizer(config, initial)
     if initial:
         assert tokenizer is not None  # the tokenizer comes with the model
         replaced_pieces(initial.tokenizer, tokenizer)
-        readings += initial.readings
+        readings += initial.provenance.readings
     # Data that exists may come from another machine, and the text may be missing here.
     if not _is_prepared(config, run):
         corpus = open_corpus(config.data)

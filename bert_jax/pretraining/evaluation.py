@@ -31,13 +31,11 @@ from bert_jax.pretraining.dataset import prepare_other, prepared_for
 from bert_jax.pretraining.objective import PretrainingTrainer, pretraining_trainer
 from bert_jax.run.measurement import Means
 from bert_jax.run.results import Results
-from bert_jax.run.run_config import read_pretraining_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.content import content_hash
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import say, warn
-from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.training.batch import Batch, read_ahead
 from bert_jax.training.compiled_programs import keep_compiled_programs
 from bert_jax.training.input import BatchSource, InOrder
@@ -201,7 +199,7 @@ def evaluate_run(
     run's data lack the marks of `units`.
     """
     keep_compiled_programs()
-    config = read_pretraining_config(run.path)
+    config = run.files.pretraining_config
     if words is not None and words != config.data.words:
         raise UsageError(
             f"{Setting('data.words', words)}, and {run.path} was prepared with {config.data.words}; give that"
@@ -213,12 +211,12 @@ def evaluate_run(
     data = config.data.replace(words=words or config.data.words)
     objective = config.objective.replace(units=units or config.objective.units)
     config = config.replace(data=data, objective=objective, model=for_inference(config.model, dtype))
-    tokenizer = load_tokenizer(run.tokenizer)
+    tokenizer = run.files.tokenizer
     # Uses this machine's devices, because the run may come from another machine.
     trainer = pretraining_trainer(
         config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id
     )
-    trained, params = TrainedModel.load(run.path, lambda shapes: tree_shardings(shapes, trainer.mesh), step, average)
+    trained, params = TrainedModel.load(run.files, lambda shapes: tree_shardings(shapes, trainer.mesh), step, average)
     if trained.tokenizer.vocabulary.pieces != tokenizer.vocabulary.pieces:
         raise UsageError(f"{run.tokenizer} is another tokenizer than its model was trained with; put that back")
     if "masked_lm" not in trained.shapes and "generator" not in trained.shapes:
@@ -236,7 +234,7 @@ def evaluate_run(
             sequences = held_out_sequences(trainer, phase, prepared)
         results = measurements(trainer, trained.step, params, prepared, sequences)
         if average:
-            results = results.updated({"averaged_steps": list(trained.steps)})
+            results = results.updated({"averaged_steps": list(trained.provenance.steps)})
         # The vocabulary was made for the run's own text and may lack the pieces of another.
         return results.updated({"unknown_share": prepared.train.unknown_share}) if source else results
 

@@ -15,10 +15,9 @@ from bert_jax.pretraining.masking import Masked, divide_sequences
 from bert_jax.pretraining.objective import PretrainingTargets, pretraining_trainer
 from bert_jax.pretraining.pretrain import training_source
 from bert_jax.pretraining.questions import OF_PAIRS
-from bert_jax.run.run_config import read_pretraining_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
-from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
+from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.batch import Batch
 from bert_jax.training.step import Moment, example_keys
 
@@ -174,13 +173,13 @@ def training_step(run: RunDirectory, step: int) -> TrainingStep:
 
     Raises UsageError if `run` has no data or no such step.
     """
-    config = read_pretraining_config(run.path)
+    config = run.files.pretraining_config
     if not 1 <= step <= config.steps:
         raise UsageError(f"step {step} is none of the run's {config.steps:,}; choose one from 1 to there")
     number = config.phase_of(step)
     phase, steps = config.phases[number], config.steps_of(number)
     prepared = prepared_for(config, run, phase.length)
-    tokenizer = load_tokenizer(run.tokenizer)
+    tokenizer = run.files.tokenizer
     mesh = make_mesh(MeshConfig(), jax.local_devices()[:1])  # one device, so that any batch can be divided
     trainer = pretraining_trainer(config, mesh, len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
     source = training_source(trainer, number, prepared)

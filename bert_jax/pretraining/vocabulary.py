@@ -38,7 +38,7 @@ def make_tokenizer(config: RunConfig, run: RunDirectory, initial: TrainedModel |
 
     `initial`: the model of `config.init`, if it is open already."""
     if run.under_way:
-        return load_tokenizer(run.tokenizer)
+        return run.files.tokenizer
     marker = run.tokenizer / "origin.json"
     origin = {
         "vocabulary": config.vocabulary.model_dump(mode="json"),
@@ -52,7 +52,7 @@ def make_tokenizer(config: RunConfig, run: RunDirectory, initial: TrainedModel |
         damage = run.manifest.damage(run.tokenizer)
         if not damage:
             run.manifest.note(run.tokenizer)
-            return load_tokenizer(run.tokenizer)
+            return run.files.tokenizer
         warn(f"{run.path}: {damage}: it is made again (to use your vocabulary, set --vocabulary.file)")
     tokenizer = existing_tokenizer(config, initial) or _train(config, run)
     if config.vocabulary.file and (remark := tokenizer.impossible_remark):

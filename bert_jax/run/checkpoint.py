@@ -15,6 +15,7 @@ from bert_jax.run.checkpoint_choice import best_of
 from bert_jax.run.hosts import agreed, fails_together, is_first, wait_for_all
 from bert_jax.run.manifest import (
     KEPT,
+    DamagedCheckpoint,
     Manifest,
     agree_with_list,
     checkpoint_damage,
@@ -24,10 +25,12 @@ from bert_jax.run.manifest import (
     incomplete,
     is_sound,
     make_complete,
+    open_checkpoint,
     set_aside,
     write_evaluation,
 )
 from bert_jax.run.measurement import with_sums
+from bert_jax.run.run_files import RunFiles
 from bert_jax.run.saved_state import bits_on_disk, restored_state
 from bert_jax.run.state import StateCheck, TrainState, check_state, saved_item
 from bert_jax.system.bucket import Place
@@ -58,7 +61,7 @@ class Checkpoints:
         keep: int,
         check_owner: Callable[[], None] = lambda: None,
         is_kept: Callable[[int], bool] = lambda step: False,
-        stranger: Callable[[Place], str | None] = lambda path: None,
+        stranger: Callable[[RunFiles], str | None] = lambda files: None,
     ):
         """Each checkpoint gets copies of the files and directories `carried`, so that it can be used by itself.
 
@@ -160,7 +163,10 @@ class Checkpoints:
     def _newest_good(self) -> int:
         """Step of the newest checkpoint whose files have their checksums; -1 if there is none or on other processes."""
         for path in reversed(complete(self._directory) if is_first() else []):
-            damage = checkpoint_damage(path) or self._stranger(path)
+            try:
+                damage = self._stranger(open_checkpoint(path).files)
+            except DamagedCheckpoint as error:
+                damage = str(error)
             if not damage:
                 return int(path.name)
             set_aside(path, damage)

@@ -2,15 +2,24 @@
 
 import contextlib
 import itertools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Literal, NamedTuple, TypeVar
 
-from bert_jax.interchange.model_directory import other_model
-from bert_jax.run.manifest import Manifest, checkpoint_damage, checkpoint_path, complete, has_manifest, lost_checkpoints
-from bert_jax.run.run_manifest import MANIFEST
+from bert_jax.run.manifest import (
+    DamagedCheckpoint,
+    Manifest,
+    OpenCheckpoint,
+    checkpoint_path,
+    complete,
+    has_manifest,
+    lost_checkpoints,
+    open_checkpoint,
+)
+from bert_jax.run.run_files import RunFiles, is_checkpoint, no_run
+from bert_jax.run.run_manifest import MANIFEST, RunManifest
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import RunError, UsageError, listed
-from bert_jax.system.json_file import read_object
+from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.progress import warn
 
 _LOOKS = 20
@@ -55,41 +64,47 @@ def looking_again(read: Callable[[], Read]) -> Read:
     return read()
 
 
-def earlier_undamaged(checkpoint: Place, count: int, after: int) -> list[Place]:
+def earlier_undamaged(run: RunFiles, checkpoint: Place, count: int, after: int) -> list[OpenCheckpoint]:
     """The last `count` undamaged checkpoints of a run that were saved before `checkpoint` and at a step above `after`,
     newest first. The list is shorter if the run has fewer. Damaged checkpoints are reported. Raises CheckpointGone if a
     checkpoint is deleted meanwhile.
     """
     earlier = [path for path in complete(checkpoint.parent) if after < int(path.name) < int(checkpoint.name)]
-    return list(itertools.islice(_undamaged(reversed(earlier)), count))
+    return list(itertools.islice(_undamaged(run, reversed(earlier)), count))
 
 
-def _undamaged(paths: Iterable[Place], next_one: str = "the one before it") -> Iterator[Place]:
+def _undamaged(
+    run: RunFiles,
+    paths: Iterable[Place],
+    manifests: Mapping[Place, Manifest] = MappingProxyType({}),
+    next_one: str = "the one before it",
+) -> Iterator[OpenCheckpoint]:
     """Yields the undamaged checkpoints. Warns of damaged ones; `next_one` says what is used instead. Reads each
-    checkpoint just before it is yielded."""
+    checkpoint just before it is yielded, but for `manifests`."""
     for path in paths:
-        with being_read(path):
-            damage = checkpoint_damage(path)
-        if not damage:
-            yield path
-        else:
+        try:
+            with being_read(path):
+                checkpoint = open_checkpoint(path, run.manifest, manifests.get(path))
+        except DamagedCheckpoint as damage:
             warn(f"{path} is damaged ({damage}); {next_one} is used, if any")
+        else:
+            yield checkpoint
 
 
-def checkpoint_of(path: Place, step: int | None = None, newest: bool = False) -> Place:
-    """The checkpoint to use at `path`, which is a checkpoint or a run.
+def chosen_checkpoint(run: RunFiles, step: int | None = None, newest: bool = False) -> OpenCheckpoint:
+    """The checkpoint to use of `run`, which may also be the files of a checkpoint itself.
 
     Of a run it is the checkpoint of `step`. Without `step` it is the undamaged checkpoint with the best score on its
     task; without scores, or with `newest`, the newest undamaged one.
 
-    Raises UsageError if there is no checkpoint, none of `step`, or `path` is itself a checkpoint and `step` is given;
-    RunError if the chosen one or all are damaged; CheckpointGone if one is deleted meanwhile.
+    Raises UsageError if there is no checkpoint, none of `step`, or `run` is a checkpoint and `step` is given; RunError
+    if the chosen one or all are damaged; CheckpointGone if one is deleted meanwhile.
     """
-    if not is_checkpoint(path):
-        return _checkpoint_of_run(path, step, newest)
+    if not is_checkpoint(run.path):
+        return _checkpoint_of_run(run, step, newest)
     if step is not None or newest:
-        raise not_of_a_run(path)
-    return _checked(path)
+        raise not_of_a_run(run.path)
+    return _checked(run.path)
 
 
 def not_of_a_run(path: Place) -> UsageError:
@@ -100,69 +115,43 @@ def not_of_a_run(path: Place) -> UsageError:
     )
 
 
-def _checked(path: Place) -> Place:
+def _checked(path: Place, run: RunManifest | None = None) -> OpenCheckpoint:
     """The checkpoint at `path`. Raises RunError if it is damaged, CheckpointGone if it is deleted meanwhile."""
-    with being_read(path):
-        damage = checkpoint_damage(path)
-    if damage:
-        raise RunError(f"{path} is damaged: {damage}; use another checkpoint of the run")
-    return path
-
-
-def is_checkpoint(path: Place) -> bool:
-    """Whether `path` has a checkpoint's manifest. A run's manifest has the same name, and no step."""
-    if not (path / MANIFEST).is_file() or (path / "checkpoints").is_dir():
-        return False
     try:
-        return "step" in read_object(path / MANIFEST)
-    except (OSError, ValueError):
-        return True
+        with being_read(path):
+            return open_checkpoint(path, run)
+    except DamagedCheckpoint as damage:
+        raise RunError(f"{path} is damaged: {damage}; use another checkpoint of the run") from None
 
 
-def _checkpoint_of_run(path: Place, step: int | None, newest: bool) -> Place:
-    """The checkpoint to use of the run at `path`, as `checkpoint_of` describes it."""
-    directory = path / "checkpoints"
-    saved, gone = complete(directory), lost_checkpoints(directory)
+def _checkpoint_of_run(run: RunFiles, step: int | None, newest: bool) -> OpenCheckpoint:
+    """The checkpoint to use of `run`, as `chosen_checkpoint` describes it."""
+    path, directory = run.path, run.path / "checkpoints"
+    saved, gone = complete(directory), lost_checkpoints(directory, run.manifest)
     if step is not None and saved:
         if checkpoint_path(directory, step) not in saved:
             steps = ", ".join(str(int(one.name)) for one in saved)
             raise UsageError(f"{path} has no saved step {step}; its saved steps are {steps}: give one of them")
-        return _checked(checkpoint_path(directory, step))
-    by_score, unknown = ([], []) if newest else judged(saved, by="score")
-    found = None
-    if by_score:
-        found = next(_undamaged([*unknown, *by_score], "the one with the next best score"), None)
-    found = found or next(_undamaged(reversed(saved)), None)
-    for one in gone:
-        if found and (by_score or one.name > found.name):
-            warn(f"{one} was finished and its {MANIFEST} is gone; {found} is used")
-    if found:
-        return found
-    if gone and not any(one.is_dir() for one in gone):
+        return _checked(checkpoint_path(directory, step), run.manifest)
+    ranking = Judged([], [], {}) if newest else judged(saved, by="score")
+    best_first, manifests = ranking.best_first, ranking.manifests
+    chosen = None
+    if best_first:
+        paths = [*ranking.unknown, *best_first]
+        chosen = next(_undamaged(run, paths, manifests, "the one with the next best score"), None)
+    chosen = chosen or next(_undamaged(run, reversed(saved), manifests), None)
+    for lost in gone:
+        if chosen and (best_first or lost.name > chosen.path.name):
+            warn(f"{lost} was finished and its {MANIFEST} is gone; {chosen.path} is used")
+    if chosen:
+        return chosen
+    if gone and not any(lost.is_dir() for lost in gone):
         raise UsageError(
             f"{path} is a run without its checkpoints: {gone[-1]} isn't there; give a copy of the run's whole folder"
         )
     if saved or gone:
         raise RunError(f"{path} holds damaged checkpoints only; give the command that trained it again")
     raise no_run(path, "holds no finished checkpoint", "a run, a checkpoint or a Hugging Face directory")
-
-
-def no_run(path: Place, lacks: str, wanted: str = "a run") -> UsageError:
-    """The error for a `path` that isn't the `wanted` thing that a command needs. The message says what is at the path.
-    For a folder it says what the folder `lacks` ("has no config.json") and which runs are in it."""
-    if not path.exists():
-        return UsageError(f"there is nothing at {path}; give {wanted}")
-    if path.is_file():
-        return UsageError(f"{path} is a file; give {wanted}")
-    if is_checkpoint(path):
-        return UsageError(f"{path} is a checkpoint, a part of a run; give {wanted}")
-    if other := other_model(path):
-        return UsageError(other)
-    patterns = "*/checkpoints", "*/*/checkpoints", "runs/*/*/checkpoints"  # of several seeds, and of a suite
-    runs = sorted({found.parent.relative_to(path).as_posix() for pattern in patterns for found in path.glob(pattern)})
-    best = " (results.json names the best)" if (path / "results.json").is_file() else ""
-    there = f", but there are the runs {listed(runs)} in it{best}" if runs else ""
-    return UsageError(f"{path} {lacks}{there}; give {wanted}")
 
 
 def best_of(paths: list[Place]) -> Place | None:
@@ -177,6 +166,8 @@ class Judged(NamedTuple):
     """The checkpoints that were evaluated. Of equal ones the earliest comes first."""
     unknown: list[Place]
     """The checkpoints with damaged manifests; a manifest holds the evaluation."""
+    manifests: dict[Place, Manifest]
+    """The manifests of the others."""
 
 
 def judged(paths: list[Place], by: Literal["score", "any"] = "any") -> Judged:
@@ -186,10 +177,11 @@ def judged(paths: list[Place], by: Literal["score", "any"] = "any") -> Judged:
     a checkpoint is deleted meanwhile.
     """
     values: dict[Place, float] = {}
+    manifests: dict[Place, Manifest] = {}
     unknown = []
     for path in paths:
         try:
-            manifest = Manifest.at(path)
+            manifest = manifests[path] = Manifest.at(path)
         except FileNotFoundError:
             raise CheckpointGone(path) from None
         except ValueError:
@@ -201,4 +193,4 @@ def judged(paths: list[Place], by: Literal["score", "any"] = "any") -> Judged:
         value = score if score is not None else loss and -loss
         if value is not None and path.name == checkpoint_path(path.parent, manifest.step).name:
             values[path] = value
-    return Judged(sorted(values, key=lambda path: -values[path]), unknown)
+    return Judged(sorted(values, key=lambda path: -values[path]), unknown, manifests)

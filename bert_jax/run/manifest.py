@@ -3,18 +3,19 @@
 import contextlib
 import math
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
 from bert_jax.run.measurement import as_sums
-from bert_jax.run.run_manifest import MANIFEST, RunManifest
+from bert_jax.run.run_files import RunFiles
+from bert_jax.run.run_manifest import MANIFEST, Covered, RunManifest
 from bert_jax.run.state import StateCheck
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import copy_into
 from bert_jax.system.files import FileSum, files_below, remove_directory, sync, sync_below
 from bert_jax.system.progress import warn
-from bert_jax.system.sealed import Natural, Sealed, first_damaged
+from bert_jax.system.sealed import Natural, Sealed
 
 _DIGITS = 8
 """Digits of the step that is a checkpoint's name."""
@@ -118,26 +119,61 @@ def write_evaluation(path: Place, evaluation: dict[str, float]) -> None:
     Manifest.at(path).model_copy(update={"evaluation": _finite(evaluation)}).seal(path)
 
 
-def checkpoint_damage(path: Place) -> str | None:
-    """Describes a file of the finished checkpoint at `path` that differs from what was written; None if no file does.
-    Reads all files.
+class OpenCheckpoint(NamedTuple):
+    """A finished checkpoint whose files are all as they were written, with what they say."""
 
-    A checkpoint is damaged if its name is another step than its manifest's; a copy may have a name that is no step.
-    Raises RunError if a bucket doesn't answer: the checkpoint may be undamaged.
+    path: Place
+    manifest: Manifest
+    files: RunFiles
+    """Its config.json and its tokenizer."""
+
+
+class DamagedCheckpoint(Exception):
+    """A file of a finished checkpoint isn't as it was written, or is gone."""
+
+    def __init__(self, file: str):
+        super().__init__(f"{file} is not as it was written")
+
+
+def open_checkpoint(path: Place, run: RunManifest | None = None, manifest: Manifest | None = None) -> OpenCheckpoint:
+    """Opens the finished checkpoint at `path`. Reads all its files, each once.
+
+    `run` and `manifest`: its run's manifest and its own, if they are read already, in this order. A checkpoint is
+    damaged if its name is another step than its manifest's; a copy may have a name that is no step.
+
+    Raises DamagedCheckpoint; RunError if a bucket doesn't answer: the checkpoint may be undamaged.
     """
-    file: str | None = MANIFEST
-    with contextlib.suppress(OSError, ValueError):  # damaged, gone, or on a disk that can't read it
-        manifest = Manifest.at(path)
-        if path.match(_NAMES) and path != checkpoint_path(path.parent, manifest.step):
-            file = f"{MANIFEST}, which is of step {manifest.step:,},"
-        elif not _run_of(path).damage(path / MANIFEST):
-            file = first_damaged(path, manifest.files)
-    return file and f"{file} is not as it was written"
+    run = run or _run_of(path).as_read()
+    try:
+        manifest = manifest or Manifest.at(path)
+    except (OSError, ValueError):  # damaged, gone, or on a disk that can't read it
+        raise DamagedCheckpoint(MANIFEST) from None
+    if path.match(_NAMES) and path != checkpoint_path(path.parent, manifest.step):
+        raise DamagedCheckpoint(f"{MANIFEST}, which is of step {manifest.step:,},")
+    found = manifest.file_sum
+    if run.damage(path / MANIFEST, difference=lambda _, written: None if found == written else "another"):
+        raise DamagedCheckpoint(MANIFEST)
+    files = RunFiles(path, RunManifest(path, Covered(files=manifest.files, data={})))
+    for name, written in manifest.files.items():
+        if files.difference(name, written):
+            raise DamagedCheckpoint(name)
+    return OpenCheckpoint(path, manifest, files)
 
 
-def lost_checkpoints(directory: Place) -> list[Place]:
-    """The checkpoints in `directory` that were finished and have lost their manifests, oldest first."""
-    run = RunManifest(directory.parent)
+def checkpoint_damage(path: Place) -> str | None:
+    """Why `open_checkpoint` can't open the checkpoint at `path`; None if it is undamaged. Raises RunError if a bucket
+    doesn't answer."""
+    try:
+        open_checkpoint(path)
+    except DamagedCheckpoint as damage:
+        return str(damage)
+    return None
+
+
+def lost_checkpoints(directory: Place, run: RunManifest | None = None) -> list[Place]:
+    """The checkpoints in `directory` that were finished and have lost their manifests, oldest first. `run`: the run's
+    manifest, if it is read already."""
+    run = run or RunManifest(directory.parent)
     listed = [(run.run / name).parent for name in run.listed(directory)]
     return sorted(path for path in listed if not has_manifest(path) and run.damage(path / MANIFEST))
 

@@ -1,24 +1,20 @@
-"""A run's config.json: written, read and compared."""
+"""A run's config.json: written and compared, and the places that it names."""
 
 import json
 import operator
 from collections.abc import Iterable
 
-from bert_jax.config.data import DataConfig, RecordedCode
-from bert_jax.config.finetune import AnyRunConfig, TaskRunConfig
-from bert_jax.config.run import RunConfig
-from bert_jax.config.settings import Settings, SettingsError
+from bert_jax.config.data import DataConfig
+from bert_jax.config.settings import Settings
 from bert_jax.config.training import TrainingConfig
-from bert_jax.run.checkpoint_choice import no_run
 from bert_jax.run.run_manifest import RunManifest
 from bert_jax.system.bucket import Place, place_of, scheme_of
-from bert_jax.system.errors import RunError, Setting, UsageError, command_line, without_passwords
-from bert_jax.system.json_file import JsonObject, read_object
+from bert_jax.system.errors import Setting, UsageError, command_line, without_passwords
 from bert_jax.system.progress import say
 
 SCHEMA_VERSION = 1
 """Version of the format of config.json."""
-_IMPORTED = "imported_from"
+IMPORTED = "imported_from"
 """Key in config.json of an imported model's source."""
 _PLACES = {
     *("data.source", "data.phrases", "data.entities", "vocabulary.file", "init"),
@@ -43,26 +39,9 @@ def refuse_passwords(config: TrainingConfig) -> None:
 
 def write_config(path: Place, config: TrainingConfig, imported_from: str | None = None) -> None:
     """Writes a run's config.json; `imported_from`: the source of a model that was not trained here."""
-    origin = {_IMPORTED: imported_from} if imported_from else {}
+    origin = {IMPORTED: imported_from} if imported_from else {}
     value = {"schema_version": SCHEMA_VERSION, **origin, "config": config.model_dump(mode="json")}
     RunManifest(path.parent).write_json(path, value)
-
-
-def read_config(path: Place) -> AnyRunConfig:
-    """The settings with which the run (or checkpoint) at `path` was pretrained or fine-tuned. They are data: a function
-    named in them becomes a RecordedCode and isn't imported. Raises UsageError if config.json is missing or of another
-    release, RunError if it or the tokenizer beside it is damaged.
-    """
-    settings = _read(path)["config"]
-    RunManifest(path).check(path / "config.json", path / "tokenizer")
-    try:
-        config = TaskRunConfig(**settings) if "task" in settings else RunConfig(**settings)
-    except SettingsError as error:
-        raise UsageError(f"{path / 'config.json'}: {error}") from None
-    words = config.data.words if config.data else None
-    if words and ":" in words:
-        return config.change(data={"words": RecordedCode(words)})
-    return config
 
 
 def check_recorded_places(config: TrainingConfig, run: Place, names: Iterable[str]) -> None:
@@ -89,49 +68,6 @@ def is_elsewhere(place: str, is_model: bool = False) -> bool:
     if kind == "hf" or scheme_of(place) or scheme_of(rest):
         return True
     return is_model and not place_of(place).exists()
-
-
-def origin_of(path: Place) -> str | None:
-    """The source of the imported model of the run (or checkpoint) at `path`; None if it was trained here."""
-    origin = _read(path).get(_IMPORTED)
-    return origin if isinstance(origin, str) else None
-
-
-def read_pretraining_config(path: Place) -> RunConfig:
-    """The settings of a pretraining run. Raises what `read_config` does, and UsageError for a fine-tuned run."""
-    config = read_config(path)
-    if not isinstance(config, RunConfig):
-        remedy = command_line("bert-jax", "pretrain", path, "--init", path, "--workdir", "RUN", "--data.source", "TEXT")
-        what = f"{path} was fine-tuned for {config.task.name}, and a pretraining run is needed here"
-        raise UsageError(f"{what}; {remedy} makes a pretraining run of its encoder")
-    return config
-
-
-def _read(path: Place) -> JsonObject:
-    try:
-        value = read_object(path / "config.json")
-    except (FileNotFoundError, NotADirectoryError):
-        raise no_run(path, "is no run: it has no config.json") from None
-    except (OSError, ValueError) as error:
-        raise _damaged_config(path, getattr(error, "strerror", None) or str(error)) from None
-    if "schema_version" not in value:
-        raise UsageError(
-            f"{path} is no run, its config.json is another program's; make a run of it with bert-jax import"
-        )
-    if value["schema_version"] != SCHEMA_VERSION:
-        raise UsageError(
-            f"{path / 'config.json'} has schema_version {value['schema_version']!r} and this release reads "
-            f"{SCHEMA_VERSION}; install the release of bert_jax that wrote it"
-        )
-    if not isinstance(value.get("config"), dict):
-        raise _damaged_config(path, "it has no settings")
-    return value
-
-
-def _damaged_config(path: Place, reason: str) -> RunError:
-    return RunError(
-        f"{path / 'config.json'} is damaged ({reason}); put a good copy in its place: every checkpoint of a run has one"
-    )
 
 
 def differences(first: Settings, second: Settings) -> list[tuple[str, object, object]]:

@@ -3,18 +3,20 @@
 import contextlib
 import fcntl
 import io
-import json
 import os
 import platform
 import re
 import uuid
+from typing import cast
 
+from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.config.phase import same_until
 from bert_jax.config.training import TrainingConfig
 from bert_jax.run.hosts import is_first
 from bert_jax.run.manifest import checkpoint_damage, checkpoint_path, complete
 from bert_jax.run.results import Results, read_results
-from bert_jax.run.run_config import described, differences, origin_of, read_config, refuse_passwords, write_config
+from bert_jax.run.run_config import described, differences, refuse_passwords, write_config
+from bert_jax.run.run_files import RunFiles
 from bert_jax.run.run_manifest import RunManifest
 from bert_jax.run.saved_state import check_name
 from bert_jax.run.tracking import check_trackers
@@ -27,7 +29,7 @@ from bert_jax.system.journal import JOURNAL_FILE, open_journal
 from bert_jax.system.json_file import JsonObject, read_object
 from bert_jax.system.progress import say, warn
 from bert_jax.system.reading import Reading
-from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
+from bert_jax.text.tokenizer import Tokenizer
 
 _BEFORE_CONFIG = re.compile(r"manifest\.json|\.lock|\.owner|events\.jsonl|\..*\.tmp")
 """Names of the files and directories that a run may write before its config.json."""
@@ -55,6 +57,8 @@ class RunDirectory:
         self.reading_file = self.path / reading.READINGS_FILE
         self.profile = self.path / "profile"
         self.manifest = RunManifest(self.path)
+        self.files = RunFiles(self.path)
+        """config.json and the tokenizer, as they are when they are first needed or as this object has written them."""
         self._owner_file = self.path / ".owner"
         self._owner: str | None = None
         """This process as the owner of a run in a bucket; None for a run elsewhere."""
@@ -79,19 +83,6 @@ class RunDirectory:
         """Step of the newest finished checkpoint; None if there is none."""
         finished = complete(self.checkpoints)
         return int(finished[-1].name) if finished else None
-
-    def stranger(self, checkpoint: Place) -> str | None:
-        """Why a checkpoint in this directory belongs to another run, by its settings and tokenizer; None if they are
-        this run's. Phases may differ: steps may have been added since it was written."""
-        ours, theirs = read_config(self.path), read_config(checkpoint)
-        if type(ours) is not type(theirs):
-            return "it is of a run of another kind"
-        for name, here, there in differences(ours, theirs):
-            if name.partition(".")[0] in set(ours.IDENTITY) - {"phases"}:
-                return f"it is of another run, in which {name} is {json.dumps(there)} and not {json.dumps(here)}"
-        if load_tokenizer(checkpoint).vocabulary.pieces != load_tokenizer(self.tokenizer).vocabulary.pieces:
-            return "it is of another run, which has another tokenizer"
-        return None
 
     def results(self, steps: int) -> Results | None:
         """The results of a run that has done all its `steps` or ended early; None if anything is missing or damaged."""
@@ -130,6 +121,7 @@ class RunDirectory:
         if origin is not None:
             write_json(self.tokenizer / _ORIGIN, origin)
         self.manifest.note(self.tokenizer)
+        self.files = RunFiles(self.path)
 
     def write_results(self, results: Results) -> None:
         """Writes results.json, on the first of several processes."""
@@ -172,6 +164,7 @@ class RunDirectory:
         open_journal(local_log(self.path / JOURNAL_FILE))
         self.manifest.mend(self.under_way)
         write_config(self.config_file, config)
+        self.files.config = cast(AnyRunConfig, config)
 
     def lock(self) -> None:
         """Creates the directory and locks it, unless this object holds the lock. Raises UsageError if another process
@@ -190,6 +183,7 @@ class RunDirectory:
     def close(self) -> None:
         """Closes the journal and gives up the lock, so that another process, or a later call in this one, can open the
         run."""
+        self.files = RunFiles(self.path)
         open_journal(None)
         if self._lock_file:
             self._lock_file.close()
@@ -202,7 +196,7 @@ class RunDirectory:
         refuse_passwords(config)
         if not self.under_way:
             return
-        if origin := origin_of(self.path):
+        if origin := self.files.origin:
             raise UsageError(
                 f"{self.path} was imported from {origin} and can't be trained on itself; start a run from it: "
                 f"{command_line('--init', self.path, '--workdir', 'ANOTHER')}"
@@ -255,7 +249,7 @@ class RunDirectory:
 
     def _refuse_another_run(self, config: TrainingConfig) -> None:
         """Refuses settings that differ from the run's, but for phases without a step done."""
-        before = read_config(self.path)
+        before = self.files.config
         if type(before) is not type(config):
             raise UsageError(f"{self.path} is a run that was {before.TRAINED}; choose another --workdir")
         changed = [change for change in differences(before, config) if change[0].partition(".")[0] in config.IDENTITY]

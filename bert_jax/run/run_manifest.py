@@ -10,7 +10,6 @@ from pydantic import Field
 
 from bert_jax.run.hosts import is_first
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import RunError
 from bert_jax.system.files import FileSum, files_below, sync, write_json
 from bert_jax.system.progress import warn
 from bert_jax.system.sealed import Sealed, file_damage
@@ -37,8 +36,13 @@ class RunManifest:
     Only the first of several processes writes.
     """
 
-    def __init__(self, run: Place):
-        self.run, self.path = run, run / MANIFEST
+    def __init__(self, run: Place, covered: Covered | None = None):
+        """`covered`: the manifest's content, where a change since doesn't matter; None: it is read each time."""
+        self.run, self.path, self._covered = run, run / MANIFEST, covered
+
+    def as_read(self) -> "RunManifest":
+        """The manifest with the content that it has now."""
+        return RunManifest(self.run, self.readable())
 
     def read(self) -> Covered | None:
         """The manifest; None if the run has none. Raises the errors of `Sealed.read`, except for a missing file."""
@@ -49,6 +53,8 @@ class RunManifest:
 
     def readable(self) -> Covered:
         """The manifest; an empty one if it is missing or damaged. Raises RunError if a bucket doesn't answer."""
+        if self._covered:
+            return self._covered
         with contextlib.suppress(OSError, ValueError):
             return self.read() or Covered(data={})
         return Covered(data={})
@@ -108,34 +114,27 @@ class RunManifest:
         ):
             yield from sorted(self._name(path) for path in self.run.glob(pattern) if path.is_file())
 
-    def listed(self, place: Place) -> dict[str, FileSum]:
-        """The listed files at or in `place`; {} if the manifest can't be read."""
-        name = self._name(place)
-        return {file: written for file, written in self.readable().files.items() if name in _ways_to(file)}
+    def listed(self, *places: Place) -> dict[str, FileSum]:
+        """The listed files at or in `places`; {} if the manifest can't be read."""
+        names = {*map(self._name, places)}
+        return {file: written for file, written in self.readable().files.items() if names & _ways_to(file)}
 
-    def damage(self, place: Place) -> str | None:
-        """Describes the first damaged file among the listed files at or in `place`; None if all are undamaged.
+    def damage(self, *places: Place, difference: Callable[[str, FileSum], str | None] | None = None) -> str | None:
+        """Describes the first damaged file among the listed files at or in `places`; None if all are undamaged.
 
-        A file restored from a checkpoint is undamaged. Also None if the manifest itself can't be read. Raises RunError
-        if a bucket doesn't answer.
+        A file restored from a checkpoint is undamaged. Also None if the manifest itself can't be read. `difference`
+        tells how a file differs from what was written; None: the file is read. Raises RunError if a bucket doesn't
+        answer.
         """
-        before = self.listed(place)
-        wrong = [name for name, written in before.items() if file_damage(self.run / name, written)]
-        wrong = [name for name in wrong if not self._is_copy(name)]
+        differs = difference or (lambda name, written: file_damage(self.run / name, written))
+        before = self.listed(*places)
+        wrong = [name for name, written in before.items() if differs(name, written) and not self._is_copy(name)]
         # A training in another process unlists a file before replacing it, so the list is read after the file too.
-        now = self.listed(place)
+        now = RunManifest(self.run).listed(*places) if wrong else {}
         for name in wrong:
             if now.get(name) == before[name]:
                 return f"{name} {'is not as it was written' if (self.run / name).exists() else 'is gone'}"
         return None
-
-    def check(self, *places: Place) -> None:
-        """Raises RunError if a listed file at or in one of `places` isn't as it was written."""
-        for place in places:
-            if damage := self.damage(place):
-                raise RunError(
-                    f"{self.run}: {damage}; put a good copy in its place: every checkpoint of the run has one"
-                )
 
     def _is_copy(self, name: str) -> bool:
         """Whether a checkpoint has a copy of the same file."""

@@ -9,7 +9,7 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import PyTree
 
-from bert_jax.config.finetune import TaskRunConfig
+from bert_jax.config.finetune import AnyRunConfig, TaskRunConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.phase import Phase
@@ -28,27 +28,46 @@ from bert_jax.model.task import HeadShape, task_parameter_shapes
 from bert_jax.run.checkpoint import write_model
 from bert_jax.run.checkpoint_choice import (
     CheckpointGone,
-    being_read,
-    checkpoint_of,
+    chosen_checkpoint,
     earlier_undamaged,
     looking_again,
     not_of_a_run,
 )
-from bert_jax.run.manifest import Manifest
-from bert_jax.run.run_config import read_config, write_config
+from bert_jax.run.manifest import OpenCheckpoint
+from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_manifest import RunManifest
+from bert_jax.run.run_files import RunFiles
 from bert_jax.run.saved_state import check_name, load_parameters, mean_of, saved_shapes
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import new_directory
 from bert_jax.system.progress import say, warn
 from bert_jax.system.reading import Reading
-from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
+from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
 _MOST_COMPRESSED = 200
 """Most bytes of parameters for each byte of a checkpoint: parameters of a trained model hardly compress."""
+
+
+class Provenance(NamedTuple):
+    """Where the parameters of a model come from."""
+
+    settings: AnyRunConfig | None = None
+    """The settings of the run; None for a model that is no run of bert_jax."""
+    steps: tuple[int, ...] = ()
+    """The run's saved steps that the parameters come from, oldest first; with several, the parameters are their mean.
+    Empty for a model that is no run."""
+    imported_from: str | None = None
+    """The source of the model, if it was imported as a run."""
+    readings: tuple[Reading, ...] = ()
+    """How the files of another program's model were understood; empty for a run of bert_jax."""
+
+    @property
+    def pooler_trained(self) -> bool:
+        """False if the model was pretrained here from random parameters and without sentence pairs."""
+        settings = self.settings
+        return not settings or bool(settings.init) or not settings.objective or settings.objective.pair != "none"
 
 
 class TrainedModel(NamedTuple):
@@ -63,18 +82,12 @@ class TrainedModel(NamedTuple):
     read: Callable[[PyTree], Parameters]
     """Reads the parameters with given shardings, a tree like `shapes`. Raises CheckpointGone if a training has deleted
     the checkpoint since; `load` chooses again then."""
-    steps: tuple[int, ...] = ()
-    """The run's saved steps that the parameters come from, oldest first; with several, the parameters are their mean.
-    Empty for a model of another program."""
+    provenance: Provenance
     task: TaskConfig | None = None
     """The task that the model was fine-tuned for; None for a pretrained model."""
     obstacle: str | None = None
     """Why the model of a sentence-transformers directory can't give the vectors that sentence-transformers gives,
     although its encoder can be used. None if it can, and for every other model."""
-    pooler_trained: bool = True
-    """False if it was pretrained here from random parameters and without sentence pairs."""
-    readings: tuple[Reading, ...] = ()
-    """How the files of another program's model were understood; empty for a run of bert_jax."""
 
     def parameters(self, mesh: Mesh) -> Parameters:
         """The parameters on `mesh`; those of a newer checkpoint if a training has deleted this one."""
@@ -87,7 +100,7 @@ class TrainedModel(NamedTuple):
     def step(self) -> int:
         """Step of this run at which the parameters were saved; for an average, the step of the newest checkpoint in it.
         0 for a model of another program."""
-        return self.steps[-1] if self.steps else 0
+        return self.provenance.steps[-1] if self.provenance.steps else 0
 
     @classmethod
     def open(cls, path: Place) -> "TrainedModel":
@@ -103,12 +116,12 @@ class TrainedModel(NamedTuple):
     @classmethod
     def load(
         cls,
-        path: Place,
+        source: Place | RunFiles,
         shardings: Callable[[Parameters], PyTree],
         step: int | None = None,
         average: int | None = None,
     ) -> tuple["TrainedModel", Parameters]:
-        """Returns the model at `path` and its parameters, sharded as `shardings` returns for a tree of shapes.
+        """Returns the model of `source` and its parameters, sharded as `shardings` returns for a tree of shapes.
 
         `step`: the saved step of a run to read. `average`: the number of saved steps of which the mean is returned; the
         last of them is `step` or else the newest one, and all are of one phase, because another phase has other data. A
@@ -122,14 +135,14 @@ class TrainedModel(NamedTuple):
             raise UsageError(f"an average of {average} saved steps has no parameters; give how many, from 1")
 
         def loaded() -> tuple[TrainedModel, Parameters]:
-            trained = _opened(path, step, average)
+            trained = _opened(source, step, average)
             if trained.obstacle:
                 raise UsageError(trained.obstacle)
             return trained, trained.read(shardings(trained.shapes))
 
         trained, params = looking_again(loaded)
         if average is not None:
-            say(_averaged(path, trained.steps, average))
+            say(_averaged(trained.path, trained.provenance.steps, average))
         return trained, params
 
 
@@ -137,9 +150,9 @@ def pretraining_settings(path: Place) -> RunConfig:
     """The settings with which the model at `path` is pretrained further: those of a pretraining run; for a published
     model or a fine-tuned run those of its encoder. A line says that a task's head or pooling is left out.
 
-    Raises what `TrainedModel.open` and `read_config` do.
+    Raises what `TrainedModel.open` and `RunFiles.config` do.
     """
-    if not holds_published_model(path) and isinstance(config := read_config(path), RunConfig):
+    if not holds_published_model(path) and isinstance(config := RunFiles(path).config, RunConfig):
         return config
     trained = TrainedModel.open(path)
     if trained.task:
@@ -151,8 +164,9 @@ def tokenizer_of(path: Place) -> Tokenizer:
     """The tokenizer of a model that `TrainedModel.open` opens, or of a run without checkpoint. Raises UsageError."""
     if holds_published_model(path):
         return open_model_directory(path).tokenizer
-    RunManifest(path).check(path / "tokenizer")
-    return load_tokenizer(path)
+    run = RunFiles(path)
+    run.check()
+    return run.tokenizer
 
 
 def _published(path: Place) -> TrainedModel:
@@ -169,30 +183,31 @@ def _published(path: Place) -> TrainedModel:
         model.tokenizer,
         shapes,
         lambda shardings: jax.device_put(model.parameters(), shardings),
-        task=task,
-        obstacle=obstacle,
-        readings=(model.reading,),
+        Provenance(readings=(model.reading,)),
+        task,
+        obstacle,
     )
 
 
-def _opened(path: Place, step: int | None = None, average: int | None = None) -> TrainedModel:
+def _opened(source: Place | RunFiles, step: int | None = None, average: int | None = None) -> TrainedModel:
+    path, run = (source.path, source) if isinstance(source, RunFiles) else (source, RunFiles(source))
     if not holds_published_model(path):
-        return _trained_here(path, step, average)
+        return _trained_here(run, step, average)
     if step is not None or average is not None:
         raise not_of_a_run(path)
     return _published(path)
 
 
-def _trained_here(path: Place, step: int | None, average: int | None) -> TrainedModel:
-    checkpoint = checkpoint_of(path, step, newest=average is not None)
-    with being_read(checkpoint):
-        tokenizer, settings, manifest = load_tokenizer(checkpoint), read_config(checkpoint), Manifest.at(checkpoint)
+def _trained_here(run: RunFiles, step: int | None, average: int | None) -> TrainedModel:
+    path = run.path
+    chosen = chosen_checkpoint(run, step, newest=average is not None)
+    checkpoint, manifest = chosen.path, chosen.manifest
+    tokenizer, settings = chosen.files.tokenizer, chosen.files.config
     if checkpoint != path:
-        run = RunManifest(path)
-        if damage := run.damage(path / "config.json") or run.damage(path / "tokenizer"):
-            warn(f"{path}: {damage}; the copy in {checkpoint.name} is used (bert-jax verify looks at all files)")
+        if run.damage:
+            warn(f"{path}: {run.damage}; the copy in {checkpoint.name} is used (bert-jax verify looks at all files)")
         else:
-            _refuse_stranger(path, checkpoint)
+            _refuse_stranger(run, chosen)
     saved_model, task = settings.model, settings.task
     if saved_model.vocabulary_size not in (None, len(tokenizer.vocabulary)):
         raise UsageError(
@@ -213,18 +228,19 @@ def _trained_here(path: Place, step: int | None, average: int | None) -> Trained
     _refuse_others(checkpoint, saved, shapes, has_own_heads)
     _refuse_bombs(checkpoint, shapes, sum(total.size for total in manifest.files.values()))
     begin = settings.steps_of(phase).start
-    earlier = earlier_undamaged(checkpoint, average - 1, after=begin) if average else []
-    for one in earlier:
-        _refuse_stranger(path, one)
-        _refuse_others(one, saved_shapes(one), shapes, has_own_heads)
+    averaged = earlier_undamaged(run, checkpoint, average - 1, after=begin) if average else []
+    for saved_before in averaged:
+        _refuse_stranger(run, saved_before)
+        _refuse_others(saved_before.path, saved_shapes(saved_before.path), shapes, has_own_heads)
+    earlier = [saved_before.path for saved_before in averaged]
 
     def read(shardings: PyTree) -> Parameters:
         reads = [functools.partial(load_parameters, one) for one in (checkpoint, *earlier)]
         return mean_of(reads, abstract(shapes, shardings))
 
     steps = (*(int(one.name) for one in reversed(earlier)), manifest.step)
-    pair = settings.objective.pair if settings.objective and not settings.init else None
-    return TrainedModel(path, config, tokenizer, shapes, read, steps, task, pooler_trained=pair != "none")
+    provenance = Provenance(settings, steps, chosen.files.origin)
+    return TrainedModel(path, config, tokenizer, shapes, read, provenance, task)
 
 
 def _refuse_others(checkpoint: Place, saved: Parameters, shapes: Parameters, has_own_heads: bool) -> None:
@@ -236,14 +252,11 @@ def _refuse_others(checkpoint: Place, saved: Parameters, shapes: Parameters, has
         raise UsageError(f"{checkpoint}: its parameters aren't those of its config.json; they don't belong together")
 
 
-def _refuse_stranger(path: Place, checkpoint: Place) -> None:
-    """Raises RunError if a checkpoint in the directory of the run at `path` belongs to another run."""
-    run = RunDirectory(path)
-    if run.config_file.exists() and run.tokenizer.is_dir():
-        with being_read(checkpoint):
-            strange = run.stranger(checkpoint)
-        if strange:
-            raise RunError(f"{checkpoint}: {strange}; move it out of the run")
+def _refuse_stranger(run: RunFiles, checkpoint: OpenCheckpoint) -> None:
+    """Raises RunError if a checkpoint in the directory of `run` belongs to another run."""
+    is_whole = run.config_file.exists() and run.tokenizer_directory.is_dir()
+    if is_whole and (strange := run.stranger(checkpoint.files)):
+        raise RunError(f"{checkpoint.path}: {strange}; move it out of the run")
 
 
 def _averaged(path: Place, steps: Sequence[int], wanted: int) -> str:

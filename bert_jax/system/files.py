@@ -42,12 +42,9 @@ class FileSum(NamedTuple):
 
     @classmethod
     def of(cls, path: Place) -> "FileSum":
-        """Size and checksum of the file at `path`, which is read once, in blocks. A synced file is read from the disk
-        and not from the page cache."""
+        """Size and checksum of the file at `path`, which is read once, in blocks, by `open_on_disk`."""
         size, crc = 0, 0
-        with open_regular(path) as file:
-            if not in_bucket(path) and hasattr(os, "posix_fadvise"):  # not on macOS
-                os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        with open_on_disk(path) as file:
             while block := file.read(_BLOCK_BYTES):
                 size += len(block)
                 crc = zlib.crc32(block, crc)
@@ -76,6 +73,15 @@ def open_regular(path: Place) -> io.BufferedReader:
     if stat.S_ISDIR(mode):
         raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), os.fspath(path))
     raise OSError(errno.EINVAL, "not a regular file", os.fspath(path))
+
+
+def open_on_disk(path: Place) -> io.BufferedReader:
+    """Opens the file or object at `path` as `open_regular` does. A synced file is read from the disk and not from the
+    page cache."""
+    file = open_regular(path)
+    if not in_bucket(path) and hasattr(os, "posix_fadvise"):  # not on macOS
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    return file
 
 
 def open_lock(path: Path) -> io.BufferedWriter:

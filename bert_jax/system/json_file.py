@@ -3,10 +3,12 @@ the version of its format. A release reads only the version that it writes.
 """
 
 import contextlib
+import io
 import json
 import math
 import re
 import tomllib
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal, NoReturn, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -149,9 +151,10 @@ def as_shape(value: JsonObject, shape: type[ShapeKind]) -> ShapeKind:
         raise ValueError(f"{field} is {found_value}: {reason[0].lower()}{reason[1:]}") from None
 
 
-def read_bytes(path: Place, most_bytes: int) -> bytes:
-    """Reads a whole file. Raises OSError if it can't be read, ValueError if it has more than `most_bytes`."""
-    with open_regular(path) as file:
+def read_bytes(path: Place, most_bytes: int, opened: Callable[[Place], io.BufferedReader] = open_regular) -> bytes:
+    """Reads a whole file, which `opened` opens. Raises OSError if it can't be read, ValueError if it has more than
+    `most_bytes`."""
+    with opened(path) as file:
         content = file.read(most_bytes + 1)
     if len(content) > most_bytes:
         raise ValueError(f"it has more than {most_bytes:,} bytes, which no such file needs")

@@ -7,11 +7,11 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, ClassVar, TypeVar
 
-from pydantic import Field
+from pydantic import Field, PrivateAttr
 
 from bert_jax.system.bucket import Place, in_bucket
 from bert_jax.system.errors import RunError, first_line
@@ -40,6 +40,12 @@ class Sealed(Shape):
     """Version of the format that this release reads and writes."""
     files: dict[str, FileSum] = {}
     """Size and checksum of each file, by its path relative to the sealed directory."""
+    _file_sum: FileSum | None = PrivateAttr(None)
+
+    @property
+    def file_sum(self) -> FileSum | None:
+        """Size and checksum of the record's own file; None if it wasn't read from one."""
+        return self._file_sum
 
     @classmethod
     def read(cls: type[SealedKind], path: Place, **others: object) -> SealedKind:
@@ -48,7 +54,7 @@ class Sealed(Shape):
         Raises OSError if it can't be read, ValueError if it is damaged, UsageError if another release wrote it,
         RunError if it is in a bucket that doesn't answer.
         """
-        with _bucket_answering(path):
+        with bucket_answering(path):
             content = read_bytes(path, MOST_JSON_BYTES)
         value = parse_object(content)
         as_written = as_json(value).encode()
@@ -61,6 +67,7 @@ class Sealed(Shape):
                 raise ValueError(f"it names {name!r}, which is outside its directory")
         if content != as_written:
             raise ValueError("its values are as they were written, but not the spaces between them")
+        found._file_sum = FileSum.of_bytes(content)
         return found
 
     def write(self, path: Place) -> None:
@@ -78,21 +85,24 @@ def _checksum(value: JsonObject) -> str:
     return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
-def file_damage(path: Place, written: FileSum, contents: bool = True) -> str | None:
+def file_damage(
+    path: Place, written: FileSum, sum_of: Callable[[Place], FileSum] | None = None, contents: bool = True
+) -> str | None:
     """How the file at `path` differs from what was written, or None. Without `contents`, only the size is compared.
+    `sum_of` returns the file's size and checksum; None: `FileSum.of`.
 
     Raises RunError if a bucket doesn't answer: its file may be undamaged.
     """
     try:
-        with _bucket_answering(path):
+        with bucket_answering(path):
             if contents:
-                found = FileSum.of(path)
+                found = (sum_of or FileSum.of)(path)
             else:
                 found = FileSum(os.path.getsize(path) if path.is_file() else 0, written.crc32)
     except FileNotFoundError:
         return "it is gone"
-    except OSError as error:
-        return error.strerror or str(error)
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or str(error)
     if found.size != written.size:
         return f"its size is {found.size:,} and should be {written.size:,} bytes"
     return None if found == written else "its checksum is another"
@@ -104,7 +114,7 @@ def first_damaged(directory: Place, files: Mapping[str, FileSum]) -> str | None:
 
 
 @contextlib.contextmanager
-def _bucket_answering(path: Place) -> Iterator[None]:
+def bucket_answering(path: Place) -> Iterator[None]:
     """Raises RunError if a read from a bucket fails, unless the object doesn't exist."""
     try:
         yield

@@ -6,7 +6,6 @@ import math
 import os
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from pathlib import Path
 
 from google.protobuf.message import DecodeError
 from sentencepiece import SentencePieceProcessor
@@ -22,7 +21,7 @@ from bert_jax.text.library_calls import library_method
 from bert_jax.text.pipeline import Tokenizer
 from bert_jax.text.scripts import is_punctuation, sets_no_spaces
 from bert_jax.text.tokenizer_json import PipelineKind
-from bert_jax.text.vocabulary import BOUNDARY, MASK, Vocabulary, read_file, special_names
+from bert_jax.text.vocabulary import BOUNDARY, MASK, Content, Vocabulary, content_of, read_file, special_names
 
 _KINDS: dict[int, PipelineKind] = {1: "unigram", 2: "bpe"}
 """Kinds of models, by the model_type in sentencepiece's trainer_spec."""
@@ -199,10 +198,10 @@ class SentencePieceTokenizer(Tokenizer):
             temporary.write_bytes(self._model.SerializeToString(deterministic=True))
 
 
-def read_model(path: Path) -> ModelProto:
+def read_model(path: Place, content: Content = content_of) -> ModelProto:
     """The sentencepiece model at `path`. Raises UsageError if the file isn't one."""
     try:
-        model = ModelProto.FromString(read_file(path, "a sentencepiece .model"))
+        model = ModelProto.FromString(read_file(path, "a sentencepiece .model", content))
     except DecodeError:
         raise UsageError(f"{path} is no sentencepiece model; give one, or a vocab.txt") from None
     if not all(isinstance(piece.piece, str) for piece in model.pieces):  # bytes if it isn't UTF-8

@@ -11,15 +11,18 @@ from typing import Literal
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from bert_jax.config.model import ClassToken
+from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.json_file import JsonObject, parse_object
 from bert_jax.text.charsmap import normalizer_fault
 from bert_jax.text.vocabulary import (
     CONTINUATION,
     UNKNOWN,
+    Content,
     Frame,
     check_numbers,
     check_spelling,
+    content_of,
     read_file,
     read_lines,
     special_names,
@@ -39,10 +42,10 @@ _OLD_KEYS = {"str_rep", "add_prefix_space"}
 """Keys of a Metaspace that the library reads but no longer writes."""
 
 
-def read_json(path: Path) -> JsonObject:
+def read_json(path: Place, content: Content = content_of) -> JsonObject:
     """The JSON object in a vocabulary's file. Raises UsageError if the file can't be read or is damaged."""
     try:
-        return parse_object(read_file(path, "a tokenizer.json"))
+        return parse_object(read_file(path, "a tokenizer.json", content))
     except ValueError as error:
         raise UsageError(f"{path} is no tokenizer.json ({error}); give one, a vocab.txt or a .model") from None
 

@@ -204,13 +204,13 @@ class Vocabulary:
         return len(self.pieces)
 
     @classmethod
-    def read(cls, path: Path) -> "Vocabulary":
-        """Reads a vocab.txt.
+    def read(cls, path: Place, content: "Content | None" = None) -> "Vocabulary":
+        """Reads a vocab.txt by `content`; None: by `content_of`.
 
         It is UTF-8 and split at line feeds only, since published vocabularies have pieces like U+2028. Such a piece
         alone is kept, since no text gives it; at the end of another piece blanks are cut.
         """
-        lines = read_lines(path, "vocabulary", "a vocab.txt")
+        lines = read_lines(path, "vocabulary", "a vocab.txt", content or content_of)
         cut = [line.rstrip(BLANKS_AT_ENDS) for line in lines]
         pieces = [line if piece in ("", CONTINUATION) else piece for line, piece in zip(lines, cut, strict=True)]
         return cls(pieces, str(path))
@@ -264,20 +264,27 @@ def _fault(piece: str, blanks: str) -> str | None:
     return None
 
 
-def read_file(path: Path, expected: str) -> bytes:
-    """The contents of a file of pieces or words.
+Content = Callable[[Place], bytes]
+"""Returns the content of a file. Raises OSError, or ValueError for a file that is too large."""
 
-    Raises UsageError, with `expected` as the remedy, if it can't be read or is larger than MOST_BYTES.
-    """
+
+def content_of(path: Place) -> bytes:
+    """The content of a file of pieces or words. Raises OSError, or ValueError for more than MOST_VOCABULARY_BYTES."""
+    return read_bytes(path, MOST_VOCABULARY_BYTES)
+
+
+def read_file(path: Place, expected: str, content: Content = content_of) -> bytes:
+    """The content of a file of pieces or words. Raises UsageError, with `expected` as the remedy, if `content` can't
+    read it."""
     try:
-        return read_bytes(path, MOST_VOCABULARY_BYTES)
+        return content(path)
     except OSError as error:
         raise UsageError(f"{path} can't be read ({error.strerror}); give the path of {expected}") from None
     except ValueError as error:
         raise UsageError(f"{path}: {error}; give the path of {expected}") from None
 
 
-def read_lines(path: Path, name: str, expected: str) -> list[str]:
+def read_lines(path: Place, name: str, expected: str, content: Content = content_of) -> list[str]:
     """The lines of a UTF-8 file, split at line feeds only.
 
     Raises UsageError, with `name` and `expected`, if the file is missing, too large or not UTF-8.
@@ -285,7 +292,7 @@ def read_lines(path: Path, name: str, expected: str) -> list[str]:
     if not path.exists():
         raise UsageError(f"no {name} at {path}; give the path of {expected}")
     try:
-        text = read_file(path, expected).decode()
+        text = read_file(path, expected, content).decode()
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not UTF-8 (byte {error.start}); {expected} is UTF-8 text") from None
     lines = text.split("\n")

@@ -89,7 +89,7 @@ def train(
         if execution.check_compiler:  # while the step is compiled, which leaves a core idle
             check = stack.enter_context(ThreadPoolExecutor(1)).submit(check_compiler, execution.attention)
         carried = run.config_file, run.tokenizer
-        checkpoints = Checkpoints(run.checkpoints, carried, settings.keep, run.check_owner, is_kept, run.stranger)
+        checkpoints = Checkpoints(run.checkpoints, carried, settings.keep, run.check_owner, is_kept, run.files.stranger)
         stack.enter_context(contextlib.closing(checkpoints))
         state = _first_state(trainer, run, checkpoints, initial)
         cadence = Cadence(settings, int(state.step), is_kept=is_kept)

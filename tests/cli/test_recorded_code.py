@@ -10,8 +10,8 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.inference.bert import load
 from bert_jax.pretraining.pretrain import pretrain
-from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import RunFiles
 from bert_jax.system.errors import UsageError
 
 MODULE = """
@@ -99,7 +99,7 @@ def test_a_run_as_config_chooses_no_server(made, tmp_path, capsys):
     hosts = HostsConfig(coordinator="10.0.0.1:8476", count=2, index=0)
     spark = PreparationConfig(engine="spark", spark=("spark.driver.extraJavaOptions=-javaagent:it.jar",), processes=2)
     RunDirectory(tmp_path / "run").open(config.replace(hosts=hosts, preparation=spark))
-    assert read_config(tmp_path / "run").logging.mlflow
+    assert RunFiles(tmp_path / "run").config.logging.mlflow
     taken = load_config(str(tmp_path / "run"), RunConfig)
     assert taken.logging.mlflow is None and taken.hosts == HostsConfig()
     assert taken.preparation == PreparationConfig(processes=2)

@@ -23,12 +23,13 @@ from bert_jax.model.bert import init as init_parameters
 from bert_jax.model.kernels import attention_form
 from bert_jax.pretraining.spelling import with_spelling
 from bert_jax.run.checkpoint import write_model
-from bert_jax.run.checkpoint_choice import best_of, checkpoint_of
+from bert_jax.run.checkpoint_choice import best_of, chosen_checkpoint
 from bert_jax.run.manifest import Manifest, checkpoint_path, complete
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.results import Results
-from bert_jax.run.run_config import read_config, write_config
+from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import RunFiles
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import Interrupted, UsageError
 
@@ -113,7 +114,7 @@ def test_a_task_is_learned_and_measured(finished, config):
     labels = [line.split("\t")[1] for line in Path(config.task.dev).read_text().splitlines()[1:]]
     assert results["baseline"]["accuracy"] == max(map(labels.count, labels)) / 20
     assert "confusion" not in results["baseline"]
-    planned = read_config(finished.path)
+    planned = RunFiles(finished.path).config
     assert isinstance(planned, TaskRunConfig) and planned.task.labels == ("animal", "water")
     lines = read_metrics(finished.metrics_file)
     assert [line["step"] for line in lines if line["split"] == "eval"] == [16, 32, 48, 64]
@@ -155,7 +156,7 @@ def test_the_checkpoint_with_the_best_score_is_the_one_that_is_used(finished):
     checkpoints = complete(finished.checkpoints)
     scores = {int(path.name): Manifest.at(path).evaluation["score"] for path in checkpoints}
     best = min(step for step, score in scores.items() if score == max(scores.values()))
-    assert int(best_of(checkpoints).name) == int(checkpoint_of(finished.path).name) == best
+    assert int(best_of(checkpoints).name) == int(chosen_checkpoint(RunFiles(finished.path)).path.name) == best
     assert json.loads(finished.results_file.read_text())["best_step"] == best
 
 
@@ -315,7 +316,7 @@ def test_dev_rows_that_have_changed_are_told(finished, config, capsys):
 
 def test_a_pooler_that_nothing_trained_is_told(tiny_run, config, tmp_path, capsys):
     pretrained = tmp_path / "without_pairs"
-    alone = read_config(tiny_run.path)
+    alone = RunFiles(tiny_run.path).config
     write_config(tmp_path / "config.json", alone.replace(objective=alone.objective.replace(pair="none")))
     carried = tmp_path / "config.json", tiny_run.tokenizer
     write_model(pretrained / "checkpoints", parameters_of(tiny_run.path), carried)
@@ -332,7 +333,7 @@ def test_a_probe_trains_the_head_alone(config, init, tmp_path):
     before, after = (parameters_of(path) for path in (init, run.path))
     assert same(before["bert"], after["bert"])
     assert np.abs(after["task"]["dense"]["bias"]).max() > 0
-    assert read_config(run.path).model.dropout == 0.0
+    assert RunFiles(run.path).config.model.dropout == 0.0
 
 
 @pytest.mark.parametrize("probe", [True, False], ids=["probe", "whole"])
@@ -343,7 +344,7 @@ def test_a_mix_of_layers_is_learned_shown_and_read_again(config, init, probe, tm
     assert bert_jax_command(["finetune", config_file(mixing, tmp_path), "--workdir", str(path)]) == 0
     results = json.loads((path / "results.json").read_text())
     weights, gamma = results["layer_weights"], results["gamma"]
-    assert len(weights) == read_config(path).model.num_layers + 1 and sum(weights) == pytest.approx(1)
+    assert len(weights) == RunFiles(path).config.model.num_layers + 1 and sum(weights) == pytest.approx(1)
     assert np.ptp(weights) > 1e-4 and gamma != 1.0
     shown = " ".join(f"{weight:.3f}" for weight in weights)
     assert f"weights of the embeddings and of each layer: {shown}; gamma {gamma:.3f}" in capsys.readouterr().out
@@ -398,7 +399,7 @@ def test_sequences_are_shortened_to_the_models_positions(config, tmp_path, capsy
     finetune(long, run)
     said = capsys.readouterr().err
     assert "the model has 32 positions: sequences have 32 pieces at most (task.max_length=64)\n" in said
-    assert read_config(run.path).task.max_length == 32
+    assert RunFiles(run.path).config.task.max_length == 32
     assert bert_jax.load(run.path).predict(["The old cat sees the house. " * 9])
 
 
@@ -468,7 +469,7 @@ def test_attention_is_checked_for_the_settings_of_the_task(config, tmp_path, mon
 
 @pytest.mark.long
 def test_random_parameters_keep_the_spelling_of_the_vocabulary(config, tiny_run, tmp_path):
-    pretrained = read_config(tiny_run.path)
+    pretrained = RunFiles(tiny_run.path).config
     model = pretrained.model.replace(
         layer="lstm", positions="none", num_segments=0, hidden_size=8, feedforward_size=8, character_filters=(4,)
     )

@@ -15,8 +15,8 @@ from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.finetune import DevRows, finetune
 from bert_jax.run.manifest import checkpoint_path
-from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import RunFiles
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import Interrupted
 
@@ -75,7 +75,7 @@ def test_vectors_find_what_words_do_not(finished):
     assert results["recall@10"] == 1.0 and results["8/ndcg@10"] > 0.9
     assert results["baselines"]["BM25"]["ndcg@10"] < 0.7 and results["baselines"]["tf-idf"]["ndcg@10"] < 0.7
     assert (results["training_rows"], results["dev_rows"], results["steps"]) == (16, 16, 60)
-    planned = read_config(finished.path)
+    planned = RunFiles(finished.path).config
     assert isinstance(planned, TaskRunConfig) and planned.task.most_negatives == 1 and not planned.task.scored
     assert "pooler" not in TrainedModel.open(finished.path).shapes["bert"]
 
@@ -121,4 +121,4 @@ def test_scored_pairs_are_learned(config, tmp_path):
     task = config.task.replace(train=rows, dev=rows, batch_size=32, widths=(), epochs=20.0)
     results = finetune(config.replace(task=task), RunDirectory(tmp_path / "run")).content
     assert results["metric"] == "spearman" and results["score"] > 0.7
-    assert read_config(tmp_path / "run").task.scored
+    assert RunFiles(tmp_path / "run").config.task.scored

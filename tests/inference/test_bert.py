@@ -16,7 +16,7 @@ from bert_jax.inference.bert import Bert
 from bert_jax.interchange.export import write_model_directory
 from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.model.task import HeadShape, init_for_task
-from bert_jax.run.run_config import read_config
+from bert_jax.run.run_files import RunFiles
 from bert_jax.system.errors import UsageError
 from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.vocabulary_training import train_tokenizer
@@ -203,7 +203,7 @@ def test_changed_parameters_are_saved_as_a_run_that_commands_take(bert, tiny_run
         assert run([*map(str, command)]) == 0, (command, capsys.readouterr().err)
     assert bert_jax.load(tmp_path / "exported").fill_mask(text) == again.fill_mask(text)
     with pytest.raises(UsageError, match="was imported from a program and can't be trained on itself"):
-        bert_jax.pretrain(read_config(path), path)
+        bert_jax.pretrain(RunFiles(path).config, path)
 
 
 def test_a_model_of_a_task_and_one_of_vectors_are_saved(bert, vectors_run, tmp_path):

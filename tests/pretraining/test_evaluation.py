@@ -11,8 +11,9 @@ from bert_jax.cli.main import run as command
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.pretraining import dataset
 from bert_jax.pretraining.evaluation import evaluate_run
-from bert_jax.run.run_config import read_config, write_config
+from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import RunFiles
 
 
 def test_the_baseline_is_that_of_frequencies(tiny_run):
@@ -74,7 +75,7 @@ def test_text_that_the_vocabulary_cannot_read_is_warned_of(tiny_run, tmp_path, c
 def test_all_of_other_text_is_measured_whatever_is_used_of_held_out_documents(tiny_run, tmp_path):
     run = RunDirectory(tmp_path / "run")
     shutil.copytree(tiny_run.path, run.path)
-    config = read_config(run.path)
+    config = RunFiles(run.path).config
     write_config(run.config_file, config.replace(evaluation=config.evaluation.replace(max_sequences=8)))
     (tmp_path / "new.txt").write_text(stories(30, first=700))
     assert evaluate_run(run).held_out_sequences == 8

@@ -22,8 +22,8 @@ from bert_jax.products.report.facts import by_language
 from bert_jax.run.manifest import complete
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.results import Results
-from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import RunFiles
 from bert_jax.system.errors import UsageError
 
 
@@ -57,7 +57,7 @@ def share_of_second(config, run, phase=0):
 
 @pytest.mark.long
 def test_a_run_on_sources_with_weights_draws_its_shares(config, run):
-    assert read_config(run.path) == config
+    assert RunFiles(run.path).config == config
     assert share_of_second(config, run) == 0.75
     with pytest.raises(UsageError, match="data.weights.1 is 3.0 there and 4.0 now"):
         pretrain(config.change(data={"weights": (1, 4)}), run)

@@ -12,8 +12,9 @@ from bert_jax.pretraining.inspection import seen_sequences
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run import trained_model
 from bert_jax.run.metrics import read_metrics
-from bert_jax.run.run_config import read_config, write_config
+from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import RunFiles
 from bert_jax.system import progress
 from bert_jax.training import loop
 
@@ -62,7 +63,7 @@ def test_inspect_shows_each_sequence_of_a_row(packed_run):
 def test_other_text_is_measured_as_by_a_run_that_is_not_packed(packed_run, corpus, tmp_path, monkeypatch):
     shutil.copytree(packed_run.path, tmp_path / "run", ignore=shutil.ignore_patterns("data*"))
     apart = RunDirectory(tmp_path / "run")
-    config = read_config(apart.path)
+    config = RunFiles(apart.path).config
     write_config(apart.config_file, config.replace(data=config.data.replace(packed=False)))
     monkeypatch.setattr(trained_model, "_refuse_stranger", lambda *_: None)  # its checkpoints are of a packed run
     results = [evaluate_run(run, f"text:{corpus}").content for run in (packed_run, apart)]

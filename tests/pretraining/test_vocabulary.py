@@ -17,8 +17,8 @@ from bert_jax.pretraining import vocabulary as vocabulary_step
 from bert_jax.pretraining.evaluation import evaluate_run
 from bert_jax.pretraining.inspection import training_step
 from bert_jax.pretraining.pretrain import pretrain
-from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import RunFiles
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
@@ -137,7 +137,7 @@ def run_of_kind(request, tiny_config, tmp_path_factory):
 
 @pytest.mark.long
 def test_such_a_vocabulary_serves_the_whole_job(run_of_kind):
-    bert, asked = bert_jax.load(run_of_kind.path), read_config(run_of_kind.path).vocabulary
+    bert, asked = bert_jax.load(run_of_kind.path), RunFiles(run_of_kind.path).config.vocabulary
     assert (bert.tokenizer.kind, len(bert.tokenizer.vocabulary)) == (asked.kind, asked.size)
     best = bert.fill_mask("The old [MASK] sees the [MASK].")[1][0][0]
     assert {best, best.replace("▁", "Ġ")} & bert.tokenizer.vocabulary.ids.keys()

@@ -11,9 +11,10 @@ from small_states import equal, save, shapes_of, state_at, steps_in
 
 from bert_jax.run import checkpoint
 from bert_jax.run.checkpoint import Checkpoints
-from bert_jax.run.checkpoint_choice import checkpoint_of
+from bert_jax.run.checkpoint_choice import chosen_checkpoint
 from bert_jax.run.manifest import Manifest, complete
 from bert_jax.run.measurement import Mean
+from bert_jax.run.run_files import RunFiles
 from bert_jax.run.run_manifest import RunManifest
 from bert_jax.run.saved_state import load_parameters
 from bert_jax.system import sealed
@@ -57,15 +58,15 @@ def test_those_that_are_kept_for_good_are_never_deleted(tmp_path, carried):
 def test_a_damaged_checkpoint_is_never_used(checkpoints, tmp_path, damage, capsys):
     save(checkpoints, 10, 20)
     ten, twenty = complete(tmp_path / "checkpoints")
-    assert checkpoint_of(tmp_path) == twenty
+    assert chosen_checkpoint(RunFiles(tmp_path)).path == twenty
     damage(largest_file(twenty))
     with pytest.raises(RunError, match="00000020 is damaged: .* not as it was written"):
-        checkpoint_of(twenty)
-    assert checkpoint_of(tmp_path) == checkpoint_of(ten) == ten
+        chosen_checkpoint(RunFiles(twenty))
+    assert chosen_checkpoint(RunFiles(tmp_path)).path == chosen_checkpoint(RunFiles(ten)).path == ten
     assert "00000020 is damaged" in capsys.readouterr().err.replace("\n", "")
     damage(largest_file(ten))
     with pytest.raises(RunError, match="holds damaged checkpoints only"):
-        checkpoint_of(tmp_path)
+        chosen_checkpoint(RunFiles(tmp_path))
 
 
 def test_an_unfinished_checkpoint_is_none(checkpoints, tmp_path):
@@ -73,7 +74,7 @@ def test_an_unfinished_checkpoint_is_none(checkpoints, tmp_path):
     (tmp_path / "checkpoints" / "00000020" / "manifest.json").unlink()
     assert equal(checkpoints.restore(SHAPES), state_at(10))
     with pytest.raises(UsageError, match="no finished checkpoint"):
-        checkpoint_of(tmp_path / "checkpoints" / "00000020")
+        chosen_checkpoint(RunFiles(tmp_path / "checkpoints" / "00000020"))
     save(checkpoints, 20)  # the same step again
     assert equal(checkpoints.restore(SHAPES), state_at(20))
     RunManifest(tmp_path).forget(tmp_path / "checkpoints" / "00000020")  # a deletion that was killed half-way
@@ -217,5 +218,5 @@ def test_what_another_release_wrote_is_left_as_it_is(checkpoints, tmp_path, whos
     with pytest.raises(UsageError, match="has format 7 and this release of bert_jax reads format 1; use the release"):
         checkpoints.restore(SHAPES)
     with pytest.raises(UsageError, match="use the release that wrote it"):
-        checkpoint_of(tmp_path)
+        chosen_checkpoint(RunFiles(tmp_path))
     assert path.read_text() == text and steps_in(tmp_path) == [10]

@@ -11,12 +11,12 @@ from small_states import shapes_of, state_at
 from bert_jax.config.run import RunConfig
 from bert_jax.pretraining.vocabulary import _is_current
 from bert_jax.run.checkpoint import Checkpoints
-from bert_jax.run.checkpoint_choice import checkpoint_of
+from bert_jax.run.checkpoint_choice import chosen_checkpoint
 from bert_jax.run.manifest import Manifest, checkpoint_damage, complete
 from bert_jax.run.metrics import MetricsLog, read_metrics
 from bert_jax.run.results import Results
-from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import RunFiles
 from bert_jax.run.saved_state import load_parameters, saved_shapes
 from bert_jax.run.verification import verify
 from bert_jax.system.errors import RunError
@@ -49,15 +49,15 @@ def count(slow) -> int:
 
 def test_config(small, count, tmp_path):
     file = shutil.copy(small.config_file, tmp_path / "config.json")  # no manifest notices its damage there
-    attack(lambda: read_config(tmp_path), file, count)
-    attack(lambda: (read_config(small.path), verify(small)), small.config_file, count)
+    attack(lambda: RunFiles(tmp_path).config, file, count)
+    attack(lambda: (RunFiles(small.path).config, verify(small)), small.config_file, count)
 
 
 def test_manifest_of_a_run(small, count):
     def read():
         verify(small)
-        read_config(small.path)
-        checkpoint_damage(checkpoint_of(small.path))
+        _ = RunFiles(small.path).config
+        checkpoint_damage(chosen_checkpoint(RunFiles(small.path)).path)
 
     attack(read, small.manifest.path, count)
 
@@ -68,14 +68,14 @@ def test_manifest_of_a_checkpoint(small, count):
     def read():
         verify(small)
         small.results(4)
-        checkpoint_of(small.path)
+        chosen_checkpoint(RunFiles(small.path))
 
     attack(read, path / "manifest.json", count)
 
 
 def test_a_manifest_of_a_checkpoint_by_itself(small, count, tmp_path):
     path = shutil.copytree(complete(small.checkpoints)[0], tmp_path / "00000004")
-    attack(lambda: checkpoint_of(path), path / "manifest.json", count)
+    attack(lambda: chosen_checkpoint(RunFiles(path)).path, path / "manifest.json", count)
 
 
 def test_results(small, count):

@@ -7,8 +7,9 @@ import pytest
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.run.run_config import differences, read_config
+from bert_jax.run.run_config import differences
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import RunFiles
 from bert_jax.system.errors import RunError, UsageError
 
 
@@ -20,7 +21,7 @@ def under_way(path):
 def test_the_config_is_read_as_it_was_written_and_may_change_until_training_begins(tmp_path):
     for config in (RunConfig(seed=5), RunConfig(model=ModelConfig.tiny())):
         RunDirectory(tmp_path / "run").open(config)
-        assert read_config(tmp_path / "run") == config
+        assert RunFiles(tmp_path / "run").config == config
 
 
 def test_a_run_under_way_refuses_to_become_another_and_names_the_fields(tmp_path):
@@ -33,7 +34,7 @@ def test_a_run_under_way_refuses_to_become_another_and_names_the_fields(tmp_path
     assert str(refusal.value).endswith(f"or another --workdir, or delete it: rm -r {tmp_path}")
     assert (tmp_path / "config.json").read_bytes() == before
     RunDirectory(tmp_path).open(RunConfig(logging={"every": 7}))  # a setting of operation
-    assert read_config(tmp_path).logging.every == 7
+    assert RunFiles(tmp_path).config.logging.every == 7
 
 
 def test_a_run_in_a_bucket_is_not_to_be_deleted_by_a_command_for_folders(bucket_server, bucket):
@@ -72,7 +73,7 @@ def test_another_programs_directory_is_not_overwritten(tmp_path):
     assert (tmp_path / "config.json").read_text() == '{"model_type": "bert"}'
     (tmp_path / "config.json").write_text("{")  # of a run that hasn't begun
     RunDirectory(tmp_path).open(RunConfig())
-    assert read_config(tmp_path) == RunConfig()
+    assert RunFiles(tmp_path).config == RunConfig()
 
 
 @pytest.mark.parametrize(
@@ -90,7 +91,7 @@ def test_a_config_that_is_not_ours_is_refused(tmp_path, content, words):
     if content:
         (tmp_path / "config.json").write_text(json.dumps(content))
     with pytest.raises(UsageError) as refusal:
-        read_config(tmp_path)
+        _ = RunFiles(tmp_path).config
     assert words in str(refusal.value)
 
 
@@ -107,7 +108,7 @@ def test_a_config_that_is_not_ours_is_refused(tmp_path, content, words):
 def test_a_damaged_config_is_one_line_with_the_remedy(tmp_path, content, reason):
     (tmp_path / "config.json").write_text(content)
     with pytest.raises(RunError, match=f"config.json is damaged .{reason}.*put a good copy in its place: every"):
-        read_config(tmp_path)
+        _ = RunFiles(tmp_path).config
 
 
 def test_differences_are_named_down_to_the_field():

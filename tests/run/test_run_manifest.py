@@ -20,8 +20,8 @@ from bert_jax.run.manifest import (
     write_evaluation,
 )
 from bert_jax.run.results import Results
-from bert_jax.run.run_config import read_config
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import RunFiles
 from bert_jax.run.verification import verify
 from bert_jax.system import files
 from bert_jax.system.errors import RunError
@@ -121,13 +121,13 @@ def run(tmp_path, capsys) -> RunDirectory:
 
 @pytest.mark.parametrize("name", ["config.json", "tokenizer/vocab.txt", "tokenizer/tokenizer_config.json"])
 def test_settings_and_tokenizer_changed_by_hand_are_refused(run, name):
-    read_config(run.path)
+    _ = RunFiles(run.path).config
     file = run.path / name
     file.write_text(file.read_text().replace("true", "false", 1).replace("[MASK]", "[mask]"))
     with pytest.raises(RunError, match=f"{name} is not as it was written; put a good copy in its place: every checkp"):
-        read_config(run.path)
+        _ = RunFiles(run.path).config
     shutil.copy(complete(run.checkpoints)[-1] / name, file)
-    read_config(run.path)
+    _ = RunFiles(run.path).config
 
 
 def test_a_checkpoint_that_lost_its_manifest_is_set_aside_and_one_that_is_gone_is_said(run, capsys):
@@ -184,7 +184,7 @@ def test_results_changed_by_hand_are_measured_anew(run, capsys):
 )
 def test_a_missing_or_damaged_manifest_is_said_and_written_anew(run, damage, words, capsys):
     damage(run.manifest.path)
-    read_config(run.path)  # nothing is known of it
+    _ = RunFiles(run.path).config  # nothing is known of it
     RunDirectory(run.path).open(RunConfig(model=ModelConfig.tiny()))
     assert set(run.manifest.read().files) == set(run.manifest.built_on()) and run.manifest.damage(run.path) is None
     said = " ".join(capsys.readouterr().err.split())

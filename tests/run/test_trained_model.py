@@ -13,7 +13,7 @@ from bert_jax.cli.main import run as command
 from bert_jax.config.run import RunConfig
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.pretrain import pretrain
-from bert_jax.run import checkpoint_choice, manifest, trained_model
+from bert_jax.run import checkpoint_choice, manifest, run_files, trained_model
 from bert_jax.run.checkpoint_choice import CheckpointGone
 from bert_jax.run.manifest import Manifest, complete, delete_checkpoint, write_evaluation
 from bert_jax.run.results import Results
@@ -22,10 +22,9 @@ from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import RunError, UsageError
 
 PLACES = [
-    (checkpoint_choice, "checkpoint_damage"),
+    (checkpoint_choice, "open_checkpoint"),
     (checkpoint_choice, "judged"),
-    (trained_model, "load_tokenizer"),
-    (trained_model, "read_config"),
+    (run_files, "read_bytes"),
     (trained_model, "saved_shapes"),
     (trained_model, "load_parameters"),
 ]
@@ -139,7 +138,7 @@ def test_an_array_whose_chunks_are_larger_than_it_is_refused(run, monkeypatch):
     array = json.loads(store[name]) | {"chunks": [1 << 30]}
     store[name] = json.dumps(array).encode()
     kept = manifest.Manifest.at(checkpoint)
-    manifest.Manifest.of(checkpoint, kept.step, kept.evaluation, None, kept.metrics).seal(checkpoint)
+    manifest.Manifest.of(checkpoint, kept.step, kept.evaluation, None).seal(checkpoint)
     monkeypatch.setattr(ocp.Checkpointer, "restore", None)
     with pytest.raises(RunError, match=r"norm.bias/.zarray' says chunks of \[1073741824\] for a shape of \[32\]"):
         bert_jax.load(run.path)
@@ -195,7 +194,7 @@ def test_a_checkpoint_of_another_run_is_not_used(run, tiny_config, tmp_path, cha
         (newest / "tokenizer" / "vocab.txt").write_text("\n".join([*pieces[:-2], pieces[-1], pieces[-2]]))
     before = Manifest.at(run.checkpoints / "00000012")
     (newest / "manifest.json").unlink()
-    Manifest.of(newest, 12, None, None, before.metrics).model_copy(update={"bits": before.bits}).seal(newest)
+    Manifest.of(newest, 12, None, None).model_copy(update={"bits": before.bits}).seal(newest)
     run.manifest.forget(run.checkpoints / "00000012")
     shutil.rmtree(run.checkpoints / "00000012")
     placed = shutil.copytree(newest, run.checkpoints / "00000012")

@@ -8,8 +8,9 @@ import pytest
 from conftest import faked_devices, program
 
 from bert_jax.pretraining.dataset import check_preparation, prepare_data
-from bert_jax.run.run_config import read_config, write_config
+from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import RunFiles
 
 ON_EIGHT_DEVICES = """
 import json, math, sys
@@ -23,12 +24,12 @@ from bert_jax.pretraining.pretrain import training_source
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.training.batch import read_ahead
 from bert_jax.pretraining.dataset import check_preparation, prepare_data
-from bert_jax.run.run_config import read_config
+from bert_jax.run.run_files import RunFiles
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.model.sharding import batch_sharding, make_mesh, parameter_spec, num_shards
 
 run = RunDirectory(sys.argv[1])
-config = read_config(run.path)
+config = RunFiles(run.path).config
 meshes = {name: MeshConfig(**dict(zip(("data", "fsdp", "tensor"), map(int, name.split("x"))))) for name in sys.argv[2:]}
 for name, mesh in meshes.items():
     size = mesh.data * mesh.fsdp * mesh.tensor
@@ -79,7 +80,7 @@ def losses(run, meshes):
 def results(packed_run, tmp_path_factory, slow):
     run = tmp_path_factory.mktemp("mesh")
     units = {"units": ("piece:1", "word:1", "span:1")}
-    config = changed(read_config(packed_run.path), 20, model={"num_heads": 8}, objective=units)
+    config = changed(RunFiles(packed_run.path).config, 20, model={"num_heads": 8}, objective=units)
     write_config(run / "config.json", config)
     for name in ("tokenizer", "data"):
         (run / name).symlink_to(packed_run.path / name)

@@ -21,11 +21,10 @@ from bert_jax.model.task import HeadShape, task_parameter_shapes
 from bert_jax.pretraining.mixture import SourceShare, source_shares
 from bert_jax.pretraining.objective import METHODS
 from bert_jax.pretraining.questions import OF_PAIRS, REPLACED_TOKENS, Question, name_in_words
-from bert_jax.run.checkpoint_choice import is_checkpoint, no_run
 from bert_jax.run.curves import Curves
 from bert_jax.run.results import Results, read_results
-from bert_jax.run.run_config import origin_of, read_config
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import is_checkpoint, no_run
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import BertJaxError, first_line
 from bert_jax.system.journal import JOURNAL_FILE, Noted, read_journal
@@ -49,9 +48,9 @@ class RunFacts:
         """Raises UsageError if `path` is no run, RunError if its settings are damaged."""
         if is_checkpoint(path):
             raise no_run(path, "is a checkpoint")
-        self.config: AnyRunConfig = read_config(path)
         self.run, self.name = RunDirectory(path), path.name
-        self.origin = origin_of(path)
+        self.config: AnyRunConfig = self.run.files.config
+        self.origin = self.run.files.origin
         """The source of an imported model; None for a run that was trained here."""
         self.problems: list[str] = []
         self.curves = Curves(self.run.metrics_file)

@@ -16,13 +16,13 @@ from bert_jax.instances.shards import InstanceSource
 from bert_jax.interchange.model_directory import holds_published_model
 from bert_jax.pretraining.dataset import prepared_for
 from bert_jax.records.signatures import words_of
-from bert_jax.run.checkpoint_choice import is_checkpoint
-from bert_jax.run.run_config import is_elsewhere, origin_of, read_config
+from bert_jax.run.run_config import is_elsewhere
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import is_checkpoint
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.progress import stage
-from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
+from bert_jax.text.tokenizer import Tokenizer
 
 _WORD, _CHARACTER = 30, 13
 """Weights of a word and of a character of a script without spaces, by which 13 words weigh as much as 30 characters."""
@@ -83,7 +83,7 @@ def contaminations(run: Place, rows: Mapping[str, Sequence[Sequence[str]]]) -> d
     try:
         for config, pretraining in pretrainings(run):
             prepared = prepared_for(config, pretraining, max(phase.length for phase in config.phases))
-            search = _Search(every, load_tokenizer(pretraining.tokenizer))
+            search = _Search(every, pretraining.files.tokenizer)
             source = InstanceSource(prepared.directory, TRAIN, config.input.damaged_records)
             search.look_through(source, prepared.length)
             found, long_enough = found | search.found, long_enough | search.long_enough
@@ -108,14 +108,14 @@ def pretrainings(path: Place) -> Iterator[tuple[RunConfig, RunDirectory]]:
     seen = set[Place]()
     while path not in seen:
         seen.add(path)
-        run = path.parent.parent if is_checkpoint(path) else path
-        if holds_published_model(run) or origin_of(run):
-            raise UsageError(f"{run} is a model of another program, whose text isn't here")
-        config = read_config(run)
+        run = RunDirectory(path.parent.parent if is_checkpoint(path) else path)
+        if holds_published_model(run.path) or run.files.origin:
+            raise UsageError(f"{run.path} is a model of another program, whose text isn't here")
+        config = run.files.config
         if isinstance(config, RunConfig):
-            yield config, RunDirectory(run)
+            yield config, run
         elif config.from_random:
-            raise UsageError(f"{run} began with random parameters and saw no text but its rows")
+            raise UsageError(f"{run.path} began with random parameters and saw no text but its rows")
         if config.init is None:
             return
         if is_elsewhere(config.init, is_model=True):

@@ -11,8 +11,8 @@ from bert_jax.config.settings import Settings
 from bert_jax.finetuning.judged_texts import is_judged
 from bert_jax.products.suite.suite_tables import PRETRAINING
 from bert_jax.records.sources import open_rows, open_source, resolved_source
-from bert_jax.run.checkpoint_choice import is_checkpoint
 from bert_jax.run.results import read_results
+from bert_jax.run.run_files import is_checkpoint
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.content import content_hash, settings_hash
 from bert_jax.system.errors import RunError, UsageError

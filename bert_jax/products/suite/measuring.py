@@ -21,11 +21,10 @@ from bert_jax.pretraining.evaluation import held_out_sequences
 from bert_jax.pretraining.objective import PretrainingTrainer, planned_vocabulary_size, pretraining_trainer
 from bert_jax.records.decoded_lines import decoded_lines
 from bert_jax.run.metrics import read_metrics
-from bert_jax.run.run_config import read_pretraining_config
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import RunFiles
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.bucket import place_of
-from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.training.timing import timed_in_turn
 
 PLATEAU_LOSS = 6.0
@@ -125,11 +124,11 @@ def held_out_config(recipe: RunConfig, first: RunConfig, units: UnitKind) -> Run
 def held_out_figures(run: Path, measured: Path, units: UnitKind) -> dict[str, Any]:
     """Losses and accuracies of a run's model, by objective of the run, on the held-out sequences of the prepared
     `measured`, and their `baseline`; {} if `measured` has no held-out sequences."""
-    first, sequences = read_pretraining_config(measured), RunDirectory(measured)
-    recipe = read_pretraining_config(run)
-    recipe = recipe.replace(model=TrainedModel.open(run).config.replace(vocabulary_size=None))
-    vocabulary, mesh = load_tokenizer(sequences.tokenizer).vocabulary, make_mesh(MeshConfig())
-    _, params = TrainedModel.load(run, lambda shapes: tree_shardings(shapes, mesh))
+    sequences, mesh = RunDirectory(measured), make_mesh(MeshConfig())
+    first, vocabulary = sequences.files.pretraining_config, sequences.files.tokenizer.vocabulary
+    recipe = RunFiles(run).pretraining_config
+    trained, params = TrainedModel.load(run, lambda shapes: tree_shardings(shapes, mesh))
+    recipe = recipe.replace(model=trained.config.replace(vocabulary_size=None))
     config = held_out_config(recipe, first, units)
     trainer = pretraining_trainer(config, mesh, len(vocabulary), vocabulary.mask_id)
     prepared = prepared_for(first, sequences, config.phases[0].length)

@@ -9,8 +9,9 @@ from reports import HOSTILE
 
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.task import TaskConfig
-from bert_jax.run.run_config import read_config, write_config
+from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import RunFiles
 
 
 @pytest.fixture(scope="session")
@@ -47,7 +48,7 @@ def without_measurements(tiny_copy) -> Path:
 def vectors_run(tiny_copy) -> RunDirectory:
     """A run of vectors of texts that was measured by a search beside two comparisons of words; it has no checkpoint."""
     task = TaskConfig(name="x", kind="vectors", texts=("query", "positive"), train="x.jsonl", dev="y.jsonl")
-    pretraining = read_config(tiny_copy.path)
+    pretraining = RunFiles(tiny_copy.path).config
     config = FinetuneConfig(task=task).planned(pretraining.model, task, "0", pretraining.phases[0])
     write_config(tiny_copy.config_file, config)
     shutil.rmtree(tiny_copy.checkpoints)

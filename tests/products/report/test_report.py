@@ -18,7 +18,8 @@ from bert_jax.products.report.facts import RunFacts
 from bert_jax.products.report.model_views import _attention
 from bert_jax.products.report.report import write_report
 from bert_jax.run.curves import Curve
-from bert_jax.run.run_config import read_config, write_config
+from bert_jax.run.run_config import write_config
+from bert_jax.run.run_files import RunFiles
 from bert_jax.system.errors import UsageError
 
 GOLDEN = Path(__file__).parents[2] / "golden"
@@ -59,7 +60,7 @@ def test_an_imported_model_of_vectors_has_its_own_parameters_and_no_rows(tmp_pat
 
 
 def test_pairs_of_a_corpus_are_named_in_the_rows(vectors_run, tmp_path):
-    config = read_config(vectors_run.path)
+    config = RunFiles(vectors_run.path).config
     task = config.task.replace(train=None, dev=None, source="text:a.txt")
     write_config(vectors_run.config_file, config.replace(task=task))
     write_report(tmp_path / "page.html", [vectors_run.path])
