@@ -192,7 +192,8 @@ def agree_with_list(directory: Place) -> None:
             run.forget(path)
     listed = run.listed(directory)
     files = [path / MANIFEST for path in complete(directory)]
-    run.note(*[file for file in files if file.relative_to(run.run).as_posix() not in listed])
+    if unlisted := [file for file in files if file.relative_to(run.run).as_posix() not in listed]:
+        run.note(*unlisted)
 
 
 def _run_of(path: Place) -> RunManifest:

@@ -86,9 +86,6 @@ class RunDirectory:
 
     def results(self, steps: int) -> Results | None:
         """The results of a run that has done all its `steps` or ended early; None if anything is missing or damaged."""
-        saved = complete(self.checkpoints)
-        if not saved or checkpoint_damage(saved[-1]):
-            return None
         try:
             results, wrong = read_results(self.results_file)
             damage = f"{self.results_file.name} is damaged ({', '.join(wrong)})" if wrong else None
@@ -97,6 +94,9 @@ class RunDirectory:
             return None
         except (OSError, ValueError) as error:
             results, damage = Results(), f"{self.results_file.name} is damaged ({error})"
+        saved = complete(self.checkpoints)
+        if not saved or checkpoint_damage(saved[-1]):
+            return None
         newest, best = int(saved[-1].name), results.best_step
         if not damage and results.steps != newest:
             return None

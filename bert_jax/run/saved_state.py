@@ -41,12 +41,14 @@ def restored_state(path: Place, shapes: TrainState) -> TrainState:
     The window of measurements is that of `shapes`, because measurements are stored in the manifest. Raises RunError if
     Orbax can't read it.
     """
+    with by_orbax(path) as place:
+        _check_sizes(place)
     found = _restored(path, saved_item(shapes))
     return shapes._replace(params=found["params"], **found["training"])
 
 
 def load_parameters(path: Place, shapes: Parameters) -> Parameters:
-    """The parameters of the checkpoint at `path` (see `checkpoint_of`), of these shapes and shardings.
+    """The parameters of the checkpoint at `path`, with the shardings of `shapes`, which are its `saved_shapes`.
 
     Raises RunError if Orbax can't read it, CheckpointGone if it is deleted meanwhile.
     """
@@ -59,6 +61,7 @@ def saved_shapes(path: Place) -> Parameters:
     Raises RunError if Orbax can't read it, CheckpointGone if it is deleted meanwhile.
     """
     with being_read(path), by_orbax(path) as place, ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
+        _check_sizes(place)
         return checkpointer.metadata(place).item_metadata.tree["params"]
 
 
@@ -148,12 +151,7 @@ def by_orbax(path: Place) -> Iterator[Place]:
     if not isinstance(sys.unraisablehook, _WithoutLateErrors):
         sys.unraisablehook = _WithoutLateErrors(sys.unraisablehook)
     try:
-        readable = path if is_trained_in(path) else fetched(path)
-        for file in (readable / name for name in _METADATA):
-            if file.exists():  # Orbax reports missing files
-                read_object(file)  # its own parser has no bounds
-        _check_chunks(readable)
-        yield readable
+        yield path if is_trained_in(path) else fetched(path)
     except (BertJaxError, MemoryError):
         raise
     except Exception as error:  # ValueError, KeyError, OSError, and errors of C++ libraries
@@ -174,8 +172,12 @@ def check_name(path: Place, written: bool = False) -> None:
         raise UsageError(f"{path}: checkpoints can't be kept in a folder with {sign} in its path; choose or rename it")
 
 
-def _check_chunks(path: Place) -> None:
-    """Raises ValueError if an array's chunks are larger than the array: TensorStore fills whole chunks in memory."""
+def _check_sizes(path: Place) -> None:
+    """Raises ValueError for JSON that is too large, because Orbax' parser has no bounds, and for an array whose chunks
+    are larger than the array, because TensorStore fills whole chunks in memory."""
+    for file in (path / name for name in _METADATA):
+        if file.exists():  # Orbax reports missing files
+            read_object(file)
     if in_bucket(path):
         bucket, _, folder = object_name(path).partition("/")
         base = {"driver": "gcs", "bucket": bucket, "path": f"{folder}/"}

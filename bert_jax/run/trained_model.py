@@ -190,12 +190,12 @@ def _published(path: Place) -> TrainedModel:
 
 
 def _opened(source: Place | RunFiles, step: int | None = None, average: int | None = None) -> TrainedModel:
-    path, run = (source.path, source) if isinstance(source, RunFiles) else (source, RunFiles(source))
-    if not holds_published_model(path):
+    run = source if isinstance(source, RunFiles) else RunFiles(source)
+    if not holds_published_model(run.path):
         return _trained_here(run, step, average)
     if step is not None or average is not None:
-        raise not_of_a_run(path)
-    return _published(path)
+        raise not_of_a_run(run.path)
+    return _published(run.path)
 
 
 def _trained_here(run: RunFiles, step: int | None, average: int | None) -> TrainedModel:
