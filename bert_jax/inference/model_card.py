@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.config.task import TaskConfig
@@ -13,6 +12,7 @@ from bert_jax.inference.bert import Bert
 from bert_jax.interchange.relatives import RELATIVES, exported_type
 from bert_jax.pretraining.questions import QUESTIONS, REPLACED_SHARE
 from bert_jax.run.results import Results, read_results
+from bert_jax.run.trained_model import Provenance
 from bert_jax.system.bucket import Place
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
@@ -36,51 +36,37 @@ _POOLED = {
 _NAMES[REPLACED_SHARE] = "share of tokens that are replaced"
 
 
-class _Training(NamedTuple):
-    """How an exported model was trained, as far as its run records it."""
-
-    config: AnyRunConfig | None
-    """Settings of the run; None if another program trained the model."""
-    steps: tuple[int, ...]
-    """Saved steps that the exported parameters are of, oldest first; several if they are a mean."""
-    results: Results
-    """The results of the run; empty if they don't belong to the exported parameters."""
-    origin: str | None
-    """Source of a model that another program trained, or None."""
-
-    @classmethod
-    def of(cls, path: Place, model: Bert) -> "_Training":
-        """How `model`, which was loaded from `path`, was trained."""
-        settings, steps, imported_from, _ = model.provenance
-        if not settings or imported_from:
-            return cls(None, (), Results(), imported_from or path.name)
-        try:
-            results, _ = read_results(path / "results.json")
-        except (OSError, ValueError):  # the run isn't finished, or the path is that of a checkpoint
-            results = Results()
-        measured = results.steps if results.best_step is None else results.best_step
-        return cls(settings, steps, results if steps == (measured,) else Results(), None)
-
-
 def model_card(path: Place, model: Bert, architecture: str, name: str) -> str:
     """The text of the model card of `model`, exported from `path` as `name`, for transformers' class `architecture`.
 
     It only states facts from the run's settings and results. The license is left to whoever publishes the model.
     """
-    training = _Training.of(path, model)
+    provenance = model.provenance
+    config = None if provenance.imported_from else provenance.settings
+    results = _results(path, provenance.steps)
     sections = [
-        "\n".join(_front_matter(training.config, model, architecture)),
+        "\n".join(_front_matter(config, model, architecture)),
         f"# {name}",
         " ".join(_description(model, architecture)),
-        "## Training\n\n" + "\n".join(f"- {fact}" for fact in _training_facts(training)),
+        "## Training\n\n" + "\n".join(f"- {fact}" for fact in _training_facts(config, provenance, results)),
     ]
-    if table := list(_results_table(training)):
+    if table := list(_results_table(config, results)):
         sections.append("## Results\n\n" + "\n".join(table))
     sections += [
         "## Use\n\n" + "\n\n".join(f"```python\n{code}\n```" for code in _uses(model, architecture, name)),
         "Exported by bert_jax. This card does not cover intended uses, limits and biases: add what you know of them.",
     ]
     return "\n\n".join(sections) + "\n"
+
+
+def _results(path: Place, steps: tuple[int, ...]) -> Results:
+    """The results of the run at `path`; empty if they aren't those of the parameters saved at `steps`."""
+    try:
+        results, _ = read_results(path / "results.json")
+    except (OSError, ValueError):  # the run isn't finished, or the path is another model's
+        return Results()
+    measured = results.steps if results.best_step is None else results.best_step
+    return results if steps == (measured,) else Results()
 
 
 def _front_matter(config: AnyRunConfig | None, model: Bert, architecture: str) -> Iterator[str]:
@@ -145,10 +131,9 @@ def _description(model: Bert, architecture: str) -> Iterator[str]:
             yield f"The first {widths} components of a vector can be used alone, scaled to length 1."
 
 
-def _training_facts(training: _Training) -> Iterator[str]:
-    config, results = training.config, training.results
+def _training_facts(config: AnyRunConfig | None, provenance: Provenance, results: Results) -> Iterator[str]:
     if config is None:
-        yield f"converted from {_code(training.origin)}, whose files don't say how it was trained"
+        yield f"converted from {_code(provenance.imported_from)}, whose files don't say how it was trained"
         return
     yield f"began with {_code(config.init)}" if config.init else "began with random parameters"
     if config.task is None:
@@ -168,13 +153,13 @@ def _training_facts(training: _Training) -> Iterator[str]:
         task, kind = config.task, f" ({config.task.kind})"
         is_named = task.name not in (task.kind, task.rows_name)
         yield f"task: {_code(task.name) + kind if is_named else _code(task.kind)}, learned from {source}{rows}"
-    done = training.steps[-1]
+    done = provenance.steps[-1]
     for number, phase in enumerate(config.phases):
         steps = min(phase.steps, done - config.steps_of(number).start)
         if steps > 0:
             yield f"{counted(steps, 'steps')} of {config.batch_in_words(number)}"
-    if len(training.steps) > 1:
-        averaged = ", ".join(map(str, training.steps))
+    if len(provenance.steps) > 1:
+        averaged = ", ".join(map(str, provenance.steps))
         yield f"the parameters are the mean of those at steps {averaged} of {config.steps}"
     elif done < config.steps:
         yield f"this is the checkpoint at step {done:,} of {config.steps:,}"
@@ -182,9 +167,8 @@ def _training_facts(training: _Training) -> Iterator[str]:
     yield f"optimizer: {optimizer.name}, highest learning rate {optimizer.peak_learning_rate:g}; seed {config.seed}"
 
 
-def _results_table(training: _Training) -> Iterator[str]:
+def _results_table(config: AnyRunConfig | None, results: Results) -> Iterator[str]:
     """Yields the lines of a table with every metric of results.json, after a line about the text that was measured."""
-    results, config = training.results, training.config
     if config is None:
         return
     recorded = results.baselines or {config.BASELINE: results.baseline or {}}

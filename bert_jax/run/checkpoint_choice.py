@@ -4,7 +4,7 @@ import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal, TypeVar
 
 from bert_jax.run.manifest import (
     DamagedCheckpoint,
@@ -76,7 +76,7 @@ def earlier_undamaged(run: RunFiles, checkpoint: Place, count: int, after: int) 
 def _undamaged(
     run: RunFiles,
     paths: Iterable[Place],
-    manifests: Mapping[Place, Manifest] = MappingProxyType({}),
+    manifests: Mapping[Place, Manifest | None] = MappingProxyType({}),
     next_one: str = "the one before it",
 ) -> Iterator[OpenCheckpoint]:
     """Yields the undamaged checkpoints. Warns of damaged ones; `next_one` says what is used instead. Reads each
@@ -133,15 +133,14 @@ def _checkpoint_of_run(run: RunFiles, step: int | None, newest: bool) -> OpenChe
             steps = ", ".join(str(int(one.name)) for one in saved)
             raise UsageError(f"{path} has no saved step {step}; its saved steps are {steps}: give one of them")
         return _checked(checkpoint_path(directory, step), run.manifest)
-    ranking = Judged([], [], {}) if newest else judged(saved, by="score")
-    best_first, manifests = ranking.best_first, ranking.manifests
-    chosen = None
-    if best_first:
-        paths = [*ranking.unknown, *best_first]
+    manifests = manifests_of(saved)
+    chosen, scored = None, [] if newest else best_first(manifests, by="score")
+    if scored:
+        paths = [*(path for path in saved if manifests[path] is None), *scored]
         chosen = next(_undamaged(run, paths, manifests, "the one with the next best score"), None)
     chosen = chosen or next(_undamaged(run, reversed(saved), manifests), None)
     for lost in gone:
-        if chosen and (best_first or lost.name > chosen.path.name):
+        if chosen and (scored or lost.name > chosen.path.name):
             warn(f"{lost} was finished and its {MANIFEST} is gone; {chosen.path} is used")
     if chosen:
         return chosen
@@ -155,42 +154,34 @@ def _checkpoint_of_run(run: RunFiles, step: int | None, newest: bool) -> OpenChe
 
 
 def best_of(paths: list[Place]) -> Place | None:
-    """The best of the checkpoints by score or held-out loss; None if none was evaluated. Raises what `judged` does."""
-    return next(iter(judged(paths).best_first), None)
+    """The best of the checkpoints by score or held-out loss; None if none was evaluated. Raises what `manifests_of`
+    does."""
+    return next(iter(best_first(manifests_of(paths))), None)
 
 
-class Judged(NamedTuple):
-    """Checkpoints by their evaluation."""
-
-    best_first: list[Place]
-    """The checkpoints that were evaluated. Of equal ones the earliest comes first."""
-    unknown: list[Place]
-    """The checkpoints with damaged manifests; a manifest holds the evaluation."""
-    manifests: dict[Place, Manifest]
-    """The manifests of the others."""
-
-
-def judged(paths: list[Place], by: Literal["score", "any"] = "any") -> Judged:
-    """Orders checkpoints by the score on a task or, if `by` is any, also by held-out loss.
-
-    A copy of a checkpoint under another step is left out. Raises OSError if a manifest can't be read, CheckpointGone if
-    a checkpoint is deleted meanwhile.
-    """
-    values: dict[Place, float] = {}
-    manifests: dict[Place, Manifest] = {}
-    unknown = []
+def manifests_of(paths: Iterable[Place]) -> dict[Place, Manifest | None]:
+    """The manifests of checkpoints; None for a damaged one. Raises OSError if a manifest can't be read, CheckpointGone
+    if a checkpoint is deleted meanwhile."""
+    manifests: dict[Place, Manifest | None] = {}
     for path in paths:
         try:
-            manifest = manifests[path] = Manifest.at(path)
+            manifests[path] = Manifest.at(path)
         except FileNotFoundError:
             raise CheckpointGone(path) from None
         except ValueError:
-            unknown.append(path)
-            continue
-        evaluation = manifest.evaluation or {}
+            manifests[path] = None
+    return manifests
+
+
+def best_first(manifests: Mapping[Place, Manifest | None], by: Literal["score", "any"] = "any") -> list[Place]:
+    """The checkpoints that were evaluated, by the score on a task or, if `by` is any, also by held-out loss. Of equal
+    ones the earliest comes first. A copy of a checkpoint under another step is left out."""
+    values: dict[Place, float] = {}
+    for path, manifest in manifests.items():
+        evaluation = (manifest and manifest.evaluation) or {}
         loss = evaluation.get("loss") if by == "any" else None
         score = evaluation.get("score")
         value = score if score is not None else loss and -loss
-        if value is not None and path.name == checkpoint_path(path.parent, manifest.step).name:
+        if manifest and value is not None and path.name == checkpoint_path(path.parent, manifest.step).name:
             values[path] = value
-    return Judged(sorted(values, key=lambda path: -values[path]), unknown, manifests)
+    return sorted(values, key=lambda path: -values[path])

@@ -151,11 +151,11 @@ def open_checkpoint(path: Place, run: RunManifest | None = None, manifest: Manif
     if path.match(_NAMES) and path != checkpoint_path(path.parent, manifest.step):
         raise DamagedCheckpoint(f"{MANIFEST}, which is of step {manifest.step:,},")
     found = manifest.file_sum
-    if run.damage(path / MANIFEST, difference=lambda _, written: None if found == written else "another"):
+    if run.damage(path / MANIFEST, differs=lambda _, written: found != written):
         raise DamagedCheckpoint(MANIFEST)
     files = RunFiles(path, RunManifest(path, Covered(files=manifest.files, data={})))
     for name, written in manifest.files.items():
-        if files.difference(name, written):
+        if files.differs(name, written):
             raise DamagedCheckpoint(name)
     return OpenCheckpoint(path, manifest, files)
 

@@ -204,14 +204,8 @@ class RunDirectory:
         self._refuse_another_run(config)
 
     def check_place(self) -> None:
-        """Raises UsageError if no run can be written here: the directory is another program's, or Orbax can't write to
-        it."""
-        self._refuse_place()
-        if not self.under_way:
-            self._refuse_another_program()
-
-    def _refuse_place(self) -> None:
-        """Refuses a directory where Orbax can't write checkpoints, and links out of the directory."""
+        """Raises UsageError if no run can be written here: the directory is another program's, Orbax can't write to it,
+        or a part of it is a link."""
         if not is_trained_in(self.path):
             raise UsageError(
                 f"--workdir {self.path}: training writes to a folder on this machine or to gs://, and runs in other "
@@ -220,6 +214,8 @@ class RunDirectory:
         check_name(self.path, written=True)
         written = (self.path / name for name in ("checkpoints", "tensorboard", "wandb", "profile"))
         refuse_links(*written, *self.checkpoints.glob("*"))
+        if not self.under_way:
+            self._refuse_another_program()
 
     def _refuse_another_program(self) -> None:
         """Refuses a directory whose config.json would be overwritten, for example that of a Hugging Face model."""

@@ -40,14 +40,12 @@ class RunFiles:
     @cached_property
     def damage(self) -> str | None:
         """Describes the first file that differs from what the run's manifest lists; None if none does."""
-        return self.manifest.damage(self.config_file, self.tokenizer_directory, difference=self.difference)
+        return self.manifest.damage(self.config_file, self.tokenizer_directory, differs=self.differs)
 
-    def check(self) -> None:
-        """Raises RunError if a file isn't as it was written."""
+    def _refuse_damage(self) -> None:
         if self.damage:
-            raise RunError(
-                f"{self.path}: {self.damage}; put a good copy in its place: every checkpoint of the run has one"
-            )
+            remedy = "put a good copy in its place: every checkpoint of the run has one"
+            raise RunError(f"{self.path}: {self.damage}; {remedy}")
 
     def content(self, file: Place) -> bytes:
         """The content of one of the files. Raises OSError; ValueError if it is too large; RunError if a bucket doesn't
@@ -58,13 +56,16 @@ class RunFiles:
                 self._contents[name] = read_bytes(file, MOST_VOCABULARY_BYTES, open_on_disk)
         return self._contents[name]
 
-    def difference(self, name: str, written: FileSum) -> str | None:
-        """How the file `name` of the directory differs from what was written; None if it doesn't. The content of
-        another file than config.json and the tokenizer's isn't kept."""
+    def differs(self, name: str, written: FileSum) -> bool:
+        """Whether the file `name` of the directory isn't as it was written. The content of another file than
+        config.json and the tokenizer's isn't kept."""
         file = self.path / name
-        if name == self.config_file.name or name.startswith("tokenizer/"):
-            return file_damage(file, written, lambda file: FileSum.of_bytes(self.content(file)))
-        return file_damage(file, written)
+        if name != self.config_file.name and not name.startswith("tokenizer/"):
+            return bool(file_damage(file, written))
+        try:
+            return FileSum.of_bytes(self.content(file)) != written
+        except (OSError, ValueError):
+            return True
 
     @cached_property
     def config(self) -> AnyRunConfig:
@@ -73,7 +74,7 @@ class RunFiles:
         it or the tokenizer beside it is damaged.
         """
         settings = self._value["config"]
-        self.check()
+        self._refuse_damage()
         try:
             config = TaskRunConfig(**settings) if "task" in settings else RunConfig(**settings)
         except SettingsError as error:
@@ -102,7 +103,8 @@ class RunFiles:
 
     @cached_property
     def tokenizer(self) -> Tokenizer:
-        """The tokenizer. Raises UsageError if there is none or it is damaged."""
+        """The tokenizer. Raises UsageError if there is none, RunError if it or config.json is damaged."""
+        self._refuse_damage()
         directory = tokenizer_directory(self.path)
         return saved_tokenizer(directory, self.content) if directory else load_tokenizer(self.path)
 
@@ -120,6 +122,13 @@ class RunFiles:
         if self.tokenizer.vocabulary.pieces != checkpoint.tokenizer.vocabulary.pieces:
             return "it is of another run, which has another tokenizer"
         return None
+
+    def refuse_stranger(self, checkpoint: "RunFiles") -> None:
+        """Raises RunError if a checkpoint in this run's directory belongs to another run, as far as the run has config
+        and tokenizer of its own."""
+        is_whole = self.config_file.exists() and self.tokenizer_directory.is_dir()
+        if is_whole and (strange := self.stranger(checkpoint)):
+            raise RunError(f"{checkpoint.path}: {strange}; move it out of the run")
 
     @property
     def _tokenizer_contents(self) -> dict[str, bytes]:

@@ -119,14 +119,13 @@ class RunManifest:
         names = {*map(self._name, places)}
         return {file: written for file, written in self.readable().files.items() if names & _ways_to(file)}
 
-    def damage(self, *places: Place, difference: Callable[[str, FileSum], str | None] | None = None) -> str | None:
+    def damage(self, *places: Place, differs: Callable[[str, FileSum], object] | None = None) -> str | None:
         """Describes the first damaged file among the listed files at or in `places`; None if all are undamaged.
 
-        A file restored from a checkpoint is undamaged. Also None if the manifest itself can't be read. `difference`
-        tells how a file differs from what was written; None: the file is read. Raises RunError if a bucket doesn't
-        answer.
+        A file restored from a checkpoint is undamaged. Also None if the manifest itself can't be read. `differs` tells
+        whether a file isn't as it was written; None: the file is read. Raises RunError if a bucket doesn't answer.
         """
-        differs = difference or (lambda name, written: file_damage(self.run / name, written))
+        differs = differs or (lambda name, written: file_damage(self.run / name, written))
         before = self.listed(*places)
         wrong = [name for name, written in before.items() if differs(name, written) and not self._is_copy(name)]
         # A training in another process unlists a file before replacing it, so the list is read after the file too.

@@ -33,7 +33,6 @@ from bert_jax.run.checkpoint_choice import (
     looking_again,
     not_of_a_run,
 )
-from bert_jax.run.manifest import OpenCheckpoint
 from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_files import RunFiles
@@ -59,7 +58,7 @@ class Provenance(NamedTuple):
     """The run's saved steps that the parameters come from, oldest first; with several, the parameters are their mean.
     Empty for a model that is no run."""
     imported_from: str | None = None
-    """The source of the model, if it was imported as a run."""
+    """The source of another program's model, also if it was imported as a run."""
     readings: tuple[Reading, ...] = ()
     """How the files of another program's model were understood; empty for a run of bert_jax."""
 
@@ -162,11 +161,7 @@ def pretraining_settings(path: Place) -> RunConfig:
 
 def tokenizer_of(path: Place) -> Tokenizer:
     """The tokenizer of a model that `TrainedModel.open` opens, or of a run without checkpoint. Raises UsageError."""
-    if holds_published_model(path):
-        return open_model_directory(path).tokenizer
-    run = RunFiles(path)
-    run.check()
-    return run.tokenizer
+    return open_model_directory(path).tokenizer if holds_published_model(path) else RunFiles(path).tokenizer
 
 
 def _published(path: Place) -> TrainedModel:
@@ -183,7 +178,7 @@ def _published(path: Place) -> TrainedModel:
         model.tokenizer,
         shapes,
         lambda shardings: jax.device_put(model.parameters(), shardings),
-        Provenance(readings=(model.reading,)),
+        Provenance(imported_from=path.name, readings=(model.reading,)),
         task,
         obstacle,
     )
@@ -207,7 +202,7 @@ def _trained_here(run: RunFiles, step: int | None, average: int | None) -> Train
         if run.damage:
             warn(f"{path}: {run.damage}; the copy in {checkpoint.name} is used (bert-jax verify looks at all files)")
         else:
-            _refuse_stranger(run, chosen)
+            run.refuse_stranger(chosen.files)
     saved_model, task = settings.model, settings.task
     if saved_model.vocabulary_size not in (None, len(tokenizer.vocabulary)):
         raise UsageError(
@@ -229,10 +224,10 @@ def _trained_here(run: RunFiles, step: int | None, average: int | None) -> Train
     _refuse_bombs(checkpoint, shapes, sum(total.size for total in manifest.files.values()))
     begin = settings.steps_of(phase).start
     averaged = earlier_undamaged(run, checkpoint, average - 1, after=begin) if average else []
-    for saved_before in averaged:
-        _refuse_stranger(run, saved_before)
-        _refuse_others(saved_before.path, saved_shapes(saved_before.path), shapes, has_own_heads)
-    earlier = [saved_before.path for saved_before in averaged]
+    for before in averaged:
+        run.refuse_stranger(before.files)
+        _refuse_others(before.path, saved_shapes(before.path), shapes, has_own_heads)
+    earlier = [before.path for before in averaged]
 
     def read(shardings: PyTree) -> Parameters:
         reads = [functools.partial(load_parameters, one) for one in (checkpoint, *earlier)]
@@ -250,13 +245,6 @@ def _refuse_others(checkpoint: Place, saved: Parameters, shapes: Parameters, has
         saved = {part: tree for part, tree in saved.items() if part in shapes}
     if jax.tree.map(lambda leaf: tuple(leaf.shape), saved) != jax.tree.map(lambda leaf: leaf.shape, shapes):
         raise UsageError(f"{checkpoint}: its parameters aren't those of its config.json; they don't belong together")
-
-
-def _refuse_stranger(run: RunFiles, checkpoint: OpenCheckpoint) -> None:
-    """Raises RunError if a checkpoint in the directory of `run` belongs to another run."""
-    is_whole = run.config_file.exists() and run.tokenizer_directory.is_dir()
-    if is_whole and (strange := run.stranger(checkpoint.files)):
-        raise RunError(f"{checkpoint.path}: {strange}; move it out of the run")
 
 
 def _averaged(path: Place, steps: Sequence[int], wanted: int) -> str:

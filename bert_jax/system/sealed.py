@@ -7,7 +7,7 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Annotated, ClassVar, TypeVar
 
@@ -85,24 +85,21 @@ def _checksum(value: JsonObject) -> str:
     return hashlib.blake2b(json.dumps(value, sort_keys=True).encode(), digest_size=8).hexdigest()
 
 
-def file_damage(
-    path: Place, written: FileSum, sum_of: Callable[[Place], FileSum] | None = None, contents: bool = True
-) -> str | None:
+def file_damage(path: Place, written: FileSum, contents: bool = True) -> str | None:
     """How the file at `path` differs from what was written, or None. Without `contents`, only the size is compared.
-    `sum_of` returns the file's size and checksum; None: `FileSum.of`.
 
     Raises RunError if a bucket doesn't answer: its file may be undamaged.
     """
     try:
         with bucket_answering(path):
             if contents:
-                found = (sum_of or FileSum.of)(path)
+                found = FileSum.of(path)
             else:
                 found = FileSum(os.path.getsize(path) if path.is_file() else 0, written.crc32)
     except FileNotFoundError:
         return "it is gone"
-    except (OSError, ValueError) as error:
-        return getattr(error, "strerror", None) or str(error)
+    except OSError as error:
+        return error.strerror or str(error)
     if found.size != written.size:
         return f"its size is {found.size:,} and should be {written.size:,} bytes"
     return None if found == written else "its checksum is another"

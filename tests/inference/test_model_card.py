@@ -11,6 +11,7 @@ from bert_jax.cli.main import run
 from bert_jax.inference import model_card
 from bert_jax.run.results import Results
 from bert_jax.run.run_files import RunFiles
+from bert_jax.run.trained_model import Provenance
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "gelu_erf"
 
@@ -85,11 +86,11 @@ def test_the_card_of_pairs_from_a_corpus_says_how_they_were_learned_and_measured
     )
     values = {"steps": 1, "best_step": 1, "ndcg@10": 0.5, "dev_rows": 30, "training_rows": 270}
     results = Results.model_validate(values)
-    training = model_card._Training(RunFiles(run_of_pairs.path).config, (1,), results, None)
-    facts = list(model_card._training_facts(training))
+    config = RunFiles(run_of_pairs.path).config
+    facts = list(model_card._training_facts(config, Provenance(config, steps=(1,)), results))
     assert "task: `vectors`, learned from `text:a.txt`, 270 rows" in facts
     assert "1 step of 64 pairs, whose texts are cut to 32 tokens; temperature 0.05, pooling mean" in facts
-    measured, *_ = model_card._results_table(training)
+    measured, *_ = model_card._results_table(config, results)
     assert measured == "Measured on 30 pairs held out from the corpus, by which the checkpoint was chosen.\n"
 
 

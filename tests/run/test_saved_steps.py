@@ -86,7 +86,7 @@ def test_the_last_step_of_a_phase_belongs_to_it():
 
 
 def test_a_saved_step_is_that_of_its_checkpoint_and_by_default_the_newest(kept_run):
-    assert TrainedModel.open(kept_run.path).steps == (12,)
+    assert TrainedModel.open(kept_run.path).provenance.steps == (12,)
     bert = bert_jax.load(kept_run.path, step=4)
     assert bert.steps == (4,)
     assert largest_difference(jax.device_get(bert.params), params_at(kept_run, 4)) == 0
@@ -189,7 +189,7 @@ def test_one_of_other_shapes_is_refused(run, monkeypatch):
 
 def test_of_a_task_an_average_ends_with_the_newest_and_not_with_the_best(run, monkeypatch):
     best = checkpoint_path(run.checkpoints, 8)
-    monkeypatch.setattr(checkpoint_choice, "judged", lambda paths, by: checkpoint_choice.Judged([best], []))
+    monkeypatch.setattr(checkpoint_choice, "best_first", lambda manifests, by: [best])
     assert bert_jax.load(run.path).steps == (8,)
     assert bert_jax.load(run.path, average=1).steps == (12,)
     assert bert_jax.load(run.path, average=2).steps == (10, 12)

@@ -23,7 +23,7 @@ from bert_jax.system.errors import RunError, UsageError
 
 PLACES = [
     (checkpoint_choice, "open_checkpoint"),
-    (checkpoint_choice, "judged"),
+    (checkpoint_choice, "manifests_of"),
     (run_files, "read_bytes"),
     (trained_model, "saved_shapes"),
     (trained_model, "load_parameters"),
