@@ -12,7 +12,7 @@ from bert_jax.run.run_files import no_run
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import RunError, UsageError
 
-GOOD = "good"
+GOOD, READABLE = "good", "every line can be read"
 _NOT_COVERED = "not covered: no checksum of it is known"
 NEVER_COVERED = (
     "the text that data was prepared from",
@@ -78,7 +78,7 @@ def _of_metrics(run: RunDirectory) -> Verdict:
     if not run.metrics_file.is_file():
         return Verdict(run.metrics_file, "it is no file")
     unreadable = listed_damage([line for line in metrics_lines(run.metrics_file) if isinstance(line, DamagedLine)])
-    return Verdict(run.metrics_file, unreadable and f"lines that can't be read: {unreadable}", "every line can be read")
+    return Verdict(run.metrics_file, unreadable and f"lines that can't be read: {unreadable}", READABLE)
 
 
 def _of_checkpoint(path: Place) -> Verdict | None:
