@@ -42,7 +42,7 @@ class Prepare(JsonArguments, RunArguments):
         inputs = check_preparation(config, directory)
         if self.dry_run:
             from bert_jax.pretraining.dry_run import planned_preparation
-            from bert_jax.training.dry_run import read_as
+            from bert_jax.training.estimate import read_as
 
             rows = itertools.chain(read_as(inputs.readings), planned_preparation(config))
             print_rows(f"{self.LINE} would prepare", (), rows)

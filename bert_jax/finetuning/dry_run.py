@@ -5,14 +5,7 @@ from bert_jax.config.wording import counted
 from bert_jax.finetuning.finetune import plan_finetuning, planned_memory
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
-from bert_jax.training.dry_run import (
-    Lines,
-    checkpoints_in_words,
-    memory_in_words,
-    planned_run,
-    read_as,
-    steps_in_words,
-)
+from bert_jax.training.estimate import Lines, checkpoints_line, memory_line, planned_run, read_as, steps_in_words
 
 
 def planned_finetuning(config: FinetuneConfig, workdir: Place, seeds: int) -> Lines:
@@ -40,5 +33,5 @@ def planned_finetuning(config: FinetuneConfig, workdir: Place, seeds: int) -> Li
     )
     yield counted(task.epochs, "epochs"), steps_in_words(phase, run.newest_step or 0, batch)
     memory = planned_memory(plan.config, mesh)
-    yield f"memory, length {phase.length}", memory_in_words(memory, mesh)
-    yield "checkpoints", checkpoints_in_words(plan.config, workdir, memory, mesh, seeds)
+    yield memory_line(phase, memory, mesh)
+    yield checkpoints_line(plan.config, workdir, memory, mesh, seeds)

@@ -1,23 +1,22 @@
 """Describes what `pretrain` and `prepare` would do. Writes nothing to the run."""
 
 from bert_jax.config.run import RunConfig
-from bert_jax.config.wording import counted
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.pretraining.dataset import is_outdated
 from bert_jax.pretraining.pretrain import plan_pretraining
-from bert_jax.pretraining.sample_preparation import PreparationTime, prepare_sample
+from bert_jax.pretraining.sample_preparation import prepare_sample
 from bert_jax.records.corpus import open_corpus
 from bert_jax.records.sample import read_sample
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.system import facts
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import Setting, UsageError
-from bert_jax.system.progress import duration, say
-from bert_jax.training.devices import gigabytes
-from bert_jax.training.dry_run import (
+from bert_jax.system.facts import Figure, facts_of, gigabytes
+from bert_jax.system.progress import say
+from bert_jax.training.estimate import (
+    Estimate,
     Lines,
-    checkpoints_in_words,
-    memory_in_words,
+    checkpoints_line,
+    memory_line,
     planned_run,
     read_as,
     steps_in_words,
@@ -45,14 +44,12 @@ def planned_pretraining(config: RunConfig, workdir: Place) -> Lines:
     memories = [trainer.objective.memory(phase, mesh) for phase in config.phases]
     done = run.newest_step or 0
     for number, phase in enumerate(config.phases):
-        flops = f", {trainer.flops(number) * phase.steps:.3e} FLOPs of matrix products"
+        products = Estimate(work=f"phase {number}", flops=trainer.flops(number) * phase.steps, basis="formula")
         done_here = max(0, done - config.steps_of(number).start)
-        yield f"phase {number}", steps_in_words(phase, done_here, config.batch_in_words(number)) + flops
+        yield products.line(steps_in_words(phase, done_here, config.batch_in_words(number)))
     steps = zip(config.phases, memories, strict=True)
-    yield from dict.fromkeys(
-        (f"memory, length {phase.length}", memory_in_words(memory, mesh)) for phase, memory in steps
-    )
-    yield "checkpoints", checkpoints_in_words(config, workdir, memories[0], mesh)
+    yield from dict.fromkeys(memory_line(phase, memory, mesh) for phase, memory in steps)
+    yield checkpoints_line(config, workdir, memories[0], mesh)
 
 
 def _vocabulary(config: RunConfig, run: RunDirectory, pieces: int | None) -> str:
@@ -121,18 +118,10 @@ def planned_preparation(config: RunConfig) -> Lines:
     total = sum(times[1:], start=times[0])
     for name, share in zip(config.data.source, shares, strict=True):
         yield name, share
-    yield from _in_words(total, config)
-
-
-def _in_words(total: PreparationTime, config: RunConfig) -> Lines:
-    lengths = " and ".join(str(length) for length in dict.fromkeys(phase.length for phase in config.phases))
     if config.data.is_curated:
         yield "dropped", "not estimated: the figures are of all documents"
-    yield "chunks", f"{total.chunks:,} of about {config.data.chunk_megabytes:g} MB of text"
-    yield "shuffled", f"{facts.bytes_moved(total.shuffled_bytes)} of text go to the workers (not with Spark)"
-    yield "written", f"{facts.bytes_moved(total.shard_bytes)} of sequences of {lengths}"
-    yield "vocabulary", duration(total.vocabulary_seconds) if total.vocabulary_seconds else "given"
-    rate = total.shuffled_bytes / total.work_seconds / 1e6
-    yield "rate, measured", f"{rate:,.3g} MB of text a second and worker"
-    for workers in _WORKERS:
-        yield counted(workers, "workers"), duration(total.seconds(workers))
+    for name in facts_of(type(total)):
+        figure = Figure(type(total), name)
+        yield figure.heading, figure.text(getattr(total, name))
+    yield "rate, measured", f"{total.shuffled_bytes / total.work_seconds / 1e6:,.3g} MB of text a second and worker"
+    yield from (total.with_workers(workers).line() for workers in _WORKERS)

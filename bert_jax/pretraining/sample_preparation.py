@@ -13,6 +13,7 @@ from pydantic import computed_field
 from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.config.run import RunConfig
+from bert_jax.config.wording import counted
 from bert_jax.instances.held_out import training_documents
 from bert_jax.instances.preparation import prepare
 from bert_jax.instances.prepared_data import TRAIN, PreparedData, Recipe
@@ -26,6 +27,7 @@ from bert_jax.text.merged_letters import merged_letters
 from bert_jax.text.text_spans import plain
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import VocabularySizeError
+from bert_jax.training.estimate import Estimate
 
 LENGTHS = (128, 512)
 """Lengths of sequences that are tried besides those of the config, in tokens."""
@@ -81,14 +83,15 @@ class PreparationTime(Facts):
     @property
     def seconds_here(self) -> Annotated[facts.Seconds, "both, on this machine's cores"]:
         """Time of vocabulary and sequences on all cores that the command may use."""
-        return self.seconds(available_cores())
+        return 3600 * (self.with_workers(available_cores()).hours or 0.0)
 
-    def seconds(self, workers: int) -> float:
+    def with_workers(self, workers: int) -> Estimate:
         """Time of vocabulary and sequences with so many workers like a core of this machine.
 
         No more are busy than there are chunks, and one process trains the vocabulary.
         """
-        return self.vocabulary_seconds + self.work_seconds / min(workers, self.chunks)
+        seconds = self.vocabulary_seconds + self.work_seconds / min(workers, self.chunks)
+        return Estimate(work=counted(workers, "workers"), hours=seconds / 3600, basis="a trial on a sample")
 
     def __add__(self, other: "PreparationTime") -> "PreparationTime":
         return type(self)(**{name: getattr(self, name) + getattr(other, name) for name in type(self).model_fields})

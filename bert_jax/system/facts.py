@@ -36,9 +36,9 @@ def percent(share: float) -> str:
     return f"{share:.0%}" if abs(share) >= 0.1 else f"{share:.1%}"
 
 
-def bytes_moved(size: float) -> str:
-    """Bytes of traffic as text in MB or GB."""
-    return f"{size / 1e9:,.2f} GB" if size >= 1e8 else f"{size / 1e6:,.2f} MB"
+def gigabytes(size: float) -> str:
+    """`size` in bytes as text in MB or GB."""
+    return f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.2f} MB"
 
 
 def flops_per_second(rate: float) -> str:
@@ -57,7 +57,7 @@ def gib(size: float) -> str:
 
 
 Memory = Annotated[int, Unit(gib)]
-Traffic = Annotated[int, Unit(bytes_moved)]
+Traffic = Annotated[int, Unit(gigabytes)]
 Milliseconds = Annotated[float, Unit(milliseconds)]
 BareMilliseconds = Annotated[float, Unit(lambda seconds: _rounded(seconds * 1e3))]
 """Milliseconds without a unit, because the unit is in the heading."""
@@ -66,7 +66,7 @@ Gigaflops = Annotated[float, Unit(lambda flops: _rounded(flops / 1e9))]
 FlopRate = Annotated[float, Unit(flops_per_second)]
 PerSecond = Annotated[float, Unit(lambda rate: f"{rate:,.0f} /s")]
 Share = Annotated[float, Unit("{:.1%}".format)]
-Hours = Annotated[float, Unit(lambda hours: duration(3600 * hours))]
+Hours = Annotated[float, Unit(lambda hours: duration(3600 * hours), "?")]
 Seconds = Annotated[float, Unit(duration)]
 
 
@@ -142,10 +142,10 @@ class Table(RichTable):
 
 def rows_table(title: str, rows: Sequence[Facts], names: Iterable[str] = (), **options: Any) -> Table:
     """One row for each record and one column for each of `names`. These are fields or properties, also of a record in a
-    field, as in `time.at_best.hours`. Without `names`: all fields. `options` are those of rich's tables."""
+    field, as in `time.at_best.hours`. Without `names`: all that are known. `options` are those of rich's tables."""
     if not rows:
         return Table(title)
-    names = list(names or facts_of(type(rows[0])))
+    names = list(names) or _known(rows)
     facts = [_figure(rows[0], name) for name in names]
     first = [_value(rows[0], name) for name in names]
     numbers = [isinstance(value, int | float) or value is None for value in first]
@@ -158,7 +158,7 @@ def rows_table(title: str, rows: Sequence[Facts], names: Iterable[str] = (), **o
 
 
 def facts_table(title: str, columns: Mapping[str, Facts], names: Iterable[str] = ()) -> Table:
-    """One column for each record, under its heading, and one row for each of its facts.
+    """One column for each record, under its heading, and one row for each of `names`, or of the facts that are known.
 
     A record in a field has rows of its own below the field's name.
     """
@@ -205,13 +205,19 @@ def json_line(facts: object) -> str:
 
 def _add_rows(table: Table, records: Sequence[Facts | None], names: Iterable[str], indent: str) -> None:
     kind = next((type(record) for record in records if record is not None), Facts)
-    for name in names or facts_of(kind):
+    for name in names or _known([record for record in records if record is not None]):
         fact, values = Figure(kind, name), [record and getattr(record, name) for record in records]
         if any(isinstance(value, Facts) for value in values):
             table.add_row(f"{indent}{fact.heading}", style="bold")
             _add_rows(table, values, (), f"{indent}  ")
         else:
             table.add_row(f"{indent}{fact.heading}", *map(fact.text, values))
+
+
+def _known(records: Sequence[Facts]) -> list[str]:
+    """The facts, in order, that aren't None in all `records`."""
+    kind = type(records[0])
+    return [name for name in facts_of(kind) if any(getattr(record, name) is not None for record in records)]
 
 
 def _value(record: Facts, name: str) -> Any:

@@ -19,6 +19,7 @@ from bert_jax.model.memory import Memory
 from bert_jax.model.sharding import check_batch_size, row_shards
 from bert_jax.model.size import encoder_flops
 from bert_jax.system.errors import Setting, UsageError
+from bert_jax.system.facts import gigabytes
 from bert_jax.system.progress import say
 
 _COMPILER_OPTIONS: dict[str, dict[str, bool | int]] = {
@@ -201,8 +202,3 @@ def fitted(config: AnyRunConfig, mesh: Mesh) -> AnyRunConfig:
             )
     check_attention(config.execution, config.model, config.rows, mesh)
     return config
-
-
-def gigabytes(size: float) -> str:
-    """`size` in bytes as text in MB or GB."""
-    return f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"

@@ -7,7 +7,7 @@ from bert_jax.cli.main import run
 
 @pytest.mark.long
 def test_the_doctor_prints_tables_or_one_object(corpus, config_file, capsys, monkeypatch):
-    monkeypatch.setattr("bert_jax.products.doctor.diagnosis._PRODUCT_SIZE", 64)
+    monkeypatch.setattr("bert_jax.training.estimate._PRODUCT_SIZE", 64)
     assert run(["doctor", str(corpus), "--config", str(config_file)]) == 0
     shown = capsys.readouterr().out
     for heading in ("Languages", "Sequences of the whole text", "Vocabularies", "Its time", "What to change"):
@@ -20,7 +20,7 @@ def test_the_doctor_prints_tables_or_one_object(corpus, config_file, capsys, mon
 
 @pytest.mark.long
 def test_the_doctor_takes_several_sources_also_from_a_file(corpus, config_file, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("bert_jax.products.doctor.diagnosis._PRODUCT_SIZE", 64)
+    monkeypatch.setattr("bert_jax.training.estimate._PRODUCT_SIZE", 64)
     (tmp_path / "other.txt").write_bytes(corpus.read_bytes()[:20_000])
     (tmp_path / "sources.toml").write_text(
         "".join(f"[[source]]\nsource = {str(path)!r}\n" for path in (corpus, tmp_path / "other.txt"))

@@ -58,7 +58,7 @@ def test_what_can_not_fit_is_refused_before_anything_is_written(config_file, tmp
         assert run(["pretrain", str(config_file), "--workdir", str(tmp_path / "run"), *flags]) == 2
         said = capsys.readouterr().err
         assert said.count("\n") == 1 and "a step of 8 rows of 32 tokens (--phases.0.batch-size) takes about" in said
-        assert "each has 0.0 MB; give a smaller model or --mesh.fsdp over more devices" in said
+        assert "each has 0.01 MB; give a smaller model or --mesh.fsdp over more devices" in said
     assert not list(tmp_path.iterdir())
 
 

@@ -43,7 +43,7 @@ def test_commands_that_need_its_sizes_take_it(models, kind, command, capsys):
 
 @pytest.mark.parametrize("kind", ["folder", "run"])
 def test_the_doctor_takes_it_and_names_the_vocabulary_and_no_smaller_model(models, kind, text, capsys, monkeypatch):
-    monkeypatch.setattr("bert_jax.products.doctor.diagnosis._PRODUCT_SIZE", 64)
+    monkeypatch.setattr("bert_jax.training.estimate._PRODUCT_SIZE", 64)
     assert run(["doctor", text, "--config", models[kind]]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     assert "one trained on the text has" in shown and "by bert-jax vocab --extend, or begin a new model" in shown

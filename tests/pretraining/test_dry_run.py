@@ -29,9 +29,12 @@ def test_a_new_run_is_planned_with_its_text_steps_and_memory(tiny_config, tmp_pa
     size = corpus.stat().st_size / 1e6
     assert facts["data, length 32"] == f"to be prepared from text:{corpus}: {size:,.4g} MB"
     assert facts["vocabulary"].startswith("150 pieces, wordpiece, trained on the text")
-    assert facts["phase 0"].startswith("12 steps of 8 sequences of up to 32 tokens, 3.072e+03 tokens at most, ")
+    steps = "FLOPs by formula: 12 steps of 8 sequences of up to 32 tokens, 3.072e+03 tokens at most"
+    assert facts["phase 0"].endswith(steps)
     # By default two checkpoints are kept; the best one and one being written lie beside them.
-    each, most = (float(facts["checkpoints"].split(after)[0].split()[-2]) for after in (" each", " at most"))
+    each, most = (
+        float(facts["checkpoints"].split(after)[0].split()[-1]) for after in (" MB each", " MB on disk by formula")
+    )
     assert f"state {each} " in facts["memory, length 32"] and abs(most - (tiny_config.checkpoints.keep + 2) * each) < 1
     assert not list(tmp_path.iterdir())
 
@@ -75,8 +78,9 @@ TIME = PreparationTime(chunks=20, shuffled_bytes=10**8, shard_bytes=10**9, vocab
 
 
 def test_workers_share_the_chunks_and_not_the_vocabulary():
-    assert [TIME.seconds(workers) for workers in (1, 10, 20, 100)] == [430.0, 70.0, 50.0, 50.0]
-    assert (TIME + TIME).chunks == 40 and (TIME + TIME).seconds(100) == 80.0
+    times = [TIME.with_workers(workers) for workers in (1, 10, 20, 100)]
+    assert [3600 * time.hours for time in times] == pytest.approx([430.0, 70.0, 50.0, 50.0])
+    assert (TIME + TIME).chunks == 40 and (TIME + TIME).with_workers(100).hours == pytest.approx(80 / 3600)
 
 
 def test_the_plan_of_a_preparation_adds_up_its_sources(tiny_config, tmp_path):
@@ -88,14 +92,16 @@ def test_the_plan_of_a_preparation_adds_up_its_sources(tiny_config, tmp_path):
     assert list(facts) == [
         *sources,
         "chunks",
-        "shuffled",
+        "text sent to workers",
         "written",
         "vocabulary",
+        "sequences, one core",
+        "both, on this machine's cores",
         "rate, measured",
         "1 worker",
         "10 workers",
         "100 workers",
     ]
     size = sum((tmp_path / f"{name}.txt").stat().st_size for name in "ab")
-    assert facts["shuffled"].startswith(f"{size / 1e6:.2f} MB") and "the whole looked at" in facts[sources[0]]
+    assert facts["text sent to workers"] == f"{size / 1e6:.2f} MB" and "the whole looked at" in facts[sources[0]]
     assert not [path for path in tmp_path.iterdir() if path.suffix != ".txt"]

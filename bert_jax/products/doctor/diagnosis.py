@@ -1,15 +1,10 @@
 """Diagnosis of a text: what it gives a pretraining, and what is wrong with it, by a spread sample."""
 
 import math
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
-import jax
-
-from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.model.kernels.platform import compute_dtype
 from bert_jax.model.size import num_parameters, train_flops
 from bert_jax.pretraining.mixture import SourceShare, draws
 from bert_jax.pretraining.sample_preparation import (
@@ -31,15 +26,8 @@ from bert_jax.system.facts import Facts, facts_table, rows_table
 from bert_jax.system.progress import output, print_line, say
 from bert_jax.system.reading import show
 from bert_jax.text.tokenizer import Tokenizer
-from bert_jax.training.devices import CHIPS, TPU_FAMILIES, SquareProduct, chip_of
+from bert_jax.training.estimate import Estimate, training_times
 
-_PRODUCT_SIZE, _ROUNDS = 2048, 4
-
-_MFU = 0.4
-"""Share of a chip's peak that a step of BERT-base or BERT-large reaches: 0.36 to 0.43 on an H200 (docs/performance.md);
-on other chips it is assumed."""
-_CPU_SHARE = 0.7
-"""Share of a CPU's rate of matrix products that a step reaches: 0.8 for BERT-base in float32, less for small models."""
 _TOKENS_A_PARAMETER, _TIMES_IN_ENCODERS = 20, (10, 100)
 """Training tokens for each parameter of the best model for a given compute: their number in causal models (Hoffmann et
 al. 2022), and how many times as many there are in encoders, from least to most (Dervishi et al. 2025)."""
@@ -96,14 +84,6 @@ class Training(Facts):
     flops: Annotated[facts.Flops, "FLOPs"]
 
 
-class Hours(Facts):
-    """The time of the training on one machine or chip."""
-
-    machine: str
-    hours: Annotated[facts.Hours, "training"]
-    basis: Annotated[str, "at"]
-
-
 class Change(Facts):
     """Something to change."""
 
@@ -137,7 +117,7 @@ class Diagnosis(SourceDiagnosis):
     """The figures and faults of the only source, and the training on it."""
 
     training: Training
-    hours: list[Hours]
+    hours: list[Estimate]
 
 
 class MixtureDiagnosis(Facts):
@@ -147,7 +127,7 @@ class MixtureDiagnosis(Facts):
     shares: list[EstimatedShare]
     preparation: PreparationTime
     training: Training
-    hours: list[Hours]
+    hours: list[Estimate]
     vocabulary_size: int | None
     """The size of the common vocabulary, if it isn't the one that the config asks for."""
 
@@ -163,7 +143,7 @@ def diagnose(config: RunConfig) -> Diagnosis | MixtureDiagnosis:
     if len(names) == 1:
         found, prepared = _of_source(config, samples[names[0]], surveys[names[0]])
         training = _training(config, [prepared])
-        return Diagnosis(**dict(found), training=training, hours=list(_hours(config, training.flops)))
+        return Diagnosis(**dict(found), training=training, hours=list(training_times(config.model, training.flops)))
     common = _common_tokenizer(config, samples)
     of_sources = [
         _of_source(config.of_source(name, language), samples[name], surveys[name], common)
@@ -254,7 +234,7 @@ def _of_mixture(
         ],
         preparation=sum((each.preparation for each in found[1:]), start=found[0].preparation),
         training=training,
-        hours=list(_hours(config, training.flops)),
+        hours=list(training_times(config.model, training.flops)),
         vocabulary_size=len(common.vocabulary) if common and len(common.vocabulary) != config.vocabulary.size else None,
     )
 
@@ -301,36 +281,6 @@ def _tokens_a_parameter(config: RunConfig) -> tuple[tuple[int, int], str]:
     low, high = _TIMES_IN_ENCODERS
     basis = f"{causal}, {low} to {high} times as many in encoders (Dervishi et al. 2025)"
     return (_TOKENS_A_PARAMETER, high * _TOKENS_A_PARAMETER), basis
-
-
-def _hours(config: RunConfig, flops: float) -> Iterator[Hours]:
-    """The time of `flops` on this machine, and on one chip of each kind that `plan` knows."""
-    rate, basis = training_rate(config.model)
-    name = f"this machine, {jax.device_count()} x {jax.devices()[0].device_kind}"
-    yield Hours(machine=name, hours=flops / rate / 3600, basis=basis)
-    for family in TPU_FAMILIES:
-        peak = CHIPS[f"TPU {family}"].flops
-        hours = flops / (_MFU * peak) / 3600
-        yield Hours(machine=f"one TPU {family}", hours=hours, basis=f"{_MFU:.0%} of the peak, assumed")
-
-
-def training_rate(model: ModelConfig) -> tuple[float, str]:
-    """FLOPs a second that a training reaches on this machine, roughly, and what that rests on."""
-    if chip := chip_of(jax.devices()[0].device_kind):
-        return _MFU * chip.flops * jax.device_count(), f"{_MFU:.0%} of the peak, assumed"
-    measured = _matrix_rate(model)
-    return _CPU_SHARE * measured, f"{_CPU_SHARE:.0%} of {facts.flops_per_second(measured)}, measured now"
-
-
-def _matrix_rate(model: ModelConfig) -> float:
-    """FLOPs a second of a large matrix product in the model's compute dtype here."""
-    probe = SquareProduct.of(_PRODUCT_SIZE, compute_dtype(model))
-    seconds = []
-    for _ in range(_ROUNDS):  # the first compiles
-        began = time.perf_counter()
-        jax.block_until_ready(probe.run())
-        seconds.append(time.perf_counter() - began)
-    return probe.flops / min(seconds)
 
 
 _SHARES_SHOWN = 8

@@ -38,6 +38,8 @@ _LEAST_EFFORT = {"exec_time_optimization_effort": -1.0}
 moves 29 ms of bytes instead of 17 at 512 tokens, 14 instead of 10 at 128; its memory is within a tenth (libtpu
 0.0.42)."""
 
+_COMPILED = "the compiled step"
+
 _REFUSALS = (
     r"\(([\d.]+[KMGT]?)\) exceeds available HBM \(([\d.]+[KMGT]?)\)",
     r"Used ([\d.]+[KMGT]?) of ([\d.]+[KMGT]?) hbm",
@@ -76,7 +78,7 @@ def _phases_by_formula(config: AnyRunConfig, objective: Objective, topology: Top
     phases = []
     for number in range(len(config.phases)):
         work = _work(config, number, objective.flops(config.ids_shape(number)))
-        at_best = _pace(config, work, topology, topology.seconds(work.flops))
+        at_best = _pace(config, work, topology, topology.seconds(work.flops), "formula")
         phases.append(FormulaPhase(**dict(work), at_best=at_best))
     return phases
 
@@ -169,8 +171,8 @@ def step_time_of(config: AnyRunConfig, work: PlannedPhase, topology: Topology, m
         compute=compute,
         memory=memory,
         links=links,
-        at_best=_pace(config, work, topology, max(compute, memory, links)),
-        in_turn=_pace(config, work, topology, compute + memory + links),
+        at_best=_pace(config, work, topology, max(compute, memory, links), _COMPILED),
+        in_turn=_pace(config, work, topology, compute + memory + links, _COMPILED),
     )
 
 
@@ -179,10 +181,11 @@ def _work(config: AnyRunConfig, number: int, flops: float) -> PlannedPhase:
     return PlannedPhase(phase=number, steps=phase.steps, length=phase.length, batch_size=phase.batch_size, flops=flops)
 
 
-def _pace(config: AnyRunConfig, work: PlannedPhase, topology: Topology, seconds: float) -> Pace:
-    """The pace of a phase whose step takes `seconds`."""
+def _pace(config: AnyRunConfig, work: PlannedPhase, topology: Topology, seconds: float, basis: str) -> Pace:
+    """The pace of a phase whose step takes `seconds` by `basis`."""
     hours = work.steps * seconds / 3600
     return Pace(
+        basis=basis,
         hours=hours,
         chip_hours=hours * topology.chips,
         step_seconds=seconds,
@@ -193,10 +196,10 @@ def _pace(config: AnyRunConfig, work: PlannedPhase, topology: Topology, seconds:
 
 def _total(phases: list[CompiledPhase]) -> dict[str, SliceTime]:
     total = {}
-    for estimate in ("at_best", "in_turn"):
-        paces = [getattr(phase.time, estimate) for phase in phases]
+    for limits, work in (("at_best", "all phases if all limits overlap"), ("in_turn", "all phases if nothing does")):
+        paces = [getattr(phase.time, limits) for phase in phases]
         hours, chip_hours = sum(pace.hours for pace in paces), sum(pace.chip_hours for pace in paces)
-        total[estimate] = SliceTime(hours=hours, chip_hours=chip_hours)
+        total[limits] = SliceTime(work=work, hours=hours, chip_hours=chip_hours, basis=_COMPILED)
     return total
 
 

@@ -9,7 +9,7 @@ from bert_jax.products.plan.topology import Topology
 from bert_jax.system import facts
 from bert_jax.system.facts import Facts, Table, facts_table, rows_table
 from bert_jax.system.json_file import Shape
-from bert_jax.system.progress import duration
+from bert_jax.training.estimate import Estimate
 
 _FORMULA_FACTS = (
     *("length", "batch_size", "flops"),
@@ -35,10 +35,9 @@ class ChipMemory(Facts):
         return self.arguments + self.outputs + self.temporaries + self.code
 
 
-class SliceTime(Facts):
-    """How long phases take on a slice."""
+class SliceTime(Estimate):
+    """How long phases take on a slice, and the hours of all its chips together."""
 
-    hours: Annotated[facts.Hours, "the phase"]
     chip_hours: Annotated[float, facts.Unit("{:,.1f}".format), "chip-hours"]
 
 
@@ -139,11 +138,7 @@ def plan_tables(topology: Topology, plan: SlicePlan) -> Iterator[Table | str]:
     headings = {f"{phase.length} tokens, batch {phase.batch_size:,}": phase for phase in plan.phases}
     yield facts_table(title, headings, list(CompiledPhase.model_fields))
     if plan.total:
-        best, turn = (
-            f"{duration(3600 * time.hours)}, {time.chip_hours:,.1f} chip-hours"
-            for time in (plan.total["at_best"], plan.total["in_turn"])
-        )
-        yield f"All phases: {best} if all limits overlap; {turn} if nothing does. Real steps take longer."
+        yield rows_table("All phases. Real steps take longer.", list(plan.total.values()))
     else:
         yield "It doesn't fit. Try a larger --execution.accumulation, --execution.remat full, or a smaller batch."
     if not plan.exact:

@@ -11,12 +11,21 @@ from bert_jax.products.suite.suite_tables import PRETRAINING, setting_text
 from bert_jax.products.suite.tasks import FineTuning
 from bert_jax.products.suite.work import SuiteWork
 from bert_jax.run.trained_model import TrainedModel
-from bert_jax.system.facts import print_rows
-from bert_jax.system.progress import duration, print_line
+from bert_jax.system.facts import rows_table
+from bert_jax.system.progress import output, print_line
 from bert_jax.system.workers import in_own_process
+from bert_jax.training.estimate import Estimate
 
 _BACKWARD = 2
 """The backward pass of a token costs as much as so many forward passes."""
+
+
+class MissingRun(Estimate):
+    """A run that a suite still has to do."""
+
+    model: str
+    setting: str
+    seed: int
 
 
 def print_estimate(work: SuiteWork) -> None:
@@ -28,7 +37,7 @@ def print_estimate(work: SuiteWork) -> None:
             setting = work.best_setting(model, task) or work.suite.settings[0]
             answers = [work.answers(model, task, setting, seed) for seed in work.suite.tables.seeds]
             jobs += [(job, f"{task.name}: answers") for job in answers]
-    pace, lines, times = cache(partial(_pace, work)), list[list[str]](), list[float | None]()
+    pace, missing = cache(partial(_pace, work)), list[MissingRun]()
     for job, what in jobs:
         if job.done:
             continue
@@ -37,7 +46,7 @@ def print_estimate(work: SuiteWork) -> None:
         model = next(model for model in work.suite.models if model.name == job.model)
         time: float | None
         if seconds:
-            time, basis = sum(seconds) / len(seconds), f"as {len(seconds)} finished"
+            time, basis = sum(seconds) / len(seconds), f"{len(seconds)} finished"
         elif job.task == PRETRAINING and work.suite.tables.budget and work.suite.tables.budget.seconds:
             time, basis = work.suite.tables.budget.seconds / len(work.processes.shares[0]), "the budget"
         else:
@@ -45,13 +54,13 @@ def print_estimate(work: SuiteWork) -> None:
             start *= 1 + (job.path.suffix != ".json")  # a training compiles its evaluation, too
             tokens = _tokens(work, model, job, what)
             time, basis = (None, "not known") if tokens is None else (start + tokens * token, "a measured step")
-        times.append(time)
-        length = "?" if time is None else duration(time)
-        lines.append([job.model, what, setting_text(job.setting), str(job.seed), length, basis])
-    print_rows("Missing work", ("model", "task", "setting", "seed", ">time", "estimated"), lines)
-    hours = sum(filter(None, times)) / 3600 / work.processes.at_once
-    left = f", and {times.count(None)} whose time isn't known" if None in times else ""
-    print_line(f"{len(lines)} runs, about {hours:.2f} hours with {work.processes.at_once} at once{left}")
+        hours, text = None if time is None else time / 3600, setting_text(job.setting)
+        missing.append(MissingRun(model=job.model, work=what, setting=text, seed=job.seed, hours=hours, basis=basis))
+    output.print(rows_table("Missing work", missing, ("model", "work", "setting", "seed", "hours", "basis")))
+    unknown = sum(run.hours is None for run in missing)
+    hours = sum(run.hours or 0 for run in missing) / work.processes.at_once
+    left = f", and {unknown} whose time isn't known" if unknown else ""
+    print_line(f"{len(missing)} runs, about {hours:.2f} hours with {work.processes.at_once} at once{left}")
 
 
 def _pace(work: SuiteWork, name: str) -> tuple[float, float]:

@@ -20,7 +20,7 @@ def diagnosed(config, path, text: bytes):
 @pytest.fixture(scope="module", autouse=True)
 def small_product():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("bert_jax.products.doctor.diagnosis._PRODUCT_SIZE", 64)
+        patch.setattr("bert_jax.training.estimate._PRODUCT_SIZE", 64)
         yield
 
 
@@ -81,7 +81,7 @@ def test_the_figures_of_a_text_that_is_read_whole_are_exact(good, config):
     rows = next(cut.rows for cut in found.cuts if cut.length == 32 and not cut.packed)
     assert found.training.epochs == pytest.approx(1000 * 8 / rows)
     assert found.preparation.chunks == round(len(text) / 20_000)
-    by_machine = {each.machine: each.hours for each in found.hours}
+    by_machine = {each.work: each.hours for each in found.hours}
     assert by_machine["one TPU v5e"] / by_machine["one TPU v5p"] == pytest.approx(459 / 197)
 
 
