@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 
@@ -147,13 +147,13 @@ def ahead(
         pool.shutdown(cancel_futures=True)
 
 
-def in_input_order(computed: Iterable[tuple[Group[Any], Iterable[Result]]]) -> Iterator[Result]:
-    """Yields the result of each item in input order. `computed`: each group with the results of its items, and of rows
-    of padding after them, which are left out."""
+def in_input_order(computed: Iterable[tuple[Sequence[int], Iterable[Result]]]) -> Iterator[Result]:
+    """Yields the result of each item in input order. `computed`: for each batch, the indices in the input of its items,
+    and their results; results of rows of padding after them are left out."""
     waiting: dict[int, Result] = {}
     next_place = 0
-    for group, results in computed:
-        waiting.update(zip(group.places, results, strict=False))
+    for places, results in computed:
+        waiting.update(zip(places, results, strict=False))
         while next_place in waiting:
             yield waiting.pop(next_place)
             next_place += 1

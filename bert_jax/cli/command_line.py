@@ -13,7 +13,7 @@ from pydantic import Field
 from bert_jax.cli.flags import Flag
 from bert_jax.config.settings import Settings
 from bert_jax.config.wording import value_text
-from bert_jax.system.errors import UsageError, with_names
+from bert_jax.system.errors import UsageError, did_you_mean, with_names
 from bert_jax.system.json_file import read_toml
 
 _FLAG = re.compile(r"--?[a-zA-Z]")
@@ -89,8 +89,8 @@ def _value(flag: Flag, name: str, words: list[str]) -> object:
             values.append(of_one.read(word))
         except (ValueError, OverflowError):  # OverflowError: an integer with thousands of digits
             word = " ".join(words) if kind.stands_alone(word) else word
-            meant = difflib.get_close_matches(word, [*map(str, kind.choices), *kind.words], n=1)
-            suggestion = f"; did you mean {meant[0]}?" if meant else ""
+            meant = did_you_mean(word, [*map(str, kind.choices), *kind.words])
+            suggestion = f"; {meant}" if meant else ""
             raise UsageError(f"{name} {value_text(word)}: expected {kind.expected}{suggestion}") from None
     alone = not kind.several or (len(words) == 1 and kind.stands_alone(words[0]))
     return values[0] if alone else tuple(values)

@@ -1,10 +1,9 @@
 """The commands of `bert-jax` and the classes of their arguments."""
 
-import difflib
 import importlib
 from typing import Any
 
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, did_you_mean
 
 COMMANDS = {
     "pretrain": "train a model on text: vocabulary, sequences, training; continues where it stopped",
@@ -41,8 +40,7 @@ COMPLETE = "--complete"
 def arguments_of(name: str) -> type[Any]:
     """The class of a command's arguments: FillMask for fill-mask. Raises UsageError for an unknown command."""
     if name not in COMMANDS:
-        meant = difflib.get_close_matches(name, COMMANDS, n=1)
-        suggestion = f"did you mean {meant[0]}?" if meant else f"choose from {', '.join(COMMANDS)}"
+        suggestion = did_you_mean(name, COMMANDS, f"choose from {', '.join(COMMANDS)}")
         raise UsageError(f"there is no command {name!r}; {suggestion}")
     # `import` is a keyword of Python and can't be the name of a module.
     file_name = "import_" if name == "import" else name.replace("-", "_")

@@ -3,6 +3,7 @@
 from bert_jax.cli.arguments import PlaceArgument, RunArgument, SavedArguments
 from bert_jax.cli.flags import Positional
 from bert_jax.config.model import ModelConfig
+from bert_jax.config.wording import article
 
 
 class Export(SavedArguments):
@@ -40,7 +41,6 @@ class Export(SavedArguments):
         architecture = write_model_directory(
             self.destination, model.config, params, model.tokenizer, model.task, card=card
         )
-        article = "an" if architecture[0] in "AEX" else "a"
-        say(f"exported {article} {architecture} to {self.destination}")
+        say(f"exported {article(architecture)} {architecture} to {self.destination}")
         if model.generator:
             say(f"exported its generator to {self.destination / GENERATOR}")

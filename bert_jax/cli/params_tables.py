@@ -9,7 +9,7 @@ from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.model.bert import without
 from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.size import FORWARD_SHARE, HEADS, ModelPart, model_parts, num_parameters
-from bert_jax.system.facts import Table
+from bert_jax.system.facts import Table, gigabytes
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.step import Objective
 
@@ -83,13 +83,13 @@ def memory_lines(objective: Objective, config: AnyRunConfig) -> str:
     padding_parameters = sum(leaf.size for leaf in jax.tree.leaves(trained)) - num_parameters(model, shapes=shapes)
     return (
         f"Padding of the vocabulary, not counted above: {rows:,} rows, {padding_parameters:,} zeros.\n"
-        f"Parameters {_megabytes(shapes)}, state of {config.optimizer.name} {_megabytes(optimizer_state)}; "
+        f"Parameters {_bytes_of(shapes)}, state of {config.optimizer.name} {_bytes_of(optimizer_state)}; "
         "--mesh.fsdp splits both.\n"
     )
 
 
-def _megabytes(tree: Any) -> str:
-    return f"{sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree)) / 1e6:,.1f} MB"
+def _bytes_of(tree: Any) -> str:
+    return gigabytes(sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree)))
 
 
 def flops_table(objective: Objective, config: AnyRunConfig) -> Table:

@@ -63,7 +63,7 @@ class Search(InferenceArguments, JsonArguments):
 
 def _cell(text: str | tuple[str, ...]) -> str:
     """The beginning of a text or a pair on one line, with escapes such as \\n."""
-    from bert_jax.system.errors import on_one_line
+    from bert_jax.system.errors import on_one_line, shortened
 
     joined = text if isinstance(text, str) else " | ".join(text)
-    return on_one_line(joined if len(joined) <= _SHOWN else f"{joined[:_SHOWN]}...")
+    return on_one_line(shortened(joined, _SHOWN))

@@ -1,6 +1,5 @@
 """Settings of the pretraining objective, and of the units of masking: tokens that are chosen and masked together."""
 
-import difflib
 import functools
 import math
 import re
@@ -10,7 +9,7 @@ from typing import Annotated, Literal, cast, get_args
 from pydantic import AfterValidator, BeforeValidator, Field
 
 from bert_jax.config.settings import Settings, one_or_several
-from bert_jax.system.errors import Setting
+from bert_jax.system.errors import Setting, did_you_mean
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 MaskedShare = Annotated[float, Field(gt=0.0, lt=1.0)]
@@ -38,8 +37,8 @@ def _checked(units: tuple[str, ...]) -> tuple[str, ...]:
     units = tuple(" ".join(units).split())  # also of one text, "word:0.7 phrase:0.3"
     for unit in units:
         if not _UNIT.fullmatch(unit):
-            near = difflib.get_close_matches(unit.partition(":")[0], UNIT_KINDS, 1)
-            remedy = f"; did you mean {near[0]}?" if near else ""
+            meant = did_you_mean(unit.partition(":")[0], UNIT_KINDS)
+            remedy = f"; {meant}" if meant else ""
             raise ValueError(f"={unit}: expected {', '.join(UNIT_KINDS)}, or these as word:0.7 phrase:0.3{remedy}")
     kinds, weights = {_parts(unit)[0] for unit in units}, [_parts(unit)[1] for unit in units]
     if len(kinds) < len(units):

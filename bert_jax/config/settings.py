@@ -1,6 +1,5 @@
 """The base of every settings class."""
 
-import difflib
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import indent
 from typing import Annotated, Any, TypeVar
@@ -9,7 +8,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.fields import FieldInfo
 
 from bert_jax.config.wording import Kind, value_text
-from bert_jax.system.errors import Setting, UsageError, with_names
+from bert_jax.system.errors import Setting, UsageError, did_you_mean, with_names
 
 Group = TypeVar("Group", bound="Settings")
 
@@ -98,7 +97,7 @@ class Settings(BaseModel):
 
     def flat(self) -> dict[str, Any]:
         """Every single setting as in JSON, by its dotted name: `model.num_layers`, `phases.0.steps`."""
-        return dict(_leaves(self.model_dump(mode="json")))
+        return {name: leaf for name, leaf in leaves(self.model_dump(mode="json")) if leaf not in ([], {})}
 
 
 def _set(old: Any, values: Mapping[str, Any], path: str = "") -> Any:
@@ -135,12 +134,13 @@ def _plain(field: FieldInfo, value: Any) -> Any:
     return (value,) if is_item else value
 
 
-def _leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    if not isinstance(value, (dict, list)):
+def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Yields the values within nested objects and lists, also empty ones, with their dotted names."""
+    if not isinstance(value, (dict, list)) or not value:
         yield name, value
         return
     for key, child in value.items() if isinstance(value, dict) else enumerate(value):
-        yield from _leaves(child, f"{name}.{key}".removeprefix("."))
+        yield from leaves(child, f"{name}.{key}".removeprefix("."))
 
 
 def _explained(error: ValidationError, settings: type[Settings]) -> SettingsError:
@@ -168,10 +168,8 @@ def _problem(item: Any, settings: type[Settings]) -> str:
         word = str(item["loc"][-1])
         own = settings.model_fields if len(item["loc"]) == 1 else ()
         everywhere = _field_names(Settings)
-        close = difflib.get_close_matches(word, own)
-        if not close and word not in everywhere:
-            close = difflib.get_close_matches(word, everywhere)
-        return ": there is no such setting" + (f"; did you mean {close[0]}?" if close else "")
+        meant = did_you_mean(word, own) or (did_you_mean(word, everywhere) if word not in everywhere else "")
+        return ": there is no such setting" + (f"; {meant}" if meant else "")
     field = settings.model_fields[str(item["loc"][0])]
     expected = Kind.of_field(field).expected
     if item["type"] == "missing":

@@ -9,8 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 import annotated_types
 from pydantic.fields import FieldInfo
 
-_MOST_SHOWN = 60
-"""Maximum characters of a wrong value in a message."""
+from bert_jax.system.errors import shortened
 
 
 def counted(number: float, nouns: str) -> str:
@@ -158,4 +157,9 @@ def value_text(value: Any) -> str:
     """`value` for a message: on one line, and cut if it is long."""
     text = value if isinstance(value, str) else repr(value)
     text = text if text.isprintable() and text.strip() else repr(text)
-    return text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}..."
+    return shortened(text)
+
+
+def article(model: str) -> str:
+    """The article before the name of a model: "an" if its first letter is spoken as a vowel, else "a"."""
+    return "an" if model[0] in "AEX" else "a"

@@ -130,7 +130,7 @@ def outcomes(
     choices = max(len(task.config.choices), 1)
     groups = _packed(examples, task.config.max_length * choices, choices, tokens or tokens_at_once())
     computed = ahead(outputs_of, groups, threads)
-    outputs = in_input_order(computed)
+    outputs = in_input_order((group.places, results) for group, results in computed)
     for record, of_one in read:
         yield Outcome(record, of_one, [*islice(outputs, len(of_one))])
 

@@ -24,6 +24,8 @@ _SCORES_AT_ONCE = 1 << 22
 _TIE = 1e-6
 """Scores that differ by less are equal. A float32 product rounds equal texts differently at different positions."""
 _FIRST = 10
+_DISCOUNTS = 1 / np.log2(np.arange(2, _FIRST + 2))
+"""What a gain counts at each of the first ranks."""
 """Number of ranks that are measured."""
 RANKED = 100
 """Number of ranks of judged documents that recall is measured at."""
@@ -117,18 +119,24 @@ def retrieval_metrics(ranking: Ranking) -> dict[str, float]:
     candidates among the first k, divided by the number of all of them or by k, whichever is less. The values equal
     pytrec_eval's, except `recall@k` of a query with more than k candidates, whose best value is 1 here.
     """
-    gains = 1 / np.log2(np.arange(2, _FIRST + 2))
-    best = np.concatenate([[0.0], np.cumsum(gains)])
     ndcg: list[float] = []
     recall: dict[int, list[float]] = {1: [], _FIRST: []}
     for ranks, size in zip(ranking.ranks, ranking.relevant, strict=True):
-        ndcg.append(gains[ranks[ranks <= _FIRST] - 1].sum() / best[min(size, _FIRST)])
+        gains = np.isin(np.arange(1, _FIRST + 1), ranks)
+        ndcg.append(_ndcg(gains, np.ones(size)))
         for first, shares in recall.items():
             shares.append(np.count_nonzero(ranks <= first) / min(size, first))
     return {
         f"ndcg@{_FIRST}": float(np.mean(ndcg)),
         **{f"recall@{first}": float(np.mean(shares)) for first, shares in recall.items()},
     }
+
+
+def _ndcg(gains: Num[np.ndarray, " N"], ideal: Num[np.ndarray, " M"]) -> float:
+    """Normalized discounted cumulative gain of the first ten of N ranked documents. `ideal`: the gains of the M
+    relevant ones, greatest first."""
+    dcg, best = (values[:_FIRST] @ _DISCOUNTS[: len(values)] for values in (gains, ideal))
+    return float(dcg / best)
 
 
 class BestDocuments:
@@ -160,14 +168,13 @@ def judged_metrics(found: Sequence[Sequence[str]], judgments: Sequence[Mapping[s
     names of each query's documents, the best first. `judgments`: the grades of documents by name; those above 0 are
     relevant. A query without a relevant document has 0 in each.
     """
-    discounts, sums = 1 / np.log2(np.arange(2, _FIRST + 2)), np.zeros(3)
+    sums = np.zeros(3)
     for names, grades in zip(found, judgments, strict=True):
         gains = np.array([max(grades.get(name, 0), 0) for name in names[:RANKED]], float)
         ideal = np.array(sorted((grade for grade in grades.values() if grade > 0), reverse=True), float)
         if len(ideal):
-            dcg, best = (one[:_FIRST] @ discounts[: len(one)] for one in (gains, ideal))
             first = np.flatnonzero(gains[:_FIRST])[:1]
-            sums += dcg / best, np.count_nonzero(gains) / len(ideal), (1 / (first + 1)).sum()
+            sums += _ndcg(gains, ideal), np.count_nonzero(gains) / len(ideal), (1 / (first + 1)).sum()
     means = (sums / len(judgments)).tolist()
     return dict(zip((f"ndcg@{_FIRST}", f"recall@{RANKED}", f"mrr@{_FIRST}"), means, strict=True))
 

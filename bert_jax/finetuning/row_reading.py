@@ -18,7 +18,7 @@ from bert_jax.finetuning.task import Task
 from bert_jax.finetuning.usable_rows import used_columns
 from bert_jax.records.formats import format_of
 from bert_jax.records.record import Record
-from bert_jax.system.errors import Setting, UsageError, listed, quoted
+from bert_jax.system.errors import Setting, UsageError, first_of, listed, quoted
 from bert_jax.system.reading import Fact, Reading
 
 _NUMBER = re.compile(r"\s*[-+]?\d[\d.,]*(?:[eE][-+]?\d+)?\s*")
@@ -180,10 +180,9 @@ def _contradictions(config: TaskConfig, name: str, rows: RowSet, texts: Sequence
 
 
 def _counts(config: TaskConfig, labels: Counter[str]) -> str:
-    shown = ", ".join(f"{label} {labels[label]:,}" for label in sorted_labels(labels)[:_SHOWN])
-    more = f", and {len(labels) - _SHOWN:,} more" if len(labels) > _SHOWN else ""
+    shown = first_of([f"{label} {labels[label]:,}" for label in sorted_labels(labels)], _SHOWN)
     scheme = tag_scheme(labels) if config.facts.words else None
-    return shown + more + (f"; entities as {scheme}" if scheme else "")
+    return shown + (f"; entities as {scheme}" if scheme else "")
 
 
 def _odd_verdicts(name: str, records: Sequence[Record], unused: Sequence[str]) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
+from bert_jax.batching.grouping import in_input_order
 from bert_jax.batching.sequences import joined, unpooled_tokens
 from bert_jax.config.vectors import NO_PROMPT, Prompt
 from bert_jax.layout import Tokens, TokenSequence
@@ -122,19 +123,15 @@ def _segments(text: Text, prompt: str) -> tuple[str, ...]:
 
 
 def in_order(computed: Iterable[tuple[PlacedBatch, Encoded | Output]]) -> Iterator[Output]:
-    """Yields the output of each sequence without padding, in the input order of the sequences."""
-    waiting: dict[int, Output] = {}
-    next_place = 0
-    for batch, output in computed:
-        tokens, pooled = output.tokens, output.pooled
-        for number, place in enumerate(batch.places):
-            length = int(batch.tokens.length[number, 0])
-            waiting[place] = Output(
-                None if tokens is None else tokens[number, :length], None if pooled is None else pooled[number]
-            )
-        while next_place in waiting:
-            yield waiting.pop(next_place)
-            next_place += 1
+    """The output of each sequence without padding, in the input order of the sequences."""
+    return in_input_order((batch.places, _rows(batch, output)) for batch, output in computed)
+
+
+def _rows(batch: PlacedBatch, output: Encoded | Output) -> Iterator[Output]:
+    tokens, pooled = output.tokens, output.pooled
+    for number in range(len(batch.places)):
+        length = int(batch.tokens.length[number, 0])
+        yield Output(None if tokens is None else tokens[number, :length], None if pooled is None else pooled[number])
 
 
 def stacked(width: int, has_pooler: bool, each: Iterable[Output], lengths: Sequence[int]) -> Vectors:

@@ -7,7 +7,7 @@ from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.task_kind import TASK_KINDS
 from bert_jax.config.vectors import HELD_OUT_PAIRS
-from bert_jax.config.wording import counted
+from bert_jax.config.wording import article, counted
 from bert_jax.inference.bert import Bert
 from bert_jax.interchange.relatives import RELATIVES, exported_type
 from bert_jax.pretraining.questions import QUESTIONS, REPLACED_SHARE
@@ -116,7 +116,7 @@ def _description(model: Bert, architecture: str) -> Iterator[str]:
         casing = ", lower-cased" if tokenizer.cleaning.lowercase else ", cased"
     title = RELATIVES[exported_type(config)].title
     yield (
-        f"{'An' if title[0] in 'AEX' else 'A'} {title} of {counted(config.num_layers, 'layers')}, width "
+        f"{article(title).capitalize()} {title} of {counted(config.num_layers, 'layers')}, width "
         f"{config.hidden_size} and {counted(config.num_heads, 'attention heads')}, for sequences of up to "
         f"{config.max_positions} tokens."
     )

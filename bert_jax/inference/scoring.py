@@ -186,7 +186,7 @@ class Scorer:
         short = range(_STEP, min(_SHORT, config.max_positions), _STEP)
         lengths, compiling = sorted({*short, *usual_lengths(config.max_positions)}), compiling_tokens(config)
         groups = grouped(spans, lambda span: len(span[0]), lengths, tokens_at_once(), compiling, _WINDOW_GROUPS)
-        return in_input_order(ahead(self._of_group, groups))
+        return in_input_order((group.places, scores) for group, scores in ahead(self._of_group, groups))
 
     def _of_group(self, group: Group[_Span]) -> Iterable[Float[np.ndarray, " _"]]:
         ids, begins, ends = zip(*group.items, strict=True)

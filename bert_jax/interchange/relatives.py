@@ -2,7 +2,6 @@
 them are one model with different settings. One row of a table describes each relative, for reading and writing.
 """
 
-import difflib
 import functools
 import re
 from typing import Literal, NamedTuple
@@ -19,7 +18,7 @@ from bert_jax.interchange.conversions import (
     XLNET,
     Conversion,
 )
-from bert_jax.system.errors import Setting, UsageError, quoted
+from bert_jax.system.errors import Setting, UsageError, did_you_mean, quoted
 from bert_jax.system.json_file import JsonObject
 
 SIZES = {
@@ -369,8 +368,7 @@ def relative_of(model_type: object, place: str) -> Relative:
     """The relative of this model_type. Raises UsageError, naming `place`, if the model_type is unknown."""
     if relative := isinstance(model_type, str) and RELATIVES.get(model_type):
         return relative
-    near = difflib.get_close_matches(str(model_type), RELATIVES, 1, cutoff=_MISSPELT)
-    remedy = f"did you mean {near[0]}?" if near else "give a model of one of these"
+    remedy = did_you_mean(str(model_type), RELATIVES, "give a model of one of these", _MISSPELT)
     raise UsageError(f"{place}: model_type is {quoted(model_type)}; bert_jax knows {', '.join(RELATIVES)}; {remedy}")
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, StringConstraints
 from tokenizers import AddedToken
 
-from bert_jax.system.errors import UsageError, quoted
+from bert_jax.system.errors import UsageError, first_of, quoted
 from bert_jax.system.json_file import JsonObject, Shape, as_shape, read_foreign_object, read_foreign_shape
 from bert_jax.system.progress import say
 from bert_jax.text.pipeline import TOKENIZER_CONFIG
@@ -232,6 +232,5 @@ def check_settings(config: TokenizerConfig, path: Path, has_file: bool) -> None:
         )
     unknown = [key for key in values if key not in {*_DEFAULTS, *_HARMLESS} and not key.endswith("_token")]
     if unknown:
-        names = ", ".join(key if key.isidentifier() else quoted(key) for key in unknown[:9])
-        further = f" and {len(unknown) - 9:,} more" if len(unknown) > 9 else ""
-        say(f"{path}: {names}{further} are not known here and not used")
+        names = first_of([key if key.isidentifier() else quoted(key) for key in unknown], 9)
+        say(f"{path}: {names} are not known here and not used")

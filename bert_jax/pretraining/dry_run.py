@@ -10,7 +10,7 @@ from bert_jax.records.sample import read_sample
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import Setting, UsageError
-from bert_jax.system.facts import Figure, facts_of, gigabytes
+from bert_jax.system.facts import Figure, facts_of, gigabytes, three_digits
 from bert_jax.system.progress import say
 from bert_jax.training.estimate import (
     Estimate,
@@ -95,7 +95,7 @@ def _sources(config: RunConfig) -> Lines:
     yield "sources", "size" + (f", and share of the sequences in each phase{estimated}" if known else "")
     for place, source in enumerate(sources):
         of_phases = ", ".join(f"{of_phase[place]:.1%}" for of_phase in shares)
-        size = f"{float(f'{source.total:.3g}'):,.15g} {source.unit}"
+        size = f"{three_digits(source.total)} {source.unit}"
         yield f"{config.data.source[place]} ({config.data.languages[place]})", f"{size}; {of_phases}".removesuffix("; ")
 
 

@@ -16,7 +16,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.system.bucket import Place, in_bucket, place_of
 from bert_jax.system.copies import fetched
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, did_you_mean
 from bert_jax.system.progress import say
 
 AnyConfig = RunConfig | FinetuneConfig | TaskRunConfig
@@ -61,8 +61,7 @@ def suite_file(name_or_path: str) -> Path:
         return Path(name_or_path)
     if name_or_path in suite_names():
         return configs_directory() / "suites" / f"{name_or_path}.toml"
-    meant = difflib.get_close_matches(Path(name_or_path).stem, suite_names(), n=1)
-    suggestion = f"did you mean {meant[0]}?" if meant else f"there are {', '.join(suite_names())}"
+    suggestion = did_you_mean(Path(name_or_path).stem, suite_names(), f"there are {', '.join(suite_names())}")
     raise UsageError(f"no suite file at {name_or_path} and no suite of that name; {suggestion}")
 
 

@@ -14,6 +14,7 @@ from bert_jax.run.hosts import is_first
 from bert_jax.run.tracking import GuardedTracker
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import Publisher, local_path
+from bert_jax.system.errors import first_of
 from bert_jax.system.files import open_regular, write_text
 from bert_jax.system.journal import JOURNAL_FILE
 from bert_jax.system.json_file import JsonObject, Shape, as_shape, parse_object
@@ -193,5 +194,4 @@ def read_metrics(path: Place) -> list[JsonObject]:
 
 def listed_damage(damaged: Sequence[DamagedLine]) -> str:
     """The first damaged lines as text: "3 (it is no JSON ...), 7 (...) and 2 more"; empty if there are none."""
-    more = f" and {len(damaged) - _MOST_LISTED:,} more" if len(damaged) > _MOST_LISTED else ""
-    return ", ".join(f"{line.number:,} ({line.reason})" for line in damaged[:_MOST_LISTED]) + more
+    return first_of([f"{line.number:,} ({line.reason})" for line in damaged], _MOST_LISTED)

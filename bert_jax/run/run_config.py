@@ -9,7 +9,7 @@ from bert_jax.config.settings import Settings
 from bert_jax.config.training import TrainingConfig
 from bert_jax.run.run_manifest import RunManifest
 from bert_jax.system.bucket import Place, place_of, scheme_of
-from bert_jax.system.errors import Setting, UsageError, command_line, without_passwords
+from bert_jax.system.errors import Setting, UsageError, command_line, first_of, without_passwords
 from bert_jax.system.progress import say
 
 SCHEMA_VERSION = 1
@@ -85,5 +85,4 @@ def described(changes: list[tuple[str, object, object]]) -> str:
         else f"{Setting(name)} is {json.dumps(old)} there and {json.dumps(new)} now"
         for name, old, new in sorted(changes, key=lambda change: change[0] != "rows_hash")
     ]
-    more = [f"and {len(lines) - _MOST_CHANGES} more"] if len(lines) > _MOST_CHANGES else []
-    return "; ".join(lines[:_MOST_CHANGES] + more)
+    return first_of(lines, _MOST_CHANGES, "; ")

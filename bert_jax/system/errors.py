@@ -2,15 +2,15 @@
 
 import contextlib
 import copyreg
+import difflib
 import errno
 import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -90,14 +90,30 @@ def quoted(value: object) -> str:
         text = repr(value)
     except (ValueError, RecursionError):
         text = f"<{type(value).__name__}>"
-    return text if len(text) <= _MOST_CHARACTERS + len("''") else f"{text[:_MOST_CHARACTERS]}..."
+    return text if len(text) <= _MOST_CHARACTERS + len("''") else shortened(text)
+
+
+def shortened(text: str, most: int = _MOST_CHARACTERS) -> str:
+    """The first `most` characters of a text, followed by dots if there are more."""
+    return text if len(text) <= most else f"{text[:most]}..."
 
 
 def listed(names: Iterable[object]) -> str:
     """The first ten of `names`, quoted, followed by the number of the others."""
-    names = list(names)
-    first = ", ".join(map(quoted, islice(names, _MOST_NAMES))) or "nothing"
-    return first + (f" and {len(names) - _MOST_NAMES:,} more" if len(names) > _MOST_NAMES else "")
+    return first_of(list(names), _MOST_NAMES, text=quoted) or "nothing"
+
+
+def first_of(values: Sequence[object], most: int, separator: str = ", ", text: Callable[[object], str] = str) -> str:
+    """The first `most` of `values`, each as `text` gives it, followed by the number of the others."""
+    more = f" and {len(values) - most:,} more" if len(values) > most else ""
+    return separator.join(map(text, values[:most])) + more
+
+
+def did_you_mean(word: str, names: Iterable[str], otherwise: str = "", cutoff: float = 0.6) -> str:
+    """The question whether the most similar of `names` is meant; `otherwise` if none is as similar as `cutoff`, from
+    0 to 1."""
+    close = difflib.get_close_matches(word, list(names), 1, cutoff)
+    return f"did you mean {close[0]}?" if close else otherwise
 
 
 def json_kind(value: object) -> str:
@@ -177,7 +193,7 @@ class Interrupted(BertJaxError):
 def first_line(error: BaseException | str) -> str:
     """The first line of a library's message, cut after 200 characters; the name of its exception if it has none."""
     line = next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)
-    return line if len(line) <= _LONGEST_REASON else f"{line[:_LONGEST_REASON]}..."
+    return shortened(line, _LONGEST_REASON)
 
 
 def install_extra(name: str) -> str:

@@ -36,6 +36,11 @@ def percent(share: float) -> str:
     return f"{share:.0%}" if abs(share) >= 0.1 else f"{share:.1%}"
 
 
+def three_digits(value: float) -> str:
+    """A number as text, with three digits."""
+    return f"{float(f'{value:.3g}'):,.15g}"
+
+
 def gigabytes(size: float) -> str:
     """`size` in bytes as text in MB or GB."""
     return f"{size / 1e9:,.2f} GB" if size >= 1e9 else f"{size / 1e6:,.2f} MB"

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Literal, NoReturn, TypeVar
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import UsageError, json_kind, quoted
+from bert_jax.system.errors import UsageError, json_kind, quoted, shortened
 from bert_jax.system.files import open_regular
 
 JsonObject = dict[str, Any]
@@ -33,8 +33,6 @@ _MOST_TOML_BYTES = 1_000_000
 _PART = r"""(?:[\w-]++|"(?:\\.|[^"\\\n])*+"|'[^'\n]*+')"""
 _DEEP_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_MOST_DEPTH}}}")
 """A key of TOML that is nested too deep. Python's parser needs memory by the square of a key's dots."""
-_SHOWN = 60
-"""Maximum characters of a wrong value in an error message."""
 
 
 class Shape(BaseModel):
@@ -199,14 +197,14 @@ def _check_text(text: str) -> None:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        raise ValueError(f"{text[:_SHOWN]!r} has half of a surrogate pair, which is no character") from None
+        raise ValueError(f"{quoted(text)} has half of a surrogate pair, which is no character") from None
 
 
 def _finite(digits: str) -> float:
     """Raises ValueError for numbers like 1e999, which Python reads as infinity."""
     value = float(digits)
     if math.isinf(value):
-        raise ValueError(f"it has the number {digits[:_SHOWN]}, which is beyond float64")
+        raise ValueError(f"it has the number {shortened(digits)}, which is beyond float64")
     return value
 
 

@@ -1,7 +1,6 @@
 """Maps a function over the machines of an Apache Spark cluster."""
 
 import contextlib
-import difflib
 import functools
 import os
 import shutil
@@ -16,7 +15,15 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from bert_jax.system.errors import BertJaxError, RunError, Setting, UsageError, check_installed, first_line
+from bert_jax.system.errors import (
+    BertJaxError,
+    RunError,
+    Setting,
+    UsageError,
+    check_installed,
+    did_you_mean,
+    first_line,
+)
 from bert_jax.system.progress import warn
 from bert_jax.system.workers import safe_path
 
@@ -143,8 +150,8 @@ def _warn_of_names(context: "SparkContext", settings: Collection[str]) -> None:
     entries = context._jvm.org.apache.spark.internal.config.ConfigEntry.listAllEntries().toArray()
     known = {entry.key() for entry in entries} | set(_DEFAULTS) | {"spark.master"}
     for name in settings:
-        if name not in known and (meant := difflib.get_close_matches(name, known, n=1, cutoff=0.9)):
-            warn(f"Spark doesn't know the option {name} yet; did you mean {meant[0]}?")
+        if name not in known and (meant := did_you_mean(name, known, cutoff=0.9)):
+            warn(f"Spark doesn't know the option {name} yet; {meant}")
 
 
 def _outcome(function: Callable[[Item], Result], directory: Path, item: Item) -> Result | BertJaxError:

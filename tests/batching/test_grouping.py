@@ -120,5 +120,5 @@ def test_what_computing_raises_comes_in_its_turn():
 
 def test_results_come_in_the_order_of_the_input_without_those_of_padding():
     groups = [Group([2, 0], ["c", "a"], (3, 16)), Group([1], ["b"], (1, 16)), Group([3], ["d"], (2, 16))]
-    computed = [(group, [*group.items, *["padding"] * (group.shape[0] - len(group.items))]) for group in groups]
+    computed = [(group.places, [*group.items, *["padding"] * (group.shape[0] - len(group.items))]) for group in groups]
     assert [*in_input_order(computed)] == ["a", "b", "c", "d"]

@@ -69,7 +69,7 @@ def test_padding_memory_and_flops_are_told(capsys):
     told = " ".join(line for (line,) in rows[""])
     assert "70 rows, 53,830 zeros" in told
     megabytes = 4 * (110_106_428 + 53_830) / 1e6
-    assert f"Parameters {megabytes:.1f} MB, state of lamb {2 * megabytes:.1f} MB" in told
+    assert f"Parameters {megabytes:.2f} MB, state of lamb {2 * megabytes:.2f} MB" in told
     [length, _, forward, trained, whole] = rows["1"][0]
     assert float(trained) == pytest.approx(3 * float(forward), rel=1e-3)
     assert float(whole) == pytest.approx(float(trained) * 256 * 900_000, rel=1e-3)

@@ -22,7 +22,7 @@ from bert_jax.records.corpus_reading import reading_of_samples
 from bert_jax.records.sample import SAMPLE_BYTES, SpreadSample, read_sample, sample_mixture
 from bert_jax.system import facts
 from bert_jax.system.errors import Setting, UsageError
-from bert_jax.system.facts import Facts, facts_table, rows_table
+from bert_jax.system.facts import Facts, facts_table, rows_table, three_digits
 from bert_jax.system.progress import output, print_line, say
 from bert_jax.system.reading import show
 from bert_jax.text.tokenizer import Tokenizer
@@ -36,14 +36,9 @@ MOST_EPOCHS, _HALF_WORTH = 40, 15.39
 both of causal models (Muennighoff et al. 2023)."""
 
 
-def times(count: float) -> str:
-    """A number of times as text, with three digits."""
-    return f"{float(f'{count:.3g}'):,.15g}"
-
-
 def _from_to(numbers: tuple[int, int]) -> str:
     """A range as text, with three digits, or the number that both ends are."""
-    return " to ".join(dict.fromkeys(map(times, numbers)))
+    return " to ".join(dict.fromkeys(map(three_digits, numbers)))
 
 
 class TextSize(Facts):
@@ -80,7 +75,7 @@ class Training(Facts):
     worth: its tokens, repeated."""
     text_parameters_basis: Annotated[str, "by"]
     """The tokens for each parameter, and where they were measured."""
-    epochs: Annotated[float, facts.Unit(times), "times the text is seen"]
+    epochs: Annotated[float, facts.Unit(three_digits), "times the text is seen"]
     flops: Annotated[facts.Flops, "FLOPs"]
 
 

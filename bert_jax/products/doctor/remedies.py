@@ -14,12 +14,12 @@ from bert_jax.products.doctor.diagnosis import (
     SourceDiagnosis,
     Training,
     own_cuts,
-    times,
 )
 from bert_jax.products.doctor.survey import BOILERPLATE, DUPLICATES, LONG_LINES, UNDECODED, Fault
 from bert_jax.records.filters import are_same_language, is_identifiable
 from bert_jax.records.line_kinds import KINDS
 from bert_jax.records.sources import resolved_source
+from bert_jax.system.facts import three_digits
 from bert_jax.text.identification import UNDETERMINED, UNSURE
 
 _MOST_OTHER = 0.01
@@ -67,7 +67,7 @@ def _of_shares(found: MixtureDiagnosis, config: RunConfig) -> Iterator[Change]:
     """What to change of a mixture whose sources are seen too often, while the whole isn't."""
     often = [source for source in found.shares if source.epochs > MOST_EPOCHS]
     if often and found.training.epochs <= MOST_EPOCHS:
-        named = ", ".join(f"{source.source} {times(source.epochs)} times" for source in often)
+        named = ", ".join(f"{source.source} {three_digits(source.epochs)} times" for source in often)
         of_weights = "--data.weights with a smaller number for each of them"
         change = of_weights if config.data.weights else "a higher --data.smoothing, up to 1"
         reason = f"the training sees {named}; more than {MOST_EPOCHS} add nothing"
@@ -179,5 +179,5 @@ def _of_training(training: Training, config: RunConfig) -> Iterator[Change]:
             f"--phases.{number}.steps {max(round(share * phase.steps), 1)}"
             for number, phase in enumerate(config.phases)
         ]
-        reason = f"the text is seen {times(training.epochs)} times; more than {MOST_EPOCHS} add nothing"
+        reason = f"the text is seen {three_digits(training.epochs)} times; more than {MOST_EPOCHS} add nothing"
         yield Change(reason=reason, change=" ".join(flags))

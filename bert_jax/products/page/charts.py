@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from bert_jax.run.curves import MOST_POINTS, Curve
+from bert_jax.system.errors import first_of
 
 _MOST_IN_PAGE = 24_000
 """Most points in all charts of a page, which take about half a megabyte."""
@@ -161,11 +162,10 @@ def _line_description(
     told = [
         f"{name} from {number_text(float(curve.values[0]), form)} at {_x_text(float(curve.steps[0]), x)} to "
         f"{number_text(curve.last, form)} at {_x_text(float(curve.steps[-1]), x)}"
-        for name, curve in list(curves.items())[:6]
+        for name, curve in curves.items()
     ]
-    more = f", and {len(curves) - 6} more" if len(curves) > 6 else ""
     beside = f". {baseline[0]}: {number_text(baseline[1], form)}" if baseline else ""
-    return f"{title}: {'; '.join(told)}{more}{beside}."
+    return f"{title}: {first_of(told, 6, '; ')}{beside}."
 
 
 def _rows(curves: Mapping[str, Curve], x: str, form: AxisFormat, baseline: tuple[str, float] | None) -> list[list[str]]:

@@ -13,6 +13,7 @@ import numpy as np
 
 from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.config.run import RunConfig
+from bert_jax.config.settings import leaves
 from bert_jax.finetuning.metrics import metric_of
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.model.bert import parameter_shapes
@@ -218,8 +219,7 @@ class RunFacts:
     def changed_settings(self) -> Iterator[tuple[str, Any, Any]]:
         """Yields dotted name, value and default of each setting that differs from its default."""
         before = {} if self.is_task else RunConfig().flat()
-        changed = _flat(self.config.model_dump(mode="json", exclude_defaults=True))
-        for name, value in changed:
+        for name, value in leaves(self.config.model_dump(mode="json", exclude_defaults=True)):
             yield name, value, before.get(name)
 
     def _read_results(self, path: Place) -> Results:
@@ -234,12 +234,3 @@ class RunFacts:
         if wrong:
             self.problems.append(f"Values in {path.name} that can't be read are left out: {', '.join(wrong)}.")
         return results
-
-
-def _flat(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
-    """Yields the leaves of nested objects and lists with their dotted names."""
-    if isinstance(value, dict | list) and value:
-        for key, child in value.items() if isinstance(value, dict) else enumerate(value):
-            yield from _flat(child, f"{name}.{key}".removeprefix("."))
-    else:
-        yield name, value
