@@ -122,7 +122,7 @@ def retrieval_metrics(ranking: Ranking) -> dict[str, float]:
     ndcg: list[float] = []
     recall: dict[int, list[float]] = {1: [], _FIRST: []}
     for ranks, size in zip(ranking.ranks, ranking.relevant, strict=True):
-        gains = np.isin(np.arange(1, _FIRST + 1), ranks)
+        gains = np.isin(np.arange(1, _FIRST + 1), ranks).astype(float)
         ndcg.append(_ndcg(gains, np.ones(size)))
         for first, shares in recall.items():
             shares.append(np.count_nonzero(ranks <= first) / min(size, first))
@@ -132,7 +132,7 @@ def retrieval_metrics(ranking: Ranking) -> dict[str, float]:
     }
 
 
-def _ndcg(gains: Num[np.ndarray, " N"], ideal: Num[np.ndarray, " M"]) -> float:
+def _ndcg(gains: Float[np.ndarray, " N"], ideal: Float[np.ndarray, " M"]) -> float:
     """Normalized discounted cumulative gain of the first ten of N ranked documents. `ideal`: the gains of the M
     relevant ones, greatest first."""
     dcg, best = (values[:_FIRST] @ _DISCOUNTS[: len(values)] for values in (gains, ideal))

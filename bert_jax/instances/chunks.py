@@ -7,7 +7,6 @@ import itertools
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import Annotated
 
 import numpy as np
@@ -82,11 +81,6 @@ def _cut(documents: Iterable[list[str]], chunk_bytes: int) -> Iterator[list[list
     if waiting and size < chunk_bytes / 2:
         waiting, chunk = waiting + chunk, []
     yield from filter(None, (waiting, chunk))
-
-
-def text_hash(chunks: Iterable[tuple[int, int]]) -> str:
-    """Hash of the whole corpus, computed from the source and the checksum of each chunk."""
-    return blake2b(repr([(source, crc32) for source, crc32 in chunks]).encode(), digest_size=8).hexdigest()
 
 
 def chunk_file(directory: Place, index: int, suffix: str) -> Place:

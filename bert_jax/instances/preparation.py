@@ -14,7 +14,7 @@ from bert_jax.config.language import language_name
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.config.wording import counted
 from bert_jax.instances.chunk_worker import PendingSet, encode_text, prepare_unless_finished, write_instances
-from bert_jax.instances.chunks import PIECE_COUNTS, Chunk, ChunkRecord, cut_chunks, text_hash, write_numbers
+from bert_jax.instances.chunks import PIECE_COUNTS, Chunk, ChunkRecord, cut_chunks, write_numbers
 from bert_jax.instances.held_out import separate_held_out
 from bert_jax.instances.marks import Marker
 from bert_jax.instances.portions import prepared_by_portions
@@ -33,6 +33,7 @@ from bert_jax.instances.statistics import MANY_RANDOM, MOST_RANDOM, Statistics
 from bert_jax.records.corpus import Document, Mixture
 from bert_jax.records.engine import works_by_portions
 from bert_jax.system.bucket import Place, in_bucket
+from bert_jax.system.content import content_hash
 from bert_jax.system.copies import local_path
 from bert_jax.system.errors import Setting, UsageError, disk_explained
 from bert_jax.system.files import FileSum, remove_directory, remove_temporary, sync
@@ -121,7 +122,7 @@ def _finish(
         length=target.recipe.length,
         fingerprint=target.fingerprint,
         corpus=content,
-        text=text_hash((chunk.source, chunk.text_crc32) for chunk in chunks),
+        text=content_hash([(chunk.source, chunk.text_crc32) for chunk in chunks]),
         train=train,
         of_sources=sources,
         held_out=sum((seen for seen, _ in held_out), Statistics()),

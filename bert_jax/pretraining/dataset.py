@@ -8,7 +8,6 @@ from pathlib import Path
 from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.instances.chunks import text_hash
 from bert_jax.instances.portions import check_engine
 from bert_jax.instances.preparation import cut_corpus, prepare
 from bert_jax.instances.prepared_data import PreparedData, Recipe, discard, publish_prepared
@@ -22,6 +21,7 @@ from bert_jax.records.examination import check_packages
 from bert_jax.records.filters import check_language_filter
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
+from bert_jax.system.content import content_hash
 from bert_jax.system.errors import RunError, UsageError
 from bert_jax.system.files import refuse_links
 from bert_jax.system.progress import say, stage
@@ -220,7 +220,7 @@ def _text_of(config: RunConfig, run: RunDirectory) -> str:
     corpus = open_text(config, run)
     with stage("Comparing the text with what was prepared", corpus.total, corpus.unit) as progress:
         chunks = cut_corpus(corpus, config.data, lambda: progress.advance(corpus.position - progress.done))
-        return text_hash((chunk.source, chunk.crc32) for chunk in chunks)
+        return content_hash([(chunk.source, chunk.crc32) for chunk in chunks])
 
 
 def _prepare(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> Iterator[PreparedData]:
