@@ -1,6 +1,5 @@
 """What a suite's TOML file may have."""
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -10,7 +9,7 @@ from bert_jax.config.objective import UnitKind
 from bert_jax.config.settings import OneOrSeveral, Settings
 from bert_jax.config.training import Seed
 from bert_jax.config.unused import refuse_unused
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import UsageError, did_you_mean
 
 Config = TypeVar("Config", bound=Settings)
 MOST = 1000
@@ -120,8 +119,7 @@ def settled(config: Config, values: Mapping[str, Any]) -> Config:
 def check_known(name: str, known: Iterable[str], where: str, what: str) -> None:
     """Raises UsageError if `name` is none of `known`, with the nearest of them."""
     if name not in known:
-        near = difflib.get_close_matches(name, list(known), n=1)
-        meant = f"did you mean {near[0]}?" if near else f"there is {', '.join(known)}"
+        meant = did_you_mean(name, known, f"there is {', '.join(known)}")
         raise UsageError(f"{where}: {name!r} is no {what}; {meant}")
 
 
