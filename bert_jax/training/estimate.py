@@ -15,7 +15,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.training import TrainingConfig
 from bert_jax.config.wording import counted
-from bert_jax.model.linear import compute_dtype
+from bert_jax.model.kernels.platform import compute_dtype
 from bert_jax.model.memory import Memory
 from bert_jax.model.sharding import num_shards
 from bert_jax.run.run_directory import RunDirectory
