@@ -156,17 +156,16 @@ class FilledExample(NamedTuple):
 
 
 def filled_examples(run: RunDirectory, config: RunConfig, count: int = 5) -> list[FilledExample]:
-    """At most `count` held-out sentences of a trained run with the model's predictions; none if nothing was held out.
-
-    Raises what `prepare_lengths` and `load` raise.
-    """
+    """At most `count` held-out sentences of a trained run with the model's predictions; none if nothing was held out,
+    or if its data is gone. Raises what `load` raises."""
     from bert_jax.inference.bert import load  # takes a second to import
     from bert_jax.inference.filling import masked_examples
-    from bert_jax.pretraining.dataset import prepare_lengths
+    from bert_jax.instances.prepared_data import PreparedData
 
-    sentences = prepare_lengths(config, run)[config.phases[-1].length].example_sentences
-    bert = load(run.path)
-    examples = masked_examples(sentences, bert.tokenizer, bert.config.max_positions - 2)[:count]
+    prepared, bert = PreparedData.record(run.data(config.phases[-1].length)), load(run.path)
+    examples = masked_examples(
+        prepared.example_sentences if prepared else [], bert.tokenizer, bert.config.max_positions - 2
+    )[:count]
     return [FilledExample(text, word, bert.fill_mask(text)[0]) for text, word in examples]
 
 

@@ -45,7 +45,7 @@ class Extend(Arguments):
         if self.words is None and self.markers is None:
             raise UsageError("vocab needs --words PATH or --markers PATH as well: a file of what to add")
         vocabulary = {"file": str(self.extend), "lowercase": self.lowercase}
-        tokenizer = existing_tokenizer(RunConfig().change(vocabulary=vocabulary))
+        tokenizer, _ = existing_tokenizer(RunConfig().change(vocabulary=vocabulary))
         assert tokenizer is not None  # a file is given
         is_vocab_txt = isinstance(tokenizer, WordPieceTokenizer) and not self.extend.is_dir()
         if "lowercase" in self.model_fields_set and not is_vocab_txt:
@@ -130,5 +130,5 @@ class Vocab(RunArguments):
         inputs = check_sources(config, directory)
         directory.open(config)
         directory.keep(*inputs.readings)
-        tokenizer = make_tokenizer(config, directory, inputs.initial)
+        tokenizer = make_tokenizer(config, directory, inputs.tokenizer)
         print_line(f"{len(tokenizer.vocabulary):,} pieces: {directory.tokenizer / tokenizer.file_name}")

@@ -41,6 +41,7 @@ from bert_jax.training.compiled_programs import keep_compiled_programs
 from bert_jax.training.devices import check_room, compiling_tokens
 from bert_jax.training.loop import Trained, train
 from bert_jax.training.trainer import PhaseWork, Trainer
+from bert_jax.training.trust import compiler_checked
 
 Value = TypeVar("Value")
 _FEWEST_POSITIONS = 8
@@ -82,8 +83,9 @@ def finetune(
     not in a file are saved in the run's folder data/. `on_measured` receives every line of metrics.jsonl; if it returns
     True, the run is finished after that step.
 
-    Raises UsageError if something given is wrong, RunError if the run fails, HostLost if another process of it dies,
-    and Interrupted if it is stopped. Once the cause is removed, the same call resumes the run.
+    Raises UsageError if something given is wrong, RunError if the run fails or the compiler computes wrong on this
+    machine, HostLost if another process of it dies, and Interrupted if it is stopped. Once the cause is removed, the
+    same call resumes the run.
     """
     check_call("finetune", config, FinetuneConfig, on_measured)
     if init is not None:
@@ -102,13 +104,14 @@ def finetune(
 def _fine_tuned(config: FinetuneConfig, run: RunDirectory, on_measured: OnMeasured | None) -> Results:
     """Does what `finetune` does, in a run."""
     keep_compiled_programs()
-    plan = plan_finetuning(config, run)
-    with first_alone("prepare"):
-        run.open(plan.config)
-        if finished := run.results(plan.config.steps):
-            say(f"{run.path} is finished: {finished.steps:,} steps")
-            return finished
-        _prepare(plan, run)
+    with compiler_checked(config.execution):
+        plan = plan_finetuning(config, run)
+        with first_alone("prepare"):
+            run.open(plan.config)
+            if finished := run.results(plan.config.steps):
+                say(f"{run.path} is finished: {finished.steps:,} steps")
+                return finished
+            _prepare(plan, run)
     objective = make_objective(
         plan.config.task, plan.config.model, config.execution, config.layers_frozen, config.probe
     )

@@ -92,16 +92,15 @@ class InstanceSource:
     ArrayRecord verifies the checksum of each record when it is read.
     """
 
-    def __init__(self, directory: Path, split: str, damaged: Literal["stop", "skip"] = "stop"):
-        """Reads the set's record. Raises RunError if it is damaged or missing, or lacks the split.
+    def __init__(self, prepared: PreparedData, split: str, damaged: Literal["stop", "skip"] = "stop"):
+        """Raises RunError if the set lacks the split.
 
         `damaged` decides what happens at a record that can't be read: "stop" raises an error, "skip" warns and goes on.
         """
-        self.directory, self.split = directory, split
+        self.directory, self.split = prepared.directory, split
         self._skips = damaged == "skip"
-        prepared = PreparedData.record(directory)
-        if prepared is None or split not in prepared.records:
-            raise RunError(f"{directory} holds no prepared records of the split {split}; prepare it again")
+        if split not in prepared.records:
+            raise RunError(f"{self.directory} holds no prepared records of the split {split}; prepare it again")
         self._dtype, self._packed = np.dtype(prepared.ids_type).type, prepared.packed
         self._starts = [0, *itertools.accumulate(prepared.records[split])]
         self._readers: dict[int, ShardReader] = {}

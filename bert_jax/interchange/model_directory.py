@@ -14,8 +14,8 @@ from bert_jax.interchange.relatives import RELATIVES, relative_of
 from bert_jax.interchange.tensor_names import SEGMENTS, expected_tensors, select, to_parameters
 from bert_jax.interchange.tensorflow_checkpoint import find_tensorflow_checkpoint, read_tensorflow_checkpoint
 from bert_jax.interchange.tensors import INDEX, WEIGHTS, Tensor, read_safetensors
-from bert_jax.interchange.tokenizer_config import SPECIAL_NAMES
-from bert_jax.interchange.tokenizer_files import has_segments, read_tokenizer, tokenizer_facts
+from bert_jax.interchange.tokenizer_config import SPECIAL_NAMES, PublishedFolder
+from bert_jax.interchange.tokenizer_files import read_tokenizer
 from bert_jax.model.bert import PART_NAMES, Parameters, absent_parts
 from bert_jax.system.bucket import Place
 from bert_jax.system.copies import fetched
@@ -58,6 +58,8 @@ class PublishedModel(NamedTuple):
     """The model's tensors by BERT's current names."""
     directory: Path
     """The directory of its files, or of a local copy."""
+    longest: float | None
+    """The model_max_length of its tokenizer."""
     reading: Reading
     """How its files were understood."""
 
@@ -81,40 +83,47 @@ class PublishedModel(NamedTuple):
         return self._replace(config=config, absent=absent, unused=unused, tensors=tensors, reading=reading)
 
 
-def holds_published_model(path: Place) -> bool:
-    """Whether `path` is a directory with a model of another program. Only a run's config.json has a schema_version."""
+def published_folder(path: Place) -> PublishedFolder | None:
+    """The folder at `path` if it has a model of another program, else None. Only a run's config.json has a
+    schema_version."""
     if (path / "checkpoints").is_dir() or (path / "manifest.json").is_file():
-        return False  # a run or a checkpoint, even if its config.json is damaged
-    if (path / GOOGLE_CONFIG).is_file() or (path / MODULES).is_file():
-        return True
-    config = path / HUGGING_FACE_CONFIG
-    return config.is_file() and "schema_version" not in read_foreign_object(fetched(config))
+        return None  # a run or a checkpoint, even if its config.json is damaged
+    names = (GOOGLE_CONFIG, MODULES, HUGGING_FACE_CONFIG)
+    file = next((path / name for name in names if (path / name).is_file()), None)
+    if file is None:
+        return None
+    folder = PublishedFolder(fetched(file).parent)
+    is_run = file.name == HUGGING_FACE_CONFIG and "schema_version" in (folder.values(file.name) or {})
+    return None if is_run else folder
 
 
 def open_model_directory(
-    directory: Place, activation: Activation | None = None, lowercase: bool | None = None
+    place: Place,
+    activation: Activation | None = None,
+    lowercase: bool | None = None,
+    folder: PublishedFolder | None = None,
 ) -> PublishedModel:
-    """Opens the model in `directory`: safetensors files or a TensorFlow checkpoint, a config, and a vocabulary.
+    """Opens the model in the folder `place`: safetensors files or a TensorFlow checkpoint, a config, and a vocabulary.
 
     Rows of the word table after those of the vocabulary's pieces are kept.
 
     `activation` and `lowercase` override the files. If neither the argument nor the files say it, as with Google's
     files, GELU has the tanh form, which Google's code has used since February 2019, and the letters in the vocabulary
-    decide the casing. Pickles are never read. Raises UsageError if a file is missing, damaged, or inconsistent with the
-    others.
+    decide the casing. `folder`: the same folder, if some of its files are read already. Pickles are never read. Raises
+    UsageError if a file is missing, damaged, or inconsistent with the others.
     """
-    if not directory.is_dir():
-        raise UsageError(f"there is no folder {directory}; give one with a model's files")
-    place, directory = directory, fetched(directory)
+    if not place.is_dir():
+        raise UsageError(f"there is no folder {place}; give one with a model's files")
+    directory = fetched(place)
+    folder = folder or PublishedFolder(directory)
     has_safetensors = any((directory / name).is_file() for name in (WEIGHTS, INDEX))
     checkpoint = None if has_safetensors else find_tensorflow_checkpoint(directory)
     if not has_safetensors and not checkpoint:
         raise UsageError(_nothing_to_read(directory))
     configs = (directory / HUGGING_FACE_CONFIG, directory / GOOGLE_CONFIG)
     path = next((path for path in configs if path.is_file()), None)
-    if path is None:
+    if path is None or (values := folder.values(path.name)) is None:
         raise UsageError(f"{directory} has neither {HUGGING_FACE_CONFIG} nor {GOOGLE_CONFIG}; put the model's there")
-    values = read_foreign_object(path)
     slots: list[str] = []
     not_listed: list[str] = []
     if checkpoint:
@@ -130,7 +139,7 @@ def open_model_directory(
     config = model_config(values, path, activation, of_google=bool(checkpoint))
     selected, absent, unused = select(tensors, config, directory, relative, architecture_of(values))
     unused |= dict.fromkeys(not_listed, f"not listed in {INDEX}")
-    tokenizer = read_tokenizer(directory, config, lowercase)
+    tokenizer, has_segments, tokenizer_facts = read_tokenizer(folder, config, lowercase)
     _check_special_ids(values, path, config, tokenizer.vocabulary)
     if config.class_token == "last" and tokenizer.vocabulary.class_token != "last":
         raise UsageError(
@@ -141,7 +150,7 @@ def open_model_directory(
     if rows > pieces:
         say(f"the model has {rows:,} rows for {pieces:,} pieces: {rows - pieces:,} are kept and never predicted")
         config = config.replace(vocabulary_size=pieces, word_rows=rows)
-    if config.num_segments > 1 and not has_segments(directory, tokenizer):
+    if config.num_segments > 1 and not has_segments:
         # Such tokenizers, for example XLM-R's, give no segments, so transformers puts both texts of a pair in segment
         # 0.
         say(f"of {config.num_segments} segments the first alone is kept: the tokenizer puts both texts of a pair in it")
@@ -150,11 +159,13 @@ def open_model_directory(
     facts = [
         *model_facts(values, config, path.name, activation, of_google=bool(checkpoint)),
         _tensor_facts(selected, absent, unused, slots),
-        *tokenizer_facts(directory, tokenizer),
+        *tokenizer_facts,
     ]
     remark = tokenizer.impossible_remark
     reading = Reading(subject=f"model {place}", facts=facts, remarks=[remark] if remark else [])
-    return PublishedModel(config, tokenizer, absent, unused, slots, selected, directory, reading)
+    return PublishedModel(
+        config, tokenizer, absent, unused, slots, selected, directory, folder.config.model_max_length, reading
+    )
 
 
 def _check_special_ids(values: JsonObject, path: Path, config: ModelConfig, vocabulary: Vocabulary) -> None:

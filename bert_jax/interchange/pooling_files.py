@@ -10,7 +10,6 @@ from pydantic import BeforeValidator, Field
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.vectors import Pooling
-from bert_jax.interchange.tokenizer_config import read_tokenizer_config
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.files import write_json
 from bert_jax.system.json_file import JsonObject, Shape, as_shape, read_foreign, read_foreign_shape
@@ -107,18 +106,21 @@ class _LibrarySettings(Shape):
     similarity_fn_name: str | None = None
 
 
-def vectors_task(directory: Path, config: ModelConfig, tokenizer: Tokenizer) -> TaskConfig | None:
+def vectors_task(
+    directory: Path, config: ModelConfig, tokenizer: Tokenizer, tokenizers_longest: float | None
+) -> TaskConfig | None:
     """The task of the model in `directory` if sentence-transformers wrote it: its pooling and its longest texts.
 
-    None if its folder has no modules.json. Raises UsageError for damaged files, and for modules or settings with which
-    bert_jax would give other vectors. bert_jax keeps the whole width of vectors and compares them by cosines; a line
-    says so if sentence-transformers does otherwise.
+    None if its folder has no modules.json. `tokenizers_longest`: the model_max_length of its tokenizer. Raises
+    UsageError for damaged files, and for modules or settings with which bert_jax would give other vectors. bert_jax
+    keeps the whole width of vectors and compares them by cosines; a line says so if sentence-transformers does
+    otherwise.
     """
     if not has_modules(directory):
         return None
     folder, normalises = _pooling_folder(directory)
     pool, include_prompt = _pooling(folder / "config.json", config)
-    longest = _max_length(directory, config.max_positions, tokenizer)
+    longest = _max_length(directory, config.max_positions, tokenizer, tokenizers_longest)
     file = directory / _LIBRARY_SETTINGS
     settings = read_foreign_shape(file, _LibrarySettings) if file.is_file() else _LibrarySettings()
     prompts, default = settings.prompts or {}, settings.default_prompt_name
@@ -246,7 +248,7 @@ def _pooling(file: Path, config: ModelConfig) -> tuple[Pooling, bool]:
     )
 
 
-def _max_length(directory: Path, positions: int, tokenizer: Tokenizer) -> int:
+def _max_length(directory: Path, positions: int, tokenizer: Tokenizer, tokenizers_longest: float | None) -> int:
     """The number of pieces that texts are cut to. Raises UsageError for settings of Transformer that bert_jax can't
     follow."""
     file = next((directory / name for name in _TRANSFORMER_SETTINGS if (directory / name).is_file()), None)
@@ -254,7 +256,7 @@ def _max_length(directory: Path, positions: int, tokenizer: Tokenizer) -> int:
     _check_transformer(settings, tokenizer, file or directory)
     longest: float | None = settings.max_seq_length
     if longest is None:  # version 6 takes the tokenizer's limit
-        file, longest = directory, read_tokenizer_config(directory).model_max_length
+        file, longest = directory, tokenizers_longest
     if longest is None:
         return positions
     if longest < _SHORTEST:

@@ -94,14 +94,12 @@ def tensors_of(path: Path) -> dict[str, Tensor]:
     damaged.
     """
     try:
-        with open_regular(path) as file:
-            size = int.from_bytes(file.read(8), "little")
+        file = open_regular(path)  # is read, since pages of a file that is mapped count as memory of this process
+        size = int.from_bytes(file.read(8), "little")
         if size > _MOST_HEADER_BYTES:
             raise UsageError(f"{path} says that its header has {size:,} bytes; a BERT's has less than 100,000")
         safe_open(path, "numpy")
-        file = open_regular(path)  # is read, since pages of a file that is mapped count as memory of this process
-        begin = 8 + int.from_bytes(file.read(8), "little")
-        described = json.loads(file.read(begin - 8))
+        described, begin = json.loads(file.read(size)), 8 + size
         described.pop("__metadata__", None)
     except OSError as error:
         raise UsageError(f"{path} can't be read ({error.strerror or error}); give a folder that has it") from None

@@ -106,8 +106,9 @@ def special_tokens(given: dict[str, Any], class_name: str, path: Path) -> tuple[
     for key in (*SPECIAL_NAMES, *(TOKEN_KEYS[:2] if own.frame == "fairseq" else ())):
         if own.frame and tokens[key] is None:
             raise UsageError(f"{path}: {key} is null, and {class_name} needs it; write {own.tokens[key]!r}")
-    # RoBERTa's mask token includes the space before it, which transformers 5 forgets without a tokenizer_config.json.
-    strips = class_name == "RobertaTokenizer" and not path.is_file() and "mask_token" not in given
+    # RoBERTa's mask token includes the space before it, which transformers 5 forgets where no file describes the token.
+    described = path.is_file() or path.with_name(Tokenizer.file_name).is_file()
+    strips = class_name == "RobertaTokenizer" and not described and "mask_token" not in given
     if (strips or class_name in ("CamembertTokenizer", "XLNetTokenizer")) and tokens["mask_token"].written == "text":
         tokens["mask_token"] = tokens["mask_token"].model_copy(update={"lstrip": True})
     older = given.get("additional_special_tokens")

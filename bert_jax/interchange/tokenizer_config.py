@@ -1,5 +1,6 @@
 """Reads the settings of a tokenizer in another program's folder: its keys, special tokens and added tokens."""
 
+import functools
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
@@ -10,6 +11,7 @@ from bert_jax.system.errors import UsageError, first_of, quoted
 from bert_jax.system.json_file import JsonObject, Shape, as_shape, read_foreign_object, read_foreign_shape
 from bert_jax.system.progress import say
 from bert_jax.text.pipeline import TOKENIZER_CONFIG
+from bert_jax.text.sentencepiece import SentencePieceTokenizer, read_model
 from bert_jax.text.vocabulary import check_numbers
 
 SPECIAL_TOKENS_MAP, ADDED_TOKENS = "special_tokens_map.json", "added_tokens.json"
@@ -144,27 +146,51 @@ class TokenizerConfig(SpecialTokens, extra="allow"):
         return bool(getattr(self, key)) if key in self.model_fields_set else default
 
 
-def read_tokenizer_config(directory: Path) -> TokenizerConfig:
-    """The tokenizer_config.json in `directory`, or the defaults if it is missing."""
-    file = directory / TOKENIZER_CONFIG
-    return read_foreign_shape(file, TokenizerConfig) if file.is_file() else TokenizerConfig()
+class PublishedFolder:
+    """The local folder of another program's model or tokenizer. Each of its files is read at most once.
+
+    Every read raises UsageError if the file is damaged.
+    """
+
+    def __init__(self, path: Path):
+        self.path = path
+        self._values: dict[str, JsonObject | None] = {}
+
+    def values(self, name: str) -> JsonObject | None:
+        """The JSON object in the file `name`; None if there is no such file."""
+        if name not in self._values:
+            file = self.path / name
+            self._values[name] = read_foreign_object(file) if file.is_file() else None
+        return self._values[name]
+
+    @functools.cached_property
+    def config(self) -> TokenizerConfig:
+        """The tokenizer_config.json, or the defaults if it is missing."""
+        file = self.path / TOKENIZER_CONFIG
+        return read_foreign_shape(file, TokenizerConfig) if file.is_file() else TokenizerConfig()
+
+    @functools.cached_property
+    def sentencepiece(self) -> SentencePieceTokenizer:
+        """The tokenizer of the sentencepiece model that cleans text itself."""
+        file = self.path / SentencePieceTokenizer.file_name
+        return SentencePieceTokenizer(read_model(file), str(file))
 
 
-def given_tokens(directory: Path, config: TokenizerConfig, of_model: list[Piece] | None = None) -> dict[str, Any]:
-    """The special tokens of the files in `directory` by their keys, with the precedence that they have in transformers:
+def given_tokens(folder: PublishedFolder, of_model: list[Piece] | None = None) -> dict[str, Any]:
+    """The special tokens of the files in `folder` by their keys, with the precedence that they have in transformers:
     those of TOKEN_KEYS, further ones in the order in which they are added, and lists.
 
-    special_tokens_map.json is read only if `config` has no added_tokens_decoder. `of_model` are those of a
+    special_tokens_map.json is read only if tokenizer_config.json has no added_tokens_decoder. `of_model` are those of a
     sentencepiece model, which replace the older list.
     """
-    values = config.written_tokens
+    values = folder.config.written_tokens
     if _OLDER in values and not values.get(_EXTRA):
         values[_EXTRA] = values.pop(_OLDER)
     further = {key: values.pop(key) for key in [*values] if _invented(key) and values[key].written == "text"}
     further |= values.pop(_EXTRA) if isinstance(values.get(_EXTRA), dict) else {}
     further = further or values.get(_FURTHER) or {}
-    file = directory / SPECIAL_TOKENS_MAP
-    has_map = file.is_file() and "added_tokens_decoder" not in config.model_fields_set
+    file = folder.path / SPECIAL_TOKENS_MAP
+    has_map = file.is_file() and "added_tokens_decoder" not in folder.config.model_fields_set
     for key, value in (read_foreign_shape(file, SpecialTokens).written_tokens if has_map else {}).items():
         if key == _EXTRA and isinstance(value, list):
             before = values.get(key) or []
@@ -183,18 +209,17 @@ def _invented(key: str) -> bool:
 
 
 def added_tokens(
-    directory: Path, config: TokenizerConfig, given: dict[str, Any], special: list[Piece], file: JsonObject
+    folder: PublishedFolder, given: dict[str, Any], special: list[Piece], file: JsonObject
 ) -> tuple[list[Piece], dict[str, int]]:
     """The tokens that are added to the vocabulary, in order, and their numbers as far as the files state these.
 
     `given` are the tokens of `given_tokens`, `special` those of the class, and `file` is the tokenizer.json. The files
     take precedence in the same order as in transformers.
     """
-    numbered: dict[int, Piece] = {int(number): piece for number, piece in config.added_tokens_decoder.items()}
-    if "added_tokens_decoder" not in config.model_fields_set:
-        if (old := directory / ADDED_TOKENS).is_file():
-            numbers = read_foreign_object(old)
-            check_numbers(numbers, old)
+    numbered: dict[int, Piece] = {int(number): piece for number, piece in folder.config.added_tokens_decoder.items()}
+    if "added_tokens_decoder" not in folder.config.model_fields_set:
+        if numbers := folder.values(ADDED_TOKENS):
+            check_numbers(numbers, folder.path / ADDED_TOKENS)
             named = [given.get(key) for key in TOKEN_KEYS] + (given.get(_EXTRA) or [])
             texts = {piece.content for piece in named if piece and piece.written != "object"}
             numbered |= {

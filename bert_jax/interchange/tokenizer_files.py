@@ -1,6 +1,7 @@
 """Reads tokenizers in the formats of Hugging Face and Google, and writes them for AutoTokenizer of transformers."""
 
 from pathlib import Path
+from typing import NamedTuple
 
 from tokenizers import decoders
 
@@ -9,11 +10,10 @@ from bert_jax.interchange.tokenizer_classes import CLASSES, GENERIC_NAMES, speci
 from bert_jax.interchange.tokenizer_config import (
     SPECIAL_NAMES,
     Piece,
-    TokenizerConfig,
+    PublishedFolder,
     added_tokens,
     check_settings,
     given_tokens,
-    read_tokenizer_config,
 )
 from bert_jax.interchange.vocabulary_files import (
     MODEL_CONFIG,
@@ -23,13 +23,13 @@ from bert_jax.interchange.vocabulary_files import (
 )
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.files import write_json, write_text
-from bert_jax.system.json_file import JsonObject, read_foreign_object
+from bert_jax.system.json_file import JsonObject
 from bert_jax.system.progress import say
 from bert_jax.system.reading import Fact
 from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.pipeline import TOKENIZER_CONFIG
 from bert_jax.text.sentencepiece import SentencePieceTokenizer
-from bert_jax.text.tokenizer import Tokenizer, read_vocabulary_file
+from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.tokenizer_json import frame_of
 from bert_jax.text.vocabulary import BLANKS_AT_ENDS, CONTINUATION, SPECIAL_PIECES, Frame, Vocabulary
 from bert_jax.text.wordpiece import MANY_CAPITALS, MAX_WORD_CHARACTERS, WordPieceTokenizer
@@ -38,22 +38,33 @@ _UNLIMITED = 1_000_000
 """Least model_max_length that means no limit."""
 
 
-def read_tokenizer(directory: Path, model: ModelConfig, lowercase: bool | None = None) -> Tokenizer:
-    """Reads the tokenizer in `directory` as transformers' class for it does: from tokenizer_config.json and the
+class PublishedTokenizer(NamedTuple):
+    """The tokenizer in another program's folder."""
+
+    tokenizer: Tokenizer
+    has_segments: bool
+    """Whether transformers puts the second text of a pair in segment 1. It doesn't if the names of the model's inputs
+    lack token_type_ids, or if the special tokens round texts have no segments."""
+    facts: list[Fact]
+    """How it was understood, and where each fact comes from."""
+
+
+def read_tokenizer(folder: PublishedFolder, model: ModelConfig, lowercase: bool | None = None) -> PublishedTokenizer:
+    """Reads the tokenizer in `folder` as transformers' class for it does: from tokenizer_config.json and the
     vocabulary, or, if it is the generic class, from tokenizer.json.
 
     The class is the one that the files name or, if they name none, the model's. `lowercase` overrides the files of a
     WordPiece. Raises UsageError if there is no tokenizer, if it doesn't tokenize like BERT's, or if the files
     contradict each other or the model.
     """
-    config = read_tokenizer_config(directory)
-    path, name, known_by = class_of(directory, config, model.model_type)
+    directory, config = folder.path, folder.config
+    path, name, known_by = class_of(folder, model.model_type)
     check_settings(config, directory / TOKENIZER_CONFIG, path.name == TOKENIZER)
     if path.name == SentencePieceTokenizer.file_name and not CLASSES[name].numbering:
-        tokenizer = _of_sentencepiece(path, config)
-        tokenizer = tokenizer.with_class_token(_class_token(directory, name, tokenizer.vocabulary) or model.class_token)
+        tokenizer = _of_sentencepiece(folder, path)
+        tokenizer = tokenizer.with_class_token(_class_token(folder, name, tokenizer.vocabulary) or model.class_token)
     else:
-        tokenizer = _of_class(path, name, config, lowercase)
+        tokenizer = _of_class(folder, path, name, lowercase)
     _say_differences(path, name, known_by, tokenizer)
     if lowercase is not None and tokenizer.kind != "wordpiece":
         raise UsageError(
@@ -70,19 +81,22 @@ def read_tokenizer(directory: Path, model: ModelConfig, lowercase: bool | None =
             f"model_max_length in {TOKENIZER_CONFIG} is {config.model_max_length:,.0f} pieces and the model has "
             f"{model.max_positions:,} positions: the smaller number is taken"
         )
-    return tokenizer
+    named = config.model_input_names
+    gives_segments = CLASSES[name].segments if named is None else "token_type_ids" in named
+    has_segments = gives_segments and tokenizer.vocabulary.frame.segments
+    return PublishedTokenizer(tokenizer, has_segments, _facts(folder, path, name, known_by, tokenizer, has_segments))
 
 
-def _of_sentencepiece(path: Path, config: TokenizerConfig) -> Tokenizer:
+def _of_sentencepiece(folder: PublishedFolder, path: Path) -> Tokenizer:
     """The tokenizer of a sentencepiece model that cleans text itself, with the tokens that the folder adds."""
-    tokenizer = read_vocabulary_file(path)
-    if config.do_lower_case and tokenizer.piece_of_word("A") not in (None, tokenizer.piece_of_word("a")):
+    tokenizer: Tokenizer = folder.sentencepiece
+    if folder.config.do_lower_case and tokenizer.piece_of_word("A") not in (None, tokenizer.piece_of_word("a")):
         raise UsageError(
             f"{path.parent / TOKENIZER_CONFIG}: do_lower_case is true, and the sentencepiece model keeps case"
         )
-    given = given_tokens(path.parent, config)
+    given = given_tokens(folder)
     named, listed = special_tokens(given, GENERIC_NAMES[0], path)
-    tokens, numbers = added_tokens(path.parent, config, given, [*named.values(), *listed], {})
+    tokens, numbers = added_tokens(folder, given, [*named.values(), *listed], {})
     tokens = [token for token in tokens if token.content not in tokenizer.vocabulary.special]
     if tokens:
         file = with_tokens(tokenizer.as_pipeline().contents, tokens, named, str(path))
@@ -91,19 +105,18 @@ def _of_sentencepiece(path: Path, config: TokenizerConfig) -> Tokenizer:
     return tokenizer
 
 
-def _class_token(directory: Path, name: str, vocabulary: Vocabulary) -> ClassToken | None:
-    """The place of [CLS] in the tokenizer.json of `directory` if the class `name` follows that file; None if there is
+def _class_token(folder: PublishedFolder, name: str, vocabulary: Vocabulary) -> ClassToken | None:
+    """The place of [CLS] in the tokenizer.json of `folder` if the class `name` follows that file; None if there is
     no such file or it sets no special tokens. A sentencepiece model says nothing of the place."""
-    file = directory / TOKENIZER
-    step = read_foreign_object(file).get("post_processor") if name in GENERIC_NAMES and file.is_file() else None
-    return frame_of(step, vocabulary.ids, str(file)).class_token(vocabulary.cls_id) if step else None
+    step = (folder.values(TOKENIZER) or {}).get("post_processor") if name in GENERIC_NAMES else None
+    return frame_of(step, vocabulary.ids, str(folder.path / TOKENIZER)).class_token(vocabulary.cls_id) if step else None
 
 
-def _of_class(path: Path, name: str, config: TokenizerConfig, lowercase: bool | None) -> Tokenizer:
+def _of_class(folder: PublishedFolder, path: Path, name: str, lowercase: bool | None) -> Tokenizer:
     """The tokenizer that the class `name` makes of the vocabulary at `path`; `lowercase` is the user's choice."""
-    directory = path.parent
+    directory, config = folder.path, folder.config
     has_config = (directory / TOKENIZER_CONFIG).is_file()
-    file = read_vocabulary(path, name)
+    file = read_vocabulary(folder, path, name)
     if CLASSES[name].model == "WordPiece":
         # As for Google's files, the letters in the vocabulary decide.
         if lowercase is None and path.name != TOKENIZER and not has_config:
@@ -116,7 +129,9 @@ def _of_class(path: Path, name: str, config: TokenizerConfig, lowercase: bool | 
     if path.suffix == ".model":
         of_model = [Piece(**token) for token in file.pop("added_tokens")]
         config = config.model_copy(update={"unk_id": file["model"]["unk_id"]})
-    given = given_tokens(directory, config, of_model)
+    given = given_tokens(folder, of_model)
+    if name in GENERIC_NAMES and (padding := file.get("padding")):
+        given.setdefault("pad_token", Piece.of_text(padding["pad_token"]))
     named, listed = special_tokens(given, name, directory / TOKENIZER_CONFIG)
     for key in ("bos_token", "eos_token") if of_model is not None and name == "XLMRobertaTokenizer" else ():
         if named[key].content != (usual := CLASSES[name].tokens[key]):  # transformers renames the piece of that number
@@ -128,7 +143,7 @@ def _of_class(path: Path, name: str, config: TokenizerConfig, lowercase: bool | 
             say(f"{path} lacks {named.pop(key).content}, {key} of {name}; transformers adds it, and bert_jax doesn't")
     # The vocabulary of the generic class has the tokens of the file already.
     special = [one for one in (*named.values(), *listed) if name not in GENERIC_NAMES or one.content not in present]
-    tokens, numbers = added_tokens(directory, config, given, special, file)
+    tokens, numbers = added_tokens(folder, given, special, file)
     pieces = file["model"]["vocab"]
     file, pipeline = with_class(file, name, config, named, tokens, path)
     if path.name == WordPieceTokenizer.file_name and not has_config and not (directory / MODEL_CONFIG).is_file():
@@ -219,33 +234,24 @@ def _simplest(tokenizer: Tokenizer) -> Tokenizer:
     return WordPieceTokenizer(pieces, cleaning, model["max_input_chars_per_word"])
 
 
-def has_segments(directory: Path, tokenizer: Tokenizer) -> bool:
-    """Whether transformers puts the second text of a pair in segment 1. It doesn't if the names of the model's inputs
-    lack token_type_ids, or if the special tokens round texts have no segments.
-    """
-    config = read_tokenizer_config(directory)
-    named = config.model_input_names
-    gives = CLASSES[class_of(directory, config)[1]].segments if named is None else "token_type_ids" in named
-    return gives and tokenizer.vocabulary.frame.segments
-
-
-def tokenizer_facts(directory: Path, tokenizer: Tokenizer) -> list[Fact]:
-    """How the tokenizer in `directory` was understood, and where each fact comes from."""
-    config, vocabulary = read_tokenizer_config(directory), tokenizer.vocabulary
-    path, name, known_by = class_of(directory, config)
+def _facts(
+    folder: PublishedFolder, path: Path, name: str, known_by: str, tokenizer: Tokenizer, has_segments: bool
+) -> list[Fact]:
+    """How the class `name`, known by `known_by`, reads the vocabulary at `path`."""
+    config, vocabulary = folder.config, tokenizer.vocabulary
     default = f"default of {name}"
     of_file = CLASSES[name].model is None or path.name == SentencePieceTokenizer.file_name
     cleaning = path.name if of_file else default
     if not of_file and {"do_lower_case", "strip_accents", "tokenize_chinese_chars"} & config.model_fields_set:
         cleaning = TOKENIZER_CONFIG
-    elif not of_file and path.name == WordPieceTokenizer.file_name and not (directory / TOKENIZER_CONFIG).is_file():
+    elif not of_file and path.name == WordPieceTokenizer.file_name and not (folder.path / TOKENIZER_CONFIG).is_file():
         cleaning = "letters of the vocabulary"
     shown, unknown = (config.tokenizer_class if known_by == TOKENIZER_CONFIG else name), vocabulary.special[1]
     words = "bytes" if tokenizer.kind == "byte_bpe" else f"characters without a piece are {unknown}"
     if tokenizer.kind == "wordpiece":
         longest = tokenizer.contents["model"]["max_input_chars_per_word"]
         words = f"up to {longest} characters; longer ones, and those without pieces, are {unknown}"
-    second = 1 if has_segments(directory, tokenizer) else 0
+    second = 1 if has_segments else 0
     frame = f"{vocabulary.framed('text')}; {vocabulary.framed('first', 'second')}, the second in segment {second}"
     return [
         Fact(name="tokenizer", value=f"{shown}, {tokenizer.kind} of {len(vocabulary):,} pieces", known_by=known_by),

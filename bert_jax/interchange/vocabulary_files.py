@@ -6,9 +6,9 @@ from pathlib import Path
 
 from bert_jax.interchange.relatives import RELATIVES
 from bert_jax.interchange.tokenizer_classes import CLASSES, GENERIC, GENERIC_NAMES, LONGEST_WORD
-from bert_jax.interchange.tokenizer_config import TokenizerConfig
+from bert_jax.interchange.tokenizer_config import PublishedFolder
 from bert_jax.system.errors import UsageError, quoted
-from bert_jax.system.json_file import JsonObject, read_foreign_object
+from bert_jax.system.json_file import JsonObject
 from bert_jax.text.pipeline import TOKENIZER_CONFIG, Tokenizer
 from bert_jax.text.sentencepiece import SentencePieceTokenizer, read_model
 from bert_jax.text.tokenizer_json import added_token, built, check_keys, pipeline_kind, pipeline_of_merges
@@ -37,19 +37,18 @@ _CLEANING = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars
 """Defaults of settings of BERT's model and normalizer that old files leave out."""
 
 
-def class_of(directory: Path, config: TokenizerConfig, model_type: str = "bert") -> tuple[Path, str, str]:
-    """The vocabulary file in `directory`, the tokenizer class that reads it, without `Fast`, and how it is known.
+def class_of(folder: PublishedFolder, model_type: str) -> tuple[Path, str, str]:
+    """The vocabulary file in `folder`, the tokenizer class that reads it, without `Fast`, and how it is known.
 
     The class is taken from tokenizer_config.json, else from config.json, else from the model's type, which is
     `model_type` if config.json names none. Raises UsageError for an unknown class, or if there is no vocabulary.
     """
-    file = directory / MODEL_CONFIG
-    values = read_foreign_object(file) if file.is_file() else {}
-    named = {TOKENIZER_CONFIG: config.tokenizer_class, MODEL_CONFIG: values.get("tokenizer_class")}
+    values = folder.values(MODEL_CONFIG) or {}
+    named = {TOKENIZER_CONFIG: folder.config.tokenizer_class, MODEL_CONFIG: values.get("tokenizer_class")}
     for place, name in named.items():
         if name is not None and str(name).removesuffix("Fast") not in CLASSES:
             raise UsageError(
-                f"{directory / place}: tokenizer_class is {quoted(name)}, whose ids bert_jax can't give; it reads "
+                f"{folder.path / place}: tokenizer_class is {quoted(name)}, whose ids bert_jax can't give; it reads "
                 f"those of {', '.join(CLASSES)}"
             )
     model_type = str(values.get("model_type", model_type))
@@ -57,20 +56,20 @@ def class_of(directory: Path, config: TokenizerConfig, model_type: str = "bert")
     name, known_by = own or GENERIC, f"model_type {model_type}"
     if follows_files := bool(own and any(named.values())):
         known_by, name = next((place, name.removesuffix("Fast")) for place, name in named.items() if name)
-    path = vocabulary_path(directory, name)
+    path = vocabulary_path(folder, name)
     of_file = _OF_FILES.get(path.name, name)
     if CLASSES[of_file].model != CLASSES[name].model and (not follows_files or name in GENERIC_NAMES):
         return path, of_file, path.name  # the class `name` doesn't read such a file
     return path, name, known_by
 
 
-def vocabulary_path(directory: Path, class_name: str = GENERIC) -> Path:
-    """The vocabulary file of `directory`: its tokenizer.json, else the file of the class, else the first other one.
+def vocabulary_path(folder: PublishedFolder, class_name: str = GENERIC) -> Path:
+    """The vocabulary file of `folder`: its tokenizer.json, else the file of the class, else the first other one.
 
     The generic class reads a sentencepiece model instead of a tokenizer.json that was made from it. Raises UsageError
     if there is no file.
     """
-    model = directory / SentencePieceTokenizer.file_name
+    directory, model = folder.path, folder.path / SentencePieceTokenizer.file_name
     names = (TOKENIZER, CLASSES[class_name].file or TOKENIZER, *VOCABULARIES)
     path = next((directory / name for name in names if (directory / name).is_file()), None)
     if path is None:
@@ -79,34 +78,34 @@ def vocabulary_path(directory: Path, class_name: str = GENERIC) -> Path:
             f"{', '.join(_NUMBERED_MODELS)}, or vocab.json with merges.txt"
         )
     follows_model = path.name == TOKENIZER and class_name in GENERIC_NAMES and model.is_file()
-    return model if follows_model and _gives(model, path) else path
+    return model if follows_model and _follows_model(folder) else path
 
 
-def _gives(model: Path, file: Path) -> bool:
-    """Whether the steps of the tokenizer.json `file` are those that the sentencepiece `model` gives."""
-    value = read_foreign_object(file)
+def _follows_model(folder: PublishedFolder) -> bool:
+    """Whether the steps of the tokenizer.json in `folder` are those that its sentencepiece model gives."""
+    value = folder.values(TOKENIZER) or {}
     try:
-        own = SentencePieceTokenizer(read_model(model), str(model)).as_pipeline().contents
+        own = folder.sentencepiece.as_pipeline().contents
     except UsageError:
         return False
     return all(own[part] == value.get(part) for part in ("model", "normalizer", "pre_tokenizer", "added_tokens"))
 
 
-def read_vocabulary(path: Path, class_name: str) -> JsonObject:
-    """The vocabulary at `path` as the contents of a tokenizer.json, which may have only its model: the class
-    `class_name` adds its steps. The added tokens of a sentencepiece model are those that it never splits.
+def read_vocabulary(folder: PublishedFolder, path: Path, class_name: str) -> JsonObject:
+    """The vocabulary at `path`, a file of `folder`, as the contents of a tokenizer.json, which may have only its model:
+    the class `class_name` adds its steps. The added tokens of a sentencepiece model are those that it never splits.
 
     Raises UsageError if the vocabulary is invalid.
     """
     if path.name == _PIECES:
-        return {"model": pipeline_of_merges(read_foreign_object(path), path)["model"]}
+        return {"model": pipeline_of_merges(folder.values(_PIECES) or {}, path)["model"]}
     if path.suffix == ".model":
         return _numbered_model(path, class_name)
     if path.name != TOKENIZER:
         vocabulary = Vocabulary.read(path)
         check_spelling(vocabulary.pieces, str(path.parent))
         return {"model": {"type": "WordPiece", "vocab": vocabulary.ids}}
-    value = read_foreign_object(path)
+    value = {**(folder.values(TOKENIZER) or {})}
     model = value.get("model")
     if isinstance(model, dict) and model.get("type", "WordPiece") == "WordPiece":  # old files don't state the type
         vocab = model.get("vocab")

@@ -19,6 +19,7 @@ from bert_jax.records.corpus import open_corpus, text_content
 from bert_jax.records.corpus_reading import read_corpus
 from bert_jax.records.examination import check_packages
 from bert_jax.records.filters import check_language_filter
+from bert_jax.run.hosts import is_first
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.content import content_hash
@@ -41,6 +42,10 @@ class Inputs:
     """The model of `config.init`; None if there is none or the run has a checkpoint of its own."""
     tokenizer: Tokenizer | None
     """The existing tokenizer; None if one is to be trained on the text."""
+    prepared: dict[int, PreparedData]
+    """The data sets that exist, by length, opened and checked."""
+    is_complete: bool
+    """Whether they are all that the run needs. Those of other settings count in a run under way, which refuses them."""
     readings: tuple[Reading, ...]
     """How the initial model and the text are understood, as far as they have to be read."""
 
@@ -63,13 +68,21 @@ def check_sources(config: RunConfig, run: RunDirectory) -> Inputs:
     """
     readings: list[Reading] = []
     initial = None if run.under_way else open_initial(config)
-    tokenizer = run.files.tokenizer if run.under_way else existing_tokenizer(config, initial)
+    if run.under_way:
+        tokenizer: Tokenizer | None = run.files.tokenizer
+    else:
+        tokenizer, of_vocabulary = existing_tokenizer(config, initial)
+        readings += of_vocabulary
     if initial:
         assert tokenizer is not None  # the tokenizer comes with the model
         replaced_pieces(initial.tokenizer, tokenizer)
         readings += initial.provenance.readings
+    prepared = _open_prepared(config, run)
+    is_complete = len(prepared) == len({phase.length for phase in config.phases})
+    if is_complete and not run.under_way and run.tokenizer.is_dir():
+        is_complete = all(data.is_of(_recipe(config, run, length)) for length, data in prepared.items())
     # Data that exists may come from another machine, and the text may be missing here.
-    if not _is_prepared(config, run):
+    if not is_complete:
         corpus = open_corpus(config.data)
         if config.data.spans:  # spans are left out, because their marks are no text
             corpus = open_corpus(config.data.replace(spans=None))
@@ -77,7 +90,7 @@ def check_sources(config: RunConfig, run: RunDirectory) -> Inputs:
         clean = tokenizer.cleaned if tokenizer else lambda text: trained.normalize_str(text)
         readings.append(read_corpus(corpus, config.data, clean))
         identification.unload()  # filters identify languages in processes of their own
-    return Inputs(initial, tokenizer, tuple(readings))
+    return Inputs(initial, tokenizer, prepared, is_complete, tuple(readings))
 
 
 def check_preparation(config: RunConfig, run: RunDirectory) -> Inputs:
@@ -85,7 +98,7 @@ def check_preparation(config: RunConfig, run: RunDirectory) -> Inputs:
     be used: raises UsageError if the segmenter or a lexicon can't. Writes nothing.
     """
     inputs = check_sources(config, run)
-    if not _is_prepared(config, run):
+    if not inputs.is_complete:
         _check_means(config.data, config.preparation)
     return inputs
 
@@ -93,17 +106,16 @@ def check_preparation(config: RunConfig, run: RunDirectory) -> Inputs:
 def prepare_data(config: RunConfig, run: RunDirectory, inputs: Inputs) -> Data:
     """Writes tokenizer and sequences into the open run, unless they exist. Raises UsageError."""
     run.keep(*inputs.readings)
-    tokenizer = make_tokenizer(config, run, inputs.initial)
-    by_length = prepare_lengths(config, run)
+    tokenizer = make_tokenizer(config, run, inputs.tokenizer)
+    # Of several hosts, the first one may have prepared data since the others looked.
+    by_length = prepare_lengths(config, run, inputs.prepared if is_first() else None)
     return Data(tokenizer, by_length, tuple(source_shares(config, by_length)))
 
 
-def _is_prepared(config: RunConfig, run: RunDirectory) -> bool:
-    """Whether the run has all its data. Data of other settings count only in a run under way, which refuses them."""
-    found = [PreparedData.open(run.data(phase.length)) for phase in config.phases]
-    if run.under_way or not run.tokenizer.is_dir():
-        return all(found)
-    return all(data and data.is_of(_recipe(config, run, data.length)) for data in found)
+def _open_prepared(config: RunConfig, run: RunDirectory) -> dict[int, PreparedData]:
+    """The run's finished data sets by length, checked. Raises what `PreparedData.open` does."""
+    opened = {phase.length: PreparedData.open(run.data(phase.length)) for phase in config.phases}
+    return {length: data for length, data in opened.items() if data}
 
 
 def _check_means(data: DataConfig, preparation: PreparationConfig) -> None:
@@ -117,20 +129,25 @@ def _check_means(data: DataConfig, preparation: PreparationConfig) -> None:
     check_engine(data, preparation)
 
 
-def prepare_lengths(config: RunConfig, run: RunDirectory) -> dict[int, PreparedData]:
+def prepare_lengths(
+    config: RunConfig, run: RunDirectory, opened: dict[int, PreparedData] | None = None
+) -> dict[int, PreparedData]:
     """The data set of each length of a phase: the existing one if settings and text are unchanged, otherwise a new one.
-    Raises UsageError if a run under way would get other data than at its start.
+    `opened`: those that exist; None: they are opened. Raises UsageError if a run under way would get other data than at
+    its start.
     """
     lengths = list(dict.fromkeys(phase.length for phase in config.phases))
     text = functools.cache(lambda: _text_of(config, run))
-    existing = {length: _existing_data(config, run, length, text) for length in lengths}
-    new_data = _prepare(config, run, [length for length in lengths if not existing[length]])
+    opened = _open_prepared(config, run) if opened is None else opened
+    kept = {length: _kept(data, length, config, run, text) for length, data in opened.items()}
+    existing = {length: data for length, data in kept.items() if data}
+    new_data = _prepare(config, run, [length for length in lengths if length not in existing])
     prepared = {}
     written = run.manifest.readable().data
     for length in lengths:
-        prepared[length] = existing[length] or next(new_data)
+        prepared[length] = existing[length] if length in existing else next(new_data)
         shards_hash = prepared[length].shards_hash
-        if existing[length] and written.get(str(length), shards_hash) != shards_hash:
+        if length in existing and written.get(str(length), shards_hash) != shards_hash:
             raise RunError(
                 f"{run.data(length)} is not as it was written; delete it and give the same command again to prepare it "
                 "anew"
@@ -139,16 +156,17 @@ def prepare_lengths(config: RunConfig, run: RunDirectory) -> dict[int, PreparedD
     return prepared
 
 
-def _existing_data(config: RunConfig, run: RunDirectory, length: int, text: Callable[[], str]) -> PreparedData | None:
-    """The finished data set of `length`, or None. Deletes a data set of other settings or text if the run hasn't begun.
+def _kept(
+    data: PreparedData, length: int, config: RunConfig, run: RunDirectory, text: Callable[[], str]
+) -> PreparedData | None:
+    """`data`, or None if it was of other settings or text in a run that hasn't begun: it is deleted then.
 
     `text` returns the hash of the whole text. Raises UsageError if the run is under way and the data set has other
     settings.
     """
-    data = PreparedData.open(run.data(length))
-    if data and run.under_way:
-        return prepared_for(config, run, length)
-    if data and is_outdated(data, config, run, text):
+    if run.under_way:
+        return _checked(data, length, config, run)
+    if is_outdated(data, config, run, text):
         open_corpus(config.data)  # raises before anything is deleted
         _check_means(config.data, config.preparation)
         refuse_links(run.path / "data", run.data(length))
@@ -157,7 +175,7 @@ def _existing_data(config: RunConfig, run: RunDirectory, length: int, text: Call
         discard(run.data(length))
         return None
     content = text_content(config.data)
-    if data and content and data.directory == run.data(length) and data.corpus != content:
+    if content and data.directory == run.data(length) and data.corpus != content:
         data = data.model_copy(update={"corpus": content})
         data.save()  # the same text in other files, or as an earlier release tells it: it needn't be compared again
     return data
@@ -171,12 +189,17 @@ def prepared_for(config: RunConfig, run: RunDirectory, length: int) -> PreparedD
             f"{run.path} has no prepared data of length {length}; bert-jax prepare makes it from a config's text, and "
             "an imported model has none"
         )
-    if not found.is_of(_recipe(config, run, length)):
+    return _checked(found, length, config, run)
+
+
+def _checked(data: PreparedData, length: int, config: RunConfig, run: RunDirectory) -> PreparedData:
+    """`data`. Raises UsageError if it has other settings than the run, or another length."""
+    if not data.is_of(_recipe(config, run, length)):
         raise UsageError(
-            f"{run.data(length)} was prepared from other settings or another tokenizer than this run has; put back "
-            "what was there, or start a new run"
+            f"{run.data(length)} was prepared from other settings or another tokenizer than this run has; put "
+            "back what was there, or start a new run"
         )
-    return found
+    return data
 
 
 def prepare_other(

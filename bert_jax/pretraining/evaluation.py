@@ -57,7 +57,7 @@ class HeldOut:
     ):
         """The sequences of `split` for evaluation in phase number `phase`: all if `max_sequences` is None."""
         config, rows = trainer.config, row_shards(trainer.mesh)
-        instances = InstanceSource(data.directory, split, config.input.damaged_records)
+        instances = InstanceSource(data, split, config.input.damaged_records)
         largest = max(each.batch_size for each in config.phases if each.length == data.length)
         self._batch_size = -(-largest // rows) * rows
         self._method, self._seed = trainer.objective.in_phase(phase), config.seed

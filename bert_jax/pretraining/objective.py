@@ -400,7 +400,7 @@ def planned_vocabulary_size(config: RunConfig) -> int:
     if config.vocabulary.file or config.init:
         from bert_jax.pretraining.vocabulary import existing_tokenizer  # imports the tokenizers' libraries
 
-        tokenizer = existing_tokenizer(config)
+        tokenizer, _ = existing_tokenizer(config)
         assert tokenizer is not None
         return len(tokenizer.vocabulary)
     return config.model.vocabulary_size or config.vocabulary.size

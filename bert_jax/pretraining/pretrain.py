@@ -29,11 +29,13 @@ from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import Setting, UsageError, command_line, quoted
 from bert_jax.system.progress import say
+from bert_jax.text.vocabulary import MASK, SPECIAL_PIECES
 from bert_jax.training.compiled_programs import keep_compiled_programs
 from bert_jax.training.devices import check_room
 from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder
 from bert_jax.training.loop import Trained, train
 from bert_jax.training.trainer import PhaseWork
+from bert_jax.training.trust import compiler_checked
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ class PretrainingPlan:
     mesh: Mesh
     inputs: Inputs
     trainer: PretrainingTrainer
-    """The trainer. If the vocabulary is still to be trained, its size comes from the settings."""
+    """If the vocabulary is still to be trained, its size is that of the settings."""
 
 
 def pretrain(
@@ -63,8 +65,9 @@ def pretrain(
     `bert_jax.pretraining.objective.METHODS`); None: the built-in class. The run stores the name of the class and can
     only be resumed with a class of that name.
 
-    Raises UsageError if something given is wrong, RunError if the run fails, HostLost if another process of it dies,
-    and Interrupted if it is stopped. Once the cause is removed, the same call resumes the run.
+    Raises UsageError if something given is wrong, RunError if the run fails or the compiler computes wrong on this
+    machine, HostLost if another process of it dies, and Interrupted if it is stopped. Once the cause is removed, the
+    same call resumes the run.
     """
     check_call("pretrain", config, RunConfig, on_measured)
     check_connected(config.hosts)
@@ -84,23 +87,24 @@ def _pretrained(
 ) -> Results:
     """Does what `pretrain` does, in a run."""
     keep_compiled_programs()
-    plan = plan_pretraining(config, run, method)
-    with first_alone("prepare"):
-        run.open(config)
-        if finished := run.results(config.steps):
-            say(f"{run.path} is finished: {finished.steps:,} steps")
-            return finished
-        data = prepare_data(config, run, plan.inputs)
-        check_epochs(config, data.shares)
-        kept = steps_at_words(config, data.by_length)
+    with compiler_checked(config.execution):
+        plan = plan_pretraining(config, run, method)
+        with first_alone("prepare"):
+            run.open(config)
+            if finished := run.results(config.steps):
+                say(f"{run.path} is finished: {finished.steps:,} steps")
+                return finished
+            data = prepare_data(config, run, plan.inputs)
+            check_epochs(config, data.shares)
+            kept = steps_at_words(config, data.by_length)
     if len(data.shares) > 1 and not run.under_way:
         for share in data.shares:
             say(str(share))
     if kept and not run.under_way:
         steps = ", ".join(f"{step:,} ({words:,} words)" for step, words in kept.items())
         say(f"checkpoints are kept of {counted(len(kept), 'steps')}: {steps}")
-    vocabulary = data.tokenizer.vocabulary
-    trainer = pretraining_trainer(config, plan.mesh, len(vocabulary), vocabulary.mask_id, method)
+    trainer, vocabulary = plan.trainer, data.tokenizer.vocabulary
+    assert len(vocabulary) == trainer.objective.model.vocabulary_size
     if reason := export_obstacle(trainer.objective.model, trainer.state_shapes.params, vocabulary):
         say(f"transformers can't read this model: {reason}")
     say(f"objective: {trainer.objective.description}")
@@ -127,10 +131,10 @@ def plan_pretraining(config: RunConfig, run: RunDirectory, method: type[MaskedTo
         check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
     check_attention(config.execution, config.model, config.rows, mesh)
     inputs = check_preparation(config, run)
-    size = config.model.vocabulary_size or config.vocabulary.size
+    size, mask_id = config.vocabulary.size, SPECIAL_PIECES.index(MASK)
     if inputs.tokenizer:
-        size = len(inputs.tokenizer.vocabulary)
-    trainer = pretraining_trainer(config, mesh, size, 0, method)
+        size, mask_id = len(inputs.tokenizer.vocabulary), inputs.tokenizer.vocabulary.mask_id
+    trainer = pretraining_trainer(config, mesh, size, mask_id, method)
     _ = trainer.state_shapes  # raises for sizes that can't be divided over the mesh
     for number, phase in enumerate(config.phases):
         check_room(trainer.objective.memory(phase, mesh), phase, mesh, f"--phases.{number}.batch-size")
@@ -140,7 +144,7 @@ def plan_pretraining(config: RunConfig, run: RunDirectory, method: type[MaskedTo
 def training_source(trainer: PretrainingTrainer, number: int, prepared: PreparedData) -> BatchSource:
     """The batches of phase number `number`, by step."""
     config, phase = trainer.config, trainer.config.phases[number]
-    instances = InstanceSource(prepared.directory, TRAIN, config.input.damaged_records)
+    instances = InstanceSource(prepared, TRAIN, config.input.damaged_records)
     order: ShuffledOrder | MixedOrder = ShuffledOrder(sum(prepared.sources), config.seed, number)
     if shares := config.shares(number, prepared.sources):
         order = MixedOrder(prepared.sources, shares, config.seed, number)

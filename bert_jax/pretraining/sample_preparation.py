@@ -138,7 +138,7 @@ def prepare_sample(sample: SpreadSample, config: RunConfig, common: Tokenizer | 
     if not sample.has_all:
         scale, data = scale * (1 - data.held_out), data.replace(held_out=0.0)
         passes = min(math.ceil(_DOCUMENTS / len(sample.documents)), _MOST_PASSES)
-    given = existing_tokenizer(config)
+    given, _ = existing_tokenizer(config)
     size = len(given.vocabulary) if given else config.vocabulary.size
     began = time.perf_counter()
     trained = common or trained_tokenizer(sample.documents, config.replace(data=data), size)

@@ -9,7 +9,8 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.instances.held_out import training_documents
 from bert_jax.interchange.hub import model_place
-from bert_jax.interchange.tokenizer_files import read_tokenizer, tokenizer_facts
+from bert_jax.interchange.tokenizer_config import PublishedFolder
+from bert_jax.interchange.tokenizer_files import read_tokenizer
 from bert_jax.pretraining.text import open_text
 from bert_jax.records.corpus import text_content
 from bert_jax.records.sample import sample_documents, sample_mixture
@@ -33,10 +34,9 @@ _MOST_CUT = 0.01
 """Largest share of characters in words that are too long for a WordPiece tokenizer; above it, a warning is printed."""
 
 
-def make_tokenizer(config: RunConfig, run: RunDirectory, initial: TrainedModel | None = None) -> Tokenizer:
-    """The run's tokenizer: the saved one if settings and text are unchanged, otherwise an existing or a new one.
-
-    `initial`: the model of `config.init`, if it is open already."""
+def make_tokenizer(config: RunConfig, run: RunDirectory, existing: Tokenizer | None = None) -> Tokenizer:
+    """The run's tokenizer: the saved one if settings and text are unchanged, otherwise `existing`, the one that the
+    settings name, or a new one, trained on the text."""
     if run.under_way:
         return run.files.tokenizer
     marker = run.tokenizer / "origin.json"
@@ -54,7 +54,7 @@ def make_tokenizer(config: RunConfig, run: RunDirectory, initial: TrainedModel |
             run.manifest.note(run.tokenizer)
             return run.files.tokenizer
         warn(f"{run.path}: {damage}: it is made again (to use your vocabulary, set --vocabulary.file)")
-    tokenizer = existing_tokenizer(config, initial) or _train(config, run)
+    tokenizer = existing or _train(config, run)
     if config.vocabulary.file and (remark := tokenizer.impossible_remark):
         say(
             f"{remark}; if it was made with another cleaning, set --vocabulary.strip-accents "
@@ -68,15 +68,16 @@ def make_tokenizer(config: RunConfig, run: RunDirectory, initial: TrainedModel |
         )
     # Raises for special tokens round texts that differ from those of prepared sequences.
     tokenizer = tokenizer.with_class_token(config.model.class_token)
-    if folder := _foreign_folder(config.vocabulary):
-        run.keep(Reading(subject=f"vocabulary {folder}", facts=tokenizer_facts(folder, tokenizer)))
     run.save_tokenizer(tokenizer, origin)
     say(f"vocabulary of {len(tokenizer.vocabulary):,} pieces: {run.tokenizer}")
     return tokenizer
 
 
-def existing_tokenizer(config: RunConfig, initial: TrainedModel | None = None) -> Tokenizer | None:
-    """The tokenizer that the settings name; None if one is to be trained. Raises UsageError if it can't be read.
+def existing_tokenizer(
+    config: RunConfig, initial: TrainedModel | None = None
+) -> tuple[Tokenizer | None, tuple[Reading, ...]]:
+    """The tokenizer that the settings name, None if one is to be trained; and how the files of another program's
+    tokenizer were understood. Raises UsageError if it can't be read.
 
     It comes from `vocabulary.file` or from the model `init`. If both are set, the file's is taken. A plain vocabulary
     file gets the casing of the model if that has a WordPiece tokenizer. `initial`: that model, if it is open already.
@@ -85,14 +86,15 @@ def existing_tokenizer(config: RunConfig, initial: TrainedModel | None = None) -
     if config.init and not theirs:
         theirs = tokenizer_of(model_place(config.init))
     if not config.vocabulary.file:
-        return theirs
+        return theirs, ()
     settings = config.vocabulary
     of_file = Cleaning.of_file(settings.lowercase, settings.strip_accents, settings.unicode_form)
     cleaning = theirs.cleaning if isinstance(theirs, WordPieceTokenizer) else of_file
     if folder := _foreign_folder(settings):
-        return read_tokenizer(folder, config.model.replace(vocabulary_size=MOST_PIECES))
+        published = read_tokenizer(PublishedFolder(folder), config.model.replace(vocabulary_size=MOST_PIECES))
+        return published.tokenizer, (Reading(subject=f"vocabulary {folder}", facts=published.facts),)
     path = place_of(config.vocabulary.file)
-    return load_tokenizer(path) if path.is_dir() else read_vocabulary_file(path, cleaning)
+    return load_tokenizer(path) if path.is_dir() else read_vocabulary_file(path, cleaning), ()
 
 
 def _foreign_folder(settings: VocabularyConfig) -> Path | None:

@@ -100,9 +100,9 @@ def load_config(name_or_path: str, kind: type[Config], *others: type[Config]) ->
     path, kinds = place_of(name_or_path), (kind, *others)
     if run := run_given_as_config(name_or_path, *kinds):
         from bert_jax.run.run_files import RunFiles  # needs JAX; a config file doesn't
-        from bert_jax.run.trained_model import holds_published_model, pretraining_settings
+        from bert_jax.run.trained_model import pretraining_settings, published_folder
 
-        takes_tasks = others and not holds_published_model(run)
+        takes_tasks = others and not published_folder(run)
         config_of_run = RunFiles(run).config if takes_tasks else pretraining_settings(run)
         return _of_kind(_without_connections(config_of_run, run), kinds, str(run))
     if not path.is_file():

@@ -18,10 +18,11 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.config.wording import counted
 from bert_jax.interchange.hub import model_place
-from bert_jax.interchange.model_directory import PublishedModel, holds_published_model, open_model_directory
+from bert_jax.interchange.model_directory import PublishedModel, open_model_directory, published_folder
 from bert_jax.interchange.model_settings import Activation
 from bert_jax.interchange.pooling_files import vectors_task
 from bert_jax.interchange.relatives import relative_of
+from bert_jax.interchange.tokenizer_config import PublishedFolder
 from bert_jax.model.bert import Parameters, absent_parts, parameter_shapes
 from bert_jax.model.sharding import abstract, tree_shardings
 from bert_jax.model.task import HeadShape, task_parameter_shapes
@@ -151,7 +152,7 @@ def pretraining_settings(path: Place) -> RunConfig:
 
     Raises what `TrainedModel.open` and `RunFiles.config` do.
     """
-    if not holds_published_model(path) and isinstance(config := RunFiles(path).config, RunConfig):
+    if not published_folder(path) and isinstance(config := RunFiles(path).config, RunConfig):
         return config
     trained = TrainedModel.open(path)
     if trained.task:
@@ -161,15 +162,17 @@ def pretraining_settings(path: Place) -> RunConfig:
 
 def tokenizer_of(path: Place) -> Tokenizer:
     """The tokenizer of a model that `TrainedModel.open` opens, or of a run without checkpoint. Raises UsageError."""
-    return open_model_directory(path).tokenizer if holds_published_model(path) else RunFiles(path).tokenizer
+    if folder := published_folder(path):
+        return open_model_directory(path, folder=folder).tokenizer
+    return RunFiles(path).tokenizer
 
 
-def _published(path: Place) -> TrainedModel:
-    model = open_model_directory(path)
+def _published(path: Place, folder: PublishedFolder) -> TrainedModel:
+    model = open_model_directory(path, folder=folder)
     shapes = parameter_shapes(model.config, model.absent)
     task, obstacle = None, None
     try:
-        task = vectors_task(model.directory, model.config, model.tokenizer)
+        task = vectors_task(model.directory, model.config, model.tokenizer, model.longest)
     except UsageError as error:
         obstacle = str(error)
     return TrainedModel(
@@ -186,11 +189,12 @@ def _published(path: Place) -> TrainedModel:
 
 def _opened(source: Place | RunFiles, step: int | None = None, average: int | None = None) -> TrainedModel:
     run = source if isinstance(source, RunFiles) else RunFiles(source)
-    if not holds_published_model(run.path):
+    folder = published_folder(run.path)
+    if not folder:
         return _trained_here(run, step, average)
     if step is not None or average is not None:
         raise not_of_a_run(run.path)
-    return _published(run.path)
+    return _published(run.path, folder)
 
 
 def _trained_here(run: RunFiles, step: int | None, average: int | None) -> TrainedModel:
@@ -279,7 +283,7 @@ def import_model(
     `vectors` with its pooling, as `vectors_task` describes.
     """
     model = open_model_directory(model_place(source), activation, lowercase)
-    task = vectors_task(model.directory, model.config, model.tokenizer)
+    task = vectors_task(model.directory, model.config, model.tokenizer, model.longest)
     if task:
         model = model.encoder_alone("vectors of texts are made without it")
         say(f"{source}: a vector for each text, pooled by {task.pooling}; texts are cut to {task.max_length} pieces")

@@ -4,7 +4,6 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import jax
@@ -28,7 +27,6 @@ from bert_jax.training.devices import LESS_MEMORY, peak_flops
 from bert_jax.training.ending import Patience, Skips, StopSignals, Watchdog, no_finite_gradient
 from bert_jax.training.timing import Cadence, Speed, StepTrace
 from bert_jax.training.trainer import PhaseWork, Trainer
-from bert_jax.training.trust import check_compiler
 
 _NOTE_EVERY_S = 0.5
 """Seconds between two fetches of measurements for the progress line."""
@@ -76,24 +74,20 @@ def train(
     line of the log.
 
     Raises Interrupted after SIGTERM or Ctrl-C, with a checkpoint written; RunError if too many steps in a row had to be
-    skipped, or if the compiler computes wrong on this machine.
+    skipped.
     """
     settings = trainer.config.checkpoints
 
     def is_kept(step: int) -> bool:
         return step in kept_steps or bool(settings.keep_every and step % settings.keep_every == 0)
 
-    execution = trainer.config.execution
     with contextlib.ExitStack() as stack:
-        check = None
-        if execution.check_compiler:  # while the step is compiled, which leaves a core idle
-            check = stack.enter_context(ThreadPoolExecutor(1)).submit(check_compiler, execution.attention)
         carried = run.config_file, run.tokenizer
         checkpoints = Checkpoints(run.checkpoints, carried, settings.keep, run.check_owner, is_kept, run.files.stranger)
         stack.enter_context(contextlib.closing(checkpoints))
         state = _first_state(trainer, run, checkpoints, initial)
         cadence = Cadence(settings, int(state.step), is_kept=is_kept)
-        loop = Loop(trainer, run, checkpoints, cadence, stack, int(state.step), check, on_measured)
+        loop = Loop(trainer, run, checkpoints, cadence, stack, int(state.step), on_measured)
         with loop.stop, loop.watchdog:
             for phase in phases:
                 state = loop.train(phase, state)
@@ -144,13 +138,11 @@ class Loop:
         cadence: Cadence,
         stack: contextlib.ExitStack,
         step: int,
-        check: Future[None] | None,
         on_measured: OnMeasured | None,
     ):
-        """`step`: the last step done before this process. `stack` closes the files. `check`: the check of the compiler,
-        whose error is raised before a result of a step or an evaluation is used."""
+        """`step`: the last step done before this process. `stack` closes the files."""
         config = trainer.config
-        self._config, self._run, self._checkpoints, self._check = config, run, checkpoints, check
+        self._config, self._run, self._checkpoints = config, run, checkpoints
         self._on_measured = on_measured
         trackers = [stack.enter_context(tracker) for tracker in open_trackers(config, run.path, step)]
         self._log = MetricsLog(run.path, step, trackers)
@@ -177,7 +169,6 @@ class Loop:
         with stage(phase.name, phase.steps, "steps", step - phase.first, phase.later) as self._progress:
             self._at("beginning after", step)
             if missed_evaluation:
-                self._await_check()
                 self._evaluate_late(step, state)
             return state if self._patience.is_over() or self.ended else self._steps(state, step)
 
@@ -199,7 +190,6 @@ class Loop:
                 self._check_skips(previous, step - 1)
                 self._show(previous)
             else:  # the step is dispatched, and so it is compiled
-                self._await_check()
                 self._restart_speed()
                 self._progress.pace_from_here(1)
             self._speed.count(batch, measured["skipped_records"] if phase.skips_records else None)
@@ -214,11 +204,6 @@ class Loop:
         if measured:
             self._check_skips(measured, step)
         return state
-
-    def _await_check(self) -> None:
-        """Waits for the check of the compiler; raises its RunError."""
-        if self._check:
-            self._check.result()
 
     def _at(self, activity: str, step: int) -> None:
         """Reports the activity, for error messages and for the watchdog, which counts it as progress."""

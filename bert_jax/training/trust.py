@@ -12,7 +12,8 @@ import hashlib
 import json
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +25,7 @@ import optax
 from jaxtyping import Array, Float
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.operation import AttentionForm
+from bert_jax.config.operation import AttentionForm, ExecutionConfig
 from bert_jax.config.wording import counted
 from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.cross_entropy import cross_entropy
@@ -141,6 +142,20 @@ def _attention_parts(attention: AttentionForm) -> list[CheckedPart]:
 
 def _attended(attend: Callable[..., Array], query: Array, key: Array, value: Array, pattern, keys) -> Array:
     return attend(query, key, value, pattern, _RATE, keys)
+
+
+@contextlib.contextmanager
+def compiler_checked(settings: ExecutionConfig) -> Iterator[None]:
+    """Checks the compiler beside the block, if `settings` want it. Raises RunError after the block if it computes
+    wrong."""
+    if not settings.check_compiler:
+        yield
+        return
+    pool = ThreadPoolExecutor(1)
+    check = pool.submit(check_compiler, settings.attention)
+    pool.shutdown(wait=False)
+    yield
+    check.result()
 
 
 def check_compiler(attention: AttentionForm = "auto") -> None:

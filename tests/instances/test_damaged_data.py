@@ -26,7 +26,7 @@ def use(directory):
     prepared = PreparedData.open(directory)
     assert prepared and prepared.piece_counts.sum() == prepared.train.tokens and prepared.piece_counts.shape == (150,)
     for split in ("train", "held_out"):
-        source = InstanceSource(directory, split)
+        source = InstanceSource(PreparedData.record(directory), split)
         source.read(range(len(source)))
 
 

@@ -105,7 +105,9 @@ def test_packed_data_hold_the_same_sequences_in_fewer_rows(packed, recipe, tmp_p
     assert sum(together.sources) == together.train.rows and together.fingerprint != apart.fingerprint
     splits = {}
     for split in ("train", "held_out"):
-        splits[split] = [InstanceSource(directory, split) for directory in (packed.directory, tmp_path)]
+        splits[split] = [
+            InstanceSource(PreparedData.record(directory), split) for directory in (packed.directory, tmp_path)
+        ]
         ours, theirs = (source.read(range(len(source))) for source in splits[split])
         assert sequences_of(ours) == sequences_of(theirs)
     # Held-out sequences have a row each, in the same order: an evaluation is the same.
@@ -115,7 +117,7 @@ def test_packed_data_hold_the_same_sequences_in_fewer_rows(packed, recipe, tmp_p
 
 
 def test_batches_number_the_sequences_of_each_row(packed):
-    source = InstanceSource(packed.directory, "train")
+    source = InstanceSource(packed, "train")
     found = source.read([5, 0, 3])
     batch = assemble(found, np.array([7, 8, 9, 2**32 - 1]), 128, most=4)
     assert batch.tokens.length.shape == batch.weight.shape == batch.pair_label.shape == (4, 4)
@@ -132,7 +134,7 @@ def test_batches_number_the_sequences_of_each_row(packed):
 
 def test_tfds_reads_packed_records(packed):
     theirs = tfds.builder_from_directory(packed.directory).as_data_source("train")
-    ours = InstanceSource(packed.directory, "train")
+    ours = InstanceSource(packed, "train")
     for number in range(5):
         one, record = ours.read([number]), theirs[number]
         assert np.array_equal(record["length"], np.diff(one.ends)) and np.array_equal(record["ids"], one.ids)
@@ -140,7 +142,7 @@ def test_tfds_reads_packed_records(packed):
 
 
 def test_a_malformed_record_is_refused(packed):
-    found = InstanceSource(packed.directory, "train").read([0])
+    found = InstanceSource(packed, "train").read([0])
     (record,) = encode_instances(found, np.uint16)
     with pytest.raises(ValueError, match="another length than its units"):
         decode_instances(list(encode_instances(found._replace(units=found.units[:-1]), np.uint16)), np.uint16, True)

@@ -11,6 +11,7 @@ from trained_tokenizers import trained
 from xlnet_vocabulary import write_xlnets_vocabulary
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.interchange.tokenizer_config import PublishedFolder
 from bert_jax.interchange.tokenizer_files import read_tokenizer, write_tokenizer
 from bert_jax.system.errors import UsageError
 from bert_jax.text.extension import extend
@@ -75,10 +76,13 @@ def test_the_ids_are_those_of_transformers(kind, seed, tmp_path, monkeypatch):
     theirs.save_pretrained(saved)
     theirs = AutoTokenizer.from_pretrained(saved)
     config = ModelConfig(model_type=kind, vocabulary_size=len(theirs))
-    ours = read_tokenizer(saved, config)
+    ours = read_tokenizer(PublishedFolder(saved), config).tokenizer
     exported.mkdir()
     write_tokenizer(ours, exported, 512)
-    again, theirs_again = read_tokenizer(exported, config), AutoTokenizer.from_pretrained(exported)
+    again, theirs_again = (
+        read_tokenizer(PublishedFolder(exported), config).tokenizer,
+        AutoTokenizer.from_pretrained(exported),
+    )
     found = 0
     for text in texts(rng, 60):
         expected = theirs(text, add_special_tokens=False).input_ids
@@ -127,7 +131,7 @@ def test_pieces_that_the_files_call_special_are_found_whole(settings, special, w
         if values is not None:
             (tmp_path / name).write_text(json.dumps(values))
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    ours = read_tokenizer(tmp_path, ModelConfig(vocabulary_size=len(theirs)), lowercase=True)
+    ours = read_tokenizer(PublishedFolder(tmp_path), ModelConfig(vocabulary_size=len(theirs)), lowercase=True).tokenizer
     assert {ours.vocabulary.pieces[number] for number in ours.added} == set(whole)
     for text in ("the <e1>river [E1] house", "BOS boss a<e1> [e1]", " <E1> [E1]s <e1>", "bos<e1>[E1]"):
         assert ours.encode(text) == theirs(text, add_special_tokens=False).input_ids, text
@@ -138,12 +142,12 @@ def test_the_added_tokens_of_an_old_folder_are_read(tmp_path):
     size = len(PIECES)
     (tmp_path / "added_tokens.json").write_text(json.dumps({"covid": size, "[E11]": size + 1, "<Q>": size + 2}))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps({"additional_special_tokens": ["<Q>"]}))
-    tokenizer = read_tokenizer(tmp_path, ModelConfig(vocabulary_size=size + 3))
+    tokenizer = read_tokenizer(PublishedFolder(tmp_path), ModelConfig(vocabulary_size=size + 3)).tokenizer
     pieces = [tokenizer.vocabulary.pieces[number] for number in tokenizer.encode("The Covids[e11] <q> <Q>a")]
     assert pieces == ["the", "covid", "s", "[E11]", "[UNK]", "[UNK]", "[UNK]", "<Q>", "a"]
     (tmp_path / "added_tokens.json").write_text(json.dumps({"covid": size + 1}))
     with pytest.raises(UsageError, match=f"'covid' has the number {size + 1} and its place is {size}"):
-        read_tokenizer(tmp_path, ModelConfig(vocabulary_size=size + 3))
+        read_tokenizer(PublishedFolder(tmp_path), ModelConfig(vocabulary_size=size + 3))
 
 
 def test_pieces_that_a_sentencepiece_model_never_splits_are_found_as_transformers_finds_them(tmp_path):
@@ -156,7 +160,9 @@ def test_pieces_that_a_sentencepiece_model_never_splits_are_found_as_transformer
     (tmp_path / "spiece.model").write_bytes(model.SerializeToString())
     transformers = pytest.importorskip("transformers")
     theirs = transformers.AlbertTokenizer.from_pretrained(tmp_path)
-    ours = read_tokenizer(tmp_path, ModelConfig(model_type="albert", vocabulary_size=len(theirs)))
+    ours = read_tokenizer(
+        PublishedFolder(tmp_path), ModelConfig(model_type="albert", vocabulary_size=len(theirs))
+    ).tokenizer
     assert chosen and ours.added
     for text in ("a (b) river-house.", '"the (river" .- x', "([MASK])", "a-[MASK]."):
         assert ours.encode_special(text) == theirs(text, add_special_tokens=False).input_ids, text
@@ -171,7 +177,9 @@ def test_markers_are_added_to_every_kind(kind, tmp_path):
         for path in (tmp_path / "files").iterdir():
             if path.name not in CLASSES[kind][1]:
                 path.unlink()
-        old = read_tokenizer(tmp_path / "files", ModelConfig(model_type=kind, vocabulary_size=5_000))
+        old = read_tokenizer(
+            PublishedFolder(tmp_path / "files"), ModelConfig(model_type=kind, vocabulary_size=5_000)
+        ).tokenizer
     else:
         old = trained(kind, 21, ("the old house by the river is a house",) * 9)
     longer = extend(old, [], ["[E11]", "<num>", "[E11]"]).tokenizer

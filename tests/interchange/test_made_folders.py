@@ -16,6 +16,7 @@ from tokenizer_folders import (
     MODEL_FILES,
     MODEL_TYPES,
     Folder,
+    byte_file,
     texts_for,
     unigram_file,
     wordpiece_file,
@@ -25,7 +26,8 @@ from xlnet_vocabulary import write_xlnets_vocabulary
 
 from bert_jax.batching.sequences import joined
 from bert_jax.config.model import ModelConfig
-from bert_jax.interchange.tokenizer_files import has_segments, read_tokenizer
+from bert_jax.interchange.tokenizer_config import PublishedFolder
+from bert_jax.interchange.tokenizer_files import PublishedTokenizer, read_tokenizer
 from bert_jax.system import progress
 from bert_jax.system.errors import UsageError
 from bert_jax.text.sentencepiece import read_model
@@ -43,8 +45,9 @@ class Outcome(NamedTuple):
     detail: str = ""
 
 
-def difference(ours: Tokenizer, theirs, folder: Path, seed: str) -> str:
+def difference(published: PublishedTokenizer, theirs, seed: str) -> str:
     """The first text whose ids differ, with both; empty if none does."""
+    ours = published.tokenizer
     draw, texts = random.Random(seed), texts_for(seed, {*ours.vocabulary.special})
     all_ids = ours.encode_batch(texts)
     for text, ids, other, other_ids in zip(texts, all_ids, texts[::-1], all_ids[::-1], strict=True):
@@ -53,7 +56,7 @@ def difference(ours: Tokenizer, theirs, folder: Path, seed: str) -> str:
         if draw.random() < 0.2:
             if ours.encode(text) != ids:
                 return f"in a batch {text!r}"
-            if ids and other_ids and (fault := difference_of_frames(ours, theirs, folder, text, other)):
+            if ids and other_ids and (fault := difference_of_frames(published, theirs, text, other)):
                 return fault
             spaces = [draw.choice(["", " ", "  "]) for _ in range(2)]
             mask = ours.vocabulary.special[-1]
@@ -65,9 +68,10 @@ def difference(ours: Tokenizer, theirs, folder: Path, seed: str) -> str:
     return ""
 
 
-def difference_of_frames(ours: Tokenizer, theirs, folder: Path, text: str, other: str) -> str:
+def difference_of_frames(published: PublishedTokenizer, theirs, text: str, other: str) -> str:
     """How special tokens and segments of a text or a pair differ."""
-    vocabulary, ids = ours.vocabulary, ours.encode(text)
+    ours, vocabulary = published.tokenizer, published.tokenizer.vocabulary
+    ids = ours.encode(text)
     single = joined([ids], vocabulary, 10_000).ids
     if single != (right := theirs(text).input_ids):
         return f"framed {text!r}: {shown(ours, single)}, {shown(ours, right)}"
@@ -75,7 +79,7 @@ def difference_of_frames(ours: Tokenizer, theirs, folder: Path, text: str, other
     right = theirs(text, other, return_token_type_ids=True)
     if pair.ids != right.input_ids:
         return f"pair {text!r}: {shown(ours, pair.ids)}, {shown(ours, right.input_ids)}"
-    second = len(pair.ids) - pair.first_length if has_segments(folder, ours) else 0
+    second = len(pair.ids) - pair.first_length if published.has_segments else 0
     segments = [0] * (len(pair.ids) - second) + [1] * second
     gives = "token_type_ids" in theirs.model_input_names  # XLNet's class gives segments only where it is asked for them
     found = [min(number, 1) for number in right.token_type_ids] if gives or second else segments
@@ -101,14 +105,14 @@ def outcome(folder: Path, seed: str, said: list[str]) -> Outcome:
     place = "last" if model_type == "xlnet" else "first"
     model = ModelConfig(vocabulary_size=90_000, model_type=model_type, class_token=place)
     try:
-        ours = read_tokenizer(folder, model)
+        ours = read_tokenizer(PublishedFolder(folder), model)
     except UsageError as error:
         assert "\n" not in str(error), error
         return Outcome("refused", str(error).replace(str(folder), ""))
     if theirs is None:
         return Outcome("unread", reason.replace(str(folder), "")[:150].split("\n")[0])
     try:
-        fault = difference(ours, theirs, folder, seed)
+        fault = difference(ours, theirs, seed)
     except UsageError as error:  # a text at which the library panics, in transformers too
         return Outcome("refused", str(error))
     if not fault:
@@ -175,6 +179,11 @@ SINGLE = {"__type": "AddedToken", "content": "[MASK]", "single_word": True}
 ENTITY = {"__type": "AddedToken", "content": "THE"}
 LINES = "\n".join([*wordpieces(cased=False), *(f"piece{number}{blank}" for number, blank in enumerate(BLANKS[:8]))])
 CASED = "\n".join(wordpieces(cased=True))
+PADDING = {"pad_id": 0, "pad_type_id": 0, "pad_to_multiple_of": None, "pad_token": "<pad>"}
+PADDING |= {"strategy": "BatchLongest", "direction": "Right"}
+PADDED = {"tokenizer.json": wordpiece_file(cased=False) | {"padding": PADDING}}
+GENERIC = {"tokenizer_class": "PreTrainedTokenizerFast", "extra_special_tokens": ["river"]}
+WITHOUT_MASK = {"tokenizer.json": byte_file() | {"added_tokens": []}}
 MAP = {"additional_special_tokens": ["<ent>", "river"]}
 CAUSES = {
     "null for a space before": ("equal", "xlm-roberta", {"add_prefix_space": None}),
@@ -207,6 +216,8 @@ OF_FILES = {
     ),
     "blanks at the ends of lines": ("equal", "bert", {}, "old", {"vocab.txt": LINES}),
     "a cased vocabulary": ("said", "bert", None, "old", {"vocab.txt": CASED}),
+    "a padding token of the tokenizer.json alone": ("refused", "bert", GENERIC, "old", PADDED),
+    "a mask that the tokenizer.json lacks": ("equal", "roberta", None, "old", WITHOUT_MASK),
     "two vocabularies": ("equal", "bert", {}, "old", {"vocab.json": "{}"}),
 }  # fmt: skip
 

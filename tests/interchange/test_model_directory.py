@@ -20,6 +20,7 @@ from bert_jax.interchange.model_directory import open_model_directory
 from bert_jax.interchange.relatives import RELATIVES
 from bert_jax.interchange.tensor_names import select
 from bert_jax.interchange.tensors import read_safetensors
+from bert_jax.interchange.tokenizer_config import PublishedFolder
 from bert_jax.interchange.tokenizer_files import read_tokenizer, write_tokenizer
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.initial import initial_parameters, open_initial
@@ -419,7 +420,7 @@ def test_a_damaged_file_is_refused_in_a_line_or_the_folder_works(folder, name, s
 
     def read():
         if "token" in name or name == "vocab.txt":
-            read_tokenizer(folder, model.config).encode("piece1 piece2")
+            read_tokenizer(PublishedFolder(folder), model.config).tokenizer.encode("piece1 piece2")
         elif "safetensors" in name:
             tensors, _ = read_safetensors(folder)
             select(tensors, model.config, folder, RELATIVES["bert"])

@@ -11,6 +11,7 @@ from safetensors.numpy import load_file, save_file
 from bert_jax.batching.sequences import joined
 from bert_jax.config.model import ModelConfig
 from bert_jax.interchange.model_directory import open_model_directory
+from bert_jax.interchange.tokenizer_config import PublishedFolder
 from bert_jax.interchange.tokenizer_files import read_tokenizer, write_tokenizer
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import load_tokenizer
@@ -39,7 +40,7 @@ def copied(kind: str, folder: Path) -> Path:
 
 def read(folder: Path, kind: str, size: int | None = None):
     size = int(IDS[f"{kind}.size"]) if size is None else size
-    return read_tokenizer(folder, ModelConfig(model_type=kind, vocabulary_size=size))
+    return read_tokenizer(PublishedFolder(folder), ModelConfig(model_type=kind, vocabulary_size=size)).tokenizer
 
 
 @pytest.fixture(scope="module", params=sorted(FILES))
@@ -191,7 +192,9 @@ def test_options_that_it_has_not_are_refused(tmp_path):
     with pytest.raises(UsageError, match="the tokenizer class BertTokenizer has no such file"):
         read(tmp_path, "bert", 1200)
     with pytest.raises(UsageError, match="--no-lowercase is for a WordPiece"):
-        read_tokenizer(tmp_path, ModelConfig(model_type="albert", vocabulary_size=1200), lowercase=False)
+        read_tokenizer(
+            PublishedFolder(tmp_path), ModelConfig(model_type="albert", vocabulary_size=1200), lowercase=False
+        )
 
 
 def test_a_vocab_json_is_loaded_by_its_path(tmp_path):

@@ -9,7 +9,8 @@ from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizer
 from bert_jax.batching.sequences import joined
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.vocabulary import VocabularyConfig
-from bert_jax.interchange.tokenizer_files import has_segments, read_tokenizer, tokenizer_facts, write_tokenizer
+from bert_jax.interchange.tokenizer_config import PublishedFolder
+from bert_jax.interchange.tokenizer_files import read_tokenizer, write_tokenizer
 from bert_jax.interchange.vocabulary_files import vocabulary_path
 from bert_jax.pretraining.vocabulary import learned_tokenizer
 from bert_jax.system.errors import UsageError
@@ -113,7 +114,8 @@ def test_ids_frames_and_segments_are_those_of_transformers(name, tmp_path, monke
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     transformers = pytest.importorskip("transformers")
     theirs = transformers.AutoTokenizer.from_pretrained(folder_of(*CASES[name], tmp_path))
-    ours = read_tokenizer(tmp_path, ModelConfig(vocabulary_size=len(theirs)))
+    published = read_tokenizer(PublishedFolder(tmp_path), ModelConfig(vocabulary_size=len(theirs)))
+    ours = published.tokenizer
     for text, other in zip(TEXTS, TEXTS[::-1], strict=True):
         ids = ours.encode(text)
         assert ids == theirs(text, add_special_tokens=False).input_ids == ours.encode_batch([text])[0], text
@@ -125,7 +127,7 @@ def test_ids_frames_and_segments_are_those_of_transformers(name, tmp_path, monke
         assert found.ids == pair.input_ids, text
         second = len(found.ids) - found.first_length if ours.vocabulary.frame.segments else 0
         assert [0] * (len(found.ids) - second) + [1] * second == pair.token_type_ids
-    assert has_segments(tmp_path, ours) == ("token_type_ids" in theirs.model_input_names and 1 in pair.token_type_ids)
+    assert published.has_segments == ("token_type_ids" in theirs.model_input_names and 1 in pair.token_type_ids)
 
 
 @pytest.mark.parametrize(
@@ -141,15 +143,14 @@ def test_ids_frames_and_segments_are_those_of_transformers(name, tmp_path, monke
 )  # fmt: skip
 def test_what_sequences_cannot_have_is_refused_in_one_line(tokenizer, settings, words, tmp_path):
     with pytest.raises(UsageError) as refused:
-        read_tokenizer(folder_of(tokenizer, settings, tmp_path), ModelConfig(vocabulary_size=1000))
+        read_tokenizer(PublishedFolder(folder_of(tokenizer, settings, tmp_path)), ModelConfig(vocabulary_size=1000))
     assert words in str(refused.value) and "\n" not in str(refused.value)
 
 
 def test_the_facts_say_where_they_come_from(tmp_path):
     folder_of(wordpiece(), BERT | IDS_ALONE, tmp_path)
     facts = {
-        fact.name: fact
-        for fact in tokenizer_facts(tmp_path, read_tokenizer(tmp_path, ModelConfig(vocabulary_size=1000)))
+        fact.name: fact for fact in read_tokenizer(PublishedFolder(tmp_path), ModelConfig(vocabulary_size=1000)).facts
     }
     assert facts["tokenizer"].known_by == "tokenizer_config.json"
     assert facts["text"].value == "lower-cased, accents dropped, Chinese characters apart"
@@ -159,7 +160,7 @@ def test_the_facts_say_where_they_come_from(tmp_path):
 
 def test_a_frame_without_class_token_is_for_joining_alone(tmp_path):
     folder_of(byte_level(), GENERIC | OF_FAIRSEQ, tmp_path)
-    vocabulary = read_tokenizer(tmp_path, ModelConfig(vocabulary_size=1000)).vocabulary
+    vocabulary = read_tokenizer(PublishedFolder(tmp_path), ModelConfig(vocabulary_size=1000)).tokenizer.vocabulary
     with pytest.raises(UsageError, match="the tokenizer sets text and first second, and what was asked"):
         _ = vocabulary.separators
     with pytest.raises(UsageError, match="a text is empty"):
@@ -187,6 +188,6 @@ def test_an_export_begins_no_word_after_a_mask(kind, tmp_path, monkeypatch):
 def test_a_sentencepiece_model_beside_another_tokenizer_json_is_not_read(tmp_path):
     lines = ["the river runs", "the old house runs"] * 9
     write_tokenizer(learned_tokenizer(lines, VocabularyConfig(kind="unigram", size=20)), tmp_path, 512)
-    assert vocabulary_path(tmp_path).name == "tokenizer.model"
+    assert vocabulary_path(PublishedFolder(tmp_path)).name == "tokenizer.model"
     unigram().save(str(tmp_path / "tokenizer.json"))
-    assert vocabulary_path(tmp_path).name == "tokenizer.json"
+    assert vocabulary_path(PublishedFolder(tmp_path)).name == "tokenizer.json"

@@ -24,6 +24,7 @@ from bert_jax.interchange.model_directory import open_model_directory
 from bert_jax.interchange.model_settings import model_config
 from bert_jax.interchange.relatives import RELATIVES
 from bert_jax.interchange.tensor_names import to_tensors
+from bert_jax.interchange.tokenizer_config import PublishedFolder
 from bert_jax.interchange.tokenizer_files import read_tokenizer, write_tokenizer
 from bert_jax.layout import TokenSequence
 from bert_jax.model.bert import BertForPretraining, init
@@ -152,7 +153,7 @@ def test_its_tokenizer_gives_the_same_ids(settings, tmp_path, monkeypatch):
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert type(theirs).__name__ == "XLNetTokenizer" and len(theirs) == size
     model = ModelConfig(model_type="xlnet", vocabulary_size=size, **RELATIVES["xlnet"].ours)
-    ours = read_tokenizer(tmp_path, model)
+    ours = read_tokenizer(PublishedFolder(tmp_path), model).tokenizer
     ids = ours.encode_batch(TEXTS)
     for text, found in zip(TEXTS, ids, strict=True):
         assert found == theirs(text, add_special_tokens=False).input_ids, text
@@ -171,7 +172,9 @@ def test_its_tokenizer_gives_the_same_ids(settings, tmp_path, monkeypatch):
     assert exported.padding_side == "left"
     again = exported(TEXTS[:99], TEXTS[99:198])
     assert (again.input_ids, again.token_type_ids) == (same.input_ids, same.token_type_ids)
-    assert read_tokenizer(tmp_path / "export", model).vocabulary.frame == ours.vocabulary.frame
+    assert (
+        read_tokenizer(PublishedFolder(tmp_path / "export"), model).tokenizer.vocabulary.frame == ours.vocabulary.frame
+    )
     special = {*ours.vocabulary.special_ids} - {ours.vocabulary.unknown_id}
     assert not special & {*ours.encode(" ".join(FIRST[1:7]))}
 
@@ -184,7 +187,7 @@ def test_a_trained_vocabulary_is_exported_with_its_frame(kind, tmp_path, monkeyp
     write_tokenizer(ours, tmp_path, 512, 0)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     model = ModelConfig(vocabulary_size=len(ours.vocabulary), **RELATIVES["xlnet"].ours)
-    again = read_tokenizer(tmp_path, model)
+    again = read_tokenizer(PublishedFolder(tmp_path), model).tokenizer
     assert again.vocabulary.frame == ours.vocabulary.frame
     first, second = "the quick foxes jumped", "over lazy dogs"
     one = joined(ours.encode_batch([first, second]), ours.vocabulary, 99)
@@ -196,7 +199,7 @@ def test_a_trained_vocabulary_is_exported_with_its_frame(kind, tmp_path, monkeyp
     file = tmp_path / "tokenizer.json"
     other = json.loads(trained(kind).as_pipeline().as_huggingface().to_str())["post_processor"]
     file.write_text(json.dumps(json.loads(file.read_text()) | {"post_processor": other}))
-    assert read_tokenizer(tmp_path, model).vocabulary.class_token == "first"
+    assert read_tokenizer(PublishedFolder(tmp_path), model).tokenizer.vocabulary.class_token == "first"
 
 
 @pytest.mark.parametrize(
@@ -298,7 +301,7 @@ def test_a_tokenizer_without_its_frame_is_refused_in_one_line(tmp_path):
     for missing in ("<cls>", "<sep>"):
         size = write_xlnets_vocabulary(tmp_path, [piece for piece in FIRST if piece != missing])
         with pytest.raises(UsageError, match=f"the vocabulary has {size + 1:,} pieces and the model's table {size:,}"):
-            read_tokenizer(tmp_path, model.replace(vocabulary_size=size))
+            read_tokenizer(PublishedFolder(tmp_path), model.replace(vocabulary_size=size))
 
 
 @pytest.mark.parametrize(

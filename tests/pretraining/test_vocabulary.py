@@ -10,6 +10,7 @@ import bert_jax
 from bert_jax.config.phase import Phase
 from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.instances import chunk_worker
+from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.shards import InstanceSource
 from bert_jax.layout import WORD_START
 from bert_jax.pretraining import dataset
@@ -24,6 +25,10 @@ from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
 
+def made_tokenizer(config, run):
+    return vocabulary_step.make_tokenizer(config, run, vocabulary_step.existing_tokenizer(config)[0])
+
+
 def test_another_kind_leaves_nothing_of_the_one_before(tiny_config, tmp_path):
     run = RunDirectory(tmp_path)
     for kind, name in (("wordpiece", "vocab.txt"), ("bpe", "tokenizer.model")):
@@ -36,7 +41,7 @@ def test_a_given_vocabulary_is_used_as_it_is(tiny_run, tiny_config, tmp_path, mo
     monkeypatch.setattr(vocabulary_step, "train_tokenizer", None)
     given = VocabularyConfig(file=str(tiny_run.tokenizer / "vocab.txt"), lowercase=False)
     run = RunDirectory(tmp_path)
-    made = vocabulary_step.make_tokenizer(tiny_config.replace(vocabulary=given), run)
+    made = made_tokenizer(tiny_config.replace(vocabulary=given), run)
     assert (
         made.vocabulary.pieces == load_tokenizer(tiny_run.tokenizer).vocabulary.pieces and not made.cleaning.lowercase
     )
@@ -46,13 +51,13 @@ def test_the_class_token_is_where_the_model_has_it(tiny_run, tiny_config, tmp_pa
     last = tiny_config.set({"model.class_token": "last"})
     run, given = RunDirectory(tmp_path), VocabularyConfig(file=str(tiny_run.tokenizer))
     for config in (tiny_config, last, tiny_config, last.replace(vocabulary=given)):
-        made = vocabulary_step.make_tokenizer(config, run)
+        made = made_tokenizer(config, run)
         for tokenizer in (made, load_tokenizer(run.path)):
             assert tokenizer.vocabulary.class_token == config.model.class_token
             assert tokenizer.vocabulary.pieces == load_tokenizer(tiny_run.tokenizer).vocabulary.pieces
         chunk_worker.tokenizer_in.cache_clear()  # it keeps one tokenizer a directory
         dataset.prepare_lengths(config, run)
-        stored = InstanceSource(run.data(32), "train").read(range(20))
+        stored = InstanceSource(PreparedData.record(run.data(32)), "train").read(range(20))
         places = stored.ends[:-1] if config == tiny_config else stored.ends[1:] - 1
         assert {*stored.ids[places].tolist()} == {made.vocabulary.cls_id}
         assert np.count_nonzero(stored.ids == made.vocabulary.cls_id) == 20
@@ -104,9 +109,9 @@ def test_a_changed_vocabulary_file_is_read_again(tiny_run, tiny_config, tmp_path
     given = tmp_path / "vocab.txt"
     shutil.copy(tiny_run.tokenizer / "vocab.txt", given)
     config = tiny_config.replace(vocabulary=VocabularyConfig(file=str(given)))
-    assert len(vocabulary_step.make_tokenizer(config, RunDirectory(tmp_path / "run")).vocabulary) == 150
+    assert len(made_tokenizer(config, RunDirectory(tmp_path / "run")).vocabulary) == 150
     given.write_text(given.read_text() + "additional\n")
-    assert len(vocabulary_step.make_tokenizer(config, RunDirectory(tmp_path / "run")).vocabulary) == 151
+    assert len(made_tokenizer(config, RunDirectory(tmp_path / "run")).vocabulary) == 151
 
 
 def test_a_vocabulary_is_trained_on_the_sources_at_their_weights(tiny_config, tmp_path, monkeypatch):

@@ -17,6 +17,7 @@ import bert_jax
 from bert_jax.config.operation import HostsConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
+from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.shards import InstanceSource, shard_path
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run import hosts as hosts_module
@@ -242,7 +243,7 @@ def test_what_fails_on_the_first_host_alone_is_a_failure_of_all(config_file, tin
 
 def damage_a_shard(run):
     """Destroys the first one; how many of the first three steps' records were in it."""
-    instances = InstanceSource(run / "data" / "length-32", "train")
+    instances = InstanceSource(PreparedData.record(run / "data" / "length-32"), "train")
     shard, order = shard_path(instances.directory, "train", 0), ShuffledOrder(len(instances), RunConfig().seed, 0)
     shard.write_bytes(bytes(shard.stat().st_size))
     return sum(order.record(ordinal) < instances._starts[1] for ordinal in range(3 * 8))

@@ -194,7 +194,7 @@ def _of_source(
 
 def _common_tokenizer(config: RunConfig, samples: Mapping[str, SpreadSample]) -> Tokenizer | None:
     """A vocabulary trained on all samples, of which each has its source's share; None if the config has one."""
-    if existing_tokenizer(config):
+    if any(existing_tokenizer(config)):
         return None
     say("Training a vocabulary on all samples")
     shares = config.data.shares([sample.text_bytes for sample in samples.values()])

@@ -13,7 +13,7 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.dataset import read_records, texts_of
 from bert_jax.instances.prepared_data import TRAIN
 from bert_jax.instances.shards import InstanceSource
-from bert_jax.interchange.model_directory import holds_published_model
+from bert_jax.interchange.model_directory import published_folder
 from bert_jax.pretraining.dataset import prepared_for
 from bert_jax.records.signatures import words_of
 from bert_jax.run.run_config import is_elsewhere
@@ -84,7 +84,7 @@ def contaminations(run: Place, rows: Mapping[str, Sequence[Sequence[str]]]) -> d
         for config, pretraining in pretrainings(run):
             prepared = prepared_for(config, pretraining, max(phase.length for phase in config.phases))
             search = _Search(every, pretraining.files.tokenizer)
-            source = InstanceSource(prepared.directory, TRAIN, config.input.damaged_records)
+            source = InstanceSource(prepared, TRAIN, config.input.damaged_records)
             search.look_through(source, prepared.length)
             found, long_enough = found | search.found, long_enough | search.long_enough
             tokens += prepared.train.instance_tokens
@@ -109,7 +109,7 @@ def pretrainings(path: Place) -> Iterator[tuple[RunConfig, RunDirectory]]:
     while path not in seen:
         seen.add(path)
         run = RunDirectory(path.parent.parent if is_checkpoint(path) else path)
-        if holds_published_model(run.path) or run.files.origin:
+        if published_folder(run.path) or run.files.origin:
             raise UsageError(f"{run.path} is a model of another program, whose text isn't here")
         config = run.files.config
         if isinstance(config, RunConfig):

@@ -1,0 +1,67 @@
+"""A start opens each file of its inputs once."""
+
+import collections
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from stages import stopped_at
+
+import bert_jax
+from bert_jax.finetuning import finetune as finetune_module
+from bert_jax.pretraining import pretrain as pretrain_module
+
+MODEL = Path(__file__).parent / "golden" / "gelu_erf"
+_listeners = []
+
+
+class Started(Exception):
+    """Ends a start before its first step."""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def audited():
+    def hook(event, arguments):
+        if event == "open" and _listeners and isinstance(arguments[0], str | os.PathLike):
+            _listeners[-1].append(os.fspath(arguments[0]))
+
+    sys.addaudithook(hook)  # stays until the end of the process
+
+
+@contextlib.contextmanager
+def opened_once(folder, *names):
+    """The block opens `names` in `folder`, and no file there twice."""
+    _listeners.append([])
+    yield
+    paths = map(Path, _listeners.pop())
+    counts = collections.Counter(str(path.relative_to(folder)) for path in paths if path.is_relative_to(folder))
+    assert set(names) <= set(counts) and set(counts.values()) == {1}, counts
+
+
+def started(*arguments):
+    for argument in arguments:
+        if callable(argument) and getattr(argument, "__name__", "") == "<lambda>":
+            argument()  # the initial parameters
+    raise Started
+
+
+def test_a_pretraining_that_goes_on_opens_its_data_once(untrained, tiny_config, monkeypatch):
+    with stopped_at(2):
+        bert_jax.pretrain(tiny_config, untrained)
+    monkeypatch.setattr(pretrain_module, "train", started)
+    with opened_once(untrained.data(32), "prepared.json", "piece_counts.safetensors"), pytest.raises(Started):
+        bert_jax.pretrain(tiny_config, untrained)
+
+
+def test_a_published_model_is_opened_once():
+    with opened_once(MODEL, "config.json", "vocab.txt", "model.safetensors"):
+        bert_jax.load(MODEL)
+
+
+def test_a_fine_tuning_opens_the_model_to_start_from_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(finetune_module, "train", lambda *given, **named: started(*given))
+    rows = [{"text": text, "label": text} for text in ("a", "b")] * 4
+    with opened_once(MODEL, "config.json", "vocab.txt", "model.safetensors"), pytest.raises(Started):
+        bert_jax.finetune(bert_jax.configs.classes, tmp_path / "run", init=MODEL, train=rows, dev=rows)
