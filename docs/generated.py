@@ -65,7 +65,7 @@ def _settings(name: str, shown: set[object]) -> str:
 
 
 def _cell(text: str) -> str:
-    return text.replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;").replace("$", "\\$")
+    return text.replace("|", "\\|").replace("*", "\\*").replace("<", "&lt;").replace("$", "\\$").replace("\n", "<br>")
 
 
 def _signature(name: str) -> str:

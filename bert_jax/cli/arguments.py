@@ -1,7 +1,6 @@
 """The arguments of each command, and how a command line is parsed into them."""
 
 import inspect
-import re
 import warnings
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -12,10 +11,10 @@ from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, field_vali
 from bert_jax.cli.command_line import parse_line, with_listed_sources
 from bert_jax.cli.commands import HELP_FLAGS
 from bert_jax.cli.flags import CONFIG, Flag, Positional, flags_of, full_help, short_help, wrapped
+from bert_jax.config.file_format import FileFormat
 from bert_jax.config.finetune import AnyRunConfig, FinetuneConfig, TaskRunConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings
-from bert_jax.config.task import FileFormat
 from bert_jax.config.unused import refuse_unused
 from bert_jax.run.config_files import AnyConfig, config_source, load_config, run_given_as_config
 from bert_jax.system.bucket import Place, place_of
@@ -48,6 +47,7 @@ class Arguments(Settings):
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
+    PREFIX: ClassVar[str] = "--"
     LINE: ClassVar[str]
     """The beginning of the command line: "bert-jax pretrain"."""
     TEXT: ClassVar[str | None] = None
@@ -58,8 +58,9 @@ class Arguments(Settings):
     """Settings of CONFIG, or groups of settings, that the command reads; --help-all shows only these. Empty: all."""
     REQUIRED_SETTINGS: ClassVar[tuple[str, ...]] = ()
     """Settings of CONFIG that every run must set, although they have a default (None)."""
-    FLAG_OF_SETTING: ClassVar[Mapping[str, str]] = MappingProxyType({})
-    """Maps a setting of a run to this command's flag for it: {"data.source": "--data"}. Messages name the flag."""
+    ALIASES: ClassVar[Mapping[str, str]] = MappingProxyType({})
+    """Maps flags of pretrain and finetune, which messages name, to this command's shorter ones: {"data.source":
+    "data"}."""
     OTHER_FORMS: ClassVar[Mapping[str, "type[Arguments]"]] = MappingProxyType({})
     """Other forms of the command, by the flags that ask for them: {"--extend": Extend}."""
 
@@ -145,7 +146,7 @@ class Arguments(Settings):
             )
         flags = cls.flags(config)
         lists_sources = any(flag.positional and flag.name == "source" and flag.kind.several for flag in flags)
-        values = parse_line(with_listed_sources(rest, lists_sources), flags, cls.LINE)
+        values = parse_line(with_listed_sources(rest, lists_sources), flags, cls.LINE, cls.ALIASES)
         arguments = {flag.field: values[flag.name] for flag in flags if flag.of_command and flag.name in values}
         if config:
             settings = {flag.field: values[flag.name] for flag in flags if not flag.of_command and flag.name in values}
@@ -169,18 +170,6 @@ class Arguments(Settings):
         if "vocabulary.file" in settings:  # the recorded size is that of the run's own vocabulary
             return {"model.vocabulary_size": None, **settings}
         return settings
-
-    @classmethod
-    def flag_for(cls, setting: str, value: str | None) -> str:
-        """The flag that sets a setting, for messages: `--model.num-heads=3`, and `--data.no-packed` for False. A
-        setting that the command has no flag for keeps its name."""
-        any_phase = re.compile(r"\.\d+\.")
-        flags = {any_phase.sub(".0.", flag.field): flag for flag in cls.flags() if not flag.positional}
-        flag = flags.get(any_phase.sub(".0.", setting))
-        if flag and flag.is_switch and value in ("True", "False"):
-            return flag.spelling if value == "True" else f"--{flag.negative}"
-        shown = cls.FLAG_OF_SETTING.get(setting, f"--{setting.replace('_', '-')}" if flag else setting)
-        return shown if value is None else f"{shown}={value}"
 
 
 class RunArguments(Arguments):
@@ -252,6 +241,8 @@ class InferenceArguments(SavedArguments):
 class RowsArguments(Arguments):
     """The file format of the rows that a fine-tuned model reads."""
 
+    ALIASES = {f"task.{name}": name for name in ("format", "columns", "separator")}
+
     format: FileFormat | None = None
     """File format of the rows. Without it: by the suffix of the file name, or else the format of the training rows."""
     columns: tuple[str, ...] | None = None
@@ -261,9 +252,6 @@ class RowsArguments(Arguments):
     """Separator of the columns of csv or tsv. Without it: that of the training rows, if the file has the same format,
     or else the one that its first line has."""
 
-
-ROWS_NAMES = {f"task.{name}": f"--{name}" for name in RowsArguments.model_fields}
-"""The part of `Arguments.FLAG_OF_SETTING` for RowsArguments: {"task.format": "--format", ...}."""
 
 with warnings.catch_warnings():
     warnings.filterwarnings("ignore", 'Field name "json"')  # hides a method that pydantic itself calls deprecated

@@ -35,7 +35,7 @@ class Bench(Arguments):
         "model objective optimizer mesh execution seed layers-frozen probe",
         "task: most-negatives pool directions widths",
     )
-    FLAG_OF_SETTING = {"task.batch_size": "--batch-size"}
+    ALIASES = {"task.batch-size": "batch-size"}
     config: AnyRunConfig = RunConfig()
 
     batch_size: BatchSize | None = None

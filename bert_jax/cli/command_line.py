@@ -4,8 +4,9 @@ import difflib
 import itertools
 import re
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated
 
 from pydantic import Field
@@ -13,7 +14,7 @@ from pydantic import Field
 from bert_jax.cli.flags import Flag
 from bert_jax.config.settings import Settings
 from bert_jax.config.wording import value_text
-from bert_jax.system.errors import UsageError, did_you_mean, with_names
+from bert_jax.system.errors import UsageError, did_you_mean
 from bert_jax.system.json_file import read_toml
 
 _FLAG = re.compile(r"--?[a-zA-Z]")
@@ -23,14 +24,18 @@ _MOST_MEANT = 3
 _SOURCE = "--data.source"
 
 
-def parse_line(words: Iterable[str], flags: list[Flag], command: str) -> dict[str, object]:
+def parse_line(
+    words: Iterable[str], flags: list[Flag], command: str, aliases: Mapping[str, str] = MappingProxyType({})
+) -> dict[str, object]:
     """The values of the flags and positional arguments on a command line, by name; `command`: "bert-jax pretrain".
+    `aliases`: other names of flags, and the flags' names.
 
     Raises UsageError for an unknown flag, a wrong value or a missing argument, whichever comes first. Whether settings
     fit each other is checked later, by the settings classes.
     """
     by_name = {f"--{flag.name}": flag for flag in flags if not flag.positional}
     by_name |= {f"--{flag.negative}": flag for flag in flags if flag.is_switch}
+    known = by_name | {f"--{alias}": by_name[f"--{name}"] for alias, name in aliases.items()}
     missing = deque(flag for flag in flags if flag.positional)
     values: dict[str, object] = {}
     several: list[str] = []  # the words of a positional argument that takes several
@@ -50,7 +55,7 @@ def parse_line(words: Iterable[str], flags: list[Flag], command: str) -> dict[st
         else:
             name, equals, value = word.partition("=")
             name = name.replace("_", "-")
-            flag = by_name.get(name)
+            flag = known.get(name)
             if flag is None:
                 raise UsageError(_unknown(name, by_name, command))
             reserved = sum(each.name not in values for each in missing)
@@ -202,7 +207,7 @@ def _listed(path: Path, shown: str, prefix: str) -> tuple[list[str], dict[str, l
             try:
                 listed.append(ListedSource(**table))
             except UsageError as error:
-                raise ValueError(f"table {number}: {with_names(error.message)}") from None
+                raise ValueError(f"table {number}: {error}") from None
         if value or not listed:
             raise ValueError(f"it has {', '.join(value) or 'no [[source]]'}")
     except (OSError, ValueError) as error:

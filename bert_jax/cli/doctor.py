@@ -14,12 +14,7 @@ class Doctor(JsonArguments):
     """
 
     LINE = "bert-jax doctor"
-    FLAG_OF_SETTING = {
-        "data.source": "SOURCE",
-        "data.language": "--language",
-        "data.weights": "--weights",
-        "data.smoothing": "--smoothing",
-    }
+    ALIASES = {f"data.{name}": name for name in ("language", "weights", "smoothing")}
 
     source: Positional[Annotated[tuple[str, ...], Field(min_length=1)]]
     """Files, patterns or other sources of --data.source; @FILE is a TOML file of [[source]] tables."""

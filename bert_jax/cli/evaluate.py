@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
-from bert_jax.cli.arguments import ROWS_NAMES, InferenceArguments, JsonArguments, RowsArguments, RunArgument
+from bert_jax.cli.arguments import InferenceArguments, JsonArguments, RowsArguments, RunArgument
 from bert_jax.config.finetune import TaskRunConfig
 from bert_jax.config.objective import Units
 from bert_jax.system.errors import UsageError
@@ -19,13 +19,13 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
     """
 
     LINE = "bert-jax evaluate"
-    FLAG_OF_SETTING = {
-        "data.source": "--data",
-        "task.dev": "--data",
-        "data.language": "--language",
-        "data.words": "--words",
-        "objective.units": "--units",
-    } | ROWS_NAMES
+    ALIASES = RowsArguments.ALIASES | {
+        "data.source": "data",
+        "task.dev": "data",
+        "data.language": "language",
+        "data.words": "words",
+        "objective.units": "units",
+    }
 
     run: RunArgument
     """A run; with beir:FOLDER any model that bert-jax search takes."""

@@ -1,7 +1,7 @@
 """bert-jax features RUN INPUT OUTPUT: writes the vectors of texts, or of their tokens from chosen layers."""
 
 from collections import Counter
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -22,7 +22,6 @@ class Features(SavedArguments):
     """
 
     LINE = "bert-jax features"
-    FLAG_OF_SETTING: ClassVar = {"width": "--width", "role": "--role"}
 
     run: RunArgument
     """A run, one of its checkpoints, or a Hugging Face directory."""

@@ -39,7 +39,7 @@ class Flag(NamedTuple):
     default: object
     """Default value; PydanticUndefined for a required flag."""
     help: str
-    """Help text: one paragraph without line breaks."""
+    """Help text: a paragraph on one line, and each item of a list on another."""
     group: str
     """Docstring of the settings class that has this setting; "" for flags of the command itself."""
     of_command: bool
@@ -124,12 +124,14 @@ def _walk(
 
 
 def _paragraph(text: str | None) -> str:
-    return re.sub(r"\s+", " ", text or "").strip()
+    """A docstring's text with line breaks before items of a list, and what follows it, alone."""
+    lines = re.split(r"\n(?=- )|\n\n(?! )", text or "")
+    return "\n".join(re.sub(r"\s+", " ", line).strip() for line in lines if line.strip())
 
 
 def first_sentence(text: str) -> str:
     """The first sentence of a help text, with its full stop."""
-    return _SENTENCE_END.split(text)[0]
+    return _SENTENCE_END.split(text.partition("\n")[0])[0]
 
 
 def short_help(flags: Iterable[Flag]) -> str:
@@ -161,11 +163,17 @@ def _group(flag: Flag) -> tuple[str, str]:
 
 def _entry(flag: Flag, text: str) -> str:
     described = f"{text}{flag.default_in_words}"
-    lines = textwrap.wrap(described, _width() - _MARGIN, break_long_words=False, break_on_hyphens=False)
+    lines = [line for part in described.split("\n") for line in _wrapped_part(part)]
     first = f"  {flag.usage}"
     if len(flag.usage) + 4 <= _MARGIN and lines:
         first = f"{first:{_MARGIN}}{lines.pop(0)}"
     return "\n".join([first, *(" " * _MARGIN + line for line in lines)]) + "\n"
+
+
+def _wrapped_part(text: str) -> list[str]:
+    indent = "  " if text.startswith("- ") else ""
+    width = _width() - _MARGIN
+    return textwrap.wrap(text, width, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
 
 
 def wrapped(text: str) -> str:

@@ -2,12 +2,13 @@
 
 import logging
 import os
+import re
 import sys
 import traceback
 
 from bert_jax.cli.commands import COMMANDS, COMPLETE, COMPLETION, HELP_FLAGS, arguments_of
 from bert_jax.system import interruption
-from bert_jax.system.errors import BertJaxError, UsageError, disk_error_number, disk_failure, with_settings
+from bert_jax.system.errors import BertJaxError, UsageError, disk_error_number, disk_failure
 from bert_jax.system.machine import environment_fault, prepare_to_compute
 from bert_jax.system.version import __version__
 
@@ -16,6 +17,8 @@ CLOSED_PIPE = 141
 reports after SIGPIPE (13). (The signal itself stays ignored: any broken socket would end a training.)"""
 _TALKATIVE = "absl", "asyncio"
 """Loggers that get a traceback for each failed write, from Orbax and from tasks that it leaves running."""
+_OF_INPUT = re.compile(r"(?<![^\s(])--((?:data|task)\.[a-z][a-z.-]*[a-z])")
+"""The flag of a setting of input in a message."""
 _LATE = "Event loop is closed"
 """Error of a tensorstore thread that finishes a write after Orbax has given up the checkpoint."""
 
@@ -119,22 +122,16 @@ def _failed(error: BaseException, name: str, words: list[str]) -> int:
         error = disk_failure(error) or environment_fault(error) or error
     if not isinstance(error, BertJaxError):
         raise error
-    complain(_in_words_of(name, error.message) if name in COMMANDS else str(error))
+    complain(f"{error}{_lacking(name, str(error))}" if name in COMMANDS else str(error))
     return error.exit_code
 
 
-def _in_words_of(name: str, message: str) -> str:
-    """`message` with the flags of the command `name`. It says which settings of input the command has no flag for."""
-    command, lacking = arguments_of(name), dict[str, None]()
-
-    def flag_of(setting: str, value: str | None) -> str:
-        flag = command.flag_for(setting, value)
-        if setting.startswith(("data.", "task.")) and flag.startswith(setting):
-            lacking[setting] = None
-        return flag
-
-    text = with_settings(message, flag_of)
-    return f"{text} ({name} has no flag for {' and '.join(lacking)}: change the input)" if lacking else text
+def _lacking(name: str, message: str) -> str:
+    """What a message about input is followed by if it names flags that the command hasn't."""
+    command = arguments_of(name)
+    known = {name for flag in command.flags() for name in (flag.name, flag.negative)} | command.ALIASES.keys()
+    lacking = [flag for flag in dict.fromkeys(_OF_INPUT.findall(message)) if flag not in known]
+    return f" ({name} has no flag --{' and --'.join(lacking)}: change the input)" if lacking else ""
 
 
 def quieten_libraries() -> None:

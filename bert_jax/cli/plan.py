@@ -24,7 +24,6 @@ class Plan(JsonArguments):
         "model objective optimizer phases mesh execution layers-frozen probe",
         "task: batch-size most-negatives pool directions widths",
     )
-    FLAG_OF_SETTING = {"task.batch_size": "--task.batch-size"}
     config: AnyRunConfig = RunConfig()
 
     topology: str

@@ -4,7 +4,7 @@ import itertools
 from collections import Counter
 from typing import Any
 
-from bert_jax.cli.arguments import ROWS_NAMES, InferenceArguments, PlaceArgument, RowsArguments, RunArgument
+from bert_jax.cli.arguments import InferenceArguments, PlaceArgument, RowsArguments, RunArgument
 from bert_jax.cli.flags import Positional
 
 
@@ -12,7 +12,6 @@ class Predict(RowsArguments, InferenceArguments):
     """Apply a fine-tuned model to rows."""
 
     LINE = "bert-jax predict"
-    FLAG_OF_SETTING = ROWS_NAMES
 
     run: RunArgument
     """A run of bert-jax finetune, or one of its checkpoints."""

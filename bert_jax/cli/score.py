@@ -93,7 +93,6 @@ class Score(ScoreArguments):
 
     LINE = "bert-jax score"
     OTHER_FORMS = {"--pairs": ScorePairs}
-    FLAG_OF_SETTING = {"data.source": "INPUT"}
 
     input: Positional[str]
     """One text on each line: a file, plain, .gz or .zst, or - for standard input. Or a source of a corpus, such as

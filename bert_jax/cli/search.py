@@ -1,6 +1,6 @@
 """bert-jax search RUN CORPUS QUERY: the texts whose vectors are most similar to that of a query."""
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 from pydantic import Field
 
@@ -18,7 +18,6 @@ class Search(InferenceArguments, JsonArguments):
     """
 
     LINE = "bert-jax search"
-    FLAG_OF_SETTING: ClassVar = {"width": "--width", "top": "--top", "columns": "--texts", "lines": "--lines"}
 
     run: RunArgument
     """A run of bert-jax finetune vectors, one of its checkpoints, or a Hugging Face directory. Any other model works

@@ -12,18 +12,19 @@ from rich.markup import escape
 from rich.measure import Measurement
 from rich.text import Text
 
+from bert_jax.config.prediction import QUESTIONS
 from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
 from bert_jax.finetuning.metrics import HEADINGS, class_table
 from bert_jax.instances.preparation import MOST_UNKNOWN
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.pretraining.inspection import SeenSequence
-from bert_jax.pretraining.questions import QUESTIONS, by_language
+from bert_jax.pretraining.questions import by_language
 from bert_jax.run.remarks import behind_words, nothing_learned, nothing_learned_of_task, unlearned_classes
 from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import command_line
+from bert_jax.system.errors import Setting, command_line
 from bert_jax.system.facts import Table, print_rows
 from bert_jax.system.progress import output, print_line
 from bert_jax.text.scripts import sets_no_spaces
@@ -90,7 +91,7 @@ def print_task_results(results: Results, rows: str = "dev rows") -> None:
     `rows` names the measured rows.
     """
     if results.metric is None or results.score is None:
-        output.print(f"{results.steps:,} steps done; task.dev names no rows to measure on")
+        output.print(f"{results.steps:,} steps done; {Setting('task.dev')} names no rows to measure on")
         return
     title = [str(results.task), f"{results.dev_rows:,} {rows}"]
     if results.scores:

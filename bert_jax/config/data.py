@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, WrapValidator
 
@@ -43,6 +43,7 @@ def _still_recorded(value: Any, validate: Callable[[Any], str]) -> str:
 class DataConfig(Settings):
     """The corpus, and how it is cut into sequences (the original's create_pretraining_data.py)."""
 
+    PREFIX: ClassVar[str] = "--data."
     source: OneOrSeveral = ("python-docs",)
     """One or more sources of text: `python-docs` (the docstrings of the installed Python and its packages), `text:GLOB`
     or `jsonl:GLOB#FIELD` (plain, .gz or .zst), `parquet:GLOB#FIELD`, `tfds:NAME/CONFIG:SPLIT#FEATURE`,
@@ -120,29 +121,19 @@ class DataConfig(Settings):
     chunk_megabytes: Annotated[float, Field(gt=0.0, le=256.0)] = 8.0
     """Megabytes of text in a chunk, the unit of preparation. Random second segments come from the same chunk."""
 
-    def conflicts(self) -> Iterator[str]:
-        """Yields a message for settings that don't fit each other."""
-        count, sources = len(self.source), counted(len(self.source), "sources")
+    def _conflicts(self) -> Iterator[str]:
+        count, sources, weights = len(self.source), counted(len(self.source), "sources"), self._flag("weights")
         if len(set(self.source)) < count:
-            yield (
-                f"{Setting('data.source', ' '.join(self.source))} names a source twice; use "
-                f"{Setting('data.weights')} to see it more"
-            )
+            yield f"{self._current('source')} names a source twice; use {weights} to see it more"
         if self.weights is not None and len(self.weights) != count:
-            yield (
-                f"{Setting('data.weights')} has {counted(len(self.weights), 'numbers')} for {sources}; give one "
-                "for each"
-            )
+            yield f"{weights} has {counted(len(self.weights), 'numbers')} for {sources}; give one for each"
         if len(self.language) not in (1, count):
             yield (
-                f"{Setting('data.language')} has {len(self.language)} codes for {sources}; give one for all or "
-                "one for each"
+                f"{self._flag('language')} has {len(self.language)} codes for {sources}; give one for all or one for "
+                "each"
             )
         if self.weights and (least := min(self.weights) / sum(self.weights)) < SMALLEST_SHARE:
-            yield (
-                f"{Setting('data.weights')} gives a source {least:.2g} of the sequences; give each "
-                f"{SMALLEST_SHARE} or more"
-            )
+            yield f"{weights} gives a source {least:.2g} of the sequences; give each {SMALLEST_SHARE} or more"
 
     @property
     def chunk_bytes(self) -> int:
@@ -203,4 +194,4 @@ class DataConfig(Settings):
     @property
     def described(self) -> str:
         """The sources as the setting `data.source`, for messages."""
-        return str(Setting("data.source", " ".join(map(repr, self.source))))
+        return Setting("data.source", tuple(map(repr, self.source)))

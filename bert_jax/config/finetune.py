@@ -1,6 +1,6 @@
 """Settings of a fine-tuning run."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Annotated, ClassVar, Self
 
 from pydantic import Field
@@ -10,10 +10,9 @@ from bert_jax.config.operation import CheckpointConfig, EvaluationConfig
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
-from bert_jax.config.settings import Settings
+from bert_jax.config.settings import GIVEN, Requirement, Settings
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.training import OperationConfig, Seed, TrainingConfig
-from bert_jax.system.errors import Setting
 
 
 class TransferConfig(Settings):
@@ -93,6 +92,10 @@ class FinetuneConfig(TransferConfig, OperationConfig):
     """A task, the model to fine-tune, and how. The defaults are those of the original's run_classifier.py, with bias
     correction added."""
 
+    REQUIREMENTS: ClassVar[tuple[Requirement, ...]] = (
+        Requirement("layers_frozen", GIVEN, "probe", False, "a probe trains the head alone"),
+        Requirement("task.kind", "vectors", "probe", False, "the kind has no head to train alone"),
+    )
     task: TaskConfig
     init: str | None = None
     """The pretrained model, whose encoder and vocabulary are used: a run, a checkpoint, a Hugging Face directory, or
@@ -112,20 +115,6 @@ class FinetuneConfig(TransferConfig, OperationConfig):
     def batch_sizes(self) -> dict[str, int]:
         """The settings, by name, that accumulation must divide."""
         return {"task.batch_size": self.task.batch_size}
-
-    def conflicts(self) -> Iterator[str]:
-        """Yields a message for settings that don't fit each other."""
-        if self.probe and self.layers_frozen is not None:
-            yield (
-                f"{Setting('probe', True)} trains the head alone, and "
-                f"{Setting('layers_frozen', self.layers_frozen)} says what else stays as it is; leave out one"
-            )
-        if self.probe and self.task.makes_vectors:
-            yield (
-                f"{Setting('probe', True)} trains a task's head alone, and {Setting('task.kind', 'vectors')} has "
-                "none; leave it out"
-            )
-        yield from super().conflicts()
 
     def planned(self, model: ModelConfig, task: TaskConfig, rows_hash: str, phase: Phase) -> TaskRunConfig:
         """The settings of a run of one phase, for this model, task and hash of rows. Raises SettingsError."""

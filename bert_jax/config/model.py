@@ -1,11 +1,11 @@
 """The shape of the network."""
 
-from collections.abc import Iterator, Mapping
-from typing import Annotated, Any, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from bert_jax.config.settings import Settings
+from bert_jax.config.settings import GIVEN, Requirement, Settings
 from bert_jax.system.errors import Setting
 
 Rate = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -18,6 +18,7 @@ Rows = Annotated[int, Field(gt=0, le=1 << 24)]
 WIDEST_FILTER = 7
 """Width in bytes of the widest filters of a convolution over bytes: the published models'."""
 ComputeType = Literal["auto", "float32", "bfloat16"]
+Activation = Literal["gelu_tanh", "gelu_erf"]
 ClassToken = Literal["first", "last"]
 Positions = Literal["learned", "sinusoidal", "rotary", "relative", "none"]
 ModelType = Literal["bert", "roberta", "xlm-roberta", "camembert", "albert", "ernie", "electra", "modernbert", "xlnet"]
@@ -45,6 +46,21 @@ _OF_LSTM_LAYERS = {
 class ModelConfig(Settings):
     """The BERT encoder (Devlin et al. 2019, section 3): the defaults are BERT-base's."""
 
+    PREFIX: ClassVar[str] = "--model."
+    REQUIREMENTS: ClassVar[tuple[Requirement, ...]] = (
+        *(Requirement("layer", "lstm", *other, "LSTM layers have no other") for other in _OF_LSTM_LAYERS.items()),
+        *(
+            Requirement("positions", "relative", *other, "no other is possible with relative positions")
+            for other in _OF_RELATIVE_POSITIONS.items()
+        ),
+        Requirement("character_filters", GIVEN, "layer", "lstm", "only LSTM layers read bytes"),
+        Requirement("clamped_distance", GIVEN, "positions", "relative", "only relative positions have distances"),
+        Requirement("norm", "pre", "shared_layers", False, "the first block lacks a norm that shared blocks have"),
+        Requirement("local_window", GIVEN, "global_every", GIVEN, "no block would have local attention"),
+        Requirement("global_every", GIVEN, "local_window", GIVEN, "blocks with local attention need its width"),
+        Requirement("generator_divisor", GIVEN, "discriminator", True, "a generator is for a discriminator"),
+        Requirement("generator_divisor", GIVEN, "causal", False, "a generator sees both sides of what it fills"),
+    )
     model_type: ModelType = "bert"
     """The model's type in the transformers library. It determines only the names in exported files, not what is
     computed. A causal modernbert is a modernbert-decoder there."""
@@ -69,12 +85,16 @@ class ModelConfig(Settings):
     max_positions: Rows = 512
     """Length of the longest sequence; the number of rows of a learned position table."""
     positions: Positions = "learned"
-    """Position embeddings: a learned table (BERT's); fixed sines and cosines (Vaswani et al. 2017, section 3.5), scaled
-    to a root mean square of initializer_range, like initial word vectors. The other values have no position embeddings.
-    With rotary, every block rotates queries and keys by their positions (Su et al. 2021). With relative, every block
-    adds to its scores a term of the distance between query and key, and one of whether both are in the same segment;
-    such a model also has the query stream that objective.predict=permuted needs (XLNet, Yang et al. 2019, sections 2.3
-    to 2.5). With none, only LSTM layers know the order of the tokens."""
+    """How the order of tokens reaches the model.
+
+    - learned: a table of embeddings (BERT's).
+    - sinusoidal: fixed sines and cosines (Vaswani et al. 2017, section 3.5), scaled to a root mean square of
+      initializer_range, like initial word vectors.
+    - rotary: every block rotates queries and keys by their positions (Su et al. 2021).
+    - relative: every block adds to its scores a term of the distance between query and key, and one of whether both are
+      in the same segment. Such a model also has the query stream that objective.predict=permuted needs (XLNet, Yang et
+      al. 2019, sections 2.3 to 2.5).
+    - none: only LSTM layers know the order."""
     clamped_distance: Rows | None = None
     """With positions=relative: larger distances count as this one. None: every distance counts as it is."""
     class_token: ClassToken = "first"
@@ -116,9 +136,9 @@ class ModelConfig(Settings):
     word_rows: Rows | None = None
     """Rows of the word table. None: one for each piece. Published models may have more. Rows past the vocabulary are
     kept and exported, but the model never predicts their ids, and masking never draws them."""
-    activation: Literal["gelu_tanh", "gelu_erf"] = "gelu_tanh"
+    activation: Activation = "gelu_tanh"
     """GELU by tanh (the original's code since February 2019) or by the error function (its checkpoints of 2018)."""
-    head_activation: Literal["gelu_tanh", "gelu_erf"] | None = None
+    head_activation: Activation | None = None
     """Form of GELU before the output of masked-token prediction, if it differs from the blocks' form, as in some
     published models. None: the blocks' form."""
     norm: Literal["post", "pre"] = "post"
@@ -149,99 +169,26 @@ class ModelConfig(Settings):
     is bfloat16 on TPUs, on GPUs from compute capability 8.0 on and on CPUs with AVX512-BF16 or AMX, float32
     elsewhere."""
 
-    def conflicts(self) -> Iterator[str]:
-        """Yields a message for settings that don't fit each other."""
-        if self.layer == "lstm":
-            yield from self._conflicts_with("layer", _OF_LSTM_LAYERS)
-            if self.hidden_size % 2:
-                yield (
-                    f"{Setting('model.hidden_size', self.hidden_size)} is odd and {Setting('model.layer', 'lstm')} "
-                    "divides it between two directions; choose an even width"
-                )
-        elif self.character_filters:
-            yield (
-                f"{Setting('model.character_filters', self.character_filters)} needs "
-                f"{Setting('model.layer', 'lstm')}; set that, or leave {Setting('model.character_filters')} out"
-            )
-        elif self.hidden_size % self.num_heads:
-            yield (
-                f"{Setting('model.hidden_size', self.hidden_size)} is not a multiple of "
-                f"{Setting('model.num_heads', self.num_heads)}; change one of them (BERT's heads are 64 wide)"
-            )
-        yield from self._position_conflicts()
-        if self.norm == "pre" and self.shared_layers:
-            yield (
-                f"{Setting('model.norm', 'pre')} leaves out a norm of the first block and "
-                f"{Setting('model.shared_layers', True)} makes all blocks the same; set "
-                f"{Setting('model.norm', 'post')}"
-            )
-        yield from self._generator_conflicts()
-
-    def _position_conflicts(self) -> Iterator[str]:
-        """Conflicts of positions and of windows of local attention."""
+    def _conflicts(self) -> Iterator[str]:
+        width, heads = self._current("hidden_size"), self._current("num_heads")
+        if self.layer == "lstm" and self.hidden_size % 2:
+            yield f"{width} is odd, and LSTM layers divide it between two directions; choose an even width"
+        if self.layer != "lstm" and self.hidden_size % self.num_heads:
+            yield f"{width} is not a multiple of {heads}; change one of them (BERT's heads are 64 wide)"
+        table = self._current("embedding_size") if self.embedding_size else width
         if self.positions in ("sinusoidal", "relative") and self.table_size % 2:
-            width = "embedding_size" if self.embedding_size else "hidden_size"
-            yield (
-                f"{Setting(f'model.{width}', self.table_size)} is odd and "
-                f"{Setting('model.positions', self.positions)} pairs each sine with a cosine; choose an even width"
-            )
+            yield f"{table} is odd and {self._current('positions')} pairs each sine with a cosine; choose an even width"
         if self.positions == "rotary" and self.head_size % 2:
             yield (
-                f"{Setting('model.hidden_size', self.hidden_size)} with "
-                f"{Setting('model.num_heads', self.num_heads)} makes heads {self.head_size} wide and "
-                f"{Setting('model.positions', 'rotary')} turns pairs of features; choose an even width"
-            )
-        if self.positions == "relative":
-            yield from self._conflicts_with("positions", _OF_RELATIVE_POSITIONS)
-        elif self.clamped_distance is not None:
-            yield (
-                f"{Setting('model.clamped_distance', self.clamped_distance)} needs "
-                f"{Setting('model.positions', 'relative')}; set that, or leave {Setting('model.clamped_distance')} out"
-            )
-        if self.local_window is not None and self.global_every == 1:
-            yield (
-                f"{Setting('model.local_window', self.local_window)} with {Setting('model.global_every', 1)} leaves "
-                f"no block with local attention; raise {Setting('model.global_every')} (ModernBERT's is 3), or "
-                f"leave {Setting('model.local_window')} out"
-            )
-        if self.global_every > 1 and self.local_window is None:
-            yield (
-                f"{Setting('model.global_every', self.global_every)} leaves blocks with local attention and "
-                f"{Setting('model.local_window')} is not set; give the tokens on each side, or leave "
-                f"{Setting('model.global_every')} out"
-            )
-
-    def _generator_conflicts(self) -> Iterator[str]:
-        """Conflicts of a discriminator's generator."""
-        divisor = self.generator_divisor
-        if divisor is None:
-            return
-        if not self.discriminator:
-            yield (
-                f"{Setting('model.generator_divisor', divisor)} needs a discriminator; set "
-                f"{Setting('model.discriminator', True)}, or leave {Setting('model.generator_divisor')} out"
-            )
-        if self.causal:
-            yield (
-                f"{Setting('model.causal', self.causal)} with {Setting('model.generator_divisor', divisor)}: a "
-                "generator sees both sides of what it fills; leave one of the two out"
+                f"{width} with {heads} makes heads {self.head_size} wide and {self._current('positions')} turns pairs "
+                "of features; choose an even width"
             )
         sizes = {"hidden_size": self.hidden_size, "num_heads": self.num_heads, "feedforward_size": self.inner_size}
         for name, size in sizes.items():
-            if size % divisor:
+            if size % (self.generator_divisor or 1):
                 yield (
-                    f"{Setting(f'model.{name}', size)} is not a multiple of "
-                    f"{Setting('model.generator_divisor', divisor)}, which divides it for the generator; change one "
-                    "of them"
-                )
-
-    def _conflicts_with(self, name: str, fixed: Mapping[str, object]) -> Iterator[str]:
-        """Conflicts of the setting `name` with others, which have one value beside it."""
-        for other, value in fixed.items():
-            if getattr(self, other) != value:
-                yield (
-                    f"{Setting(f'model.{other}', getattr(self, other))} doesn't go with "
-                    f"{Setting(f'model.{name}', getattr(self, name))}; set {Setting(f'model.{other}', value)}"
+                    f"{self._flag(name, size)} is not a multiple of {self._current('generator_divisor')}, which "
+                    "divides it for the generator; change one of them"
                 )
 
     @property

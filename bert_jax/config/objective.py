@@ -4,28 +4,33 @@ import functools
 import math
 import re
 from collections.abc import Iterator
-from typing import Annotated, Literal, cast, get_args
+from typing import Annotated, ClassVar, Literal, cast, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from bert_jax.config.settings import Settings, one_or_several
-from bert_jax.system.errors import Setting, did_you_mean
+from bert_jax.config.prediction import PAIR_QUESTIONS, PREDICTIONS
+from bert_jax.config.settings import GIVEN, Requirement, Settings, one_or_several
+from bert_jax.config.wording import OneOf
+from bert_jax.system.errors import did_you_mean
 
 Share = Annotated[float, Field(ge=0.0, le=1.0)]
 MaskedShare = Annotated[float, Field(gt=0.0, lt=1.0)]
 _LEAST_TOKENS = 3
 """Tokens of the shortest sequence: [CLS], a piece, [SEP]."""
-_SLOTS_A_TOKEN = {"next": 1, "both": 2}
-"""Prediction slots for each token of a row, by the value of `predict` that needs them."""
 Weight = Annotated[float, Field(ge=0.0, le=1e6)]
 
-Predicted = Literal["masked", "next", "replaced", "permuted", "both"]
+Predicted = Annotated[str, OneOf(PREDICTIONS)]
 UnitKind = Literal["piece", "word", "ngram", "span", "context", "phrase", "entity"]
-"""A unit of masking: a piece; the pieces of a word (whole-word masking); one to three words, n of them with a
-probability proportional to 1/n (ALBERT); one to ten words, their number geometric with p = 0.2 (SpanBERT); one to five
-words, n of them with a probability proportional to 1/n, each within a context of 6 n other tokens (XLNet), and single
-pieces once there are no such spans left; a phrase or an entity that preparation has marked, and each word outside of
-these."""
+"""A unit of masking.
+
+- piece: a piece.
+- word: the pieces of a word (whole-word masking).
+- ngram: one to three words, n of them with a probability proportional to 1/n (ALBERT).
+- span: one to ten words, their number geometric with p = 0.2 (SpanBERT).
+- context: one to five words, n of them with a probability proportional to 1/n, each within a context of 6 n other
+  tokens (XLNet), and single pieces once there are no such spans left.
+- phrase, entity: a phrase or an entity that preparation has marked, and each word outside of these.
+"""
 
 ScoreMethod = Literal["token", "word"]
 """What is masked to predict a token for the score of a text: the token alone, or also the later pieces of its word."""
@@ -69,15 +74,24 @@ class ObjectiveConfig(Settings):
     prediction of each next token, with which that paper compares it (section 5.1), or the detection of replaced tokens
     (Clark et al. 2020)."""
 
+    PREFIX: ClassVar[str] = "--objective."
+    REQUIREMENTS: ClassVar[tuple[Requirement, ...]] = (
+        Requirement("predict", GIVEN, "pair", "none", "only masked tokens go with a question about segments"),
+    )
     predict: Predicted = "masked"
-    """Tokens to predict: masked ones, from both sides; or each next token from those before it, as in GPT (Radford et
-    al. 2018), which needs model.causal and pair=none and ignores the settings of masking; or, of every token, whether
-    it was replaced, as in ELECTRA, which needs model.discriminator, model.generator_divisor and pair=none: a generator
-    learns to predict masked tokens, and tokens that are drawn from its predictions replace them. With permuted, the
-    chosen tokens are predicted one after the other in random order, each from the tokens that aren't chosen and the
-    chosen ones before it, as in XLNet (Yang et al. 2019); this needs model.positions=relative and pair=none, and no
-    token is replaced. With both, each token is predicted twice, from those before it and from those after it, as in
-    ELMo (Peters et al. 2018); this needs model.layer=lstm and pair=none and ignores the settings of masking."""
+    """Tokens to predict.
+
+    - masked: masked ones, from both sides.
+    - next: each next token from those before it, as in GPT (Radford et al. 2018). Needs model.causal.
+    - replaced: of every token, whether it was replaced, as in ELECTRA (Clark et al. 2020): a generator learns to
+      predict masked tokens, and tokens that are drawn from its predictions replace them. Needs model.discriminator and
+      model.generator_divisor.
+    - permuted: the chosen tokens one after the other in random order, each from the tokens that aren't chosen and the
+      chosen ones before it, as in XLNet (Yang et al. 2019). No token is replaced. Needs model.positions=relative.
+    - both: each token twice, from those before it and from those after it, as in ELMo (Peters et al. 2018). Needs
+      model.layer=lstm.
+
+    All but masked need pair=none; next and both ignore the settings of masking."""
     class_name: str | None = None
     """Name of the class of a Python program that takes the place of the objective which `predict` names.
     `bert_jax.pretrain(..., objective=...)` sets it, and a command can't train with it. None: no such class."""
@@ -85,14 +99,22 @@ class ObjectiveConfig(Settings):
     """With predict=replaced: weight in the loss of the generator's masked tokens."""
     discriminator_weight: Weight = 50.0
     """With predict=replaced: weight in the loss of replaced tokens (Clark et al. 2020, section 2)."""
-    pair: Literal["next_sentence", "sentence_order", "none"] = "next_sentence"
-    """Question about two segments: whether the second follows the first or was drawn at random (BERT); in which order
-    two neighbouring segments are (ALBERT, Lan et al. 2020, section 3.1); or none. With none, sequences are whole
-    sentences up to the length, and the pooler and the head for pairs stay in the model untrained."""
+    pair: Annotated[str, OneOf(PAIR_QUESTIONS)] = "next_sentence"
+    """Question about two segments.
+
+    - next_sentence: whether the second follows the first or was drawn at random (BERT).
+    - sentence_order: in which order two neighbouring segments are (ALBERT, Lan et al. 2020, section 3.1).
+    - none: sequences are whole sentences up to the length, and the pooler and the head for pairs stay in the model
+      untrained."""
     units: Units = ("piece",)
-    """Unit of masking: piece, word, ngram (1 to 3 words), span (1 to 10 words), context (1 to 5 words within a context
-    of others), phrase, entity; or several
-    with weights, of which each sequence draws one. A phase may have units of its own."""
+    """Unit of masking, or several with weights, of which each sequence draws one. A phase may have others.
+
+    - piece: a piece of the vocabulary.
+    - word: a whole word.
+    - ngram: 1 to 3 words.
+    - span: 1 to 10 words.
+    - context: 1 to 5 words within a context of others.
+    - phrase, entity: what data.phrases, data.entities or data.spans mark."""
     masked_share: MaskedShare = 0.15
     """Share of a sequence's tokens to predict."""
     masked_share_end: MaskedShare | None = None
@@ -108,18 +130,11 @@ class ObjectiveConfig(Settings):
     """Whether each token to predict is replaced or kept independently, as in BERT, or all tokens of a unit alike, as in
     SpanBERT: replaced by [MASK], replaced by random pieces, or kept."""
 
-    def conflicts(self) -> Iterator[str]:
-        """Yields a message for settings that don't fit each other."""
-        if self.predict != "masked" and self.pair != "none":
-            yield (
-                f"{Setting('objective.predict', self.predict)} asks nothing about segments and "
-                f"{Setting('objective.pair', self.pair)} does; set {Setting('objective.pair', 'none')}"
-            )
+    def _conflicts(self) -> Iterator[str]:
         if self.mask_probability + self.random_probability > 1.0:
             yield (
-                f"{Setting('objective.mask_probability', self.mask_probability)} and "
-                f"{Setting('objective.random_probability', self.random_probability)} add up to more than 1; lower "
-                "one of them"
+                f"{self._current('mask_probability')} and {self._current('random_probability')} add up to more than "
+                "1; lower one of them"
             )
 
     @property
@@ -130,7 +145,7 @@ class ObjectiveConfig(Settings):
     @property
     def chooses_units(self) -> bool:
         """Whether units are chosen for prediction; otherwise every token is predicted."""
-        return self.predict not in _SLOTS_A_TOKEN
+        return not PREDICTIONS[self.predict].slots_a_token
 
     def slots(self, length: int, sequences: int = 1, *, evaluated: bool = False) -> int:
         """Prediction slots P of a row of `length` tokens that holds up to so many sequences.
@@ -140,7 +155,7 @@ class ObjectiveConfig(Settings):
         `evaluated`, for the share of the evaluation.
         """
         if not self.chooses_units:
-            return _SLOTS_A_TOKEN[self.predict] * length
+            return PREDICTIONS[self.predict].slots_a_token * length
         share = self.evaluated_share if evaluated else max(self.masked_share, self.masked_share_end or 0.0)
         if sequences == 1:
             return max(1, math.ceil(share * length))

@@ -3,12 +3,11 @@
 import itertools
 import re
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from bert_jax.config.settings import Settings
-from bert_jax.system.errors import Setting
+from bert_jax.config.settings import GIVEN, Requirement, Settings
 
 PositiveInt = Annotated[int, Field(gt=0)]
 
@@ -21,6 +20,7 @@ AttentionForm = Literal["auto", "exact", "tpu", "gpu"]
 class MeshConfig(Settings):
     """Sizes of the device mesh. Their product is the number of devices; -1 stands for all devices that are left."""
 
+    PREFIX: ClassVar[str] = "--mesh."
     data: Annotated[int, Field(ge=-1)] = -1
     """Data parallelism: number of groups of devices. Each group has all parameters and a part of the batch."""
     fsdp: Annotated[int, Field(ge=-1)] = 1
@@ -33,6 +33,7 @@ class MeshConfig(Settings):
 class HostsConfig(Settings):
     """The processes of a run on several machines. Cloud TPU and Slurm need none of these settings."""
 
+    PREFIX: ClassVar[str] = "--hosts."
     coordinator: Annotated[str, Field(pattern=r"^[^:\s]+:\d+$", examples=["10.0.0.1:8476"])] | None = None
     """HOST:PORT of the first process, reachable from all others."""
     count: Annotated[int, Field(gt=0)] | None = None
@@ -42,23 +43,18 @@ class HostsConfig(Settings):
     wait_seconds: Annotated[int, Field(gt=0)] = 300
     """Seconds to wait for the other processes at the start."""
 
-    def conflicts(self) -> Iterator[str]:
-        """Yields a message for settings that don't fit each other."""
+    def _conflicts(self) -> Iterator[str]:
+        names = ("coordinator", "count", "index")
         if 0 < (self.coordinator, self.count, self.index).count(None) < 3:
-            yield (
-                f"{Setting('hosts.coordinator', self.coordinator)}, {Setting('hosts.count', self.count)} and "
-                f"{Setting('hosts.index', self.index)} go together; give all three or none"
-            )
+            yield f"{', '.join(map(self._current, names))} go together; give all three or none"
         if self.index is not None and self.count is not None and self.index >= self.count:
-            yield (
-                f"{Setting('hosts.index', self.index)} must be less than {Setting('hosts.count', self.count)}; "
-                "processes are numbered from 0"
-            )
+            yield f"{self._current('index')} must be less than {self._current('count')}; processes are numbered from 0"
 
 
 class ExecutionConfig(Settings):
     """How a step is carried out."""
 
+    PREFIX: ClassVar[str] = "--execution."
     accumulation: Annotated[int, Field(gt=0)] = 1
     """Microbatches per step. More take less memory, with the same result."""
     remat: Remat = "none"
@@ -84,6 +80,7 @@ class ExecutionConfig(Settings):
 class InputConfig(Settings):
     """How the prepared data is read."""
 
+    PREFIX: ClassVar[str] = "--input."
     damaged_records: Literal["stop", "skip"] = "stop"
     """Records that a disk has damaged: stop the run and name the record; or skip it, with a warning and a count, and
     train on the other records of its batch."""
@@ -92,6 +89,7 @@ class InputConfig(Settings):
 class EvaluationConfig(Settings):
     """Evaluation on held-out documents during training."""
 
+    PREFIX: ClassVar[str] = "--evaluation."
     every: PositiveInt = 1000
     """Steps between evaluations; the last step is always evaluated."""
     max_sequences: PositiveInt = 4096
@@ -101,6 +99,7 @@ class EvaluationConfig(Settings):
 class CheckpointConfig(Settings):
     """When checkpoints are written and which are kept."""
 
+    PREFIX: ClassVar[str] = "--checkpoints."
     every: PositiveInt = 1000
     """Steps between checkpoints; the last step of a phase always writes one."""
     keep: Annotated[int, Field(ge=2)] = 2
@@ -114,18 +113,16 @@ class CheckpointConfig(Settings):
     every_minutes: Annotated[float, Field(gt=0)] | None = None
     """Minutes since the last checkpoint after which the next is written, at any step. None: only the step decides."""
 
-    def conflicts(self) -> Iterator[str]:
-        """Yields a message for numbers of words that don't ascend."""
+    def _conflicts(self) -> Iterator[str]:
         for before, words in itertools.pairwise(self.keep_at_words):
             if words <= before:
-                yield (
-                    f"{Setting('checkpoints.keep_at_words', words)} follows {before}; give each number once, ascending"
-                )
+                yield f"{self._flag('keep_at_words', words)} follows {before}; give each number once, ascending"
 
 
 class LoggingConfig(Settings):
     """Logs of a training."""
 
+    PREFIX: ClassVar[str] = "--logging."
     every: PositiveInt | None = None
     """Steps between lines of metrics.jsonl. A line summarises all steps since the last line. None: 100, or a twentieth
     of the steps in runs of fewer than 2,000 steps."""
@@ -145,6 +142,10 @@ class LoggingConfig(Settings):
 class PreparationConfig(Settings):
     """How the data is prepared."""
 
+    PREFIX: ClassVar[str] = "--preparation."
+    REQUIREMENTS: ClassVar[tuple[Requirement, ...]] = (
+        Requirement("spark", GIVEN, "engine", "spark", "they are options of Spark"),
+    )
     processes: Annotated[int, Field(gt=0)] | None = None
     """Number of worker processes, which doesn't change the records. None: one for each CPU core."""
     memory_megabytes: Annotated[int, Field(ge=100)] = 500
@@ -158,16 +159,10 @@ class PreparationConfig(Settings):
     """Options of Spark, each KEY=VALUE, such as spark.master=yarn. They and the engine aren't taken from a run that
     is given as CONFIG."""
 
-    def conflicts(self) -> Iterator[str]:
-        """Yields a message for options without their engine, and for options that hold a secret."""
+    def _conflicts(self) -> Iterator[str]:
         for name in (option.partition("=")[0] for option in self.spark):
             if re.search("secret|password|token|access.?key", name, re.IGNORECASE):
                 yield (
-                    f"{Setting('preparation.spark')} has {name}, which would be written to the run's files; leave "
-                    "it out and set it in Spark's own configuration (spark-defaults.conf)"
+                    f"{self._flag('spark')} has {name}, which would be written to the run's files; leave it out and "
+                    "set it in Spark's own configuration (spark-defaults.conf)"
                 )
-        if self.spark and self.engine != "spark":
-            yield (
-                f"{Setting('preparation.spark', ' '.join(self.spark))} has no effect without "
-                f"{Setting('preparation.engine', 'spark')}"
-            )

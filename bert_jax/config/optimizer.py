@@ -1,12 +1,11 @@
 """Settings of the optimizer."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from bert_jax.config.settings import Settings
-from bert_jax.system.errors import Setting
 
 Positive = Annotated[float, Field(gt=0.0)]
 Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
@@ -15,21 +14,28 @@ Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 class OptimizerConfig(Settings):
     """The optimizer and its learning rate. The defaults are those of BERT (the original's optimization.py)."""
 
+    PREFIX: ClassVar[str] = "--optimizer."
     name: Literal["adamw", "lamb", "muon"] = "adamw"
-    """Adam with decoupled weight decay; or LAMB (You et al. 2020) for batches of thousands: Adam's step, with each
-    matrix's update scaled to that matrix's norm times the learning rate; or Muon (Jordan et al. 2024): each matrix of a
-    block moves by the orthogonalized mean of its gradients, scaled to the size of Adam's steps; all other parameters
-    move by Adam."""
+    """How parameters move.
+
+    - adamw: Adam with decoupled weight decay.
+    - lamb: for batches of thousands (You et al. 2020): Adam's step, with each matrix's update scaled to that matrix's
+      norm times the learning rate.
+    - muon: each matrix of a block moves by the orthogonalized mean of its gradients, scaled to the size of Adam's steps
+      (Jordan et al. 2024); all other parameters move by Adam."""
     peak_learning_rate: Positive = 1e-4
     """Learning rate (LR) at the last step of the warm-up; without a warm-up, at the first step."""
     warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.01
     """Share of all steps over which the rate rises linearly to the peak. The first of n steps has 1/n of the peak; in
     the original it has 0. `schedule` determines the rate afterwards."""
     schedule: Literal["linear", "polynomial", "cosine", "warmup_stable_decay"] = "linear"
-    """How the learning rate falls from the peak, at the end of the warm-up, to 0, at the end of the run. `linear`: on a
-    line (the original's line begins at step 0, so its rate is lower by the share `warmup` of the peak or less).
-    `polynomial`: the share of steps left, to the power `power`. `cosine`: half a wave. `warmup_stable_decay`: constant
-    at the peak, then linear over `decay_share`."""
+    """How the learning rate falls from the peak, at the end of the warm-up, to 0, at the end of the run.
+
+    - linear: on a line. (The original's line begins at step 0, so its rate is lower by the share `warmup` of the peak
+      or less.)
+    - polynomial: the share of steps left, to the power `power`.
+    - cosine: half a wave.
+    - warmup_stable_decay: constant at the peak, then linear over `decay_share`."""
     power: Positive = 0.5
     """Exponent of the polynomial schedule. 1 is linear; less keeps the rate high for longer. Others ignore it."""
     decay_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
@@ -49,11 +55,9 @@ class OptimizerConfig(Settings):
     clip_norm: Positive = 1.0
     """Gradients are scaled down to this global norm."""
 
-    def conflicts(self) -> Iterator[str]:
-        """Yields a message for settings that don't fit each other."""
+    def _conflicts(self) -> Iterator[str]:
         if self.schedule == "warmup_stable_decay" and self.warmup + self.decay_share > 1.0:
             yield (
-                f"{Setting('optimizer.warmup', self.warmup)} and "
-                f"{Setting('optimizer.decay_share', self.decay_share)} add up to more than 1, the whole run; lower "
-                "one of them"
+                f"{self._current('warmup')} and {self._current('decay_share')} add up to more than 1, the whole run; "
+                "lower one of them"
             )

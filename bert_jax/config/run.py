@@ -7,42 +7,44 @@ from pydantic import Field
 
 from bert_jax.config.data import DataConfig
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.objective import ObjectiveConfig, Predicted, unit_shares
+from bert_jax.config.objective import ObjectiveConfig, unit_shares
 from bert_jax.config.operation import InputConfig, PreparationConfig
 from bert_jax.config.phase import Phase
+from bert_jax.config.prediction import PREDICTIONS
+from bert_jax.config.settings import Requirement
 from bert_jax.config.training import TrainingConfig
 from bert_jax.config.vocabulary import VocabularyConfig
-from bert_jax.system.errors import Setting
-
-_METHODS: tuple[tuple[Predicted, str, object, str], ...] = (
-    (
-        "next",
-        "causal",
-        True,
-        "next tokens are predicted by a causal model, masked ones by one that sees both sides",
-    ),
-    ("replaced", "discriminator", True, "replaced tokens are what a discriminator tells from true ones"),
-    (
-        "permuted",
-        "positions",
-        "relative",
-        "a model with relative positions predicts tokens in permuted order, no other",
-    ),
-    ("both", "layer", "lstm", "LSTM layers predict each token from both sides separately, no other layers do"),
-)
-"""For a value of objective.predict, the setting of the model and its value that go with it and with no other, and
-why."""
 
 
-def prediction_of(model: ModelConfig) -> Predicted:
+def prediction_of(model: ModelConfig) -> str:
     """What pretraining of such a model predicts: the value of objective.predict that goes with it."""
-    return next((predict for predict, name, needed, _ in _METHODS if getattr(model, name) == needed), "masked")
+    fitting = (
+        predict
+        for predict, facts in PREDICTIONS.items()
+        if facts.of_model and getattr(model, facts.of_model[0]) == facts.of_model[1]
+    )
+    return next(fitting, "masked")
+
+
+def _predictions_of_models() -> Iterator[Requirement]:
+    for predict, (_, _, of_model) in PREDICTIONS.items():
+        if of_model:
+            name, value, reason = of_model
+            yield Requirement("objective.predict", predict, f"model.{name}", value, reason)
+            yield Requirement(f"model.{name}", value, "objective.predict", predict, reason)
 
 
 class RunConfig(TrainingConfig):
     """All settings of a pretraining run."""
 
     IDENTITY: ClassVar[tuple[str, ...]] = (*TrainingConfig.IDENTITY, "vocabulary", "data", "objective")
+    REQUIREMENTS: ClassVar[tuple[Requirement, ...]] = (
+        Requirement("model.num_segments", 0, "objective.pair", "none", "there are no two segments to ask about"),
+        Requirement("model.num_segments", 1, "objective.pair", "none", "there are no two segments to ask about"),
+        Requirement("data.across_documents", False, "objective.pair", "none", "it is for sequences without pairs"),
+        Requirement("data.whole_sentences", False, "objective.pair", "none", "it is for sequences without pairs"),
+        *_predictions_of_models(),
+    )
     TRAINED: ClassVar[str] = "pretrained"
     BASELINE: ClassVar[str] = "by frequency alone"
     task: ClassVar[None] = None
@@ -92,47 +94,26 @@ class RunConfig(TrainingConfig):
         """The rows of a step of phase number `phase` and their length, and whether they are packed."""
         return self.phases[phase].batch(self.data.packed)
 
-    def conflicts(self) -> Iterator[str]:
-        """Yields a message for settings that don't fit each other."""
-        yield from super().conflicts()
-        if self.objective.pair != "none" and self.model.num_segments < 2:
-            yield (
-                f"{Setting('objective.pair', self.objective.pair)} asks about two segments and "
-                f"{Setting('model.num_segments', self.model.num_segments)}; raise it, or set "
-                f"{Setting('objective.pair', 'none')}"
-            )
-        for name in ("across_documents", "whole_sentences"):
-            if self.objective.pair != "none" and not getattr(self.data, name):
-                yield (
-                    f"{Setting(f'data.{name}', False)} needs sequences without pairs, but "
-                    f"{Setting('objective.pair', self.objective.pair)} makes pairs of segments; set "
-                    f"{Setting('objective.pair', 'none')} or {Setting(f'data.{name}', True)}"
-                )
+    def _conflicts(self) -> Iterator[str]:
+        yield from super()._conflicts()
         asked = {"objective": self.objective} | {f"phases.{number}": phase for number, phase in enumerate(self.phases)}
         for name, kind in ((name, kind) for name, group in asked.items() for kind in unit_shares(group.units or ())):
             setting = {"phrase": "phrases", "entity": "entities"}.get(kind)
             if setting and setting not in self.data.lexicons and not self.data.spans:
                 yield (
-                    f"{Setting(f'{name}.units', kind)}: no {setting} are marked in the data; set "
-                    f"{Setting(f'data.{setting}')} to a file of them, or {Setting('data.spans')} to the field of the "
-                    "records that marks them"
+                    f"{self._flag(f'{name}.units', kind)}: no {setting} are marked in the data; set "
+                    f"{self._flag(f'data.{setting}')} to a file of them, or {self._flag('data.spans')} to the field of "
+                    "the records that marks them"
                 )
         for number, phase in enumerate(self.phases):
             if unknown := sorted({*(phase.languages or ())} - {*self.data.languages}):
                 yield (
-                    f"{Setting(f'phases.{number}.languages', ' '.join(unknown))}: no source is in it; "
-                    f"{Setting('data.language')} names {' '.join(dict.fromkeys(self.data.languages))}"
+                    f"{self._flag(f'phases.{number}.languages', ' '.join(unknown))}: no source is in it; "
+                    f"{self._flag('data.language')} names {' '.join(dict.fromkeys(self.data.languages))}"
                 )
             if phase.rotary_base and self.model.positions != "rotary":
                 yield (
-                    f"{Setting(f'phases.{number}.rotary_base')}={phase.rotary_base:g} with "
-                    f"{Setting('model.positions', self.model.positions)}, which rotates nothing; leave it out, or "
-                    f"set {Setting('model.positions', 'rotary')}"
-                )
-        for predict, name, needed, reason in _METHODS:
-            value = getattr(self.model, name)
-            if (value == needed) != (self.objective.predict == predict):
-                yield (
-                    f"{Setting('objective.predict', self.objective.predict)} with {Setting(f'model.{name}', value)}: "
-                    f"{reason}; change one of the two"
+                    f"{self._flag(f'phases.{number}.rotary_base', f'{phase.rotary_base:g}')} with "
+                    f"{self._current('model.positions')}, which rotates nothing; leave it out, or set "
+                    f"{self._flag('model.positions', 'rotary')}"
                 )

@@ -1,14 +1,15 @@
 """The base of every settings class."""
 
+import operator
 from collections.abc import Iterator, Mapping, Sequence
 from textwrap import indent
-from typing import Annotated, Any, TypeVar
+from typing import Annotated, Any, ClassVar, NamedTuple, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
 
 from bert_jax.config.wording import Kind, value_text
-from bert_jax.system.errors import Setting, UsageError, did_you_mean, with_names
+from bert_jax.system.errors import Setting, UsageError, did_you_mean
 
 Group = TypeVar("Group", bound="Settings")
 
@@ -25,19 +26,32 @@ OneOrSeveral = Annotated[tuple[str, ...], Field(min_length=1), BeforeValidator(o
 class SettingsError(UsageError, ValueError):
     """Invalid settings. The message is one line that has each wrong field, its value and the expectation."""
 
-    def __init__(self, owner: str, conflicts: Sequence[str], problems: Mapping[str, str]):
-        """`owner`: the name of the settings class. `conflicts`: messages about fields that don't fit each other.
+    def __init__(self, prefix: str, conflicts: Sequence[str], problems: Mapping[str, str]):
+        """`prefix`: the `PREFIX` of the settings class. `conflicts`: messages about fields that don't fit each other.
 
         `problems` maps the dotted path of each invalid field to a text that is appended to it, such as "=0: expected 1
         or more".
         """
-        super().__init__("; ".join([*conflicts, *(f"{Setting(path)}{text}" for path, text in problems.items())]))
-        self.owner, self.conflicts, self.problems = owner, conflicts, problems
+        invalid = (f"{_spelled(prefix, path)}{text}" for path, text in problems.items())
+        super().__init__("; ".join([*conflicts, *invalid]))
+        self.conflicts, self.problems = conflicts, problems
 
-    def __str__(self) -> str:
-        """The text with the settings class before the names of invalid fields: `ModelConfig.num_heads=0`."""
-        owned = (f"{self.owner}.{path}{text}" for path, text in self.problems.items())
-        return with_names("; ".join([*self.conflicts, *owned]))
+
+GIVEN = object()
+"""In a `Requirement`: any value but the default."""
+
+
+class Requirement(NamedTuple):
+    """A setting that needs another one: if `name` has `value`, then `other` must have `needed`."""
+
+    name: str
+    """Dotted name within the settings that have the requirement."""
+    value: object
+    """A value, or GIVEN."""
+    other: str
+    needed: object
+    """A value, or GIVEN."""
+    reason: str
 
 
 class Settings(BaseModel):
@@ -48,6 +62,11 @@ class Settings(BaseModel):
     text. A field's validator raises ValueError with a text that is appended to the field's name, such as "=0 is too
     small".
     """
+
+    PREFIX: ClassVar[str] = ""
+    """What messages put before the name of a setting: `--model.`. Empty for settings that have no flags."""
+    REQUIREMENTS: ClassVar[tuple[Requirement, ...]] = ()
+    """The combinations of two settings that are refused; `_conflicts` has those that must be computed."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True, allow_inf_nan=False)
 
@@ -60,9 +79,32 @@ class Settings(BaseModel):
 
     @model_validator(mode="after")
     def _fit_each_other(self: Group) -> Group:
-        if conflict := next(self.conflicts(), None):
+        broken = (each for each in self.REQUIREMENTS if self._has(each.name, each.value))
+        if requirement := next((each for each in broken if not self._has(each.other, each.needed)), None):
+            name, _, other, needed, reason = requirement
+            remedy = f"give {self._flag(other)}" if needed is GIVEN else f"set {self._flag(other, needed)}"
+            raise ValueError(
+                f"{self._current(name)} with {self._current(other)}: {reason}; {remedy}, or change {self._flag(name)}"
+            )
+        if conflict := next(self._conflicts(), None):
             raise ValueError(conflict)
         return self
+
+    def _has(self, path: str, value: object) -> bool:
+        """Whether the setting has this value, or any but its default if `value` is GIVEN."""
+        group, _, name = path.rpartition(".")
+        owner = operator.attrgetter(group)(self) if group else self
+        if value is GIVEN:
+            return bool(getattr(owner, name) != type(owner).model_fields[name].default)
+        return bool(getattr(owner, name) == value)
+
+    def _flag(self, path: str, value: object = ...) -> str:
+        """A setting of this group as its flag, with `value` unless that is an ellipsis."""
+        return Setting(f"{self.PREFIX.removeprefix('--')}{path}", value)
+
+    def _current(self, path: str) -> str:
+        """A setting of this group as its flag, with the value that it has."""
+        return self._flag(path, operator.attrgetter(path)(self))
 
     def __repr__(self) -> str:
         """The settings that differ from the defaults; groups of settings have a line each."""
@@ -75,8 +117,9 @@ class Settings(BaseModel):
 
     __str__ = __repr__
 
-    def conflicts(self) -> Iterator[str]:
-        """Yields a message for each combination of settings that is refused; the first one is raised."""
+    def _conflicts(self) -> Iterator[str]:
+        """Yields a message for each combination of settings that is refused beside `REQUIREMENTS`; the first one is
+        raised."""
         yield from ()
 
     def replace(self: Group, **changes: Any) -> Group:
@@ -143,6 +186,10 @@ def leaves(value: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield from leaves(child, f"{name}.{key}".removeprefix("."))
 
 
+def _spelled(prefix: str, path: str) -> str:
+    return f"{prefix}{path.replace('_', '-') if prefix else path}"
+
+
 def _explained(error: ValidationError, settings: type[Settings]) -> SettingsError:
     conflicts: list[str] = []
     problems: dict[str, str] = {}
@@ -159,7 +206,7 @@ def _explained(error: ValidationError, settings: type[Settings]) -> SettingsErro
             conflicts.append(str(cause))
     # For a tuple with a wrong item, pydantic also reports that the tuple is too short. That second error is dropped.
     wrong = [path for path in problems if not any(other.startswith(f"{path}.") for other in problems)]
-    return SettingsError(settings.__name__, conflicts, {path: problems[path] for path in wrong})
+    return SettingsError(settings.PREFIX, conflicts, {path: problems[path] for path in wrong})
 
 
 def _problem(item: Any, settings: type[Settings]) -> str:
@@ -173,7 +220,8 @@ def _problem(item: Any, settings: type[Settings]) -> str:
     field = settings.model_fields[str(item["loc"][0])]
     expected = Kind.of_field(field).expected
     if item["type"] == "missing":
-        return f" is missing; give {expected}" + (f" ({field.description.rstrip('.')})" if field.description else "")
+        about = " ".join((field.description or "").partition("\n\n")[0].split()).rstrip(".")
+        return f" is missing; give {expected}" + (f" ({about})" if about else "")
     return f"={value_text(item['input'])}: expected {expected}"
 
 

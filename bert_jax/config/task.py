@@ -1,15 +1,16 @@
 """Settings of a fine-tuning task: its rows, their columns and its metric."""
 
 import re
-from collections.abc import Iterator
-from typing import Annotated, Literal
+from collections.abc import Collection, Iterator
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from bert_jax.config.settings import Settings
+from bert_jax.config.file_format import FileFormat
+from bert_jax.config.settings import GIVEN, Requirement, Settings
 from bert_jax.config.task_kind import TASK_KINDS, TaskKind
 from bert_jax.config.vectors import VectorsConfig
-from bert_jax.config.wording import counted, value_text
+from bert_jax.config.wording import OneOf, counted, value_text
 from bert_jax.system.errors import Setting
 
 Count = Annotated[int, Field(gt=0)]
@@ -22,12 +23,12 @@ _NAMED = re.compile(r"([\w-]+)=(.+)")
 """Matches NAME=ROWS."""
 _PERCENT = re.compile(r"(\d+(?:\.\d+)?)%")
 """Matches a share of rows, such as 10%."""
-FileFormat = Literal["csv", "tsv", "jsonl", "conll", "conllu", "squad", "text"]
 
 
 class SpanConfig(Settings):
     """How answers are found in a text, for kind `span`. The defaults are those of the original's run_squad.py."""
 
+    PREFIX: ClassVar[str] = "--task.span."
     stride: Count = 128
     """Pieces from the start of one window to the start of the next, in texts that need several windows."""
     question_length: Count = 64
@@ -45,16 +46,36 @@ class SpanConfig(Settings):
     Otherwise by words, as SQuAD's official script does."""
 
 
+def _only_for(name: str, default: object, kinds: Collection[str]) -> Iterator[Requirement]:
+    """The kinds of tasks without a setting need its default."""
+    for kind in TASK_KINDS.keys() - kinds:
+        yield Requirement("kind", kind, name, default, f"{Setting(f'task.{name}')} is for kinds {', '.join(kinds)}")
+
+
 class TaskConfig(VectorsConfig):
     """A task: its files of rows, the columns that are used, and its metric."""
 
+    REQUIREMENTS: ClassVar[tuple[Requirement, ...]] = (
+        *VectorsConfig.REQUIREMENTS,
+        Requirement("source", GIVEN, "kind", "vectors", "only vectors are learned from a corpus, others from rows"),
+        Requirement("source", GIVEN, "train", None, "both name what to learn from"),
+        Requirement("kind", "vectors", "mix_layers", False, "layers are mixed for a task's head, and it has none"),
+        *_only_for("class_weights", None, [kind for kind, facts in TASK_KINDS.items() if facts.weighted]),
+        *_only_for("label_smoothing", 0.0, [kind for kind, facts in TASK_KINDS.items() if facts.smoothed]),
+    )
     name: str = ""
     """Name of the task in results. Empty: the name of the training rows' file."""
-    kind: Literal["class", "labels", "number", "marked", "choice", "tags", "span", "vectors"]
-    """Kind of prediction. `class`: the class of a text or pair; `labels`: all labels that apply to a text or pair, none
-    or several; `number`: a number; `marked`: the class of a text or pair with a marked word in each text; `choice`: the
-    best of several choices; `tags`: a tag for every word, or the entities of a text; `span`: the answer to a question
-    in a text; `vectors`: vectors of texts, similar for texts that belong together."""
+    kind: Annotated[str, OneOf(TASK_KINDS)]
+    """Kind of prediction.
+
+    - class: the class of a text or pair.
+    - labels: all labels that apply to a text or pair, none or several.
+    - number: a number.
+    - marked: the class of a text or pair with a marked word in each text.
+    - choice: the best of several choices.
+    - tags: a tag for every word, or the entities of a text.
+    - span: the answer to a question in a text.
+    - vectors: vectors of texts, similar for texts that belong together."""
     train: str | None = None
     """Training rows: a file, plain, .gz or .zst, or `tfds:NAME/CONFIG:SPLIT`. For kind `vectors` also
     `beir:FOLDER#SPLIT`: a pair for each judgment above 0, the other judged documents as negatives. The split is train
@@ -206,117 +227,70 @@ class TaskConfig(VectorsConfig):
             if not _NAMED.fullmatch(each):
                 raise ValueError(f": {value_text(each)} isn't NAME=ROWS, as in zh=dev_zh.tsv")
             if _PERCENT.fullmatch(each.partition("=")[2]):
-                raise ValueError(f": {value_text(each)} names a share, which only task.dev may be; name rows")
+                raise ValueError(f": {value_text(each)} names a share, which only --task.dev may be; name rows")
         if len({each.partition("=")[0] for each in value}) < len(value):
             raise ValueError(f"={value_text(' '.join(value))} has a name twice; give each set its own")
         return value
 
-    def conflicts(self) -> Iterator[str]:
-        """Yields a message for settings that don't fit each other."""
-        yield from super().conflicts()
-        if self.makes_vectors:
-            yield from self._vectors_conflicts()
-        elif self.source:
-            yield (
-                f"{Setting('task.source')} is a corpus for {Setting('task.kind', 'vectors')}, and "
-                f"{Setting('task.kind', self.kind)}; give rows by {Setting('task.train')}"
-            )
+    def _conflicts(self) -> Iterator[str]:
+        yield from super()._conflicts()
+        dev = self._flag("dev")
         if self.dev_share is not None and not 0 < self.dev_share <= 0.5:
-            yield f"{Setting('task.dev', self.dev)} is no share to measure on; give more than 0% and at most 50%"
+            yield f"{self._current('dev')} is no share to measure on; give more than 0% and at most 50%"
         if self.dev_share is not None and self.source:
             yield (
-                f"{Setting('task.dev', self.dev)} is a share of {Setting('task.train')}; of {Setting('task.source')} "
-                "some pairs are held out anyway, so leave it out"
+                f"{self._current('dev')} is a share of {self._flag('train')}; of {self._flag('source')} some pairs are "
+                "held out anyway, so leave it out"
             )
         if self.other_dev and not self.dev and not self.source:
-            yield (
-                f"{Setting('task.other_dev')} is measured beside {Setting('task.dev')}, which names no rows; give "
-                f"some by {Setting('task.dev')}"
-            )
+            yield f"{self._flag('other_dev')} is measured beside {dev}, which names no rows; give some by {dev}"
+        if self.makes_vectors and self.batch_size < 2:
+            yield f"{self._current('batch_size')} leaves a pair nothing to be compared with; give 2 or more"
         yield from self._column_conflicts()
         yield from self._loss_conflicts()
 
     def _column_conflicts(self) -> Iterator[str]:
-        """Yields a message for columns that the kind doesn't take, or that are named wrongly."""
-        (fewest, most), marked = self.facts.texts, self.facts.head == "marked"
+        """Conflicts of columns that the kind doesn't take, or that are named wrongly."""
+        kind, (fewest, most), marked = self._current("kind"), self.facts.texts, self.facts.head == "marked"
         if not fewest <= len(self.texts) <= most:
             wanted = str(fewest) if fewest == most else f"{fewest} or {most}"
             given = value_text(" ".join(self.texts))
-            yield (
-                f"{Setting('task.kind', self.kind)} takes {wanted} {Setting('task.texts')} and has "
-                f"{len(self.texts)}: {given}"
-            )
+            yield f"{kind} takes {wanted} {self._flag('texts')} and has {len(self.texts)}: {given}"
         if (self.facts.head == "choices") != (len(self.choices) > 1):
             yield (
-                f"{Setting('task.kind', self.kind)} has {len(self.choices)} {Setting('task.choices')}; a choice "
-                "needs two columns or more, and nothing else takes any"
+                f"{kind} has {len(self.choices)} {self._flag('choices')}; a choice needs two columns or more, and "
+                "nothing else takes any"
             )
         if len(self.marks) != 2 * len(self.texts) * marked:
             yield (
-                f"{Setting('task.kind', self.kind)} with {counted(len(self.texts), 'texts')} takes "
-                f"{2 * len(self.texts) * marked} {Setting('task.marks')} and has {len(self.marks)}: where each "
-                "text's word begins and ends"
+                f"{kind} with {counted(len(self.texts), 'texts')} takes {2 * len(self.texts) * marked} "
+                f"{self._flag('marks')} and has {len(self.marks)}: where each text's word begins and ends"
             )
-        for setting in ("texts", "choices"):
-            for name in getattr(self, setting):
-                if set("{}") & set(COLUMN_IN_BRACES.sub("", name)):
-                    yield (
-                        f"{Setting(f'task.{setting}')} has {name!r}, a brace without the other; write it as "
-                        "{title}. {body}"
-                    )
+        for name in (*self.texts, *self.choices):
+            if set("{}") & set(COLUMN_IN_BRACES.sub("", name)):
+                setting = self._flag("texts" if name in self.texts else "choices")
+                yield f"{setting} has {name!r}, a brace without the other; write it as {{title}}. {{body}}"
         for setting in ("choices", "marks", "labels"):
             names = getattr(self, setting) or ()
             if twice := next((name for name in names if names.count(name) > 1), None):
-                yield (f"{Setting(f'task.{setting}', value_text(' '.join(names)))} has {twice!r} twice; name each once")
+                yield f"{self._flag(setting, value_text(' '.join(names)))} has {twice!r} twice; name each once"
 
     def _loss_conflicts(self) -> Iterator[str]:
-        """Yields a message for a metric, weights, smoothing or a length that don't fit the kind."""
+        """Conflicts of a metric, weights or a length that don't fit the kind."""
         if self.metric not in (None, *self.facts.metrics):
             yield (
-                f"{Setting('task.metric', self.metric)} doesn't measure {Setting('task.kind', self.kind)}; choose "
-                f"from {', '.join(self.facts.metrics)}"
+                f"{self._current('metric')} doesn't measure {self._current('kind')}; choose from "
+                f"{', '.join(self.facts.metrics)}"
             )
         weights = self.class_weights
-        if weights is not None and not self.facts.weighted:
-            weighted = ", ".join(kind for kind, facts in TASK_KINDS.items() if facts.weighted)
-            yield (
-                f"{Setting('task.class_weights')} is for kinds {weighted}, and {Setting('task.kind', self.kind)}; "
-                "leave it out"
-            )
-        if self.label_smoothing and not self.facts.smoothed:
-            smoothed = ", ".join(kind for kind, facts in TASK_KINDS.items() if facts.smoothed)
-            yield (
-                f"{Setting('task.label_smoothing')} is for kinds {smoothed}, and "
-                f"{Setting('task.kind', self.kind)}; leave it out"
-            )
         if isinstance(weights, tuple) and self.labels is not None and len(weights) != len(self.labels):
             yield (
-                f"{Setting('task.class_weights')}={' '.join(f'{weight:g}' for weight in weights)} has "
-                f"{len(weights)} of them for {counted(len(self.labels), 'labels')}; give one for each, in the order "
-                f"of {value_text(', '.join(self.labels))}"
+                f"{self._current('class_weights')} has {len(weights)} of them for "
+                f"{counted(len(self.labels), 'labels')}; give one for each, in the order of "
+                f"{value_text(', '.join(self.labels))}"
             )
         if self.facts.loss == "ends" and self.span.question_length + self.span.stride + 3 > self.max_length:
             yield (
-                f"{Setting('task.max_length', self.max_length)} leaves no window of "
-                f"{Setting('task.span.stride', self.span.stride)} pieces beside a question of "
-                f"{Setting('task.span.question_length', self.span.question_length)}; raise the first or lower the "
-                "others"
-            )
-
-    def _vectors_conflicts(self) -> Iterator[str]:
-        """Yields a message for settings that don't fit kind `vectors`."""
-        if self.train and self.source:
-            yield (
-                f"{Setting('task.train', self.train)} and {Setting('task.source', self.source)} both name what "
-                "to learn from; leave out one"
-            )
-        if self.batch_size < 2:
-            yield (
-                f"{Setting('task.batch_size', self.batch_size)} leaves a pair nothing to be compared with; give 2 "
-                "or more"
-            )
-        if self.mix_layers:
-            yield (
-                f"{Setting('task.mix_layers', True)} mixes layers for a task's head, and "
-                f"{Setting('task.kind', 'vectors')} has none; leave it out"
+                f"{self._current('max_length')} leaves no window of {self._current('span.stride')} pieces beside a "
+                f"question of {self._current('span.question_length')}; raise the first or lower the others"
             )

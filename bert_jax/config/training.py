@@ -18,7 +18,6 @@ from bert_jax.config.operation import (
 from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.settings import Settings
-from bert_jax.system.errors import Setting
 
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 _LOG_EVERY, _LINES = 100, 20
@@ -28,6 +27,7 @@ _LOG_EVERY, _LINES = 100, 20
 class OperationConfig(Settings):
     """How a training is carried out. These settings may change whenever a run is continued."""
 
+    PREFIX: ClassVar[str] = "--"
     mesh: MeshConfig = MeshConfig()
     hosts: HostsConfig = HostsConfig()
     execution: ExecutionConfig = ExecutionConfig()
@@ -40,13 +40,12 @@ class OperationConfig(Settings):
         """The settings, by name, that accumulation must divide."""
         return {}
 
-    def conflicts(self) -> Iterator[str]:
-        """Yields a message for settings that don't fit each other."""
+    def _conflicts(self) -> Iterator[str]:
         for name, size in self.batch_sizes.items():
             if size % self.execution.accumulation:
                 yield (
-                    f"{Setting(name, size)} is not a multiple of "
-                    f"{Setting('execution.accumulation', self.execution.accumulation)}; change one of them"
+                    f"{self._flag(name, size)} is not a multiple of {self._current('execution.accumulation')}; change "
+                    "one of them"
                 )
 
     @property
@@ -88,28 +87,23 @@ class TrainingConfig(OperationConfig):
         """The shape [B, T] of the token ids in a step of phase number `phase`."""
         return self.phases[phase].batch_size, self.phases[phase].length
 
-    def conflicts(self) -> Iterator[str]:
-        """Yields a message for settings that don't fit each other."""
-        yield from super().conflicts()
+    def _conflicts(self) -> Iterator[str]:
+        yield from super()._conflicts()
         for number, phase in enumerate(self.phases):
             if self.longest(number) > self.model.max_positions:
                 yield (
-                    f"{Setting(f'phases.{number}.length', phase.length)} is more than "
-                    f"{Setting('model.max_positions', self.model.max_positions)}; lower the first or raise the "
-                    "second"
+                    f"{self._flag(f'phases.{number}.length', phase.length)} is more than "
+                    f"{self._current('model.max_positions')}; lower the first or raise the second"
                 )
             if phase.steps * phase.batch_size > 2**32:
                 yield (
-                    f"{Setting(f'phases.{number}.batch_size', phase.batch_size)} in "
-                    f"{Setting(f'phases.{number}.steps', phase.steps)} makes {phase.steps * phase.batch_size:,} "
+                    f"{self._flag(f'phases.{number}.batch_size', phase.batch_size)} in "
+                    f"{self._flag(f'phases.{number}.steps', phase.steps)} makes {phase.steps * phase.batch_size:,} "
                     f"sequences, and a phase may have {2**32:,}; choose a smaller batch or fewer steps, or split "
                     "the phase in two"
                 )
         if self.profile_steps and not (self.profiled and self.profiled[-1] <= self.steps):
-            yield (
-                f"{Setting('profile_steps', self.profile_steps)} are none of the run's {self.steps:,} steps; give "
-                "FIRST:LAST"
-            )
+            yield f"{self._current('profile_steps')} are none of the run's {self.steps:,} steps; give FIRST:LAST"
 
     @property
     def steps(self) -> int:

@@ -1,14 +1,13 @@
 """Settings of a fine-tuning to vectors of texts."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal, NamedTuple
+from typing import Annotated, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, field_validator
 
 from bert_jax.config.language import Languages
-from bert_jax.config.settings import Settings
+from bert_jax.config.settings import GIVEN, Requirement, Settings
 from bert_jax.config.wording import value_text
-from bert_jax.system.errors import Setting
 
 MANY_CUT = 0.4
 """Share of cut texts above which their length is to blame first. Of the passages made of a corpus a fifth are cut."""
@@ -46,6 +45,11 @@ NO_PROMPT = Prompt()
 class VectorsConfig(Settings):
     """How vectors of texts are learned, for kind `vectors`."""
 
+    PREFIX: ClassVar[str] = "--task."
+    REQUIREMENTS: ClassVar[tuple[Requirement, ...]] = tuple(
+        Requirement(name, GIVEN, "source", GIVEN, "it is for pairs made of a corpus")
+        for name in ("source_language", "source_layout", "pairs")
+    )
     source: str | None = None
     """A corpus to make pairs of texts from, in place of task.train; named as data.source is."""
     pairs: PairSource = "neighbours"
@@ -116,28 +120,11 @@ class VectorsConfig(Settings):
             raise ValueError(f"={value_text(' '.join(value))}: expected NAME=TEXT with each name once")
         return value
 
-    def conflicts(self) -> Iterator[str]:
-        """Yields a message for settings that don't fit each other."""
+    def _conflicts(self) -> Iterator[str]:
         if self.default_prompt is not None and self.default_prompt not in self.prompt_texts:
             names = ", ".join(self.prompt_texts) or "none"
-            yield (
-                f"{Setting('task.default_prompt', self.default_prompt)} names no prompt of "
-                f"{Setting('task.prompts')}, which has {names}"
-            )
-        if (self.source_language, self.source_layout) != (("en",), "paragraphs") and not self.source:
-            yield (
-                f"{Setting('task.source_language')} and {Setting('task.source_layout')} are those of "
-                f"{Setting('task.source')}, which names no corpus"
-            )
+            yield f"{self._current('default_prompt')} names no prompt of {self._flag('prompts')}, which has {names}"
         if self.score_range and self.score_range[0] >= self.score_range[1]:
-            low, high = self.score_range
-            yield (
-                f"{Setting('task.score_range')}={low:g} {high:g} is empty; give the lowest and then the highest score"
-            )
+            yield f"{self._current('score_range')} is empty; give the lowest and then the highest score"
         if len(set(self.widths)) < len(self.widths):
-            yield f"{Setting('task.widths', ' '.join(map(str, self.widths)))} has a width twice; give each once"
-        if self.pairs != "neighbours" and not self.source:
-            yield (
-                f"{Setting('task.pairs', self.pairs)} makes pairs of {Setting('task.source')}, which names no "
-                "corpus; leave it out"
-            )
+            yield f"{self._current('widths')} has a width twice; give each once"

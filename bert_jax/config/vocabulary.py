@@ -1,13 +1,15 @@
 """Settings of the vocabulary."""
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from bert_jax.config.settings import Settings
-from bert_jax.system.errors import Setting
 
+UnicodeForm = Literal["NFC", "NFKC"]
+Accents = bool | Literal["cased"]
+"""Which marks (category Mn) are dropped: all, none, or those of scripts that have case."""
 MIN_BYTE_BPE_SIZE = 5 + 256
 """Smallest vocabulary of a byte-level BPE, which merges no pairs: the five special pieces and the 256 bytes."""
 
@@ -15,6 +17,7 @@ MIN_BYTE_BPE_SIZE = 5 + 256
 class VocabularyConfig(Settings):
     """The vocabulary: trained on the corpus, or read from a file."""
 
+    PREFIX: ClassVar[str] = "--vocabulary."
     file: str | None = None
     """A vocab.txt (one piece on each line), a sentencepiece .model, a tokenizer.json, or a vocab.json with a merges.txt
     beside it. The file is used unchanged. With a vocab.txt, `lowercase` and `strip_accents` decide how text is cleaned;
@@ -26,11 +29,11 @@ class VocabularyConfig(Settings):
     """Pieces of a trained vocabulary, the five special ones included. Refused with `file`."""
     lowercase: bool = True
     """Lower-case the text before it is split; by Turkish rules if a vocabulary is trained on Turkish or Azeri alone."""
-    strip_accents: bool | Literal["cased"] | None = None
+    strip_accents: Accents | None = None
     """Drop accents: all marks (true), as in BERT (NFD, then category Mn), or those of scripts that have case (cased:
     Latin, Greek, Cyrillic), since in others marks spell vowels and consonants, as in Hindi and Japanese. None: with
     `lowercase`, true for a vocab.txt and cased for a trained vocabulary; without it, false."""
-    unicode_form: Literal["NFC", "NFKC"] | None = None
+    unicode_form: UnicodeForm | None = None
     """Unicode's normal form of the cleaned text, in which Hangul syllables are whole. None: NFC for a trained
     vocabulary (with `kind` byte_bpe only where accents are dropped); for a vocab.txt the original BERT's cleaning,
     which has no form and drops the joiners that Persian and Sinhala are spelled with."""
@@ -41,16 +44,14 @@ class VocabularyConfig(Settings):
     """Maximum text, in megabytes, that a vocabulary is trained on: a uniform sample of the documents, held in memory;
     with `data.weights`, each source gets its share."""
 
-    def conflicts(self) -> Iterator[str]:
-        """Yields a message for settings that don't fit each other."""
+    def _conflicts(self) -> Iterator[str]:
         if self.kind in ("unigram", "bpe") and self.character_coverage < 0.98:
             yield (
-                f"{Setting('vocabulary.character_coverage', self.character_coverage)} is less than the 0.98 that "
-                f"sentencepiece wants for {Setting('vocabulary.kind', self.kind)}; raise it, or choose "
-                f"{Setting('vocabulary.kind', 'wordpiece')}"
+                f"{self._current('character_coverage')} is less than the 0.98 that sentencepiece wants for "
+                f"{self._current('kind')}; raise it, or choose {self._flag('kind', 'wordpiece')}"
             )
         if self.kind == "byte_bpe" and not self.file and self.size < MIN_BYTE_BPE_SIZE:
             yield (
-                f"{Setting('vocabulary.size', self.size)} is less than the {MIN_BYTE_BPE_SIZE} special pieces and "
-                f"bytes of {Setting('vocabulary.kind', 'byte_bpe')}; raise it"
+                f"{self._current('size')} is less than the {MIN_BYTE_BPE_SIZE} special pieces and bytes of "
+                f"{self._current('kind')}; raise it"
             )

@@ -4,10 +4,13 @@ import math
 import operator
 import re
 import types
+from collections.abc import Iterable
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin
 
 import annotated_types
+from pydantic import GetCoreSchemaHandler
 from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema, core_schema
 
 from bert_jax.system.errors import shortened
 
@@ -17,13 +20,23 @@ def counted(number: float, nouns: str) -> str:
     return f"{number:,.15g} " + (re.sub(r"s\b", "", nouns, count=1) if number == 1 else nouns)
 
 
+class OneOf:
+    """In an Annotated: the values that a text may have, for keys of a table. (A Literal would have to repeat them.)"""
+
+    def __init__(self, choices: Iterable[str]):
+        self.choices = tuple(choices)
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.literal_schema(list(self.choices))
+
+
 class Kind(NamedTuple):
     """Which values a setting accepts, as read from its type annotation."""
 
     base: Any
     """int, float, str, bool, or another class."""
     choices: tuple[Any, ...] = ()
-    """The values of a Literal; () for other types."""
+    """The values of a Literal or a OneOf; () for other types."""
     several: bool = False
     """Whether the setting is a tuple of any length. `base` is then the type of its items."""
     fewest: int = 0
@@ -56,9 +69,10 @@ class Kind(NamedTuple):
         if origin is tuple:
             fewest = max((each.min_length for each in constraints if hasattr(each, "min_length")), default=0)
             return cls.of(parts[0])._replace(several=True, fewest=fewest)
+        choices = next((each.choices for each in constraints if isinstance(each, OneOf)), ())
         return cls(
             str if origin is Literal else annotation,
-            choices=parts if origin is Literal else (),
+            choices=parts if origin is Literal else choices,
             bounds=tuple(each for each in constraints if type(each) in _BOUNDS),
             pattern=next((each.pattern for each in constraints if getattr(each, "pattern", None)), None),
             example=next((field.examples[0] for field in fields if field.examples), None),

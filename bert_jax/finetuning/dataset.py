@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax.batching.grouping import windows
-from bert_jax.config.settings import SettingsError
-from bert_jax.config.task import FileFormat, TaskConfig
+from bert_jax.config.file_format import FileFormat
+from bert_jax.config.task import TaskConfig
 from bert_jax.config.wording import counted
 from bert_jax.finetuning.columns import text
 from bert_jax.finetuning.judged_texts import JudgedTexts, is_judged
@@ -27,7 +27,7 @@ from bert_jax.records.formats import format_of, takes_columns
 from bert_jax.records.record import Record, RowFormat
 from bert_jax.records.sources import held_records
 from bert_jax.system.content import content_hash
-from bert_jax.system.errors import Setting, UsageError, listed, renamed
+from bert_jax.system.errors import Setting, UsageError, listed
 from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
 
@@ -239,10 +239,7 @@ def written_as(
     if takes_columns(format) and format in {task.format or format_of(source) for source in sources}:
         columns = task.columns if columns is None else columns
         separator = task.separator if separator is None else separator
-    try:
-        return RowFormat(format, columns or None, task.replace(separator=separator).separator, task.label)
-    except SettingsError as error:
-        raise UsageError(renamed(error.message, {"separator": "task.separator"})) from None
+    return RowFormat(format, columns or None, task.replace(separator=separator).separator, task.label)
 
 
 def encoded(

@@ -282,7 +282,7 @@ def _fitted(task: TaskConfig, positions: int) -> TaskConfig:
     """Shortens `task` to a model's positions, and reports what is shorter now."""
     fitting = task.fitting(positions)
     if fitting != task:
-        shorter = f"sequences have {positions} pieces at most (task.max_length={task.max_length})"
+        shorter = f"sequences have {positions} pieces at most ({Setting('task.max_length', task.max_length)})"
         if fitting.span != task.span:
             shorter += (
                 f", questions {fitting.span.question_length} (task.span.question_length={task.span.question_length}), "

@@ -14,7 +14,7 @@ from bert_jax.records.corpus import Document, Mixture, open_corpus
 from bert_jax.records.corpus_reading import read_corpus
 from bert_jax.records.record import Record
 from bert_jax.records.signatures import word_counts
-from bert_jax.system.errors import Setting, UsageError, renamed
+from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import say
 from bert_jax.system.reading import show
 from bert_jax.text.segmentation import split_sentences
@@ -126,8 +126,7 @@ def _opened(config: TaskConfig) -> Mixture:
         show([read_corpus(corpus, data)])
         return corpus
     except UsageError as error:
-        names = {"data.source": "task.source", "data.language": "task.source_language"}
-        raise UsageError(renamed(error.message, names)) from None
+        raise UsageError(f"{Setting('task.source', config.source)}: {error}") from None
 
 
 def _until(documents: Iterator[Document], characters: int) -> Iterator[Document]:

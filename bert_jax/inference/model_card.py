@@ -4,13 +4,13 @@ import json
 from collections.abc import Iterator
 
 from bert_jax.config.finetune import AnyRunConfig
+from bert_jax.config.prediction import QUESTIONS, REPLACED_SHARE
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.task_kind import TASK_KINDS
 from bert_jax.config.vectors import HELD_OUT_PAIRS
 from bert_jax.config.wording import article, counted
 from bert_jax.inference.bert import Bert
 from bert_jax.interchange.relatives import RELATIVES, exported_type
-from bert_jax.pretraining.questions import QUESTIONS, REPLACED_SHARE
 from bert_jax.run.results import Results, read_results
 from bert_jax.run.trained_model import Provenance
 from bert_jax.system.bucket import Place

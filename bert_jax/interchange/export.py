@@ -63,8 +63,8 @@ def _form(config: ModelConfig, params: Parameters, vocabulary: Vocabulary, task:
             params = without({"bert": params["bert"]}, ["bert/pooler"])
     else:
         raise UsageError(
-            f"transformers has no class with the head of task {task.name} (task.kind={task.kind}, "
-            f"task.mix_layers={task.mix_layers}); use the run itself, by bert-jax predict"
+            f"transformers has no class with the head of task {task.name} ({Setting('task.kind', task.kind)}, "
+            f"{Setting('task.mix_layers', task.mix_layers)}); use the run itself, by bert-jax predict"
         )
     suffix = class_of_bert.removeprefix("Bert")
     class_name = relative.classes + relative.suffixes.get(suffix, suffix)

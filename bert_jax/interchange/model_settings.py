@@ -1,9 +1,8 @@
 """Converts a model's configuration from and to Hugging Face's config.json; reads Google's bert_config.json, too."""
 
 from pathlib import Path
-from typing import Literal
 
-from bert_jax.config.model import ModelConfig
+from bert_jax.config.model import Activation, ModelConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
 from bert_jax.interchange.relatives import RELATIVES, exported_type, relative_of
@@ -12,8 +11,6 @@ from bert_jax.system.errors import Setting, UsageError, quoted
 from bert_jax.system.json_file import JsonObject
 from bert_jax.system.reading import Fact
 from bert_jax.text.vocabulary import Vocabulary
-
-Activation = Literal["gelu_tanh", "gelu_erf"]
 
 ACTIVATIONS: dict[str, Activation] = {
     "gelu": "gelu_erf",
@@ -67,7 +64,9 @@ def model_config(
     except SettingsError as error:
         names = relative.sizes | relative.rates
         renamed = [
-            f"{ours} is {theirs} there" for theirs, ours in names.items() if ours in str(error) and ours != theirs
+            f"{ours} is {theirs} there"
+            for theirs, ours in names.items()
+            if Setting(f"model.{ours}") in str(error) and ours != theirs
         ]
         raise UsageError(f"{path}: {error}" + (f" ({', '.join(renamed)})" if renamed else "")) from None
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from bert_jax.config.objective import UnitKind, unit_shares
 from bert_jax.config.operation import MeshConfig
+from bert_jax.config.prediction import PAIR_QUESTIONS
 from bert_jax.config.run import RunConfig
 from bert_jax.layout import MASKABLE, WORD_START
 from bert_jax.model.sharding import make_mesh
@@ -14,7 +15,6 @@ from bert_jax.pretraining.dataset import prepared_for
 from bert_jax.pretraining.masking import Masked, divide_sequences
 from bert_jax.pretraining.objective import PretrainingTargets, pretraining_trainer
 from bert_jax.pretraining.pretrain import training_source
-from bert_jax.pretraining.questions import OF_PAIRS
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import Tokenizer
@@ -147,7 +147,7 @@ def _sequence(seen: TrainingStep, row: int, number: int) -> SeenSequence:
         )
     ]
     maskable = tokens.units[here] & MASKABLE > 0
-    about = OF_PAIRS[seen.config.objective.pair]
+    about = PAIR_QUESTIONS[seen.config.objective.pair]
     label = int(seen.batch.pair_label[row, number])
     return SeenSequence(
         record=seen.records[row],

@@ -14,6 +14,16 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.phase import Phase
+from bert_jax.config.prediction import (
+    BOTH_NEIGHBOURS,
+    MASKED_TOKENS,
+    NEXT_TOKENS,
+    PAIR_QUESTIONS,
+    PERMUTED_TOKENS,
+    REPLACED_SHARE,
+    REPLACED_TOKENS,
+    Question,
+)
 from bert_jax.config.run import RunConfig
 from bert_jax.layout import Tokens
 from bert_jax.model.bert import BertForPretraining, Discriminator, Parameters, generator_parameters, init
@@ -33,16 +43,6 @@ from bert_jax.pretraining.masking import (
     next_tokens,
     order_of_prediction,
     replace_tokens,
-)
-from bert_jax.pretraining.questions import (
-    BOTH_NEIGHBOURS,
-    MASKED_TOKENS,
-    NEXT_TOKENS,
-    OF_PAIRS,
-    PERMUTED_TOKENS,
-    REPLACED_SHARE,
-    REPLACED_TOKENS,
-    Question,
 )
 from bert_jax.run.measurement import Mean, Means
 from bert_jax.system.errors import Setting, UsageError
@@ -77,7 +77,7 @@ class MaskedTokens(Objective):
     def __init__(self, config: RunConfig, mask_id: int):
         """`config` must have the model's vocabulary size."""
         self.model, self._config, self._mask_id = config.model, config, mask_id
-        self.pair_question = OF_PAIRS[config.objective.pair]
+        self.pair_question = PAIR_QUESTIONS[config.objective.pair]
         questions = self.questions
         self.losses = {question.loss: weight for question, weight in questions.items()}
         self.measurements = (*self.losses, *(question.accuracy for question in questions))

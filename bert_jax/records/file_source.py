@@ -8,10 +8,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
+from bert_jax.config.file_format import FORMATS, LINE_END, Format
 from bert_jax.records import limits
 from bert_jax.records.compressed_files import DAMAGE, SUFFIXES, compression, damage_of, decompressed, opened
 from bert_jax.records.decoded_lines import InputFile, Pass
-from bert_jax.records.formats import FORMATS, LINE_END, Format
+from bert_jax.records.formats import READERS
 from bert_jax.records.record import Record, RowFormat
 from bert_jax.records.source import Source
 from bert_jax.system.bucket import FileState, Place, in_bucket
@@ -162,7 +163,7 @@ class FileSource(Source):
 
     def records(self, reading: Pass) -> Iterator[Record]:
         """Yields the records of all files. Raises UsageError if one is damaged."""
-        return self._each(lambda file: self.format.read(file, self._form), reading)
+        return self._each(lambda file: READERS[self._format](file, self._form), reading)
 
     def document_lines(self, reading: Pass) -> Iterator[str] | None:
         """The stripped lines of text files, with an empty line after each document; None for files of records."""

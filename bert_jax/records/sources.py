@@ -10,11 +10,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bert_jax.config.file_format import FORMATS, ROW_FORMATS
 from bert_jax.records import limits
 from bert_jax.records.compressed_files import check_expansion, opened, suffix
 from bert_jax.records.decoded_lines import InputFile, Pass
 from bert_jax.records.file_source import FileSource
-from bert_jax.records.formats import FORMATS, ROW_FORMATS, format_of
+from bert_jax.records.formats import format_of
 from bert_jax.records.hf_dataset import HF_PLACE, HfSource
 from bert_jax.records.python_docs import PythonDocs
 from bert_jax.records.record import BY_SUFFIX, Record, RowFormat

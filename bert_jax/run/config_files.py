@@ -16,7 +16,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.system.bucket import Place, in_bucket, place_of
 from bert_jax.system.copies import fetched
-from bert_jax.system.errors import UsageError, did_you_mean
+from bert_jax.system.errors import Setting, UsageError, did_you_mean
 from bert_jax.system.progress import say
 
 AnyConfig = RunConfig | FinetuneConfig | TaskRunConfig
@@ -136,14 +136,14 @@ def run_given_as_config(name_or_path: str, *kinds: type) -> Place | None:
 def _without_connections(config: AnyRunConfig, run: Place) -> AnyRunConfig:
     """`config` without the trackers, hosts and cluster to which it would connect: a run's file doesn't choose them."""
     if trackers := config.logging.trackers:
-        named = " and ".join(f"logging.{name}={where}" for name, where in trackers.items())
+        named = " and ".join(Setting(f"logging.{name}", where) for name, where in trackers.items())
         say(f"{named} of {run} is not taken over; give it again to track this run")
     config = config.replace(logging=config.logging.replace(**dict.fromkeys(trackers)), hosts=HostsConfig())
     preparation = getattr(config, "preparation", None)
     if preparation is None:  # fine-tuning prepares no text
         return config
     if preparation.engine == "spark":
-        say(f"preparation.engine=spark of {run} is not taken over; give it again to prepare with Spark")
+        say(f"{Setting('preparation.engine', 'spark')} of {run} is not taken over; give it again to prepare with Spark")
     return config.replace(preparation=PreparationConfig(processes=preparation.processes))
 
 

@@ -8,11 +8,11 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 _CONSTRAINTS = Path(__file__).parents[2] / "launch/constraints.txt"
 """The tested versions of all packages, which a checkout has."""
@@ -32,38 +32,25 @@ _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u
 """Control characters except tab and line feed, since a terminal takes the text after them for a command. Also Unicode's
 line separators, the marks of direction, which change the order of the rest of the line, and halves of surrogate pairs,
 which can't be printed."""
-_SETTING = re.compile("\0([^\0=]+)(?:=([^\0]*))?\0")
-"""A `Setting` in a message."""
 
 
-class Setting(NamedTuple):
-    """A setting in the message of an error: `data.source`, or with its value `data.source=text:a`.
+class Setting(str):
+    """A setting in a message, spelled as its flag: `--data.source`, or with a value `--model.num-heads=7`; a truth
+    value gives `--data.packed` or `--data.no-packed`."""
 
-    NULs, which neither a path nor an argument can contain, mark it in the text, so a value that looks like a setting is
-    never taken for one. The error's `str` has the name, and the command line puts its flag there.
-    """
-
-    name: str
-    """Its dotted name."""
-    value: object = ...
-    """Its value; an ellipsis if no value is shown."""
-
-    def __str__(self) -> str:
-        value = "" if self.value is ... else f"={self.value}"
-        return f"\0{self.name}{value}\0"
+    def __new__(cls, name: str, value: object = ...) -> "Setting":
+        """`name`: its dotted name. `value`: the value to show; an ellipsis if none is shown."""
+        group, dot, last = name.replace("_", "-").rpartition(".")
+        if value is ... or isinstance(value, bool):
+            return super().__new__(cls, f"--{group}{dot}{'no-' * (value is False)}{last}")
+        words = " ".join(map(str, value)) if isinstance(value, tuple) else value
+        return super().__new__(cls, f"--{group}{dot}{last}={words}")
 
 
-def with_settings(message: str, shown: Callable[[str, str | None], str]) -> str:
-    """`message` with each `Setting` replaced by the text that `shown` returns for its name and, if the message has it,
-    its value."""
-    return _SETTING.sub(lambda found: shown(found[1], found[2]), message)
-
-
-def with_names(message: str) -> str:
-    """`message` as it is shown: with the name, and the value, of each `Setting` in it, on one line, and cut."""
-    shown = with_settings(message, lambda name, value: name if value is None else f"{name}={value}")
-    shown = _LONG_WORD.sub(lambda word: _cut(word[0], 400), on_one_line(shown))
-    return _cut(shown, _MOST_SHOWN)
+def message_line(message: str) -> str:
+    """`message` on one line, and cut."""
+    message = _LONG_WORD.sub(lambda word: _cut(word[0], 400), on_one_line(message))
+    return _cut(message, _MOST_SHOWN)
 
 
 def _cut(text: str, most: int) -> str:
@@ -133,13 +120,6 @@ def without_passwords(text: str) -> str:
     return _TOKEN.sub(r"\1***", _PASSWORD.sub("***", text))
 
 
-def renamed(message: str, names: Mapping[str, str]) -> str:
-    """`message` with other names for some settings."""
-    return with_settings(
-        message, lambda name, value: str(Setting(names.get(name, name), ... if value is None else value))
-    )
-
-
 class BertJaxError(Exception):
     """Base class of the errors that a user sees. The message names the value, what was expected, and the remedy."""
 
@@ -149,14 +129,9 @@ class BertJaxError(Exception):
         """Pickles any subclass, whatever its constructor takes: an error of another process arrives as it was."""
         return copyreg.__newobj__, (type(self), *self.args), vars(self)  # type: ignore[attr-defined]
 
-    @property
-    def message(self) -> str:
-        """The message with each `Setting` still marked."""
-        return super().__str__()
-
     def __str__(self) -> str:
-        """The message with the names of settings."""
-        return with_names(self.message)
+        """The message on one line."""
+        return message_line(super().__str__())
 
 
 class UsageError(BertJaxError):

@@ -23,7 +23,7 @@ from rich.table import Column
 from rich.text import Text
 
 from bert_jax.system import journal
-from bert_jax.system.errors import printable, with_names, without_passwords
+from bert_jax.system.errors import message_line, printable, without_passwords
 from bert_jax.system.journal import here
 
 
@@ -66,7 +66,7 @@ PLAIN_EVERY_S = 15.0
 
 def say(message: str) -> None:
     """Prints one line, above the progress bar if there is one. Passwords in URLs are left out."""
-    console.print(without_passwords(with_names(message)), markup=False, soft_wrap=True)
+    console.print(without_passwords(message_line(message)), markup=False, soft_wrap=True)
 
 
 def print_line(text: str) -> None:
@@ -77,13 +77,13 @@ def print_line(text: str) -> None:
 def warn(message: str) -> None:
     """Prints a warning about a fault that doesn't end the command, and notes it in the run's journal."""
     say(f"WARNING: {message}")
-    journal.note("fault", with_names(message))
+    journal.note("fault", message_line(message))
 
 
 def tell(event: journal.Event, message: str) -> None:
     """Prints one line about an event of the run, and notes it in the run's journal."""
     say(message)
-    journal.note(event, with_names(message))
+    journal.note(event, message_line(message))
 
 
 def keep_quiet() -> None:

@@ -3,15 +3,12 @@
 import re
 import unicodedata
 from functools import cache
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from tokenizers import Regex, normalizers
 
+from bert_jax.config.vocabulary import Accents, UnicodeForm
 from bert_jax.text.vocabulary import BOUNDARY
-
-UnicodeForm = Literal["NFC", "NFKC"]
-Accents = bool | Literal["cased"]
-"""Which marks (category Mn) are dropped: all, none, or those of scripts that have case."""
 
 _CASED_MARKS = (
     "\u0300-\u036f\u0483-\u0487\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20f0"

@@ -2,11 +2,12 @@
 
 import os
 
+from bert_jax.config.vocabulary import Accents
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import as_shape, check_format, parse_object
-from bert_jax.text.cleaning import ORIGINAL, Accents, Cleaning
+from bert_jax.text.cleaning import ORIGINAL, Cleaning
 from bert_jax.text.pipeline import TOKENIZER_CONFIG, TOKENIZER_FORMAT, Tokenizer, TokenizerSettings
 from bert_jax.text.sentencepiece import SentencePieceTokenizer, read_model
 from bert_jax.text.tokenizer_json import pipeline_of_merges, read_json

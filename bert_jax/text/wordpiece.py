@@ -12,10 +12,11 @@ from pydantic import Field
 from tokenizers import Regex, models, pre_tokenizers
 from tokenizers import Tokenizer as Pipeline
 
+from bert_jax.config.vocabulary import Accents, UnicodeForm
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import JsonObject
-from bert_jax.text.cleaning import ORIGINAL, Accents, Cleaning, UnicodeForm
+from bert_jax.text.cleaning import ORIGINAL, Cleaning
 from bert_jax.text.library_calls import library_method
 from bert_jax.text.pipeline import Tokenizer, TokenizerSettings
 from bert_jax.text.scripts import combines

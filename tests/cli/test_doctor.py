@@ -45,12 +45,12 @@ def test_prepare_tells_its_time_and_writes_nothing(config_file, tmp_path, capsys
     "words, expected",
     [
         (["missing.txt"], "no file matches 'missing.txt'"),
-        (["empty.txt"], "SOURCE='empty.txt' holds no text; give another"),
+        (["empty.txt"], "--data.source='empty.txt' holds no text; give another"),
         (["."], "'.' is a folder; name its files by a pattern like *.txt"),
         (["binary.bin"], "is NUL, which text doesn't have"),
         (["one.txt"], "holds 1 document for training and next sentence prediction needs two"),
         (["one.txt", "--config", "nothing"], "no config file at nothing"),
-        (["one.txt", "--language", "nolanguage"], "--language: nolanguage is no language"),
+        (["one.txt", "--language", "nolanguage"], "--data.language: nolanguage is no language"),
     ],
 )
 def test_bad_input_is_told_in_one_line(words, expected, tmp_path, monkeypatch, capsys):

@@ -140,7 +140,7 @@ def test_the_command_alone_lists_the_commands(arguments, code, capsys):
         ("conf = 3", "builds no RunConfig named `config`"),
         (
             "from bert_jax.config.model import ModelConfig\nModelConfig(num_layer=3)",
-            "ModelConfig.num_layer: there is no such setting; did you mean num_layers?",
+            "--model.num-layer: there is no such setting; did you mean num_layers?",
         ),
         ("config = (", "SyntaxError"),
         ("import absent_module", "ModuleNotFoundError: No module named 'absent_module'"),

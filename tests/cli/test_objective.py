@@ -88,9 +88,9 @@ def test_rows_follow_the_pairs_and_are_filled_up_for_devices_and_parts():
     assert [each.phases[0].batch_size for each in (more, config.set({"task.batch_size": 6}))] == [28, 4]
     assert config.set({"task.batch_size": 48, "phases.0.batch_size": 9}).phases[0].batch_size == 9
     assert fitted(more, make_mesh(more.mesh)).phases[0].batch_size == 32
-    with pytest.raises(ValueError, match="task.batch_size=12 is not a multiple of execution.accumulation=8"):
+    with pytest.raises(ValueError, match="--task.batch-size=12 is not a multiple of --execution.accumulation=8"):
         config.set({"execution.accumulation": 8})
-    with pytest.raises(UsageError, match="batch_size=3 rows of phases.0.length=32 tokens are too few for 36 texts"):
+    with pytest.raises(UsageError, match="batch-size=3 rows of --phases.0.length=32 tokens are too few for 36 texts"):
         fitted(config.set({"phases.0.batch_size": 3}), make_mesh(config.mesh))
 
 

@@ -130,7 +130,7 @@ def test_rows_elsewhere_that_a_run_alone_names_are_not_read(vectors_run, monkeyp
     monkeypatch.setattr("bert_jax.system.bucket._check_answers", lambda scheme, bucket: pytest.fail("was asked"))
     predictor = load(vectors_run.path).predictor
     predictor.task = predictor.task.replace(dev="s3://bucket/dev.tsv")
-    with pytest.raises(UsageError, match="task.dev=s3://bucket/dev.tsv isn't on this machine"):
+    with pytest.raises(UsageError, match="--task.dev=s3://bucket/dev.tsv isn't on this machine"):
         predictor.measure()
 
 

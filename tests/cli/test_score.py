@@ -140,8 +140,8 @@ def test_kept_accuracies_stand_in_the_report_and_do_no_harm(tiny_copy, folder, c
         ("rows.jsonl", "rows.jsonl has the columns 'body'; name that of the texts by --texts"),
         ("rows.jsonl --texts title", "has no column 'title': there is 'body'; name columns that are there by --texts"),
         ("text:missing.txt", "no file matches"),
-        ("jsonl:rows.jsonl", "INPUT='jsonl:rows.jsonl' lacks #FIELD"),
-        ("ragged.csv --texts body", "(score has no flag for task.columns and task.separator: change the input)"),
+        ("jsonl:rows.jsonl", "--data.source='jsonl:rows.jsonl' lacks #FIELD"),
+        ("ragged.csv --texts body", "(score has no flag --task.columns and --task.separator: change the input)"),
         ("lines.txt --method letter", "--method letter: expected token or word"),
         ("--pairs missing.jsonl", "'missing.jsonl' names no file: there is nothing at that path"),
         (

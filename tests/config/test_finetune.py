@@ -41,7 +41,7 @@ def test_a_task_without_a_name_is_called_like_its_rows(train, name):
 
 
 def test_a_batch_that_does_not_divide_is_refused():
-    with pytest.raises(SettingsError, match="task.batch_size=32 is not a multiple of execution.accumulation=5"):
+    with pytest.raises(SettingsError, match="--task.batch-size=32 is not a multiple of --execution.accumulation=5"):
         FinetuneConfig(task=TaskConfig(name="x", kind="class"), execution={"accumulation": 5})
 
 

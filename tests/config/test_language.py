@@ -27,7 +27,7 @@ def test_codes_and_names_are_known(named, code):
 
 @pytest.mark.parametrize("named", ["xx", "qwertz", "", "a" * 5000, "\0", "en en", "\ud800", "../en"])
 def test_others_are_refused_in_one_short_line(named):
-    with pytest.raises(SettingsError, match="DataConfig.language: .* is no language") as refusal:
+    with pytest.raises(SettingsError, match="--data.language: .* is no language") as refusal:
         DataConfig(language=("en", named), source=("python-docs", "text:a"))
     assert "\n" not in str(refusal.value) and len(str(refusal.value)) < 200
 

@@ -11,33 +11,36 @@ SPAN = {"name": "x", "kind": "span", "texts": ("question", "context")}
 @pytest.mark.parametrize(
     "settings, words",
     [
-        ({"kind": "span"}, "task.kind=span takes 2 task.texts and has 1"),
-        ({"kind": "class", "texts": ("a", "b", "c")}, "task.kind=class takes 1 or 2 task.texts and has 3"),
-        ({"kind": "choice", "choices": ("one",)}, "has 1 task.choices; a choice needs two columns or more"),
-        ({"kind": "class", "choices": ("one", "two")}, "has 2 task.choices"),
-        ({"kind": "marked", "texts": ("a", "b"), "marks": ("begin", "end")}, "takes 4 task.marks and has 2"),
-        ({"kind": "class", "marks": ("begin", "end")}, "takes 0 task.marks and has 2"),
+        ({"kind": "span"}, "--task.kind=span takes 2 --task.texts and has 1"),
+        ({"kind": "class", "texts": ("a", "b", "c")}, "--task.kind=class takes 1 or 2 --task.texts and has 3"),
+        ({"kind": "choice", "choices": ("one",)}, "has 1 --task.choices; a choice needs two columns or more"),
+        ({"kind": "class", "choices": ("one", "two")}, "has 2 --task.choices"),
+        ({"kind": "marked", "texts": ("a", "b"), "marks": ("begin", "end")}, "takes 4 --task.marks and has 2"),
+        ({"kind": "class", "marks": ("begin", "end")}, "takes 0 --task.marks and has 2"),
         (
             {"kind": "number", "metric": "accuracy"},
-            "task.metric=accuracy doesn't measure task.kind=number; choose from",
+            "--task.metric=accuracy doesn't measure --task.kind=number; choose from",
         ),
-        ({**SPAN, "max_length": 128}, "task.max_length=128 leaves no window of task.span.stride=128 pieces"),
-        ({"kind": "class", "texts": ("{title. {body}",)}, "task.texts has '{title. {body}', a brace without the other"),
-        ({"kind": "class", "texts": ("title}",)}, "task.texts has 'title}', a brace without the other"),
-        ({"kind": "choice", "choices": ("one", "one")}, "task.choices=one one has 'one' twice"),
-        ({"kind": "marked", "marks": ("at", "at")}, "task.marks=at at has 'at' twice"),
-        ({"kind": "class", "labels": ("0", "1", "1")}, "task.labels=0 1 1 has '1' twice; name each once"),
-        ({"kind": "number", "class_weights": "balanced"}, "task.class_weights is for kinds class, marked, tags"),
-        ({"kind": "class", "labels": ("a", "b"), "class_weights": (1.0,)}, "=1 has 1 of them for 2 labels; give"),
+        ({**SPAN, "max_length": 128}, "--task.max-length=128 leaves no window of --task.span.stride=128 pieces"),
+        (
+            {"kind": "class", "texts": ("{title. {body}",)},
+            "--task.texts has '{title. {body}', a brace without the other",
+        ),
+        ({"kind": "class", "texts": ("title}",)}, "--task.texts has 'title}', a brace without the other"),
+        ({"kind": "choice", "choices": ("one", "one")}, "--task.choices=one one has 'one' twice"),
+        ({"kind": "marked", "marks": ("at", "at")}, "--task.marks=at at has 'at' twice"),
+        ({"kind": "class", "labels": ("0", "1", "1")}, "--task.labels=0 1 1 has '1' twice; name each once"),
+        ({"kind": "number", "class_weights": "balanced"}, "--task.class-weights is for kinds class, marked, tags"),
+        ({"kind": "class", "labels": ("a", "b"), "class_weights": (1.0,)}, "=1.0 has 1 of them for 2 labels; give"),
         (
             {"kind": "class", "class_weights": (1.0, 0.0)},
-            "class_weights.1=0.0: expected finite numbers above 0, or bal",
+            "class-weights.1=0.0: expected finite numbers above 0, or bal",
         ),
-        ({"kind": "class", "class_weights": "equal"}, "class_weights=equal: expected finite numbers above 0, or bal"),
-        ({"kind": "labels", "label_smoothing": 0.1}, "task.label_smoothing is for kinds class, marked, choice, tags"),
-        ({"kind": "class", "label_smoothing": 1.0}, "label_smoothing=1.0"),
-        ({"kind": "class", "label_smoothing": -0.1}, "label_smoothing=-0.1"),
-        ({"kind": "sentence"}, "TaskConfig.kind=sentence: expected one of class, labels, number"),
+        ({"kind": "class", "class_weights": "equal"}, "class-weights=equal: expected finite numbers above 0, or bal"),
+        ({"kind": "labels", "label_smoothing": 0.1}, "--task.label-smoothing is for kinds class, marked, choice, tags"),
+        ({"kind": "class", "label_smoothing": 1.0}, "label-smoothing=1.0"),
+        ({"kind": "class", "label_smoothing": -0.1}, "label-smoothing=-0.1"),
+        ({"kind": "sentence"}, "--task.kind=sentence: expected one of class, labels, number"),
     ],
 )
 def test_settings_that_do_not_fit_each_other_are_refused(settings, words):
@@ -77,10 +80,12 @@ def test_settings_of_vectors_that_do_not_fit_each_other_are_refused():
         ({"score_range": (5.0, 0.0)}, "give the lowest and then the highest score"),
         ({"temperature": 0.0}, "expected a finite number above 0"),
         ({"widths": (8, 8)}, "has a width twice"),
-        ({"pairs": "title"}, "makes pairs of task.source, which names no corpus"),
+        ({"pairs": "title"}, "it is for pairs made of a corpus; give --task.source"),
         ({"widths": (0,)}, "expected whole numbers above 0"),
     ):
         with pytest.raises(SettingsError, match=words):
             pairs.replace(**wrong)
-    with pytest.raises(SettingsError, match="task.source is a corpus for task.kind=vectors"):
+    with pytest.raises(
+        SettingsError, match="--task.source=text:b with --task.kind=class: only vectors are learned from a corpus"
+    ):
         TaskConfig(name="x", kind="class", source="text:b")

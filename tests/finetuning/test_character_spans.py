@@ -68,7 +68,7 @@ def test_spans_within_words_are_extended_and_counted():
         ([[0, 13, "X"]], r"f, line 1: 'spans' has \[0, 13, 'X'\] and the text 12 characters; give the entities of"),
         ([[3, 3, "X"]], "and the text 12 characters"),
         ([[-1, 3, "X"]], "and the text 12 characters"),
-        ("B-PER", "a file with one word on each line is task.format conll"),
+        ("B-PER", "a file with one word on each line is --task.format conll"),
         ([[0, 3, ""]], r"as .* from 0 \(an emoji is one\), or a list of words and their tags"),
         ([[0, 3]], "has"),
         ([{"start": 0, "end": 3}], r"has \{'start'"),

@@ -40,7 +40,7 @@ def test_weights_of_classes_are_balanced_or_given_and_named(tmp_path, wordpiece,
         assert task.config.class_weights == pytest.approx(weights)
         assert f"weights of the classes in the loss: {named}\n" in capsys.readouterr().err
     with pytest.raises(
-        SettingsError, match="=1 3 has 2 of them for 3 labels; give one for each, in the order of bad, f"
+        SettingsError, match="=1.0 3.0 has 2 of them for 3 labels; give one for each, in the order of bad, f"
     ):
         read_training(with_files(tmp_path, rows, config=CONFIG.replace(class_weights=(1.0, 3.0))), wordpiece)
 
@@ -113,7 +113,7 @@ def test_a_part_of_the_rows_is_the_same_every_time_and_from_all_along_them(tmp_p
     assert len(part.examples) == 100 and part.content_hash == again.content_hash
     places = [place for place, example in enumerate(whole) if example in part.examples]
     assert part.examples[:5] != whole[:5] and min(places) < 40 and max(places) > 360
-    with pytest.raises(UsageError, match="task.train_rows=401 and there are 400"):
+    with pytest.raises(UsageError, match="--task.train-rows=401 and there are 400"):
         read_training(with_files(tmp_path, rows, config=CONFIG.replace(train_rows=401)), wordpiece)
 
 
@@ -170,7 +170,7 @@ def test_a_separator_is_given_or_that_of_the_training_rows():
     assert written_as(task, "b.csv").separator == ";" and written_as(task, "b.jsonl").separator is None
     assert written_as(task, "b.csv", separator="tab").separator == "\t"
     for bad in ("", ";;", "a", '"'):
-        with pytest.raises(UsageError, match=f"task.separator={bad!r} can't stand between columns"):
+        with pytest.raises(UsageError, match=f"--task.separator={bad!r} can't stand between columns"):
             written_as(task, "b.csv", separator=bad)
 
 
@@ -208,7 +208,7 @@ def test_bad_rows_are_refused_with_their_place(tmp_path, wordpiece, train, dev, 
 
 
 def test_rows_have_to_be_named(wordpiece):
-    with pytest.raises(UsageError, match="task.train names no rows; give a file or a set like tfds:glue/cola:train"):
+    with pytest.raises(UsageError, match="--task.train names no rows; give a file or a set like tfds:glue/cola:train"):
         read_training(CONFIG, wordpiece)
 
 
@@ -265,7 +265,7 @@ def test_texts_with_several_questions_stay_on_one_side(tmp_path, wordpiece):
 
 @pytest.mark.parametrize("share", ["0%", "51%", "120%"])
 def test_a_share_that_leaves_nothing_to_learn_from_is_refused(share):
-    with pytest.raises(SettingsError, match=f"task.dev={share} is no share .*more than 0% and at most 50%"):
+    with pytest.raises(SettingsError, match=f"--task.dev={share} is no share .*more than 0% and at most 50%"):
         CONFIG.replace(train="rows.tsv", dev=share)
 
 
@@ -276,5 +276,5 @@ def test_rows_of_one_text_cant_be_divided(tmp_path, wordpiece):
 
 
 def test_other_dev_rows_cant_be_a_share():
-    with pytest.raises(SettingsError, match="x=20% names a share, which only task.dev may be"):
+    with pytest.raises(SettingsError, match="x=20% names a share, which only --task.dev may be"):
         CONFIG.replace(train="rows.tsv", dev="10%", other_dev=("x=20%",))

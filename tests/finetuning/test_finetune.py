@@ -136,7 +136,7 @@ def test_other_dev_rows_are_measured_and_choose_nothing(config, tmp_path):
     for wrong, words in ((("a.tsv",), "isn't NAME=ROWS"), (("a=b", "a=c"), "has a name twice")):
         with pytest.raises(SettingsError, match=words):
             config.task.replace(other_dev=wrong)
-    with pytest.raises(SettingsError, match="measured beside task.dev, which names no rows"):
+    with pytest.raises(SettingsError, match="measured beside --task.dev, which names no rows"):
         config.task.replace(other_dev=others, dev=None)
 
 
@@ -194,7 +194,7 @@ def test_other_rows_settings_or_a_pretrained_run_are_another_run(finished, tiny_
             finetune(config, finished)
     finally:
         dev.write_bytes(kept)
-    with pytest.raises(UsageError, match="is another run: .*layers_frozen is null there and 1 now"):
+    with pytest.raises(UsageError, match="is another run: .*--layers-frozen is null there and 1 now"):
         finetune(config.replace(layers_frozen=1), finished)
 
 
@@ -249,7 +249,7 @@ def test_what_can_not_be_predicted_is_refused_in_one_line(finished, tiny_run, co
         ([tiny_run.path, config.task.dev, output], "has no head for a task"),
         ([finished.path, other, output], "other.tsv, line 2 has no column 'sentence'"),
         ([finished.path, config.task.dev, tmp_path / "out.conll"], "predictions of kind class are written to .jsonl"),
-        ([finished.path, ragged, output], "mend it, name all by --columns, or say by --separator what is"),
+        ([finished.path, ragged, output], "mend it, name all by --task.columns, or say by --task.separator what is"),
         ([finished.path, config.task.dev, config.task.dev], "is the input"),
         ([finished.path, other, tmp_path / ".." / tmp_path.name / "other.tsv"], "is the input"),
     ):
@@ -360,7 +360,7 @@ def test_a_mix_of_layers_is_learned_shown_and_read_again(config, init, probe, tm
     assert loaded.predict(texts) != before
     assert bert_jax_command(["export", str(path), str(tmp_path / "model")]) == 2
     refused = " ".join(capsys.readouterr().err.split())
-    assert "no class with the head of task things (task.kind=class, task.mix_layers=True); use the run" in refused
+    assert "no class with the head of task things (--task.kind=class, --task.mix-layers); use the run" in refused
     assert not (tmp_path / "model").exists()
 
 
@@ -398,7 +398,7 @@ def test_sequences_are_shortened_to_the_models_positions(config, tmp_path, capsy
     run = RunDirectory(tmp_path / "run")
     finetune(long, run)
     said = capsys.readouterr().err
-    assert "the model has 32 positions: sequences have 32 pieces at most (task.max_length=64)\n" in said
+    assert "the model has 32 positions: sequences have 32 pieces at most (--task.max-length=64)\n" in said
     assert RunFiles(run.path).config.task.max_length == 32
     assert bert_jax.load(run.path).predict(["The old cat sees the house. " * 9])
 
@@ -446,8 +446,8 @@ def test_settings_that_do_not_fit_are_refused_before_anything_is_written(config,
     for changes, said in (
         ({"init": None}, "init is not set: give the model"),
         ({"init": str(tmp_path / "none")}, "there is nothing at"),
-        ({"task": config.task.replace(patience=2, dev=None)}, "task.patience=2 compares scores"),
-        ({"layers_frozen": 3}, "layers_frozen=3 and the model .* has 2 layers"),
+        ({"task": config.task.replace(patience=2, dev=None)}, "--task.patience=2 compares scores"),
+        ({"layers_frozen": 3}, "layers-frozen=3 and the model .* has 2 layers"),
         ({"task": config.task.replace(label="class")}, "has no column 'class'"),
         ({"task": config.task.replace(dev=str(other))}, "other.tsv, line 2 has no column 'sentence'"),
     ):
@@ -510,7 +510,7 @@ def test_without_dev_rows_nothing_is_measured(config, tmp_path, capsys):
     file = config_file(short, tmp_path)
     assert bert_jax_command(["finetune", file, "--workdir", str(tmp_path / "run"), "--seed", "3"]) == 0
     shown = capsys.readouterr()
-    assert "task.dev names no rows to measure on" in shown.out and f"bert-jax predict {tmp_path / 'run'}" in shown.out
+    assert "--task.dev names no rows to measure on" in shown.out and f"bert-jax predict {tmp_path / 'run'}" in shown.out
     assert json.loads((tmp_path / "run" / "results.json").read_text())["seeds"] == [3]
     assert bert_jax_command(["finetune", file, "--workdir", str(tmp_path / "more"), "--seeds", "2"]) == 2
     assert "--seeds compares scores" in capsys.readouterr().err

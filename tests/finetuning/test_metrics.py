@@ -118,7 +118,7 @@ def test_odd_tags_are_named_with_their_counts(capsys):
     check_entity_tags(config, Counter({"O": 2, "1": 3}))
     assert "accuracy alone is measured and no entity F1" in told(capsys)
     assert metric_of(config) == "accuracy"
-    with pytest.raises(UsageError, match="task.metric=entity_f1 .* these don't name any: '1' \\(3 of 5 words\\)"):
+    with pytest.raises(UsageError, match="--task.metric=entity_f1 .* these don't name any: '1' \\(3 of 5 words\\)"):
         check_entity_tags(config.replace(metric="entity_f1"), Counter({"O": 2, "1": 3}))
     check_entity_tags(TAGS.replace(labels=("NOUN", "VERB")), Counter(NOUN=1))
     assert not told(capsys)

@@ -119,7 +119,7 @@ def test_labels_are_read_in_all_their_forms(wordpiece, values, gold):
 @pytest.mark.parametrize(
     "values, words",
     [
-        ({"label": [1, 0, 0]}, "has 3 values of 0 and 1, and task.labels names 2 labels"),
+        ({"label": [1, 0, 0]}, "has 3 values of 0 and 1, and --task.labels names 2 labels"),
         ({"label": ["snow"]}, "the label 'snow' is none of the 2 that are known"),
         (
             {"label": "['rain', 'safety']"},
@@ -167,7 +167,7 @@ def test_a_list_that_may_be_names_or_0_and_1_is_refused(wordpiece):
         UsageError, match=r"line 1: 'label' is \[1, 0\].*; give names as texts, \[\"1\", \"0\"\], or true and"
     ):
         task.gold(Record("f, line 1", {"label": [1, 0]}))
-    with pytest.raises(UsageError, match="has 4 values of 0 and 1, and task.labels names 2 labels"):
+    with pytest.raises(UsageError, match="has 4 values of 0 and 1, and --task.labels names 2 labels"):
         task.gold(Record("f, line 1", {"label": [1, 0, 0, 1]}))
 
 

@@ -122,7 +122,9 @@ def test_tags_that_do_not_fit_are_refused(wordpiece, one, words):
 def test_tags_may_be_numbers_of_the_labels_that_are_given(wordpiece):
     one = Record("f, line 1", {"words": ["a", "b"], "tags": [2, 0]})
     assert TagTask(CONFIG, wordpiece).gold(TagTask.read(CONFIG, one, Counter())) == ["O", "B-X"]
-    with pytest.raises(UsageError, match="f, line 1: 'tags' has the number 2 for a tag, and task.labels names 0 tags"):
+    with pytest.raises(
+        UsageError, match="f, line 1: 'tags' has the number 2 for a tag, and --task.labels names 0 tags"
+    ):
         TagTask.read(CONFIG.replace(labels=None), one, Counter())
 
 

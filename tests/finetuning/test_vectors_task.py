@@ -51,7 +51,7 @@ def test_the_columns_of_a_pair(values, settings, expected):
         (
             {"a": "a", "b": "b", "score": 7},
             {"score_range": (0.0, 5.0)},
-            "the score is 7, and task.score_range is 0 to 5",
+            "the score is 7, and --task.score-range is 0 to 5",
         ),
         ({"a": "a", "b": "b", "score": "high"}, {}, "'score' is 'high' and not a number"),
     ],

@@ -62,7 +62,7 @@ def test_a_text_that_cannot_be_filled_is_refused(bert, text, words):
 
 def test_a_causal_model_attends_to_the_left_and_fills_no_mask(bert):
     causal = Bert(bert.config.replace(causal=True), bert.params, bert.tokenizer)
-    with pytest.raises(UsageError, match="the model is causal .* trained with objective.predict=masked"):
+    with pytest.raises(UsageError, match="the model is causal .* trained with --objective.predict=masked"):
         causal.fill_mask("The [MASK].")
     attention = causal.attention("The old cat")
     assert (attention == np.tril(attention)).all()

@@ -102,7 +102,7 @@ def test_a_causal_model_gives_the_log_likelihood(bert, logits_of):
         expected = [logits_of(model, ids[:place])[-1, 0, ids[place]] for place in range(1, len(ids))]
         np.testing.assert_allclose(scored.logs, expected, atol=1e-4)
     with pytest.raises(
-        UsageError, match=r"method=word is for models that mask, and the model is causal \(model.causal\)"
+        UsageError, match=r"method=word is for models that mask, and the model is causal \(--model.causal\)"
     ):
         model.score(TEXTS, "word")
 

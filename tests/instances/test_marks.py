@@ -179,13 +179,13 @@ def test_a_file_that_is_no_lexicon_is_one_line(tmp_path, content, told):
     path = tmp_path / "lexicon.txt"
     if content is not None:
         path.write_bytes(content)
-    with pytest.raises(UsageError, match=rf"data.entities={path}.*{told}"):
+    with pytest.raises(UsageError, match=rf"--data.entities={path}.*{told}"):
         marked(["ab"], entities=str(path))
 
 
 def test_units_that_the_data_do_not_mark_are_refused(tiny_config):
     for objective in (ObjectiveConfig(units="phrase"), ObjectiveConfig(units=("piece:1", "entity:1"))):
-        with pytest.raises(SettingsError, match=r"are marked in the data; set data\.\w+ to a file"):
+        with pytest.raises(SettingsError, match=r"are marked in the data; set --data\.\w+ to a file"):
             tiny_config.replace(objective=objective)
     phase = tiny_config.phases[0].replace(units="entity")
     with pytest.raises(SettingsError, match="data.entities"):

@@ -146,7 +146,7 @@ def test_what_spark_lacks_or_can_not_read_is_told_before_anything_is_prepared(re
     with pytest.raises(UsageError, match=r"needs PySpark, which isn't installed; pip install .*\[spark\]"):
         portions.check_engine(recipe.data, wanted)
     monkeypatch.undo()
-    with pytest.raises(UsageError, match="data.source='python-docs' doesn't consist of files; give text:, jsonl: or"):
+    with pytest.raises(UsageError, match="--data.source='python-docs' doesn't consist of files; give text:, jsonl: or"):
         monkeypatch.setenv("JAVA_HOME", "/java")
         portions.check_engine(DataConfig(), wanted)
     monkeypatch.delenv("JAVA_HOME")

@@ -183,8 +183,8 @@ def test_spans_that_are_dropped_are_said(recipe, tmp_path):
 
 def test_a_field_that_is_not_there_is_one_line(tmp_path):
     source = records(tmp_path / "a.jsonl", TEXTS)
-    with pytest.raises(UsageError, match="no column 'spans'.*name another by data.spans"):
+    with pytest.raises(UsageError, match="no column 'spans'.*name another by --data.spans"):
         open_corpus(DataConfig(source=source, spans="spans"))
     (tmp_path / "a.txt").write_text("A text.\n")
-    with pytest.raises(UsageError, match="data.spans=spans names a field of JSON lines, but data.source="):
+    with pytest.raises(UsageError, match="--data.spans=spans names a field of JSON lines, but --data.source="):
         open_corpus(DataConfig(source=f"text:{tmp_path}/a.txt", spans="spans"))

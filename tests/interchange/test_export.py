@@ -20,7 +20,8 @@ def test_a_head_of_no_class_is_one_line_and_leaves_nothing(fine_tuned, write_run
     assert run(["export", str(tmp_path / "run"), str(tmp_path / "model")]) == 2
     printed = capsys.readouterr().err.replace("\n", " ")
     assert (
-        "transformers has no class with the head of task film (task.kind=marked, task.mix_layers=False); use" in printed
+        "transformers has no class with the head of task film (--task.kind=marked, --task.no-mix-layers); use"
+        in printed
     )
     assert not (tmp_path / "model").exists()
 

@@ -301,7 +301,7 @@ SPOILED = {
     "another id of [MASK]": (_settings("config.json", mask_token_id=7), "mask_token_id is 7, and [MASK] is piece 4"),
     "an absurd size": (_settings("config.json", vocab_size=10**15), "vocab_size is 1000000000000000; a size from 1 to"),
     "no size": (_settings("config.json", hidden_size=None), "hidden_size is None; a size"),
-    "heads that don't divide": (_settings("config.json", num_attention_heads=5), "num_heads=5; change one of them"),
+    "heads that don't divide": (_settings("config.json", num_attention_heads=5), "num-heads=5; change one of them"),
     "another family": (_settings("config.json", model_type="robrta"), "did you mean roberta"),
     "relative positions": (
         _settings("config.json", position_embedding_type="relative_key"),
@@ -511,7 +511,7 @@ def test_rows_without_a_piece_are_kept_and_never_predicted_and_parts_that_are_mi
 
     (tmp_path / "longer.txt").write_text("\n".join([*pieces[:90], "newword", "longword"]))
     settings = shaped.replace(init=str(folder), vocabulary=VocabularyConfig(file=str(tmp_path / "longer.txt")))
-    with pytest.raises(UsageError, match="model.word_rows is 97 there and None here"):
+    with pytest.raises(UsageError, match="--model.word-rows is 97 there and None here"):
         open_initial(settings)
     settings = settings.replace(model=shaped.model.replace(word_rows=97))
     longer = load_tokenizer(tmp_path / "longer.txt")

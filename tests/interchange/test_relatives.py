@@ -202,7 +202,9 @@ def test_what_bert_jax_does_not_compute_of_modernbert_is_one_line(changes, words
 def test_settings_that_a_kind_does_not_have_are_not_exported(golden, tmp_path):
     config = ModelConfig(**golden.config.model_dump() | {"model_type": "bert", "num_task_types": 5})
     params = jax.tree.map(lambda leaf: np.zeros(leaf.shape, np.float32), parameter_shapes(config))
-    with pytest.raises(UsageError, match=r"model\.\w+=\w+ can't be exported: .* model.model_type=bert has") as refused:
+    with pytest.raises(
+        UsageError, match=r"--model\.[\w-]+=\w+ can't be exported: .* --model.model-type=bert has"
+    ) as refused:
         write_model_directory(tmp_path / "model", config, params, golden.published.tokenizer)
     vocabulary = golden.published.tokenizer.vocabulary
     reason = export_obstacle(config, parameter_shapes(config), vocabulary)  # before it is trained

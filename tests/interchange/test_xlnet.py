@@ -208,7 +208,10 @@ def test_a_trained_vocabulary_is_exported_with_its_frame(kind, tmp_path, monkeyp
         ({"d_head": 7}, "d_head is 7 with d_model 30 and n_head 5; bert_jax's heads are d_model / n_head wide"),
         ({"d_head": "6"}, "d_head is '6': input should be a valid integer"),
         ({"n_head": 4}, "d_head is 6 with d_model 30 and n_head 4; "),
-        ({"n_head": 4, "d_head": None}, "model.hidden_size=30 is not a multiple of model.num_heads=4; .*d_model there"),
+        (
+            {"n_head": 4, "d_head": None},
+            "--model.hidden-size=30 is not a multiple of --model.num-heads=4; .*d_model there",
+        ),
         ({"attn_type": "uni"}, "attn_type is 'uni'; bert_jax's XLNet has 'bi'"),
         ({"bi_data": True}, "bi_data is True; bert_jax's XLNet has False"),
         ({"summary_type": "mean"}, "summary_type is 'mean'; bert_jax's XLNet has 'last'"),
@@ -218,7 +221,7 @@ def test_a_trained_vocabulary_is_exported_with_its_frame(kind, tmp_path, monkeyp
         ({"d_inner": 0}, "d_inner is 0; a size from 1"),
         (
             {"d_model": 35, "d_head": 7},
-            "model.hidden_size=35 is odd and model.positions=relative pairs .*d_model",
+            "--model.hidden-size=35 is odd and --model.positions=relative pairs .*d_model",
         ),
     ],
     ids=str,
@@ -307,10 +310,10 @@ def test_a_tokenizer_without_its_frame_is_refused_in_one_line(tmp_path):
 @pytest.mark.parametrize(
     ("settings", "words"),
     [
-        ({"class_token": "first"}, "model.class_token=first can't be exported: .* model.model_type=xlnet has last"),
-        ({"attention_dropout": 0.2}, "model.attention_dropout=0.2 can't be exported: .* has 0.1"),
-        ({"shared_layers": True}, "model.shared_layers=True can't be exported"),
-        ({"model_type": "bert"}, r"model.num_segments=0\S* can't be exported|model.positions=relative can't"),
+        ({"class_token": "first"}, "--model.class-token=first can't be exported: .* --model.model-type=xlnet has last"),
+        ({"attention_dropout": 0.2}, "--model.attention-dropout=0.2 can't be exported: .* has 0.1"),
+        ({"shared_layers": True}, "--model.shared-layers can't be exported"),
+        ({"model_type": "bert"}, r"--model.num-segments=0\S* can't be exported|--model.positions=relative can't"),
     ],
     ids=str,
 )

@@ -94,9 +94,11 @@ def test_a_parameter_that_has_no_row_is_an_error(name):
 
 def test_a_mesh_takes_all_devices_or_is_refused():
     assert dict(make_mesh(MeshConfig()).shape) == {"data": 1, "fsdp": 1, "tensor": 1}
-    with pytest.raises(UsageError, match="mesh.data=-1 x mesh.fsdp=3 x mesh.tensor=1 and this machine has 1 device: "):
+    with pytest.raises(
+        UsageError, match="--mesh.data=-1 x --mesh.fsdp=3 x --mesh.tensor=1 and this machine has 1 device: "
+    ):
         make_mesh(MeshConfig(fsdp=3))
-    with pytest.raises(UsageError, match="mesh.data=-1 x mesh.fsdp=-1"):
+    with pytest.raises(UsageError, match="--mesh.data=-1 x --mesh.fsdp=-1"):
         make_mesh(MeshConfig(fsdp=-1))
 
 
@@ -107,7 +109,7 @@ def test_a_mesh_takes_all_devices_or_is_refused():
         ((2, 2, 2), 4, 1, None),  # over data and fsdp alone
         ((2, 4, 1), 12, 1, "a batch of 12 doesn't divide over 8 devices; choose a multiple of 8"),
         ((2, 4, 1), 24, 2, "a batch of 24 in 2 microbatches doesn't divide over 8 devices.*multiple of 16"),
-        ((2, 2, 2), 6, 1, "a batch of 6 doesn't divide over mesh.data x mesh.fsdp = 4 parts"),
+        ((2, 2, 2), 6, 1, "a batch of 6 doesn't divide over --mesh.data x --mesh.fsdp = 4 parts"),
     ],
 )
 def test_a_batch_that_the_devices_do_not_divide_is_refused(mesh, batch_size, accumulation, said):
@@ -119,11 +121,11 @@ def test_a_batch_that_the_devices_do_not_divide_is_refused(mesh, batch_size, acc
 @pytest.mark.parametrize(
     "mesh, sizes, said",
     [
-        ((1, 8, 1), {"hidden_size": 36, "num_heads": 2}, "has 36 rows on axis 1, which mesh.fsdp=8 doesn't divide"),
+        ((1, 8, 1), {"hidden_size": 36, "num_heads": 2}, "has 36 rows on axis 1, which --mesh.fsdp=8 doesn't divide"),
         (
             (1, 1, 4),
             {"hidden_size": 48, "num_heads": 6},
-            "attention/bias has 6 rows on axis 2, which mesh.tensor=4 doesn't divide",
+            "attention/bias has 6 rows on axis 2, which --mesh.tensor=4 doesn't divide",
         ),
     ],
 )

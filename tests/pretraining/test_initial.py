@@ -82,7 +82,7 @@ def test_a_run_with_a_longer_vocabulary_trains_with_the_models_casing(continued,
         ({"init": "absent"}, "there is no folder absent here"),
         (
             {"model": {"num_layers": 3, "hidden_size": 64}},
-            "model.num_layers is 2 there and 3 here; model.hidden_size is 32",
+            "--model.num-layers is 2 there and 3 here; --model.hidden-size is 32",
         ),
     ],
 )
@@ -112,6 +112,6 @@ def test_the_size_of_a_vocabulary_that_is_given_is_known_beforehand(continued, l
 
 
 def test_a_size_that_the_given_vocabulary_has_not_is_refused_first(continued, tmp_path):
-    with pytest.raises(UsageError, match="model.vocabulary_size=99 and the vocabulary has 150"):
+    with pytest.raises(UsageError, match="--model.vocabulary-size=99 and the vocabulary has 150"):
         pretrain(continued.replace(model=continued.model.replace(vocabulary_size=99)), RunDirectory(tmp_path / "run"))
     assert not (tmp_path / "run").exists()

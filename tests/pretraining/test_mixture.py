@@ -118,7 +118,7 @@ def test_how_often_each_text_is_seen_is_known_and_limited(config, run):
     assert [share.epochs for share in twice] == pytest.approx([2 * share.epochs for share in shares])
     check_epochs(config.change(data={"most_epochs": 9}), shares)
     limited = config.replace(phases=(config.phases[0].replace(steps=10_000),)).change(data={"most_epochs": 9})
-    with pytest.raises(UsageError, match=r"data.most_epochs=9: the text of jsonl:.* would be seen [\d,]+ times"):
+    with pytest.raises(UsageError, match=r"--data.most-epochs=9: the text of jsonl:.* would be seen [\d,]+ times"):
         check_epochs(limited, list(source_shares(limited, prepared)))
 
 
@@ -164,7 +164,7 @@ def test_words_of_data_that_does_not_know_them_are_refused(config, run):
     found = PreparedData.open(run.data(32))
     earlier = found.model_copy(update={"train": dataclasses.replace(found.train, words=0)})
     assert not steps_at_words(config, {32: earlier})
-    with pytest.raises(UsageError, match="keep_at_words needs the number of words of the text, which the prepared"):
+    with pytest.raises(UsageError, match="keep-at-words needs the number of words of the text, which the prepared"):
         steps_at_words(config.change(checkpoints={"keep_at_words": (1,)}), {32: earlier})
 
 
@@ -172,11 +172,11 @@ def test_words_of_data_that_does_not_know_them_are_refused(config, run):
     ("changes", "words"),
     [
         ({"data": {"smoothing": 1.5}}, "smoothing=1.5: expected a number of at least 0 and of at most 1"),
-        ({"data": {"most_epochs": 0}}, "most_epochs=0: expected a finite number above 0"),
-        ({"checkpoints": {"keep_at_words": (2, 2)}}, "keep_at_words=2 follows 2; give each number once, ascending"),
-        ({"checkpoints": {"keep_at_words": (0,)}}, "keep_at_words.0=0: expected whole numbers above 0"),
+        ({"data": {"most_epochs": 0}}, "most-epochs=0: expected a finite number above 0"),
+        ({"checkpoints": {"keep_at_words": (2, 2)}}, "keep-at-words=2 follows 2; give each number once, ascending"),
+        ({"checkpoints": {"keep_at_words": (0,)}}, "keep-at-words.0=0: expected whole numbers above 0"),
         ({"phases": {"smoothing": -1}}, "smoothing=-1: expected a number of at least 0"),
-        ({"phases": {"languages": "hi"}}, "phases.0.languages=hi: no source is in it; data.language names en de"),
+        ({"phases": {"languages": "hi"}}, "--phases.0.languages=hi: no source is in it; --data.language names en de"),
         ({"phases": {"languages": "xyzzy"}}, "languages: xyzzy is no language"),
     ],
 )

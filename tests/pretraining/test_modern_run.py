@@ -93,7 +93,7 @@ def test_a_copy_with_another_context_goes_on_from_it(run, config, tmp_path):
     context = longer.model.replace(rotary_base=50_000.0, max_positions=128)  # there is no table of positions
     pretrain(longer.replace(model=context), RunDirectory(tmp_path / "more"))
     other = longer.replace(model=longer.model.replace(local_window=5))
-    with pytest.raises(UsageError, match="model.local_window is 4 there and 5 here"):
+    with pytest.raises(UsageError, match="--model.local-window is 4 there and 5 here"):
         pretrain(other, RunDirectory(tmp_path / "other"))
     assert not (tmp_path / "other").exists() or not list((tmp_path / "other").iterdir())
     shutil.rmtree(tmp_path / "more")

@@ -85,7 +85,7 @@ def test_it_is_said_at_once_that_others_cannot_read_the_model(run, config, tmp_p
         pretrain(config, prepared_copy(run, tmp_path))
     told = capsys.readouterr().err
     assert "transformers can't read this model: the model is causal" in told
-    assert "only models without model.causal can be exported" in told
+    assert "only models without --model.causal can be exported" in told
 
 
 def test_all_that_is_done_with_a_run_is_done_or_refused(run, tmp_path, capsys):

@@ -188,9 +188,9 @@ def test_commands_take_the_run(run, tmp_path, capsys):
     ("changes", "words"),
     [
         ({"phases.0.length": 7}, "at least 8"),
-        ({"objective.pair": "next_sentence"}, "asks nothing about segments"),
-        ({"objective.predict": "masked"}, "predicts tokens in permuted order"),
-        ({"model.positions": "learned"}, "predicts tokens in permuted order"),
+        ({"objective.pair": "next_sentence"}, "only masked tokens go with a question about segments"),
+        ({"objective.predict": "masked"}, "are tokens predicted in permuted order"),
+        ({"model.positions": "learned"}, "are tokens predicted in permuted order"),
     ],
 )
 def test_settings_that_do_not_fit_are_refused_in_one_line(config, changes, words):

@@ -208,7 +208,9 @@ def test_a_finished_run_takes_more_steps_and_another_phase(tiny_run, tiny_config
     )
     assert pretrain(more, tiny_copy).steps == 15
     said = capsys.readouterr().err
-    assert "phases.0.steps is 12 there and 14 now" in said and "from step 12 on" in said and "of a run planned" in said
+    assert (
+        "--phases.0.steps is 12 there and 14 now" in said and "from step 12 on" in said and "of a run planned" in said
+    )
     before, rates = (
         {line["step"]: line["learning_rate"] for line in read_metrics(run.metrics_file) if line["split"] == "train"}
         for run in (tiny_run, tiny_copy)

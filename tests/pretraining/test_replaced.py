@@ -208,11 +208,11 @@ def test_draws_are_the_same_in_microbatches(params, weighted):
 @pytest.mark.parametrize(
     "changes, said",
     [
-        ({"generator_divisor": 3}, r"model.hidden_size=16 is not a multiple of model.generator_divisor=3"),
-        ({"num_heads": 1}, r"model.num_heads=1 is not a multiple of model.generator_divisor=2"),
-        ({"feedforward_size": 15}, r"model.feedforward_size=15 is not a multiple"),
-        ({"discriminator": False}, r"model.generator_divisor=2 needs a discriminator"),
-        ({"causal": True}, r"model.causal=True with model.generator_divisor=2"),
+        ({"generator_divisor": 3}, r"--model.hidden-size=16 is not a multiple of --model.generator-divisor=3"),
+        ({"num_heads": 1}, r"--model.num-heads=1 is not a multiple of --model.generator-divisor=2"),
+        ({"feedforward_size": 15}, r"--model.feedforward-size=15 is not a multiple"),
+        ({"discriminator": False}, r"--model.generator-divisor=2 with --model.no-discriminator"),
+        ({"causal": True}, r"--model.generator-divisor=2 with --model.causal"),
     ],
 )
 def test_a_generator_that_can_not_be_is_refused(changes, said):

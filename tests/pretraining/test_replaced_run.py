@@ -134,11 +134,14 @@ def test_it_is_continued_and_exported_and_read_again(run, config, tmp_path, caps
 
 
 def test_an_objective_and_a_model_that_do_not_fit_are_refused(config):
-    with pytest.raises(SettingsError, match=r"objective.predict=replaced asks nothing about segments.*pair=none"):
+    with pytest.raises(
+        SettingsError,
+        match=r"--objective.predict=replaced with --objective.pair=next_sentence: only masked .*pair=none",
+    ):
         ASKED.replace(pair="next_sentence")
-    with pytest.raises(SettingsError, match=r"objective.predict=masked with model.discriminator=True"):
+    with pytest.raises(SettingsError, match=r"--model.discriminator with --objective.predict=masked"):
         config.replace(objective=ASKED.replace(predict="masked"))
-    with pytest.raises(SettingsError, match=r"objective.predict=replaced with model.discriminator=False"):
+    with pytest.raises(SettingsError, match=r"--objective.predict=replaced with --model.no-discriminator"):
         config.replace(model=config.model.encoder)
-    with pytest.raises(UsageError, match=r"model.generator_divisor=None.*--model.generator-divisor 4"):
+    with pytest.raises(UsageError, match=r"--model.generator-divisor=None.*--model.generator-divisor 4"):
         objective_of(config.model.replace(generator_divisor=None, vocabulary_size=60), ASKED)

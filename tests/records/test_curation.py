@@ -62,7 +62,7 @@ def test_exact_copies_but_the_first_are_dropped_and_listed(tmp_path, capsys):
         original | {"document": 3, "copy_of": original, "similarity": 1.0, "dropped_by": "data.deduplicate"}
     ]
     assert found.repairs["documents dropped"] == 1
-    assert "data.deduplicate drops 1 of 5 documents" in capsys.readouterr().err
+    assert "--data.deduplicate drops 1 of 5 documents" in capsys.readouterr().err
 
 
 def test_near_copies_are_found_among_many_documents_and_no_others(tmp_path):
@@ -128,7 +128,7 @@ def test_a_document_of_dropped_lines_alone_is_listed(tmp_path, capsys):
     assert [line["document"] for line in found.listed] == [21, 22, 23] and len(found.kept) == 20
     assert {line["dropped_by"] for line in found.listed} == {"data.drop_boilerplate"}
     assert "all of whose lines it drops; for example document 21: 'Out of office'" in capsys.readouterr().err
-    with pytest.raises(UsageError, match="data.drop_boilerplate would drop all 40 documents"):
+    with pytest.raises(UsageError, match="--data.drop-boilerplate would drop all 40 documents"):
         Curated(tmp_path, ["Out of office"] * 40, drop_boilerplate=True)
 
 
@@ -236,7 +236,7 @@ def test_a_finished_curation_is_used_again_until_text_or_settings_change_or_it_i
 
 def test_what_would_leave_nothing_of_a_source_is_refused_and_nothing_is_left(tmp_path):
     with pytest.raises(
-        UsageError, match=r"text.jsonl#text, data.min_doc_words would drop all 3 documents; change these"
+        UsageError, match=r"text.jsonl#text, --data.min-doc-words would drop all 3 documents; change these"
     ):
         Curated(tmp_path, ["One."] * 3, min_doc_words=5)
     assert [path.name for path in tmp_path.iterdir()] == ["text.jsonl"]
@@ -244,7 +244,7 @@ def test_what_would_leave_nothing_of_a_source_is_refused_and_nothing_is_left(tmp
 
 def test_places_have_limits():
     assert first_place(0, 1) > first_place(0, 0) + (1 << 31) and first_place(1, 0) > first_place(0, (1 << 20) - 1)
-    with pytest.raises(UsageError, match="raise data.chunk_megabytes"):
+    with pytest.raises(UsageError, match="raise --data.chunk-megabytes"):
         first_place(0, 1 << 20)
     with pytest.raises(UsageError, match="cut it into several"):
         check_lines((1 << 32) + 1)
@@ -260,6 +260,6 @@ def test_missing_packages_are_named_with_their_extra(package, monkeypatch):
 
 def test_too_little_memory_is_said_with_its_setting(tmp_path, monkeypatch):
     monkeypatch.setattr(signatures, "_CANDIDATES", "select list(hash(range)) from range(100_000_000)")
-    with pytest.raises(RunError, match="^preparation.memory_megabytes=100 is too little .*; give more"):
+    with pytest.raises(RunError, match="^--preparation.memory-megabytes=100 is too little .*; give more"):
         Curated(tmp_path, ["One.", "Two."], deduplicate="exact", memory=100)
     assert [path.name for path in tmp_path.iterdir()] == ["text.jsonl"]

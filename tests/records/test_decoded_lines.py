@@ -106,7 +106,7 @@ def test_a_long_document_is_cut_between_lines_and_counted(tmp_path):
     "source, words",
     [
         ("text:absent/*.txt", "no file matches 'absent/*.txt'"),
-        ("text:", "data.source='text:' names no corpus; expected one like text:corpus/*.txt.gz"),
+        ("text:", "--data.source='text:' names no corpus; expected one like text:corpus/*.txt.gz"),
         ("wikipedia", "no file matches 'wikipedia'; expected a path or pattern, or text:corpus"),
     ],
 )

@@ -11,11 +11,11 @@ import zstandard
 from conftest import stories
 
 from bert_jax.config.data import DataConfig
+from bert_jax.config.file_format import BLANK_LINE, LINE_END
 from bert_jax.records import file_source
 from bert_jax.records.corpus import open_corpus
 from bert_jax.records.decoded_lines import Pass
 from bert_jax.records.file_source import FileRange, beginnings, spread_ranges
-from bert_jax.records.formats import BLANK_LINE, LINE_END
 from bert_jax.system import bucket as bucket_module
 from bert_jax.system.errors import RunError, UsageError
 

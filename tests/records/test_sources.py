@@ -188,7 +188,7 @@ def test_what_separates_the_columns_of_a_csv_is_found_and_said(tmp_path, capsys,
 
 def test_a_tsv_may_have_another_separator_and_others_have_none(tmp_path):
     assert values(tmp_path, "a.tsv", 'a;b\n"x;y\n', separator=";") == [{"a": '"x', "b": "y"}]
-    assert "task.separator=';' is what separates the columns of a csv or tsv file" in refused(
+    assert "--task.separator=';' is what separates the columns of a csv or tsv file" in refused(
         tmp_path, "a.jsonl", "{}", separator=";"
     )
 
@@ -235,7 +235,7 @@ def test_a_byte_order_mark_is_taken_off_and_counted(tmp_path):
         ("a.tsv", b"text\tlabel\nx\xff\t1\n", "line 2: byte 2 is not UTF-8"),
         ("a.jsonl", '{"text": "x"}\n["x"]\n', "line 2 is an array; a record is an object"),
         ("a.jsonl", '{"text": "x"\n', "line 1 is not JSON"),
-        ("a.gz", b"", "or set task.format to one of csv, tsv"),
+        ("a.gz", b"", "or set --task.format to one of csv, tsv"),
         ("a.tsv.gz", b"\x1f\x8b\x08\x00", "is damaged or cut short"),
         ("a.json", "[]", "has no 'data': it is an array; expected SQuAD's JSON"),
         ("a.json", '{"data": {}}', "'data' is an object of nothing and in SQuAD's JSON it is an array"),

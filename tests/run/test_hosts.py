@@ -265,7 +265,7 @@ def wait_for(path, processes, there=lambda path: True):
     "given, said",
     [
         ({"coordinator": "10.0.0.1:8476"}, "go together; give all three or none"),
-        ({"coordinator": "10.0.0.1:8476", "count": 2, "index": 2}, "must be less than hosts.count=2"),
+        ({"coordinator": "10.0.0.1:8476", "count": 2, "index": 2}, "must be less than --hosts.count=2"),
         ({"coordinator": "10.0.0.1", "count": 2, "index": 0}, "coordinator"),
     ],
 )

@@ -30,7 +30,7 @@ def test_a_run_under_way_refuses_to_become_another_and_names_the_fields(tmp_path
     before = (tmp_path / "config.json").read_bytes()
     with pytest.raises(UsageError) as refusal:
         RunDirectory(tmp_path).open(RunConfig(model=ModelConfig(num_layers=6), seed=1))
-    assert "model.num_layers is 12 there and 6 now; seed is 0 there and 1 now" in str(refusal.value)
+    assert "--model.num-layers is 12 there and 6 now; --seed is 0 there and 1 now" in str(refusal.value)
     assert str(refusal.value).endswith(f"or another --workdir, or delete it: rm -r {tmp_path}")
     assert (tmp_path / "config.json").read_bytes() == before
     RunDirectory(tmp_path).open(RunConfig(logging={"every": 7}))  # a setting of operation
@@ -81,9 +81,9 @@ def test_another_programs_directory_is_not_overwritten(tmp_path):
     [
         (None, "is no run"),
         ({"schema_version": 99, "config": {}}, "has schema_version 99 and this release reads 1"),
-        ({"schema_version": 1, "config": {"self": 1}}, "RunConfig.self: there is no such setting"),
-        ({"schema_version": 1, "config": {"model": {"hidden_size": 2**63}}}, "hidden_size=9223372036854775808: exp"),
-        ({"schema_version": 1, "config": {"model": {"layer_norm_epsilon": 1e308}}}, "layer_norm_epsilon=1e+308: exp"),
+        ({"schema_version": 1, "config": {"self": 1}}, "--self: there is no such setting"),
+        ({"schema_version": 1, "config": {"model": {"hidden_size": 2**63}}}, "hidden-size=9223372036854775808: exp"),
+        ({"schema_version": 1, "config": {"model": {"layer_norm_epsilon": 1e308}}}, "layer-norm-epsilon=1e+308: exp"),
         ({"schema_version": 1, "config": {"modle": {}}}, "modle: there is no such setting; did you mean model"),
     ],
 )

@@ -16,10 +16,10 @@ def test_a_message_is_one_line_and_cut_whatever_name_is_in_it(part, kind, capsys
         text = str(again)
         assert len(text.splitlines()) == 1 and len(text) < 2100 and text.isprintable()
         assert text.endswith("; put it there")
-    progress.say(error.message)
+    progress.say(str(error))
     progress.warn(f"{Setting('data.source', part)} is wrong")
     first, second = capsys.readouterr().err.splitlines()
-    assert first == str(error) and second.startswith("WARNING: data.source=") and second.endswith("is wrong")
+    assert first == str(error) and second.startswith("WARNING: --data.source=") and second.endswith("is wrong")
 
 
 def test_a_long_name_is_cut_where_it_stands():

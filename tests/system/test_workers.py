@@ -135,7 +135,7 @@ def raising(error, *arguments):
     "error, arguments, kind, text",
     [
         (HostLost, ("no answer", "training"), HostLost, "no answer"),
-        (SettingsError, ("RunConfig", ["a conflict"], {"seed": "=-1: expected 0"}), SettingsError, "RunConfig.seed=-1"),
+        (SettingsError, ("--", ["a conflict"], {"seed": "=-1: expected 0"}), SettingsError, "--seed=-1"),
         (FileNotFoundError, (errno.ENOENT, "absent", "/x/y"), RunError, "/x/y can't be read or written"),
         (ForeignError, ("a", "b"), RunError, "ForeignError: a at b"),
         (KeyError, ("field",), KeyError, "field"),

@@ -111,7 +111,7 @@ def test_a_kernel_of_attention_is_checked_where_there_is_one(interpreted, monkey
     assert all("values, the first" in difference(part) for part in kernels())
 
 
-@pytest.mark.parametrize("reference, remedy", [(None, "jaxlib or"), (jnp.sin, "use execution.attention exact or")])
+@pytest.mark.parametrize("reference, remedy", [(None, "jaxlib or"), (jnp.sin, "use --execution.attention exact or")])
 def test_a_part_that_does_not_compile_is_refused_in_one_line(unchecked, monkeypatch, reference, remedy):
     def refuse(x):
         raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Shared memory size limit exceeded\nand more")

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.config.finetune import AnyRunConfig
+from bert_jax.config.prediction import PAIR_QUESTIONS, REPLACED_TOKENS, Question
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import leaves
 from bert_jax.finetuning.metrics import metric_of
@@ -21,7 +22,7 @@ from bert_jax.model.size import ModelPart, model_parts
 from bert_jax.model.task import HeadShape, task_parameter_shapes
 from bert_jax.pretraining.mixture import SourceShare, source_shares
 from bert_jax.pretraining.objective import METHODS
-from bert_jax.pretraining.questions import OF_PAIRS, REPLACED_TOKENS, Question, name_in_words
+from bert_jax.pretraining.questions import name_in_words
 from bert_jax.run.curves import Curves
 from bert_jax.run.results import Results, read_results
 from bert_jax.run.run_directory import RunDirectory
@@ -90,7 +91,7 @@ class RunFacts:
         """The questions of pretraining that the run asks, the one that it is judged by first."""
         if self.config.objective is None or self.origin:
             return []
-        method, pair = METHODS[self.config.objective.predict], OF_PAIRS[self.config.objective.pair]
+        method, pair = METHODS[self.config.objective.predict], PAIR_QUESTIONS[self.config.objective.pair]
         return list(filter(None, dict.fromkeys((method.main_question, method.token_question, pair))))
 
     @property

@@ -28,7 +28,7 @@ from bert_jax.run.config_files import load_config, run_given_as_config
 from bert_jax.run.run_config import check_recorded_places
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.bucket import place_of
-from bert_jax.system.errors import UsageError, quoted, with_names
+from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.json_file import read_toml
 
 
@@ -44,7 +44,7 @@ def read_suite(path: Path, data: str | None = None, only: Sequence[str] = (), **
             values["models"] = [{"path": each} if isinstance(each, str) else each for each in models]
         return _checked(SuiteTables(**values), path, only)
     except UsageError as error:
-        raise UsageError(f"{path}: {with_names(error.message)}") from None
+        raise UsageError(f"{path}: {error}") from None
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
@@ -72,7 +72,7 @@ def _check_recipes(tables: SuiteTables, recipes: dict[str, RunConfig]) -> None:
             held_out_config(recipes[name], next(iter(recipes.values())), units)
         except UsageError as error:
             sequences = f"the held-out sequences of {next(iter(recipes))}, masked by {units}"
-            raise UsageError(f"{name} can't be measured on {sequences}: {with_names(error.message)}") from None
+            raise UsageError(f"{name} can't be measured on {sequences}: {error}") from None
     for name, recipe in recipes.items() if tables.budget and not tables.budget.steps else ():
         if len({(phase.length, phase.batch_size) for phase in recipe.phases}) > 1:
             raise UsageError(
@@ -126,7 +126,7 @@ def _model(table: ModelTable, tables: SuiteTables) -> SuiteModel:
     try:
         recipe = _recipe(table.config, table.changes | ({"data.source": tables.source} if tables.source else {}))
     except UsageError as error:
-        raise UsageError(f"{name}: {with_names(error.message)}") from None
+        raise UsageError(f"{name}: {error}") from None
     return SuiteModel(name, None, recipe, table.begin)
 
 
@@ -159,7 +159,7 @@ def _tasks(tables: SuiteTables, only: Sequence[str]) -> tuple[SuiteTask, ...]:
         try:
             tasks.append(kind.read(table | {"name": name}, search, tables))
         except UsageError as error:
-            raise UsageError(f"the task {name}: {with_names(error.message)}") from None
+            raise UsageError(f"the task {name}: {error}") from None
         if search.missing:
             publisher = tasks[-1].publisher
             missing[name] = search.problem + (f" (published at {publisher})" if publisher else "")
@@ -204,7 +204,7 @@ def _combinations(grid: Values, tasks: Iterable[SuiteTask]) -> tuple[Values, ...
             try:
                 config = task.trained(setting)
             except UsageError as error:
-                raise UsageError(f"grid, with the task {task.name}: {with_names(error.message)}") from None
+                raise UsageError(f"grid, with the task {task.name}: {error}") from None
             if (other := same.setdefault(config.model_dump_json(), setting)) is not setting:
                 raise UsageError(f"grid: {quoted(other)} and {quoted(setting)} are the same settings; leave one out")
     return combinations

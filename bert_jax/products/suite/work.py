@@ -224,7 +224,7 @@ class SuiteWork:
         try:
             job.finish()
         except UsageError as error:
-            raise UsageError(f"{what}, seed {job.seed}: {error.message}") from None
+            raise UsageError(f"{what}, seed {job.seed}: {error}") from None
         except Exception as error:  # also what a library raises: the others go on
             if not self.processes.ending:
                 known = error if isinstance(error, BertJaxError) else disk_failure(error)

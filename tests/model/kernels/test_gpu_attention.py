@@ -136,8 +136,8 @@ def test_where_it_can_not_be_used_attention_is_exact(on_gpu, sizes, length, why)
 def test_a_form_that_can_not_be_used_is_refused_in_one_line(tiny_config, monkeypatch):
     execution, mesh = tiny_config.execution, make_mesh(tiny_config.mesh)
     for form, why in (
-        ("gpu", "execution.attention=gpu can't be used: this is a CPU, and the kernel is for NVIDIA's GPUs"),
-        ("tpu", "execution.attention=tpu can't be used: this is a CPU, and the kernel is for TPUs"),
+        ("gpu", "--execution.attention=gpu can't be used: this is a CPU, and the kernel is for NVIDIA's GPUs"),
+        ("tpu", "--execution.attention=tpu can't be used: this is a CPU, and the kernel is for TPUs"),
     ):
         with pytest.raises(UsageError, match=f"^{why}; set it to auto or exact"):
             check_attention(execution.replace(attention=form), MODEL, [(32, 1)], mesh)

@@ -145,10 +145,12 @@ def test_distances_beyond_the_clamp_count_as_the_clamp():
     "settings", [{"num_segments": 2}, {"causal": True}, {"norm": "pre"}, {"embedding_size": 8}, {"local_window": 2}]
 )
 def test_settings_that_do_not_go_with_relative_positions_are_refused(settings):
-    with pytest.raises(SettingsError, match="doesn't go with .*positions.*relative"):
+    with pytest.raises(
+        SettingsError, match="--model.positions=relative with .*: no other is possible with relative positions"
+    ):
         CONFIG.replace(**settings, **({"global_every": 2} if "local_window" in settings else {}))
 
 
 def test_a_clamp_needs_relative_positions():
-    with pytest.raises(SettingsError, match=r"model\.clamped_distance.*needs"):
+    with pytest.raises(SettingsError, match="--model.clamped-distance.* with --model.positions="):
         ModelConfig(clamped_distance=5)

@@ -63,7 +63,7 @@ WRONG = {
     f"seeds = []\n{MODELS}{TASK_TEXT}": "seeds=[]",
     f"units = []\n{RECIPE}": "units=[]",
     f'units = ["word", "word"]\n{RECIPE}': "units has word twice; give each once",
-    f'units = ["phrase"]\n{RECIPE}': "modern can't be measured on the held-out sequences of modern, masked by phrase: objective.units=phrase: no phrases are marked in the data",
+    f'units = ["phrase"]\n{RECIPE}': "modern can't be measured on the held-out sequences of modern, masked by phrase: --objective.units=phrase: no phrases are marked in the data",
     f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs' = [1, 2, 1]": "grid: task.epochs has 1 twice; give each value once",
     f"{MODELS}{TASK_TEXT}[grid]\n'task.epochs' = [3, 3.0]": "grid: task.epochs has 3 twice; give each value once",
     f"{MODELS}{TASK_TEXT}[grid]\n'task.character-spans' = [false, true, false]": "grid: task.character-spans has False twice",
@@ -76,7 +76,7 @@ WRONG = {
     f"{RECIPE}set = {{'data.smoothing' = 0.5}}": "modern: data.smoothing=0.5 has no effect",
     f'{RECIPE}begin = "modern"': "modern begins with modern, which begins with modern; name another",
     f'{RECIPE}begin = "bert"\n[[models]]\nconfig = "experiments/bert"\nbegin = "modern"': "modern begins with bert, which begins with modern; name another",
-    '[[models]]\nconfig = "base"\n[[models]]\nconfig = "tiny"\nset = {"model.max-positions" = 64, "phases.0.length" = 64, "phases.1.length" = 64}': "tiny can't be measured on the held-out sequences of base, masked by piece: phases.0.length=128 is more than model.max_positions=64",
+    '[[models]]\nconfig = "base"\n[[models]]\nconfig = "tiny"\nset = {"model.max-positions" = 64, "phases.0.length" = 64, "phases.1.length" = 64}': "tiny can't be measured on the held-out sequences of base, masked by piece: --phases.0.length=128 is more than --model.max-positions=64",
     f"{MODELS}{TASK_TEXT}[grid]\n"
     + "".join(
         f"'execution.a{n}' = {list(range(60))}\n" for n in range(5)
@@ -124,7 +124,7 @@ def test_every_pair_of_recipes_can_be_compared_or_is_refused_for_its_length():
         length, positions = one.phases[0].length, other.model.max_positions
         if length > positions:
             assert not {first, second} <= set(experiments)
-            with pytest.raises(UsageError, match=f"length={length} is more than model.max_positions={positions}"):
+            with pytest.raises(UsageError, match=f"length={length} is more than --model.max-positions={positions}"):
                 held_out_config(other, one, "piece")
             continue
         config = held_out_config(other, one, "piece")

@@ -385,7 +385,7 @@ set = {{"{setting}" = "absent.txt"}}""",
 
 def test_text_of_a_recipe_must_be_there_unless_its_run_has_begun(stand_ins):
     work = SuiteWork(stand_ins.suite(RECIPES), stand_ins.folder / "W", 1)
-    with pytest.raises(UsageError, match="data.source='text:some'|no file matches"):
+    with pytest.raises(UsageError, match="--data.source='text:some'|no file matches"):
         work.check()
     for job in work.pretrainings():
         job.path.mkdir(parents=True)

@@ -1,0 +1,83 @@
+"""What pretraining may predict, and the questions that it asks the model, in one table."""
+
+from typing import NamedTuple
+
+
+class Question(NamedTuple):
+    """One of the prediction tasks whose losses pretraining adds up."""
+
+    name: str
+    """Prefix of the names of its measurements."""
+    label: str
+    """Name in tables and in the progress line."""
+    title: str
+    """Name in sentences."""
+    guessed_accuracy: str
+    """Text about the baseline's guess."""
+    guessed_loss: str | None = None
+    """Text about the baseline's probabilities; None if the baseline's loss isn't measured."""
+    second_segment: tuple[str, str] | None = None
+    """For a question about pairs, the meaning of the answers 0 and 1 as texts about the second segment."""
+
+    @property
+    def loss(self) -> str:
+        """Name of the measurement of the question's cross-entropy."""
+        return f"{self.name}_loss"
+
+    @property
+    def accuracy(self) -> str:
+        """Name of the measurement of the question's accuracy."""
+        return f"{self.name}_accuracy"
+
+
+class Prediction(NamedTuple):
+    """The facts of a value of objective.predict. Its code is a class of `bert_jax.pretraining.objective`."""
+
+    question: Question
+    """The question whose accuracy is the run's score."""
+    slots_a_token: int = 0
+    """Prediction slots for each token of a row; 0 if units of tokens are chosen for prediction."""
+    of_model: tuple[str, object, str] | None = None
+    """The setting of the model and its value that go with this prediction and with no other, and why."""
+
+
+_OF_PIECES = ("always the most frequent piece", "each piece at its share of the text")
+_MORE_FREQUENT = "always the more frequent class"
+MASKED_TOKENS = Question("mlm", "MLM", "masked-language", *_OF_PIECES)
+NEXT_TOKENS = Question("lm", "LM", "next-token", *_OF_PIECES)
+PERMUTED_TOKENS = Question("plm", "PLM", "permuted-token", *_OF_PIECES)
+BOTH_NEIGHBOURS = Question("bilm", "biLM", "next- and previous-token", *_OF_PIECES)
+REPLACED_TOKENS = Question(
+    "rtd", "RTD", "replaced-token", "always an original token", "each token at the share that is replaced"
+)
+REPLACED_SHARE = "rtd_replaced"
+"""Name of the measurement of the share of replaced tokens, which the baseline of REPLACED_TOKENS uses."""
+
+PREDICTIONS = {
+    "masked": Prediction(MASKED_TOKENS),
+    "next": Prediction(NEXT_TOKENS, 1, ("causal", True, "a causal model predicts next tokens, no other model does")),
+    "replaced": Prediction(
+        REPLACED_TOKENS, of_model=("discriminator", True, "a discriminator finds replaced tokens, no other model does")
+    ),
+    "permuted": Prediction(
+        PERMUTED_TOKENS,
+        of_model=("positions", "relative", "only with relative positions are tokens predicted in permuted order"),
+    ),
+    "both": Prediction(
+        BOTH_NEIGHBOURS,
+        2,
+        ("layer", "lstm", "LSTM layers predict each token from both sides separately, no other layers do"),
+    ),
+}
+"""The facts of each prediction, by the value of objective.predict."""
+PAIR_QUESTIONS = {
+    "next_sentence": Question(
+        "nsp", "NSP", "next-sentence", _MORE_FREQUENT, second_segment=("follows the first", "drawn at random")
+    ),
+    "sentence_order": Question(
+        "sop", "SOP", "sentence-order", _MORE_FREQUENT, second_segment=("follows the first", "comes before the first")
+    ),
+    "none": None,
+}
+"""The question about pairs, by the value of objective.pair."""
+QUESTIONS = (*(facts.question for facts in PREDICTIONS.values()), *filter(None, PAIR_QUESTIONS.values()))
