@@ -9,7 +9,7 @@ from bert_jax.cli.arguments import TrainingArguments, dotted
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.task import TaskConfig
 from bert_jax.run.config_files import AnyConfig
-from bert_jax.system.bucket import place_of
+from bert_jax.system.bucket import Place
 
 
 class Finetune(TrainingArguments):
@@ -35,7 +35,7 @@ class Finetune(TrainingArguments):
     config: FinetuneConfig = FinetuneConfig(task=TaskConfig(kind="class"))
 
     seeds: Annotated[int, Field(gt=0)] = 1
-    """Number of runs with different seeds; the mean and standard deviation of their scores are printed."""
+    """Number of runs with different seeds. Several are a suite in --workdir, with the mean and spread of the score."""
 
     @classmethod
     def short_help_settings(cls, config: AnyConfig | None) -> tuple[str, ...]:
@@ -47,28 +47,44 @@ class Finetune(TrainingArguments):
         """What the command would do, as names and texts."""
         from bert_jax.finetuning.dry_run import planned_finetuning
 
-        return planned_finetuning(self.config, self.workdir, self.seeds)
+        return planned_finetuning(self.config, self.workdir)
 
     def execute(self) -> None:
         """Fine-tunes, and prints results and next steps."""
-        if self.only_prints():
+        several = self.seeds > 1 and not self.print_config
+        if not several and self.only_prints():
             return
         from bert_jax.cli.report import report_of_finished
         from bert_jax.cli.summary import print_layer_weights, print_next_steps, print_task_results
         from bert_jax.cli.supervision import on_all_hosts
-        from bert_jax.finetuning.seeds import finetune_seeds
+        from bert_jax.finetuning.finetune import finetune
         from bert_jax.run.hosts import is_first
 
-        config = self.config
-        with on_all_hosts(config.hosts):
-            results = finetune_seeds(config, self.workdir, self.seeds)
-        if is_first():
-            print_task_results(results)
-            print_layer_weights(results)
-            best = place_of(results.run or self.workdir)  # of several seeds
-            for path in dict.fromkeys((best, self.workdir)):
-                report_of_finished(path)
-            use = ("search", best, "CORPUS", "QUERY")
-            if not config.task.makes_vectors:
-                use = ("predict", best, "INPUT", "OUTPUT")
-            print_next_steps(best, [("bert-jax", *use)])
+        if several:
+            run: Place | str | None = self._best_of_seeds()
+        else:
+            with on_all_hosts(self.config.hosts):
+                results = finetune(self.config, self.workdir)
+            run = self.workdir if is_first() else None
+            if run:
+                print_task_results(results)
+                print_layer_weights(results)
+                report_of_finished(run)
+        if run:
+            use = ("predict", run, "INPUT", "OUTPUT")
+            if self.config.task.makes_vectors:
+                use = ("search", run, "CORPUS", "QUERY")
+            print_next_steps(run, [("bert-jax", *use)])
+
+    def _best_of_seeds(self) -> str | None:
+        """Does the suite of several seeds, and writes its results.json; returns the best run, None for a dry run."""
+        from bert_jax.cli.suite import run_suite
+        from bert_jax.products.suite.seeds import mean_results, suite_of_seeds
+        from bert_jax.system.files import write_json
+
+        work = run_suite(lambda: suite_of_seeds(self.config, self.seeds), self.workdir, dry_run=self.dry_run)
+        if not work:
+            return None
+        results = mean_results(work)
+        write_json(self.workdir / "results.json", results.content)
+        return results.run

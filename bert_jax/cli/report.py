@@ -19,7 +19,7 @@ class Report(Arguments):
     LINE = "bert-jax report"
 
     run: Positional[Annotated[tuple[PlaceArgument, ...], Field(min_length=1)]]
-    """A run, or several to compare. A folder of finetune --seeds stands for all of its runs."""
+    """A run, or several to compare."""
     output: PlaceArgument | None = None
     """File to write. Without it: report.html in the run; for several runs it must be given."""
 
@@ -27,13 +27,12 @@ class Report(Arguments):
         """Writes the page."""
         import jax
 
-        from bert_jax.finetuning.seeds import seed_runs
         from bert_jax.products.page.page import check_can_draw
         from bert_jax.products.report.report import MOST_RUNS, REPORT_FILE, write_report
         from bert_jax.system.files import check_written
         from bert_jax.system.progress import print_line
 
-        runs = list(dict.fromkeys(each for path in self.run for each in seed_runs(path) or [path]))
+        runs = list(dict.fromkeys(self.run))
         if len(runs) > MOST_RUNS:
             raise UsageError(f"{len(runs)} runs are too many for one page; give up to {MOST_RUNS}")
         check_can_draw()
@@ -52,9 +51,7 @@ class Report(Arguments):
 
 
 def report_of_finished(path: Place) -> None:
-    """Writes report.html into the run at `path`, or into the folder of several seeds, which have just been trained. No
-    failure ends the command."""
-    from bert_jax.finetuning.seeds import seed_runs
+    """Writes report.html into the run at `path`, which has just been trained. No failure ends the command."""
     from bert_jax.products.page.page import check_can_draw
     from bert_jax.products.report.report import REPORT_FILE, write_report
     from bert_jax.system.errors import first_line
@@ -66,7 +63,7 @@ def report_of_finished(path: Place) -> None:
         say(f"{REPORT_FILE} isn't written: {error}")
         return
     try:
-        write_report(path / REPORT_FILE, seed_runs(path) or [path])
+        write_report(path / REPORT_FILE, [path])
     except Exception as error:  # whatever it is, the run itself is finished
         warn(f"{path / REPORT_FILE} can't be written ({first_line(error)}); the run is finished all the same")
     else:

@@ -1,11 +1,17 @@
 """bert-jax suite FILE --workdir W: trains and measures many models on many tasks by one file, and compares them."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from bert_jax.cli.arguments import Arguments
 from bert_jax.cli.flags import Positional
 from bert_jax.system.errors import UsageError
+
+if TYPE_CHECKING:
+    from bert_jax.products.suite.suite import SuitePlan
+    from bert_jax.products.suite.work import SuiteWork
 
 
 class Suite(Arguments):
@@ -37,56 +43,68 @@ class Suite(Arguments):
 
     def execute(self) -> None:
         """Does the runs, and prints the table and the verdicts."""
-        import jax
-
-        from bert_jax.config.wording import counted
-        from bert_jax.products.report.report import REPORT_FILE
-        from bert_jax.products.suite.estimate import print_estimate
         from bert_jax.products.suite.suite_file import read_suite
-        from bert_jax.products.suite.suite_page import suite_page
-        from bert_jax.products.suite.summary import Summary
-        from bert_jax.products.suite.work import SuiteWork
         from bert_jax.run.config_files import suite_file
-        from bert_jax.system.bucket import in_bucket, place_of
-        from bert_jax.system.errors import RunError
-        from bert_jax.system.facts import markdown, print_rows
-        from bert_jax.system.files import write_json, write_text
         from bert_jax.system.machine import accelerated
-        from bert_jax.system.progress import print_line, say
-        from bert_jax.system.workers import available_cores
 
-        # As many threads whatever --at-once is: the bits of results depend on their number.
-        os.environ.setdefault("PJRT_NPROC", str(available_cores()))
-        jax.config.update("jax_platforms", "cpu")  # in this process: an accelerator is for the runs
-        path, workdir = suite_file(self.file), place_of(self.workdir)
-        if in_bucket(workdir) or workdir.is_file():
-            raise UsageError(f"--workdir {workdir}: give a folder on this machine, which is created if it is missing")
+        path = suite_file(self.file)
         if accelerated() and self.at_once > 1:
             raise UsageError(f"--at-once {self.at_once}: an accelerator trains one run at a time; leave it out")
-        suite = read_suite(path, self.data, self.tasks, models=self.models, seeds=self.seeds, source=self.source)
-        work = SuiteWork(suite, workdir, self.at_once)
-        work.check()
-        if self.dry_run:
-            print_estimate(work)
-            return
+        choice = {"models": self.models, "seeds": self.seeds, "source": self.source}
+        run_suite(lambda: read_suite(path, self.data, self.tasks, **choice), self.workdir, self.at_once, self.dry_run)
 
-        def written() -> Summary:
-            summary = Summary(work)
-            write_json(workdir / "suite.json", summary.content)
-            return summary
 
-        work.run(written)
-        summary = written()
-        lines = summary.table()
-        print_rows(path.stem, list(lines[0]), [list(line.values()) for line in lines])
-        for _, text in summary.sentences():
-            print_line(text)
-        write_text(workdir / "table.md", markdown(lines))
-        print_line(f"{workdir / 'suite.json'} has every run")
-        try:
-            write_text(workdir / REPORT_FILE, suite_page(path.stem, summary))
-            print_line(f"{workdir / REPORT_FILE} shows them")
-        except UsageError as error:  # vl-convert isn't installed
-            say(f"{REPORT_FILE} isn't written: {error}")
-        if work.failures:
-            raise RunError(f"{counted(len(work.failures), 'runs')} failed; the first: {work.failures[0]}")
+def run_suite(
+    read: Callable[[], "SuitePlan"], workdir: Path, at_once: int = 1, dry_run: bool = False
+) -> "SuiteWork | None":
+    """Does the runs of the suite that `read` gives, and prints the table and the verdicts; returns what was done. With
+    `dry_run`, lists the missing runs and returns None. Raises RunError if one failed."""
+    import jax
+
+    from bert_jax.config.wording import counted
+    from bert_jax.products.report.report import REPORT_FILE
+    from bert_jax.products.suite.estimate import print_estimate
+    from bert_jax.products.suite.suite_page import suite_page
+    from bert_jax.products.suite.summary import Summary
+    from bert_jax.products.suite.work import SuiteWork
+    from bert_jax.system.bucket import in_bucket, place_of
+    from bert_jax.system.errors import RunError
+    from bert_jax.system.facts import markdown, print_rows
+    from bert_jax.system.files import write_json, write_text
+    from bert_jax.system.progress import print_line, say
+    from bert_jax.system.workers import available_cores
+
+    # As many threads whatever --at-once is: the bits of results depend on their number.
+    os.environ.setdefault("PJRT_NPROC", str(available_cores()))
+    jax.config.update("jax_platforms", "cpu")  # in this process: an accelerator is for the runs
+    workdir = place_of(workdir)
+    if in_bucket(workdir) or workdir.is_file():
+        raise UsageError(f"--workdir {workdir}: give a folder on this machine, which is created if it is missing")
+    suite = read()
+    title, work = suite.file.stem, SuiteWork(suite, workdir, at_once)
+    work.check()
+    if dry_run:
+        print_estimate(work)
+        return None
+
+    def written() -> Summary:
+        summary = Summary(work)
+        write_json(workdir / "suite.json", summary.content)
+        return summary
+
+    work.run(written)
+    summary = written()
+    lines = summary.table()
+    print_rows(title, list(lines[0]), [list(line.values()) for line in lines])
+    for _, text in summary.sentences():
+        print_line(text)
+    write_text(workdir / "table.md", markdown(lines))
+    print_line(f"{workdir / 'suite.json'} has every run")
+    try:
+        write_text(workdir / REPORT_FILE, suite_page(title, summary))
+        print_line(f"{workdir / REPORT_FILE} shows them")
+    except UsageError as error:  # vl-convert isn't installed
+        say(f"{REPORT_FILE} isn't written: {error}")
+    if work.failures:
+        raise RunError(f"{counted(len(work.failures), 'runs')} failed; the first: {work.failures[0]}")
+    return work

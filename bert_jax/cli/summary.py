@@ -86,7 +86,7 @@ def print_next_steps(path: Place | str, commands: Sequence[Sequence[object]]) ->
 
 
 def print_task_results(results: Results, rows: str = "dev rows") -> None:
-    """Prints every metric of a task beside its baselines, and the worst classes; of several seeds with the spread.
+    """Prints every metric of a task beside its baselines, and the worst classes.
 
     `rows` names the measured rows.
     """
@@ -94,21 +94,17 @@ def print_task_results(results: Results, rows: str = "dev rows") -> None:
         output.print(f"{results.steps:,} steps done; {Setting('task.dev')} names no rows to measure on")
         return
     title = [str(results.task), f"{results.dev_rows:,} {rows}"]
-    if results.scores:
-        title.append(f"means of {len(results.scores)} seeds")
-    elif results.best_step is not None:
+    if results.best_step is not None:
         title.append(f"best checkpoint (step {results.best_step:,} of {results.steps:,})")
     elif averaged := _averaged(results):
         title.append(averaged.lower())
     elif results.steps is not None:
         title.append(f"step {results.steps:,}")
     output.print(escape(", ".join(title)), soft_wrap=True)  # a table's own title is no wider than the table
-    baselines, spread = results.baselines or {"baseline": results.baseline or {}}, results.spread
-    beside = list(spread[results.metric]) if spread else []
-    table = Table("", "", ">mean" if spread else ">score", *(f">{name}" for name in (*beside, *baselines)))
+    baselines = results.baselines or {"baseline": results.baseline or {}}
+    table = Table("", "", ">score", *(f">{name}" for name in baselines))
     for name, value in results.metrics.items():
-        others = [*spread.get(name, {}).values(), *(known.get(name) for known in baselines.values())]
-        cells = ["" if other is None else f"{other:.4f}" for other in others]
+        cells = [f"{known[name]:.4f}" if name in known else "" for known in baselines.values()]
         table.add_row(Text(name, "bold" if name == results.metric else ""), f"{value:.4f}", *cells)
     output.print(table)
     behind = behind_words(results.metric, results.score, results.baselines, results.cut_texts)

@@ -8,18 +8,16 @@ from bert_jax.system.bucket import Place
 from bert_jax.training.estimate import Lines, checkpoints_line, memory_line, planned_run, read_as, steps_in_words
 
 
-def planned_finetuning(config: FinetuneConfig, workdir: Place, seeds: int) -> Lines:
+def planned_finetuning(config: FinetuneConfig, workdir: Place) -> Lines:
     """Yields what `bert-jax finetune` would do in `workdir`.
 
     Reads the rows of the task and writes nothing. Raises UsageError if the training would refuse to start.
     """
-    run = RunDirectory(workdir if seeds == 1 else workdir / f"seed-{config.seed}")
+    run = RunDirectory(workdir)
     plan = plan_finetuning(config, run)
     mesh = plan.mesh
     task, model, phase = plan.config.task, plan.started.config, plan.config.phases[0]
     yield from planned_run(plan.config, run, mesh)
-    if seeds > 1:
-        yield "seeds", f"{seeds:,} runs like this, one after the other"
     yield "start from", f"{config.init}: {counted(model.num_layers, 'layers')} of width {model.hidden_size:,}"
     yield from read_as(plan.started.provenance.readings)
     packed = f"{plan.batches.sequences:,.0f} sequences a step"
@@ -34,4 +32,4 @@ def planned_finetuning(config: FinetuneConfig, workdir: Place, seeds: int) -> Li
     yield counted(task.epochs, "epochs"), steps_in_words(phase, run.newest_step or 0, batch)
     memory = planned_memory(plan.config, mesh)
     yield memory_line(phase, memory, mesh)
-    yield checkpoints_line(plan.config, workdir, memory, mesh, seeds)
+    yield checkpoints_line(plan.config, workdir, memory, mesh)

@@ -129,7 +129,7 @@ def plan_finetuning(config: FinetuneConfig, run: RunDirectory) -> FineTuningPlan
     """Reads model and rows and writes nothing. Raises UsageError; warns if the memory may not suffice."""
     mesh = make_mesh(config.mesh)
     check_batch_size(config.task.batch_size, config.execution.accumulation, mesh)
-    started = _open_model(config)
+    started = open_model(config)
     if config.from_random and config.task.source and config.task.pairs == "dropout":
         say("two dropout masks of a text teach nothing from random parameters (task.pairs=dropout, from_random=True)")
     task = _fitted(_with_pooling(config.task, started.task), started.config.max_positions)
@@ -247,7 +247,7 @@ def planned_memory(config: TaskRunConfig, mesh: Mesh) -> Memory:
     return step_memory(config.execution, config.model, mesh, config.phases[0], predictions=0, packed=2)
 
 
-def _open_model(config: FinetuneConfig) -> TrainedModel:
+def open_model(config: FinetuneConfig) -> TrainedModel:
     """The model that `config.init` names. Raises UsageError if there is none, or if it can't read the task."""
     if config.task.patience and not config.task.dev and not config.task.source:
         raise UsageError(

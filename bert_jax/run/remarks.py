@@ -35,8 +35,6 @@ def nothing_learned_of_task(results: Results) -> str:
         return ""
     if results.constant_prediction is not None:
         found = f"The model predicts {quoted(results.constant_prediction)} for every row"
-    elif results.constant_predictions:
-        found = f"{results.constant_predictions} of {len(results.scores)} seeds predict one answer for every row"
     elif metric == "entity_f1" and metrics.get("accuracy", math.inf) < baseline.get("accuracy", -math.inf):
         found = "Giving every word the most frequent tag would be right more often than the model"
     elif metrics.get("squared_error", 0) > baseline.get("squared_error", math.inf):

@@ -118,15 +118,7 @@ class Results(BaseModel):
     unknown_share: float | None = None
     """The share of pieces of the measured text that are unknown to the vocabulary."""
     run: str | None = None
-    """The directory of the run; with several seeds, of the best one's run."""
-    scores: list[float] = []
-    """The score of each of several seeds."""
-    standard_deviation: float | None = None
-    best_score: float | None = None
-    spread: dict[str, Scores] = {}
-    """The spread of each measurement over several seeds."""
-    constant_predictions: int = 0
-    """The number of seeds whose model gives one answer for every row."""
+    """Of several seeds: the run with the best score."""
 
     def __repr__(self) -> str:
         """The measurements, a line for each, with its baselines. `content` has everything."""

@@ -183,7 +183,7 @@ def no_run(path: Place, lacks: str, wanted: str = "a run") -> UsageError:
         return UsageError(f"{path} is a checkpoint, a part of a run; give {wanted}")
     if other := other_model(path):
         return UsageError(other)
-    patterns = "*/checkpoints", "*/*/checkpoints", "runs/*/*/checkpoints"  # of several seeds, and of a suite
+    patterns = "*/checkpoints", "*/*/checkpoints", "runs/*/*/checkpoints"  # of a suite, and of several
     runs = sorted({found.parent.relative_to(path).as_posix() for pattern in patterns for found in path.glob(pattern)})
     best = " (results.json names the best)" if (path / "results.json").is_file() else ""
     there = f", but there are the runs {listed(runs)} in it{best}" if runs else ""

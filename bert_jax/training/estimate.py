@@ -124,11 +124,9 @@ def memory_line(phase: Phase, memory: Memory, mesh: Mesh) -> tuple[str, str]:
     return step.line(parts + (f"; a device has {gigabytes(limit)}" if limit else ""))
 
 
-def checkpoints_line(
-    config: TrainingConfig, workdir: Place, memory: Memory, mesh: Mesh, runs: int = 1
-) -> tuple[str, str]:
-    """Size of the checkpoints of all runs, and the free space on the disk, which is unknown for a bucket."""
-    size = runs * memory.state * num_shards(mesh, ("fsdp", "tensor"))
+def checkpoints_line(config: TrainingConfig, workdir: Place, memory: Memory, mesh: Mesh) -> tuple[str, str]:
+    """Size of the checkpoints, and the free space on the disk, which is unknown for a bucket."""
+    size = memory.state * num_shards(mesh, ("fsdp", "tensor"))
     most = (config.checkpoints.keep + _CHECKPOINTS_BESIDE) * size
     detail = f"at most, {gigabytes(size)} each, every {config.checkpoints.every:,} steps"
     if not in_bucket(workdir):

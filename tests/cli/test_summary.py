@@ -7,7 +7,6 @@ from rich.table import Table
 
 from bert_jax.cli.summary import MaskedText, around_mask, folded, print_results, print_task_results
 from bert_jax.finetuning.metrics import class_metrics
-from bert_jax.finetuning.seeds import summed_up
 from bert_jax.run.results import Results
 
 RESULTS = {"task": "x", "metric": "accuracy", "score": 0.75, "accuracy": 0.75, "dev_rows": 4, "steps": 8}
@@ -33,16 +32,6 @@ LEARNED_NOTHING = ": little or nothing was learned from the texts. Try another l
             {"metric": "pearson", "squared_error": 3.0, "baseline": {"pearson": 0.0, "squared_error": 2.0}},
             "The squared error is larger than that of the mean for every row",
         ),
-        (
-            {
-                "scores": [0.5, 1.0],
-                "standard_deviation": 0.25,
-                "best_score": 1.0,
-                "constant_predictions": 1,
-                "baseline": {},
-            },
-            "1 of 2 seeds predict one answer for every row",
-        ),
     ],
 )
 def test_a_model_that_learned_nothing_is_named(changes, sentence, capsys):
@@ -58,28 +47,6 @@ def test_a_class_that_is_never_predicted_is_said_below_the_scores(capsys):
     assert "Never predicted: 1 of 3 classes, by rows '[eel]' (1). More epochs (--task.epochs)" in printed
     lines = [line.replace("│", " ").split() for line in printed.splitlines()]
     assert ["[eel]", "1", "0", "0.0000", "0.0000", "0.0000", "dog", "1"] in lines
-
-
-def test_every_metric_of_several_seeds_has_its_spread(capsys):
-    of_seeds = {
-        f"seed-{number}": Results.model_validate(
-            RESULTS
-            | {
-                "accuracy": score,
-                "score": score,
-                "macro_f1": score / 2,
-                "seeds": [number],
-                "stopped_early": False,
-                "training_rows": 9,
-                "baseline": {"accuracy": 0.25},
-            }
-        )
-        for number, score in enumerate((0.5, 1.0))
-    }
-    print_task_results(summed_up(of_seeds))
-    lines = [line.replace("│", " ").split() for line in capsys.readouterr().out.splitlines()]
-    assert ["macro_f1", "0.3750", "0.1768", "0.2500", "0.5000"] in lines
-    assert ["accuracy", "0.7500", "0.3536", "0.5000", "1.0000", "0.2500"] in lines
 
 
 def test_the_share_of_unknown_pieces_is_said_once(capsys):

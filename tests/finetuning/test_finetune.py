@@ -18,10 +18,10 @@ from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning import finetune as finetune_module
 from bert_jax.finetuning.finetune import DevRows, finetune, plan_finetuning
-from bert_jax.finetuning.seeds import finetune_seeds
 from bert_jax.model.bert import init as init_parameters
 from bert_jax.model.kernels import attention_form
 from bert_jax.pretraining.spelling import with_spelling
+from bert_jax.products.suite.processes import Processes
 from bert_jax.run.checkpoint import write_model
 from bert_jax.run.checkpoint_choice import best_of, chosen_checkpoint
 from bert_jax.run.manifest import Manifest, checkpoint_path, complete
@@ -364,33 +364,30 @@ def test_a_mix_of_layers_is_learned_shown_and_read_again(config, init, probe, tm
     assert not (tmp_path / "model").exists()
 
 
-def test_several_seeds_give_a_mean_a_spread_and_how_many_learned_nothing(config, tmp_path, capsys):
+def test_several_seeds_are_a_suite_with_a_mean_a_spread_and_what_learned_nothing(config, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(Processes, "call", lambda processes, function, *arguments, log=None: function(*arguments))
     task = config.task.replace(epochs=0.25)
     idle = config.replace(task=task, optimizer=OptimizerConfig(peak_learning_rate=1e-12), evaluations=4.0)
-    runs = tmp_path / "runs"
-    assert bert_jax_command(["finetune", config_file(idle, tmp_path), "--workdir", str(runs), "--seeds", "2"]) == 0
-    results = json.loads((runs / "results.json").read_text())
-    each = [json.loads((runs / f"seed-{seed}" / "results.json").read_text()) for seed in (0, 1)]
-    assert results["seeds"] == [0, 1] and [one["score"] for one in each] == results["scores"]
-    assert results["score"] == pytest.approx(np.mean(results["scores"]))
-    assert results["standard_deviation"] == pytest.approx(np.std(results["scores"], ddof=1))
-    assert results["spread"]["accuracy"]["standard deviation"] == results["standard_deviation"]
-    page = (runs / "report.html").read_text()
-    assert "Spread over the seeds" in page and "2 runs compared" in page
-    assert results["run"] == str(runs / f"seed-{int(np.argmax(results['scores']))}")
-    constant = sum(one["constant_prediction"] is not None for one in each)
-    assert results["constant_predictions"] == constant > 0
-    said = f"{constant} of 2 seeds predict one answer for every row: little or nothing was learned from the texts"
-    assert said in capsys.readouterr().out
-    with pytest.raises(UsageError, match="holds runs of several seeds"):
-        finetune_seeds(idle, runs, 1)
-    with pytest.raises(
-        UsageError, match="but there are the runs .seed-0., .seed-1. in it .results.json names the best"
-    ):
-        bert_jax.load(runs)
-    assert bert_jax_command(["export", str(runs), str(tmp_path / "exported")]) == 2
-    with pytest.raises(UsageError, match="is a run of one seed"):
-        finetune_seeds(idle, runs / "seed-0", 2)
+    suite, line = tmp_path / "suite", ["finetune", config_file(idle, tmp_path), "--workdir"]
+    assert bert_jax_command([*line, str(suite), "--seeds", "2"]) == 0
+    results = json.loads((suite / "results.json").read_text())
+    runs = {path: json.loads((path / "results.json").read_text()) for path in (suite / "runs").iterdir()}
+    scores = [run["score"] for run in runs.values()]
+    assert results["seeds"] == [0, 1] and results["score"] == results["accuracy"] == pytest.approx(np.mean(scores))
+    assert results["task"] == config.task.name and results["metric"] == "accuracy"
+    assert runs[Path(results["run"])]["score"] == max(scores)
+    (cell,) = json.loads((suite / "suite.json").read_text())["table"]
+    assert cell["spread"] == pytest.approx(np.std(scores, ddof=1)) and cell["mean"] == pytest.approx(np.mean(scores))
+    said = " ".join(capsys.readouterr().out.split())
+    assert "for every row: little or nothing was learned from the texts" in said and "bert-jax predict" in said
+    assert f"± {cell['spread']:.3f}" in (suite / "report.html").read_text()
+    assert len(bert_jax.load(results["run"]).predict(["The old cat sees the dog near dog."])) == 1
+    with pytest.raises(UsageError, match="there are the runs .* in it .results.json names the best"):
+        bert_jax.load(suite)
+    assert bert_jax_command([*line, str(suite)]) == 2
+    assert "is no run and not empty" in capsys.readouterr().err
+    assert bert_jax_command([*line, results["run"], "--seeds", "2"]) == 2
+    assert "is no suite's folder and not empty" in capsys.readouterr().err
 
 
 def test_sequences_are_shortened_to_the_models_positions(config, tmp_path, capsys):

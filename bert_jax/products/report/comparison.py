@@ -2,12 +2,10 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from statistics import fmean
 from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from bert_jax.finetuning.seeds import spread_of
 from bert_jax.pretraining.questions import name_in_words
 from bert_jax.products.page.charts import AxisFormat, Chart, line_chart, points_for
 from bert_jax.products.page.page import Markup, Section, element, paragraph, remarks, table
@@ -94,11 +92,6 @@ def _results(runs: Mapping[str, RunFacts]) -> Section:
         ]
         title = f"{group.name.capitalize()}: {group.measured_on}"
         section.add(table(title, ["run", "steps", *map(name_in_words, metrics)], rows))
-        if spread := _spread(list(group.runs.values())):
-            lines = [
-                [name_in_words(name), *(score_text(each, 4) for each in of.values())] for name, of in spread.items()
-            ]
-            section.add(table("Spread over the seeds", ["metric", *next(iter(spread.values()))], lines))
     return section
 
 
@@ -109,17 +102,6 @@ def _beside_baseline(facts: RunFacts, metric: str) -> Markup:
     baseline = facts.best_baseline(metric)
     beside = element("small", f" {baseline[0]} {score_text(baseline[1], 4)}") if baseline else ""
     return Markup(f"{score_text(facts.metrics[metric], 4)}{beside}")
-
-
-def _spread(runs: Sequence[RunFacts]) -> dict[str, dict[str, float]]:
-    """The mean of each metric over runs whose settings differ in the seed alone, with its spread; {} for other runs."""
-    settings = [facts.config.flat() | {"seed": None} for facts in runs]
-    seeds = {facts.config.seed for facts in runs}
-    if len(runs) < 2 or len(seeds) < len(runs) or any(each != settings[0] for each in settings):
-        return {}
-    names = (name for name in runs[0].metrics if all(name in facts.metrics for facts in runs))
-    values = {name: [facts.metrics[name] for facts in runs] for name in names}
-    return {name: {"mean": fmean(some), **spread_of(some)} for name, some in values.items()}
 
 
 def _curves(runs: Mapping[str, RunFacts]) -> Section:

@@ -11,6 +11,7 @@ from bert_jax.config.settings import Settings
 from bert_jax.finetuning.judged_texts import is_judged
 from bert_jax.products.suite.suite_tables import PRETRAINING
 from bert_jax.records.sources import open_rows, open_source, resolved_source
+from bert_jax.run.remarks import nothing_learned_of_task
 from bert_jax.run.results import read_results
 from bert_jax.run.run_files import is_checkpoint
 from bert_jax.system.bucket import Place, place_of
@@ -146,7 +147,9 @@ def run_figures(run: Path) -> JsonObject:
         raise RunError(f"it ended without an error and left no {run / 'results.json'}") from None
     except (OSError, ValueError) as error:
         raise RunError(f"{run / 'results.json'} can't be read ({error})") from None
-    return results.metrics | {name: getattr(results, name) for name in ("metric", "score", "steps")}
+    remark = "" if results.task == "pretraining" else nothing_learned_of_task(results)
+    figures = {name: getattr(results, name) for name in ("metric", "score", "steps")}
+    return results.metrics | figures | ({"remarks": [remark]} if remark else {})
 
 
 def model_hash(place: Place) -> str:

@@ -168,6 +168,8 @@ class SuiteWork:
     def answers(self, model: SuiteModel, task: FineTuning, setting: Values, seed: int) -> Job:
         """The answers of a fine-tuned model to the reported rows."""
         tuned, rows = self.tuning(model, task, setting, seed), task.measured_rows(self.suite.tables.report)
+        if rows is None:  # pairs that only the training holds out
+            return tuned
         shaped_by = str(tuned.path), tuned.measured, rows, self._hash(str(rows))
         path = self._file("answers", tuned.path.name, *shaped_by)
 

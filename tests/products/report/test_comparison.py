@@ -7,8 +7,6 @@ import shutil
 import pytest
 
 from bert_jax.products.report.report import write_report
-from bert_jax.run.run_config import write_config
-from bert_jax.run.run_files import RunFiles
 
 APART = "can&#x27;t be compared: they were measured on other"
 
@@ -55,17 +53,3 @@ def test_runs_that_were_measured_alike_stand_together_without_a_remark(changed, 
     write_report(tmp_path / "page.html", [changed("a"), changed("b")])
     assert len(captions(tmp_path / "page.html")) == 1
     assert APART not in (tmp_path / "page.html").read_text()
-
-
-def test_runs_that_differ_in_the_seed_alone_have_their_spread(changed, tmp_path):
-    runs = [changed("a", mlm_accuracy=0.25), changed("b", mlm_accuracy=0.75), changed("c", mlm_accuracy=0.5)]
-    for seed, run in enumerate(runs):
-        write_config(run / "config.json", RunFiles(run).config.replace(seed=seed))
-    write_report(tmp_path / "page.html", runs)
-    text = (tmp_path / "page.html").read_text()
-    cells = re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", text[text.index("Spread over the seeds") :])
-    assert cells[:5] == ["metric", "mean", "standard deviation", "least", "most"]
-    assert ["MLM accuracy", "0.5000", "0.2500", "0.2500", "0.7500"] == cells[cells.index("MLM accuracy") :][:5]
-    write_config(runs[0] / "config.json", RunFiles(runs[0]).config.change(data={"packed": True}))
-    write_report(tmp_path / "page.html", runs)
-    assert "Spread over the seeds" not in (tmp_path / "page.html").read_text()

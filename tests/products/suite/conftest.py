@@ -3,6 +3,7 @@
 import hashlib
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from bert_jax.config.settings import Settings
 from bert_jax.finetuning.finetune import finetune
 from bert_jax.pretraining.pretrain import pretrain
-from bert_jax.products.suite import measuring, suite_file
+from bert_jax.products.suite import job, measuring, suite_file
 from bert_jax.products.suite.processes import Processes
 from bert_jax.products.suite.suite_file import read_suite
 from bert_jax.products.suite.summary import Summary
@@ -53,6 +54,7 @@ class StandIns:
             (folder / name).mkdir()
         monkeypatch.chdir(folder)
         monkeypatch.setattr(Processes, "call", lambda processes, *call, log=None: self.alone(*call))
+        monkeypatch.setattr(job, "time", SimpleNamespace(monotonic=lambda: 0.0))  # the same seconds on a busy machine
         monkeypatch.setattr(suite_file, "lacking_heads", lambda models, tasks: {})
 
     def alone(self, function, *arguments):
