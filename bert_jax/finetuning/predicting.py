@@ -44,7 +44,7 @@ from bert_jax.training.devices import tokens_at_once
 Run = Callable[[TaskBatch], AnyArray]
 """The model: it maps a batch to its outputs, an array whose first axis is the batch's (see `Task.predict`)."""
 STANDARD_INPUT = "/dev/stdin"
-Predicted = Iterable[tuple[Record, Prediction]]
+PredictedRows = Iterable[tuple[Record, Prediction]]
 
 
 _SHORTEST_ROW = 64
@@ -232,7 +232,7 @@ def check_predictions_file(path: Place, kind: str, read: str = "") -> None:
         check_written(one, read)
 
 
-def write_predictions(path: Place, predicted: Predicted, kind: str, words: str = "words") -> None:
+def write_predictions(path: Place, predicted: PredictedRows, kind: str, words: str = "words") -> None:
     """Writes each row with its prediction in the format of the suffix. The file is either whole or absent.
 
     JSON lines and tables have the row's columns, then the prediction's columns. `.conll` has each word, from the column
@@ -271,12 +271,12 @@ def _both(record: Record, prediction: Mapping[str, object]) -> dict[str, object]
     return {**record.values, **prediction}
 
 
-def _write_jsonl(file: TextIO, predicted: Predicted) -> None:
+def _write_jsonl(file: TextIO, predicted: PredictedRows) -> None:
     for record, prediction in predicted:
         file.write(json.dumps(_both(record, prediction), ensure_ascii=False) + "\n")
 
 
-def _write_csv(file: TextIO, predicted: Predicted) -> None:
+def _write_csv(file: TextIO, predicted: PredictedRows) -> None:
     # Python's writer doesn't quote a field for a carriage return alone.
     usual, quoting = (
         csv.writer(file, lineterminator="\n", quoting=each) for each in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)
@@ -285,12 +285,12 @@ def _write_csv(file: TextIO, predicted: Predicted) -> None:
         (quoting if any("\r" in field for field in fields) else usual).writerow(fields)
 
 
-def _write_tsv(file: TextIO, predicted: Predicted) -> None:
+def _write_tsv(file: TextIO, predicted: PredictedRows) -> None:
     for fields, place in _table(predicted):
         file.write(_tabbed(fields, place, "write a .csv or .jsonl"))
 
 
-def _write_conll(file: TextIO, predicted: Predicted) -> None:
+def _write_conll(file: TextIO, predicted: PredictedRows) -> None:
     for record, prediction in predicted:
         tags = prediction["predicted_tags"]
         columns = [column for column in record.values.values() if isinstance(column, list) and len(column) == len(tags)]
@@ -312,7 +312,7 @@ def _words_first(record: Record, prediction: Prediction, words: str) -> Record:
     return record._replace(values=first | record.values | first)
 
 
-_WRITERS: dict[str, Callable[[TextIO, Predicted], None]] = {
+_WRITERS: dict[str, Callable[[TextIO, PredictedRows], None]] = {
     ".jsonl": _write_jsonl,
     ".csv": _write_csv,
     ".tsv": _write_tsv,
@@ -328,7 +328,7 @@ def _tabbed(fields: list[str], place: str, remedy: str) -> str:
     return "\t".join(fields) + "\n"
 
 
-def _table(predicted: Predicted) -> Iterator[tuple[list[str], str]]:
+def _table(predicted: PredictedRows) -> Iterator[tuple[list[str], str]]:
     """Yields rows of fields, each with its record's place. The first row has the names."""
     columns: list[str] | None = None
     for record, prediction in predicted:
@@ -355,7 +355,7 @@ def _field(value: object) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _write_answers(path: Place, predicted: Predicted) -> None:
+def _write_answers(path: Place, predicted: PredictedRows) -> None:
     answers, best, odds = {}, {}, {}
     for number, (record, prediction) in enumerate(predicted):
         key = str(record.values.get("id", number))

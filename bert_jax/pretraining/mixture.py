@@ -24,7 +24,7 @@ class SourceShare(Facts):
     """Number of tokens of these sequences."""
     unknown: Annotated[float, facts.Unit("{:.2%}".format), "unknown pieces"]
     """Share of the source's pieces that are unknown to the vocabulary."""
-    share: facts.Share
+    share: facts.Percentage
     """The source's share of the rows that these phases draw, in tokens including padding."""
     epochs: Annotated[float, facts.Unit("{:,.3g}".format), "times seen"]
     """Average number of times that these phases see the source's text."""

@@ -49,7 +49,7 @@ class Cut(Facts):
     rows: int
     tokens: int
     """Tokens in sequences, with special tokens and without padding."""
-    padding: facts.Share
+    padding: facts.Percentage
     """Share of the positions of all rows that hold no token."""
     random_pairs: Annotated[float, facts.Unit("{:.1%}".format), "random second segments"]
     """Share of the sequences whose second segment doesn't follow the first; next sentence prediction wants a half."""

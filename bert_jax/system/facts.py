@@ -61,7 +61,7 @@ def gib(size: float) -> str:
     return f"{size / 2**30:,.2f} GiB"
 
 
-Memory = Annotated[int, Unit(gib)]
+MemoryBytes = Annotated[int, Unit(gib)]
 Traffic = Annotated[int, Unit(gigabytes)]
 Milliseconds = Annotated[float, Unit(milliseconds)]
 BareMilliseconds = Annotated[float, Unit(lambda seconds: _rounded(seconds * 1e3))]
@@ -70,7 +70,7 @@ Flops = Annotated[float, Unit("{:.3e}".format)]
 Gigaflops = Annotated[float, Unit(lambda flops: _rounded(flops / 1e9))]
 FlopRate = Annotated[float, Unit(flops_per_second)]
 PerSecond = Annotated[float, Unit(lambda rate: f"{rate:,.0f} /s")]
-Share = Annotated[float, Unit("{:.1%}".format)]
+Percentage = Annotated[float, Unit("{:.1%}".format)]
 Hours = Annotated[float, Unit(lambda hours: duration(3600 * hours), "?")]
 Seconds = Annotated[float, Unit(duration)]
 

@@ -16,7 +16,7 @@ class Part(Facts):
     """A record in a field of another."""
 
     name: str
-    size: facts.Memory
+    size: facts.MemoryBytes
     """Bytes. Of the whole part."""
 
 

@@ -93,17 +93,17 @@ class StepBench(Facts):
     sequences_per_second: Annotated[float, facts.Unit("{:,.4g} /s".format), "sequences"]
     tokens_per_second: Annotated[float, facts.Unit("{:,.0f} /s".format), "tokens"]
     """Without padding."""
-    fill: Annotated[facts.Share, "positions filled"]
+    fill: Annotated[facts.Percentage, "positions filled"]
     """Share of the batch's positions that hold tokens."""
     model_flops_per_step: Annotated[float, facts.Unit(lambda flops: f"{flops / 1e9:,.1f} GFLOP"), "model"]
     """FLOPs of the model in a step, by formula."""
     model_flops_per_second: Annotated[facts.FlopRate, "model rate"]
     """The model's FLOPs over the median time of a step."""
-    share_of_matrix_rate: Annotated[facts.Share, "share of that"]
+    share_of_matrix_rate: Annotated[facts.Percentage, "share of that"]
     """Model FLOPs a second over the rate of square products that was measured in this process."""
-    mfu: Annotated[facts.Share | None, "MFU"]
+    mfu: Annotated[facts.Percentage | None, "MFU"]
     """Model FLOPs utilisation: share of the bfloat16 peak in the data sheet."""
-    peak_memory_bytes: Annotated[facts.Memory, "memory"]
+    peak_memory_bytes: Annotated[facts.MemoryBytes, "memory"]
     """Peak memory of the fullest device; on a CPU, of this process."""
     input_sequences_per_second: Annotated[facts.PerSecond | None, "input alone"]
     """Rate of reading and batching the run's data; None for random sequences."""

@@ -55,7 +55,7 @@ class TextSize(Facts):
     """Pieces, without special tokens."""
     longest_line: Annotated[int, "characters of the longest line"]
     sample_bytes: Annotated[facts.Traffic, "looked at"]
-    sample_share: Annotated[facts.Share, "share looked at"]
+    sample_share: Annotated[facts.Percentage, "share looked at"]
     sample: Annotated[str, "sample"]
     """Which part of the source the sample is."""
 
@@ -98,7 +98,7 @@ class SourceDiagnosis(Facts):
     """Sequences of the whole text, by length."""
     pieces: list[Pieces]
     preparation: PreparationTime
-    boilerplate_share: facts.Share
+    boilerplate_share: facts.Percentage
     """Share of the characters that is in lines of many documents."""
     vocabulary_size: int | None
     """The size of the vocabulary that the text gives, if it isn't the one that the config asks for."""

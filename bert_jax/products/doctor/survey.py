@@ -36,7 +36,7 @@ class TextShare(Facts):
     """A language or a script in the text."""
 
     name: str
-    share: facts.Share
+    share: facts.Percentage
     """Share of the characters, or of the letters of a script."""
 
 

@@ -20,17 +20,17 @@ _FORMULA_FACTS = (
 class ChipMemory(Facts):
     """Bytes of a step on one chip, as the compiled program reports them."""
 
-    arguments: Annotated[facts.Memory, "state and batch"]
+    arguments: Annotated[facts.MemoryBytes, "state and batch"]
     """Parameters, optimizer state and batch, with padding by layouts."""
-    outputs: facts.Memory
+    outputs: facts.MemoryBytes
     """Outputs that don't reuse the memory of an argument."""
-    temporaries: facts.Memory
+    temporaries: facts.MemoryBytes
     """Gradients, activations and other arrays within the step."""
-    code: Annotated[facts.Memory, "program"]
+    code: Annotated[facts.MemoryBytes, "program"]
 
     @computed_field  # type: ignore[prop-decorator]
     @property
-    def total(self) -> facts.Memory:
+    def total(self) -> facts.MemoryBytes:
         """Sum of all parts."""
         return self.arguments + self.outputs + self.temporaries + self.code
 
@@ -46,7 +46,7 @@ class Pace(SliceTime):
 
     step_seconds: Annotated[facts.Milliseconds, "step"]
     sequences_per_second: Annotated[facts.PerSecond, "sequences"]
-    mfu: Annotated[facts.Share, "MFU"]
+    mfu: Annotated[facts.Percentage, "MFU"]
     """Model FLOPs over the peak of all chips."""
 
 
@@ -92,9 +92,9 @@ class CompiledPhase(PlannedPhase):
     compile_seconds: Annotated[facts.Seconds, "compiled in"]
     memory: Annotated[ChipMemory | None, "memory a chip"]
     """Memory of the program on a chip; None where the compiler stops because it doesn't fit."""
-    needed_bytes: Annotated[facts.Memory | None, "needed"]
+    needed_bytes: Annotated[facts.MemoryBytes | None, "needed"]
     """Bytes needed on a chip: the total, or the figure in the compiler's refusal; None if the refusal has none."""
-    available_bytes: Annotated[facts.Memory, "available"]
+    available_bytes: Annotated[facts.MemoryBytes, "available"]
     """Bytes of a chip's memory that a program may use."""
     fits: bool
     traffic_bytes: Annotated[facts.Traffic | None, "moved to and from memory"]
