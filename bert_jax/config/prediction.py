@@ -30,14 +30,14 @@ class Question(NamedTuple):
         return f"{self.name}_accuracy"
 
 
-class Prediction(NamedTuple):
+class TokenPrediction(NamedTuple):
     """The facts of a value of objective.predict. Its code is a class of `bert_jax.pretraining.objective`."""
 
     question: Question
     """The question whose accuracy is the run's score."""
     slots_a_token: int = 0
     """Prediction slots for each token of a row; 0 if units of tokens are chosen for prediction."""
-    of_model: tuple[str, object, str] | None = None
+    model_setting: tuple[str, object, str] | None = None
     """The setting of the model and its value that go with this prediction and with no other, and why."""
 
 
@@ -54,16 +54,19 @@ REPLACED_SHARE = "rtd_replaced"
 """Name of the measurement of the share of replaced tokens, which the baseline of REPLACED_TOKENS uses."""
 
 PREDICTIONS = {
-    "masked": Prediction(MASKED_TOKENS),
-    "next": Prediction(NEXT_TOKENS, 1, ("causal", True, "a causal model predicts next tokens, no other model does")),
-    "replaced": Prediction(
-        REPLACED_TOKENS, of_model=("discriminator", True, "a discriminator finds replaced tokens, no other model does")
+    "masked": TokenPrediction(MASKED_TOKENS),
+    "next": TokenPrediction(
+        NEXT_TOKENS, 1, ("causal", True, "a causal model predicts next tokens, no other model does")
     ),
-    "permuted": Prediction(
+    "replaced": TokenPrediction(
+        REPLACED_TOKENS,
+        model_setting=("discriminator", True, "a discriminator finds replaced tokens, no other model does"),
+    ),
+    "permuted": TokenPrediction(
         PERMUTED_TOKENS,
-        of_model=("positions", "relative", "only with relative positions are tokens predicted in permuted order"),
+        model_setting=("positions", "relative", "only with relative positions are tokens predicted in permuted order"),
     ),
-    "both": Prediction(
+    "both": TokenPrediction(
         BOTH_NEIGHBOURS,
         2,
         ("layer", "lstm", "LSTM layers predict each token from both sides separately, no other layers do"),

@@ -21,15 +21,15 @@ def prediction_of(model: ModelConfig) -> str:
     fitting = (
         predict
         for predict, facts in PREDICTIONS.items()
-        if facts.of_model and getattr(model, facts.of_model[0]) == facts.of_model[1]
+        if facts.model_setting and getattr(model, facts.model_setting[0]) == facts.model_setting[1]
     )
     return next(fitting, "masked")
 
 
 def _predictions_of_models() -> Iterator[Requirement]:
-    for predict, (_, _, of_model) in PREDICTIONS.items():
-        if of_model:
-            name, value, reason = of_model
+    for predict, (_, _, model_setting) in PREDICTIONS.items():
+        if model_setting:
+            name, value, reason = model_setting
             yield Requirement("objective.predict", predict, f"model.{name}", value, reason)
             yield Requirement(f"model.{name}", value, "objective.predict", predict, reason)
 

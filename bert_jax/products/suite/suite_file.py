@@ -23,7 +23,7 @@ from bert_jax.products.suite.suite_tables import (
     check_settable,
     settled,
 )
-from bert_jax.products.suite.tasks import KINDS, FineTuning, SuiteTask
+from bert_jax.products.suite.tasks import SUITE_TASKS, FineTuning, SuiteTask
 from bert_jax.run.config_files import load_config, run_given_as_config
 from bert_jax.run.run_config import check_recorded_places
 from bert_jax.run.trained_model import TrainedModel
@@ -172,12 +172,12 @@ def _tasks(tables: SuiteTables, only: Sequence[str]) -> tuple[SuiteTask, ...]:
 
 def _kind(table: Values) -> type[SuiteTask]:
     """The kind of a table's task. Raises UsageError if it has the values of none, or of several."""
-    kinds = [kind for kind in KINDS if table.get(kind.KEY)]
+    kinds = [kind for kind in SUITE_TASKS if table.get(kind.KEY)]
     if len(kinds) == 1:
         return kinds[0]
     keys = [kind.KEY for kind in kinds]
     name = table.get("name") or next((kind.usual_name(str(table[kind.KEY])) for kind in kinds), "")
-    known = ", ".join(kind.KEY for kind in KINDS)
+    known = ", ".join(kind.KEY for kind in SUITE_TASKS)
     raise UsageError(f"the task {name} has {' and '.join(keys) or 'no config'}; give one of {known}")
 
 

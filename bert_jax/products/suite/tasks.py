@@ -49,7 +49,7 @@ class RowOutcomes(NamedTuple):
 class SuiteTask(Settings):
     """A task of a suite. A subclass is a kind of task; its fields are the values of a [[tasks]] table of that kind.
 
-    A new kind needs its class, which defines `measure`, `sources` and `texts`, and its place in KINDS.
+    A new kind needs its class, which defines `measure`, `sources` and `texts`, and its place in SUITE_TASKS.
     """
 
     KEY: ClassVar[str]
@@ -339,7 +339,7 @@ class HeldOutTokens(SuiteTask):
         return self.scores
 
 
-KINDS: tuple[type[SuiteTask], ...] = (FineTuning, MinimalPairs, JudgedSearch)
+SUITE_TASKS: tuple[type[SuiteTask], ...] = (FineTuning, MinimalPairs, JudgedSearch)
 """The kinds of tasks that a [[tasks]] table may be of."""
 
 
