@@ -59,8 +59,7 @@ class Budget(Settings):
     flops: Annotated[float, Field(gt=0.0)] | None = None
     """FLOPs of training by formula."""
 
-    def conflicts(self) -> Iterator[str]:
-        """Yields a message unless one budget is given."""
+    def _conflicts(self) -> Iterator[str]:
         if len(given := self.model_dump(exclude_none=True)) != 1:
             yield f"[budget] has {' and '.join(given) or 'nothing'}; give one of {', '.join(type(self).model_fields)}"
 
