@@ -15,6 +15,7 @@ from bert_jax.model.kernels.attention_forms import FORMS
 from bert_jax.model.kernels.gpu_form import GPU
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.objective import pretraining_trainer
+from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.system.errors import RunError
 from bert_jax.training import trust
 from bert_jax.training.batch import synthetic_batch
@@ -120,3 +121,14 @@ def test_a_part_that_does_not_compile_is_refused_in_one_line(unchecked, monkeypa
     monkeypatch.setattr(trust, "parts_to_check", lambda attention: [part])
     with pytest.raises(RunError, match=f"Shared memory size limit exceeded. Install another .* {remedy}"):
         check_compiler()
+
+
+def test_a_wrong_compiler_ends_a_training_before_a_result_is_used(tiny_config, untrained, monkeypatch):
+    def refuse(attention):
+        raise RunError("jaxlib computes LayerNorm wrong")
+
+    monkeypatch.setattr(trust, "check_compiler", refuse)
+    config = tiny_config.set({"execution.check_compiler": True})
+    with pytest.raises(RunError, match="computes LayerNorm wrong"):
+        pretrain(config, untrained)
+    assert not untrained.metrics_file.exists() and not untrained.checkpoints.exists()
