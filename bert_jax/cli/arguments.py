@@ -205,7 +205,7 @@ class TrainingArguments(RunArguments):
         if self.print_config:
             print(config_source(self.config, f"All settings of a run.\n\n    {self.usage()}"), end="")
         elif self.dry_run:
-            from bert_jax.system.facts import print_rows
+            from bert_jax.system.figures import print_rows
 
             print_rows(f"{self.LINE} would", (), self.plan())
         return self.print_config or self.dry_run

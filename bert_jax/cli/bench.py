@@ -52,7 +52,7 @@ class Bench(Arguments):
         from bert_jax.model.kernels.platform import compute_dtype
         from bert_jax.model.sharding import make_mesh
         from bert_jax.products.bench.bench import bench
-        from bert_jax.system.facts import json_line
+        from bert_jax.system.figures import json_line
         from bert_jax.system.progress import output, say
         from bert_jax.training.compiled_programs import keep_compiled_programs
         from bert_jax.training.devices import fitted

@@ -34,7 +34,7 @@ class Doctor(JsonArguments):
         from bert_jax.products.doctor.diagnosis import diagnose, print_diagnosis
         from bert_jax.products.doctor.remedies import changes
         from bert_jax.run.config_files import load_config, run_given_as_config
-        from bert_jax.system.facts import json_line
+        from bert_jax.system.figures import json_line
 
         config = load_config(self.config, RunConfig)
         if run := run_given_as_config(self.config, RunConfig):  # whose vocabulary the text is for

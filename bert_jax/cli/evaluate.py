@@ -58,7 +58,7 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
         from bert_jax.finetuning.judged_texts import is_judged
         from bert_jax.pretraining.evaluation import evaluate_run
         from bert_jax.run.run_directory import RunDirectory
-        from bert_jax.system.facts import json_line
+        from bert_jax.system.figures import json_line
 
         if is_judged(self.data):
             results = self._search_judged_texts(self.data)

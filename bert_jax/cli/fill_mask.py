@@ -23,7 +23,7 @@ class FillMask(InferenceArguments):
 
     def execute(self) -> None:
         """Loads the model and prints one table for each [MASK]."""
-        from bert_jax.system.facts import print_rows
+        from bert_jax.system.figures import print_rows
 
         if self.candidates and self.together:
             raise UsageError("--candidates stand in place of one [MASK], and --together fills several; leave one out")

@@ -25,7 +25,7 @@ class Import(Arguments):
     def execute(self) -> None:
         """Imports the model, and prints the tensors that weren't used."""
         from bert_jax.run.trained_model import import_model
-        from bert_jax.system.facts import print_rows
+        from bert_jax.system.figures import print_rows
         from bert_jax.system.progress import say
 
         model = import_model(self.source, self.run, self.activation, self.lowercase)

@@ -27,7 +27,7 @@ class Inspect(JsonArguments):
         from bert_jax.cli.summary import print_sequences
         from bert_jax.pretraining.inspection import seen_sequences
         from bert_jax.run.run_directory import RunDirectory
-        from bert_jax.system.facts import json_line
+        from bert_jax.system.figures import json_line
         from bert_jax.system.reading import show
 
         directory = RunDirectory(self.run)

@@ -9,7 +9,7 @@ from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.model.bert import without
 from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.size import FORWARD_SHARE, HEADS, ModelPart, model_parts, num_parameters
-from bert_jax.system.facts import Table, gigabytes
+from bert_jax.system.figures import Table, gigabytes
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.step import Objective
 

@@ -38,7 +38,7 @@ class Plan(JsonArguments):
         from bert_jax.products.plan.plan import plan_training
         from bert_jax.products.plan.record import plan_tables
         from bert_jax.products.plan.topology import parse_topology
-        from bert_jax.system.facts import json_line
+        from bert_jax.system.figures import json_line
         from bert_jax.system.progress import output
 
         topology = parse_topology(self.topology)

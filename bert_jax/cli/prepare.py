@@ -35,7 +35,7 @@ class Prepare(JsonArguments, RunArguments):
         from bert_jax.pretraining.dataset import check_preparation, prepare_data
         from bert_jax.pretraining.mixture import check_epochs, source_shares
         from bert_jax.run.run_directory import RunDirectory
-        from bert_jax.system.facts import json_line, print_rows, rows_table
+        from bert_jax.system.figures import json_line, print_rows, rows_table
         from bert_jax.system.progress import output
 
         config, directory = self.config, RunDirectory(self.workdir)

@@ -66,7 +66,7 @@ class ScorePairs(ScoreArguments):
         from bert_jax.inference.minimal_pairs import pair_files, pair_results
         from bert_jax.run.run_directory import RunDirectory
         from bert_jax.run.run_files import RunFiles
-        from bert_jax.system.facts import json_line
+        from bert_jax.system.figures import json_line
         from bert_jax.system.files import write_json
         from bert_jax.system.progress import say
 
@@ -109,7 +109,7 @@ class Score(ScoreArguments):
         from bert_jax.finetuning.dataset import say_repairs
         from bert_jax.inference.feature_files import name_of
         from bert_jax.inference.scoring import ScoreTotals
-        from bert_jax.system.facts import json_line, print_rows
+        from bert_jax.system.figures import json_line, print_rows
         from bert_jax.system.files import replacing
         from bert_jax.system.progress import say, stage
 

@@ -39,7 +39,7 @@ class Search(InferenceArguments, JsonArguments):
     def execute(self) -> None:
         """Reads the corpus and prints a table, or with --json a line, for each query."""
         from bert_jax.inference.search import SearchCorpus, search
-        from bert_jax.system.facts import json_line, print_rows
+        from bert_jax.system.figures import json_line, print_rows
         from bert_jax.system.progress import stage
 
         corpus = SearchCorpus(self.corpus, self.texts, self.lines)

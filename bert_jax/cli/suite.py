@@ -69,7 +69,7 @@ def run_suite(
     from bert_jax.products.suite.work import SuiteWork
     from bert_jax.system.bucket import in_bucket, place_of
     from bert_jax.system.errors import RunError
-    from bert_jax.system.facts import markdown, print_rows
+    from bert_jax.system.figures import markdown, print_rows
     from bert_jax.system.files import write_json, write_text
     from bert_jax.system.progress import print_line, say
     from bert_jax.system.workers import available_cores

@@ -25,7 +25,7 @@ from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import Setting, command_line
-from bert_jax.system.facts import Table, print_rows
+from bert_jax.system.figures import Table, print_rows
 from bert_jax.system.progress import output, print_line
 from bert_jax.text.scripts import sets_no_spaces
 from bert_jax.text.vocabulary import MASK

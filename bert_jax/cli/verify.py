@@ -16,7 +16,7 @@ class Verify(Arguments):
         from bert_jax.run.run_directory import RunDirectory
         from bert_jax.run.verification import NEVER_COVERED, verify
         from bert_jax.system.errors import RunError
-        from bert_jax.system.facts import print_rows
+        from bert_jax.system.figures import print_rows
         from bert_jax.system.progress import output
 
         verdicts = verify(RunDirectory(self.run))

@@ -60,8 +60,8 @@ class TaskConfig(VectorsConfig):
         Requirement("source", GIVEN, "kind", "vectors", "only vectors are learned from a corpus, others from rows"),
         Requirement("source", GIVEN, "train", None, "both name what to learn from"),
         Requirement("kind", "vectors", "mix_layers", False, "layers are mixed for a task's head, and it has none"),
-        *_only_for("class_weights", None, [kind for kind, facts in TASK_KINDS.items() if facts.weighted]),
-        *_only_for("label_smoothing", 0.0, [kind for kind, facts in TASK_KINDS.items() if facts.smoothed]),
+        *_only_for("class_weights", None, [kind for kind, row in TASK_KINDS.items() if row.weighted]),
+        *_only_for("label_smoothing", 0.0, [kind for kind, row in TASK_KINDS.items() if row.smoothed]),
     )
     name: str = ""
     """Name of the task in results. Empty: the name of the training rows' file."""
@@ -168,7 +168,7 @@ class TaskConfig(VectorsConfig):
         if self.max_length <= positions:
             return self
         span = self.span
-        if self.facts.loss == "ends" and span.question_length + span.stride + 3 > positions:
+        if self.task_kind.loss == "ends" and span.question_length + span.stride + 3 > positions:
             third = positions // 3
             span = span.replace(question_length=min(span.question_length, third), stride=min(span.stride, third))
         return self.replace(max_length=positions, span=span)
@@ -195,14 +195,14 @@ class TaskConfig(VectorsConfig):
         return self.dev if self.dev_share is None else f"{self.dev} of {self.train}"
 
     @property
-    def facts(self) -> TaskKind:
-        """The facts of the task's kind."""
+    def task_kind(self) -> TaskKind:
+        """The row of the task's kind."""
         return TASK_KINDS[self.kind]
 
     @property
     def makes_vectors(self) -> bool:
         """Whether the model learns a vector for each text, and has no head."""
-        return self.facts.head == "texts"
+        return self.task_kind.head == "texts"
 
     @property
     def sequences_an_example(self) -> int:
@@ -212,7 +212,7 @@ class TaskConfig(VectorsConfig):
     @property
     def has_word_lists(self) -> bool:
         """Whether a row has a list of words instead of a text."""
-        return self.facts.words and not self.character_spans
+        return self.task_kind.words and not self.character_spans
 
     @property
     def other_sets(self) -> dict[str, str]:
@@ -251,12 +251,12 @@ class TaskConfig(VectorsConfig):
 
     def _column_conflicts(self) -> Iterator[str]:
         """Conflicts of columns that the kind doesn't take, or that are named wrongly."""
-        kind, (fewest, most), marked = self._current("kind"), self.facts.texts, self.facts.head == "marked"
+        kind, (fewest, most), marked = self._current("kind"), self.task_kind.texts, self.task_kind.head == "marked"
         if not fewest <= len(self.texts) <= most:
             wanted = str(fewest) if fewest == most else f"{fewest} or {most}"
             given = value_text(" ".join(self.texts))
             yield f"{kind} takes {wanted} {self._flag('texts')} and has {len(self.texts)}: {given}"
-        if (self.facts.head == "choices") != (len(self.choices) > 1):
+        if (self.task_kind.head == "choices") != (len(self.choices) > 1):
             yield (
                 f"{kind} has {len(self.choices)} {self._flag('choices')}; a choice needs two columns or more, and "
                 "nothing else takes any"
@@ -277,10 +277,10 @@ class TaskConfig(VectorsConfig):
 
     def _loss_conflicts(self) -> Iterator[str]:
         """Conflicts of a metric, weights or a length that don't fit the kind."""
-        if self.metric not in (None, *self.facts.metrics):
+        if self.metric not in (None, *self.task_kind.metrics):
             yield (
                 f"{self._current('metric')} doesn't measure {self._current('kind')}; choose from "
-                f"{', '.join(self.facts.metrics)}"
+                f"{', '.join(self.task_kind.metrics)}"
             )
         weights = self.class_weights
         if isinstance(weights, tuple) and self.labels is not None and len(weights) != len(self.labels):
@@ -289,7 +289,7 @@ class TaskConfig(VectorsConfig):
                 f"{counted(len(self.labels), 'labels')}; give one for each, in the order of "
                 f"{value_text(', '.join(self.labels))}"
             )
-        if self.facts.loss == "ends" and self.span.question_length + self.span.stride + 3 > self.max_length:
+        if self.task_kind.loss == "ends" and self.span.question_length + self.span.stride + 3 > self.max_length:
             yield (
                 f"{self._current('max_length')} leaves no window of {self._current('span.stride')} pieces beside a "
                 f"question of {self._current('span.question_length')}; raise the first or lower the others"

@@ -1,4 +1,4 @@
-"""The facts of each kind of task, in one table. The code of a kind is its class in `finetuning`."""
+"""What each kind of task is, in one table. The code of a kind is its class in `finetuning`."""
 
 from typing import Literal, NamedTuple
 
@@ -12,7 +12,7 @@ last token over all tokens; a comparison of all texts of the batch."""
 
 
 class TaskKind(NamedTuple):
-    """The facts of one kind; the defaults are those of one class for a text or a pair."""
+    """One kind of task; the defaults are those of one class for a text or a pair."""
 
     metrics: tuple[str, ...]
     """Names of the metrics. By default, the first one that can be measured chooses the best checkpoint."""
@@ -117,4 +117,4 @@ TASK_KINDS: dict[str, TaskKind] = {
         hub_use="sentence-similarity",
     ),
 }
-"""The facts of each kind, by the name in `task.kind`."""
+"""The kinds of tasks, by the name in `task.kind`."""

@@ -279,7 +279,7 @@ def synthetic_task_batch(task: TaskConfig, shape: tuple[int, ...], vocabulary_si
 
 def _random_target(task: TaskConfig, length: int, rng: np.random.Generator) -> int | float | Sequence[int]:
     outputs = len(task.choices) or HeadShape.of(task).outputs
-    match task.facts.loss:
+    match task.task_kind.loss:
         case "squares":
             return float(rng.random())
         case "labels":

@@ -107,7 +107,7 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer) -> TrainingRows:
             records, measured = divided_rows(config, records)
     config = TASK_CLASSES[config.kind].settled(config, records)  # all rows count, even if only some of them are used
     task = make_task(config, tokenizer)
-    if config.facts.loss == "classes":
+    if config.task_kind.loss == "classes":
         for record in measured:  # a class of dev rows alone would be left out where the rows are divided again
             task.gold(record)
     by_row = [row for _, row in encoded(task, _some(records, config.train_rows), repairs, train=True) if row]

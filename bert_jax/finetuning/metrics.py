@@ -120,14 +120,14 @@ def tag_metrics(golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str
 
 def metric_of(task: TaskConfig) -> str:
     """The metric that chooses the best checkpoint: task.metric, or the kind's first one that can be measured."""
-    measurable = (name for name in task.facts.metrics if name != "entity_f1" or entity_forms(task.labels or ()))
+    measurable = (name for name in task.task_kind.metrics if name != "entity_f1" or entity_forms(task.labels or ()))
     return task.metric or next(measurable)
 
 
 def check_measurable(task: TaskConfig) -> None:
     """Raises UsageError before training if the library that measures `task` isn't installed."""
-    if task.facts.measured_by and ("entity_f1" not in task.facts.metrics or entity_forms(task.labels or ())):
-        _library(task.facts.measured_by)
+    if task.task_kind.measured_by and ("entity_f1" not in task.task_kind.metrics or entity_forms(task.labels or ())):
+        _library(task.task_kind.measured_by)
 
 
 def _library(name: str) -> ModuleType:

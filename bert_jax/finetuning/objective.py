@@ -105,7 +105,7 @@ class TaskObjective(FineTuningObjective):
     ):
         """`task` must have its labels. `frozen_layers` and `probe` are defined in FinetuneConfig."""
         super().__init__(task, model, frozen_layers, probe)
-        self._loss, self._class_weights, self._smoothing = task.facts.loss, task.class_weights, task.label_smoothing
+        self._loss, self._class_weights, self._smoothing = task.task_kind.loss, task.class_weights, task.label_smoothing
         self._network = BertForTask(model, self._head, execution, frozen_layers)
         self.measurements = tuple(self.losses) if self._loss == "squares" else (*self.losses, "accuracy")
 

@@ -119,7 +119,7 @@ def outcomes(
     have few shapes. `repairs` counts what was cut or is empty. If `run` uses several devices, `threads` must be 1,
     since all devices have to compute the batches in the same order.
     """
-    of_tokens = task.config.facts.head == "tokens"
+    of_tokens = task.config.task_kind.head == "tokens"
     rows, read = tee(encoded(task, records, repairs, train=False))
     examples = (example for _, of_one in rows for example in of_one)
 
@@ -210,7 +210,7 @@ def has_plain_lines(task: TaskConfig, source: str) -> bool:
     Standard input counts as such a source. A .txt does if its first line doesn't name the text's column, unless the
     training rows were a .txt with columns.
     """
-    if task.facts.head not in ("pooled", "tokens") or len(task.texts) > 1 or "{" in task.texts[0]:
+    if task.task_kind.head not in ("pooled", "tokens") or len(task.texts) > 1 or "{" in task.texts[0]:
         return False
     if source == STANDARD_INPUT:
         return True

@@ -80,11 +80,11 @@ def reading_of_rows(task: Task, sets: dict[str, RowSet]) -> Reading:
     ]
     remarks = [remark for name, rows in sets.items() for remark in _odd_texts(config, name, rows, texts[name])]
     remarks += [remark for name, rows in sets.items() for remark in _odd_verdicts(name, rows.records, unused)]
-    if config.facts.words:
+    if config.task_kind.words:
         remarks += [remark for name, rows in sets.items() for remark in _odd_entities(task, name, rows.records)]
     remarks += [remark for name, rows in sets.items() for remark in _contradictions(config, name, rows, texts[name])]
     golds = {name: [*chain.from_iterable(map(task.answers, rows.records))] for name, rows in sets.items()}
-    if config.facts.labelled or config.choices:
+    if config.task_kind.labelled or config.choices:
         kinds = {name: Counter(map(str, of_set)) for name, of_set in golds.items()}
         facts += [Fact(name=f"labels, {name}", value=_counts(config, of_set)) for name, of_set in kinds.items()]
         remarks += _odd_labels(config, kinds, {name: len(rows.records) for name, rows in sets.items()})
@@ -181,7 +181,7 @@ def _contradictions(config: TaskConfig, name: str, rows: RowSet, texts: Sequence
 
 def _counts(config: TaskConfig, labels: Counter[str]) -> str:
     shown = first_of([f"{label} {labels[label]:,}" for label in sorted_labels(labels)], _SHOWN)
-    scheme = tag_scheme(labels) if config.facts.words else None
+    scheme = tag_scheme(labels) if config.task_kind.words else None
     return shown + (f"; entities as {scheme}" if scheme else "")
 
 
@@ -199,7 +199,7 @@ def _odd_verdicts(name: str, records: Sequence[Record], unused: Sequence[str]) -
 
 
 def _odd_labels(config: TaskConfig, counts: dict[str, Counter[str]], rows: dict[str, int]) -> Iterator[str]:
-    every, total, words = sum(counts.values(), Counter[str]()), sum(rows.values()), config.facts.words
+    every, total, words = sum(counts.values(), Counter[str]()), sum(rows.values()), config.task_kind.words
     by_spelling: dict[str, list[str]] = {}
     for label in sorted_labels(every):
         by_spelling.setdefault(_folded(label, words), []).append(label)

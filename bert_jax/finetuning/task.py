@@ -87,7 +87,7 @@ class Task(Generic[Gold]):
         """`config.labels` must be set if the kind has labels. Raises UsageError for fewer than two."""
         self.config, self._tokenizer = config, tokenizer
         self.unknown_id, self.pad_id = tokenizer.vocabulary.unknown_id, tokenizer.vocabulary.pad_id
-        if config.facts.labelled:
+        if config.task_kind.labelled:
             self.labels = Labels(config.labels or ())
 
     @classmethod
@@ -101,7 +101,7 @@ class Task(Generic[Gold]):
 
         Raises UsageError for rows that can't be learned from.
         """
-        if not config.facts.labelled:
+        if not config.task_kind.labelled:
             return config
         return config.replace(labels=cls.all_labels(config, cls.count_names(config, records)))
 

@@ -53,7 +53,7 @@ def usable_rows(
     records = without(cut, "with fewer fields than columns", "have fewer fields than there are columns", remedy)
     for column in _VERDICTS.keys() - used:
         records = _accepted(source, records, column, repairs)
-    if config.facts.loss == "classes":
+    if config.task_kind.loss == "classes":
         labels = [label_text(one.value(config.label)) if one.has(config.label) else "" for one in records]
         marks = _no_labels(config, set(labels) - {""})
         records = [one for one, label in zip(records, labels, strict=True) if label not in marks]

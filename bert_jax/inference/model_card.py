@@ -80,7 +80,7 @@ def _front_matter(config: AnyRunConfig | None, model: Bert, architecture: str) -
     as_for_bert = "" if architecture == relative.discriminator else f"Bert{architecture.removeprefix(relative.classes)}"
     library, use, tags = "transformers", _USES.get(as_for_bert, "feature-extraction"), [model_type, "bert_jax"]
     if task := _vectors_task(model):
-        library, use, tags = _OF_VECTORS, task.facts.hub_use, [_OF_VECTORS, "feature-extraction", *tags]
+        library, use, tags = _OF_VECTORS, task.task_kind.hub_use, [_OF_VECTORS, "feature-extraction", *tags]
     yield f"library_name: {library}"
     yield f"pipeline_tag: {use}"
     yield "\n- ".join(["tags:", *tags]) + "\n---"

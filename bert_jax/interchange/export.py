@@ -57,8 +57,8 @@ def _form(config: ModelConfig, params: Parameters, vocabulary: Vocabulary, task:
     if not task:
         params = without(params, relative.lacks)
         class_of_bert = _class_with(absent_parts(params, config), config.has_pair_head)
-    elif task.facts.exported_as and not task.mix_layers:
-        class_of_bert = task.facts.exported_as
+    elif task.task_kind.exported_as and not task.mix_layers:
+        class_of_bert = task.task_kind.exported_as
         if task.makes_vectors:
             params = without({"bert": params["bert"]}, ["bert/pooler"])
     else:
@@ -111,7 +111,7 @@ def write_model_directory(
     relative, class_name, values, params = _form(config, params, tokenizer.vocabulary, task)
     tensors = to_tensors(params, config)
     if task:
-        tensors = {re.sub(r"^classifier\.", task.facts.tensors, name): tensor for name, tensor in tensors.items()}
+        tensors = {re.sub(r"^classifier\.", task.task_kind.tensors, name): tensor for name, tensor in tensors.items()}
     tensors = their_tensors(tensors, relative, class_name)
     if class_name == f"{relative.classes}Model":  # the encoder alone, whose names have no prefix
         tensors = {name.removeprefix(relative.base): tensor for name, tensor in tensors.items()}

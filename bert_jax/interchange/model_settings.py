@@ -162,11 +162,11 @@ def head_values(task: TaskConfig) -> JsonObject:
     Empty for multiple choice and question answering, whose heads always have the same shape. The labels of `task` must
     be known.
     """
-    names = task.labels if task.facts.labelled else ("LABEL_0",) if task.facts.loss == "squares" else None
+    names = task.labels if task.task_kind.labelled else ("LABEL_0",) if task.task_kind.loss == "squares" else None
     if not names:
         return {}
     labels = {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}
-    return labels | ({"problem_type": task.facts.problem} if task.facts.problem else {})
+    return labels | ({"problem_type": task.task_kind.problem} if task.task_kind.problem else {})
 
 
 def _size(values: JsonObject, name: str, path: Path) -> int:

@@ -40,10 +40,10 @@ class HeadShape(NamedTuple):
     @classmethod
     def of(cls, task: TaskConfig) -> "HeadShape":
         """The head of a task whose labels are known."""
-        facts = task.facts
-        outputs = len(task.labels or ()) if facts.labelled else facts.outputs
+        kind = task.task_kind
+        outputs = len(task.labels or ()) if kind.labelled else kind.outputs
         assert outputs is not None, "a task without labels has a fixed number of outputs"
-        return cls(facts.head, outputs, len(task.marks) // 2, facts.head_dropout, task.mix_layers)
+        return cls(kind.head, outputs, len(task.marks) // 2, kind.head_dropout, task.mix_layers)
 
     def has_pooler(self, config: ModelConfig) -> bool:
         """Whether the head reads the pooler's output. A head for tokens reads it only if `pools_tokens`."""

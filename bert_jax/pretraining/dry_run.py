@@ -10,7 +10,7 @@ from bert_jax.records.sample import read_sample
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import Setting, UsageError
-from bert_jax.system.facts import Figure, facts_of, gigabytes, three_digits
+from bert_jax.system.figures import Figure, figure_names, gigabytes, three_digits
 from bert_jax.system.progress import say
 from bert_jax.training.estimate import (
     Estimate,
@@ -120,7 +120,7 @@ def planned_preparation(config: RunConfig) -> Lines:
         yield name, share
     if config.data.is_curated:
         yield "dropped", "not estimated: the figures are of all documents"
-    for name in facts_of(type(total)):
+    for name in figure_names(type(total)):
         figure = Figure(type(total), name)
         yield figure.heading, figure.text(getattr(total, name))
     yield "rate, measured", f"{total.shuffled_bytes / total.work_seconds / 1e6:,.3g} MB of text a second and worker"

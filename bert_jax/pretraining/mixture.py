@@ -8,12 +8,12 @@ from typing import Annotated
 from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
 from bert_jax.instances.prepared_data import PreparedData
-from bert_jax.system import facts
+from bert_jax.system import figures
 from bert_jax.system.errors import Setting, UsageError
-from bert_jax.system.facts import Facts
+from bert_jax.system.figures import Figures
 
 
-class SourceShare(Facts):
+class SourceShare(Figures):
     """One source in all phases of a training, or in the phases of one length."""
 
     source: str
@@ -22,11 +22,11 @@ class SourceShare(Facts):
     """Number of training sequences, over all lengths."""
     tokens: int
     """Number of tokens of these sequences."""
-    unknown: Annotated[float, facts.Unit("{:.2%}".format), "unknown pieces"]
+    unknown: Annotated[float, figures.Unit("{:.2%}".format), "unknown pieces"]
     """Share of the source's pieces that are unknown to the vocabulary."""
-    share: facts.Percentage
+    share: figures.Percentage
     """The source's share of the rows that these phases draw, in tokens including padding."""
-    epochs: Annotated[float, facts.Unit("{:,.3g}".format), "times seen"]
+    epochs: Annotated[float, figures.Unit("{:,.3g}".format), "times seen"]
     """Average number of times that these phases see the source's text."""
 
     def __str__(self) -> str:

@@ -20,8 +20,8 @@ from bert_jax.instances.prepared_data import TRAIN, PreparedData, Recipe
 from bert_jax.pretraining.vocabulary import existing_tokenizer, learned_tokenizer
 from bert_jax.records.corpus import Document
 from bert_jax.records.sample import SpreadSample
-from bert_jax.system import facts
-from bert_jax.system.facts import Facts
+from bert_jax.system import figures
+from bert_jax.system.figures import Figures
 from bert_jax.system.workers import available_cores
 from bert_jax.text.merged_letters import merged_letters
 from bert_jax.text.text_spans import plain
@@ -40,7 +40,7 @@ _ATTEMPTS = 4
 proposes."""
 
 
-class Cut(Facts):
+class Cut(Figures):
     """The sequences that a text gives at one length."""
 
     length: int
@@ -49,39 +49,39 @@ class Cut(Facts):
     rows: int
     tokens: int
     """Tokens in sequences, with special tokens and without padding."""
-    padding: facts.Percentage
+    padding: figures.Percentage
     """Share of the positions of all rows that hold no token."""
-    random_pairs: Annotated[float, facts.Unit("{:.1%}".format), "random second segments"]
+    random_pairs: Annotated[float, figures.Unit("{:.1%}".format), "random second segments"]
     """Share of the sequences whose second segment doesn't follow the first; next sentence prediction wants a half."""
 
 
-class Pieces(Facts):
+class Pieces(Figures):
     """How a vocabulary splits the text."""
 
     vocabulary: str
     pieces: int
-    pieces_a_word: Annotated[float, facts.Unit("{:.3f}".format), "pieces a word"]
+    pieces_a_word: Annotated[float, figures.Unit("{:.3f}".format), "pieces a word"]
     """Words are split at blanks, as by wc."""
-    unknown: Annotated[float, facts.Unit("{:.3%}".format), "unknown pieces"]
+    unknown: Annotated[float, figures.Unit("{:.3%}".format), "unknown pieces"]
 
 
-class PreparationTime(Facts):
+class PreparationTime(Figures):
     """The preparation of a source: its parts, and its time."""
 
     chunks: int
-    shuffled_bytes: Annotated[facts.Traffic, "text sent to workers"]
+    shuffled_bytes: Annotated[figures.Traffic, "text sent to workers"]
     """Bytes of text that go from the process that reads them to those that prepare them. Workers of Spark read their
     files themselves, twice."""
-    shard_bytes: Annotated[facts.Traffic, "written"]
+    shard_bytes: Annotated[figures.Traffic, "written"]
     """Bytes of the shards of the config's lengths."""
-    vocabulary_seconds: Annotated[facts.Seconds, "vocabulary"]
+    vocabulary_seconds: Annotated[figures.Seconds, "vocabulary"]
     """To read the text once and to train the vocabulary; 0 if one is given."""
-    work_seconds: Annotated[facts.Seconds, "sequences, one core"]
+    work_seconds: Annotated[figures.Seconds, "sequences, one core"]
     """To read, split, encode and write the text on one core of this machine."""
 
     @computed_field  # type: ignore[prop-decorator]
     @property
-    def seconds_here(self) -> Annotated[facts.Seconds, "both, on this machine's cores"]:
+    def seconds_here(self) -> Annotated[figures.Seconds, "both, on this machine's cores"]:
         """Time of vocabulary and sequences on all cores that the command may use."""
         return 3600 * (self.with_workers(available_cores()).hours or 0.0)
 

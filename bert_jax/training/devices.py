@@ -19,7 +19,7 @@ from bert_jax.model.memory import Memory
 from bert_jax.model.sharding import check_batch_size, row_shards
 from bert_jax.model.size import encoder_flops
 from bert_jax.system.errors import Setting, UsageError
-from bert_jax.system.facts import gigabytes
+from bert_jax.system.figures import gigabytes
 from bert_jax.system.progress import say
 
 _COMPILER_OPTIONS: dict[str, dict[str, bool | int]] = {

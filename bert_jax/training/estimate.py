@@ -19,9 +19,9 @@ from bert_jax.model.kernels.platform import compute_dtype
 from bert_jax.model.memory import Memory
 from bert_jax.model.sharding import num_shards
 from bert_jax.run.run_directory import RunDirectory
-from bert_jax.system import facts
+from bert_jax.system import figures
 from bert_jax.system.bucket import Place, in_bucket
-from bert_jax.system.facts import Facts, Figure, gigabytes
+from bert_jax.system.figures import Figure, Figures, gigabytes
 from bert_jax.system.reading import Reading
 from bert_jax.training.devices import CHIPS, TPU_FAMILIES, SquareProduct, chip_of, device_memory
 
@@ -41,17 +41,17 @@ _UNITS = {"flops": " FLOPs", "memory": " a device", "disk": " on disk", "hours":
 _OPTIONAL = Field(exclude_if=lambda value: value is None)
 
 
-class Estimate(Facts):
+class Estimate(Figures):
     """What some work takes. A figure that is None isn't estimated or isn't known."""
 
     work: Annotated[str | None, _OPTIONAL] = None
     """The work, and the machine where it matters."""
-    flops: Annotated[facts.Flops | None, "FLOPs", _OPTIONAL] = None
-    memory: Annotated[facts.Traffic | None, "memory a device", _OPTIONAL] = None
+    flops: Annotated[figures.Flops | None, "FLOPs", _OPTIONAL] = None
+    memory: Annotated[figures.Traffic | None, "memory a device", _OPTIONAL] = None
     """Bytes on one device at the peak of a step."""
-    disk: Annotated[facts.Traffic | None, _OPTIONAL] = None
+    disk: Annotated[figures.Traffic | None, _OPTIONAL] = None
     """Bytes of files."""
-    hours: Annotated[facts.Hours | None, "time", _OPTIONAL] = None
+    hours: Annotated[figures.Hours | None, "time", _OPTIONAL] = None
     basis: Annotated[str, "by"]
     """What the figures rest on: a formula, a probe, a trial, a compiled program, or finished runs."""
 
@@ -69,7 +69,7 @@ def training_times(model: ModelConfig, flops: float) -> Iterator[Estimate]:
         rate, basis = _MFU * chip.flops * jax.device_count(), f"{_MFU:.0%} of the peak, assumed"
     else:
         products = _matrix_rate(model)
-        rate, basis = _CPU_SHARE * products, f"{_CPU_SHARE:.0%} of {facts.flops_per_second(products)}, measured now"
+        rate, basis = _CPU_SHARE * products, f"{_CPU_SHARE:.0%} of {figures.flops_per_second(products)}, measured now"
     yield Estimate(work=f"this machine, {jax.device_count()} x {name}", hours=flops / rate / 3600, basis=basis)
     for family in TPU_FAMILIES:
         hours = flops / (_MFU * CHIPS[f"TPU {family}"].flops) / 3600

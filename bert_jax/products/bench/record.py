@@ -8,8 +8,8 @@ from pydantic import Field
 from rich import box
 
 from bert_jax.run.environment import Scalar
-from bert_jax.system import facts
-from bert_jax.system.facts import Facts, Table, meanings_table, rows_table
+from bert_jax.system import figures
+from bert_jax.system.figures import Figures, Table, meanings_table, rows_table
 from bert_jax.system.json_file import Shape
 
 KIND: Final = "bert-jax bench"
@@ -29,10 +29,10 @@ _STEP_FACTS = (
 _PART_FACTS = ("name", "flops", "time.median", "step_share", "matrix_share")
 
 
-class Timing(Facts):
+class Timing(Figures):
     """Seconds of repeated measurements of one thing."""
 
-    median: Annotated[facts.BareMilliseconds, "time\nms"]
+    median: Annotated[figures.BareMilliseconds, "time\nms"]
     low: float
     """The 10th percentile."""
     high: float
@@ -47,20 +47,20 @@ class Timing(Facts):
         return cls(median=statistics.median(seconds), low=deciles[0], high=deciles[-1], rounds=len(seconds))
 
     def __str__(self) -> str:
-        spread = f"80% in {self.low * 1e3:,.1f} to {facts.milliseconds(self.high, 1)}"
-        return f"{facts.milliseconds(self.median, 1)}; median of {self.rounds}; {spread}"
+        spread = f"80% in {self.low * 1e3:,.1f} to {figures.milliseconds(self.high, 1)}"
+        return f"{figures.milliseconds(self.median, 1)}; median of {self.rounds}; {spread}"
 
 
-class StepPart(Facts):
+class StepPart(Figures):
     """The work and the time of a part of a step."""
 
     name: Annotated[str, "part"]
-    flops: Annotated[facts.Gigaflops, "GFLOP"]
+    flops: Annotated[figures.Gigaflops, "GFLOP"]
     """FLOPs of its matrix products by formula, without recomputation."""
     time: Timing
-    step_share: Annotated[float, facts.Unit(facts.percent), "of\nstep"]
+    step_share: Annotated[float, figures.Unit(figures.percent), "of\nstep"]
     """Share of the step's time."""
-    matrix_share: Annotated[float | None, facts.Unit(facts.percent, unknown="~"), "of matrix\nrate"]
+    matrix_share: Annotated[float | None, figures.Unit(figures.percent, unknown="~"), "of matrix\nrate"]
     """FLOPs over the median time, as a share of the matrix rate that was measured in this process; None for a
     difference of times that is lost in their noise."""
 
@@ -74,7 +74,7 @@ class MatrixRate(Shape):
     """The rate that this process measured, also where `per_second` is that of the data sheet."""
 
 
-class StepBench(Facts):
+class StepBench(Figures):
     """The JSON object of a bench. Figures are over all devices."""
 
     kind: Literal["bert-jax bench"]
@@ -82,7 +82,7 @@ class StepBench(Facts):
     versions: dict[str, str]
     machine: dict[str, Scalar]
     settings: dict[str, Scalar]
-    compile_seconds: Annotated[facts.Seconds, "compilation"]
+    compile_seconds: Annotated[figures.Seconds, "compilation"]
     """Tracing, lowering and compiling the step; short if the program was cached."""
     parts: list[StepPart]
     """Forward, backward, optimizer and step. Forward and step are measured by themselves; backward and optimizer are
@@ -90,22 +90,22 @@ class StepBench(Facts):
     rates: dict[Literal["matrix"], MatrixRate]
     transfer: Timing
     """Time to copy a batch to the device; the step doesn't include it."""
-    sequences_per_second: Annotated[float, facts.Unit("{:,.4g} /s".format), "sequences"]
-    tokens_per_second: Annotated[float, facts.Unit("{:,.0f} /s".format), "tokens"]
+    sequences_per_second: Annotated[float, figures.Unit("{:,.4g} /s".format), "sequences"]
+    tokens_per_second: Annotated[float, figures.Unit("{:,.0f} /s".format), "tokens"]
     """Without padding."""
-    fill: Annotated[facts.Percentage, "positions filled"]
+    fill: Annotated[figures.Percentage, "positions filled"]
     """Share of the batch's positions that hold tokens."""
-    model_flops_per_step: Annotated[float, facts.Unit(lambda flops: f"{flops / 1e9:,.1f} GFLOP"), "model"]
+    model_flops_per_step: Annotated[float, figures.Unit(lambda flops: f"{flops / 1e9:,.1f} GFLOP"), "model"]
     """FLOPs of the model in a step, by formula."""
-    model_flops_per_second: Annotated[facts.FlopRate, "model rate"]
+    model_flops_per_second: Annotated[figures.FlopRate, "model rate"]
     """The model's FLOPs over the median time of a step."""
-    share_of_matrix_rate: Annotated[facts.Percentage, "share of that"]
+    share_of_matrix_rate: Annotated[figures.Percentage, "share of that"]
     """Model FLOPs a second over the rate of square products that was measured in this process."""
-    mfu: Annotated[facts.Percentage | None, "MFU"]
+    mfu: Annotated[figures.Percentage | None, "MFU"]
     """Model FLOPs utilisation: share of the bfloat16 peak in the data sheet."""
-    peak_memory_bytes: Annotated[facts.MemoryBytes, "memory"]
+    peak_memory_bytes: Annotated[figures.MemoryBytes, "memory"]
     """Peak memory of the fullest device; on a CPU, of this process."""
-    input_sequences_per_second: Annotated[facts.PerSecond | None, "input alone"]
+    input_sequences_per_second: Annotated[figures.PerSecond | None, "input alone"]
     """Rate of reading and batching the run's data; None for random sequences."""
 
     @property
@@ -114,7 +114,7 @@ class StepBench(Facts):
         return self.parts[-1].time
 
     @property
-    def matrix_rate(self) -> Annotated[facts.FlopRate, "matrix products"]:
+    def matrix_rate(self) -> Annotated[figures.FlopRate, "matrix products"]:
         """Large square matrices, best of several."""
         return self.rates["matrix"].measured
 

@@ -20,9 +20,9 @@ from bert_jax.products.doctor.survey import Fault, Survey, TextShare
 from bert_jax.records.corpus import Corpus, open_corpus
 from bert_jax.records.corpus_reading import reading_of_samples
 from bert_jax.records.sample import SAMPLE_BYTES, SpreadSample, read_sample, sample_mixture
-from bert_jax.system import facts
+from bert_jax.system import figures
 from bert_jax.system.errors import Setting, UsageError
-from bert_jax.system.facts import Facts, facts_table, rows_table, three_digits
+from bert_jax.system.figures import Figures, figures_table, rows_table, three_digits
 from bert_jax.system.progress import output, print_line, say
 from bert_jax.system.reading import show
 from bert_jax.text.tokenizer import Tokenizer
@@ -41,12 +41,12 @@ def _from_to(numbers: tuple[int, int]) -> str:
     return " to ".join(dict.fromkeys(map(three_digits, numbers)))
 
 
-class TextSize(Facts):
+class TextSize(Figures):
     """The text, and how much of it was looked at. Sizes and counts are of the whole, estimated from the sample."""
 
     source: str
     language: Annotated[str, "declared language"]
-    text_bytes: Annotated[facts.Traffic, "text"]
+    text_bytes: Annotated[figures.Traffic, "text"]
     documents: int
     sentences: int
     words: int
@@ -54,8 +54,8 @@ class TextSize(Facts):
     tokens: int
     """Pieces, without special tokens."""
     longest_line: Annotated[int, "characters of the longest line"]
-    sample_bytes: Annotated[facts.Traffic, "looked at"]
-    sample_share: Annotated[facts.Percentage, "share looked at"]
+    sample_bytes: Annotated[figures.Traffic, "looked at"]
+    sample_share: Annotated[figures.Percentage, "share looked at"]
     sample: Annotated[str, "sample"]
     """Which part of the source the sample is."""
 
@@ -63,23 +63,23 @@ class TextSize(Facts):
 class EstimatedShare(SourceShare):
     """One source in the training on several, estimated from a sample."""
 
-    pieces_a_word: Annotated[float, facts.Unit("{:.3f}".format), "pieces a word"]
+    pieces_a_word: Annotated[float, figures.Unit("{:.3f}".format), "pieces a word"]
 
 
-class Training(Facts):
+class Training(Figures):
     """The training that the config describes, on this text."""
 
     parameters: int
-    text_parameters: Annotated[tuple[int, int], facts.Unit(_from_to), "parameters that the text can feed"]
+    text_parameters: Annotated[tuple[int, int], figures.Unit(_from_to), "parameters that the text can feed"]
     """The least and the most parameters of the best model for a given compute, if the compute is all that the text is
     worth: its tokens, repeated."""
     text_parameters_basis: Annotated[str, "by"]
     """The tokens for each parameter, and where they were measured."""
-    epochs: Annotated[float, facts.Unit(three_digits), "times the text is seen"]
-    flops: Annotated[facts.Flops, "FLOPs"]
+    epochs: Annotated[float, figures.Unit(three_digits), "times the text is seen"]
+    flops: Annotated[figures.Flops, "FLOPs"]
 
 
-class Change(Facts):
+class Change(Figures):
     """Something to change."""
 
     reason: str
@@ -87,7 +87,7 @@ class Change(Facts):
     """What to do: a flag of bert-jax pretrain, or what to do to the text."""
 
 
-class SourceDiagnosis(Facts):
+class SourceDiagnosis(Figures):
     """The figures and faults of one source of text."""
 
     text: TextSize
@@ -98,7 +98,7 @@ class SourceDiagnosis(Facts):
     """Sequences of the whole text, by length."""
     pieces: list[Pieces]
     preparation: PreparationTime
-    boilerplate_share: facts.Percentage
+    boilerplate_share: figures.Percentage
     """Share of the characters that is in lines of many documents."""
     vocabulary_size: int | None
     """The size of the vocabulary that the text gives, if it isn't the one that the config asks for."""
@@ -115,7 +115,7 @@ class Diagnosis(SourceDiagnosis):
     hours: list[Estimate]
 
 
-class MixtureDiagnosis(Facts):
+class MixtureDiagnosis(Figures):
     """The figures and faults of several sources, and the training on all of them."""
 
     sources: list[SourceDiagnosis]
@@ -293,8 +293,8 @@ def print_diagnosis(found: Diagnosis | MixtureDiagnosis, changes: Sequence[Chang
     else:
         _print_source(found)
     output.print(
-        facts_table("Preparation, from rates measured on the sample", {"": found.preparation}),
-        facts_table("The config's training", {"": found.training}),
+        figures_table("Preparation, from rates measured on the sample", {"": found.preparation}),
+        figures_table("The config's training", {"": found.training}),
         rows_table("Its time", found.hours),
         sep="\n",
     )
@@ -304,7 +304,7 @@ def print_diagnosis(found: Diagnosis | MixtureDiagnosis, changes: Sequence[Chang
 
 
 def _print_source(found: Diagnosis) -> None:
-    output.print(facts_table("The text, estimated from the sample", {"": found.text}))
+    output.print(figures_table("The text, estimated from the sample", {"": found.text}))
     for title, shares in (("Languages", found.languages), ("Scripts", found.scripts)):
         shown = [share for share in shares if share.share >= _LEAST_SHOWN][:_SHARES_SHOWN]
         output.print(rows_table(title, shown))

@@ -19,7 +19,7 @@ from bert_jax.products.doctor.survey import BOILERPLATE, DUPLICATES, LONG_LINES,
 from bert_jax.records.filters import are_same_language, is_identifiable
 from bert_jax.records.line_kinds import KINDS
 from bert_jax.records.sources import resolved_source
-from bert_jax.system.facts import three_digits
+from bert_jax.system.figures import three_digits
 from bert_jax.text.identification import UNDETERMINED, UNSURE
 
 _MOST_OTHER = 0.01

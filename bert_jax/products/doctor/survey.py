@@ -11,8 +11,8 @@ from pydantic import Field
 from bert_jax.records.corpus import Document
 from bert_jax.records.curation import FEWEST_TIMES, times_allowed
 from bert_jax.records.line_kinds import KINDS, LONG_LINE
-from bert_jax.system import facts
-from bert_jax.system.facts import Facts
+from bert_jax.system import figures
+from bert_jax.system.figures import Figures
 from bert_jax.system.workers import available_cores, map_in_processes
 from bert_jax.text.identification import blocks, identified
 from bert_jax.text.scripts import letters_by_script
@@ -32,15 +32,15 @@ LONG_LINES, DUPLICATES, BOILERPLATE = (
 )
 
 
-class TextShare(Facts):
+class TextShare(Figures):
     """A language or a script in the text."""
 
     name: str
-    share: facts.Percentage
+    share: figures.Percentage
     """Share of the characters, or of the letters of a script."""
 
 
-class Fault(Facts):
+class Fault(Figures):
     """A fault of the text: a model shouldn't learn it, or it wastes training time."""
 
     fault: str
@@ -48,7 +48,7 @@ class Fault(Facts):
     """How often the sample has it."""
     documents: int | None
     """Documents of the sample that have it; None for repairs, which the reader counts by lines or records."""
-    share: Annotated[float | None, facts.Unit("{:.2%}".format), "share of documents"]
+    share: Annotated[float | None, figures.Unit("{:.2%}".format), "share of documents"]
     example: Annotated[str, Field(max_length=2 * _EXAMPLE_CHARACTERS)] = ""
 
 

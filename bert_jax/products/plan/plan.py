@@ -24,7 +24,7 @@ from bert_jax.products.plan.record import (
 )
 from bert_jax.products.plan.topology import Topology, can_compile, topology_devices
 from bert_jax.system.errors import RunError, install_extra
-from bert_jax.system.facts import gib
+from bert_jax.system.figures import gib
 from bert_jax.system.progress import duration, say
 from bert_jax.training.devices import fitted
 from bert_jax.training.step import Objective

@@ -6,8 +6,8 @@ from typing import Annotated
 from pydantic import computed_field
 
 from bert_jax.products.plan.topology import Topology
-from bert_jax.system import facts
-from bert_jax.system.facts import Facts, Table, facts_table, rows_table
+from bert_jax.system import figures
+from bert_jax.system.figures import Figures, Table, figures_table, rows_table
 from bert_jax.system.json_file import Shape
 from bert_jax.training.estimate import Estimate
 
@@ -17,20 +17,20 @@ _FORMULA_FACTS = (
 )
 
 
-class ChipMemory(Facts):
+class ChipMemory(Figures):
     """Bytes of a step on one chip, as the compiled program reports them."""
 
-    arguments: Annotated[facts.MemoryBytes, "state and batch"]
+    arguments: Annotated[figures.MemoryBytes, "state and batch"]
     """Parameters, optimizer state and batch, with padding by layouts."""
-    outputs: facts.MemoryBytes
+    outputs: figures.MemoryBytes
     """Outputs that don't reuse the memory of an argument."""
-    temporaries: facts.MemoryBytes
+    temporaries: figures.MemoryBytes
     """Gradients, activations and other arrays within the step."""
-    code: Annotated[facts.MemoryBytes, "program"]
+    code: Annotated[figures.MemoryBytes, "program"]
 
     @computed_field  # type: ignore[prop-decorator]
     @property
-    def total(self) -> facts.MemoryBytes:
+    def total(self) -> figures.MemoryBytes:
         """Sum of all parts."""
         return self.arguments + self.outputs + self.temporaries + self.code
 
@@ -38,26 +38,26 @@ class ChipMemory(Facts):
 class SliceTime(Estimate):
     """How long phases take on a slice, and the hours of all its chips together."""
 
-    chip_hours: Annotated[float, facts.Unit("{:,.1f}".format), "chip-hours"]
+    chip_hours: Annotated[float, figures.Unit("{:,.1f}".format), "chip-hours"]
 
 
 class Pace(SliceTime):
     """A step and its phase, at one estimate of the step's time."""
 
-    step_seconds: Annotated[facts.Milliseconds, "step"]
-    sequences_per_second: Annotated[facts.PerSecond, "sequences"]
-    mfu: Annotated[facts.Percentage, "MFU"]
+    step_seconds: Annotated[figures.Milliseconds, "step"]
+    sequences_per_second: Annotated[figures.PerSecond, "sequences"]
+    mfu: Annotated[figures.Percentage, "MFU"]
     """Model FLOPs over the peak of all chips."""
 
 
-class StepTime(Facts):
+class StepTime(Figures):
     """Least seconds of a step by three limits of the hardware, computed rather than measured."""
 
-    compute: Annotated[facts.Milliseconds, "products at the peak"]
+    compute: Annotated[figures.Milliseconds, "products at the peak"]
     """Matrix products, including recomputation, at the peak of the chips."""
-    memory: Annotated[facts.Milliseconds, "memory at its bandwidth"]
+    memory: Annotated[figures.Milliseconds, "memory at its bandwidth"]
     """Memory traffic of the program at the memory bandwidth."""
-    links: Annotated[facts.Milliseconds, "links at their bandwidth"]
+    links: Annotated[figures.Milliseconds, "links at their bandwidth"]
     """Bytes sent by collectives, over all links of a chip in parallel, without latency."""
     at_best: Annotated[Pace, "all at once"]
     """If all three overlap: the shortest time."""
@@ -65,14 +65,14 @@ class StepTime(Facts):
     """If nothing overlaps: the longest time that the limits explain."""
 
 
-class PlannedPhase(Facts):
+class PlannedPhase(Figures):
     """The work of one phase's step."""
 
     phase: int
     steps: int
     length: int
     batch_size: Annotated[int, "batch"]
-    flops: Annotated[facts.Flops, "FLOPs a step, by formula"]
+    flops: Annotated[figures.Flops, "FLOPs a step, by formula"]
     """FLOPs of one step over all chips by formula, without recomputation."""
 
 
@@ -89,17 +89,17 @@ class CompiledPhase(PlannedPhase):
     mesh: dict[str, int]
     remat: str
     accumulation: int
-    compile_seconds: Annotated[facts.Seconds, "compiled in"]
+    compile_seconds: Annotated[figures.Seconds, "compiled in"]
     memory: Annotated[ChipMemory | None, "memory a chip"]
     """Memory of the program on a chip; None where the compiler stops because it doesn't fit."""
-    needed_bytes: Annotated[facts.MemoryBytes | None, "needed"]
+    needed_bytes: Annotated[figures.MemoryBytes | None, "needed"]
     """Bytes needed on a chip: the total, or the figure in the compiler's refusal; None if the refusal has none."""
-    available_bytes: Annotated[facts.MemoryBytes, "available"]
+    available_bytes: Annotated[figures.MemoryBytes, "available"]
     """Bytes of a chip's memory that a program may use."""
     fits: bool
-    traffic_bytes: Annotated[facts.Traffic | None, "moved to and from memory"]
+    traffic_bytes: Annotated[figures.Traffic | None, "moved to and from memory"]
     """Bytes that a chip moves to and from its main memory in a step."""
-    sent_bytes: Annotated[facts.Traffic | None, "sent over the links"]
+    sent_bytes: Annotated[figures.Traffic | None, "sent over the links"]
     """Bytes that a chip sends in a step's collectives if each uses a ring."""
     time: Annotated[StepTime | None, "least time of a step, nothing measured"]
 
@@ -136,7 +136,7 @@ def plan_tables(topology: Topology, plan: SlicePlan) -> Iterator[Table | str]:
     rates = f"{chip.flops / 1e12:,.0f} TFLOP/s, {chip.memory_bandwidth / 1e9:,.0f} GB/s"
     title = f"{slice_}: a chip has {rates}, {topology.links} links of {chip.link_bandwidth / 1e9:,.0f} GB/s"
     headings = {f"{phase.length} tokens, batch {phase.batch_size:,}": phase for phase in plan.phases}
-    yield facts_table(title, headings, list(CompiledPhase.model_fields))
+    yield figures_table(title, headings, list(CompiledPhase.model_fields))
     if plan.total:
         yield rows_table("All phases. Real steps take longer.", list(plan.total.values()))
     else:

@@ -98,7 +98,10 @@ class RunFacts:
     def metric(self) -> str:
         """Name of the held-out measurement that the run is judged by."""
         if self.config.task:
-            names = [metric_of(self.config.task), *self.config.task.facts.metrics]  # of vectors, dev rows tell which
+            names = [
+                metric_of(self.config.task),
+                *self.config.task.task_kind.metrics,
+            ]  # of vectors, dev rows tell which
             return next((name for name in names if self.curves.of("eval", name)), names[0])
         return self.questions[0].accuracy if self.questions else "loss"
 

@@ -15,7 +15,7 @@ from bert_jax.products.report.model_views import Attention, ModelViews, model_vi
 from bert_jax.products.report.verdict import Sentence, verdict
 from bert_jax.run.remarks import score_text
 from bert_jax.system.bucket import Place
-from bert_jax.system.facts import Figure
+from bert_jax.system.figures import Figure
 from bert_jax.system.files import replacing
 from bert_jax.system.progress import duration
 

@@ -11,7 +11,7 @@ from bert_jax.products.suite.suite_tables import PRETRAINING, setting_text
 from bert_jax.products.suite.tasks import FineTuning
 from bert_jax.products.suite.work import SuiteWork
 from bert_jax.run.trained_model import TrainedModel
-from bert_jax.system.facts import rows_table
+from bert_jax.system.figures import rows_table
 from bert_jax.system.progress import output, print_line
 from bert_jax.system.workers import in_own_process
 from bert_jax.training.estimate import Estimate

@@ -268,7 +268,7 @@ class FineTuning(SuiteTask):
             if each != "dev" or not config.task.dev_share:
                 rows[each] = search.rows(source, each)
         for score in given.scores or ():
-            check_known(score, config.task.facts.metrics, "scores", "metric of its kind")
+            check_known(score, config.task.task_kind.metrics, "scores", "metric of its kind")
         test = rows.pop("test", None)
         task = config.change(task=rows)
         return cls(name=name, publisher=publisher, config=task, test=test, scores=given.scores or ())

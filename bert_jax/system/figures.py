@@ -1,4 +1,4 @@
-"""Records of figures with units (Facts), and the tables and lines of JSON that show them."""
+"""Records of figures with units (Figures), and the tables and lines of JSON that show them."""
 
 import inspect
 import json
@@ -19,7 +19,7 @@ from bert_jax.system.progress import duration, output
 
 @dataclass(frozen=True)
 class Unit:
-    """The unit of a figure, in the Annotated type of a field or property of a Facts."""
+    """The unit of a figure, in the Annotated type of a field or property of a Figures."""
 
     text: Callable[[Any], str]
     """Writes a figure as text with its unit."""
@@ -75,7 +75,7 @@ Hours = Annotated[float, Unit(lambda hours: duration(3600 * hours), "?")]
 Seconds = Annotated[float, Unit(duration)]
 
 
-class Facts(Shape):
+class Figures(Shape):
     """A record of figures. Its fields and properties have a heading for tables as a text in their Annotated type;
     without it, the heading is the name."""
 
@@ -83,9 +83,9 @@ class Facts(Shape):
 
 
 class Figure:
-    """A field or property of a Facts: its heading, what it means, and its value as text."""
+    """A field or property of a Figures: its heading, what it means, and its value as text."""
 
-    def __init__(self, kind: type[Facts], name: str):
+    def __init__(self, kind: type[Figures], name: str):
         if field := kind.model_fields.get(name):
             annotation, self.meaning = get_type_hints(kind, include_extras=True)[name], field.description or ""
         else:
@@ -115,8 +115,8 @@ def _metadata(annotation: object) -> list[object]:
     return [*getattr(annotation, "__metadata__", ()), *inner]
 
 
-def facts_of(kind: type[Facts]) -> Iterator[str]:
-    """The names of a Facts' fields and computed fields, in order."""
+def figure_names(kind: type[Figures]) -> Iterator[str]:
+    """The names of a Figures' fields and computed fields, in order."""
     yield from kind.model_fields
     yield from kind.model_computed_fields
 
@@ -145,25 +145,25 @@ class Table(RichTable):
         super().add_row(*(Text(on_one_line(cell)) if isinstance(cell, str) else cell for cell in cells), **options)
 
 
-def rows_table(title: str, rows: Sequence[Facts], names: Iterable[str] = (), **options: Any) -> Table:
+def rows_table(title: str, rows: Sequence[Figures], names: Iterable[str] = (), **options: Any) -> Table:
     """One row for each record and one column for each of `names`. These are fields or properties, also of a record in a
     field, as in `time.at_best.hours`. Without `names`: all that are known. `options` are those of rich's tables."""
     if not rows:
         return Table(title)
     names = list(names) or _known(rows)
-    facts = [_figure(rows[0], name) for name in names]
+    figures = [_figure(rows[0], name) for name in names]
     first = [_value(rows[0], name) for name in names]
     numbers = [isinstance(value, int | float) or value is None for value in first]
     table = Table(
-        title, *(f"{'>' * number}{fact.heading}" for fact, number in zip(facts, numbers, strict=True)), **options
+        title, *(f"{'>' * number}{figure.heading}" for figure, number in zip(figures, numbers, strict=True)), **options
     )
     for row in rows:
-        table.add_row(*(fact.text(_value(row, name)) for fact, name in zip(facts, names, strict=True)))
+        table.add_row(*(figure.text(_value(row, name)) for figure, name in zip(figures, names, strict=True)))
     return table
 
 
-def facts_table(title: str, columns: Mapping[str, Facts], names: Iterable[str] = ()) -> Table:
-    """One column for each record, under its heading, and one row for each of `names`, or of the facts that are known.
+def figures_table(title: str, columns: Mapping[str, Figures], names: Iterable[str] = ()) -> Table:
+    """One column for each record, under its heading, and one row for each of `names`, or of the figures that are known.
 
     A record in a field has rows of its own below the field's name.
     """
@@ -172,13 +172,13 @@ def facts_table(title: str, columns: Mapping[str, Facts], names: Iterable[str] =
     return table
 
 
-def meanings_table(title: str, record: Facts, names: Iterable[str]) -> Table:
-    """The known facts of one record, each with its value and meaning."""
+def meanings_table(title: str, record: Figures, names: Iterable[str]) -> Table:
+    """The known figures of one record, each with its value and meaning."""
     table = Table(title, "", ">", "", show_header=False)
     for name in names:
-        fact, value = Figure(type(record), name), getattr(record, name)
+        figure, value = Figure(type(record), name), getattr(record, name)
         if value is not None:
-            table.add_row(fact.heading, fact.text(value), fact.meaning.partition(". ")[0].rstrip("."))
+            table.add_row(figure.heading, figure.text(value), figure.meaning.partition(". ")[0].rstrip("."))
     return table
 
 
@@ -203,32 +203,32 @@ def markdown(rows: Sequence[Mapping[str, str]]) -> str:
     return "".join(f"| {' | '.join(line)} |\n" for line in lines)
 
 
-def json_line(facts: object) -> str:
-    """Facts, or objects that hold some, as one line of JSON."""
-    return json.dumps(facts, ensure_ascii=False, default=BaseModel.model_dump)
+def json_line(figures: object) -> str:
+    """Figures, or objects that hold some, as one line of JSON."""
+    return json.dumps(figures, ensure_ascii=False, default=BaseModel.model_dump)
 
 
-def _add_rows(table: Table, records: Sequence[Facts | None], names: Iterable[str], indent: str) -> None:
-    kind = next((type(record) for record in records if record is not None), Facts)
+def _add_rows(table: Table, records: Sequence[Figures | None], names: Iterable[str], indent: str) -> None:
+    kind = next((type(record) for record in records if record is not None), Figures)
     for name in names or _known([record for record in records if record is not None]):
-        fact, values = Figure(kind, name), [record and getattr(record, name) for record in records]
-        if any(isinstance(value, Facts) for value in values):
-            table.add_row(f"{indent}{fact.heading}", style="bold")
+        figure, values = Figure(kind, name), [record and getattr(record, name) for record in records]
+        if any(isinstance(value, Figures) for value in values):
+            table.add_row(f"{indent}{figure.heading}", style="bold")
             _add_rows(table, values, (), f"{indent}  ")
         else:
-            table.add_row(f"{indent}{fact.heading}", *map(fact.text, values))
+            table.add_row(f"{indent}{figure.heading}", *map(figure.text, values))
 
 
-def _known(records: Sequence[Facts]) -> list[str]:
-    """The facts, in order, that aren't None in all `records`."""
+def _known(records: Sequence[Figures]) -> list[str]:
+    """The figures, in order, that aren't None in all `records`."""
     kind = type(records[0])
-    return [name for name in facts_of(kind) if any(getattr(record, name) is not None for record in records)]
+    return [name for name in figure_names(kind) if any(getattr(record, name) is not None for record in records)]
 
 
-def _value(record: Facts, name: str) -> Any:
+def _value(record: Figures, name: str) -> Any:
     return reduce(getattr, name.split("."), record)
 
 
-def _figure(record: Facts, name: str) -> Figure:
+def _figure(record: Figures, name: str) -> Figure:
     before, _, last = name.rpartition(".")
     return Figure(type(_value(record, before) if before else record), last)

@@ -1,4 +1,4 @@
-"""Facts as tables and as JSON."""
+"""Figures as tables and as JSON."""
 
 import io
 import json
@@ -8,30 +8,30 @@ from typing import Annotated
 from pydantic import computed_field
 from rich.console import Console
 
-from bert_jax.system import facts
-from bert_jax.system.facts import Facts, Table, facts_table, json_line, meanings_table, rows_table
+from bert_jax.system import figures
+from bert_jax.system.figures import Figures, Table, figures_table, json_line, meanings_table, rows_table
 
 
-class Part(Facts):
+class Part(Figures):
     """A record in a field of another."""
 
     name: str
-    size: facts.MemoryBytes
+    size: figures.MemoryBytes
     """Bytes. Of the whole part."""
 
 
-class Whole(Facts):
+class Whole(Figures):
     """A record with facts of every form."""
 
     steps: int
-    seconds: Annotated[facts.Milliseconds | None, "step"]
+    seconds: Annotated[figures.Milliseconds | None, "step"]
     fits: bool
     mesh: dict[str, int]
     part: Annotated[Part | None, "its part"]
 
     @computed_field  # type: ignore[prop-decorator]
     @property
-    def share(self) -> Annotated[float | None, facts.Unit(facts.percent, unknown="~"), "of all"]:
+    def share(self) -> Annotated[float | None, figures.Unit(figures.percent, unknown="~"), "of all"]:
         """Share of the steps. Of a thousand."""
         return self.steps / 1000 if self.seconds else None
 
@@ -60,7 +60,7 @@ def test_rows_have_columns_by_names_with_headings_and_units():
 
 
 def test_facts_have_a_column_for_each_record_and_rows_for_the_records_in_it():
-    rows = printed(facts_table("", {"one": KNOWN, "[bold]no": UNKNOWN}))
+    rows = printed(figures_table("", {"one": KNOWN, "[bold]no": UNKNOWN}))
     for row in (
         ["", "one", "[bold]no"],
         ["fits", "yes", "no"],
