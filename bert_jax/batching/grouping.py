@@ -178,11 +178,11 @@ class _Shapes:
         `sizes` holds the token counts of the remaining sequences of the window, in descending order.
         """
         best, count = self._best(sizes), len(sizes)
-        fitting = [shape for shape in self._compiled if shape[1] >= sizes[0]]
-        if best in fitting:
+        large_enough = [shape for shape in self._compiled if shape[1] >= sizes[0]]
+        if best in large_enough:
             return best
-        if fitting:
-            nearest = min(fitting, key=lambda shape: (_each(shape, count), -shape[0]))
+        if large_enough:
+            nearest = min(large_enough, key=lambda shape: (_each(shape, count), -shape[0]))
             saved = max(count * (_each(nearest, count) - _each(best, count)), 0)
             if self._lost[best] + saved < self._compiling:
                 needed = sum(padded_length(size, self._lengths) for size in sizes[: nearest[0]])

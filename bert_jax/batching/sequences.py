@@ -25,7 +25,7 @@ def joined(segments: Sequence[list[int]], vocabulary: Vocabulary, longest: int) 
         ids += [*part, *special]
     if not ids:
         raise UsageError("a text is empty, and this tokenizer sets no special tokens round it; leave the text out")
-    first_length = len(ids) if len(parts) == 1 else len(before) + len(parts[0]) + frame.of_first
+    first_length = len(ids) if len(parts) == 1 else len(before) + len(parts[0]) + frame.first_separators
     return TokenSequence(ids, first_length, sum(sizes) < sum(map(len, segments)))
 
 

@@ -45,9 +45,9 @@ class Finetune(TrainingArguments):
 
     def plan(self) -> Iterator[tuple[str, str]]:
         """What the command would do, as names and texts."""
-        from bert_jax.finetuning.dry_run import planned_finetuning
+        from bert_jax.finetuning.dry_run import finetuning_estimates
 
-        return planned_finetuning(self.config, self.workdir)
+        return finetuning_estimates(self.config, self.workdir)
 
     def execute(self) -> None:
         """Fine-tunes, and prints results and next steps."""

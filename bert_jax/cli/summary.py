@@ -159,7 +159,7 @@ def filled_examples(run: RunDirectory, config: RunConfig, count: int = 5) -> lis
     from bert_jax.inference.filling import masked_examples
     from bert_jax.instances.prepared_data import PreparedData
 
-    prepared, bert = PreparedData.record(run.data(config.phases[-1].length)), load(run.path)
+    prepared, bert = PreparedData.unchecked(run.data(config.phases[-1].length)), load(run.path)
     examples = masked_examples(
         prepared.example_sentences if prepared else [], bert.tokenizer, bert.config.max_positions - 2
     )[:count]

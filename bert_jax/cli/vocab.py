@@ -57,7 +57,7 @@ class Extend(Arguments):
         words = _lines_of(self.words)
         extended = extend(tokenizer, words, [line.strip() for line in _lines_of(self.markers)])
         output = self._checked_output(extended.tokenizer)
-        counts = f"{counted(extended.added, 'words added')}, {extended.known:,} known already, "
+        counts = f"{counted(extended.added, 'words added')}, {extended.known_words:,} known already, "
         counts += f"{extended.split:,} left out: they are always split"
         counts += f"; {counted(extended.markers, 'markers added')}" if self.markers else ""
         if not extended.added + extended.markers:

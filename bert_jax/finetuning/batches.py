@@ -213,16 +213,16 @@ def task_batch(
     shape: tuple[int, int],
     pad_id: int,
     first_ordinal: int = 0,
-    of_example: Int[np.ndarray, " n"] | None = None,
+    example_rows: Int[np.ndarray, " n"] | None = None,
     most: int = 1,
 ) -> TaskBatch:
     """Puts `examples` of one task into a batch of `shape` (rows, length), filled up with padding.
 
-    `of_example`: the row of each example; None gives each a row of its own. A row has places for `most` examples.
+    `example_rows`: the row of each example; None gives each a row of its own. A row has places for `most` examples.
     """
-    of_example = np.arange(len(examples)) if of_example is None else of_example
-    order = np.argsort(of_example, kind="stable")
-    rows = of_example[order]
+    example_rows = np.arange(len(examples)) if example_rows is None else example_rows
+    order = np.argsort(example_rows, kind="stable")
+    rows = example_rows[order]
     place = rows, places_in_rows(rows)
     ordered = [examples[number] for number in order]
     choices = len(examples[0].sequences)
@@ -263,8 +263,8 @@ def synthetic_task_batch(task: TaskConfig, shape: tuple[int, ...], vocabulary_si
     rng = np.random.default_rng(0)
     marks = ((1, 2),) * HeadShape.of(task).marks
     choices = task.sequences_an_example
-    of_example = np.arange(task.batch_size) * rows // task.batch_size
-    most = int(np.bincount(of_example).max())
+    example_rows = np.arange(task.batch_size) * rows // task.batch_size
+    most = int(np.bincount(example_rows).max())
     size = min(length // (most * choices), task.max_length)
 
     def sequence() -> TokenSequence:
@@ -274,7 +274,7 @@ def synthetic_task_batch(task: TaskConfig, shape: tuple[int, ...], vocabulary_si
         Example(tuple(sequence() for _ in range(choices)), _random_target(task, size, rng), marks)
         for _ in range(task.batch_size)
     ]
-    return task_batch(examples, (rows, length), 0, 0, of_example, most)
+    return task_batch(examples, (rows, length), 0, 0, example_rows, most)
 
 
 def _random_target(task: TaskConfig, length: int, rng: np.random.Generator) -> int | float | Sequence[int]:

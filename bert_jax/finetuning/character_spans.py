@@ -54,7 +54,7 @@ def tags_of(record: Record, name: str, text: str, repairs: Counter[str]) -> list
     """The tag of each word of `text`, B-TYPE, I-TYPE or O, from the spans in column `name`.
 
     A span is extended to whole words. It is left out if all of these belong to the span before. `repairs` counts both.
-    Raises UsageError, which names the record, for spans that overlap, leave the text, or have another form or text.
+    Raises UsageError, which names the record, for spans that overlap, leave the text, or are written in another way.
     """
     spans, places = _checked(record, name, text, repairs), word_places(text)
     begins, ends = [place[0] for place in places], [place[1] for place in places]
@@ -111,10 +111,10 @@ def _checked(record: Record, name: str, text: str, repairs: Counter[str]) -> lis
 
 
 def _span(record: Record, name: str, text: str, written: Any, repairs: Counter[str]) -> tuple[int, int, str] | None:
-    """Begin, end and type of a span; None if the span has another form or leaves the text.
+    """Begin, end and type of a span; None if it is written in another way or leaves the text.
 
-    The form is [begin, end, type], or an object as Prodigy, doccano and Label Studio write it. If it has the span's
-    text, offsets in UTF-16 units are converted. Raises UsageError if another text is at the span's place.
+    A span is written as [begin, end, type], or an object as Prodigy, doccano and Label Studio write it. If it has the
+    span's text, offsets in UTF-16 units are converted. Raises UsageError if another text is at the span's place.
     """
     if isinstance(written, dict):
         names = written.get("labels")
@@ -148,21 +148,21 @@ def in_characters(text: str, offset: int) -> int:
     return len(text.encode("utf-16-le", "surrogatepass")[: 2 * max(offset, 0)].decode("utf-16-le", "ignore"))
 
 
-def entity_forms(tags: Sequence[str]) -> dict[str, str]:
-    """Maps each tag to the form in which entities are counted (IOB2 or IOBES); empty where `tags` name no entities.
+def counted_tags(tags: Sequence[str]) -> dict[str, str]:
+    """Maps each tag to the tag of IOB2 or IOBES that it is counted as; empty where `tags` name no entities.
 
     Tags name entities if O is among them and most others look like B-PER, B_PER, B or PER. PER alone counts as I-PER.
     Remaining tags, such as a mistyped `0`, count as O.
     """
-    forms = {tag: entity_form(tag) for tag in tags if tag != OUTSIDE}
-    odd = sum(form is None for form in forms.values())
-    if OUTSIDE not in tags or 2 * odd >= len(forms):
+    counted = {tag: counted_tag(tag) for tag in tags if tag != OUTSIDE}
+    odd = sum(name is None for name in counted.values())
+    if OUTSIDE not in tags or 2 * odd >= len(counted):
         return {}
-    return {OUTSIDE: OUTSIDE} | {tag: form or OUTSIDE for tag, form in forms.items()}
+    return {OUTSIDE: OUTSIDE} | {tag: name or OUTSIDE for tag, name in counted.items()}
 
 
-def entity_form(tag: str) -> str | None:
-    """The form in which a tag's entity is counted: I-PER for PER, B-PER for B_PER; None if the tag names no entity."""
+def counted_tag(tag: str) -> str | None:
+    """The tag that `tag` is counted as: I-PER for PER, B-PER for B_PER; None if it names no entity."""
     if prefixed := _PREFIXED.fullmatch(tag):
         return f"{_INSIDE.get(prefixed[1], prefixed[1])}-{prefixed[2] or '_'}"
     return f"I-{tag}" if _BARE_TYPE.fullmatch(tag) else None
@@ -170,8 +170,7 @@ def entity_form(tag: str) -> str | None:
 
 def tag_scheme(tags: Iterable[str]) -> str | None:
     """The scheme by which `tags` name entities, such as "IOB" or "BIOES"; None if they name none."""
-    forms = entity_forms([*tags])
-    letters = {form[0] for form in forms.values()} - {OUTSIDE}
+    letters = {tag[0] for tag in counted_tags([*tags]).values()} - {OUTSIDE}
     if not letters:
         return None
     return "BIOES" if letters & {"E", "S"} else "IOB" if "B" in letters else "IO: neighbouring entities are one"

@@ -60,7 +60,7 @@ class ContrastObjective(FineTuningObjective):
     def __init__(
         self, task: TaskConfig, model: ModelConfig, execution: ExecutionConfig, frozen_layers: int | None = None
     ):
-        """`task` must be settled. `frozen_layers` is defined in FinetuneConfig."""
+        """`task` must have its labels. `frozen_layers` is defined in FinetuneConfig."""
         super().__init__(task, model, frozen_layers, probe=False)
         self._parts = execution.accumulation
         self._encoder = PooledEncoder(model, task.pooling, execution, frozen_layers)
@@ -208,7 +208,7 @@ def make_objective(
     frozen_layers: int | None = None,
     probe: bool = False,
 ) -> FineTuningObjective:
-    """The objective of a settled task. `frozen_layers` and `probe` are defined in FinetuneConfig."""
+    """The objective of a task with its labels. `frozen_layers` and `probe` are defined in FinetuneConfig."""
     if task.makes_vectors:
         return ContrastObjective(task, model, execution, frozen_layers)
     return TaskObjective(task, model, execution, frozen_layers, probe)

@@ -105,7 +105,9 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer) -> TrainingRows:
         records = read_records(config, config.train, "train", repairs)
         if config.dev_share:
             records, measured = divided_rows(config, records)
-    config = TASK_CLASSES[config.kind].settled(config, records)  # all rows count, even if only some of them are used
+    config = TASK_CLASSES[config.kind].with_labels(
+        config, records
+    )  # all rows count, even if only some of them are used
     task = make_task(config, tokenizer)
     if config.task_kind.loss == "classes":
         for record in measured:  # a class of dev rows alone would be left out where the rows are divided again
@@ -117,7 +119,7 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer) -> TrainingRows:
     say_repairs(source, repairs)
     if not examples:
         raise UsageError(f"{source} has no row to learn from; give another by {Setting('task.train')}")
-    config = task.fitted_to(examples)
+    config = task.with_example_sizes(examples)
     if config.class_weights and config.labels:
         balanced = config.class_weights == "balanced"
         weights = balanced_weights(examples, len(config.labels)) if balanced else config.class_weights
@@ -173,8 +175,8 @@ def read_records(config: TaskConfig, source: str | None, setting: str, repairs: 
     if is_judged(source):
         records = JudgedTexts(source, setting, repairs).pairs()
     else:
-        form = RowFormat(config.format, config.columns, config.separator, config.label)
-        records = held_records(source, repairs, form)
+        row_format = RowFormat(config.format, config.columns, config.separator, config.label)
+        records = held_records(source, repairs, row_format)
     if not records:
         raise UsageError(f"{source} has no rows; give another file or set")
     kind = TASK_CLASSES[config.kind]

@@ -2,13 +2,13 @@
 
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.wording import counted
-from bert_jax.finetuning.finetune import plan_finetuning, planned_memory
+from bert_jax.finetuning.finetune import estimated_memory, plan_finetuning
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
 from bert_jax.training.estimate import Lines, checkpoints_line, memory_line, planned_run, read_as, steps_in_words
 
 
-def planned_finetuning(config: FinetuneConfig, workdir: Place) -> Lines:
+def finetuning_estimates(config: FinetuneConfig, workdir: Place) -> Lines:
     """Yields what `bert-jax finetune` would do in `workdir`.
 
     Reads the rows of the task and writes nothing. Raises UsageError if the training would refuse to start.
@@ -30,6 +30,6 @@ def planned_finetuning(config: FinetuneConfig, workdir: Place) -> Lines:
         "tokens"
     )
     yield counted(task.epochs, "epochs"), steps_in_words(phase, run.newest_step or 0, batch)
-    memory = planned_memory(plan.config, mesh)
+    memory = estimated_memory(plan.config, mesh)
     yield memory_line(phase, memory, mesh)
     yield checkpoints_line(plan.config, workdir, memory, mesh)

@@ -60,7 +60,7 @@ class FineTuningPlan:
     learned: TrainingRows
     measured: LabelledRows | None
     """The dev rows."""
-    others: dict[str, LabelledRows]
+    other_dev: dict[str, LabelledRows]
     """The rows of task.other_dev, by name."""
     batches: PackedBatches
     readings: tuple[Reading, ...]
@@ -117,7 +117,7 @@ def _fine_tuned(config: FinetuneConfig, run: RunDirectory, on_measured: OnMeasur
     )
     trainer, outputs = Trainer(plan.config, plan.mesh, objective), Outputs(objective, plan.mesh)
     dev = plan.measured and DevRows(plan, plan.measured, outputs)
-    others = {name: DevRows(plan, rows, outputs) for name, rows in plan.others.items()}
+    others = {name: DevRows(plan, rows, outputs) for name, rows in plan.other_dev.items()}
     phase = _phase(plan, trainer, dev)
     trained = train(trainer, run, [phase], lambda: _initial_parameters(plan), on_measured=on_measured)
     results = _results(plan, run, dev, others, trained)
@@ -132,7 +132,7 @@ def plan_finetuning(config: FinetuneConfig, run: RunDirectory) -> FineTuningPlan
     started = open_model(config)
     if config.from_random and config.task.source and config.task.pairs == "dropout":
         say("two dropout masks of a text teach nothing from random parameters (task.pairs=dropout, from_random=True)")
-    task = _fitted(_with_pooling(config.task, started.task), started.config.max_positions)
+    task = _shortened(_with_pooling(config.task, started.task), started.config.max_positions)
     learned = read_training(task, started.tokenizer)
     measured = read_labelled(learned.task, learned.held_out) if config.task.dev or learned.held_out else None
     if measured:
@@ -153,10 +153,10 @@ def plan_finetuning(config: FinetuneConfig, run: RunDirectory) -> FineTuningPlan
     # A published model's files give no type to train in, and it is read as float32.
     model = started.config if any(started.provenance.steps) else started.config.replace(compute_dtype="auto")
     phase = Phase(steps=len(batches), length=batches.shape.length, batch_size=batches.shape.rows)
-    planned = config.planned(model, learned.task.config, rows_hash, phase)
-    check_attention(config.execution, planned.model, [(phase.length, batches.shape.sequences)], mesh)
-    check_room(planned_memory(planned, mesh), phase, mesh, "--task.batch-size")
-    return FineTuningPlan(planned, mesh, started, learned, measured, others, batches, readings)
+    run_config = config.planned(model, learned.task.config, rows_hash, phase)
+    check_attention(config.execution, run_config.model, [(phase.length, batches.shape.sequences)], mesh)
+    check_room(estimated_memory(run_config, mesh), phase, mesh, "--task.batch-size")
+    return FineTuningPlan(run_config, mesh, started, learned, measured, others, batches, readings)
 
 
 def _prepare(plan: FineTuningPlan, run: RunDirectory) -> None:
@@ -242,7 +242,7 @@ def _batches(learned: TrainingRows, config: FinetuneConfig, mesh: Mesh, compilin
     return kind(learned.examples, task, config.seed, pad_id, local, multiple, compiling)
 
 
-def planned_memory(config: TaskRunConfig, mesh: Mesh) -> Memory:
+def estimated_memory(config: TaskRunConfig, mesh: Mesh) -> Memory:
     """Estimates by formula the memory of a step with the most rows on one device."""
     return step_memory(config.execution, config.model, mesh, config.phases[0], predictions=0, packed=2)
 
@@ -278,18 +278,18 @@ def open_model(config: FinetuneConfig) -> TrainedModel:
     return started
 
 
-def _fitted(task: TaskConfig, positions: int) -> TaskConfig:
+def _shortened(task: TaskConfig, positions: int) -> TaskConfig:
     """Shortens `task` to a model's positions, and reports what is shorter now."""
-    fitting = task.fitting(positions)
-    if fitting != task:
+    cut = task.fitting(positions)
+    if cut != task:
         shorter = f"sequences have {positions} pieces at most ({Setting('task.max_length', task.max_length)})"
-        if fitting.span != task.span:
+        if cut.span != task.span:
             shorter += (
-                f", questions {fitting.span.question_length} (task.span.question_length={task.span.question_length}), "
-                f"windows of the text begin every {fitting.span.stride} (task.span.stride={task.span.stride})"
+                f", questions {cut.span.question_length} (task.span.question_length={task.span.question_length}), "
+                f"windows of the text begin every {cut.span.stride} (task.span.stride={task.span.stride})"
             )
         say(f"the model has {positions} positions: {shorter}")
-    return fitting
+    return cut
 
 
 def _with_pooling(task: TaskConfig, begun: TaskConfig | None) -> TaskConfig:

@@ -14,7 +14,7 @@ import numpy as np
 from jaxtyping import Float
 
 from bert_jax.config.task import TaskConfig
-from bert_jax.finetuning.character_spans import OUTSIDE, entity_forms
+from bert_jax.finetuning.character_spans import OUTSIDE, counted_tags
 from bert_jax.run.results import ClassFigures, Confusion, Results
 from bert_jax.system.errors import UsageError, install_extra, quoted
 from bert_jax.system.files import as_json
@@ -104,14 +104,14 @@ def tag_metrics(golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str
     """
     pairs = [pair for sentence in zip(golds, predicted, strict=True) for pair in zip(*sentence, strict=True)]
     metrics = {"accuracy": sum(gold == guess for gold, guess in pairs) / max(len(pairs), 1)}
-    if forms := entity_forms(names):
+    if counted := counted_tags(names):
         scores = _library("seqeval.metrics")
-        both = [[[forms[tag] for tag in tags] for tags in side] for side in (golds, predicted)]
+        both = [[[counted[tag] for tag in tags] for tags in side] for side in (golds, predicted)]
         for name in ("f1", "precision", "recall"):
             metrics[f"entity_{name}"] = float(getattr(scores, f"{name}_score")(*both, zero_division=0))
         entities = _library("seqeval.metrics.sequence_labeling").get_entities
         true, guessed = (set(entities(side)) for side in both)
-        names = sorted({form[2:] for form in forms.values() if form != OUTSIDE})
+        names = sorted({tag[2:] for tag in counted.values() if tag != OUTSIDE})
     else:
         true, guessed = ({(pair[side], word) for word, pair in enumerate(pairs)} for side in (0, 1))
     counters = (Counter(kind for kind, *_ in some) for some in (true, guessed, true & guessed))
@@ -120,13 +120,13 @@ def tag_metrics(golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str
 
 def metric_of(task: TaskConfig) -> str:
     """The metric that chooses the best checkpoint: task.metric, or the kind's first one that can be measured."""
-    measurable = (name for name in task.task_kind.metrics if name != "entity_f1" or entity_forms(task.labels or ()))
+    measurable = (name for name in task.task_kind.metrics if name != "entity_f1" or counted_tags(task.labels or ()))
     return task.metric or next(measurable)
 
 
 def check_measurable(task: TaskConfig) -> None:
     """Raises UsageError before training if the library that measures `task` isn't installed."""
-    if task.task_kind.measured_by and ("entity_f1" not in task.task_kind.metrics or entity_forms(task.labels or ())):
+    if task.task_kind.measured_by and ("entity_f1" not in task.task_kind.metrics or counted_tags(task.labels or ())):
         _library(task.task_kind.measured_by)
 
 
@@ -159,7 +159,7 @@ def class_results(names: Sequence[str], golds: Counter[str], predicted: Counter[
     figures.sort(key=lambda each: (not each.rows, each.f1, -each.rows))
     unlearned = _unlearned([each for each in figures if each.rows])
     sizes = [len(as_json([each.model_dump()]).encode()) for each in figures]
-    return Results(classes=_fitting(figures, sizes), unlearned="; ".join(unlearned))
+    return Results(classes=_cut_to_bytes(figures, sizes), unlearned="; ".join(unlearned))
 
 
 def _unlearned(figures: Sequence[ClassFigures]) -> Iterator[str]:
@@ -181,14 +181,14 @@ def confusion_of(golds: Sequence[str], predicted: Sequence[str]) -> Confusion:
     for (true, guess), count in Counter(zip(golds, predicted, strict=True)).most_common():
         rows.setdefault(true, {})[guess] = count
     worst = sorted(rows.items(), key=_errors, reverse=True)
-    return dict(_fitting(worst, [len(as_json([each]).encode()) for each in worst]))
+    return dict(_cut_to_bytes(worst, [len(as_json([each]).encode()) for each in worst]))
 
 
 def _errors(row: tuple[str, dict[str, int]]) -> int:
     return sum(row[1].values()) - row[1].get(row[0], 0)
 
 
-def _fitting(items: Sequence[Item], sizes: Sequence[int]) -> list[Item]:
+def _cut_to_bytes(items: Sequence[Item], sizes: Sequence[int]) -> list[Item]:
     """The first items whose JSON has at most _MOST_BYTES together. `sizes`: the bytes of each item's JSON."""
     ends = itertools.accumulate(sizes)
     return [item for item, end in zip(items, ends, strict=True) if end <= _MOST_BYTES]
@@ -210,7 +210,7 @@ def class_table(results: Results) -> tuple[str, list[list[str]]]:
 
 
 def answer_metrics(
-    golds: Sequence[Sequence[str]], predictions: Sequence[dict[str, Any]], by_character: bool
+    golds: Sequence[Sequence[str]], predictions: Sequence[dict[str, Any]], splits_characters: bool
 ) -> dict[str, float]:
     """The metrics of answers: `exact_match` and `f1`, each by the best of a question's `golds`.
 
@@ -220,7 +220,7 @@ def answer_metrics(
     `best_f1_threshold` is its threshold.
     """
     pairs = list(zip(golds, predictions, strict=True))
-    scores = np.array([scored(gold, one["predicted_answer"], by_character) for gold, one in pairs]).reshape(-1, 2)
+    scores = np.array([scored(gold, one["predicted_answer"], splits_characters) for gold, one in pairs]).reshape(-1, 2)
     metrics = {"exact_match": _mean(scores[:, 0]), "f1": _mean(scores[:, 1])}
     if not pairs or predictions[0]["null_odds"] is None:
         return metrics
@@ -229,32 +229,32 @@ def answer_metrics(
         if chosen.any():
             metrics[f"{name}_exact_match"], metrics[f"{name}_f1"] = (_mean(scores[chosen, place]) for place in (0, 1))
     texts = [next((answer["text"] for answer in one["best"] if answer["text"]), "") for one in predictions]
-    f1_of_texts = np.array([scored(gold, text, by_character)[1] for gold, text in zip(golds, texts, strict=True)])
+    f1_of_texts = np.array([scored(gold, text, splits_characters)[1] for gold, text in zip(golds, texts, strict=True)])
     odds = np.array([one["null_odds"] for one in predictions])
     metrics["best_f1"], metrics["best_f1_threshold"] = _best(f1_of_texts, ~answerable, odds)
     return metrics
 
 
-def scored(golds: Sequence[str], answer: str, by_character: bool) -> tuple[float, float]:
+def scored(golds: Sequence[str], answer: str, splits_characters: bool) -> tuple[float, float]:
     """Exact match and F1 of an answer. Each is the best over the gold answers."""
-    golds = [gold for gold in golds if _normalised(gold, by_character)] or [""]
-    exact = max(float(_normalised(gold, by_character) == _normalised(answer, by_character)) for gold in golds)
-    return exact, max(_f1(_words(gold, by_character), _words(answer, by_character)) for gold in golds)
+    golds = [gold for gold in golds if _normalised(gold, splits_characters)] or [""]
+    exact = max(float(_normalised(gold, splits_characters) == _normalised(answer, splits_characters)) for gold in golds)
+    return exact, max(_f1(_words(gold, splits_characters), _words(answer, splits_characters)) for gold in golds)
 
 
-def _normalised(text: str, by_character: bool) -> str:
+def _normalised(text: str, splits_characters: bool) -> str:
     """`text` in lower case, single-spaced, without articles and ASCII punctuation.
 
-    With `by_character`, the punctuation of any script is removed.
+    With `splits_characters`, the punctuation of any script is removed.
     """
-    letters = (character for character in text.lower() if not _is_punctuation(character, by_character))
+    letters = (character for character in text.lower() if not _is_punctuation(character, splits_characters))
     return " ".join(_ARTICLES.sub(" ", "".join(letters)).split())
 
 
-def _words(text: str, by_character: bool) -> list[str]:
-    """The units that F1 counts: words; with `by_character`, also each character of a script without spaces."""
-    plain = _normalised(text, by_character)
-    if by_character:
+def _words(text: str, splits_characters: bool) -> list[str]:
+    """The units that F1 counts: words; with `splits_characters`, also each character of a script without spaces."""
+    plain = _normalised(text, splits_characters)
+    if splits_characters:
         plain = "".join(f" {character} " if sets_no_spaces(character) else character for character in plain)
     return plain.split()
 
@@ -266,8 +266,8 @@ def _f1(gold: list[str], answer: list[str]) -> float:
     return 2 * common / (len(gold) + len(answer))
 
 
-def _is_punctuation(character: str, by_character: bool) -> bool:
-    every = by_character and unicodedata.category(character).startswith("P")
+def _is_punctuation(character: str, splits_characters: bool) -> bool:
+    every = splits_characters and unicodedata.category(character).startswith("P")
     return every or character in _ASCII_PUNCTUATION
 
 

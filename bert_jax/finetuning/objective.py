@@ -54,7 +54,7 @@ class FineTuningObjective(Objective):
     labels = {"accuracy": "accuracy"}
 
     def __init__(self, task: TaskConfig, model: ModelConfig, frozen_layers: int | None, probe: bool):
-        """`task` must be settled. `frozen_layers` and `probe` are defined in FinetuneConfig."""
+        """`task` must have its labels. `frozen_layers` and `probe` are defined in FinetuneConfig."""
         self.model, self._task, self._head = model, task, HeadShape.of(task)
         self._frozen_layers, self._probe = frozen_layers, probe
 

@@ -64,7 +64,7 @@ class _PackedGroup(Group[Example]):
 
     def batch(self, pad_id: int) -> TaskBatch:
         """The examples as a batch."""
-        return task_batch(self.items, self.shape, pad_id, of_example=self.rows, most=self.most)
+        return task_batch(self.items, self.shape, pad_id, example_rows=self.rows, most=self.most)
 
     def outputs(self, batch: TaskBatch, outputs: np.ndarray, of_tokens: bool) -> list[np.ndarray]:
         """The outputs of each example, from those of its batch. `of_tokens`: whether each token has outputs."""
@@ -93,10 +93,10 @@ def _packed(examples: Iterable[Example], limit: int, choices: int, tokens: int) 
         at_once, count = max(tokens // length, 1), int(rows.max()) + 1
         for first in range(0, count, at_once):
             needed = min(at_once, count - first)
-            fitting = [shape for shape in shapes if shape[0] >= needed and shape[1] == length]
+            large_enough = [shape for shape in shapes if shape[0] >= needed and shape[1] == length]
             shape = at_once, length
             if needed < at_once:
-                shape = min(fitting, key=math.prod, default=(row_count(needed, at_once), length))
+                shape = min(large_enough, key=math.prod, default=(row_count(needed, at_once), length))
             shapes.add(shape)
             places = np.flatnonzero((rows >= first) & (rows < first + at_once)).tolist()
             group = [some[place] for place in places]

@@ -46,7 +46,7 @@ class Retrieval(NamedTuple):
     candidates: list[str]
     relevant: list[list[int]]
     """For each query, the numbers of the candidates that belong to it, at least one."""
-    own: list[int]
+    query_copies: list[int]
     """For each query, the number of the candidate that has its text without belonging to it. This candidate is left out
     of the query's ranking. -1: there is none."""
 
@@ -84,13 +84,14 @@ def ranked(
     queries: Num[Any, "Q D"],
     candidates: Num[Any, "C D"],
     relevant: Sequence[Sequence[int]],
-    own: Sequence[int] | None = None,
+    query_copies: Sequence[int] | None = None,
 ) -> Ranking:
     """Ranks all candidates for each query by the product of their vectors, which are arrays or scipy's sparse arrays.
 
     If scores are equal or not a number, candidates that don't belong to the query rank before those that do. A model
-    with the same vector for every text thus finds nothing. `relevant` and `own` are defined in `Retrieval`. With `own`
-    None, no candidate is left out. Memory is bounded: only some queries are compared with all candidates at once.
+    with the same vector for every text thus finds nothing. `relevant` and `query_copies` are defined in
+    `Retrieval`; without `query_copies`, no candidate is left out. In bounded memory, only some queries are compared
+    with all candidates at once.
     """
     block = max(_SCORES_AT_ONCE // candidates.shape[0], 1)
     ranks, best_right, best_wrong = [], [], []
@@ -102,8 +103,8 @@ def ranked(
             order = np.argsort(-row[right], kind="stable")[:_FIRST]
             best = row[right[order]]
             row[right] = -np.inf
-            if own is not None and own[number] >= 0:
-                row[own[number]] = -np.inf
+            if query_copies is not None and query_copies[number] >= 0:
+                row[query_copies[number]] = -np.inf
             before = [np.count_nonzero(~(row <= score - _TIE)) for score in best]  # also counts NaN
             ranks.append(np.sort(before + np.arange(1, len(best) + 1)))
             best_right.append(right[order[0]])
@@ -161,15 +162,15 @@ class BestDocuments:
                 self._least[query] = best[-1][0]
 
 
-def judged_metrics(found: Sequence[Sequence[str]], judgments: Sequence[Mapping[str, int]]) -> dict[str, float]:
+def judged_metrics(rankings: Sequence[Sequence[str]], judgments: Sequence[Mapping[str, int]]) -> dict[str, float]:
     """Means over the queries of `ndcg@10`, `recall@100` and `mrr@10`.
 
-    They are trec_eval's ndcg_cut_10 (the gain is the grade), recall_100, and recip_rank of the first ten. `found`: the
-    names of each query's documents, the best first. `judgments`: the grades of documents by name; those above 0 are
+    They are trec_eval's ndcg_cut_10 (the gain is the grade), recall_100, and recip_rank of the first ten. `rankings`:
+    the names of each query's documents, the best first. `judgments`: the grades of documents by name; those above 0 are
     relevant. A query without a relevant document has 0 in each.
     """
     sums = np.zeros(3)
-    for names, grades in zip(found, judgments, strict=True):
+    for names, grades in zip(rankings, judgments, strict=True):
         gains = np.array([max(grades.get(name, 0), 0) for name in names[:RANKED]], float)
         ideal = np.array(sorted((grade for grade in grades.values() if grade > 0), reverse=True), float)
         if len(ideal):
@@ -242,7 +243,7 @@ def retrieval_baselines(rows: Retrieval) -> dict[str, dict[str, float]]:
     queries, candidates = counts[: len(rows.queries)], counts[len(rows.queries) :]
     vectors = {"tf-idf": _tf_idf(candidates, queries, candidates), "BM25": (queries, _bm25_weights(candidates))}
     return {
-        name: retrieval_metrics(ranked(ours, theirs, rows.relevant, rows.own))
+        name: retrieval_metrics(ranked(ours, theirs, rows.relevant, rows.query_copies))
         for name, (ours, theirs) in vectors.items()
     }
 

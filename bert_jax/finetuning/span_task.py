@@ -286,9 +286,9 @@ def _is_impossible(record: Record) -> bool:
 
 
 def _answers_of(written: object) -> list[_Answer] | None:
-    """The answers in `written`; None if it has another form.
+    """The answers in `written`; None if it is something else.
 
-    The form is a list of objects, as in SQuAD's files, or an object of lists, as in sets of TFDS and Hugging Face.
+    Answers are a list of objects, as in SQuAD's files, or an object of lists, as in sets of TFDS and Hugging Face.
     """
     if isinstance(written, dict):
         texts, starts = written.get("text"), written.get("answer_start")

@@ -13,8 +13,8 @@ from bert_jax.config.wording import counted
 from bert_jax.finetuning.character_spans import (
     OUTSIDE,
     Range,
-    entity_form,
-    entity_forms,
+    counted_tag,
+    counted_tags,
     spans_of,
     tags_of,
     word_places,
@@ -83,10 +83,10 @@ class TagTask(Task[list[str]]):
         return word_list(record, config.label)
 
     @classmethod
-    def settled(cls, config: TaskConfig, records: Sequence[Record]) -> TaskConfig:
+    def with_labels(cls, config: TaskConfig, records: Sequence[Record]) -> TaskConfig:
         """`config` with the tags, and with whether rows have character spans. Warns of tags that name no entity."""
         config = config.replace(character_spans=isinstance(records[0].value(config.texts[0]), str))
-        config = super().settled(config, records)
+        config = super().with_labels(config, records)
         check_entity_tags(config, cls.count_names(config, records))
         return config
 
@@ -227,12 +227,12 @@ def check_entity_tags(config: TaskConfig, counts: Counter[str]) -> None:
             f"{config.train}: tags like {listed(brackets[:_SHOWN])} are brackets around words, as in CoNLL-2012; write "
             "B-PERSON for the first word, I-PERSON for the others, and O outside"
         )
-    odd = [tag for tag in labels if tag != OUTSIDE and entity_form(tag) is None]
+    odd = [tag for tag in labels if tag != OUTSIDE and counted_tag(tag) is None]
     named = ", ".join(f"{quoted(tag)} ({counts[tag]:,} of {counts.total():,} words)" for tag in odd[:_SHOWN])
     named += ", ..." if len(odd) > _SHOWN else ""
-    if odd and entity_forms(labels):
+    if odd and counted_tags(labels):
         warn(f"{config.train}: entity F1 counts these tags as {OUTSIDE}, since they name no entity: {named}")
-    elif config.metric == "entity_f1" and not entity_forms(labels):
+    elif config.metric == "entity_f1" and not counted_tags(labels):
         lacks = f"these don't name any: {named}" if OUTSIDE in labels else f"there is no {OUTSIDE}: {listed(labels)}"
         raise UsageError(
             f"{Setting('task.metric', 'entity_f1')} measures tags like O, B-PER and I-PER, and {lacks}; correct "

@@ -96,7 +96,7 @@ class Task(Generic[Gold]):
         return record
 
     @classmethod
-    def settled(cls, config: TaskConfig, records: Sequence[Record]) -> TaskConfig:
+    def with_labels(cls, config: TaskConfig, records: Sequence[Record]) -> TaskConfig:
         """`config` with the settings that follow from all training rows: the labels, if the kind has any.
 
         Raises UsageError for rows that can't be learned from.
@@ -105,7 +105,7 @@ class Task(Generic[Gold]):
             return config
         return config.replace(labels=cls.all_labels(config, cls.count_names(config, records)))
 
-    def fitted_to(self, examples: Sequence[Example]) -> TaskConfig:
+    def with_example_sizes(self, examples: Sequence[Example]) -> TaskConfig:
         """The config with the settings that follow from the training examples.
 
         Raises UsageError if nothing can be learned from them.

@@ -63,12 +63,12 @@ class VectorsTask(Task[float | None]):
         """The dev rows that were measured last, and the baselines on them."""
 
     @classmethod
-    def settled(cls, config: TaskConfig, records: Sequence[Record]) -> TaskConfig:
+    def with_labels(cls, config: TaskConfig, records: Sequence[Record]) -> TaskConfig:
         """`config` with whether the pairs have scores. Pairs with scores have no negatives."""
         scored = pair_of(config, records[0], Counter()).score is not None
         return config.replace(scored=scored, most_negatives=0 if scored else config.most_negatives)
 
-    def fitted_to(self, examples: Sequence[Example]) -> TaskConfig:
+    def with_example_sizes(self, examples: Sequence[Example]) -> TaskConfig:
         """The config with the largest number of negatives in a row. Raises UsageError if nothing can be compared."""
         config, source = self.config, self.config.source or self.config.train
         firsts, seconds = ({tuple(one.sequences[side].ids) for one in examples} for side in (0, 1))
@@ -271,7 +271,7 @@ def _measured(
     query, passage = (side.prompt for side in pairs[0])
     queries = of(PromptedText(text, query) for text in rows.queries)
     candidates = of(PromptedText(text, passage) for text in rows.candidates)
-    ranking = ranked(queries, candidates, rows.relevant, rows.own)
+    ranking = ranked(queries, candidates, rows.relevant, rows.query_copies)
     return retrieval_metrics(ranking), retrieval_errors(rows, ranking)
 
 

@@ -17,7 +17,7 @@ from bert_jax.instances.chunks import (
     PIECE_COUNTS,
     RECORD,
     Chunk,
-    ChunkRecord,
+    FinishedChunk,
     chunk_file,
     write_numbers,
 )
@@ -54,7 +54,7 @@ class PendingSet(NamedTuple):
 
 def prepare_unless_finished(
     chunk: Chunk, targets: Sequence[PendingSet], ends_held_out: Collection[int] = ()
-) -> list[tuple[ChunkRecord, str | None]]:
+) -> list[tuple[FinishedChunk, str | None]]:
     """Prepares a chunk for the targets that have no intact files of it from an earlier attempt.
 
     Returns for each target the chunk's record, and a description of the damage if a finished chunk couldn't be used.
@@ -69,11 +69,11 @@ def prepare_unless_finished(
     return [(record or next(built), remark) for record, remark in earlier]
 
 
-def _finished(chunk: Chunk, target: PendingSet) -> tuple[ChunkRecord | None, str | None]:
+def _finished(chunk: Chunk, target: PendingSet) -> tuple[FinishedChunk | None, str | None]:
     """The chunk's record if an earlier attempt finished the chunk and its files are intact; else, what is damaged."""
     path = chunk_file(target.directory, chunk.index, RECORD)
     try:
-        record = ChunkRecord.read(path, directory=target.directory, index=chunk.index)
+        record = FinishedChunk.read(path, directory=target.directory, index=chunk.index)
     except FileNotFoundError:
         return None, None
     except (OSError, ValueError) as error:
@@ -85,7 +85,7 @@ def _finished(chunk: Chunk, target: PendingSet) -> tuple[ChunkRecord | None, str
     return record, None
 
 
-def prepare_chunk(chunk: Chunk, targets: Sequence[PendingSet], ends_held_out: bool = False) -> list[ChunkRecord]:
+def prepare_chunk(chunk: Chunk, targets: Sequence[PendingSet], ends_held_out: bool = False) -> list[FinishedChunk]:
     """Writes the shard and the other files of a chunk for each target; returns the records.
 
     The text is split into sentences and encoded once. Held-out documents are left out of the shards. With
@@ -108,7 +108,7 @@ def prepare_chunk(chunk: Chunk, targets: Sequence[PendingSet], ends_held_out: bo
         statistics, shard = write_instances(text, marks, target, TRAIN, chunk.index)
         numbers = chunk_file(target.directory, chunk.index, NUMBERS)
         write_numbers(numbers, arrays)
-        record = ChunkRecord(
+        record = FinishedChunk(
             directory=target.directory,
             index=chunk.index,
             fingerprint=target.fingerprint,

@@ -23,7 +23,7 @@ from bert_jax.system.json_file import read_bytes
 from bert_jax.system.sealed import Sealed
 
 RECORD, NUMBERS = ".json", ".safetensors"
-"""Suffixes of a chunk's files beside its shard: the ChunkRecord, written last, and arrays of numbers."""
+"""Suffixes of a chunk's files beside its shard: the FinishedChunk, written last, and arrays of numbers."""
 PARAGRAPHS, PIECE_COUNTS, DOCUMENTS = "paragraphs", "piece_counts", "held_out"
 """Names of the arrays: the distinct hashes of the training paragraphs; how often each piece occurs in training; the
 held-out documents, each a list of lines, as bytes of JSON."""
@@ -88,8 +88,8 @@ def chunk_file(directory: Place, index: int, suffix: str) -> Place:
     return directory / "chunks" / f"{index:05d}{suffix}"
 
 
-class ChunkRecord(Sealed):
-    """The record of a finished chunk. It seals the chunk's shard and other files."""
+class FinishedChunk(Sealed):
+    """A finished chunk, as its JSON file describes it. It seals the chunk's shard and other files."""
 
     directory: Annotated[Place, Field(exclude=True)]
     """The data set's directory."""

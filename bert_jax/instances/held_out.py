@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import UInt64
 
 from bert_jax.config.data import DataConfig
-from bert_jax.instances.chunks import PARAGRAPHS, Chunk, ChunkRecord
+from bert_jax.instances.chunks import PARAGRAPHS, Chunk, FinishedChunk
 from bert_jax.instances.sentences import as_sentences
 from bert_jax.records.corpus import Document
 from bert_jax.records.sample import sample_documents
@@ -95,7 +95,7 @@ def paragraph_hashes(documents: Iterable[Iterable[str]]) -> UInt64[np.ndarray, "
     return np.frombuffer(b"".join(digests), np.uint64)
 
 
-def separate_held_out(chunks: Sequence[ChunkRecord], sources: int, least: int) -> tuple[list[list[Document]], int]:
+def separate_held_out(chunks: Sequence[FinishedChunk], sources: int, least: int) -> tuple[list[list[Document]], int]:
     """The held-out documents of each source that share no long paragraph with training; how many others were dropped.
 
     A source with fewer than `least` documents left keeps none. Only one chunk's hashes of paragraphs are in memory.

@@ -107,9 +107,9 @@ def best_fit(lengths: Int[np.ndarray, " n"], row_length: int, most: int) -> Int[
     counts: list[int] = []
     order = np.argsort(-lengths, kind="stable")
     for number, length in zip(order.tolist(), lengths[order].tolist(), strict=True):
-        fitting = some >> length
-        if fitting:
-            room = length + (fitting & -fitting).bit_length() - 1
+        large_enough = some >> length
+        if large_enough:
+            room = length + (large_enough & -large_enough).bit_length() - 1
             row = with_room[room].pop()
             if not with_room[room]:
                 some ^= 1 << room

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.instances.chunk_worker import PendingSet, prepare_unless_finished
-from bert_jax.instances.chunks import RECORD, Chunk, ChunkRecord, chunk_file, cut_chunks
+from bert_jax.instances.chunks import RECORD, Chunk, FinishedChunk, chunk_file, cut_chunks
 from bert_jax.records.corpus import Corpus, Mixture, open_corpus
 from bert_jax.records.drops import Drops
 from bert_jax.records.engine import engine
@@ -53,7 +53,7 @@ class Seen(NamedTuple):
 
 def prepared_by_portions(
     corpus: Mixture, targets: Sequence[PendingSet], settings: PreparationConfig, ends_held_out: Collection[int] = ()
-) -> list[list[ChunkRecord]]:
+) -> list[list[FinishedChunk]]:
     """Prepares the chunks in workers that read their own portions; returns the records, in order and one per target.
 
     The shards are the same as if one process had read for all workers. The text is read twice: a chunk's index follows
@@ -130,11 +130,11 @@ def _written_by_workers(target: PendingSet, settings: PreparationConfig) -> Pend
     return target
 
 
-def _record(target: PendingSet, index: int) -> ChunkRecord:
+def _record(target: PendingSet, index: int) -> FinishedChunk:
     """The record of chunk `index` that a worker wrote."""
     path = chunk_file(target.directory, index, RECORD)
     try:
-        return ChunkRecord.read(path, directory=target.directory, index=index)
+        return FinishedChunk.read(path, directory=target.directory, index=index)
     except (OSError, ValueError):
         raise RunError(
             f"{path} isn't here, or can't be read, after Spark's workers have written it; give a --workdir on a file "

@@ -14,7 +14,7 @@ from bert_jax.config.language import language_name
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.config.wording import counted
 from bert_jax.instances.chunk_worker import PendingSet, encode_text, prepare_unless_finished, write_instances
-from bert_jax.instances.chunks import PIECE_COUNTS, Chunk, ChunkRecord, cut_chunks, write_numbers
+from bert_jax.instances.chunks import PIECE_COUNTS, Chunk, FinishedChunk, cut_chunks, write_numbers
 from bert_jax.instances.held_out import separate_held_out
 from bert_jax.instances.marks import Marker
 from bert_jax.instances.portions import prepared_by_portions
@@ -90,7 +90,7 @@ def _finish(
     corpus: Mixture,
     content: str,
     target: PendingSet,
-    chunks: Sequence[ChunkRecord],
+    chunks: Sequence[FinishedChunk],
     held_out: _HeldOut,
     dropped: int,
     examples: list[str],
@@ -145,7 +145,7 @@ def _finish(
     return prepared
 
 
-def _chunks(corpus: Mixture, targets: Sequence[PendingSet], settings: PreparationConfig) -> list[list[ChunkRecord]]:
+def _chunks(corpus: Mixture, targets: Sequence[PendingSet], settings: PreparationConfig) -> list[list[FinishedChunk]]:
     """Prepares all chunks for each target.
 
     Sources with too few documents are prepared again, with held-out ends of documents.
@@ -168,7 +168,7 @@ def _chunks(corpus: Mixture, targets: Sequence[PendingSet], settings: Preparatio
     return [list(records) for records in zip(*chunks, strict=True)]
 
 
-def _counts(chunks: Iterable[Sequence[ChunkRecord]]) -> tuple[Counter[int], Counter[int]]:
+def _counts(chunks: Iterable[Sequence[FinishedChunk]]) -> tuple[Counter[int], Counter[int]]:
     """The numbers of training documents and of held-out documents, by source."""
     documents, held_out = Counter[int](), Counter[int]()
     for chunk, *_ in chunks:
@@ -214,7 +214,7 @@ def _check_enough(source: str, documents: int, recipe: Recipe) -> None:
 
 def _prepared_by_chunks(
     corpus: Mixture, targets: Sequence[PendingSet], settings: PreparationConfig, ends_held_out: Collection[int] = ()
-) -> Iterator[list[ChunkRecord]]:
+) -> Iterator[list[FinishedChunk]]:
     """Yields the records of each chunk in order, one per target. Chunks that aren't finished are prepared first."""
     work = functools.partial(prepare_unless_finished, targets=targets, ends_held_out=ends_held_out)
     lengths = " and ".join(dict.fromkeys(str(target.recipe.length) for target in targets))

@@ -160,7 +160,7 @@ class PreparedData(Sealed):
         The checksums of small files are verified, but only the sizes of shards. Raises RunError if a file is missing or
         changed, and UsageError if another release wrote the data set.
         """
-        found = cls.record(directory)
+        found = cls.unchecked(directory)
         if not found:
             return None
         found = found.model_copy(update={"directory": fetched(directory)})
@@ -170,7 +170,7 @@ class PreparedData(Sealed):
         return found
 
     @classmethod
-    def record(cls, directory: Place) -> "PreparedData | None":
+    def unchecked(cls, directory: Place) -> "PreparedData | None":
         """Reads the record of the data set in `directory` without checking its files; None if there is no record.
 
         Raises RunError if the record is damaged, and UsageError if another release wrote it.

@@ -260,7 +260,7 @@ def _prepare(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> It
         f"{config.data.described} gives other text than {run.path} began with; put the text back, "
         "or start a new run with another --workdir"
     )
-    others = [found for found in map(PreparedData.record, run.path.glob("data/*")) if found]
+    others = [found for found in map(PreparedData.unchecked, run.path.glob("data/*")) if found]
     if run.under_way and others and not _is_text_of(others, config, run):
         raise other_text
     written = _written_shards(config, run, lengths) if run.under_way else {}

@@ -24,21 +24,21 @@ _MOST_TAGS = 10_000
 _COMMENTS = "comment lines (with # first) skipped"
 
 
-def conll_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
+def conll_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:
     """Yields a record per sentence, with a list for each column.
 
     By default the columns are called `words`, `column 2`, `column 3`, ..., `tags`. Columns are separated by a tab and
     any spaces, or by spaces if the line has no tab. A blank line or -DOCSTART- ends a sentence. A line that begins with
     # is a comment if it has another number of columns than the other lines; or if spaces separate columns, and a column
-    `form.label` has a tag that no other line has. Comments are counted. Raises UsageError if any other line has another
-    number of columns than the first, or if a name occurs twice.
+    `row_format.label` has a tag that no other line has. Comments are counted. Raises UsageError if any other line has
+    another number of columns than the first, or if a name occurs twice.
     """
     path, lines = file.path, file.lines()
     again = partial(decoded_lines, path)
     if not path.is_file():  # a pipe, which is read once
         kept = list(lines)
         lines, again = iter(kept), partial(iter, kept)
-    names = list(form.columns or _default_names(len(next(_word_lines(again()), ()))))
+    names = list(row_format.columns or _default_names(len(next(_word_lines(again()), ()))))
     check_names(names, "task.columns")
     tabbed = "\t" in next(filter(str.strip, again()), "")
     tags: set[str] | None = None
@@ -49,12 +49,12 @@ def conll_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
             fits = len(fields) == len(names)
             comment = _is_comment(fields) and not (fits and tabbed)
             if comment and fits:
-                place = names.index(form.label) if form.label in names else None
+                place = names.index(row_format.label) if row_format.label in names else None
                 if place is not None and tags is None:
                     tags = _tags(again(), place, len(names))
                 comment = place is not None and fields[place] not in (tags or ())
             if comment:
-                file.reading.repairs[_COMMENTS] += 1
+                file.progress.repairs[_COMMENTS] += 1
             elif fits:
                 words.append((number, fields))
             else:
@@ -67,7 +67,7 @@ def conll_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
             yield _record(path, words, names)
 
 
-def conllu_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
+def conllu_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:
     """Yields a record per sentence, with a list for each column of CoNLL-U: words, upos, xpos, ...
 
     Comments are skipped, and so are multiword tokens (`3-4`) and empty nodes (`3.1`), which aren't tagged words of the

@@ -114,7 +114,7 @@ class Corpus:
 
     def _end_pass(self) -> None:
         self._pass.check("at the end of the source")
-        if not self.source.in_ranges:
+        if not self.source.has_ranges:
             self._pass.position = self.source.total
 
     def _documents(self, source: Source) -> Iterator[Document]:

@@ -90,8 +90,8 @@ where dropped.reason > 0 order by dropped.place
 """
 
 
-class CurationRecord(Sealed):
-    """The record of a finished curation."""
+class CurationSummary(Sealed):
+    """What a finished curation was made from, and the checksums of its files."""
 
     made_from: Annotated[str, Field(max_length=128)]
     """Hash of the settings and of the content of the text."""
@@ -105,13 +105,13 @@ def curated(corpus: Mixture, data: DataConfig, settings: PreparationConfig, dire
     doesn't depend on the order of the work. Raises UsageError if nothing is left of a source.
     """
     made_from = settings_hash(corpus.content_hash, data.model_dump(mode="json", include={*_OF_READING, *CURATION}))
-    if curation_damage(directory) or CurationRecord.read(directory / _RECORD).made_from != made_from:
+    if curation_damage(directory) or CurationSummary.read(directory / _RECORD).made_from != made_from:
         refuse_links(directory.parent, directory)
         remove_directory(directory)
         with new_directory(directory) as temporary:
             _curate(corpus, data, settings, temporary)
             files = {path.name: FileSum.of(path) for path in temporary.iterdir()}
-            CurationRecord(made_from=made_from, files=files).write(temporary / _RECORD)
+            CurationSummary(made_from=made_from, files=files).write(temporary / _RECORD)
             has_list = (temporary / _LIST).stat().st_size > 0
         say(f"{directory / _LIST} lists the documents that are dropped" if has_list else "no document is dropped")
     return Drops(directory)
@@ -120,10 +120,10 @@ def curated(corpus: Mixture, data: DataConfig, settings: PreparationConfig, dire
 def curation_damage(directory: Place) -> str | None:
     """What is wrong with a curation; None if all of its files are as they were written."""
     try:
-        record = CurationRecord.read(directory / _RECORD)
+        summary = CurationSummary.read(directory / _RECORD)
     except (OSError, ValueError) as error:
         return f"{_RECORD} can't be used ({getattr(error, 'strerror', None) or error})"
-    damaged = first_damaged(directory, record.files)
+    damaged = first_damaged(directory, summary.files)
     return f"{damaged} is not as it was written" if damaged else None
 
 

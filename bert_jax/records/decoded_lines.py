@@ -127,7 +127,7 @@ class InputFile(NamedTuple):
 
     path: Place
     raw: io.BufferedReader
-    reading: Pass
+    progress: Pass
     """The pass that reads it."""
 
     def lines(self, most_bytes: int | None = None) -> Iterator[str]:
@@ -146,7 +146,7 @@ class InputFile(NamedTuple):
                         f"{self.path}, line {number} is longer than {most_bytes:,} bytes; cut it into several or leave "
                         "it out"
                     )
-            yield self.reading.decode(line, str(self.path), number)
+            yield self.progress.decode(line, str(self.path), number)
 
     def parts(self) -> Iterator[tuple[int, bytes]]:
         """Yields the numbered lines, decompressed; an over-long line comes in several parts.
@@ -165,7 +165,7 @@ class InputFile(NamedTuple):
                     next_check_size = size + limits.LINE_BYTES
                 _check_text(path, number, part)
                 if number == 1 and part.startswith(codecs.BOM_UTF8):
-                    self.reading.repairs["byte-order marks taken off"] += 1
+                    self.progress.repairs["byte-order marks taken off"] += 1
                     part = part.removeprefix(codecs.BOM_UTF8)
                 yield number, part
         except DAMAGE as error:
@@ -177,9 +177,9 @@ class InputFile(NamedTuple):
         An element <doc> of WikiExtractor is one document without its header, title and end; headers are counted.
         """
         inside, title = False, None
-        for line in self.reading.stripped(self.parts(), str(self.path)):
+        for line in self.progress.stripped(self.parts(), str(self.path)):
             if header := _DOC.fullmatch(line):
-                self.reading.repairs["<doc> headers left out, with titles"] += 1
+                self.progress.repairs["<doc> headers left out, with titles"] += 1
                 inside, title = True, header[1]
                 yield ""
             elif inside and line == "</doc>":

@@ -39,7 +39,7 @@ class FileRange(NamedTuple):
     begin: int
     size: int
 
-    def read(self, separator: re.Pattern[bytes], reading: Pass) -> tuple[InputFile, int]:
+    def read(self, separator: re.Pattern[bytes], progress: Pass) -> tuple[InputFile, int]:
         """Returns the documents that begin in the range, as an uncompressed file, and the bytes on disk of the range.
 
         The documents are whole. The returned file has this file's name. Raises UsageError if this file can't be read or
@@ -50,7 +50,7 @@ class FileRange(NamedTuple):
             if content is raw:
                 raw.seek(self.begin)
             elif self.begin:  # a compressed file can only be read from its beginning
-                return InputFile(self.path, io.BufferedReader(io.BytesIO()), reading), 0  # type: ignore[arg-type]
+                return InputFile(self.path, io.BufferedReader(io.BytesIO()), progress), 0  # type: ignore[arg-type]
             try:
                 text = content.read(self.size)
                 taken = len(text) if content is raw else raw.tell()
@@ -61,7 +61,7 @@ class FileRange(NamedTuple):
         begin, end = self._bounds(text, separator)
         name = self.path if content is raw else self.path.with_suffix("")
         documents = io.BufferedReader(io.BytesIO(text[begin:end]))
-        return InputFile(name, documents, reading), taken  # type: ignore[arg-type]
+        return InputFile(name, documents, progress), taken  # type: ignore[arg-type]
 
     def _bounds(self, text: bytes, separator: re.Pattern[bytes]) -> tuple[int, int]:
         """Where the documents begin and end in `text`, the content from `self.begin` on.
@@ -128,9 +128,9 @@ class FileSource(Source):
     _ranges: Sequence[FileRange] = ()
     """The ranges that are read. If there are none, the whole files are read."""
 
-    def __init__(self, format: str, form: RowFormat, sizes: Mapping[Place, int]):
+    def __init__(self, format: str, row_format: RowFormat, sizes: Mapping[Place, int]):
         """`sizes`: the size of each file; 0 if progress can't be measured, as for a pipe."""
-        self._format, self._form = format, form
+        self._format, self._row_format = format, row_format
         self._set_files(sizes)
 
     @classmethod
@@ -161,13 +161,13 @@ class FileSource(Source):
             *((path.name, self._objects[path]) if path in self._objects else path for path in self.sizes)
         )
 
-    def records(self, reading: Pass) -> Iterator[Record]:
+    def records(self, progress: Pass) -> Iterator[Record]:
         """Yields the records of all files. Raises UsageError if one is damaged."""
-        return self._each(lambda file: READERS[self._format](file, self._form), reading)
+        return self._each(lambda file: READERS[self._format](file, self._row_format), progress)
 
-    def document_lines(self, reading: Pass) -> Iterator[str] | None:
+    def document_lines(self, progress: Pass) -> Iterator[str] | None:
         """The stripped lines of text files, with an empty line after each document; None for files of records."""
-        return self._each(InputFile.document_lines, reading) if self._format == "text" else None
+        return self._each(InputFile.document_lines, progress) if self._format == "text" else None
 
     def portions(self, portion_bytes: int) -> Sequence["FileSource"]:
         """Cuts the source into portions of consecutive files.
@@ -202,7 +202,7 @@ class FileSource(Source):
             size = min(_BEGINNING_BYTES, most_bytes // _FEWEST_FILES)
             ranges = beginnings(list(self.sizes), min(len(self.sizes), most_bytes // size), size)
         sample = self._of_files(self.sizes, 0)
-        sample._ranges, sample.in_ranges = ranges, bool(ranges)
+        sample._ranges, sample.has_ranges = ranges, bool(ranges)
         return sample
 
     def _set_files(self, sizes: Mapping[Place, int]) -> None:
@@ -216,20 +216,20 @@ class FileSource(Source):
         part.number = number
         return part
 
-    def _each(self, read: Callable[[InputFile], Iterable[Item]], reading: Pass) -> Iterator[Item]:
+    def _each(self, read: Callable[[InputFile], Iterable[Item]], progress: Pass) -> Iterator[Item]:
         """Yields the items that `read` gives for each opened file or range, and advances the position."""
         for file_range in self._ranges:
-            file, size = file_range.read(self.format.separator or LINE_END, reading)
+            file, size = file_range.read(self.format.separator or LINE_END, progress)
             yield from read(file)
-            reading.position += size / 1e6
+            progress.position += size / 1e6
         if self._ranges:
             return
-        begin, measured = reading.position * 1e6, self.total > 0
+        begin, measured = progress.position * 1e6, self.total > 0
         for path, size in self.sizes.items():
             with opened(path) as raw:
-                for item in read(InputFile(path, raw, reading)):
+                for item in read(InputFile(path, raw, progress)):
                     if measured:
-                        reading.position = (begin + raw.tell()) / 1e6
+                        progress.position = (begin + raw.tell()) / 1e6
                     yield item
-            reading.check(str(path))
+            progress.check(str(path))
             begin += size

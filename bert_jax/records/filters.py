@@ -89,9 +89,9 @@ def _or_all(ratio: float | None) -> float:
 
 
 @functools.cache
-def are_same_language(tag: str, other: str) -> bool:
+def are_same_language(first: str, second: str) -> bool:
     """Whether two codes name one language, or two that are as close as nb and da."""
     import langcodes
 
-    ours, theirs = (langcodes.get(each).language or each for each in (tag, other))
-    return langcodes.tag_distance(ours, theirs) <= _SAME_LANGUAGE
+    base, other_base = (langcodes.get(code).language or code for code in (first, second))
+    return langcodes.tag_distance(base, other_base) <= _SAME_LANGUAGE

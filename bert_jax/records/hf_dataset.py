@@ -55,12 +55,12 @@ class HfSource(Source):
         files = [Path(file) if os.path.isfile(file) else file for file in self._files]
         return content_hash(self._split, self.field, *files)
 
-    def records(self, reading: Pass) -> Iterator[Record]:
+    def records(self, progress: Pass) -> Iterator[Record]:
         """Yields the rows. Raises UsageError if a file is damaged, or the network fails."""
         number = 0
         try:
             for row in self._rows:
-                reading.position = min(number + 1 if self.unit == "records" else reading.text_bytes / 1e6, self.total)
+                progress.position = min(number + 1 if self.unit == "records" else progress.text_bytes / 1e6, self.total)
                 yield Record(f"{self.name}, record {number}", row)
                 number += 1
         except Exception as error:  # raised by the readers below `datasets`: Arrow, JSON, the network

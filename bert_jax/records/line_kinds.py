@@ -97,8 +97,8 @@ def oddities(documents: Sequence[Sequence[str]]) -> list[Oddity]:
             matching = [*filter(re.compile(kind.pattern).search, lines)]
             if len(matching) >= kind.most * len(lines):
                 odd.append(Oddity.of(kind.name, matching, lines, f"hold {kind.name}", kind.remedy))
-        forms = (_columns(lines), _begun(lines), _wrapped(documents), _without_letters(lines))
-        odd += itertools.islice(itertools.chain.from_iterable(forms), 1)
+        kinds = (_columns(lines), _begun(lines), _wrapped(documents), _without_letters(lines))
+        odd += itertools.islice(itertools.chain.from_iterable(kinds), 1)
     odd.sort(key=lambda each: -each.share)
     return odd[: 1 if odd and odd[0].share >= 0.5 else 2]
 

@@ -35,12 +35,12 @@ class PythonDocs(Source):
         """Hash of the modules' names and contents."""
         return content_hash(*self.paths)
 
-    def records(self, reading: Pass) -> Iterator[Record]:
+    def records(self, progress: Pass) -> Iterator[Record]:
         """Yields the docstrings. Processes of this machine read them."""
         yielded: set[str] = set()
         docstrings = map_in_processes(_docstrings, self.paths, available_cores(), items_at_once=64)
         for path, module in zip(self.paths, docstrings, strict=True):
-            reading.position += 1
+            progress.position += 1
             for docstring in module:
                 if "\n" in docstring and docstring not in yielded:
                     yielded.add(docstring)

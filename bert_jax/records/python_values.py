@@ -51,8 +51,8 @@ def python_rows(rows: TaskRows, use: str, what: str = "rows") -> Iterator[Any]:
     elif isinstance(rows, np.ndarray):
         rows = rows.tolist()
     elif isinstance(getattr(rows, "features", None), Mapping):  # a Dataset
-        features, form = rows.features, getattr(rows, "format", None) or {}
-        rows = rows.with_format(None) if form.get("type") in ("pandas", "arrow", "polars") else rows
+        features, layout = rows.features, getattr(rows, "format", None) or {}
+        rows = rows.with_format(None) if layout.get("type") in ("pandas", "arrow", "polars") else rows
     return _values(rows, features, use, element)
 
 

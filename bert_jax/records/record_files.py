@@ -24,7 +24,7 @@ EMPTY_LINES = "empty lines left out"
 _READ_BYTES = 1 << 20
 
 
-def jsonl_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
+def jsonl_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:
     """Yields a record per line. Its strings may contain lone surrogates, unless the pass mends them.
 
     Empty lines are skipped and counted, except at the end. Raises UsageError, with the line, for anything that isn't a
@@ -36,17 +36,17 @@ def jsonl_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
             empty += 1
             continue
         if empty:
-            file.reading.repairs[EMPTY_LINES] += empty
+            file.progress.repairs[EMPTY_LINES] += empty
             empty = 0
         place = f"{file.path}, line {number}"
         value = _parsed(line, place, limits.RECORD_VALUES)
         if not isinstance(value, dict):
             raise UsageError(f"{place} is {json_kind(value)}; a record is an object with named values")
         record = Record(place, value)
-        yield record.mended(file.reading.repairs) if file.reading.mends and "\\u" in line else record
+        yield record.mended(file.progress.repairs) if file.progress.mends and "\\u" in line else record
 
 
-def squad_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
+def squad_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:
     """Yields a record per question of SQuAD 1.1 or 2.0, or per object of an array, such as Label Studio's minimal JSON.
 
     A question's record has `id`, `title`, `context`, `question`, and, if present, `answers` and `is_impossible`.
@@ -54,7 +54,7 @@ def squad_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
     Lone surrogates are mended. Raises UsageError if the file doesn't have the format of SQuAD, or is too large to be
     read whole.
     """
-    path, repairs = file.path, file.reading.repairs
+    path, repairs = file.path, file.progress.repairs
     kept, size = [], 0
     for line in file.lines(limits.SQUAD_BYTES):
         kept.append(line)
@@ -78,19 +78,19 @@ def squad_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
                 yield Record(place, {"title": title, "context": context} | question).mended(repairs)
 
 
-def parquet_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
+def parquet_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:
     """Yields a record per row of a Parquet file, with the bytes of one column.
 
-    `form.columns` names the column; `a.b` is a field in a struct column. Memory holds one row, one page of the file,
-    and the column's dictionary. Raises UsageError if the file is damaged, lacks the text column or decompresses to
-    implausibly many bytes, or if pyarrow isn't installed.
+    `row_format.columns` names the column; `a.b` is a field in a struct column. Memory holds one row, one page of the
+    file, and the column's dictionary. Raises UsageError if the file is damaged, lacks the text column or decompresses
+    to implausibly many bytes, or if pyarrow isn't installed.
     """
     check_installed("Parquet files are read by pyarrow", "pyarrow", "parquet")
     import pyarrow
     import pyarrow.compute
     import pyarrow.parquet
 
-    path, (field,) = file.path, form.columns or ("",)
+    path, (field,) = file.path, row_format.columns or ("",)
     number, content, size = 0, 0, file.raw.seek(0, os.SEEK_END)
     try:
         # With pre-buffering (pyarrow's default) the column's whole row group would be in memory at once.

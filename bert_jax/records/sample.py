@@ -155,54 +155,53 @@ class _SampledSource(Source):
     def content_hash(self) -> str:
         return ""
 
-    def document_lines(self, reading: Pass) -> Iterator[str]:
+    def document_lines(self, progress: Pass) -> Iterator[str]:
         for document in self._documents:
             yield from document
             yield ""
-            reading.position += 1
+            progress.position += 1
 
 
 def read_sample(
     source: Corpus,
-    each: Callable[[Document], None] = lambda document: None,
+    on_document: Callable[[Document], None] = lambda document: None,
     most_bytes: int | None = None,
     sources: int = 1,
 ) -> SpreadSample:
-    """Reads a sample of `source`, and calls `each` with every document. It reads about `most_bytes` of text at most.
+    """Reads a sample of `source`, about `most_bytes` of text at most, and calls `on_document` with every document.
 
-    With `sources`, the number of sources that are read one after the other, each has its part of time and memory.
-
-    Raises UsageError if the source is damaged or a record lacks the field of the text.
+    `sources`: the number of sources that share the time and the memory. Raises UsageError if the source is damaged or a
+    record lacks the field of the text.
     """
     part = source.sampled(most_bytes or _RANGES_BYTES // sources)
-    sample = _read(source, part, each, most_bytes, sources)
+    sample = _read(source, part, on_document, most_bytes, sources)
     # If a source has only a few long documents, perhaps none begins in a range.
-    return sample if sample.documents else _read(source, source, each, most_bytes, sources)
+    return sample if sample.documents else _read(source, source, on_document, most_bytes, sources)
 
 
 def _read(
-    source: Corpus, part: Corpus, each: Callable[[Document], None], most_bytes: int | None, sources: int
+    source: Corpus, part: Corpus, on_document: Callable[[Document], None], most_bytes: int | None, sources: int
 ) -> SpreadSample:
     """Reads `part`, which is `source` or ranges of it."""
     count, size, seconds, ended = 0, 0, 0.0, True
-    in_ranges, kept = part.source.in_ranges, _Sample(SAMPLE_BYTES / sources)
+    has_ranges, kept = part.source.has_ranges, _Sample(SAMPLE_BYTES / sources)
     with stage("Reading a sample", None, "documents") as bar:
         began = before = time.perf_counter()
         for document in part.documents():
             seconds += time.perf_counter() - before
-            each(document)
+            on_document(document)
             kept.add((0, document))
             count += 1
             size += _text_bytes(document)
             bar.advance(1)
             before = time.perf_counter()
-            if before > began + _SECONDS / sources or (most_bytes and size >= most_bytes and not in_ranges):
+            if before > began + _SECONDS / sources or (most_bytes and size >= most_bytes and not has_ranges):
                 ended = False
                 break
     share, described = 1.0, "the whole"
-    if in_ranges or not ended:
+    if has_ranges or not ended:
         share = min(part.position / source.source.total, 1.0)
-        described = "pieces spread over the files" if in_ranges else "the beginning alone"
+        described = "pieces spread over the files" if has_ranges else "the beginning alone"
     documents = [document for _, document in kept.documents]
     return SpreadSample(documents, count, size, part.repairs, share, seconds, described)
 

@@ -22,7 +22,7 @@ class Source:
     """The field of the records that holds the text of a corpus; it may be nested, with dots: `a.b`."""
     number: int = 0
     """For a portion of another source: its number there."""
-    in_ranges: bool = False
+    has_ranges: bool = False
     """Whether the source is a sample that consists of ranges of files."""
 
     @property
@@ -30,14 +30,14 @@ class Source:
         """Hash of the files' names and contents. Sources with the same records may have another."""
         raise NotImplementedError
 
-    def records(self, reading: Pass) -> Iterator[Record]:
-        """Yields all records, with at least `field` if there is one, as str, bytes or null; advances `reading`.
+    def records(self, progress: Pass) -> Iterator[Record]:
+        """Yields all records, with at least `field` if there is one, as str, bytes or null; advances `progress`.
 
         Raises UsageError if the source is damaged.
         """
         raise NotImplementedError
 
-    def document_lines(self, reading: Pass) -> Iterator[str] | None:
+    def document_lines(self, progress: Pass) -> Iterator[str] | None:
         """The stripped lines of plain text, with an empty line after each document; None if records are documents."""
         return None
 

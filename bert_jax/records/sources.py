@@ -122,18 +122,18 @@ def _begins_with_record(path: Place) -> bool:
         return False
 
 
-def open_rows(source: str, form: RowFormat = BY_SUFFIX) -> Source:
+def open_rows(source: str, row_format: RowFormat = BY_SUFFIX) -> Source:
     """Opens the rows of a task: a file, or `tfds:NAME/CONFIG:SPLIT`.
 
-    Raises UsageError if the format isn't known or doesn't have the settings of `form`. A file is opened only when its
-    rows are read, so it may be a pipe.
+    Raises UsageError if the format isn't known or doesn't have the settings of `row_format`. A file is opened only when
+    its rows are read, so it may be a pipe.
     """
     kind, _, place = source.partition(":")
     if kind == "tfds":
         if not (split := TFDS_PLACE.fullmatch(place)) or split[3]:
             raise UsageError(f"{source!r} names no set; expected one like tfds:glue/cola:train")
         return TfdsSource(split[1], split[2])
-    path, format = place_of(source), form.format or format_of(source)
+    path, format = place_of(source), row_format.format or format_of(source)
     if format is None:
         if path.is_dir():
             raise UsageError(f"{path} is a folder; give one file of rows, named .csv, .tsv or .jsonl")
@@ -146,35 +146,35 @@ def open_rows(source: str, form: RowFormat = BY_SUFFIX) -> Source:
             f"{path}: its name doesn't tell how it is written; name it .csv, .tsv or .jsonl, or set "
             f"{Setting('task.format')} to one of {', '.join(ROW_FORMATS)}"
         )
-    if form.columns and "columns" not in FORMATS[format].settings:
+    if row_format.columns and "columns" not in FORMATS[format].settings:
         raise UsageError(
             f"{Setting('task.columns')} names the columns of {path}, and a file of format {format} names its own; "
             "leave it out"
         )
-    if form.separator and "separator" not in FORMATS[format].settings:
+    if row_format.separator and "separator" not in FORMATS[format].settings:
         raise UsageError(
-            f"{Setting('task.separator')}={form.separator!r} is what separates the columns of a csv or tsv file, "
+            f"{Setting('task.separator')}={row_format.separator!r} is what separates the columns of a csv or tsv file, "
             f"and {path} is of format {format}; leave it out"
         )
-    return FileSource(format, form, {path: 0})
+    return FileSource(format, row_format, {path: 0})
 
 
-def task_records(source: str, repairs: Counter[str], form: RowFormat = BY_SUFFIX) -> Iterator[Record]:
+def task_records(source: str, repairs: Counter[str], row_format: RowFormat = BY_SUFFIX) -> Iterator[Record]:
     """Yields the rows of `source`, which `open_rows` opens. Only SQuAD's JSON is read whole.
 
     `repairs` counts what was repaired. Raises UsageError with file and line for rows that can't be read.
     """
-    return open_rows(source, form).records(Pass(repairs, mends=True))
+    return open_rows(source, row_format).records(Pass(repairs, mends=True))
 
 
-def held_records(source: str, repairs: Counter[str], form: RowFormat = BY_SUFFIX) -> list[Record]:
+def held_records(source: str, repairs: Counter[str], row_format: RowFormat = BY_SUFFIX) -> list[Record]:
     """All rows of `source` in memory.
 
     Raises UsageError for rows that can't be read, and if the rows take implausibly much memory for the file's size.
     """
     records: list[Record] = []
     held, compressed = 0, None
-    for record in task_records(source, repairs, form):
+    for record in task_records(source, repairs, row_format):
         records.append(record)
         held += _RECORD_BYTES + _memory(record.values)
         if held > limits.FREE_BYTES:

@@ -28,14 +28,14 @@ _NUMBER = re.compile(r"[-+.\deE]*")
 _HEADER = "lines of column names left out"
 
 
-def csv_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
+def csv_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:
     """Yields the rows of a CSV file. Quoted fields may contain separators, line feeds and doubled quotes.
 
     If no separator is given, it is guessed from the first line; a guess other than a comma is reported. In a file with
     one column an empty line is an empty text, except at the file's end. In other files empty lines are skipped and
     counted. Raises UsageError for rows that can't be read.
     """
-    lines, separator = file.lines(), form.separator
+    lines, separator = file.lines(), row_format.separator
     if separator is None:
         begin: list[str] = []
         for line in itertools.islice(lines, _LOOKED_AT):
@@ -43,23 +43,23 @@ def csv_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
             if line.strip():
                 break
         lines = itertools.chain(begin, lines)
-        separator = likely_separator(begin[-1] if begin else "", len(form.columns or ()))
+        separator = likely_separator(begin[-1] if begin else "", len(row_format.columns or ()))
         if separator != ",":
             say(f"{file.path}: columns are separated by {_NAMED.get(separator, separator)}")
-    return _named(file, _csv_rows(file.path, lines, separator), form.columns)
+    return _named(file, _csv_rows(file.path, lines, separator), row_format.columns)
 
 
-def tsv_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
+def tsv_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:
     """Yields the rows of a TSV file, with tabs or another separator.
 
     Quotes are ordinary characters, as in GLUE, unless the whole file is quoted in the way of CSV writers, which is
     reported. Empty lines are read as by `csv_records`. Raises UsageError for rows that can't be read.
     """
-    separator = form.separator or "\t"
+    separator = row_format.separator or "\t"
     if file.path.is_file() and has_csv_quotes(decoded_lines(file.path), separator):
         say(f"{file.path}: quotes around fields are taken off, as this file is written as CSV writers quote")
-        return _named(file, _csv_rows(file.path, file.lines(), separator), form.columns)
-    return _named(file, _tsv_rows(file.path, file.lines(), separator), form.columns)
+        return _named(file, _csv_rows(file.path, file.lines(), separator), row_format.columns)
+    return _named(file, _tsv_rows(file.path, file.lines(), separator), row_format.columns)
 
 
 def has_csv_quotes(lines: Iterable[str], separator: str) -> bool:
@@ -101,9 +101,9 @@ def _closed(lines: Iterable[str]) -> Iterator[str]:
         yield "".join(parts)
 
 
-def text_records(file: InputFile, form: RowFormat) -> Iterator[Record]:
+def text_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:
     """Yields a record per line, including empty lines. Raises UsageError if more than its one column is named."""
-    name, *others = form.columns or ("text",)
+    name, *others = row_format.columns or ("text",)
     if others:
         raise UsageError(f"{file.path} has a text a line, and {len(others) + 1} columns are named; name one")
     for number, line in enumerate(file.lines(), 1):
@@ -118,9 +118,9 @@ def likely_separator(line: str, columns: int) -> str:
     """
     begin = line[:_LOOKED_AT].strip("\r\n").partition("\r")[0]  # csv refuses a carriage return without quotes
     fields = {separator: len(next(csv.reader([begin], delimiter=separator), [])) for separator in _SEPARATORS}
-    fitting = [separator for separator in _SEPARATORS if columns > 1 and fields[separator] == columns]
+    consistent = [separator for separator in _SEPARATORS if columns > 1 and fields[separator] == columns]
     present = [separator for separator in _SEPARATORS if fields[separator] > 1]
-    return [*fitting, *present, ","][0]
+    return [*consistent, *present, ","][0]
 
 
 def _tsv_rows(path: Place, lines: Iterable[str], separator: str) -> Iterator[_Row]:
@@ -171,7 +171,7 @@ def _named(file: InputFile, rows: Iterator[_Row], columns: Sequence[str] | None)
     With `columns`, a first row that repeats exactly these names is skipped. Raises UsageError if a row has more fields
     than names, if a name occurs twice, or if the first row seems to name the columns in another way.
     """
-    path, repairs = file.path, file.reading.repairs
+    path, repairs = file.path, file.progress.repairs
     if columns:
         names, place = list(columns), "task.columns"
     else:

@@ -77,7 +77,7 @@ class TfdsSource(Source):
         files = [Path(file.filename) for file in self._files if os.path.isfile(file.filename)]
         return content_hash(self._builder.info.full_name, self.field, parts, *files)
 
-    def records(self, reading: Pass) -> Iterator[Record]:
+    def records(self, progress: Pass) -> Iterator[Record]:
         """Yields the records.
 
         If all features are read, texts become str, sequences lists, and translations an object by language; a class
@@ -96,7 +96,7 @@ class TfdsSource(Source):
                         values = {self.field: b"".join(example.features.feature[key].bytes_list.value[:1])}
                     else:
                         values = _plain(features, features.deserialize_example_np(reader.read()))
-                    reading.position = number + 1
+                    progress.position = number + 1
                     yield Record(f"{self.name}, record {number}", values)
                     number += 1
         except Exception as error:  # the library's readers raise ValueError, RuntimeError, DecodeError

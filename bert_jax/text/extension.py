@@ -13,7 +13,7 @@ class Extension(NamedTuple):
 
     tokenizer: Tokenizer
     added: int
-    known: int
+    known_words: int
     """Number of words that were pieces already, or that occurred before."""
     split: int
     """Number of words left out because the tokenizer always splits them, at punctuation, spaces or ideographs."""

@@ -27,7 +27,7 @@ def merged_letters(texts: Iterable[str], clean: Callable[[str], str], most: floa
         spelled[after].add(before)
         if before != after:
             start = len(os.path.commonprefix([before, after])) if len(before) > _WIDTH else 0
-            changed[" → ".join(form[start : start + _WIDTH] for form in (before, after))] += count
+            changed[" → ".join(word[start : start + _WIDTH] for word in (before, after))] += count
     share = changed.total() / max(words.total(), 1)
     equal = sum(len(group) for group in spelled.values() if len(group) > 1)
     if share <= most:

@@ -137,7 +137,7 @@ class Tokenizer:
     @cached_property
     def _special_encoder(self) -> tokenizers.Tokenizer:
         """The pipeline that recognizes the special pieces in a text."""
-        return ordinary(self.contents, self.name, self.vocabulary.special, found=True)
+        return ordinary(self.contents, self.name, self.vocabulary.special, finds_special=True)
 
     @library_method
     def cleaned(self, text: str) -> str:

@@ -194,13 +194,13 @@ def added_token(content: str, number: int, **flags: bool) -> JsonObject:
     return {"id": number, "content": content, **default, **flags}
 
 
-def ordinary(file: JsonObject, name: str, special: Sequence[str], found: bool = False) -> Tokenizer:
+def ordinary(file: JsonObject, name: str, special: Sequence[str], finds_special: bool = False) -> Tokenizer:
     """The library's pipeline for `file`, in which the `special` pieces in a text are ordinary characters or, with
-    `found`, are found.
+    `finds_special`, are found.
 
     All other added tokens are recognized. In this pipeline the library's flag `special` marks the tokens that aren't.
     """
-    hidden = () if found else special
+    hidden = () if finds_special else special
     added = [token | {"special": token["content"] in hidden} for token in file.get("added_tokens") or []]
     absent = [piece for piece in special if piece not in {token["content"] for token in added}]
     model = file["model"]
@@ -213,7 +213,7 @@ def ordinary(file: JsonObject, name: str, special: Sequence[str], found: bool = 
         model = model | {"vocab": vocab}
     tokenizer = built(file | {"model": model, "added_tokens": added}, name)
     tokenizer.encode_special_tokens = True
-    if found:
+    if finds_special:
         tokenizer.add_tokens([AddedToken(piece, normalized=False) for piece in absent])
     return tokenizer
 

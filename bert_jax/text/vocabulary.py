@@ -80,7 +80,7 @@ class Frame(NamedTuple):
     """The ids before and after a single text."""
     pair: tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
     """The ids before, between and after two texts."""
-    of_first: int
+    first_separators: int
     """How many of the ids between the texts belong to the first text."""
     segments: bool = True
     """Whether segment 1 begins after the ids that belong to the first text. False, as in RoBERTa: both texts are in

@@ -116,7 +116,7 @@ def test_choices_share_a_row_and_marks_have_an_axis_of_their_own():
 def test_targets_are_numbers_spans_or_tags(target, expected, dtype):
     nothing = {float: 0.0, tuple: (0, 0), list: [IGNORED, IGNORED]}.get(type(target))
     examples = [example(9, 2, nothing), example(7, 3, target)]
-    batch = task_batch(examples, (2, 6), pad_id=0, of_example=np.zeros(2, int), most=2)
+    batch = task_batch(examples, (2, 6), pad_id=0, example_rows=np.zeros(2, int), most=2)
     assert batch.target.tolist() == expected and batch.target.dtype == dtype
 
 

@@ -5,7 +5,7 @@ import pytest
 from sklearn import metrics
 
 from bert_jax.config.task import TaskConfig
-from bert_jax.finetuning.character_spans import entity_forms
+from bert_jax.finetuning.character_spans import counted_tags
 from bert_jax.finetuning.metrics import (
     SHOWN,
     _normalised,
@@ -102,7 +102,7 @@ def test_entities_may_be_written_with_an_end_and_alone():
     ],
 )
 def test_entities_are_known_by_their_tags(tags, forms):
-    assert entity_forms(tags.split()) == dict(zip(tags.split(), forms.split()))
+    assert counted_tags(tags.split()) == dict(zip(tags.split(), forms.split()))
 
 
 TAGS = TaskConfig(name="x", kind="tags", train="rows.conll")

@@ -30,8 +30,8 @@ TASKS = {
 LENGTHS = (8, 5, 6, 7)
 
 
-def batch_of(kind: str, length: int = 8, weight=(1, 1, 1, 1), of_example=None) -> TaskBatch:
-    """Four examples of sequences of 5 to 8 tokens, each example in a row of its own or in its row of `of_example`.
+def batch_of(kind: str, length: int = 8, weight=(1, 1, 1, 1), example_rows=None) -> TaskBatch:
+    """Four examples of sequences of 5 to 8 tokens, each example in a row of its own or in its row of `example_rows`.
     `length`: tokens of a row for each sequence of an example."""
     random = np.random.default_rng(0)
     choices = 2 if kind == "choice" else 1
@@ -50,9 +50,9 @@ def batch_of(kind: str, length: int = 8, weight=(1, 1, 1, 1), of_example=None) -
         )
         for size, target in zip(LENGTHS, targets, strict=True)
     ]
-    most = 1 if of_example is None else int(np.bincount(of_example).max())
-    rows = 4 if of_example is None else max(of_example) + 1
-    places = None if of_example is None else np.array(of_example)
+    most = 1 if example_rows is None else int(np.bincount(example_rows).max())
+    rows = 4 if example_rows is None else max(example_rows) + 1
+    places = None if example_rows is None else np.array(example_rows)
     batch = task_batch(examples, (rows, length * choices), 0, 0, places, most)
     batch = batch._replace(weight=batch.weight * np.asarray(weight, np.float32)[batch.ordinal])
     return jax.tree.map(jnp.asarray, batch)
@@ -127,7 +127,7 @@ def test_dropout_is_each_rows_own(kind):
 
 def test_examples_that_share_rows_have_the_losses_and_gradients_of_rows_of_their_own(kind):
     objective, alone = objective_of(kind), batch_of(kind)
-    packed = batch_of(kind, length=20, of_example=[1, 0, 0, 1])
+    packed = batch_of(kind, length=20, example_rows=[1, 0, 0, 1])
     assert packed.weight.shape == (2, 2) and packed.ordinal.tolist() == [[1, 2], [0, 3]]
     params, keys = objective.init(jax.random.key(0)), jax.random.split(jax.random.key(1), 4)
     found, expected = (

@@ -29,8 +29,8 @@ def test_pairs_of_the_same_query_are_one_query_with_several_right_candidates():
     rows = retrieval_of(PAIRS)
     assert rows.queries == ["one", "two", "a"] and rows.candidates == ["a", "b", "c", "d"]
     assert rows.relevant == [[0, 2], [1], [3]]
-    assert rows.own == [-1, -1, 0]  # "a" is a candidate, but of another query
-    assert retrieval_of([("same", "same")]).own == [-1]
+    assert rows.query_copies == [-1, -1, 0]  # "a" is a candidate, but of another query
+    assert retrieval_of([("same", "same")]).query_copies == [-1]
 
 
 def test_metrics_are_those_of_ranks_counted_by_hand():
@@ -100,7 +100,7 @@ def test_similarity_is_measured_by_correlations():
 def test_the_worst_queries_are_listed_with_what_was_found_instead():
     rows = retrieval_of([("near", "x"), ("far", "y"), ("right", "z")])
     candidates = np.array([[0.9, 0.1, 0.0], [0.0, 0.1, 0.0], [1.0, 0.9, 1.0]])
-    errors = retrieval_errors(rows, ranked(np.eye(3), candidates, rows.relevant, rows.own))
+    errors = retrieval_errors(rows, ranked(np.eye(3), candidates, rows.relevant, rows.query_copies))
     assert errors == [
         Mistake(text="far", right="rank 3: y", predicted="z"),
         Mistake(text="near", right="rank 2: x", predicted="z"),

@@ -132,8 +132,8 @@ def test_tags_may_be_numbers_of_the_labels_that_are_given(wordpiece):
 def test_brackets_around_words_are_no_tags(wordpiece, tag):
     rows = [record("a b c", f"* {tag} *)"), record("a b", "( ,")]
     with pytest.raises(UsageError, match=r"tags like .*are brackets around words, as in CoNLL-2012; write B-PERSON"):
-        TagTask.settled(CONFIG.replace(labels=None), rows)
-    TagTask.settled(CONFIG.replace(labels=None), [record("a b c", "( * )")])
+        TagTask.with_labels(CONFIG.replace(labels=None), rows)
+    TagTask.with_labels(CONFIG.replace(labels=None), [record("a b c", "( * )")])
 
 
 def test_words_and_tags_of_a_table_are_lists_in_json(wordpiece):

@@ -10,7 +10,7 @@ from prepared_sets import build, files, prepare_chunks
 
 from bert_jax.instances import chunk_worker, preparation
 from bert_jax.instances.chunk_worker import PendingSet
-from bert_jax.instances.chunks import DOCUMENTS, NUMBERS, ChunkRecord, chunk_file, cut_chunks, write_numbers
+from bert_jax.instances.chunks import DOCUMENTS, NUMBERS, FinishedChunk, chunk_file, cut_chunks, write_numbers
 from bert_jax.instances.prepared_data import SMALL_FILES, PreparedData
 from bert_jax.instances.shards import InstanceSource
 from bert_jax.instances.statistics import Statistics
@@ -26,7 +26,7 @@ def use(directory):
     prepared = PreparedData.open(directory)
     assert prepared and prepared.piece_counts.sum() == prepared.train.tokens and prepared.piece_counts.shape == (150,)
     for split in ("train", "held_out"):
-        source = InstanceSource(PreparedData.record(directory), split)
+        source = InstanceSource(PreparedData.unchecked(directory), split)
         source.read(range(len(source)))
 
 
@@ -43,7 +43,7 @@ def test_a_small_file_of_the_same_size_and_other_content_is_found_when_the_set_i
     content = bytearray(path.read_bytes())
     content[-3] ^= 1
     path.write_bytes(content)
-    assert PreparedData.record(tmp_path / "set").damaged_file() == name
+    assert PreparedData.unchecked(tmp_path / "set").damaged_file() == name
     with pytest.raises(RunError, match=f"{name} is damaged .its checksum is another.*delete .* to prepare it anew"):
         PreparedData.open(tmp_path / "set")
 
@@ -112,7 +112,7 @@ def test_held_out_documents_that_are_none_are_damage_even_if_the_record_seals_th
     path = chunk_file(tmp_path, 0, NUMBERS)
     path.parent.mkdir()
     write_numbers(path, {DOCUMENTS: np.frombuffer(text.encode(), np.uint8)})
-    record = ChunkRecord(
+    record = FinishedChunk(
         directory=tmp_path,
         index=0,
         fingerprint="",

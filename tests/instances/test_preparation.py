@@ -115,7 +115,7 @@ def test_what_was_seen_is_right(whole, corpus):
     prepared = PreparedData.open(whole)
     seen, documents = prepared.train, corpus.read_text().split("\n\n")
     assert seen.documents + prepared.held_out.documents + prepared.held_out_dropped == len(documents)
-    source = InstanceSource(PreparedData.record(whole), "train")
+    source = InstanceSource(PreparedData.unchecked(whole), "train")
     all_of_them = source.read(range(len(source)))
     assert seen.instances == all_of_them.sequences
     assert seen.instance_tokens == len(all_of_them.ids)
@@ -253,7 +253,7 @@ def test_several_sources_lie_one_after_the_other_and_none_is_paired_with_another
     # The first source's chunks have the numbers that they have alone, so its records are the very same.
     assert prepared.sources[0] == alone[0].train.instances
     ours, theirs = (
-        InstanceSource(PreparedData.record(path), "train") for path in (tmp_path / "out", tmp_path / "only-0")
+        InstanceSource(PreparedData.unchecked(path), "train") for path in (tmp_path / "out", tmp_path / "only-0")
     )
     first = range(len(theirs))
     assert np.array_equal(ours.read(first).ids, theirs.read(first).ids)
@@ -270,7 +270,7 @@ def test_pairs_of_a_source_hold_only_its_pieces_in_training_and_held_out(tokeniz
     ids = load_tokenizer(tokenizer_directory).vocabulary.ids
     theirs = [{ids[letter] for letter in own} for own in letters]
     for split in ("train", "held_out"):
-        records = InstanceSource(PreparedData.record(tmp_path / "out"), split)
+        records = InstanceSource(PreparedData.unchecked(tmp_path / "out"), split)
         kinds = []
         every = records.read(range(len(records)))
         for begin, end in zip(every.ends, every.ends[1:]):
@@ -327,7 +327,7 @@ def test_dupe_factor_cuts_training_documents_again_and_otherwise(recipe, whole, 
     assert (twice.train.documents, twice.train.tokens) == (once.train.documents, once.train.tokens)
     assert 1.9 < twice.train.instances / once.train.instances < 2.1
     assert twice.held_out == once.held_out
-    source = InstanceSource(PreparedData.record(tmp_path / "twice"), "train")
+    source = InstanceSource(PreparedData.unchecked(tmp_path / "twice"), "train")
     all_of_them = source.read(range(len(source)))
     rows = [all_of_them.ids[begin:end].tobytes() for begin, end in zip(all_of_them.ends, all_of_them.ends[1:])]
     assert len(set(rows)) > 0.95 * len(rows)
@@ -350,7 +350,7 @@ def test_one_document_is_enough_without_pairs(tokenizer_directory, tmp_path):
     (tmp_path / "a.txt").write_text(stories(1))
     data = DataConfig(source=f"text:{tmp_path / 'a.txt'}", held_out=0.0, short_sequence_probability=0.0)
     prepared = build(Recipe(data, 32, 0, tokenizer_directory, pair="none"), tmp_path / "out")
-    source = InstanceSource(PreparedData.record(tmp_path / "out"), "train")
+    source = InstanceSource(PreparedData.unchecked(tmp_path / "out"), "train")
     found = source.read(range(len(source)))
     assert prepared.train.tokens == prepared.train.instance_tokens - 2 * prepared.train.instances
     assert found.first_length.tolist() == np.diff(found.ends).tolist() and not found.pair_label.any()

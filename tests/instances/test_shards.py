@@ -146,8 +146,8 @@ def store(tmp_path):
 
 
 def test_instances_come_back_by_number(store):
-    source = InstanceSource(PreparedData.record(store), "train")
-    assert len(source) == 300 and len(InstanceSource(PreparedData.record(store), "held_out")) == 0
+    source = InstanceSource(PreparedData.unchecked(store), "train")
+    assert len(source) == 300 and len(InstanceSource(PreparedData.unchecked(store), "held_out")) == 0
     for numbers in ([299], [0], [200, 7]):
         found = source.read(numbers)
         assert found.sequences == len(numbers)
@@ -165,11 +165,11 @@ def test_instances_come_back_by_number(store):
 
 def test_a_missing_split_is_damage(store):
     with pytest.raises(RunError, match="holds no prepared records of the split test"):
-        InstanceSource(PreparedData.record(store), "test")
+        InstanceSource(PreparedData.unchecked(store), "test")
 
 
 def test_threads_may_share_a_source(store):
-    source = InstanceSource(PreparedData.record(store), "train")
+    source = InstanceSource(PreparedData.unchecked(store), "train")
     whole = source.read(range(300))
     with ThreadPoolExecutor(8) as threads:
         assert all(equal(found, whole) for found in threads.map(source.read, [range(300)] * 40))
@@ -187,7 +187,9 @@ def test_large_vocabularies_take_wider_ids(tmp_path):
     assert (ids_dtype(65_536), ids_dtype(65_537)) == (np.uint16, np.int32)
     write_shard(shard_path(tmp_path, "train", 0), [instances(3, largest=100_000)], np.int32)
     seal(tmp_path, {"train": [3]}, np.int32)
-    assert equal(InstanceSource(PreparedData.record(tmp_path), "train").read([0, 1, 2]), instances(3, largest=100_000))
+    assert equal(
+        InstanceSource(PreparedData.unchecked(tmp_path), "train").read([0, 1, 2]), instances(3, largest=100_000)
+    )
 
 
 @pytest.mark.parametrize("damage", ["flip", "cut"])
@@ -205,7 +207,7 @@ def test_a_damaged_shard_is_an_error_never_other_data(store, damage):
             changed = data[: rng.integers(len(data))]
         path.write_bytes(changed)
         try:
-            found = InstanceSource(PreparedData.record(store), "train").read(range(200))
+            found = InstanceSource(PreparedData.unchecked(store), "train").read(range(200))
         except RunError as error:
             assert "damaged" in str(error) and str(store) in str(error) and "same command again" in str(error)
             refused += 1
@@ -223,7 +225,7 @@ def broken(path, records, number):
 
 def test_a_damaged_record_is_named_and_costs_no_other(store):
     broken(shard_path(store, "train", 2), 100, 17)
-    source = InstanceSource(PreparedData.record(store), "train")
+    source = InstanceSource(PreparedData.unchecked(store), "train")
     for _ in range(2):
         with pytest.raises(RunError, match=r"train-00002.array_record: record 17 \(record 217 of train\) is damaged"):
             source.read([4, 217, 218])
@@ -232,7 +234,7 @@ def test_a_damaged_record_is_named_and_costs_no_other(store):
 
 def test_what_is_skipped_has_no_tokens_and_is_said_once(store, capsys):
     broken(shard_path(store, "train", 2), 100, 17)
-    source = InstanceSource(PreparedData.record(store), "train", "skip")
+    source = InstanceSource(PreparedData.unchecked(store), "train", "skip")
     for _ in range(3):
         found = source.read([216, 217, 218])
         assert np.diff(found.ends).tolist()[1] == 0
@@ -245,8 +247,8 @@ def test_what_is_skipped_has_no_tokens_and_is_said_once(store, capsys):
 def test_all_records_of_a_file_that_is_gone_are_skipped(store, capsys):
     shard_path(store, "train", 2).unlink()
     with pytest.raises(RunError, match="train-00002.array_record is damaged or gone"):
-        InstanceSource(PreparedData.record(store), "train").read([205])
-    found = InstanceSource(PreparedData.record(store), "train", "skip").read(range(195, 300))
+        InstanceSource(PreparedData.unchecked(store), "train").read([205])
+    found = InstanceSource(PreparedData.unchecked(store), "train", "skip").read(range(195, 300))
     assert equal(found, instances(5, first=195)._replace(ends=found.ends, **{
         name: np.concatenate([getattr(instances(5, first=195), name), np.zeros(100, int)])
         for name in ("first_length", "pair_label")
@@ -268,4 +270,4 @@ def test_a_shard_that_could_fill_the_memory_is_refused(store, options, record, w
         writer.write(record if number == 7 else b"")
     writer.close()
     with pytest.raises(RunError, match=words):
-        InstanceSource(PreparedData.record(store), "train").read([7])
+        InstanceSource(PreparedData.unchecked(store), "train").read([7])

@@ -126,7 +126,7 @@ def test_phases_follow_one_another(tiny_config, untrained):
     second = then.batch
     assert first.tokens.ids.shape == (8, 16) and second.tokens.ids.shape == (4, 32)
     assert second.ordinal[:, 0].tolist() == [0, 1, 2, 3]
-    found = InstanceSource(PreparedData.record(untrained.data(32)), "train").read(then.records)
+    found = InstanceSource(PreparedData.unchecked(untrained.data(32)), "train").read(then.records)
     assert found.ids.tolist() == second.tokens.ids[second.tokens.sequence > 0].tolist()
     with pytest.raises(UsageError, match="step 9 is none of the run's 8"):
         training_step(untrained, 9)

@@ -105,7 +105,7 @@ def test_the_device_is_asked_for_skipped_steps_only_when_there_may_be_enough(tin
 def test_a_damaged_record_stops_the_run_or_is_skipped_and_counted(tiny_config, untrained, capsys):
     shard, records = (
         shard_path(untrained.data(32), "train", 0),
-        InstanceSource(PreparedData.record(untrained.data(32)), "train")._starts[1],
+        InstanceSource(PreparedData.unchecked(untrained.data(32)), "train")._starts[1],
     )
     number = next(record for record in batches_of(tiny_config, untrained).records(4) if record < records)
     data, record = bytearray(shard.read_bytes()), ShardReader(shard, records).read(number)

@@ -162,7 +162,7 @@ def test_a_large_source_is_sampled_and_a_small_one_read_whole(tmp_path, monkeypa
     assert list(whole.sampled(1 << 20).documents()) == list(whole.documents())
     sample = whole.sampled(path.stat().st_size // 3)
     found = ["\n".join(document) for document in sample.documents()]
-    assert sample.source.in_ranges and set(found) < set(documents)
+    assert sample.source.has_ranges and set(found) < set(documents)
     assert sample.position / whole.source.total == pytest.approx(1 / 3, abs=0.1)
     assert len(found) / len(documents) == pytest.approx(1 / 3, abs=0.12)
 
@@ -174,7 +174,7 @@ def test_many_compressed_files_are_sampled_by_their_beginnings(tmp_path, monkeyp
     whole = open_corpus(DataConfig(source=f"text:{tmp_path}/*.gz")).parts[0]
     sample = whole.sampled(16_000)
     found = ["\n".join(document) for document in sample.documents()]
-    assert sample.source.in_ranges and len(found) == len(set(found))
+    assert sample.source.has_ranges and len(found) == len(set(found))
     firsts = [number for number in range(20) if stories(1, first=20 * number).strip() in found]
     assert len(firsts) == 16 and firsts[0] < 3 and firsts[-1] > 16
 

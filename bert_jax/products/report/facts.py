@@ -159,7 +159,7 @@ class RunFacts:
         if not self.is_task and not self.origin:
             for length in dict.fromkeys(phase.length for phase in self.config.phases):
                 try:
-                    if data := PreparedData.record(self.run.data(length)):
+                    if data := PreparedData.unchecked(self.run.data(length)):
                         found[length] = data
                 except BertJaxError as error:
                     self.problems.append(f"The data of length {length:,} can't be shown: {error}.")
