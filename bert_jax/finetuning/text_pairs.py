@@ -126,7 +126,8 @@ def _opened(config: TaskConfig) -> Mixture:
         show([read_corpus(corpus, data)])
         return corpus
     except UsageError as error:
-        raise UsageError(f"{Setting('task.source', config.source)}: {error}") from None
+        message = str(error).replace(Setting("data.source"), Setting("task.source"))
+        raise UsageError(message.replace(Setting("data.language"), Setting("task.source_language"))) from None
 
 
 def _until(documents: Iterator[Document], characters: int) -> Iterator[Document]:

@@ -33,7 +33,7 @@ def test_the_doctor_takes_several_sources_also_from_a_file(corpus, config_file, 
     found = json.loads(capsys.readouterr().out)
     assert [each["share"] for each in found["shares"]] == [0.5, 0.5] and len(found["sources"]) == 2
     assert run(["doctor", str(corpus), "--weights", "1", "2"]) == 2
-    assert "--weights has 2 numbers for 1 source" in capsys.readouterr().err
+    assert "--data.weights has 2 numbers for 1 source" in capsys.readouterr().err
 
 
 def test_prepare_tells_its_time_and_writes_nothing(config_file, tmp_path, capsys):

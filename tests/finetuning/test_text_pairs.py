@@ -155,7 +155,7 @@ def test_a_corpus_without_pairs_is_refused(pairs_of, documents, pairs, wrong):
 
 @pytest.mark.parametrize(
     ("source", "wrong"),
-    [("nowhere.txt", "no file matches"), ("jsonl:nowhere.jsonl", "--task.source=jsonl:nowhere.jsonl: ")],
+    [("nowhere.txt", "no file matches"), ("jsonl:nowhere.jsonl", "--task.source='jsonl:nowhere.jsonl'")],
 )
 def test_a_corpus_that_is_not_there_is_refused(wordpiece, source, wrong):
     config = TaskConfig(name="x", kind="vectors", texts=("query", "positive"), source=source)
