@@ -47,7 +47,7 @@ def _settings(name: str, shown: set[object]) -> str:
     flags = [
         flag
         for flag in flags_of(command, command.model_fields["config"].default)
-        if not (flag.of_command or (flag.name, flag.help, flag.default_in_words) in shown)
+        if not (flag.is_argument or (flag.name, flag.help, flag.default_in_words) in shown)
     ]
     shown |= {(flag.name, flag.help, flag.default_in_words) for flag in flags}
     groups = [(flag.name.rpartition(".")[0], flag.group, flag) for flag in flags]

@@ -28,7 +28,7 @@ from scripts import results_before, run_script, write_results
 
 from bert_jax.cli.arguments import Arguments
 from bert_jax.system.errors import UsageError
-from bert_jax.system.facts import markdown
+from bert_jax.system.figures import markdown
 from bert_jax.system.progress import say
 from bert_jax.system.workers import in_own_process
 

@@ -61,7 +61,7 @@ class Arguments(Settings):
     ALIASES: ClassVar[Mapping[str, str]] = MappingProxyType({})
     """Maps flags of pretrain and finetune, which messages name, to this command's shorter ones: {"data.source":
     "data"}."""
-    OTHER_FORMS: ClassVar[Mapping[str, "type[Arguments]"]] = MappingProxyType({})
+    VARIANTS: ClassVar[Mapping[str, "type[Arguments]"]] = MappingProxyType({})
     """Other forms of the command, by the flags that ask for them: {"--extend": Extend}."""
 
     _run_of_config: Place | None = PrivateAttr(None)
@@ -96,13 +96,13 @@ class Arguments(Settings):
     def used_flags(cls, config: Settings | None = None) -> list[Flag]:
         """Those of `flags` that the command reads."""
         read = tuple(f"{name}." for name in cls.READS)
-        return [flag for flag in cls.flags(config) if not read or flag.of_command or f"{flag.name}.".startswith(read)]
+        return [flag for flag in cls.flags(config) if not read or flag.is_argument or f"{flag.name}.".startswith(read)]
 
     @classmethod
     def usage(cls) -> str:
         """The usage line: the command, CONFIG and the required flags."""
         flags = cls.flags()
-        shown = [flag.usage for flag in flags if not flag.of_command and flag.name in cls.REQUIRED_SETTINGS]
+        shown = [flag.usage for flag in flags if not flag.is_argument and flag.name in cls.REQUIRED_SETTINGS]
         shown += [flag.usage for flag in flags if flag.required]
         return " ".join([cls.LINE, "CONFIG", *shown] if cls.defaults() else [cls.LINE, *shown])
 
@@ -123,7 +123,7 @@ class Arguments(Settings):
         if everything or not cls.SHORT_HELP_SETTINGS:
             return f"{shown}\n{full_help(flags)}"
         by_name = {flag.name: flag for flag in flags}  # which lacks phases.1 where the config has one phase
-        short = [flag for flag in flags if flag.of_command] + [
+        short = [flag for flag in flags if flag.is_argument] + [
             by_name[name] for name in cls.short_help_settings(config) if name in by_name
         ]
         return f"{shown}\n{short_help(short)}\nAll {len(flags)} settings: {cls.LINE} --help-all\n"
@@ -147,9 +147,9 @@ class Arguments(Settings):
         flags = cls.flags(config)
         lists_sources = any(flag.positional and flag.name == "source" and flag.kind.several for flag in flags)
         values = parse_line(with_listed_sources(rest, lists_sources), flags, cls.LINE, cls.ALIASES)
-        arguments = {flag.field: values[flag.name] for flag in flags if flag.of_command and flag.name in values}
+        arguments = {flag.field: values[flag.name] for flag in flags if flag.is_argument and flag.name in values}
         if config:
-            settings = {flag.field: values[flag.name] for flag in flags if not flag.of_command and flag.name in values}
+            settings = {flag.field: values[flag.name] for flag in flags if not flag.is_argument and flag.name in values}
             if run:
                 settings = cls._of_run(cast(AnyRunConfig, config), run, settings)
             arguments[CONFIG] = config = config.set(settings)
@@ -196,18 +196,18 @@ class TrainingArguments(RunArguments):
     print_config: bool = False
     """Print all settings as a config file and do nothing else: bert-jax ... --print-config > mine.py."""
 
-    def plan(self) -> Iterable[tuple[str, str]]:
+    def estimates(self) -> Iterable[tuple[str, str]]:
         """What the command would do, as names and texts."""
         raise NotImplementedError
 
     def only_prints(self) -> bool:
-        """Prints the settings, or the plan, if a flag asks for that; returns whether one does."""
+        """Prints the settings or the estimates if a flag asks for them; returns whether one does."""
         if self.print_config:
             print(config_source(self.config, f"All settings of a run.\n\n    {self.usage()}"), end="")
         elif self.dry_run:
             from bert_jax.system.figures import print_rows
 
-            print_rows(f"{self.LINE} would", (), self.plan())
+            print_rows(f"{self.LINE} would", (), self.estimates())
         return self.print_config or self.dry_run
 
 

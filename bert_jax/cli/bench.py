@@ -47,8 +47,7 @@ class Bench(Arguments):
     """Seconds that each part is measured for; at least five times."""
 
     def execute(self) -> None:
-        """Measures, prints tables and, last, one JSON object."""
-        from bert_jax.cli.objective import planned_objective
+        from bert_jax.cli.objective import expected_objective
         from bert_jax.model.kernels.platform import compute_dtype
         from bert_jax.model.sharding import make_mesh
         from bert_jax.products.bench.bench import bench
@@ -67,7 +66,7 @@ class Bench(Arguments):
         if config.task is None and self.run_of_config and (self.run_of_config / "data").exists():
             trainer, batches = _trainer_and_batches(config, mesh, self.run_of_config)
         else:
-            trainer, batches = Trainer(config, mesh, planned_objective(config)), None
+            trainer, batches = Trainer(config, mesh, expected_objective(config)), None
         phase, texts = config.phases[0], config.sequences(0)
         held = f" with {texts:,} texts" if texts != phase.batch_size else ""
         dtype = compute_dtype(config.model).name

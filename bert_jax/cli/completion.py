@@ -61,7 +61,7 @@ def _candidates(words: list[str]) -> tuple[dict[str, str], bool]:
     if before[0] not in COMMANDS:
         return {"help": COMMANDS, COMPLETION: dict.fromkeys(SCRIPTS, "")}.get(before[0], {}), False
     arguments = arguments_of(before[0])
-    forms = dict.fromkeys((arguments, *arguments.OTHER_FORMS.values()))
+    forms = dict.fromkeys((arguments, *arguments.VARIANTS.values()))
     flags = [flag for form in forms for flag in form.used_flags() if not flag.positional]
     for flag in flags:
         if before[-1] == f"--{flag.name}" and flag.kind.choices:

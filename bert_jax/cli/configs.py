@@ -18,7 +18,6 @@ class Configs(Arguments):
     suite where a config has the same name. Without it: list all names."""
 
     def execute(self) -> None:
-        """Lists the configs or prints one."""
         found, suite = find_config(self.name) if self.name else None, self.name.removeprefix("suites/")
         if found:
             print(config_source(found.config, found.text), end="")

@@ -29,7 +29,6 @@ class Doctor(JsonArguments):
     """Exponent of the shares of several sources, as --data.smoothing. Without it: that of the config."""
 
     def execute(self) -> None:
-        """Looks at the text and prints tables, or one JSON object."""
         from bert_jax.config.run import RunConfig
         from bert_jax.products.doctor.diagnosis import diagnose, print_diagnosis
         from bert_jax.products.doctor.remedies import changes

@@ -45,7 +45,6 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
     """Rows without a label: refuse them, or skip and count them. Without it: as in training."""
 
     def execute(self) -> None:
-        """Evaluates, and prints the table that training prints at its end."""
         if self.language and not self.data:
             raise UsageError(
                 f"--language {self.language} is the language of the --data text; add --data, or leave --language out"

@@ -19,7 +19,6 @@ class Export(SavedArguments):
     the files that sentence-transformers reads."""
 
     def execute(self) -> None:
-        """Exports the model and prints where it is."""
         import jax
 
         from bert_jax.inference.model_card import model_card

@@ -54,7 +54,6 @@ class Features(SavedArguments):
     model was trained in."""
 
     def execute(self) -> None:
-        """Reads, computes and writes at the same time; prints what was written."""
         from bert_jax.config.vectors import Prompt
         from bert_jax.config.wording import counted
         from bert_jax.finetuning.dataset import say_repairs

@@ -22,7 +22,6 @@ class FillMask(InferenceArguments):
     """Words, of one piece or several, whose probability in place of the one [MASK] to show."""
 
     def execute(self) -> None:
-        """Loads the model and prints one table for each [MASK]."""
         from bert_jax.system.figures import print_rows
 
         if self.candidates and self.together:

@@ -43,14 +43,13 @@ class Finetune(TrainingArguments):
         of_vectors = config and config.task and config.task.makes_vectors
         return cls.OF_VECTORS if of_vectors else cls.SHORT_HELP_SETTINGS
 
-    def plan(self) -> Iterator[tuple[str, str]]:
+    def estimates(self) -> Iterator[tuple[str, str]]:
         """What the command would do, as names and texts."""
         from bert_jax.finetuning.dry_run import finetuning_estimates
 
         return finetuning_estimates(self.config, self.workdir)
 
     def execute(self) -> None:
-        """Fine-tunes, and prints results and next steps."""
         several = self.seeds > 1 and not self.print_config
         if not several and self.only_prints():
             return

@@ -42,7 +42,7 @@ class Flag(NamedTuple):
     """Help text: a paragraph on one line, and each item of a list on another."""
     group: str
     """Docstring of the settings class that has this setting; "" for flags of the command itself."""
-    of_command: bool
+    is_argument: bool
     """Whether the flag belongs to the command itself rather than to its CONFIG."""
     positional: bool = False
 
@@ -102,12 +102,12 @@ class Flag(NamedTuple):
 @functools.lru_cache(maxsize=16)  # a suite parses the same command line with hundreds of settings
 def flags_of(arguments: type[Settings], config: Settings | None) -> list[Flag]:
     """The flags of a command's `arguments`, then those of CONFIG with the values of `config` as defaults."""
-    of_command = _walk(arguments, None, "", "", of_command=True)
-    return [*of_command, *_walk(type(config), config, "", "", of_command=False)] if config else list(of_command)
+    is_argument = _walk(arguments, None, "", "", is_argument=True)
+    return [*is_argument, *_walk(type(config), config, "", "", is_argument=False)] if config else list(is_argument)
 
 
 def _walk(
-    settings: type[BaseModel], values: BaseModel | None, prefix: str, group: str, of_command: bool
+    settings: type[BaseModel], values: BaseModel | None, prefix: str, group: str, is_argument: bool
 ) -> Iterator[Flag]:
     for name, field in settings.model_fields.items():
         value = field.get_default(call_default_factory=True) if values is None else getattr(values, name)
@@ -117,10 +117,10 @@ def _walk(
             groups = {f"{path}.{number}": each for number, each in enumerate(value)}
         if not any(isinstance(each, BaseModel) for each in groups.values()):
             positional = _POSITIONAL in field.metadata
-            yield Flag(path, Kind.of_field(field), value, _paragraph(field.description), group, of_command, positional)
-        elif not (of_command and path == CONFIG):
+            yield Flag(path, Kind.of_field(field), value, _paragraph(field.description), group, is_argument, positional)
+        elif not (is_argument and path == CONFIG):
             for inner, each in groups.items():
-                yield from _walk(type(each), each, f"{inner}.", _paragraph(type(each).__doc__), of_command)
+                yield from _walk(type(each), each, f"{inner}.", _paragraph(type(each).__doc__), is_argument)
 
 
 def _paragraph(text: str | None) -> str:
@@ -147,7 +147,7 @@ def short_help(flags: Iterable[Flag]) -> str:
 def full_help(flags: Iterable[Flag]) -> str:
     """All flags with their full help text, by group; those of the command itself come first."""
     text, described = "", set()
-    in_order = sorted(flags, key=lambda flag: not flag.of_command and "." in flag.name)
+    in_order = sorted(flags, key=lambda flag: not flag.is_argument and "." in flag.name)
     for (name, about), members in groupby(in_order, lambda flag: _group(flag)):
         if name:
             text += "\n" + wrapped(name if about in described else f"{name}: {about}")
@@ -158,7 +158,7 @@ def full_help(flags: Iterable[Flag]) -> str:
 
 def _group(flag: Flag) -> tuple[str, str]:
     """The name of the group of settings that a flag belongs to, and its description."""
-    return "" if flag.of_command else flag.name.rpartition(".")[0], flag.group
+    return "" if flag.is_argument else flag.name.rpartition(".")[0], flag.group
 
 
 def _entry(flag: Flag, text: str) -> str:

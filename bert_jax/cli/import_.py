@@ -23,7 +23,6 @@ class Import(Arguments):
     letters of the vocabulary."""
 
     def execute(self) -> None:
-        """Imports the model, and prints the tensors that weren't used."""
         from bert_jax.run.trained_model import import_model
         from bert_jax.system.figures import print_rows
         from bert_jax.system.progress import say

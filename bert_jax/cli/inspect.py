@@ -23,7 +23,6 @@ class Inspect(JsonArguments):
     """Rows of the batch to show. A row of packed data holds several sequences."""
 
     def execute(self) -> None:
-        """Prints sequences."""
         from bert_jax.cli.summary import print_sequences
         from bert_jax.pretraining.inspection import seen_sequences
         from bert_jax.run.run_directory import RunDirectory

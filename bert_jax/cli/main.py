@@ -83,7 +83,7 @@ def run(arguments: list[str]) -> int:
             completion.print_script(value or " ".join(rest))
         else:
             command = arguments_of(name)
-            asked = (command.OTHER_FORMS.get(word.partition("=")[0]) for word in rest)
+            asked = (command.VARIANTS.get(word.partition("=")[0]) for word in rest)
             form = next(filter(None, asked), command)
             form.parse(rest).execute()
     except SystemExit as end:  # --help

@@ -7,7 +7,7 @@ _MASK_ID = 4
 """The id of [MASK], which makes no difference to the work of a step."""
 
 
-def planned_objective(config: AnyRunConfig) -> Objective:
+def expected_objective(config: AnyRunConfig) -> Objective:
     """The objective of the run, for the vocabulary that it has or will have.
 
     Raises UsageError if the vocabulary can't be read, or if settings don't fit each other.

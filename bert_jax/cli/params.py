@@ -24,11 +24,10 @@ class Params(Arguments):
     config: AnyRunConfig = RunConfig()
 
     def execute(self) -> None:
-        """Prints parameters, memory and FLOPs."""
-        from bert_jax.cli.objective import planned_objective
+        from bert_jax.cli.objective import expected_objective
         from bert_jax.cli.params_tables import flops_table, memory_lines, parameter_table
         from bert_jax.system.progress import output
 
-        objective = planned_objective(self.config)
+        objective = expected_objective(self.config)
         tables = (table(objective, self.config) for table in (parameter_table, memory_lines, flops_table))
         output.print(*tables, sep="\n")

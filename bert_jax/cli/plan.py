@@ -33,17 +33,16 @@ class Plan(JsonArguments):
     then moves more bytes, of BERT-base at 512 tokens 1.7 times as many."""
 
     def execute(self) -> None:
-        """Compiles the step of each phase for the slice and prints tables or JSON."""
-        from bert_jax.cli.objective import planned_objective
-        from bert_jax.products.plan.plan import plan_training
-        from bert_jax.products.plan.record import plan_tables
+        from bert_jax.cli.objective import expected_objective
+        from bert_jax.products.plan.account import account_tables
+        from bert_jax.products.plan.plan import slice_account
         from bert_jax.products.plan.topology import parse_topology
         from bert_jax.system.figures import json_line
         from bert_jax.system.progress import output
 
         topology = parse_topology(self.topology)
-        plan = plan_training(self.config, planned_objective(self.config), topology, self.exact)
+        account = slice_account(self.config, expected_objective(self.config), topology, self.exact)
         if self.json:
-            print(json_line(plan))
+            print(json_line(account))
         else:
-            output.print(*plan_tables(topology, plan), sep="\n")
+            output.print(*account_tables(topology, account), sep="\n")

@@ -23,7 +23,6 @@ class Predict(RowsArguments, InferenceArguments):
     """File for the rows with predictions: .jsonl, .csv or .tsv; for tags also .conll, for answers SQuAD's .json."""
 
     def execute(self) -> None:
-        """Writes the predictions and prints the number of rows."""
         from bert_jax.config.wording import counted
         from bert_jax.finetuning.dataset import say_repairs, written_as
         from bert_jax.finetuning.predicting import (

@@ -26,7 +26,6 @@ class Prepare(JsonArguments, RunArguments):
     the text. Write nothing to --workdir."""
 
     def execute(self) -> None:
-        """Prepares the data and prints statistics of the text."""
         from bert_jax.text.identification import load_ahead
 
         load_ahead()  # beside the imports, which take as long

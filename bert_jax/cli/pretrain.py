@@ -27,14 +27,13 @@ class Pretrain(TrainingArguments):
     )
     config: RunConfig = RunConfig()
 
-    def plan(self) -> Iterator[tuple[str, str]]:
+    def estimates(self) -> Iterator[tuple[str, str]]:
         """What the command would do, as names and texts."""
         from bert_jax.pretraining.dry_run import planned_pretraining
 
         return planned_pretraining(self.config, self.workdir)
 
     def execute(self) -> None:
-        """Trains, and prints results, examples and next steps."""
         from bert_jax.text.identification import load_ahead
 
         load_ahead()  # beside the imports, which take as long

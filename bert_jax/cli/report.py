@@ -24,7 +24,6 @@ class Report(Arguments):
     """File to write. Without it: report.html in the run; for several runs it must be given."""
 
     def execute(self) -> None:
-        """Writes the page."""
         import jax
 
         from bert_jax.products.page.page import check_can_draw

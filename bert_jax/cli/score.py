@@ -56,7 +56,6 @@ class ScorePairs(ScoreArguments):
     """Keep the accuracies in the run, as pairs.json, which bert-jax report shows."""
 
     def execute(self) -> None:
-        """Scores all pairs, and prints tables or one JSON object."""
         if self.columns is not None and len(set(self.columns)) != 2:
             raise UsageError(
                 f"--columns {' '.join(self.columns)}: two columns are needed, that of the acceptable sentence and that "
@@ -92,7 +91,7 @@ class Score(ScoreArguments):
     """
 
     LINE = "bert-jax score"
-    OTHER_FORMS = {"--pairs": ScorePairs}
+    VARIANTS = {"--pairs": ScorePairs}
 
     input: Positional[str]
     """One text on each line: a file, plain, .gz or .zst, or - for standard input. Or a source of a corpus, such as
@@ -105,7 +104,6 @@ class Score(ScoreArguments):
     """Write each token with its own log probability, too."""
 
     def execute(self) -> None:
-        """Reads, computes and writes at the same time; prints the perplexity of all texts at the end."""
         from bert_jax.finetuning.dataset import say_repairs
         from bert_jax.inference.feature_files import name_of
         from bert_jax.inference.scoring import ScoreTotals

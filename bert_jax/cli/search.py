@@ -37,7 +37,6 @@ class Search(InferenceArguments, JsonArguments):
     """The file that the vectors of a .npz were computed of, to print its texts. Without it: row numbers alone."""
 
     def execute(self) -> None:
-        """Reads the corpus and prints a table, or with --json a line, for each query."""
         from bert_jax.inference.search import SearchCorpus, search
         from bert_jax.system.figures import json_line, print_rows
         from bert_jax.system.progress import stage

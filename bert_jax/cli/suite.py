@@ -10,7 +10,7 @@ from bert_jax.cli.flags import Positional
 from bert_jax.system.errors import UsageError
 
 if TYPE_CHECKING:
-    from bert_jax.products.suite.suite import SuitePlan
+    from bert_jax.products.suite.suite import CheckedSuite
     from bert_jax.products.suite.work import SuiteWork
 
 
@@ -42,7 +42,6 @@ class Suite(Arguments):
     """List the runs that are missing, with their estimated hours, and do nothing."""
 
     def execute(self) -> None:
-        """Does the runs, and prints the table and the verdicts."""
         from bert_jax.products.suite.suite_file import read_suite
         from bert_jax.run.config_files import suite_file
         from bert_jax.system.machine import accelerated
@@ -55,7 +54,7 @@ class Suite(Arguments):
 
 
 def run_suite(
-    read: Callable[[], "SuitePlan"], workdir: Path, at_once: int = 1, dry_run: bool = False
+    read: Callable[[], "CheckedSuite"], workdir: Path, at_once: int = 1, dry_run: bool = False
 ) -> "SuiteWork | None":
     """Does the runs of the suite that `read` gives, and prints the table and the verdicts; returns what was done. With
     `dry_run`, lists the missing runs and returns None. Raises RunError if one failed."""

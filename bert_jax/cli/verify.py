@@ -12,7 +12,6 @@ class Verify(Arguments):
     """A run."""
 
     def execute(self) -> None:
-        """Reads all files and prints a verdict on each. Raises RunError if one is damaged."""
         from bert_jax.run.run_directory import RunDirectory
         from bert_jax.run.verification import NEVER_COVERED, verify
         from bert_jax.system.errors import RunError

@@ -35,7 +35,6 @@ class Extend(Arguments):
     """Whether a vocab.txt is for lower-cased text. Refused for all others, which contain this setting."""
 
     def execute(self) -> None:
-        """Writes the extended vocabulary and prints where it is."""
         from bert_jax.pretraining.vocabulary import existing_tokenizer
         from bert_jax.system.progress import print_line, warn
         from bert_jax.text.extension import extend
@@ -113,11 +112,10 @@ class Vocab(RunArguments):
         "vocabulary: kind size file lowercase strip-accents character-coverage sample-megabytes",
     )
     READS = ("data", "vocabulary", "init")
-    OTHER_FORMS = dict.fromkeys(("--extend", "--words", "--markers"), Extend)
+    VARIANTS = dict.fromkeys(("--extend", "--words", "--markers"), Extend)
     config: RunConfig = RunConfig()
 
     def execute(self) -> None:
-        """Makes the tokenizer and prints where it is."""
         from bert_jax.text.identification import load_ahead
 
         load_ahead()  # beside the imports, which take as long

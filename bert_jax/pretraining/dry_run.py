@@ -120,8 +120,14 @@ def planned_preparation(config: RunConfig) -> Lines:
         yield name, share
     if config.data.is_curated:
         yield "dropped", "not estimated: the figures are of all documents"
+    lengths = " and ".join(map(str, dict.fromkeys(phase.length for phase in config.phases)))
+    details = {
+        "chunks": f" of about {config.data.chunk_megabytes:g} MB of text",
+        "shuffled_bytes": " (not with Spark)",
+        "shard_bytes": f" of sequences of {lengths}",
+    }
     for name in figure_names(type(total)):
         figure = Figure(type(total), name)
-        yield figure.heading, figure.text(getattr(total, name))
+        yield figure.heading, figure.text(getattr(total, name)) + details.get(name, "")
     yield "rate, measured", f"{total.shuffled_bytes / total.work_seconds / 1e6:,.3g} MB of text a second and worker"
     yield from (total.with_workers(workers).line() for workers in _WORKERS)

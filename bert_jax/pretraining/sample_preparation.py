@@ -22,6 +22,7 @@ from bert_jax.records.corpus import Document
 from bert_jax.records.sample import SpreadSample
 from bert_jax.system import figures
 from bert_jax.system.figures import Figures
+from bert_jax.system.progress import duration
 from bert_jax.system.workers import available_cores
 from bert_jax.text.merged_letters import merged_letters
 from bert_jax.text.text_spans import plain
@@ -74,7 +75,9 @@ class PreparationTime(Figures):
     files themselves, twice."""
     shard_bytes: Annotated[figures.Traffic, "written"]
     """Bytes of the shards of the config's lengths."""
-    vocabulary_seconds: Annotated[figures.Seconds, "vocabulary"]
+    vocabulary_seconds: Annotated[
+        float, figures.Unit(lambda seconds: duration(seconds) if seconds else "given"), "vocabulary"
+    ]
     """To read the text once and to train the vocabulary; 0 if one is given."""
     work_seconds: Annotated[figures.Seconds, "sequences, one core"]
     """To read, split, encode and write the text on one core of this machine."""

@@ -12,8 +12,8 @@ from conftest import story
 
 import bert_jax
 from bert_jax.cli.main import run
-from bert_jax.products.report.facts import RunFacts
 from bert_jax.products.report.measurements import minimal_pairs
+from bert_jax.products.report.run_summary import RunSummary
 
 LINES = ["The old cat sees the dog.", "", "A quiet house near the river.", "The old " * 40]
 
@@ -110,17 +110,19 @@ def test_pairs_end_with_the_line_of_json_that_others_read(tiny_run, folder, caps
 
 def test_kept_accuracies_stand_in_the_report_and_do_no_harm(tiny_copy, folder, capsys):
     [found], _ = score(capsys, tiny_copy.path, "--pairs", "pairs", "--json", "--save")
-    section = minimal_pairs(RunFacts(tiny_copy.path)).markup
+    section = minimal_pairs(RunSummary(tiny_copy.path)).markup
     assert "mean of 2 files at step 12" in section and f"{found['accuracy']:.3f}" in section and "By field" in section
     assert run(["verify", str(tiny_copy.path)]) == 0
     tiny_copy.pairs_file.write_text(
         '{"score": 0.5, "files": {"<b>": 0.5, "x": "y"}, "groups": {"g": 7}, "steps": "no"}'
     )
-    facts = RunFacts(tiny_copy.path)
-    assert "&lt;b&gt;" in minimal_pairs(facts).markup and "pairs.json that can't be read" in " ".join(facts.problems)
+    summary = RunSummary(tiny_copy.path)
+    assert "&lt;b&gt;" in minimal_pairs(summary).markup and "pairs.json that can't be read" in " ".join(
+        summary.problems
+    )
     tiny_copy.pairs_file.write_text("[]")
-    facts = RunFacts(tiny_copy.path)
-    assert not minimal_pairs(facts) and "pairs.json can't be read" in facts.problems[-1]
+    summary = RunSummary(tiny_copy.path)
+    assert not minimal_pairs(summary) and "pairs.json can't be read" in summary.problems[-1]
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from conftest import stories
 
 from bert_jax.pretraining.dry_run import planned_preparation, planned_pretraining
 from bert_jax.pretraining.sample_preparation import PreparationTime
+from bert_jax.system.figures import Figure
 
 
 def planned(config, path) -> dict[str, str]:
@@ -103,5 +104,10 @@ def test_the_plan_of_a_preparation_adds_up_its_sources(tiny_config, tmp_path):
         "100 workers",
     ]
     size = sum((tmp_path / f"{name}.txt").stat().st_size for name in "ab")
-    assert facts["text sent to workers"] == f"{size / 1e6:.2f} MB" and "the whole looked at" in facts[sources[0]]
+    assert (
+        facts["text sent to workers"] == f"{size / 1e6:.2f} MB (not with Spark)"
+        and "the whole looked at" in facts[sources[0]]
+    )
+    assert facts["chunks"] == "3 of about 0.02 MB of text" and facts["written"].endswith(" MB of sequences of 32")
+    assert Figure(PreparationTime, "vocabulary_seconds").text(0.0) == "given"
     assert not [path for path in tmp_path.iterdir() if path.suffix != ".txt"]

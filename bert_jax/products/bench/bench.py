@@ -14,7 +14,7 @@ from bert_jax.model.kernels.attention_forms import training_forms
 from bert_jax.model.kernels.platform import compute_dtype
 from bert_jax.model.sharding import batch_sharding
 from bert_jax.model.size import FORWARD_SHARE
-from bert_jax.products.bench.record import BENCH_FORMAT, KIND, MatrixRate, StepBench, StepPart, Timing
+from bert_jax.products.bench.step_bench import BENCH_FORMAT, KIND, MatrixRate, StepBench, StepPart, Timing
 from bert_jax.run.environment import Scalar, machine, versions
 from bert_jax.training.batch import AnyBatch
 from bert_jax.training.devices import SquareProduct, chip_of, compiler_options, peak_flops

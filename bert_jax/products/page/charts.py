@@ -47,16 +47,16 @@ class Chart(NamedTuple):
     """Two: the held-out and the training curve. Many: curves of equal rank."""
 
 
-def number_text(value: float, form: AxisFormat = "number") -> str:
+def number_text(value: float, axis: AxisFormat = "number") -> str:
     """A figure for a reader, with three or four digits."""
-    if form == "share":
+    if axis == "share":
         return f"{value:.1%}"
-    if form == "rate":
+    if axis == "rate":
         return f"{value:.2e}"
     size = abs(value)
     if size >= 1e7 or 0 < size < 1e-3:
         return f"{value:.3g}"
-    return f"{value:,.0f}" if size >= 1000 or form == "speed" and size >= 100 else f"{value:.4g}"
+    return f"{value:,.0f}" if size >= 1000 or axis == "speed" and size >= 100 else f"{value:.4g}"
 
 
 def points_for(curves: int) -> int:
@@ -71,7 +71,7 @@ def line_chart(
     unit: str,
     points: int,
     x: str = "step",
-    form: AxisFormat = "number",
+    axis: AxisFormat = "number",
     baseline: tuple[str, float] | None = None,
 ) -> Chart | None:
     """The curves by name over the steps; None if none has a point. A name has its colour by its place in `curves`.
@@ -93,7 +93,7 @@ def line_chart(
             "type": "quantitative",
             "title": unit,
             "scale": {"zero": False},
-            "axis": _AXES[form],
+            "axis": _AXES[axis],
         },
         "color": _color(names, [HELD_OUT_CURVE, TRAINING_CURVE] if two else known),
     }
@@ -107,14 +107,14 @@ def line_chart(
         layers = [*_baseline(*baseline), *layers]
     return Chart(
         title,
-        _line_description(title, x, curves, form, baseline),
+        _line_description(title, x, curves, axis, baseline),
         {"width": "container", "height": _HEIGHT, "data": {"name": "points"}, "layer": layers},
         [
             {"name": name, "x": curve.steps.tolist(), "y": [float(f"{value:.5g}") for value in curve.values]}
             for name, curve in reversed(thinned.items())
         ],
         [x, *names, *([baseline[0]] if baseline else [])],
-        _rows(curves, x, form, baseline),
+        _rows(curves, x, axis, baseline),
         "two" if two else "many",
     )
 
@@ -157,18 +157,18 @@ def _baseline(name: str, value: float) -> list[dict[str, Any]]:
 
 
 def _line_description(
-    title: str, x: str, curves: Mapping[str, Curve], form: AxisFormat, baseline: tuple[str, float] | None
+    title: str, x: str, curves: Mapping[str, Curve], axis: AxisFormat, baseline: tuple[str, float] | None
 ) -> str:
     told = [
-        f"{name} from {number_text(float(curve.values[0]), form)} at {_x_text(float(curve.steps[0]), x)} to "
-        f"{number_text(curve.last, form)} at {_x_text(float(curve.steps[-1]), x)}"
+        f"{name} from {number_text(float(curve.values[0]), axis)} at {_x_text(float(curve.steps[0]), x)} to "
+        f"{number_text(curve.last, axis)} at {_x_text(float(curve.steps[-1]), x)}"
         for name, curve in curves.items()
     ]
-    beside = f". {baseline[0]}: {number_text(baseline[1], form)}" if baseline else ""
+    beside = f". {baseline[0]}: {number_text(baseline[1], axis)}" if baseline else ""
     return f"{title}: {first_of(told, 6, '; ')}{beside}."
 
 
-def _rows(curves: Mapping[str, Curve], x: str, form: AxisFormat, baseline: tuple[str, float] | None) -> list[list[str]]:
+def _rows(curves: Mapping[str, Curve], x: str, axis: AxisFormat, baseline: tuple[str, float] | None) -> list[list[str]]:
     """At most _ROWS steps of the curve with the fewest points; of each other curve the newest value up to there."""
     fewest = min(curves.values(), key=lambda curve: len(curve.steps))
     if len(fewest.steps) < 3:
@@ -179,8 +179,8 @@ def _rows(curves: Mapping[str, Curve], x: str, form: AxisFormat, baseline: tuple
         row = [_x_text(step, x)]
         for curve in curves.values():
             at = int(np.searchsorted(curve.steps, step, side="right")) - 1
-            row.append(number_text(float(curve.values[at]), form) if at >= 0 else "")
-        rows.append(row + ([number_text(baseline[1], form)] if baseline else []))
+            row.append(number_text(float(curve.values[at]), axis) if at >= 0 else "")
+        rows.append(row + ([number_text(baseline[1], axis)] if baseline else []))
     return rows
 
 

@@ -11,17 +11,17 @@ import jax
 from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.model.sharding import abstract, batch_sharding, make_mesh
 from bert_jax.model.size import num_parameters
-from bert_jax.products.plan.program import Program
-from bert_jax.products.plan.record import (
+from bert_jax.products.plan.account import (
     ChipMemory,
     CompiledPhase,
     FormulaPhase,
     Pace,
-    PlannedPhase,
-    SlicePlan,
+    SliceAccount,
     SliceTime,
     StepTime,
+    StepWork,
 )
+from bert_jax.products.plan.program import Program
 from bert_jax.products.plan.topology import Topology, can_compile, topology_devices
 from bert_jax.system.errors import RunError, install_extra
 from bert_jax.system.figures import gib
@@ -48,7 +48,7 @@ _REFUSALS = (
 """Compiler messages with the memory that a program needs and the memory of a chip."""
 
 
-def plan_training(config: AnyRunConfig, objective: Objective, topology: Topology, exact: bool) -> SlicePlan:
+def slice_account(config: AnyRunConfig, objective: Objective, topology: Topology, exact: bool) -> SliceAccount:
     """Compiles the step of each phase for the slice. Without libtpu, the plan has FLOPs and their time alone.
 
     `exact`: compile as a run does, else with _LEAST_EFFORT. Raises UsageError if mesh or batches don't fit the slice or
@@ -59,7 +59,7 @@ def plan_training(config: AnyRunConfig, objective: Objective, topology: Topology
     # First of all, since JAX looks for a TPU on this machine unless the slice's devices were described.
     compiled = _compiled_phases(config, objective, topology, exact) if can_compile() else None
     fits = all(phase.fits for phase in compiled) if compiled else None
-    return SlicePlan(
+    return SliceAccount(
         topology=str(topology),
         chips=topology.chips,
         chip=topology.chip._asdict(),
@@ -162,7 +162,7 @@ def refusal(message: str) -> int | None:
     return None
 
 
-def step_time_of(config: AnyRunConfig, work: PlannedPhase, topology: Topology, moved: int, sent: int) -> StepTime:
+def step_time_of(config: AnyRunConfig, work: StepWork, topology: Topology, moved: int, sent: int) -> StepTime:
     """The times of a step. `moved`: bytes to and from a chip's memory; `sent`: bytes that a chip sends."""
     chip = topology.chip
     compute = topology.seconds(work.flops * _RECOMPUTED[config.execution.remat])
@@ -176,12 +176,12 @@ def step_time_of(config: AnyRunConfig, work: PlannedPhase, topology: Topology, m
     )
 
 
-def _work(config: AnyRunConfig, number: int, flops: float) -> PlannedPhase:
+def _work(config: AnyRunConfig, number: int, flops: float) -> StepWork:
     phase = config.phases[number]
-    return PlannedPhase(phase=number, steps=phase.steps, length=phase.length, batch_size=phase.batch_size, flops=flops)
+    return StepWork(phase=number, steps=phase.steps, length=phase.length, batch_size=phase.batch_size, flops=flops)
 
 
-def _pace(config: AnyRunConfig, work: PlannedPhase, topology: Topology, seconds: float, basis: str) -> Pace:
+def _pace(config: AnyRunConfig, work: StepWork, topology: Topology, seconds: float, basis: str) -> Pace:
     """The pace of a phase whose step takes `seconds` by `basis`."""
     hours = work.steps * seconds / 3600
     return Pace(

@@ -14,7 +14,7 @@ from bert_jax.finetuning.metrics import HEADINGS, SHOWN, class_table
 from bert_jax.pretraining.questions import by_language, name_in_words
 from bert_jax.products.page.charts import HELD_OUT_CURVE, TRAINING_CURVE, AxisFormat, Chart, line_chart, points_for
 from bert_jax.products.page.page import Markup, Section, element, paragraph, table
-from bert_jax.products.report.facts import RunFacts
+from bert_jax.products.report.run_summary import RunSummary
 from bert_jax.run.curves import Curve
 from bert_jax.run.remarks import score_text
 from bert_jax.run.results import Mistake
@@ -29,56 +29,56 @@ _MOST_LANGUAGES = 8
 """Most languages in a chart; its table and the results have all."""
 
 
-def learning(facts: RunFacts) -> Section:
+def learning(summary: RunSummary) -> Section:
     """Loss and accuracy of each objective, or loss and metric of a task, with their baselines."""
-    section, curves = Section("learning", "Learning curves"), facts.curves
-    if facts.is_task:
+    section, curves = Section("learning", "Learning curves"), summary.curves
+    if summary.is_task:
         section.add_charts(
-            _against_held_out(facts, "loss", "training loss"),
-            _held_out_alone(facts, facts.metric, facts.label),
+            _against_held_out(summary, "loss", "training loss"),
+            _held_out_alone(summary, summary.metric, summary.label),
         )
         return section
-    shown_names = [name for question in facts.questions for name in (question.loss, question.accuracy)]
-    section.add_charts(*(_against_held_out(facts, name, name_in_words(name)) for name in shown_names))
-    if len(facts.questions) > 1:
-        section.add_charts(_against_held_out(facts, "loss", "loss of all objectives"))
-    if facts.baseline and curves.lines:
+    shown_names = [name for question in summary.questions for name in (question.loss, question.accuracy)]
+    section.add_charts(*(_against_held_out(summary, name, name_in_words(name)) for name in shown_names))
+    if len(summary.questions) > 1:
+        section.add_charts(_against_held_out(summary, "loss", "loss of all objectives"))
+    if summary.baseline and curves.lines:
         section.add(paragraph("The dashed line is the baseline, which knows only how frequent pieces or classes are."))
     return section
 
 
-def _against_held_out(facts: RunFacts, name: str, title: str) -> Chart | None:
-    curves = {HELD_OUT_CURVE: facts.curves.of("eval", name), TRAINING_CURVE: facts.curves.of("train", name)}
+def _against_held_out(summary: RunSummary, name: str, title: str) -> Chart | None:
+    curves = {HELD_OUT_CURVE: summary.curves.of("eval", name), TRAINING_CURVE: summary.curves.of("train", name)}
     return line_chart(
         title,
         curves,
         unit="nats" if "loss" in name else "share right",
-        form="number" if "loss" in name else "share",
+        axis="number" if "loss" in name else "share",
         points=points_for(16),
-        baseline=facts.best_baseline(name),
+        baseline=summary.best_baseline(name),
     )
 
 
-def _held_out_alone(facts: RunFacts, name: str, title: str) -> Chart | None:
-    curves = {HELD_OUT_CURVE: facts.curves.of("eval", name)}
-    return line_chart(title, curves, unit="score", points=points_for(16), baseline=facts.best_baseline(name))
+def _held_out_alone(summary: RunSummary, name: str, title: str) -> Chart | None:
+    curves = {HELD_OUT_CURVE: summary.curves.of("eval", name)}
+    return line_chart(title, curves, unit="score", points=points_for(16), baseline=summary.best_baseline(name))
 
 
-def languages(facts: RunFacts) -> Section:
+def languages(summary: RunSummary) -> Section:
     """Held-out loss and accuracy of each language; empty where there is one."""
     section = Section("languages", "By language")
-    if not facts.questions:
+    if not summary.questions:
         return section
-    asked = facts.questions[0]
-    found = facts.curves.by_language(asked.accuracy)
+    asked = summary.questions[0]
+    found = summary.curves.by_language(asked.accuracy)
     if len(found) < 2:
         return section
-    losses = facts.curves.by_language(asked.loss)
+    losses = summary.curves.by_language(asked.loss)
     chosen = list(found)[:_MOST_LANGUAGES]
 
-    def chart(name: str, curves: dict[str, Curve], unit: str, form: AxisFormat) -> Chart | None:
+    def chart(name: str, curves: dict[str, Curve], unit: str, axis: AxisFormat) -> Chart | None:
         some = {language: curves[language] for language in chosen if language in curves}
-        return line_chart(f"held-out {name_in_words(name)}", some, unit=unit, form=form, points=points_for(32))
+        return line_chart(f"held-out {name_in_words(name)}", some, unit=unit, axis=axis, points=points_for(32))
 
     section.add_charts(
         chart(asked.loss, losses, "nats", "number"), chart(asked.accuracy, found, "share right", "share")
@@ -87,19 +87,18 @@ def languages(facts: RunFacts) -> Section:
         section.add(paragraph(f"The charts have the first {len(chosen)} of {len(found)} languages."))
     newest = {f"{language}/{asked.accuracy}": curve.last for language, curve in found.items()}
     newest |= {f"{language}/{asked.loss}": curve.last for language, curve in losses.items()}
-    section.add(
-        table("Newest measurements of all languages", *by_language(newest | facts.results.measurements, facts.baseline))
-    )
+    headings, rows = by_language(newest | summary.results.measurements, summary.baseline)
+    section.add(table("Newest measurements of all languages", headings, rows))
     return section
 
 
-def reference(facts: RunFacts) -> Section:
+def reference(summary: RunSummary) -> Section:
     """The held-out accuracy of masked pieces beside that of known runs, over the share of the training."""
     section = Section("normal", "Is this curve normal?")
-    own = facts.curves.of("eval", "mlm_accuracy")
-    if not own or not facts.steps:
+    own = summary.curves.of("eval", "mlm_accuracy")
+    if not own or not summary.steps:
         return section
-    curves = {"this run": Curve(own.steps / facts.steps, own.values)}
+    curves = {"this run": Curve(own.steps / summary.steps, own.values)}
     references = _references()
     for name, found in references.items():
         curves[name] = Curve(np.array(found["steps"]) / found["planned_steps"], np.array(found["mlm_accuracy"]))
@@ -109,7 +108,7 @@ def reference(facts: RunFacts) -> Section:
             curves,
             unit="share right",
             x="share of the training",
-            form="share",
+            axis="share",
             points=points_for(16),
         )
     )
@@ -130,13 +129,13 @@ def _references() -> dict[str, Any]:
     return json.loads(files("bert_jax.products.report").joinpath("reference.json").read_text(encoding="utf-8"))
 
 
-def speed(facts: RunFacts) -> Section:
+def speed(summary: RunSummary) -> Section:
     """Learning rate, norm of the gradient, speed, MFU and fill."""
     section = Section("speed", "Rate and speed")
 
-    def of_training(name: str, title: str, unit: str, form: AxisFormat) -> Chart | None:
+    def of_training(name: str, title: str, unit: str, axis: AxisFormat) -> Chart | None:
         return line_chart(
-            title, {TRAINING_CURVE: facts.curves.of("train", name)}, unit=unit, form=form, points=points_for(32)
+            title, {TRAINING_CURVE: summary.curves.of("train", name)}, unit=unit, axis=axis, points=points_for(32)
         )
 
     section.add_charts(
@@ -146,46 +145,46 @@ def speed(facts: RunFacts) -> Section:
         of_training("mfu", "model FLOPs utilisation (MFU)", "share of the peak", "share"),
         of_training("fill", "fill of the batches", "share of positions", "share"),
     )
-    if section and not facts.curves.of("train", "mfu"):
+    if section and not summary.curves.of("train", "mfu"):
         section.add(paragraph("MFU is unknown, because the peak rate of this device is; it always is for a CPU."))
     return section
 
 
-def results(facts: RunFacts) -> Section:
+def results(summary: RunSummary) -> Section:
     """Every metric beside its baselines; of a task also the confusion and the worst errors."""
     section = Section("results", "Results")
-    if facts.metrics:
-        guess = "most frequent answer" if facts.is_task else "by frequency alone"
-        baselines = facts.word_baselines or {guess: facts.baseline}
+    if summary.metrics:
+        guess = "most frequent answer" if summary.is_task else "by frequency alone"
+        baselines = summary.word_baselines or {guess: summary.baseline}
         rows = [
             [
                 name_in_words(name),
                 score_text(value, 4),
                 *(score_text(known[name], 4) if name in known else "" for known in baselines.values()),
             ]
-            for name, value in facts.metrics.items()
+            for name, value in summary.metrics.items()
         ]
         section.add(table("Metrics on held-out data", ["metric", "model", *baselines], rows))
-    title, classes = class_table(facts.results)
+    title, classes = class_table(summary.results)
     if classes:
         section.add(table(title, [heading.removeprefix(">") for heading in HEADINGS], classes))
-    counts = facts.results.confusion
+    counts = summary.results.confusion
     if counts and (len(counts) <= SHOWN or not classes):  # the table of more classes says what they are taken for
         section.add(_confusion(counts))
-    if facts.results.errors:
-        shown = facts.results.errors[:_MOST_ERRORS]
+    if summary.results.errors:
+        shown = summary.results.errors[:_MOST_ERRORS]
         names = [name for name in Mistake.model_fields if any(getattr(each, name) is not None for each in shown)]
         rows = [[str(number), *(_cell(getattr(each, name)) for name in names)] for number, each in enumerate(shown, 1)]
         errors = table("Worst errors", ["", *names], rows, numbers=False)
         section.add(element("div", {"class": "errors"}, errors))
-    elif facts.is_task and facts.metrics and facts.results.errors is not None:
+    elif summary.is_task and summary.metrics and summary.results.errors is not None:
         section.add(paragraph("There is no error on the dev rows."))
     return section
 
 
-def minimal_pairs(facts: RunFacts) -> Section:
+def minimal_pairs(summary: RunSummary) -> Section:
     """The kept accuracies on minimal pairs: means over files, and of each group and file."""
-    section, measured = Section("pairs", "Minimal pairs"), facts.pairs
+    section, measured = Section("pairs", "Minimal pairs"), summary.pairs
     if not measured.files or measured.score is None:
         return section
     of_steps = f" at step {measured.steps:,}" if measured.steps else ""

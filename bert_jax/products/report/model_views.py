@@ -11,7 +11,7 @@ import numpy as np
 from bert_jax.batching.sequences import joined
 from bert_jax.inference.bert import Bert, load
 from bert_jax.inference.filling import masked_examples
-from bert_jax.products.report.facts import RunFacts
+from bert_jax.products.report.run_summary import RunSummary
 from bert_jax.run.manifest import complete
 from bert_jax.system.errors import first_line
 
@@ -54,37 +54,37 @@ class ModelViews(NamedTuple):
     """Why the model could not be used; empty if it was used."""
 
 
-def model_views(facts: RunFacts) -> ModelViews:
+def model_views(summary: RunSummary) -> ModelViews:
     """Opens the run's model and uses it. Where that fails, `problem` of the result says why."""
     if jax.process_count() > 1:
         return ModelViews(problem="The model is not shown: it is spread over several processes.")
-    if facts.run.newest_step is None:
+    if summary.run.newest_step is None:
         return ModelViews(problem="There is no finished checkpoint yet.")
-    sentences = [sentence for data in facts.prepared.values() for sentence in data.example_sentences]
+    sentences = [sentence for data in summary.prepared.values() for sentence in data.example_sentences]
     views = ModelViews()
     try:
-        bert = load(facts.run.path)
-        views = views._replace(fills=_fills(facts, bert, sentences))
+        bert = load(summary.run.path)
+        views = views._replace(fills=_fills(summary, bert, sentences))
         return views._replace(
-            attention=_attention(bert, sentences or [str(mistake.text) for mistake in facts.results.errors or ()])
+            attention=_attention(bert, sentences or [str(mistake.text) for mistake in summary.results.errors or ()])
         )
     except Exception as error:  # whatever a damaged model causes: the page is needed the more
         return views._replace(problem=f"The model can't be shown: {first_line(error)}")
 
 
-def _fills(facts: RunFacts, bert: Bert, sentences: Sequence[str]) -> list[Fills]:
+def _fills(summary: RunSummary, bert: Bert, sentences: Sequence[str]) -> list[Fills]:
     """The fills of held-out sentences by saved steps from the first to the last; none of a one-sided model and
     of a task's."""
-    if bert.config.one_sided or facts.is_task:
+    if bert.config.one_sided or summary.is_task:
         return []
     examples = masked_examples(sentences, bert.tokenizer, bert.config.max_positions - 2)[:_SENTENCES]
     if not examples:
         return []
-    saved = [int(path.name) for path in complete(facts.run.checkpoints)]
+    saved = [int(path.name) for path in complete(summary.run.checkpoints)]
     chosen = {saved[place] for place in np.linspace(0, len(saved) - 1, _MOST_STEPS).round().astype(int)}
     by_step = {}
     for step in sorted(chosen):
-        model = bert if bert.steps == (step,) else load(facts.run.path, step=step)
+        model = bert if bert.steps == (step,) else load(summary.run.path, step=step)
         by_step[step] = model.fill_mask([text for text, _ in examples], _TOP)
     return [
         Fills(text, word, {step: filled[number][0] for step, filled in by_step.items()})

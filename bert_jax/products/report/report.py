@@ -1,7 +1,7 @@
 """Writes the report of one run, or of several compared, as one HTML file; the sections of the page about one run."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from bert_jax.config.objective import num_predictions
 from bert_jax.config.vectors import HELD_OUT_PAIRS
@@ -9,9 +9,9 @@ from bert_jax.pretraining.mixture import SourceShare
 from bert_jax.products.page.charts import number_text
 from bert_jax.products.page.page import Markup, Section, data_block, element, escaped, page, paragraph, remarks, table
 from bert_jax.products.report.comparison import compared_sections, names_of
-from bert_jax.products.report.facts import RunFacts
 from bert_jax.products.report.measurements import languages, learning, minimal_pairs, reference, results, speed
 from bert_jax.products.report.model_views import Attention, ModelViews, model_views
+from bert_jax.products.report.run_summary import RunSummary
 from bert_jax.products.report.verdict import Sentence, verdict
 from bert_jax.run.remarks import score_text
 from bert_jax.system.bucket import Place
@@ -40,83 +40,81 @@ def write_report(path: Place, runs: Sequence[Place]) -> None:
 
 def run_page(path: Place) -> str:
     """The page about one run. Raises what `write_report` does."""
-    facts = RunFacts(path)
-    sections = run_sections(facts, model_views(facts))
-    return page(f"{facts.name}: report of a run", _header(facts), sections)
+    summary = RunSummary(path)
+    described = element("h1", summary.name), paragraph(_description(summary)), _key_figures(summary)
+    sections = run_sections(summary, model_views(summary))
+    return page(f"{summary.name}: report of a run", element("header", *described), sections)
 
 
 def comparison_page(paths: Sequence[Place]) -> str:
     """The page that compares several runs. Raises what `write_report` does."""
-    facts = [RunFacts(path) for path in paths]
-    runs = dict(zip(names_of(facts), facts, strict=True))
+    summaries = [RunSummary(path) for path in paths]
+    runs = dict(zip(names_of(summaries), summaries, strict=True))
     header = element("header", element("h1", f"{len(runs)} runs compared"), paragraph(", ".join(runs)))
     return page(f"{len(runs)} runs compared", header, compared_sections(runs))
 
 
-def _header(facts: RunFacts) -> Markup:
-    return element("header", element("h1", facts.name), paragraph(_description(facts)), figures(_key_figures(facts)))
-
-
-def _description(facts: RunFacts) -> str:
-    model = facts.config.model
+def _description(summary: RunSummary) -> str:
+    model = summary.config.model
     size = f"{model.model_type}, {model.num_layers} layers of width {model.hidden_size:,}"
-    if facts.origin:
+    if summary.origin:
         return f"Imported model: {size}."
-    if task := facts.config.task:
+    if task := summary.config.task:
         return f"Fine-tuning for {task.name} ({task.kind}): {size}."
     phases = "; ".join(
-        f"{phase.steps:,} steps of {facts.config.batch_in_words(number)}"
-        for number, phase in enumerate(facts.config.phases)
+        f"{phase.steps:,} steps of {summary.config.batch_in_words(number)}"
+        for number, phase in enumerate(summary.config.phases)
     )
     return f"Pretraining: {size}. {phases}."
 
 
-def _key_figures(facts: RunFacts) -> dict[str, object]:
-    """The figures at the head of the page, by name."""
+def _key_figures(summary: RunSummary) -> Markup:
+    """The most important figures, large."""
     key_figures: dict[str, object] = {}
-    value, guess = facts.held_out(facts.metric), facts.best_baseline(facts.metric)
-    if value is not None and not facts.origin:
+    value, guess = summary.held_out(summary.metric), summary.best_baseline(summary.metric)
+    if value is not None and not summary.origin:
         beside = element("small", f"{guess[0]} {score_text(guess[1])}") if guess else ""
-        key_figures[f"Held-out {facts.label}"] = Markup(f"{score_text(value)}{beside}")
-    loss = facts.held_out("loss") if not facts.is_task else None
+        key_figures[f"Held-out {summary.label}"] = Markup(f"{score_text(value)}{beside}")
+    loss = summary.held_out("loss") if not summary.is_task else None
     if loss is not None:
         key_figures["Held-out loss"] = Markup(f"{score_text(loss)}{element('small', 'nats')}")
-    if facts.steps:
-        key_figures["Steps"] = Markup(f"{facts.step:,}{element('small', f'of {facts.steps:,}')}")
-    if total := sum(part.copies * part.parameters for part in facts.parts):
+    if summary.steps:
+        key_figures["Steps"] = Markup(f"{summary.step:,}{element('small', f'of {summary.steps:,}')}")
+    if total := sum(part.copies * part.parameters for part in summary.parts):
         key_figures["Parameters"] = f"{total:,}" if total < 1e6 else f"{total / 1e6:,.1f} M"
-    if facts.seconds:
-        key_figures["Training time"] = duration(facts.seconds)
-    if rates := facts.curves.of("train", "tokens_per_second"):
+    if summary.seconds:
+        key_figures["Training time"] = duration(summary.seconds)
+    if rates := summary.curves.of("train", "tokens_per_second"):
         middle = float(sorted(rates.values)[len(rates.values) // 2])
         key_figures["Speed"] = Markup(f"{number_text(middle, 'speed')}{element('small', 'tokens a second, median')}")
-    return key_figures
+    pairs = (element("div", element("dt", name), element("dd", value)) for name, value in key_figures.items())
+    return element("dl", {"class": "key"}, *pairs)
 
 
-def run_sections(facts: RunFacts, views: ModelViews) -> list[Section]:
+def run_sections(summary: RunSummary, views: ModelViews) -> list[Section]:
     """All sections that have something to show."""
     built = [
-        _verdict(facts),
-        learning(facts),
-        results(facts),
-        languages(facts),
-        minimal_pairs(facts),
-        reference(facts),
-        speed(facts),
+        _verdict(summary),
+        learning(summary),
+        results(summary),
+        languages(summary),
+        minimal_pairs(summary),
+        reference(summary),
+        speed(summary),
         *_model_sections(views),
-        _readings(facts),
-        _data(facts),
-        _parameters(facts),
-        _settings(facts),
-        _events(facts),
+        _readings(summary),
+        _data(summary),
+        _parameters(summary),
+        _settings(summary),
+        _events(summary),
     ]
     return [section for section in built if section]
 
 
-def _verdict(facts: RunFacts) -> Section:
+def _verdict(summary: RunSummary) -> Section:
     """The remarks on the run."""
     section = Section("verdict", "Verdict")
-    section.add(remarks(verdict(facts)))
+    section.add(remarks(verdict(summary)))
     return section
 
 
@@ -186,9 +184,9 @@ def _select(anchor: str, label: str, options: list[tuple[str, str]]) -> Markup:
     return element("label", label, Markup(" "), element("select", *inside, {"id": anchor}))
 
 
-def _readings(facts: RunFacts) -> Section:
+def _readings(summary: RunSummary) -> Section:
     section = Section("reading", "What was read")
-    for reading in facts.readings:
+    for reading in summary.readings:
         rows = [[fact.name, fact.value, fact.known_by] for fact in reading.facts]
         section.add(table(reading.subject, ["", "taken for", "known by"], rows, numbers=False))
         if reading.remarks:
@@ -196,25 +194,25 @@ def _readings(facts: RunFacts) -> Section:
     return section
 
 
-def _data(facts: RunFacts) -> Section:
+def _data(summary: RunSummary) -> Section:
     section = Section("data", "Data")
-    if task := facts.config.task:
+    if task := summary.config.task:
         learned = task.train or task.source
         if not learned:  # an imported model
             return section
-        rows = [["training rows", learned, _count(facts.results.training_rows)]]
+        rows = [["training rows", learned, _count(summary.results.training_rows)]]
         measured = task.dev_in_words or (HELD_OUT_PAIRS if task.source else "")
-        rows += [["dev rows", measured, _count(facts.results.dev_rows)]]
+        rows += [["dev rows", measured, _count(summary.results.dev_rows)]]
         section.add(table("Rows of the task", ["", "source", "rows"], rows, numbers=False))
         return section
-    if facts.shares:
+    if summary.shares:
         names = list(SourceShare.model_fields)
         headings = [Figure(SourceShare, name).heading for name in names]
-        rows = [[Figure(SourceShare, name).text(getattr(share, name)) for name in names] for share in facts.shares]
+        rows = [[Figure(SourceShare, name).text(getattr(share, name)) for name in names] for share in summary.shares]
         section.add(table("Sources of the training text", headings, rows))
-    for length, data in facts.prepared.items():
-        assert facts.config.objective, "only a pretraining has prepared data"
-        budget = num_predictions(facts.config.objective.masked_share, length)
+    for length, data in summary.prepared.items():
+        assert summary.config.objective, "only a pretraining has prepared data"
+        budget = num_predictions(summary.config.objective.masked_share, length)
         try:
             counts = data.table(budget)
         except ValueError:  # of sizes of units that no release writes
@@ -227,12 +225,12 @@ def _count(value: int | None) -> str:
     return "" if value is None else f"{value:,}"
 
 
-def _parameters(facts: RunFacts) -> Section:
+def _parameters(summary: RunSummary) -> Section:
     section = Section("parameters", "Parameters")
     groups: dict[str, int] = {}
-    for part in facts.parts:
+    for part in summary.parts:
         name = f"generator: {part.group}" if part.of_generator else part.group
-        name = f"{facts.config.model.num_layers} blocks" if name == "block" else name
+        name = f"{summary.config.model.num_layers} blocks" if name == "block" else name
         groups[name] = groups.get(name, 0) + part.copies * part.parameters
     total = sum(groups.values())
     if total:
@@ -247,9 +245,9 @@ def _bar(share: float) -> Markup:
     return element("td", {"class": "with-bar"}, bar, f"{share:.1%}")
 
 
-def _settings(facts: RunFacts) -> Section:
+def _settings(summary: RunSummary) -> Section:
     section = Section("settings", "Settings")
-    changed = list(facts.changed_settings())
+    changed = list(summary.changed_settings())
     rows = [[name, _setting(value), _setting(default)] for name, value, default in changed[:_MOST_SETTINGS]]
     has_defaults = any(default is not None for _, _, default in changed)
     headings = ["setting", "value", "default"] if has_defaults else ["setting", "value"]
@@ -271,12 +269,12 @@ def _setting(value: object) -> str:
     return "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def _events(facts: RunFacts) -> Section:
+def _events(summary: RunSummary) -> Section:
     section = Section("events", "Versions, machine and events")
-    last = next((event.message for event in reversed(facts.events) if event.event == "environment"), None)
+    last = next((event.message for event in reversed(summary.events) if event.event == "environment"), None)
     if last:
         section.add(paragraph(last))
-    told = [event for event in facts.events if event.event != "environment" or event.message != last]
+    told = [event for event in summary.events if event.event != "environment" or event.message != last]
     rows = [
         [event.time[:40].replace("T", " ").replace("+00:00", ""), event.event, event.message[:_MOST_MESSAGE]]
         for event in told
@@ -287,9 +285,3 @@ def _events(facts: RunFacts) -> Section:
         caption = "Starts, stops, faults and ends, in UTC"
         section.add(table(caption, ["time", "event", "message"], rows[-_MOST_EVENTS:], numbers=False))
     return section
-
-
-def figures(named: Mapping[str, object]) -> Markup:
-    """The most important figures, large."""
-    pairs = (element("div", element("dt", name), element("dd", value)) for name, value in named.items())
-    return element("dl", {"class": "key"}, *pairs)

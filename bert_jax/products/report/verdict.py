@@ -5,7 +5,7 @@ from typing import Literal, NamedTuple
 
 from bert_jax.config.wording import counted
 from bert_jax.instances.preparation import MOST_UNKNOWN
-from bert_jax.products.report.facts import RunFacts
+from bert_jax.products.report.run_summary import RunSummary
 from bert_jax.run.curves import Curve
 from bert_jax.run.remarks import behind_words, nothing_learned, nothing_learned_of_task, score_text, unlearned_classes
 
@@ -22,80 +22,80 @@ class Sentence(NamedTuple):
     text: str
 
 
-def verdict(facts: RunFacts) -> Iterator[Sentence]:
+def verdict(summary: RunSummary) -> Iterator[Sentence]:
     """Yields remarks on a run, what matters most first."""
-    if facts.origin:
-        yield Sentence("note", f"The model was imported from {facts.origin}; it has no training to judge.")
+    if summary.origin:
+        yield Sentence("note", f"The model was imported from {summary.origin}; it has no training to judge.")
         return
-    if not facts.curves.lines:
+    if not summary.curves.lines:
         yield Sentence("note", "There is no measurement yet: metrics.jsonl has no line that can be read.")
-    yield from _against_baseline(facts)
-    yield from _other_objectives(facts)
-    if unlearned := unlearned_classes(facts.results):
+    yield from _against_baseline(summary)
+    yield from _other_objectives(summary)
+    if unlearned := unlearned_classes(summary.results):
         yield Sentence("problem", unlearned)
-    yield from _faults(facts)
-    if facts.curves.lines:
-        yield from _trend(facts)
-    yield from _progress(facts)
-    if unknown := _unknown_share(facts):
+    yield from _faults(summary)
+    if summary.curves.lines:
+        yield from _trend(summary)
+    yield from _progress(summary)
+    if unknown := _unknown_share(summary):
         yield Sentence(
             "problem",
             f"{unknown:.1%} of the pieces of the text are unknown to the vocabulary; give one that fits the text.",
         )
-    yield from (Sentence("note", problem) for problem in facts.problems)
+    yield from (Sentence("note", problem) for problem in summary.problems)
 
 
-def _against_baseline(facts: RunFacts) -> Iterator[Sentence]:
-    value, baseline = facts.held_out(facts.metric), facts.baseline.get(facts.metric)
+def _against_baseline(summary: RunSummary) -> Iterator[Sentence]:
+    value, baseline = summary.held_out(summary.metric), summary.baseline.get(summary.metric)
     if value is None:
         yield Sentence("note", "Nothing was measured on held-out data yet, so nothing can be said of what it learned.")
         return
-    remark, best = _remark(facts), facts.best_baseline(facts.metric)
+    remark, best = _remark(summary), summary.best_baseline(summary.metric)
     if remark:
         yield Sentence("problem", remark)
-    elif behind := behind_words(facts.metric, value, facts.word_baselines, facts.results.cut_texts):
+    elif behind := behind_words(summary.metric, value, summary.word_baselines, summary.results.cut_texts):
         yield Sentence("note", behind)
-    elif facts.word_baselines and best:
+    elif summary.word_baselines and best:
         known = f"{best[0]}, which compares words alone, has {score_text(best[1])}"
-        yield Sentence("good", f"Held-out {facts.label} is {score_text(value)}; {known}.")
-    elif baseline is not None and value <= baseline and _beats_by_loss(facts):
+        yield Sentence("good", f"Held-out {summary.label} is {score_text(value)}; {known}.")
+    elif baseline is not None and value <= baseline and _beats_by_loss(summary):
         yield Sentence(
             "note",
-            f"Held-out {facts.label} is {score_text(value)}, not yet above the baseline's {score_text(baseline)}; the "
-            "loss is better than the baseline's.",
+            f"Held-out {summary.label} is {score_text(value)}, not yet above the baseline's {score_text(baseline)}; "
+            "the loss is better than the baseline's.",
         )
     elif baseline is not None and value > baseline:
-        guess = "the most frequent answer for every row" if facts.is_task else "always the most frequent piece"
-        if not facts.is_task and facts.questions:
-            guess = facts.questions[0].guessed_accuracy
-        estimated = ", estimated from the training text" if facts.baseline_is_estimated else ""
+        guess = "the most frequent answer for every row" if summary.is_task else "always the most frequent piece"
+        if not summary.is_task and summary.questions:
+            guess = summary.questions[0].guessed_accuracy
+        estimated = ", estimated from the training text" if summary.baseline_is_estimated else ""
         yield Sentence(
             "good",
-            f"Held-out {facts.label} is {score_text(value)}; the baseline, {guess}, has "
+            f"Held-out {summary.label} is {score_text(value)}; the baseline, {guess}, has "
             f"{score_text(baseline)}{estimated}.",
         )
     elif baseline is not None:
         yield Sentence(
             "problem",
-            f"Held-out {facts.label} is {score_text(value)} and no better than the baseline's "
+            f"Held-out {summary.label} is {score_text(value)} and no better than the baseline's "
             f"{score_text(baseline)}: so far the model has learned nothing from the context.",
         )
     else:
-        yield Sentence("note", f"Held-out {facts.label} is {score_text(value)}.")
+        yield Sentence("note", f"Held-out {summary.label} is {score_text(value)}.")
 
 
-def _beats_by_loss(facts: RunFacts) -> bool:
+def _beats_by_loss(summary: RunSummary) -> bool:
     """Whether the loss of a pretraining's first objective is lower than the baseline's."""
-    if not facts.questions:
+    if not summary.questions:
         return False
-    loss, baseline = facts.held_out(facts.questions[0].loss), facts.baseline.get(facts.questions[0].loss)
+    loss, baseline = summary.held_out(summary.questions[0].loss), summary.baseline.get(summary.questions[0].loss)
     return loss is not None and baseline is not None and loss < baseline
 
 
-def _other_objectives(facts: RunFacts) -> Iterator[Sentence]:
+def _other_objectives(summary: RunSummary) -> Iterator[Sentence]:
     """Remarks on objectives, besides the one that the run is judged by, of which nothing was learned."""
-    for question in facts.questions[1:]:
-        value, baseline = facts.held_out(question.accuracy), facts.baseline.get(question.accuracy)
+    for question in summary.questions[1:]:
+        value, baseline = summary.held_out(question.accuracy), summary.baseline.get(question.accuracy)
         if value is not None and baseline is not None and value <= baseline:
             yield Sentence(
                 "problem",
@@ -104,26 +104,26 @@ def _other_objectives(facts: RunFacts) -> Iterator[Sentence]:
             )
 
 
-def _remark(facts: RunFacts) -> str:
+def _remark(summary: RunSummary) -> str:
     """The remark that the command prints at the end of a training; empty if there is none."""
-    if facts.is_task:
-        return nothing_learned_of_task(facts.results)
-    return nothing_learned(facts.results, len(facts.config.phases) - 1)
+    if summary.is_task:
+        return nothing_learned_of_task(summary.results)
+    return nothing_learned(summary.results, len(summary.config.phases) - 1)
 
 
-def _faults(facts: RunFacts) -> Iterator[Sentence]:
-    curve = facts.curves.of("train", "skipped")
-    skipped = max(facts.results.skipped_steps, int(curve.last) if curve else 0)
+def _faults(summary: RunSummary) -> Iterator[Sentence]:
+    curve = summary.curves.of("train", "skipped")
+    skipped = max(summary.results.skipped_steps, int(curve.last) if curve else 0)
     if skipped:
         yield Sentence("problem", f"{counted(skipped, 'steps')} skipped because a gradient was not finite.")
-    if lines := facts.curves.without_loss:
+    if lines := summary.curves.without_loss:
         yield Sentence(
             "problem",
             f"No finite loss in {counted(lines, 'lines')} of the training's log; lower the peak learning rate.",
         )
-    if facts.events and facts.events[-1].event == "failed" and not facts.is_finished:
-        yield Sentence("problem", f"The run failed at its last start: {facts.events[-1].message.rstrip('.')}.")
-    if lost := facts.curves.lost_evaluations:
+    if summary.events and summary.events[-1].event == "failed" and not summary.is_finished:
+        yield Sentence("problem", f"The run failed at its last start: {summary.events[-1].message.rstrip('.')}.")
+    if lost := summary.curves.lost_evaluations:
         yield Sentence(
             "problem",
             f"The held-out loss was not finite in the last {counted(lost, 'evaluations')}; lower the peak learning "
@@ -131,28 +131,28 @@ def _faults(facts: RunFacts) -> Iterator[Sentence]:
         )
 
 
-def _trend(facts: RunFacts) -> Iterator[Sentence]:
+def _trend(summary: RunSummary) -> Iterator[Sentence]:
     """A remark on the held-out loss or, of a task, on the score."""
-    name = "score" if facts.is_task else "loss"
-    curve = _of_last_phase(facts, facts.curves.of("eval", name))
-    if not curve or facts.curves.lost_evaluations:
+    name = "score" if summary.is_task else "loss"
+    curve = _of_last_phase(summary, summary.curves.of("eval", name))
+    if not curve or summary.curves.lost_evaluations:
         return
     if len(curve.steps) < _FEWEST:
         yield Sentence(
             "note", f"With {counted(len(curve.steps), 'held-out measurements')} nothing can be said of the trend."
         )
-    elif not facts.is_task:
-        yield _loss_trend(curve, facts.curves.of("train", "loss"))
+    elif not summary.is_task:
+        yield _loss_trend(curve, summary.curves.of("train", "loss"))
     elif (best := int(curve.values.argmax())) < len(curve.steps) - 1:
-        used = "; that checkpoint is used" if facts.is_finished else ""
+        used = "; that checkpoint is used" if summary.is_finished else ""
         changed = "Later steps did not improve it." if curve.last < curve.values[best] else "It hasn't changed since."
-        yield Sentence("note", f"{facts.label} was best at step {curve.steps[best]:,}{used}. {changed}")
+        yield Sentence("note", f"{summary.label} was best at step {curve.steps[best]:,}{used}. {changed}")
 
 
-def _of_last_phase(facts: RunFacts, curve: Curve) -> Curve:
+def _of_last_phase(summary: RunSummary, curve: Curve) -> Curve:
     """The evaluations in the newest phase that has begun: other phases may have other held-out data."""
-    starts = [facts.config.steps_of(number).start for number in range(len(facts.config.phases))]
-    begun = max((start for start in starts if start < facts.step), default=0)
+    starts = [summary.config.steps_of(number).start for number in range(len(summary.config.phases))]
+    begun = max((start for start in starts if start < summary.step), default=0)
     inside = curve.steps > begun
     return Curve(curve.steps[inside], curve.values[inside])
 
@@ -184,20 +184,20 @@ def _loss_trend(curve: Curve, training: Curve) -> Sentence:
     return Sentence("note", f"Held-out loss has levelled off at {score_text(last)}.")
 
 
-def _progress(facts: RunFacts) -> Iterator[Sentence]:
-    if facts.is_finished and facts.step < facts.steps:
-        yield Sentence("note", f"It ended early, after {facts.step:,} of {facts.steps:,} steps.")
-    elif not facts.is_finished and facts.step >= facts.steps:
+def _progress(summary: RunSummary) -> Iterator[Sentence]:
+    if summary.is_finished and summary.step < summary.steps:
+        yield Sentence("note", f"It ended early, after {summary.step:,} of {summary.steps:,} steps.")
+    elif not summary.is_finished and summary.step >= summary.steps:
         yield Sentence(
             "note",
             "All steps are done, but results.json is missing, damaged or of an earlier step; give the command of the "
             "training again to measure the run.",
         )
-    elif not facts.is_finished:
-        yield Sentence("note", f"The run is not finished: {facts.step:,} of {facts.steps:,} steps are done.")
+    elif not summary.is_finished:
+        yield Sentence("note", f"The run is not finished: {summary.step:,} of {summary.steps:,} steps are done.")
 
 
-def _unknown_share(facts: RunFacts) -> float | None:
+def _unknown_share(summary: RunSummary) -> float | None:
     """The share of unknown pieces in the training text if it is large."""
-    shares = [data.train.unknown_share for data in facts.prepared.values()]
+    shares = [data.train.unknown_share for data in summary.prepared.values()]
     return max(shares) if shares and max(shares) > MOST_UNKNOWN else None

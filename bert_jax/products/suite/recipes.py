@@ -11,7 +11,7 @@ from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.products.suite import measuring
 from bert_jax.products.suite.job import Job, changed_settings, log_of, model_hash, place_below, run_figures, source_hash
 from bert_jax.products.suite.processes import Processes
-from bert_jax.products.suite.suite import SuiteModel, SuitePlan
+from bert_jax.products.suite.suite import CheckedSuite, SuiteModel
 from bert_jax.products.suite.suite_tables import PRETRAINING
 from bert_jax.products.suite.tasks import HeldOutTokens
 from bert_jax.system.bucket import place_of
@@ -24,7 +24,7 @@ from bert_jax.text.tokenizer import saved_vocabulary
 class RecipeWork:
     """The pretrainings of a suite below a directory."""
 
-    def __init__(self, suite: SuitePlan, workdir: Path, processes: Processes):
+    def __init__(self, suite: CheckedSuite, workdir: Path, processes: Processes):
         self._suite, self._workdir, self._processes = suite, workdir, processes
         self._recipes = suite.recipes
         self.known: dict[Path, JsonObject] = {}

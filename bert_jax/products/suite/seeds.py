@@ -6,7 +6,7 @@ from statistics import fmean
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.finetuning.finetune import open_model
 from bert_jax.interchange.hub import model_place
-from bert_jax.products.suite.suite import SuiteModel, SuitePlan
+from bert_jax.products.suite.suite import CheckedSuite, SuiteModel
 from bert_jax.products.suite.suite_tables import SuiteTables
 from bert_jax.products.suite.tasks import FineTuning
 from bert_jax.products.suite.work import SuiteWork
@@ -14,7 +14,7 @@ from bert_jax.run.results import Results, read_results
 from bert_jax.system.errors import UsageError
 
 
-def suite_of_seeds(config: FinetuneConfig, count: int) -> SuitePlan:
+def suite_of_seeds(config: FinetuneConfig, count: int) -> CheckedSuite:
     """The suite of a fine-tuning with `count` seeds from `config.seed` on. Raises UsageError for a model that can't
     learn the task, and if nothing is measured."""
     if not config.task.dev and not config.task.source:
@@ -23,7 +23,7 @@ def suite_of_seeds(config: FinetuneConfig, count: int) -> SuitePlan:
     seeds, name = tuple(range(config.seed, config.seed + count)), config.task.name or config.task.rows_name
     model = SuiteModel(Path(str(config.init)).name, str(model_place(str(config.init))))
     task = FineTuning(name=name, config=config.replace(seed=0, init=None))
-    return SuitePlan((model,), (task,), ({},), SuiteTables(seeds=seeds), Path("finetune --seeds"))
+    return CheckedSuite((model,), (task,), ({},), SuiteTables(seeds=seeds), Path("finetune --seeds"))
 
 
 def mean_results(work: SuiteWork) -> Results:

@@ -20,7 +20,7 @@ class SuiteModel(NamedTuple):
     """Name of the recipe from whose parameters this one begins."""
 
 
-class SuitePlan(NamedTuple):
+class CheckedSuite(NamedTuple):
     """A checked suite."""
 
     models: tuple[SuiteModel, ...]

@@ -11,7 +11,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.interchange.hub import model_place
 from bert_jax.products.suite.measuring import held_out_config
 from bert_jax.products.suite.rows import RowSearch, check_size
-from bert_jax.products.suite.suite import SuiteModel, SuitePlan
+from bert_jax.products.suite.suite import CheckedSuite, SuiteModel
 from bert_jax.products.suite.suite_tables import (
     HELD_OUT_TASK,
     MOST,
@@ -32,7 +32,7 @@ from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.json_file import read_toml
 
 
-def read_suite(path: Path, data: str | None = None, only: Sequence[str] = (), **changes: Any) -> SuitePlan:
+def read_suite(path: Path, data: str | None = None, only: Sequence[str] = (), **changes: Any) -> CheckedSuite:
     """Reads and checks a suite file. `data` and `changes` replace its values, `only` names the tasks to keep.
 
     Raises UsageError for the first thing that is wrong, such as an unknown name, a missing file, or a name given twice.
@@ -49,7 +49,7 @@ def read_suite(path: Path, data: str | None = None, only: Sequence[str] = (), **
         raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def _checked(tables: SuiteTables, path: Path, only: Sequence[str]) -> SuitePlan:
+def _checked(tables: SuiteTables, path: Path, only: Sequence[str]) -> CheckedSuite:
     if not tables.models:
         raise UsageError("it names no models; give some: --models RUN FOLDER")
     models = [_model(table, tables) for table in tables.models]
@@ -60,7 +60,7 @@ def _checked(tables: SuiteTables, path: Path, only: Sequence[str]) -> SuitePlan:
         raise UsageError("it has no [[tasks]], and no recipe to pretrain; give at least one")
     tasks = _tasks(tables, only)
     lacking = lacking_heads(models, tasks)
-    return SuitePlan(tuple(models), tasks, _combinations(tables.grid, tasks), tables, path, lacking)
+    return CheckedSuite(tuple(models), tasks, _combinations(tables.grid, tasks), tables, path, lacking)
 
 
 def _check_recipes(tables: SuiteTables, recipes: dict[str, RunConfig]) -> None:

@@ -141,31 +141,25 @@ class MinimalPairs(SuiteTask):
 
     @classmethod
     def read(cls, table: Values, search: RowSearch, suite: SuiteTables) -> Self:
-        """As of every kind."""
         task = super().read(table, search, suite)
         return task.replace(pairs=[file for pattern in task.pairs for file in search.files(pattern, several=True)])
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The files."""
         return self.pairs
 
     def check(self) -> None:
-        """Raises UsageError for a file without the columns of sentences."""
         for name, file in pair_files(self.pairs).items():
             next(read_pairs({name: file}, None, None, Counter()), None)
 
     def lacks(self, heads: Set[str]) -> str:
-        """Pairs are scored by the head that predicts tokens."""
         return "" if "masked_lm" in heads else "has no head that predicts tokens"
 
     def texts(self) -> Iterator[Sequence[str]]:
-        """Yields both sentences of each pair."""
         for pair in read_pairs(pair_files(self.pairs), None, None, Counter()):
             yield pair.good, pair.bad
 
     def measure(self, run: Path) -> JsonObject:
-        """Accuracies, and the outcome of each pair."""
         return pair_results(load(run), pair_files(self.pairs)).content
 
     def tokens(self, causal: bool) -> float:
@@ -190,29 +184,24 @@ class JudgedSearch(SuiteTask):
 
     @classmethod
     def read(cls, table: Values, search: RowSearch, suite: SuiteTables) -> Self:
-        """As of every kind."""
         task = super().read(table, search, suite)
         return task.replace(beir=search.judged(task.beir, "test"))
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The folder."""
         return (f"beir:{self.beir}",)
 
     def _file(self, name: str) -> Place:
         return place_of(find_rows(name, self.beir.partition("#")[0])[0])
 
     def texts(self) -> Iterator[Sequence[str]]:
-        """Yields each query."""
         for line in decoded_lines(self._file("queries.jsonl")):
             yield [str(parse_object(line).get("text", ""))]
 
     def measure(self, run: Path) -> JsonObject:
-        """The metrics of the search."""
         return judged_results(load(run), JudgedTexts(f"beir:{self.beir}", "test", Counter())).content
 
     def tokens(self, causal: bool) -> float | None:
-        """Those of the corpus."""
         return measuring.tokens_of_rows(str(self._file("corpus.jsonl")))
 
 
@@ -247,12 +236,10 @@ class FineTuning(SuiteTask):
 
     @classmethod
     def usual_name(cls, value: str) -> str:
-        """The name of the config."""
         return value.removesuffix(".py").rpartition("/")[2]
 
     @classmethod
     def read(cls, table: Values, search: RowSearch, suite: SuiteTables) -> Self:
-        """As of every kind."""
         name, publisher = table["name"], table.get("publisher")
         given = _FineTuningTable(**{key: value for key, value in table.items() if key not in ("name", "publisher")})
         values = {"name": name, "test": given.test} | (given.model_extra or {}) | (given.files if suite.data else {})
@@ -283,23 +270,19 @@ class FineTuning(SuiteTask):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """All rows that a training names."""
         rows = self.config.task
         return tuple(filter(None, (rows.train, rows.dev_source, self.test, *rows.other_sets.values())))
 
     def hashes(self, source_hash: Callable[..., str]) -> list[str]:
-        """Content hashes of all rows, and of the text that pairs are made of."""
         text = self.config.task.source
         return [*super().hashes(source_hash), *([source_hash(text, is_text=True)] if text else ())]
 
     def check(self) -> None:
-        """Raises UsageError for a split of a public set that isn't there."""
         for source in filter(None, (self.config.task.train, self.config.task.dev_source)):
             if source.startswith("tfds:"):
                 open_rows(source)
 
     def texts(self) -> Iterator[Sequence[str]]:
-        """Yields the texts of each dev and test row."""
         for source in filter(None, (self.config.task.dev, self.test)):
             yield from row_texts(self.config.task, source)
 
@@ -308,7 +291,6 @@ class FineTuning(SuiteTask):
         return [work.tuning(model, self, setting, seed) for setting in work.suite.settings]
 
     def score_names(self, metrics: JsonObject) -> Sequence[str]:
-        """`scores`, or the metric that chooses the checkpoint."""
         return self.scores or (str(metrics.get("metric")),)
 
     def outcomes(self, measured: Sequence[JsonObject]) -> RowOutcomes:
@@ -335,7 +317,6 @@ class HeldOutTokens(SuiteTask):
         return [work.recipes.held_out(model, self, seed)] if learned == self.predict else []
 
     def score_names(self, metrics: JsonObject) -> Sequence[str]:
-        """The accuracy of the question."""
         return self.scores
 
 

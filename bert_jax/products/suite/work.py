@@ -25,7 +25,7 @@ from bert_jax.products.suite.job import (
 )
 from bert_jax.products.suite.processes import Processes
 from bert_jax.products.suite.recipes import RecipeWork
-from bert_jax.products.suite.suite import SuiteModel, SuitePlan
+from bert_jax.products.suite.suite import CheckedSuite, SuiteModel
 from bert_jax.products.suite.suite_tables import Values, setting_text
 from bert_jax.products.suite.tasks import FineTuning, SuiteTask, rows_in_text
 from bert_jax.records.corpus import open_corpus
@@ -47,7 +47,7 @@ class SuiteWork:
     depends on, so other settings, rows, texts or models give other jobs.
     """
 
-    def __init__(self, suite: SuitePlan, workdir: Path, at_once: int):
+    def __init__(self, suite: CheckedSuite, workdir: Path, at_once: int):
         """Raises UsageError if `at_once` runs can't share the cores."""
         self.suite, self.workdir, self.processes = suite, workdir, Processes(at_once)
         self.recipes = RecipeWork(suite, workdir, self.processes)

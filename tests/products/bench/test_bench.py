@@ -14,7 +14,7 @@ from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.products.bench import bench as bench_module
 from bert_jax.products.bench.bench import bench
-from bert_jax.products.bench.record import BENCH_FORMAT, Timing
+from bert_jax.products.bench.step_bench import BENCH_FORMAT, Timing
 from bert_jax.training import timing
 from bert_jax.training.batch import synthetic_batch
 from bert_jax.training.devices import CHIPS, Chip

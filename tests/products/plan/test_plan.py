@@ -10,8 +10,8 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.products.plan import plan as plan_module
+from bert_jax.products.plan.account import ChipMemory, CompiledPhase, StepWork
 from bert_jax.products.plan.plan import refusal, step_time_of
-from bert_jax.products.plan.record import ChipMemory, CompiledPhase, PlannedPhase
 from bert_jax.products.plan.topology import parse_topology
 from bert_jax.system.errors import RunError
 
@@ -34,7 +34,7 @@ def fake_phase(trainer, topology, number, exact):
     )
     fits = memory.total < topology.chip.memory
     work = {"phase": number, "steps": phase.steps, "length": phase.length, "batch_size": phase.batch_size}
-    work = PlannedPhase(**work, flops=0.5 * topology.chip.flops * topology.chips)
+    work = StepWork(**work, flops=0.5 * topology.chip.flops * topology.chips)
     return CompiledPhase(
         **dict(work),
         mesh=dict(trainer.mesh.shape),
@@ -85,7 +85,7 @@ def test_a_refusal_tells_what_was_needed():
 def test_times_are_those_of_the_slowest_or_of_all():
     config = RunConfig(model=ModelConfig.tiny(), phases=(Phase(steps=3600, length=128, batch_size=64),))
     full = config.set({"execution.remat": "full"})
-    work = PlannedPhase(phase=0, steps=3600, length=128, batch_size=64, flops=4 * 197e12)
+    work = StepWork(phase=0, steps=3600, length=128, batch_size=64, flops=4 * 197e12)
     time = step_time_of(config, work, SLICE, moved=int(4 * 819e9), sent=int(2 * 50e9))
     assert (time.compute, time.memory, time.links) == (1.0, 4.0, 1.0)
     assert step_time_of(full, work, SLICE, moved=0, sent=0).compute == pytest.approx(4 / 3)

@@ -10,9 +10,9 @@ import pytest
 
 from bert_jax.products.page.charts import line_chart
 from bert_jax.products.page.page import Section, element, page
-from bert_jax.products.report.facts import RunFacts
 from bert_jax.products.report.model_views import Attention, ModelViews
 from bert_jax.products.report.report import run_sections, write_report
+from bert_jax.products.report.run_summary import RunSummary
 from bert_jax.run.curves import Curve
 
 pytestmark = pytest.mark.long
@@ -88,7 +88,7 @@ def test_layer_and_head_choose_the_attention_that_is_shown(browser, tiny_run, tm
     packed = base64.b64encode(np.rint(weights * 255).astype(np.uint8).tobytes()).decode()
     views = ModelViews(attention=Attention(["[CLS]", "word", "[SEP]"], layers=2, heads=2, weights=packed))
     file = tmp_path / "page.html"
-    file.write_text(page("attention", element("header"), run_sections(RunFacts(tiny_run.path), views)))
+    file.write_text(page("attention", element("header"), run_sections(RunSummary(tiny_run.path), views)))
     shown, faults = opened(browser, file, "desktop", "light")
     for layer, head, expected in (
         (0, 0, weights[0].mean(0)),

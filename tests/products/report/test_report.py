@@ -14,9 +14,9 @@ from bert_jax.inference.bert import load
 from bert_jax.products.page.charts import line_chart, points_for
 from bert_jax.products.page.page import data_block, element, escaped, page, table, vega_bundle
 from bert_jax.products.report import report as report_module
-from bert_jax.products.report.facts import RunFacts
 from bert_jax.products.report.model_views import _attention
 from bert_jax.products.report.report import write_report
+from bert_jax.products.report.run_summary import RunSummary
 from bert_jax.run.curves import Curve
 from bert_jax.run.run_config import write_config
 from bert_jax.run.run_files import RunFiles
@@ -37,7 +37,7 @@ def test_the_page_of_a_run_has_its_facts(tiny_copy):
     curves = charts_of(text)["learning-chart-1"]["series"]
     assert {curve["name"]: curve["x"] for curve in curves} == {"held out": [6, 12], "training": [3, 6, 9, 12]}
     assert "model.num_layers" in text and "12 steps" in text and "; jax " in text  # settings, event, environment
-    assert sum(part.copies * part.parameters for part in RunFacts(tiny_copy.path).parts) > 0
+    assert sum(part.copies * part.parameters for part in RunSummary(tiny_copy.path).parts) > 0
 
 
 def test_vectors_of_texts_stand_beside_each_comparison_of_words(vectors_run, tmp_path):
@@ -56,7 +56,7 @@ def test_an_imported_model_of_vectors_has_its_own_parameters_and_no_rows(tmp_pat
     write_report(tmp_path / "page.html", [tmp_path / "run"])
     text = (tmp_path / "page.html").read_text()
     assert "Parameters by group" in text and "Rows of the task" not in text
-    assert {part.group for part in RunFacts(tmp_path / "run").parts} == {"embeddings", "block"}
+    assert {part.group for part in RunSummary(tmp_path / "run").parts} == {"embeddings", "block"}
 
 
 def test_pairs_of_a_corpus_are_named_in_the_rows(vectors_run, tmp_path):
@@ -171,8 +171,8 @@ def test_texts_without_tokens_and_names_and_logs_without_end_are_left_out(tiny_c
     tiny_copy.results_file.write_text(json.dumps(results))
     with open(tiny_copy.metrics_file, "a", encoding="utf-8") as file:
         file.write(json.dumps({"step": 12, "split": "eval", "loss": 1.0, f"{'x' * 400_000}/mlm_loss": 1.0}) + "\n")
-    facts = RunFacts(tiny_copy.path)
-    assert len(facts.metrics) == 200 and not facts.curves.by_language("mlm_loss")
+    summary = RunSummary(tiny_copy.path)
+    assert len(summary.metrics) == 200 and not summary.curves.by_language("mlm_loss")
     write_report(tmp_path / "page.html", [tiny_copy.path])
     assert (tmp_path / "page.html").stat().st_size < 2e6
     bert = load(tiny_copy.path)

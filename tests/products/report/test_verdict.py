@@ -3,7 +3,7 @@ import json
 import pytest
 from reports import write_metrics
 
-from bert_jax.products.report.facts import RunFacts
+from bert_jax.products.report.run_summary import RunSummary
 from bert_jax.products.report.verdict import verdict
 from bert_jax.run.results import Results
 
@@ -11,7 +11,7 @@ from bert_jax.run.results import Results
 def told(path) -> dict[str, str]:
     """The remarks on a run, joined by kind."""
     found: dict[str, str] = {}
-    for sentence in verdict(RunFacts(path)):
+    for sentence in verdict(RunSummary(path)):
         found[sentence.kind] = f"{found.get(sentence.kind, '')}{sentence.text} "
     return found
 
@@ -46,10 +46,10 @@ def test_another_objective_that_is_no_better_than_its_baseline_is_told_too(tiny_
 
 def test_before_the_end_the_baseline_is_estimated_from_the_text(tiny_copy):
     tiny_copy.results_file.unlink()
-    facts = RunFacts(tiny_copy.path)
+    summary = RunSummary(tiny_copy.path)
     exact = json.loads((tiny_copy.path / "checkpoints" / "00000012" / "manifest.json").read_text())["evaluation"]
-    assert facts.baseline_is_estimated and 0 < facts.baseline["mlm_accuracy"] < 1
-    assert facts.held_out("mlm_accuracy") == pytest.approx(exact["mlm_accuracy"])
+    assert summary.baseline_is_estimated and 0 < summary.baseline["mlm_accuracy"] < 1
+    assert summary.held_out("mlm_accuracy") == pytest.approx(exact["mlm_accuracy"])
 
 
 @pytest.mark.parametrize(
@@ -83,17 +83,17 @@ def test_held_out_losses_that_became_infinite_are_a_problem_and_no_trend(tiny_co
     tiny_copy.results_file.unlink()
     said = told(tiny_copy.path)
     assert "not finite in the last 2 evaluations" in said["problem"] and "levelled off" not in "".join(said.values())
-    assert RunFacts(tiny_copy.path).held_out("loss") is None
+    assert RunSummary(tiny_copy.path).held_out("loss") is None
 
 
 def test_results_of_an_earlier_step_than_the_newest_evaluation_are_not_shown(tiny_copy):
     with_results(tiny_copy, mlm_accuracy=0.123)
-    assert RunFacts(tiny_copy.path).held_out("mlm_accuracy") == 0.123
+    assert RunSummary(tiny_copy.path).held_out("mlm_accuracy") == 0.123
     line = {"step": 20, "split": "eval", "loss": 3.0, "mlm_accuracy": 0.8}
     with open(tiny_copy.metrics_file, "a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
-    facts = RunFacts(tiny_copy.path)
-    assert facts.held_out("mlm_accuracy") == 0.8 and facts.results == Results()
+    summary = RunSummary(tiny_copy.path)
+    assert summary.held_out("mlm_accuracy") == 0.8 and summary.results == Results()
     assert "results.json is missing, damaged or of an earlier step" in told(tiny_copy.path)["note"]
 
 
@@ -137,10 +137,10 @@ def test_vectors_are_judged_beside_comparisons_of_words(vectors_run, score, kind
 
 def test_damaged_baselines_are_left_out(vectors_run):
     with_results(vectors_run, baselines={"x" * 99: {"ndcg@10": 0.25, "recall@1": None}})
-    facts = RunFacts(vectors_run.path)
-    assert facts.word_baselines == {"x" * 40: {"ndcg@10": 0.25}}
-    assert facts.best_baseline("ndcg@10") == ("x" * 40, 0.25) and facts.best_baseline("recall@1") is None
+    summary = RunSummary(vectors_run.path)
+    assert summary.word_baselines == {"x" * 40: {"ndcg@10": 0.25}}
+    assert summary.best_baseline("ndcg@10") == ("x" * 40, 0.25) and summary.best_baseline("recall@1") is None
     with_results(vectors_run, baselines={"BM25": "high"}, errors=5)
-    assert not RunFacts(vectors_run.path).word_baselines
+    assert not RunSummary(vectors_run.path).word_baselines
     said = told(vectors_run.path)["note"]
     assert "Values in results.json that can't be read are left out: baselines, errors." in said

@@ -65,7 +65,7 @@ class StepTime(Figures):
     """If nothing overlaps: the longest time that the limits explain."""
 
 
-class PlannedPhase(Figures):
+class StepWork(Figures):
     """The work of one phase's step."""
 
     phase: int
@@ -76,15 +76,15 @@ class PlannedPhase(Figures):
     """FLOPs of one step over all chips by formula, without recomputation."""
 
 
-class FormulaPhase(PlannedPhase):
-    """The plan of one phase's step without a compiler."""
+class FormulaPhase(StepWork):
+    """The account of one phase's step without a compiler."""
 
     at_best: Pace
     """Times if the chips compute at their peak."""
 
 
-class CompiledPhase(PlannedPhase):
-    """The plan of one phase's compiled step."""
+class CompiledPhase(StepWork):
+    """The account of one phase's compiled step."""
 
     mesh: dict[str, int]
     remat: str
@@ -104,8 +104,8 @@ class CompiledPhase(PlannedPhase):
     time: Annotated[StepTime | None, "least time of a step, nothing measured"]
 
 
-class SlicePlan(Shape):
-    """The JSON object of a plan."""
+class SliceAccount(Shape):
+    """The JSON object of `bert-jax plan`."""
 
     topology: str
     chips: int
@@ -125,21 +125,21 @@ class SlicePlan(Shape):
     doesn't fit."""
 
 
-def plan_tables(topology: Topology, plan: SlicePlan) -> Iterator[Table | str]:
-    """Yields the tables and lines of a plan in their order."""
-    slice_ = f"{plan.chips:,} x TPU {topology.family}"
-    if not plan.compiled:
-        title = f"By formula alone: {plan.parameters:,} parameters, {slice_} at their peak"
-        yield rows_table(title, plan.phases, _FORMULA_FACTS)
+def account_tables(topology: Topology, account: SliceAccount) -> Iterator[Table | str]:
+    """Yields the tables and lines of an account in their order."""
+    slice_ = f"{account.chips:,} x TPU {topology.family}"
+    if not account.compiled:
+        title = f"By formula alone: {account.parameters:,} parameters, {slice_} at their peak"
+        yield rows_table(title, account.phases, _FORMULA_FACTS)
         return
     chip = topology.chip
     rates = f"{chip.flops / 1e12:,.0f} TFLOP/s, {chip.memory_bandwidth / 1e9:,.0f} GB/s"
     title = f"{slice_}: a chip has {rates}, {topology.links} links of {chip.link_bandwidth / 1e9:,.0f} GB/s"
-    headings = {f"{phase.length} tokens, batch {phase.batch_size:,}": phase for phase in plan.phases}
+    headings = {f"{phase.length} tokens, batch {phase.batch_size:,}": phase for phase in account.phases}
     yield figures_table(title, headings, list(CompiledPhase.model_fields))
-    if plan.total:
-        yield rows_table("All phases. Real steps take longer.", list(plan.total.values()))
+    if account.total:
+        yield rows_table("All phases. Real steps take longer.", list(account.total.values()))
     else:
         yield "It doesn't fit. Try a larger --execution.accumulation, --execution.remat full, or a smaller batch."
-    if not plan.exact:
+    if not account.exact:
         yield "Compiled with the least effort: a real run moves fewer bytes; see --exact."

@@ -1,4 +1,4 @@
-"""The facts about one run that its report shows, read from the run's directory."""
+"""What the report of one run shows, read from the run's directory."""
 
 import datetime
 import itertools
@@ -39,7 +39,7 @@ _MOST_BASELINES, _MOST_NAME = 4, 40
 """Limits on the comparisons of words that are read from results.json, and on the characters of their names."""
 
 
-class RunFacts:
+class RunSummary:
     """What the directory of a run tells: settings, measurements, results, data and events.
 
     Its files are data of unknown origin: no value is trusted to have the type that this release writes. What can't be
