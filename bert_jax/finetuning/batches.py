@@ -165,7 +165,6 @@ class PackedBatches(ABC):
         return np.split(shuffled, np.cumsum([len(members) for members in strata])[:-1])
 
     def __getitem__(self, number: int) -> "TaskBatch | TextBatch":
-        """Batch `number`."""
         chosen = self.records(number)
         of_part = self._row_of_parts(chosen)
         needed = int(of_part.max()) + 1
@@ -208,6 +207,16 @@ def places_in_rows(rows: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
     return places
 
 
+def _placed(
+    shape: tuple[int, int], place: tuple[np.ndarray, np.ndarray], values: ArrayLike, dtype: DTypeLike, empty: float = 0
+) -> np.ndarray:
+    """An array [*shape, ...] with `values` at `place`, their rows and places in the rows; `empty` elsewhere."""
+    values = np.asarray(values, dtype)
+    array = np.full((*shape, *values.shape[1:]), empty, dtype)
+    array[place] = values
+    return array
+
+
 def task_batch(
     examples: Sequence[Example],
     shape: tuple[int, int],
@@ -218,7 +227,7 @@ def task_batch(
 ) -> TaskBatch:
     """Puts `examples` of one task into a batch of `shape` (rows, length), filled up with padding.
 
-    `example_rows`: the row of each example; None gives each a row of its own. A row has places for `most` examples.
+    `example_rows`: the row of each example; None gives each example a new row. A row has places for `most` examples.
     """
     example_rows = np.arange(len(examples)) if example_rows is None else example_rows
     order = np.argsort(example_rows, kind="stable")
@@ -229,12 +238,7 @@ def task_batch(
     sequences = [sequence for example in ordered for sequence in example.sequences]
     tokens = lay_out_sequences(sequences, shape, pad_id, np.repeat(rows, choices), most * choices)
 
-    def placed(values: ArrayLike, dtype: DTypeLike) -> np.ndarray:
-        values = np.asarray(values, dtype)
-        array = np.zeros((shape[0], most, *values.shape[1:]), dtype)
-        array[place] = values
-        return array
-
+    placed = functools.partial(_placed, (shape[0], most), place)
     target = ordered[0].target
     if isinstance(target, list):  # a list of tags
         targets = np.full(shape, IGNORED, np.int32)
@@ -266,14 +270,11 @@ def synthetic_task_batch(task: TaskConfig, shape: tuple[int, ...], vocabulary_si
     example_rows = np.arange(task.batch_size) * rows // task.batch_size
     most = int(np.bincount(example_rows).max())
     size = min(length // (most * choices), task.max_length)
-
-    def sequence() -> TokenSequence:
-        return TokenSequence(rng.integers(0, vocabulary_size, size).tolist(), size // 2)
-
-    examples = [
-        Example(tuple(sequence() for _ in range(choices)), _random_target(task, size, rng), marks)
-        for _ in range(task.batch_size)
-    ]
+    examples = []
+    for _ in range(task.batch_size):
+        ids = (rng.integers(0, vocabulary_size, size).tolist() for _ in range(choices))
+        sequences = tuple(TokenSequence(pieces, size // 2) for pieces in ids)
+        examples.append(Example(sequences, _random_target(task, size, rng), marks))
     return task_batch(examples, (rows, length), 0, 0, example_rows, most)
 
 
@@ -338,24 +339,18 @@ class TextBatches(PackedBatches):
         sequences = [sequence for one in chosen for sequence in self._examples[one].sequences]
         ordered = [sequences[place] for place in order]
         tokens = lay_out_sequences(ordered, (rows, self._length), self._pad_id, of_text, self._parts_a_row)
-        slot = np.concatenate(
-            [group * self._slots + np.arange(len(self._sizes[one])) for group, one in enumerate(chosen)]
-        )
-        place = of_text, places_in_rows(of_text)
-
-        def placed(values: ArrayLike, empty: float, dtype: DTypeLike) -> np.ndarray:
-            array = np.full((rows, self._parts_a_row), empty, dtype)
-            array[place] = np.asarray(values)[order]
-            return array
-
-        scores = [self._examples[one].target or 0.0 for one in chosen for _ in self._sizes[one]]
+        slots = [group * self._slots + np.arange(len(self._sizes[one])) for group, one in enumerate(chosen)]
+        slot = np.concatenate(slots)
+        texts = np.array([text for one in chosen for text in self._texts[one]])
+        scores = np.array([self._examples[one].target or 0.0 for one in chosen for _ in self._sizes[one]])
+        placed = functools.partial(_placed, (rows, self._parts_a_row), (of_text, places_in_rows(of_text)))
         return TextBatch(
             tokens,
-            placed(slot, self._batch_size * self._slots, np.int32),
-            placed([text for one in chosen for text in self._texts[one]], -1, np.int32),
-            placed(scores, 0.0, np.float32),
-            placed(np.ones(len(of_text)), 0.0, np.float32),
-            placed(first_ordinal * self._slots + slot, 0, np.uint64).astype(np.uint32),
+            placed(slot[order], np.int32, self._batch_size * self._slots),
+            placed(texts[order], np.int32, -1),
+            placed(scores[order], np.float32),
+            placed(np.ones(len(of_text)), np.float32),
+            placed(first_ordinal * self._slots + slot[order], np.uint64).astype(np.uint32),
         )
 
 
@@ -373,19 +368,13 @@ def synthetic_text_batch(task: TaskConfig, shape: tuple[int, ...], vocabulary_si
     lengths = np.minimum(shape[1] // np.maximum(of_row, 1), task.max_length)[rows]
     ids = rng.integers(0, vocabulary_size, lengths.sum(), np.int32)
     tokens = lay_out(ids, lengths, lengths, (shape[0], shape[1]), rows=rows, most=most)
-    place = rows, places_in_rows(rows)
-
-    def placed(values: ArrayLike, empty: float, dtype: DTypeLike = np.int32) -> np.ndarray:
-        array = np.full((shape[0], most), empty, dtype)
-        array[place] = values
-        return array
-
+    placed = functools.partial(_placed, (shape[0], most), (rows, places_in_rows(rows)))
     slot = rng.permutation(count)
     return TextBatch(
         tokens,
-        slot=placed(slot, count),
-        text=placed(slot, -1),
-        score=placed(rng.random(task.batch_size)[slot // each], 0, np.float32),
-        weight=placed(np.ones(count), 0, np.float32),
-        ordinal=placed(slot, 0, np.uint32),
+        slot=placed(slot, np.int32, count),
+        text=placed(slot, np.int32, -1),
+        score=placed(rng.random(task.batch_size)[slot // each], np.float32),
+        weight=placed(np.ones(count), np.float32),
+        ordinal=placed(slot, np.uint32),
     )

@@ -35,8 +35,8 @@ _LOST = "spans without a word of their own, left out"
 def word_places(text: str) -> list[Range]:
     """The character ranges of a text's words.
 
-    Words are split at white space, as in BERT. Punctuation marks, and characters of scripts without spaces, are words
-    of their own.
+    Words are split at white space, as in BERT. Each punctuation mark, and each character of a script without
+    spaces, is a word.
     """
     places: list[Range] = []
     joins = False
@@ -139,7 +139,7 @@ def _span(record: Record, name: str, text: str, written: Any, repairs: Counter[s
 
 
 def _letters(text: str) -> str:
-    """The characters of `text` without case and blanks, alike for composed and decomposed ones."""
+    """The characters of `text` without case and blanks, the same for composed and decomposed ones."""
     return "".join(unicodedata.normalize("NFKC", text).casefold().split())
 
 

@@ -73,7 +73,6 @@ class ContrastObjective(FineTuningObjective):
         return 3 * rows * encoder_flops(self.model, length, length)
 
     def random_batch(self, shape: tuple[int, ...]) -> TextBatch:
-        """All texts of a step in random order, spread evenly over the rows. The texts of a row are equally long."""
         return synthetic_text_batch(self._task, shape, vocabulary_size(self.model))
 
     def counts(self, targets: TextBatch) -> dict[str, Float[Array, ""]]:
@@ -137,11 +136,7 @@ class ContrastObjective(FineTuningObjective):
         return _Groups(text[:, 0], text[:, 1], text[:, 2:].reshape(-1), weight, score)
 
     def _matching(
-        self,
-        first: Float[Array, "P D"],
-        second: Float[Array, "P D"],
-        negatives: Float[Array, "M D"],
-        groups: _Groups,
+        self, first: Float[Array, "P D"], second: Float[Array, "P D"], negatives: Float[Array, "M D"], groups: _Groups
     ) -> Means:
         """The cross-entropy of choosing each first text's second text among all candidates, and the reverse choice."""
         candidates = jnp.concatenate([second, negatives])

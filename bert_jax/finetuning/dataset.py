@@ -248,14 +248,14 @@ def encoded(
     task: Task, records: Iterable[Record], repairs: Counter[str], train: bool
 ) -> Iterator[tuple[Record, list[Example]]]:
     """Yields each record with its examples. Records are encoded many at a time, fewer if their texts are long."""
-    for some in windows(records, _size_to_encode, _CHARACTERS_AT_ONCE):
+
+    def size(record: Record) -> int:
+        return _LEAST_CHARACTERS + sum(len(value) for value in record.values.values() if isinstance(value, str))
+
+    for some in windows(records, size, _CHARACTERS_AT_ONCE):
         examples = task.encode(some, repairs, train)
         repairs[MOSTLY_UNKNOWN] += sum(any(one.mostly(task.unknown_id) for one in row) for row in examples)
         yield from zip(some, examples, strict=True)
-
-
-def _size_to_encode(record: Record) -> int:
-    return _LEAST_CHARACTERS + sum(len(value) for value in record.values.values() if isinstance(value, str))
 
 
 def say_repairs(source: str | None, repairs: Counter[str]) -> None:

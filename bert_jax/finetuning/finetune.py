@@ -1,15 +1,15 @@
 """Fine-tuning: trains a model with the one loop on a task's rows and measures it on its dev rows."""
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
 import jax
-import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float
 
 from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
 from bert_jax.config.phase import Phase
@@ -102,7 +102,6 @@ def finetune(
 
 
 def _fine_tuned(config: FinetuneConfig, run: RunDirectory, on_measured: OnMeasured | None) -> Results:
-    """Does what `finetune` does, in a run."""
     keep_compiled_programs()
     with compiler_checked(config.execution):
         plan = plan_finetuning(config, run)
@@ -111,7 +110,10 @@ def _fine_tuned(config: FinetuneConfig, run: RunDirectory, on_measured: OnMeasur
             if finished := run.results(plan.config.steps):
                 say(f"{run.path} is finished: {finished.steps:,} steps")
                 return finished
-            _prepare(plan, run)
+            if not run.under_way:
+                run.save_tokenizer(plan.started.tokenizer)
+                run.keep(*plan.started.provenance.readings)
+            run.keep(*plan.readings)
     objective = make_objective(
         plan.config.task, plan.config.model, config.execution, config.layers_frozen, config.probe
     )
@@ -159,16 +161,7 @@ def plan_finetuning(config: FinetuneConfig, run: RunDirectory) -> FineTuningPlan
     return FineTuningPlan(run_config, mesh, started, learned, measured, others, batches, readings)
 
 
-def _prepare(plan: FineTuningPlan, run: RunDirectory) -> None:
-    """Writes into the open run what the inputs were taken for, and the tokenizer, unless it is there."""
-    if not run.under_way:
-        run.save_tokenizer(plan.started.tokenizer)
-        run.keep(*plan.started.provenance.readings)
-    run.keep(*plan.readings)
-
-
 def _phase(plan: FineTuningPlan, trainer: Trainer, dev: "DevRows | None") -> PhaseWork:
-    """The one phase of a fine-tuning."""
     task, batches = plan.config.task, plan.batches
     rows = f"rows of {task.train or task.source} as they are learned from, numbered from 0"
     return PhaseWork(
@@ -231,12 +224,9 @@ def _with_other(results: Results, name: str, other: Results) -> Results:
 
 def _batches(learned: TrainingRows, config: FinetuneConfig, mesh: Mesh, compiling: float) -> PackedBatches:
     task, pad_id = learned.task.config, learned.task.pad_id
-
-    def local(count: int) -> Int[np.ndarray, " b"]:
-        return local_rows(batch_sharding(mesh), count)
-
     if task.makes_vectors and len(learned.examples) < task.batch_size:
         say(f"each step has all {len(learned.examples):,} pairs, fewer than task.batch_size={task.batch_size:,}")
+    local = functools.partial(local_rows, batch_sharding(mesh))
     multiple = config.execution.accumulation * row_shards(mesh)
     kind = TextBatches if task.makes_vectors else TaskBatches
     return kind(learned.examples, task, config.seed, pad_id, local, multiple, compiling)

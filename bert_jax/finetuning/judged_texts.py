@@ -79,12 +79,10 @@ class JudgedTexts:
         documents."""
         repairs[f"rows of queries.jsonl without a judgment in {split}, left out"] += len(texts) - len(self.queries)
         repairs["ids of judged queries that queries.jsonl lacks, left out"] += len(grades) - len(self.queries)
-        repairs["ids of judged documents that corpus.jsonl lacks, measured as not found"] += len(
-            {name for of_query in self._grades for name in of_query} - known
-        )
-        repairs["rows of queries.jsonl without a relevant document, measured as 0"] += sum(
-            max(of_query.values()) < 1 for of_query in self._grades
-        )
+        absent = {name for of_query in self._grades for name in of_query} - known
+        repairs["ids of judged documents that corpus.jsonl lacks, measured as not found"] += len(absent)
+        irrelevant = sum(max(of_query.values()) < 1 for of_query in self._grades)
+        repairs["rows of queries.jsonl without a relevant document, measured as 0"] += irrelevant
 
     @cached_property
     def bm25(self) -> dict[str, float]:

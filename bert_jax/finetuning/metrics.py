@@ -40,8 +40,8 @@ def class_metrics(golds: Sequence[int], predicted: Sequence[int], names: Sequenc
     right = (name for name, guess in zip(true, guessed, strict=True) if name == guess)
     counts = [Counter(some) for some in (true, guessed, right)]
     of_golds, of_guesses, of_right = (np.array([[float(of_one[name]) for name in names]]) for of_one in counts)
-    found = class_scores(of_golds, of_guesses, of_right, len(golds))
-    scores = {name: float(score) for name, (score,) in found.items()}
+    arrays = class_scores(of_golds, of_guesses, of_right, len(golds))
+    scores = {name: float(score) for name, (score,) in arrays.items()}
     return class_results(names, *counts).updated(scores | {"confusion": confusion_of(true, guessed)})
 
 
@@ -180,12 +180,8 @@ def confusion_of(golds: Sequence[str], predicted: Sequence[str]) -> Confusion:
     rows: Confusion = {}
     for (true, guess), count in Counter(zip(golds, predicted, strict=True)).most_common():
         rows.setdefault(true, {})[guess] = count
-    worst = sorted(rows.items(), key=_errors, reverse=True)
+    worst = sorted(rows.items(), key=lambda row: sum(row[1].values()) - row[1].get(row[0], 0), reverse=True)
     return dict(_cut_to_bytes(worst, [len(as_json([each]).encode()) for each in worst]))
-
-
-def _errors(row: tuple[str, dict[str, int]]) -> int:
-    return sum(row[1].values()) - row[1].get(row[0], 0)
 
 
 def _cut_to_bytes(items: Sequence[Item], sizes: Sequence[int]) -> list[Item]:
@@ -247,7 +243,9 @@ def _normalised(text: str, splits_characters: bool) -> str:
 
     With `splits_characters`, the punctuation of any script is removed.
     """
-    letters = (character for character in text.lower() if not _is_punctuation(character, splits_characters))
+    letters = [character for character in text.lower() if character not in _ASCII_PUNCTUATION]
+    if splits_characters:
+        letters = [character for character in letters if not unicodedata.category(character).startswith("P")]
     return " ".join(_ARTICLES.sub(" ", "".join(letters)).split())
 
 
@@ -264,11 +262,6 @@ def _f1(gold: list[str], answer: list[str]) -> float:
         return float(gold == answer)
     common = sum((Counter(gold) & Counter(answer)).values())
     return 2 * common / (len(gold) + len(answer))
-
-
-def _is_punctuation(character: str, splits_characters: bool) -> bool:
-    every = splits_characters and unicodedata.category(character).startswith("P")
-    return every or character in _ASCII_PUNCTUATION
 
 
 def _best(f1: np.ndarray, unanswerable: np.ndarray, odds: np.ndarray) -> tuple[float, float]:

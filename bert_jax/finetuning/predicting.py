@@ -45,8 +45,6 @@ Run = Callable[[TaskBatch], AnyArray]
 """The model: it maps a batch to its outputs, an array whose first axis is the batch's (see `Task.predict`)."""
 STANDARD_INPUT = "/dev/stdin"
 PredictedRows = Iterable[tuple[Record, Prediction]]
-
-
 _SHORTEST_ROW = 64
 """Fewest tokens in a row, so that several short examples share it."""
 _TOKENS_A_SEQUENCE, _MOST_SEQUENCES = 4, 32
@@ -61,10 +59,6 @@ class _PackedGroup(Group[Example]):
     """The row of each example."""
     most: int
     """Examples that a row has places for."""
-
-    def batch(self, pad_id: int) -> TaskBatch:
-        """The examples as a batch."""
-        return task_batch(self.items, self.shape, pad_id, example_rows=self.rows, most=self.most)
 
     def outputs(self, batch: TaskBatch, outputs: np.ndarray, of_tokens: bool) -> list[np.ndarray]:
         """The outputs of each example, from those of its batch. `of_tokens`: whether each token has outputs."""
@@ -124,7 +118,7 @@ def outcomes(
     examples = (example for _, of_one in rows for example in of_one)
 
     def outputs_of(group: _PackedGroup) -> list[np.ndarray]:
-        batch = group.batch(task.pad_id)
+        batch = task_batch(group.items, group.shape, task.pad_id, example_rows=group.rows, most=group.most)
         return group.outputs(batch, np.asarray(run(batch)), of_tokens)
 
     choices = max(len(task.config.choices), 1)
@@ -136,11 +130,7 @@ def outcomes(
 
 
 def predictions(
-    task: Task,
-    records: Iterable[Record],
-    run: Run,
-    repairs: Counter[str],
-    tokens: int | None = None,
+    task: Task, records: Iterable[Record], run: Run, repairs: Counter[str], tokens: int | None = None
 ) -> Iterator[tuple[Record, Prediction]]:
     """Yields each record with its prediction. The arguments are those of `outcomes`."""
     for outcome in outcomes(task, records, run, repairs, tokens=tokens):
@@ -154,12 +144,10 @@ def measure(task: Task, rows: LabelledRows, run: Run) -> Results:
     """
     if rows.judged:
         return rows.judged.measure(partial(_vectors, task, run), task.config.widths)
-    read = task.inputs(rows.records)
-    stream = outcomes(task, read, run, Counter(), threads=1)
+    stream = outcomes(task, task.inputs(rows.records), run, Counter(), threads=1)
     count = len(rows.records)
-    measured_on = {"rows": count, "rows_hash": rows.content_hash}
     measured = task.evaluate(rows.records, rows.golds, stream)
-    return measured.updated({"dev_rows": count, "measured_on": measured_on})
+    return measured.updated({"dev_rows": count, "measured_on": {"rows": count, "rows_hash": rows.content_hash}})
 
 
 def _vectors(task: Task, run: Run, texts: Iterable[str], role: str) -> Iterator[np.ndarray]:
@@ -278,9 +266,8 @@ def _write_jsonl(file: TextIO, predicted: PredictedRows) -> None:
 
 def _write_csv(file: TextIO, predicted: PredictedRows) -> None:
     # Python's writer doesn't quote a field for a carriage return alone.
-    usual, quoting = (
-        csv.writer(file, lineterminator="\n", quoting=each) for each in (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)
-    )
+    styles = (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)
+    usual, quoting = (csv.writer(file, lineterminator="\n", quoting=style) for style in styles)
     for fields, _ in _table(predicted):
         (quoting if any("\r" in field for field in fields) else usual).writerow(fields)
 
@@ -296,11 +283,8 @@ def _write_conll(file: TextIO, predicted: PredictedRows) -> None:
         columns = [column for column in record.values.values() if isinstance(column, list) and len(column) == len(tags)]
         for row in [*zip(*columns, tags, strict=True)] or [("",)]:
             fields = [*map(str, row)]
-            if (
-                fields[0][:1] in ("", "\ufeff")
-                or fields[0] == "-DOCSTART-"
-                or any(field != field.strip(" ") for field in fields)
-            ):
+            is_word = fields[0][:1] not in ("", "\ufeff") and fields[0] != "-DOCSTART-"
+            if not is_word or any(field != field.strip(" ") for field in fields):
                 raise UsageError(f"{record.place} has the word {fields}, which a .conll can't have; write a .jsonl")
             file.write(_tabbed(fields, record.place, "write a .jsonl"))
         file.write("\n")
@@ -342,7 +326,7 @@ def _table(predicted: PredictedRows) -> Iterator[tuple[list[str], str]]:
 
 
 def _flat(prediction: Prediction) -> dict[str, object]:
-    """Each class's probability as a column of its own."""
+    """The prediction with a column for each class's probability."""
     shares = prediction.get("probabilities", {})
     named = shares.items() if isinstance(shares, dict) else enumerate(shares)
     others = {name: value for name, value in prediction.items() if name != "probabilities"}

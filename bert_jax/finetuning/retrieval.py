@@ -1,8 +1,6 @@
 """How well vectors of texts find the texts that belong to a query, and how well they order pairs with scores.
 
-Judged documents are measured as trec_eval measures them.
-
-Baselines that compare words alone (tf-idf and BM25) are measured in the same way.
+Judged documents are measured as trec_eval measures them. The baselines tf-idf and BM25 compare words alone.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,9 +22,9 @@ _SCORES_AT_ONCE = 1 << 22
 _TIE = 1e-6
 """Scores that differ by less are equal. A float32 product rounds equal texts differently at different positions."""
 _FIRST = 10
+"""Number of ranks that are measured."""
 _DISCOUNTS = 1 / np.log2(np.arange(2, _FIRST + 2))
 """What a gain counts at each of the first ranks."""
-"""Number of ranks that are measured."""
 RANKED = 100
 """Number of ranks of judged documents that recall is measured at."""
 DOCUMENTS_AT_ONCE = 2048
@@ -243,8 +241,8 @@ def retrieval_baselines(rows: Retrieval) -> dict[str, dict[str, float]]:
     queries, candidates = counts[: len(rows.queries)], counts[len(rows.queries) :]
     vectors = {"tf-idf": _tf_idf(candidates, queries, candidates), "BM25": (queries, _bm25_weights(candidates))}
     return {
-        name: retrieval_metrics(ranked(ours, theirs, rows.relevant, rows.query_copies))
-        for name, (ours, theirs) in vectors.items()
+        name: retrieval_metrics(ranked(first, second, rows.relevant, rows.query_copies))
+        for name, (first, second) in vectors.items()
     }
 
 
@@ -255,11 +253,9 @@ def similarity_baselines(pairs: Sequence[tuple[str, str]], scores: Sequence[floa
     """
     firsts, seconds = zip(*pairs, strict=True)
     counts = _word_counts([*firsts, *seconds], _all_words([*firsts, *seconds]))
-    weights = _bm25_weights(counts)
-    size = len(pairs)
-    vectors = _tf_idf(counts, counts[:size], counts[size:])
+    weights, size = _bm25_weights(counts), len(pairs)
     similarities = {
-        "tf-idf": _products(*vectors),
+        "tf-idf": _products(*_tf_idf(counts, counts[:size], counts[size:])),
         "BM25": _products(counts[:size], weights[size:]) + _products(counts[size:], weights[:size]),
     }
     return {name: similarity_metrics(scores, values) for name, values in similarities.items()}
@@ -326,6 +322,6 @@ def _bm25_weights(counts: Matrix) -> Matrix:
     return weights
 
 
-def _products(ours: Matrix, theirs: Matrix) -> Float[np.ndarray, " N"]:
-    """The product of each row with the same row of the other matrix."""
-    return np.asarray(ours.multiply(theirs).sum(axis=1)).ravel()
+def _products(first: Matrix, second: Matrix) -> Float[np.ndarray, " N"]:
+    """The product of each row of `first` with the same row of `second`."""
+    return np.asarray(first.multiply(second).sum(axis=1)).ravel()

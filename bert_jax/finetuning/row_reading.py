@@ -105,11 +105,8 @@ def reading_of_rows(task: Task, sets: dict[str, RowSet]) -> Reading:
 
 def reading_of_input(config: TaskConfig, source: str, file_format: str, first: Record) -> Reading:
     """What rows without labels were taken for, judged by the first row."""
-    facts = [
-        Fact(name="format", value=file_format),
-        *_column_facts(*_columns(config, [first]), texts_of(config, first)),
-    ]
-    return Reading(subject=f"rows {source}", facts=facts)
+    columns = _column_facts(*_columns(config, [first]), texts_of(config, first))
+    return Reading(subject=f"rows {source}", facts=[Fact(name="format", value=file_format), *columns])
 
 
 def _column_facts(used: Sequence[str], unused: Sequence[str], texts: RowTexts) -> list[Fact]:
@@ -160,9 +157,8 @@ def _odd_texts(config: TaskConfig, name: str, rows: RowSet, texts: Sequence[RowT
     blanks = [value for one in rows.records if isinstance(value := one.values.get(config.label), str)]
     if changed := sum(value != value.strip() for value in blanks):
         yield f"{name}: {changed:,} labels have blanks around them, which are taken off"
-    heads = [
-        one.place for one in rows.records if str(one.values.get(config.label)).casefold() == config.label.casefold()
-    ]
+    header = config.label.casefold()
+    heads = [one.place for one in rows.records if str(one.values.get(config.label)).casefold() == header]
     if heads:
         yield f"{name}: {heads[0].rpartition(', ')[2]} has the column's name {config.label!r} as its label: take it out"
     equal = sum(len(each) == 2 and each[0] == each[1] for each in texts)
@@ -187,11 +183,8 @@ def _counts(config: TaskConfig, labels: Counter[str]) -> str:
 
 def _odd_verdicts(name: str, records: Sequence[Record], unused: Sequence[str]) -> Iterator[str]:
     for column in unused:
-        values = Counter(
-            label_text(value)[:_LONGEST_VERDICT]
-            for one in records
-            if isinstance(value := one.values.get(column), str | int)
-        )
+        values_of_rows = (record.values.get(column) for record in records)
+        values = Counter(label_text(each)[:_LONGEST_VERDICT] for each in values_of_rows if isinstance(each, str | int))
         verdicts = {value: count for value, count in values.items() if _REJECTED.fullmatch(f"{column}: {value}")}
         if verdicts:
             of_column = f"{sum(verdicts.values()):,} rows have {listed(verdicts)} in {column!r}"

@@ -12,17 +12,7 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.character_spans import pieces_of
 from bert_jax.finetuning.columns import class_label, label_names, number, text, whole_number
 from bert_jax.finetuning.metrics import class_metrics, label_metrics, number_metrics
-from bert_jax.finetuning.task import (
-    CUT,
-    EMPTY,
-    Example,
-    Outcome,
-    Prediction,
-    Task,
-    Wrong,
-    most_frequent,
-    probabilities,
-)
+from bert_jax.finetuning.task import CUT, EMPTY, Example, Outcome, Prediction, Task, Wrong, most_frequent, probabilities
 from bert_jax.records.record import Record
 from bert_jax.run.results import Results
 from bert_jax.system.errors import UsageError, quoted
@@ -41,9 +31,8 @@ class SentenceTask(Task[RowGold]):
         """
         config, vocabulary = self.config, self._tokenizer.vocabulary
         columns = (*config.texts, *config.choices)
-        pieces = iter(
-            self._tokenizer.encode_batch([text(record, template) for record in records for template in columns])
-        )
+        texts = [text(record, template) for record in records for template in columns]
+        pieces = iter(self._tokenizer.encode_batch(texts))
         encoded = []
         for record in records:
             segments = [next(pieces) for _ in columns]
@@ -62,7 +51,6 @@ class ClassTask(SentenceTask[int]):
 
     @classmethod
     def names(cls, config: TaskConfig, record: Record) -> list[str]:
-        """Returns the name of the record's class."""
         return [class_label(record, config.label)]
 
     def gold(self, record: Record) -> int:
@@ -79,7 +67,8 @@ class ClassTask(SentenceTask[int]):
 
     def measure(self, golds: Sequence[int], predictions: Sequence[Prediction]) -> Results:
         """Accuracy, F1, macro F1 and Matthews' correlation, the figures of each class, and the confusion."""
-        return class_metrics(golds, [self._number(one) for one in predictions], self.labels.names)
+        predicted = [self.labels.number(one["predicted_label"], "a prediction") for one in predictions]
+        return class_metrics(golds, predicted, self.labels.names)
 
     def mistake(self, outcome: Outcome, gold: int, prediction: Prediction) -> Wrong | None:
         """The predicted class, if it is wrong. The mistake's size is the probability of that class."""
@@ -88,11 +77,7 @@ class ClassTask(SentenceTask[int]):
         return Wrong(share, right, predicted, share) if predicted != right else None
 
     def baseline(self, golds: Sequence[int]) -> list[Prediction]:
-        """Predicts the most frequent class for every record."""
         return [{"predicted_label": self.labels.names[most_frequent(golds)]}] * len(golds)
-
-    def _number(self, prediction: Prediction) -> int:
-        return self.labels.number(prediction["predicted_label"], "a prediction")
 
 
 class MarkedTask(ClassTask):
@@ -109,10 +94,8 @@ class MarkedTask(ClassTask):
         spans, words = [], []
         for side, template in enumerate(config.texts):
             whole = text(record, template)
-            begin, end = (
-                whole_number(record, name, record.value(name), repairs)
-                for name in config.marks[2 * side : 2 * side + 2]
-            )
+            edges = config.marks[2 * side : 2 * side + 2]
+            begin, end = (whole_number(record, name, record.value(name), repairs) for name in edges)
             if not 0 <= begin < end <= len(whole):
                 raise UsageError(
                     f"{record.place}: the marked word is at characters {begin} to {end} of a text of {len(whole)}; "
@@ -145,7 +128,6 @@ class LabelsTask(SentenceTask[tuple[int, ...]]):
 
     @classmethod
     def names(cls, config: TaskConfig, record: Record) -> list[str]:
-        """Returns the names of the record's labels."""
         return label_names(record, config)
 
     @classmethod
@@ -167,9 +149,8 @@ class LabelsTask(SentenceTask[tuple[int, ...]]):
     def measure(self, golds: Sequence[tuple[int, ...]], predictions: Sequence[Prediction]) -> Results:
         """Micro and macro F1, the share of rows with all labels right, and the figures of each label."""
         held = [set(one["predicted_labels"]) for one in predictions]
-        return label_metrics(
-            golds, [[int(name in one) for name in self.labels.names] for one in held], self.labels.names
-        )
+        predicted = [[int(name in one) for name in self.labels.names] for one in held]
+        return label_metrics(golds, predicted, self.labels.names)
 
     def mistake(self, outcome: Outcome, gold: tuple[int, ...], prediction: Prediction) -> Wrong | None:
         """The predicted labels, if they are wrong. The mistake's size is the number of wrong labels."""
@@ -191,19 +172,15 @@ class NumberTask(SentenceTask[float]):
     """A text or pair to a number."""
 
     def gold(self, record: Record) -> float:
-        """The number in the label's column."""
         return number(record, self.config.label)
 
     def answers(self, record: Record) -> list[float]:
-        """The number."""
         return [self.gold(record)]
 
     def predict(self, record: Record, examples: Sequence[Example], outputs: Sequence[np.ndarray]) -> Prediction:
-        """Returns the head's output as the predicted number."""
         return {"predicted_number": float(outputs[0][0])}
 
     def measure(self, golds: Sequence[float], predictions: Sequence[Prediction]) -> Results:
-        """Pearson's and Spearman's correlations."""
         return Results.model_validate(number_metrics(golds, [one["predicted_number"] for one in predictions]))
 
     def mistake(self, outcome: Outcome, gold: float, prediction: Prediction) -> Wrong | None:
@@ -212,7 +189,6 @@ class NumberTask(SentenceTask[float]):
         return Wrong(abs(predicted - gold), f"{gold:.4g}", f"{predicted:.4g}") if predicted != gold else None
 
     def baseline(self, golds: Sequence[float]) -> list[Prediction]:
-        """Predicts the mean for every record."""
         return [{"predicted_number": float(np.mean(golds))}] * len(golds)
 
 
@@ -241,7 +217,6 @@ class ChoiceTask(SentenceTask[int]):
         return {"predicted_choice": int(np.argmax(shares)), "probabilities": shares}
 
     def measure(self, golds: Sequence[int], predictions: Sequence[Prediction]) -> Results:
-        """Returns the accuracy."""
         right = (gold == one["predicted_choice"] for gold, one in zip(golds, predictions, strict=True))
         return Results.model_validate({"accuracy": sum(right) / len(golds)})
 
@@ -253,5 +228,4 @@ class ChoiceTask(SentenceTask[int]):
         return Wrong(share, right, wrong, share) if predicted != gold else None
 
     def baseline(self, golds: Sequence[int]) -> list[Prediction]:
-        """Predicts the most frequent choice's number for every record."""
         return [{"predicted_choice": most_frequent(golds)}] * len(golds)

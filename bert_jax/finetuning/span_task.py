@@ -245,10 +245,7 @@ class SpanTask(Task[list[str]]):
         return best.prediction()
 
     def measure(self, golds: Sequence[list[str]], predictions: Sequence[Prediction]) -> Results:
-        """F1 and exact match.
-
-        With task.span.null_answers, both are also given for questions with an answer and for questions without one.
-        """
+        """The metrics of `answer_metrics`."""
         return Results.model_validate(answer_metrics(golds, predictions, self.config.span.by_character))
 
     def mistake(self, outcome: Outcome, gold: list[str], prediction: Prediction) -> Wrong | None:

@@ -79,7 +79,6 @@ class TagTask(Task[list[str]]):
 
     @classmethod
     def names(cls, config: TaskConfig, record: Record) -> list[str]:
-        """Returns the tags of the record's words."""
         return word_list(record, config.label)
 
     @classmethod
@@ -123,7 +122,6 @@ class TagTask(Task[list[str]]):
     def _parts(
         self, spans: list[PieceSpan], first: list[int | None], tags: list[str] | None, repairs: Counter[str]
     ) -> list[Example]:
-        """Builds one example, or several for a long sentence."""
         vocabulary = self._tokenizer.vocabulary
         before, after = map(len, vocabulary.frame.single)
         room = self.config.max_length - before - after
@@ -183,10 +181,7 @@ class TagTask(Task[list[str]]):
         return {"predicted_spans": spans_of(tags, places), "predicted_words": words, "predicted_tags": tags}
 
     def measure(self, golds: Sequence[list[str]], predictions: Sequence[Prediction]) -> Results:
-        """The accuracy, and the figures of each type.
-
-        Tags that name entities also have F1, precision and recall of entities.
-        """
+        """The metrics of `tag_metrics`."""
         return tag_metrics(golds, [one["predicted_tags"] for one in predictions], self.labels.names)
 
     def mistake(self, outcome: Outcome, gold: list[str], prediction: Prediction) -> Wrong | None:
@@ -206,7 +201,6 @@ class TagTask(Task[list[str]]):
         return Wrong(len(wrong), right, predicted, share) if wrong else None
 
     def shown_text(self, record: Record) -> str:
-        """The sentence."""
         return self._sentence(record)[0]
 
     def baseline(self, golds: Sequence[list[str]]) -> list[Prediction]:
@@ -271,7 +265,7 @@ def first_pieces(text: str, places: Sequence[Range], tokenizer: Tokenizer) -> tu
 def _cuts(begins: Sequence[int], count: int, room: int) -> list[int]:
     """Where parts of at most `room` pieces begin; the last item is `count`.
 
-    A part ends before a word. A word longer than `room` makes a part of its own, which is longer, too.
+    A part ends before a word. A word longer than `room` is a part by itself, which is longer, too.
     """
     cuts = [0]
     for begin, end in zip(begins, [*begins[1:], count], strict=True):

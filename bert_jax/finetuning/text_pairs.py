@@ -214,13 +214,9 @@ def _separated(documents: list[_Passages]) -> tuple[list[_Passages], list[_Passa
     if chosen:
         learned = [each for each in documents if each.number not in chosen]
         return learned, [each for each in documents if each.number in chosen]
-    ends = [2 * int(count * _HELD_OUT_SHARE) for count in counts]
-    begun = [
-        each._replace(texts=each.texts[: len(each.texts) - end]) for each, end in zip(documents, ends, strict=True)
-    ]
-    return begun, [
-        each._replace(texts=each.texts[len(each.texts) - end :]) for each, end in zip(documents, ends, strict=True)
-    ]
+    ends = [len(each.texts) - 2 * int(count * _HELD_OUT_SHARE) for count, each in zip(counts, documents, strict=True)]
+    learned = [each._replace(texts=each.texts[:end]) for each, end in zip(documents, ends, strict=True)]
+    return learned, [each._replace(texts=each.texts[end:]) for each, end in zip(documents, ends, strict=True)]
 
 
 def _records(

@@ -221,7 +221,9 @@ class VectorsTask(Task[float | None]):
                 of_width, _ = _measured(pairs, golds, vectors, width)
                 metrics |= {f"{width}/{name}": value for name, value in of_width.items()}
         if self._word_baselines is None or self._word_baselines[0] is not records:
-            self._word_baselines = records, _word_baselines([(one.text, other.text) for one, other in pairs], golds)
+            texts, scores = [(first.text, second.text) for first, second in pairs], _scores(golds)
+            measured = similarity_baselines(texts, scores) if scores else retrieval_baselines(retrieval_of(texts))
+            self._word_baselines = records, measured
         baselines, name = self._word_baselines[1], self.metric(golds)
         return Results.model_validate(
             {
@@ -275,16 +277,8 @@ def _measured(
     return retrieval_metrics(ranking), retrieval_errors(rows, ranking)
 
 
-def _word_baselines(texts: Sequence[tuple[str, str]], golds: Sequence[float | None]) -> dict[str, dict[str, float]]:
-    """The same metrics for tf-idf and BM25, by the names of these baselines."""
-    scores = _scores(golds)
-    return similarity_baselines(texts, scores) if scores else retrieval_baselines(retrieval_of(texts))
-
-
 def pair_of(config: TaskConfig, record: Record, repairs: Counter[str]) -> TextPair:
-    """The texts and the score of a record.
-
-    The texts are in the columns that `config` names, or in query and positive, or in a and b.
+    """The texts and the score of a record, from the columns that `config` names, or query and positive, or a and b.
 
     Raises UsageError if the columns are missing or hold something else.
     """

@@ -178,7 +178,7 @@ def _cut(
         class_token=vocabulary.class_token,
     )
     if data.packed:
-        # Held-out sequences keep rows of their own, so that evaluation is the same with and without packing.
+        # Each held-out sequence has a row to itself, so that evaluation is the same with and without packing.
         most = data.sequences_a_row(recipe.length)
         lengths = np.diff(built.ends)
         rows = best_fit(lengths, recipe.length, most) if split == TRAIN else np.arange(built.sequences)

@@ -26,7 +26,7 @@ class Instances(NamedTuple):
     pair_label: Int[np.ndarray, " n"]
     """1 if the second segment was drawn at random or the two segments are swapped, 0 otherwise."""
     rows: Int[np.ndarray, " n"] | None = None
-    """The row of each sequence, ascending from 0. None: each sequence has a row of its own."""
+    """The row of each sequence, ascending from 0. None: each row has one sequence."""
 
     @property
     def sequences(self) -> int:

@@ -34,7 +34,6 @@ class Portion(NamedTuple):
     """Checksums of the portion's chunks."""
 
     def chunks(self, chunk_bytes: int) -> Iterator[Chunk]:
-        """Reads the files and cuts the text."""
         documents = self.text.documents()
         if self.drops:
             documents = self.drops.remaining(documents, self.source, self.text.source.number, self.text)

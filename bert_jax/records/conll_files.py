@@ -165,6 +165,5 @@ def _numbered(path: Place, lines: Iterable[list[str]]) -> Iterator[_Line]:
 
 def _record(path: Place, sentence: list[_Line], names: Sequence[str]) -> Record:
     columns = zip(*(fields for _, fields in sentence), strict=True)
-    return Record(
-        f"{path}, line {sentence[0][0]}", {name: list(column) for name, column in zip(names, columns, strict=True)}
-    )
+    values = {name: list(column) for name, column in zip(names, columns, strict=True)}
+    return Record(f"{path}, line {sentence[0][0]}", values)

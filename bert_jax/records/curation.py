@@ -226,17 +226,14 @@ def _drop_lines(database: "DuckDBPyConnection", data: DataConfig) -> None:
         texts = database.execute(_EXAMPLES_OF_BOILERPLATE, {"allowed": allowed, "examples": _EXAMPLES}).fetchall()
         examples = ", ".join(repr(text) for (text,) in texts)
         drops = "drops" if data.drop_boilerplate else "would drop"
-        often = (
-            f"{BOILERPLATE_SHARE:.0%} of the documents and at least {FEWEST_TIMES}, or in over {BOILERPLATE_TIMES:,}"
-        )
         say(
             f"--data.drop-boilerplate {drops} {counted(boilerplate, 'lines')} ({distinct:,} distinct), each in over "
-            f"{often}: {examples}"
+            f"{BOILERPLATE_SHARE:.0%} of the documents and at least {FEWEST_TIMES}, or in over {BOILERPLATE_TIMES:,}: "
+            f"{examples}"
         )
-    drop_paragraphs = data.deduplicate is not None and data.layout == "paragraphs"
     parameters = {
         "drop_boilerplate": data.drop_boilerplate,
-        "drop_paragraphs": drop_paragraphs,
+        "drop_paragraphs": data.deduplicate is not None and data.layout == "paragraphs",
         "paragraph_characters": PARAGRAPH_CHARACTERS,
         "allowed": allowed,
     }

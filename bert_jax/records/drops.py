@@ -38,7 +38,7 @@ def check_lines(lines: int) -> None:
 
 
 class _Counting(Protocol):
-    """A corpus, whose counts start anew with each pass."""
+    """A corpus, whose counts start at 0 in each pass."""
 
     @property
     def repairs(self) -> Counter[str]: ...

@@ -19,10 +19,10 @@ Map = Callable[[Callable[[Item], Any], Sequence[Item], str], list[Any]]
 
 
 def works_by_portions(corpus: Mixture, settings: PreparationConfig) -> bool:
-    """Whether each worker reads portions of its own; otherwise this process reads for all workers.
+    """Whether each worker reads its portions itself; otherwise this process reads for all workers.
 
-    Portions are read twice then, so local processes read their own portions only if there are many processes and at
-    least two portions for each.
+    Workers read each portion twice. Local processes therefore do so only if there are many of them and at least two
+    portions for each.
     """
     if settings.engine == "spark":
         return True

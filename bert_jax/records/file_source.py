@@ -156,17 +156,14 @@ class FileSource(Source):
 
     @property
     def content_hash(self) -> str:
-        """Hash of the files' names and contents."""
         return content_hash(
             *((path.name, self._objects[path]) if path in self._objects else path for path in self.sizes)
         )
 
     def records(self, progress: Pass) -> Iterator[Record]:
-        """Yields the records of all files. Raises UsageError if one is damaged."""
         return self._each(lambda file: READERS[self._format](file, self._row_format), progress)
 
     def document_lines(self, progress: Pass) -> Iterator[str] | None:
-        """The stripped lines of text files, with an empty line after each document; None for files of records."""
         return self._each(InputFile.document_lines, progress) if self._format == "text" else None
 
     def portions(self, portion_bytes: int) -> Sequence["FileSource"]:

@@ -35,10 +35,12 @@ def refusals(texts: Sequence[str], data: DataConfig, source: int) -> UInt8[np.nd
     """For each of N texts, documents of source number `source`: the first filter that refuses it, or NONE."""
     refused_by = np.zeros(len(texts), np.uint8)
     words = word_counts(texts) if data.min_doc_words or data.max_symbol_word_ratio is not None else None
+    # Symbols are # and the ellipsis (Rae et al. 2021, Gopher, table A1).
+    most_symbols = np.inf if data.max_symbol_word_ratio is None else data.max_symbol_word_ratio
     for number, text in enumerate(texts):
         if words is not None and words[number] < data.min_doc_words:
             refused_by[number] = SHORT_DOCUMENT
-        elif words is not None and _symbols(text) > _or_all(data.max_symbol_word_ratio) * words[number]:
+        elif words is not None and text.count("#") + text.count("…") + text.count("...") > most_symbols * words[number]:
             refused_by[number] = SYMBOLS
         elif data.language_filter and is_of_other_language(text, data.languages[source]):
             refused_by[number] = OTHER_LANGUAGE
@@ -64,9 +66,7 @@ def is_identifiable(language: str) -> bool:
 def is_of_other_language(text: str, language: str) -> bool:
     """Whether a document is in another language than `language`.
 
-    The block in its middle must be, and most of several blocks spread over the document.
-
-    Blocks whose language is unsure don't count.
+    So must be its middle block, and most of several blocks spread over it. Blocks of unsure language don't count.
     """
     parts = list(blocks(text.split("\n")))
     middle = identified(parts[len(parts) // 2])
@@ -77,15 +77,6 @@ def is_of_other_language(text: str, language: str) -> bool:
     del languages[UNSURE]
     others = sum(count for other, count in languages.items() if not are_same_language(other, language))
     return others > languages.total() / 2
-
-
-def _symbols(text: str) -> int:
-    """Occurrences of # and of an ellipsis (Rae et al. 2021, Gopher, table A1)."""
-    return text.count("#") + text.count("…") + text.count("...")
-
-
-def _or_all(ratio: float | None) -> float:
-    return np.inf if ratio is None else ratio
 
 
 @functools.cache

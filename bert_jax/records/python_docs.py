@@ -32,7 +32,6 @@ class PythonDocs(Source):
 
     @cached_property
     def content_hash(self) -> str:
-        """Hash of the modules' names and contents."""
         return content_hash(*self.paths)
 
     def records(self, progress: Pass) -> Iterator[Record]:

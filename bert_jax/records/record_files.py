@@ -49,10 +49,9 @@ def jsonl_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:
 def squad_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:
     """Yields a record per question of SQuAD 1.1 or 2.0, or per object of an array, such as Label Studio's minimal JSON.
 
-    A question's record has `id`, `title`, `context`, `question`, and, if present, `answers` and `is_impossible`.
-
-    Lone surrogates are mended. Raises UsageError if the file doesn't have the format of SQuAD, or is too large to be
-    read whole.
+    A question's record has `id`, `title`, `context`, `question`, and, if present, `answers` and `is_impossible`. Lone
+    surrogates are mended. Raises UsageError if the file doesn't have the format of SQuAD, or is too large to be read
+    whole.
     """
     path, repairs = file.path, file.progress.repairs
     kept, size = [], 0

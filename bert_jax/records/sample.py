@@ -36,10 +36,7 @@ def sample_documents(documents: Iterable[Sourced], limit_bytes: float) -> list[S
 
 
 def sample_mixture(
-    documents: Iterable[Sourced],
-    sources: int,
-    shares: Callable[[Sequence[int]], Sequence[float]],
-    limit_bytes: float,
+    documents: Iterable[Sourced], sources: int, shares: Callable[[Sequence[int]], Sequence[float]], limit_bytes: float
 ) -> "MixedSample":
     """A sample of all sources in which each source has its share of the bytes, to within one document.
 

@@ -20,7 +20,6 @@ _BANDS = 32
 agree in one with probability 1 - (1 - s^4)^32, which is 0.87 at s = 0.5 and 0.999 at s = 0.66."""
 _ROWS = 4
 """32-bit numbers in a band."""
-
 _SHINGLE = 5
 """Words in a shingle; a document of fewer words has one shingle of all of them."""
 _SEED = 1
@@ -87,9 +86,7 @@ def word_hashes(texts: Sequence[str]) -> tuple[UInt64[np.ndarray, " W"], Int[np.
     return words_of(texts)[:2]
 
 
-def words_of(
-    texts: Sequence[str],
-) -> tuple[UInt64[np.ndarray, " W"], Int[np.ndarray, " N+1"], Bool[np.ndarray, " W"]]:
+def words_of(texts: Sequence[str]) -> tuple[UInt64[np.ndarray, " W"], Int[np.ndarray, " N+1"], Bool[np.ndarray, " W"]]:
     """The `word_hashes` of texts, and which words are single characters of a script without spaces."""
     lowered = [text.lower() for text in texts]
     codes = np.frombuffer("\n".join([*lowered, ""]).encode("utf-32-le", "surrogatepass"), np.uint32)
@@ -99,19 +96,13 @@ def words_of(
     for text in np.flatnonzero(np.diff(letters) == 0):  # an empty text is its line feed alone
         begin, end = ends_of_texts[text : text + 2]
         kinds[begin : max(end - 1, begin + 1)] = _IN_WORD if end - 1 > begin else _WORD_ALONE
-    begins = _begins(kinds)
-    starts = np.flatnonzero(begins)
+    before = np.concatenate([[_NO_WORD], kinds[:-1]])
+    starts = np.flatnonzero((kinds == _WORD_ALONE) | ((kinds == _IN_WORD) & (before != _IN_WORD)))
     in_word = np.arange(len(codes)) - np.repeat(starts, np.diff(starts[1:], prepend=0, append=len(codes)))
     hashes = _mixed((codes.astype(np.uint64) << np.uint64(32)) + in_word.astype(np.uint64))
     hashes[kinds == _NO_WORD] = 0
     words = _mixed(np.add.reduceat(hashes, starts))
     return words, np.searchsorted(starts, ends_of_texts), kinds[starts] == _WORD_ALONE
-
-
-def _begins(kinds: UInt8[np.ndarray, " C"]) -> Bool[np.ndarray, " C"]:
-    """Whether a word begins at each character."""
-    before = np.concatenate([[_NO_WORD], kinds[:-1]])
-    return (kinds == _WORD_ALONE) | ((kinds == _IN_WORD) & (before != _IN_WORD))
 
 
 @functools.cache

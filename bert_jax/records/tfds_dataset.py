@@ -114,9 +114,8 @@ def _plain(feature: tfds.features.FeatureConnector, value: Any) -> Any:
     if isinstance(feature, tfds.features.FeaturesDict):
         return {name: _plain(part, value[name]) for name, part in feature.items()}
     if isinstance(feature, tfds.features.Sequence) and isinstance(feature.feature, tfds.features.FeaturesDict):
-        return {
-            name: [_plain(part, one) for one in value[name]] for name, part in feature.feature.items()
-        }  # TFDS keeps a list of objects as an object of lists
+        # TFDS keeps a list of objects as an object of lists.
+        return {name: [_plain(part, one) for one in value[name]] for name, part in feature.feature.items()}
     if isinstance(feature, tfds.features.Sequence):
         return [_plain(feature.feature, one) for one in value]
     if isinstance(feature, tfds.features.ClassLabel):

@@ -55,7 +55,7 @@ class TokenizerSettings(Shape):
     format: Annotated[int, Field(ge=1)] = TOKENIZER_FORMAT
     kind: PipelineKind
     class_token: ClassToken = "first"
-    """Place of [CLS] round texts. Only written if it is last."""
+    """Place of [CLS] around texts. Only written if it is last."""
 
 
 class Tokenizer:
@@ -95,9 +95,8 @@ class Tokenizer:
         special = special_names(ids)
         frame = frame_of(file.get("post_processor"), ids, name)
         self.vocabulary = Vocabulary(pieces, name, special, blanks="", frame=frame)
-        self.added = frozenset(
-            {token["id"] for token in file.get("added_tokens") or []} - {*self.vocabulary.special_ids}
-        )
+        added = {token["id"] for token in file.get("added_tokens") or []}
+        self.added = frozenset(added - {*self.vocabulary.special_ids})
 
     @cached_property
     def _encoder(self) -> tokenizers.Tokenizer:
@@ -130,9 +129,8 @@ class Tokenizer:
 
         If the tokenizer's file says so, as RoBERTa's does, the mask piece includes the space before it.
         """
-        return self._special_encoder.encode(
-            text.replace(MASK, self.vocabulary.special[-1]), add_special_tokens=False
-        ).ids
+        text = text.replace(MASK, self.vocabulary.special[-1])
+        return self._special_encoder.encode(text, add_special_tokens=False).ids
 
     @cached_property
     def _special_encoder(self) -> tokenizers.Tokenizer:
@@ -247,9 +245,8 @@ class Tokenizer:
             return self.vocabulary.pieces[number]
         text = self._bytes(number).decode("utf-8", "backslashreplace")
         space, text = (BOUNDARY, text[1:]) if text[:1] == " " else ("", text)
-        return space + "".join(
-            letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text
-        )
+        letters = (letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+        return space + "".join(letters)
 
     @library_method
     def encode_piece(self, piece: str) -> list[int]:
@@ -311,7 +308,7 @@ class Tokenizer:
         return Tokenizer(file | {"added_tokens": added}, self.name)
 
     def as_pipeline(self) -> "Tokenizer":
-        """The same tokenizer as a tokenizer.json, which sets [CLS] and [SEP] round one text or two.
+        """The same tokenizer as a tokenizer.json, which sets [CLS] and [SEP] around one text or two.
 
         Raises UsageError for a sentencepiece model that the library can't express.
         """
@@ -324,7 +321,7 @@ class Tokenizer:
         """Returns this tokenizer with [CLS] at `place`. If [CLS] moves, one separator stands between the texts of a
         pair.
 
-        Raises UsageError for special tokens round texts that are neither BERT's, RoBERTa's nor XLNet's.
+        Raises UsageError for special tokens around texts that are neither BERT's, RoBERTa's nor XLNet's.
         """
         vocabulary = self.vocabulary
         _ = vocabulary.separators

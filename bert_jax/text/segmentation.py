@@ -16,7 +16,7 @@ _WITH_RULES = frozenset(
 )
 """Languages that sentencex has rules for, according to its source code."""
 _NEED_NONE = frozenset("ko th zh".split())
-"""Languages that need no rules of their own. Chinese and Korean use stops that all rules know; Thai uses none."""
+"""Languages that need no rules. Chinese and Korean use stops that all rules know; Thai uses none."""
 Segmenter = Callable[[str], Iterable[int]]
 """A function from a text to the positions where words begin or end, as numbers of characters from 0, in ascending
 order."""

@@ -79,12 +79,10 @@ class SentencePieceTokenizer(Tokenizer):
 
     @library_method
     def encode(self, text: str) -> list[int]:
-        """Ids of the pieces of `text`, without special pieces. "[CLS]" in a text is ordinary characters."""
         return self._processor.encode(without_nul(text))
 
     @library_method
     def encode_batch(self, texts: Sequence[str]) -> list[list[int]]:
-        """`encode` of each text; uses several threads unless TOKENIZERS_PARALLELISM=false."""
         threads = 1 if os.environ.get("TOKENIZERS_PARALLELISM") == "false" else -1
         return self._processor.encode([without_nul(text) for text in texts], num_threads=threads)
 
@@ -97,11 +95,8 @@ class SentencePieceTokenizer(Tokenizer):
         mask, pieces = self.vocabulary.mask_id, self.vocabulary.pieces
         ids = self._special_processor.encode(without_nul(text.replace(MASK, pieces[mask])))
         # The mask stands for a piece together with the boundary before it.
-        return [
-            number
-            for number, following in itertools.pairwise([*ids, None])
-            if not (following == mask and pieces[number] == BOUNDARY)
-        ]
+        followed = itertools.pairwise([*ids, None])
+        return [number for number, following in followed if following != mask or pieces[number] != BOUNDARY]
 
     @cached_property
     def _special_processor(self) -> SentencePieceProcessor:
@@ -111,7 +106,6 @@ class SentencePieceTokenizer(Tokenizer):
 
     @library_method
     def cleaned(self, text: str) -> str:
-        """`text` as it is after cleaning and before it is split into pieces."""
         return self._processor.normalize(text)
 
     def _offsets(self, text: str) -> Iterable[tuple[int, int, int]]:
@@ -120,7 +114,6 @@ class SentencePieceTokenizer(Tokenizer):
 
     @library_method
     def encode_piece(self, piece: str) -> list[int]:
-        """Ids of the pieces that `piece`, written as in the vocabulary, is split into."""
         return _encode_piece(self._piece_processor, piece)
 
     @cached_property
@@ -193,7 +186,6 @@ class SentencePieceTokenizer(Tokenizer):
         return models.BPE(ids, merges, unk_token=self.vocabulary.special[1], fuse_unk=True)
 
     def write_vocabulary(self, path: Place) -> None:
-        """Writes the sentencepiece model."""
         with replacing(path) as temporary:
             temporary.write_bytes(self._model.SerializeToString(deterministic=True))
 

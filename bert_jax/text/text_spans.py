@@ -147,9 +147,7 @@ def tokens_of(
 ) -> Int[np.ndarray, "k 2"]:
     """First token, and token after the last, of each span that is whole words.
 
-    `starts`: whether each piece begins a word.
-
-    Characters that no piece holds, such as spaces and what cleaning removes, belong to no word.
+    `starts`: whether each piece begins a word. Spaces and other characters that no piece holds belong to no word.
     """
     begins, ends = (np.array([edge for piece in pieces for edge in [piece[part]]], int) for part in (1, 2))
     # The end of the text ends a word, and its beginning begins one.

@@ -219,7 +219,7 @@ def ordinary(file: JsonObject, name: str, special: Sequence[str], finds_special:
 
 
 def finished(pipeline: Tokenizer, special: Sequence[str], name: str, class_token: ClassToken = "first") -> JsonObject:
-    """The tokenizer.json of a pipeline, with its special pieces (from `special_names`) round one text or two.
+    """The tokenizer.json of a pipeline, with its special pieces (from `special_names`) around one text or two.
 
     A byte-level BPE sets them as RoBERTa does, with two separators between two texts, and its mask includes the spaces
     before it. Other pipelines set them as BERT does or, with [CLS] last, as XLNet does. Raises UsageError, with `name`,
@@ -242,8 +242,8 @@ def finished(pipeline: Tokenizer, special: Sequence[str], name: str, class_token
 
 
 def frame_template(cls: tuple[str, int], sep: tuple[str, int], class_token: ClassToken) -> processors.PostProcessor:
-    """The step that sets special tokens, each a piece with its id, round texts as BERT does or, with [CLS] last, as
-    XLNet does, where [CLS] is in a segment of its own, 2."""
+    """The step that sets special tokens, each a piece with its id, around texts as BERT does or, with [CLS] last, as
+    XLNet does, where [CLS] is in segment 2."""
     before, after = (f"{cls[0]} ", "") if class_token == "first" else ("", f" {cls[0]}:2")
     return processors.TemplateProcessing(
         single=f"{before}$A {sep[0]}{after}",
@@ -307,7 +307,7 @@ def _parts(
         else:
             order, last = order + value["id"], len(segments)
             runs.append(())
-    if runs[-1] and segments[-1] == 2:  # as in XLNet, a last token may have a segment of its own
+    if runs[-1] and segments[-1] == 2:  # as in XLNet, the last token may have a third segment
         segments[-1] = segments[-2]
     in_order = segments == sorted(segments) and {*segments} <= {0, len(texts) - 1}
     of_first = segments.count(0) - len(runs[0]) - 1

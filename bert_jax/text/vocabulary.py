@@ -74,7 +74,7 @@ class PieceSpan(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """Ids of the special tokens round one text and round a pair, and where the second segment begins."""
+    """Ids of the special tokens around one text and around a pair, and where the second segment begins."""
 
     single: tuple[tuple[int, ...], tuple[int, ...]]
     """The ids before and after a single text."""
@@ -101,7 +101,7 @@ class Frame(NamedTuple):
         return self.single if texts == 1 else self.pair
 
     def size(self, texts: int) -> int:
-        """Number of special tokens round `texts` texts."""
+        """Number of special tokens around `texts` texts."""
         return sum(map(len, self.around(texts)))
 
     def separators(self, cls_id: int, sep_id: int) -> int | None:
@@ -129,9 +129,9 @@ class Vocabulary:
     ):
         """`special`: this vocabulary's names of the five special pieces, in the order of SPECIAL_PIECES.
 
-        `blanks`: characters that no piece may contain. `frame`: the special tokens round texts, unless they are BERT's.
-        Raises UsageError, with `name`, if a special piece is missing, or if a piece is empty, occurs twice, or contains
-        U+0000 or one of `blanks`.
+        `blanks`: characters that no piece may contain. `frame`: the special tokens around texts; None: BERT's. Raises
+        UsageError, with `name`, if a special piece is missing, or if a piece is empty, occurs twice, or contains U+0000
+        or one of `blanks`.
         """
         self.pieces = tuple(pieces)
         self.special = tuple(special)
@@ -159,7 +159,7 @@ class Vocabulary:
         self.special_ids = tuple(self.ids[piece] for piece in special)
         self.pad_id, self.unknown_id, self.cls_id, self.sep_id, self.mask_id = self.special_ids
         self.frame = frame or Frame.of_separators(self.cls_id, self.sep_id)
-        """The special tokens that are set round one text or two."""
+        """The special tokens around one text and around a pair."""
 
     @property
     def separators(self) -> int:
@@ -182,7 +182,7 @@ class Vocabulary:
         return self.frame.class_token(self.cls_id)
 
     def framed(self, *texts: str) -> str:
-        """One text or two, with the special pieces that are set round them."""
+        """One text or two, with the special pieces around them."""
         before, *after = (" ".join(self.pieces[number] for number in ids) for ids in self.frame.around(len(texts)))
         return " ".join(filter(None, [before, *(part for pair in zip(texts, after, strict=True) for part in pair)]))
 

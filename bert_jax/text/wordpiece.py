@@ -139,12 +139,10 @@ class WordPieceTokenizer(Tokenizer):
         )
 
     def write_vocabulary(self, path: Place) -> None:
-        """Writes a vocab.txt."""
         self.vocabulary.write(path)
 
     @property
     def settings(self) -> WordPieceSettings:
-        """The contents of tokenizer_config.json."""
         place, longest = self.vocabulary.class_token, self.longest_word
         return WordPieceSettings(kind="wordpiece", class_token=place, longest_word=longest, **self.cleaning._asdict())
 
