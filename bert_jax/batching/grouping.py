@@ -149,7 +149,7 @@ def ahead(
 
 def in_input_order(computed: Iterable[tuple[Sequence[int], Iterable[Result]]]) -> Iterator[Result]:
     """Yields the result of each item in input order. `computed`: for each batch, the indices in the input of its items,
-    and their results; results of rows of padding after them are left out."""
+    and their results. Further results, those of padding rows, are left out."""
     waiting: dict[int, Result] = {}
     next_place = 0
     for places, results in computed:

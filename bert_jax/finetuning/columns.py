@@ -100,7 +100,7 @@ def label_text(value: object) -> str:
 def list_or_value(record: Record, name: str) -> Any:
     """The value of a column that may hold a list. A text with a list in JSON, as tables hold lists, is that list.
 
-    Raises UsageError for a list as Python or NumPy print it: between its quotes and brackets, anything may stand.
+    Raises UsageError for a list as Python or NumPy print it, which can't be read without doubt.
     """
     value = record.value(name)
     if not isinstance(value, str) or not PRINTED_LIST.fullmatch(value.strip()):

@@ -75,7 +75,7 @@ class JudgedTexts:
             )
         judged = content_hash((self.queries, [sorted(each.items()) for each in self._grades], len(self.documents)))
         self.content_hash = judged + content_hash(self._names, corpus_hash.hexdigest())
-        """Hash of the queries and their judgments, as in earlier releases, and one of the queries' names and of the
+        """Two hashes: of the queries and their judgments, as in earlier releases; and of the queries' names and the
         documents."""
         repairs[f"rows of queries.jsonl without a judgment in {split}, left out"] += len(texts) - len(self.queries)
         repairs["ids of judged queries that queries.jsonl lacks, left out"] += len(grades) - len(self.queries)

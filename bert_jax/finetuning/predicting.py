@@ -266,8 +266,8 @@ def _write_jsonl(file: TextIO, predicted: PredictedRows) -> None:
 
 def _write_csv(file: TextIO, predicted: PredictedRows) -> None:
     # Python's writer doesn't quote a field for a carriage return alone.
-    styles = (csv.QUOTE_MINIMAL, csv.QUOTE_ALL)
-    usual, quoting = (csv.writer(file, lineterminator="\n", quoting=style) for style in styles)
+    usual = csv.writer(file, lineterminator="\n")
+    quoting = csv.writer(file, lineterminator="\n", quoting=csv.QUOTE_ALL)
     for fields, _ in _table(predicted):
         (quoting if any("\r" in field for field in fields) else usual).writerow(fields)
 

@@ -70,7 +70,7 @@ def prepare_unless_finished(
 
 
 def _finished(chunk: Chunk, target: PendingSet) -> tuple[FinishedChunk | None, str | None]:
-    """The chunk's record if an earlier attempt finished the chunk and its files are intact; else, what is damaged."""
+    """The chunk's record if an earlier attempt finished the chunk and its files are intact; otherwise the damage."""
     path = chunk_file(target.directory, chunk.index, RECORD)
     try:
         record = FinishedChunk.read(path, directory=target.directory, index=chunk.index)

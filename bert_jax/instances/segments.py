@@ -19,7 +19,7 @@ _Pair = tuple[int, int, int, int, int]
 
 
 class Segments(NamedTuple):
-    """Plan of n sequences with m segments in all; a segment is a non-empty range of a text's tokens."""
+    """n sequences with m segments in all; a segment is a non-empty range of a text's tokens."""
 
     begin: Int[np.ndarray, " m"]
     """Index of the first token of each segment, sequence after sequence."""
@@ -152,8 +152,8 @@ def pack_sentences(
     """Packs sentences into sequences of at most `length` tokens, each token of `text` exactly once.
 
     A sequence takes consecutive sentences while they fit. It continues in the next document after a [SEP]; its part of
-    each document is a segment. Without `across_documents`, it ends with its document (DOC-SENTENCES of the same
-    section). Documents are in random order. A sentence longer than a sequence is cut into parts, which count as
+    each document is a segment. Without `across_documents`, it ends with its document (DOC-SENTENCES of Liu et al. 2019,
+    section 4.2). Documents are in random order. A sentence longer than a sequence is cut into parts, which count as
     sentences. Without `whole_sentences`, each token counts as a sentence, so that sequences are full. They lack at most
     one token, since continuing in the next document takes two: a [SEP] and a token. With probability
     `short_sequence_probability` a sequence has a random shorter target length, but takes at least one sentence.

@@ -51,7 +51,7 @@ class HfSource(Source):
 
     @cached_property
     def content_hash(self) -> str:
-        """Hash of the names and contents of local files, and of the URLs of others, which have the commit."""
+        """Hash of the names and contents of local files, and of the URLs of others, which name the commit."""
         files = [Path(file) if os.path.isfile(file) else file for file in self._files]
         return content_hash(self._split, self.field, *files)
 

@@ -27,7 +27,7 @@ class Source:
 
     @property
     def content_hash(self) -> str:
-        """Hash of the files' names and contents. Sources with the same records may have another."""
+        """Hash of the files' names and contents. Sources with equal records may have different hashes."""
         raise NotImplementedError
 
     def records(self, progress: Pass) -> Iterator[Record]:

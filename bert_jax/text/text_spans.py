@@ -1,4 +1,4 @@
-"""Carries the spans of phrases and entities that a record gives for its text to the text's tokens.
+"""Carries the spans of a record's text, phrases and entities, to the tokens of the text.
 
 In between, the text is cut into lines and sentences. The spans therefore travel inside the text, each between two
 marks. The marks are Unicode noncharacters (The Unicode Standard, section 23.7), which are for a program's own use: no

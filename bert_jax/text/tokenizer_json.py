@@ -198,7 +198,7 @@ def ordinary(file: JsonObject, name: str, special: Sequence[str], finds_special:
     """The library's pipeline for `file`, in which the `special` pieces in a text are ordinary characters or, with
     `finds_special`, are found.
 
-    All other added tokens are recognized. In this pipeline the library's flag `special` marks the tokens that aren't.
+    All other added tokens are recognized. In this pipeline the library's flag `special` marks tokens that are not.
     """
     hidden = () if finds_special else special
     added = [token | {"special": token["content"] in hidden} for token in file.get("added_tokens") or []]
