@@ -11,7 +11,7 @@ from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.finetuning.objective import FineTuningObjective
 from bert_jax.model.bert import Parameters
-from bert_jax.pretraining.objective import METHODS, MaskedTokens
+from bert_jax.pretraining.objective import OBJECTIVES, MaskedTokens
 from bert_jax.run.measurement import Means
 from bert_jax.training.step import loss_gradients
 
@@ -32,7 +32,7 @@ def objective_of(model: ModelConfig, asked: ObjectiveConfig | None = None, **set
     asked = asked or ObjectiveConfig()
     phases = (Phase(steps=1, length=model.max_positions, batch_size=8),)
     config = RunConfig(model=model, objective=asked, **{"phases": phases} | settings)
-    return compiled(METHODS[asked.predict](config, mask_id=4))
+    return compiled(OBJECTIVES[asked.predict](config, mask_id=4))
 
 
 def gradients_of(

@@ -54,13 +54,13 @@ class Bench(Arguments):
         from bert_jax.system.figures import json_line
         from bert_jax.system.progress import output, say
         from bert_jax.training.compiled_programs import keep_compiled_programs
-        from bert_jax.training.devices import fitted
+        from bert_jax.training.devices import with_even_batches
         from bert_jax.training.trainer import Trainer
 
         keep_compiled_programs()
         config = _of_first_phase(self)
         mesh = make_mesh(config.mesh)
-        config = fitted(config, mesh)
+        config = with_even_batches(config, mesh)
         # More steps than the measurement can run.
         config = config.set({"phases.0.steps": 2**30 // config.phases[0].batch_size})
         if config.task is None and self.run_of_config and (self.run_of_config / "data").exists():

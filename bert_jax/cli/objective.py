@@ -13,9 +13,9 @@ def expected_objective(config: AnyRunConfig) -> Objective:
     Raises UsageError if the vocabulary can't be read, or if settings don't fit each other.
     """
     if config.task is None:
-        from bert_jax.pretraining.objective import planned_vocabulary_size, pretraining_objective
+        from bert_jax.pretraining.objective import expected_vocabulary_size, pretraining_objective
 
-        return pretraining_objective(config, planned_vocabulary_size(config), _MASK_ID)
+        return pretraining_objective(config, expected_vocabulary_size(config), _MASK_ID)
     from bert_jax.finetuning.contrast import make_objective  # imports libraries that pretraining does without
 
     return make_objective(config.task, config.model, config.execution, config.layers_frozen, config.probe)

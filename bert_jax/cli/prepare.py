@@ -40,24 +40,24 @@ class Prepare(JsonArguments, RunArguments):
         config, directory = self.config, RunDirectory(self.workdir)
         inputs = check_preparation(config, directory)
         if self.dry_run:
-            from bert_jax.pretraining.dry_run import planned_preparation
+            from bert_jax.pretraining.dry_run import preparation_estimates
             from bert_jax.training.estimate import read_as
 
-            rows = itertools.chain(read_as(inputs.readings), planned_preparation(config))
+            rows = itertools.chain(read_as(inputs.readings), preparation_estimates(config))
             print_rows(f"{self.LINE} would prepare", (), rows)
             return
         directory.open(config)
         data = prepare_data(config, directory, inputs)
-        budgets = {length: num_predictions(config.objective.masked_share, length) for length in data.by_length}
+        budgets = {length: num_predictions(config.objective.masked_share, length) for length in data.prepared}
         if self.json:
             found = {
                 str(length): prepared.as_json(budgets[length])
                 | {"sources": [*source_shares(config, {length: prepared})]}
-                for length, prepared in data.by_length.items()
+                for length, prepared in data.prepared.items()
             }
             print(json_line(found))
         else:
-            for length, prepared in data.by_length.items():
+            for length, prepared in data.prepared.items():
                 print_preparation(prepared, budgets[length])
             if len(data.shares) > 1:
                 output.print(rows_table("What the training draws", data.shares))

@@ -29,9 +29,9 @@ class Pretrain(TrainingArguments):
 
     def estimates(self) -> Iterator[tuple[str, str]]:
         """What the command would do, as names and texts."""
-        from bert_jax.pretraining.dry_run import planned_pretraining
+        from bert_jax.pretraining.dry_run import pretraining_estimates
 
-        return planned_pretraining(self.config, self.workdir)
+        return pretraining_estimates(self.config, self.workdir)
 
     def execute(self) -> None:
         from bert_jax.text.identification import load_ahead

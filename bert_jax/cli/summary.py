@@ -19,8 +19,7 @@ from bert_jax.finetuning.metrics import HEADINGS, class_table
 from bert_jax.instances.preparation import MOST_UNKNOWN
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.pretraining.inspection import SeenSequence
-from bert_jax.pretraining.questions import by_language
-from bert_jax.run.remarks import behind_words, nothing_learned, nothing_learned_of_task, unlearned_classes
+from bert_jax.run.remarks import behind_words, by_language, nothing_learned, nothing_learned_of_task, unlearned_classes
 from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place

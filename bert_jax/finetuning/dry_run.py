@@ -5,7 +5,7 @@ from bert_jax.config.wording import counted
 from bert_jax.finetuning.finetune import estimated_memory, plan_finetuning
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
-from bert_jax.training.estimate import Lines, checkpoints_line, memory_line, planned_run, read_as, steps_in_words
+from bert_jax.training.estimate import Lines, checkpoints_line, memory_line, read_as, run_beginning, steps_in_words
 
 
 def finetuning_estimates(config: FinetuneConfig, workdir: Place) -> Lines:
@@ -17,7 +17,7 @@ def finetuning_estimates(config: FinetuneConfig, workdir: Place) -> Lines:
     plan = plan_finetuning(config, run)
     mesh = plan.mesh
     task, model, phase = plan.config.task, plan.started.config, plan.config.phases[0]
-    yield from planned_run(plan.config, run, mesh)
+    yield from run_beginning(plan.config, run, mesh)
     yield "start from", f"{config.init}: {counted(model.num_layers, 'layers')} of width {model.hidden_size:,}"
     yield from read_as(plan.started.provenance.readings)
     packed = f"{plan.batches.sequences:,.0f} sequences a step"

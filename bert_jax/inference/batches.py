@@ -62,9 +62,7 @@ def token_sequences(
     """Yields `texts` as token ids, cut to `longest` tokens; reports at the end how many texts were cut.
 
     `prompt` is put before each text, of a pair before the first. `special`: whether special pieces in a text are
-    themselves.
-
-    Raises UsageError for a text that is no Unicode.
+    themselves. Raises UsageError for a text that is no Unicode.
     """
     texts, read, cut = iter(texts), 0, 0
     unpooled = unpooled_tokens(prompt, tokenizer, longest)
@@ -86,9 +84,7 @@ def token_sequences(
 
 def text_pieces(texts: Iterable[Text], tokenizer: Tokenizer, longest: int) -> Iterator[tuple[str, list[int]]]:
     """Yields each text with its piece ids, without special pieces; of a very long text at least the first `longest`.
-
-    Raises UsageError for a pair, and for a text that is no Unicode.
-    """
+    Raises UsageError for a pair, and for a text that is no Unicode."""
     texts = iter(texts)
     while rows := [_segments(text, "") for text in islice(texts, _TEXTS_AT_ONCE)]:
         if pair := next((row for row in rows if len(row) > 1), None):
@@ -108,7 +104,7 @@ def _pieces(segments: list[str], tokenizer: Tokenizer, longest: int) -> list[lis
 
 
 def _beginning(segment: str, longest: int) -> str:
-    """The segment, or of a very long one the beginning up to a white space, as the first tokens depend on no more."""
+    """The segment. Of a very long one the beginning up to a white space: the first tokens depend on no more."""
     size = max(longest * _CHARACTERS_EACH, 10_000)
     if len(segment) <= max(_VERY_LONG, size):
         return segment
@@ -134,14 +130,14 @@ def _rows(batch: PlacedBatch, output: Encoded | Output) -> Iterator[Output]:
         yield Output(None if tokens is None else tokens[number, :length], None if pooled is None else pooled[number])
 
 
-def stacked(width: int, has_pooler: bool, each: Iterable[Output], lengths: Sequence[int]) -> Vectors:
+def stacked(width: int, has_pooler: bool, outputs: Iterable[Output], lengths: Sequence[int]) -> Vectors:
     """The outputs of single texts, of `lengths` tokens, in padded arrays; `width` and `has_pooler` are the model's."""
     count, longest = len(lengths), max(lengths, default=0)
     tokens = np.zeros((count, longest, width), np.float32)
     pooled = np.zeros((count, width), np.float32) if has_pooler else None
-    for place, (of_tokens, of_text) in enumerate(each):
-        assert of_tokens is not None
-        tokens[place, : len(of_tokens)] = of_tokens
+    for place, output in enumerate(outputs):
+        assert output.tokens is not None
+        tokens[place, : len(output.tokens)] = output.tokens
         if pooled is not None:
-            pooled[place] = of_text
+            pooled[place] = output.pooled
     return Vectors(tokens, pooled, np.arange(longest) < np.array(lengths, int)[:, None])

@@ -108,9 +108,7 @@ class Bert:
 
     @cached_property
     def _filler(self) -> Filler:
-        if self.generator:
-            return self.generator._filler
-        return Filler(self._model)
+        return self.generator._filler if self.generator else Filler(self._model)
 
     def score(self, texts: Texts, method: str | None = None) -> list[float]:
         """The score of each text in nats, the sum of its tokens' log probabilities: higher is more acceptable.
@@ -219,12 +217,7 @@ class Bert:
             yield self._stacked(some, [len(output.tokens) for output in some if output.tokens is not None])
 
     def features(
-        self,
-        texts: Texts,
-        layers: Sequence[int] = (),
-        join: str = "concat",
-        pool: str = "none",
-        dtype: str = "float32",
+        self, texts: Texts, layers: Sequence[int] = (), join: str = "concat", pool: str = "none", dtype: str = "float32"
     ) -> Iterator[Feature]:
         """Yields each text with vectors of the chosen layers: one for each token, or with `pool` one for the text.
 

@@ -20,13 +20,11 @@ _UNTRAINED = (
 
 
 class Embedder:
-    """Computes the vectors that a model was trained for by `finetune vectors`: pooled as in training, of length 1.
-
-    Those of any other model are pooled by the mean; one line says that they weren't trained.
-    """
+    """Computes the vectors that a model was trained for by `finetune vectors`: pooled as in training, of length 1. For
+    any other model they are pooled by the mean, and a message says that they weren't trained."""
 
     def __init__(self, model: BatchedModel, task: TaskConfig | None):
-        """`task` is that of a fine-tuned model."""
+        """`task`: the task of a fine-tuned model."""
         self.origin = model.origin
         self._model, self._config = model, model.config
         self._task = task if task and task.makes_vectors else None
@@ -40,10 +38,10 @@ class Embedder:
         return self._task is not None
 
     def choice(self, width: int | None = None, dtype: str = "float32") -> Choice:
-        """What is computed of each text: its vector, the first `width` components of it (None: all), normalised.
+        """What is computed of each text: the first `width` components of its vector (None: all), normalised.
 
-        One line says it if the model was not trained for vectors, or not for this width; a second call repeats none.
-        Raises UsageError if `width` isn't from 1 to the model's, or if `dtype` isn't a Precision.
+        A message says once if the model was not trained for vectors, or not for this width. Raises UsageError if
+        `width` isn't from 1 to the model's, or if `dtype` isn't a Precision.
         """
         if width is not None and not 1 <= width <= self.width:
             raise UsageError(
@@ -97,8 +95,7 @@ class Embedder:
         self, texts: Iterable[Text], width: int | None, size: int, role: str | None
     ) -> Iterator[tuple[list[Text], Float[np.ndarray, "N W"]]]:
         """Yields `size` texts at a time with their vectors. Raises UsageError as `features` does."""
-        features = self.features(texts, width, role=role)
-        return _stacked_vectors(features, size)
+        return _stacked_vectors(self.features(texts, width, role=role), size)
 
     def _say_once(self, message: str) -> None:
         if message not in self._said:

@@ -32,11 +32,8 @@ _COPY_BYTES = 1 << 20
 
 
 def check_output(path: Place, read: str = "") -> None:
-    """Raises UsageError if features can't be written to `path`.
-
-    The suffix may be unknown, pyarrow may be missing, `path` may be the input file `read`, or `check_written` refuses
-    it.
-    """
+    """Raises UsageError if features can't be written to `path`: its suffix is unknown, pyarrow is missing, it is the
+    input file `read`, or `check_written` refuses it."""
     if path.suffix not in _WRITERS:
         raise UsageError(f"{path}: features are written to {', '.join(_WRITERS)}; name it so")
     if path.suffix == ".parquet":
@@ -75,7 +72,7 @@ def _write_jsonl(path: Path, _: Feature, features: Iterable[Feature], pooled: bo
             if not pooled:
                 row["pieces"] = feature.pieces
             # The shortest decimal numbers that are read back as the same float32 or float16.
-            row[_column(pooled)] = feature.vectors.astype(str).astype(float).tolist()
+            row["vector" if pooled else "vectors"] = feature.vectors.astype(str).astype(float).tolist()
             row["model"] = origin.model
             file.write(json.dumps(row, ensure_ascii=False) + "\n")
 
@@ -118,7 +115,7 @@ def _columns(arrow: Any, group: list[Feature], pooled: bool) -> dict[str, Any]:
     if not pooled:
         offsets = np.cumsum([0, *(len(feature.vectors) for feature in group)], dtype=np.int32)
         column = arrow.ListArray.from_arrays(arrow.array(offsets), column)
-    return {**columns, _column(pooled): column}
+    return {**columns, "vector" if pooled else "vectors": column}
 
 
 def _write_npz(path: Path, first: Feature, features: Iterable[Feature], pooled: bool, origin: Origin) -> None:
@@ -166,10 +163,6 @@ def _texts(feature: Feature) -> dict[str, str]:
     """The text columns of a row: `text`, and `text_pair` for a pair."""
     texts = (feature.text,) if isinstance(feature.text, str) else feature.text
     return dict(zip(("text", "text_pair"), texts, strict=False))
-
-
-def _column(pooled: bool) -> str:
-    return "vector" if pooled else "vectors"
 
 
 def _pyarrow() -> Any:

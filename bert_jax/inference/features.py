@@ -121,7 +121,7 @@ class BatchedModel:
         self, sequences: Iterable[TokenSequence], return_attention: bool = False, for_masks: bool = False
     ) -> Iterator[tuple[PlacedBatch, Encoded]]:
         """Yields batches of sequences with their vectors and, if asked for, their attention weights. `for_masks`:
-        whether only the vectors of masks are needed, which a model with a query stream takes from there."""
+        whether only masks' vectors are needed, which a query stream gives if the model has one."""
         mask_id = self.tokenizer.vocabulary.mask_id if for_masks and self.config.has_query_stream else None
         return self._computed(sequences, partial(self._encode, return_attention=return_attention, mask_id=mask_id))
 
@@ -178,19 +178,14 @@ def encode(
     return_attention: bool = False,
     mask_id: int | None = None,
 ) -> Encoded:
-    """Encodes a batch with one sequence per row, so that `pooled` has shape [B, D]. With `mask_id`, the vectors are
-    those of the query stream, which sees no token of this id."""
+    """Encodes a batch with one sequence per row: `pooled` has shape [B, D]. With `mask_id`, the vectors come from the
+    query stream, which sees no token of this id."""
     ranks = None if mask_id is None else jnp.where(tokens.ids == mask_id, 0, -1)
     encoded = network.bind({"params": params}).encode(tokens, return_attention=return_attention, ranks=ranks)
     return encoded if encoded.pooled is None else encoded._replace(pooled=encoded.pooled[:, 0])
 
 
-def features(
-    config: ModelConfig,
-    params: Parameters,
-    tokens: Tokens,
-    choice: Choice,
-) -> Output:
+def features(config: ModelConfig, params: Parameters, tokens: Tokens, choice: Choice) -> Output:
     """Computes the vectors of each token, or with pooling of each text, in a batch with one text per row.
 
     Blocks above the highest layer of `choice` aren't computed. With model.norm=pre one more block is computed, because

@@ -1,4 +1,4 @@
-"""Fills masks: the likeliest pieces for each, for several together, and the probabilities of given words; examples."""
+"""Fills masks with the likeliest pieces, each mask alone or all together; probabilities of given words; examples."""
 
 import itertools
 import sys
@@ -56,9 +56,9 @@ class Filler:
         for batch, encoded in self._model.encoded(rows, for_masks=True):
             numbers, positions = np.nonzero(batch.tokens.ids == self._tokenizer.vocabulary.mask_id)
             ids, probabilities = self._pieces(np.asarray(encoded.tokens)[numbers, positions], top)
-            for number, *found in zip(numbers, ids, probabilities, strict=True):
+            for number, *likeliest in zip(numbers, ids, probabilities, strict=True):
                 fills[batch.places[number]].append(
-                    [(self._tokenizer.spelled(piece), probability) for piece, probability in zip(*found, strict=True)]
+                    [(self._tokenizer.spelled(piece), share) for piece, share in zip(*likeliest, strict=True)]
                 )
         return list(fills.values())
 
@@ -77,8 +77,8 @@ class Filler:
             ids, probabilities = self._pieces(self._vectors(rows, [mask] * len(rows)), width)
             longer = [
                 ([*pieces, piece], before * probability)
-                for (pieces, before), *found in zip(beams, ids, probabilities, strict=True)
-                for piece, probability in zip(*found, strict=True)
+                for (pieces, before), *likeliest in zip(beams, ids, probabilities, strict=True)
+                for piece, probability in zip(*likeliest, strict=True)
             ]
             beams = sorted(longer, key=lambda beam: -beam[1])[: top if number == len(masks) - 1 else width]
         return [([self._tokenizer.spelled(piece) for piece in pieces], joint) for pieces, joint in beams]
@@ -92,8 +92,7 @@ class Filler:
         self._masked_sequence(text)  # raises where there is none
         if text.count(MASK) != 1:
             raise UsageError(f"{quoted(text)} has {text.count(MASK)} {MASK}; candidates stand in place of one")
-        rows, places, wanted = [], [], []
-        counts = []
+        rows, places, wanted, counts = [], [], [], []
         for word in words:
             sequence, inside = self._with_word(text, word)
             for number, place in enumerate(inside):
@@ -229,15 +228,15 @@ def masked_examples(sentences: Iterable[str], tokenizer: Tokenizer, most: int) -
     for sentence in sentences:
         pieces = tokenizer.encode_spans(sentence)
         pairs = itertools.pairwise([*pieces, None])
-        fitting = [piece for piece, after in pairs if piece and _fits(sentence, piece, after, tokenizer)]
-        if fitting and len(pieces) <= most:
-            chosen = min(fitting, key=lambda piece: blake2b(f"{piece.begin} {sentence}".encode()).digest())
+        words = [piece for piece, after in pairs if piece and _is_suitable(sentence, piece, after, tokenizer)]
+        if words and len(pieces) <= most:
+            chosen = min(words, key=lambda piece: blake2b(f"{piece.begin} {sentence}".encode()).digest())
             masked = sentence[: chosen.begin] + MASK + sentence[chosen.end :]
             examples.append((masked, sentence[chosen.begin : chosen.end]))
     return examples
 
 
-def _fits(sentence: str, piece: PieceSpan, after: PieceSpan | None, tokenizer: Tokenizer) -> bool:
+def _is_suitable(sentence: str, piece: PieceSpan, after: PieceSpan | None, tokenizer: Tokenizer) -> bool:
     """Whether `piece` is a whole word to mask; `after` is the next piece of the sentence, None at its end."""
     starts = tokenizer.starts_word
     word = sentence[piece.begin : piece.end]

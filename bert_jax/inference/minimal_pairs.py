@@ -41,8 +41,7 @@ _REMEDY = "name columns that are there by --columns, and those of groups by --gr
 _OUTCOMES = {"1": 1.0, "0": 0.0, "=": 0.5, "-": math.nan}
 """How the outcome of a pair is written: the acceptable sentence has the higher score, the lower one, the same, none."""
 _ACCURACIES = ("accuracy", "accuracy_per_token", "accuracy_of_shorter")
-"""Accuracies by file: of the chosen scores, of scores divided by the number of tokens, of choosing the sentence with
-fewer tokens."""
+"""Accuracies by file: of the scores, of scores divided by the number of tokens, of choosing fewer tokens."""
 _LENGTH_EFFECT = 0.1
 """Distance from chance at which a choice by length alone is worth a remark."""
 
@@ -60,10 +59,7 @@ class MinimalPair(NamedTuple):
 
 def pair_files(patterns: Sequence[str]) -> dict[str, Place]:
     """The files that paths, folders and patterns name, by their names without suffixes; of a folder, its files of rows,
-    or its .txt files if it has no others.
-
-    Raises UsageError if one names no file, and if two files have one name.
-    """
+    or else its .txt files. Raises UsageError if one names no file, and if two files have one name."""
     named: dict[str, Place] = {}
     for pattern in patterns:
         is_folder = place_of(pattern).is_dir()
@@ -125,10 +121,8 @@ def pair_results(
     method: str | None = None,
     normalized: bool = False,
 ) -> Results:
-    """The accuracies of a model on the pairs of `files`, as `pair_accuracies` has them, with how texts were scored.
-
-    Shows progress, and says what was mended. Raises what `read_pairs` and `Bert.score_stream` do.
-    """
+    """The `pair_accuracies` of a model on the pairs of `files`, and how texts were scored. Shows progress, and says
+    what was mended. Raises what `read_pairs` and `Bert.score_stream` do."""
     repairs = Counter[str]()
     with stage("score", None, "sentences") as bar:
         pairs = read_pairs(files, columns, groups, repairs)

@@ -16,14 +16,14 @@ from bert_jax.run.trained_model import Provenance
 from bert_jax.system.bucket import Place
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
-_USES = {
-    "BertForPreTraining": "fill-mask",
-    "BertForMaskedLM": "fill-mask",
-    "BertForCausalLM": "text-generation",
-} | {kind.exported_as: kind.hub_use for kind in TASK_KINDS.values() if kind.exported_as and kind.head != "texts"}
+_USES = {"BertForPreTraining": "fill-mask", "BertForMaskedLM": "fill-mask", "BertForCausalLM": "text-generation"} | {
+    kind.exported_as: kind.hub_use for kind in TASK_KINDS.values() if kind.exported_as and kind.head != "texts"
+}
 """The hub's pipeline tag of each class of transformers, named as for BERT; all others have feature-extraction."""
-_NAMES = {question.loss: f"{question.title} loss (nats)" for question in QUESTIONS} | {
-    question.accuracy: f"{question.title} accuracy" for question in QUESTIONS
+_NAMES = {
+    **{question.loss: f"{question.title} loss (nats)" for question in QUESTIONS},
+    **{question.accuracy: f"{question.title} accuracy" for question in QUESTIONS},
+    REPLACED_SHARE: "share of tokens that are replaced",
 }
 _OF_VECTORS = "sentence-transformers"
 """The library that vectors of texts are exported for."""
@@ -33,14 +33,11 @@ _POOLED = {
     "max": "the maximum of each component over its tokens",
 }
 """What a text's vector is, by `task.pool`."""
-_NAMES[REPLACED_SHARE] = "share of tokens that are replaced"
 
 
 def model_card(path: Place, model: Bert, architecture: str, name: str) -> str:
-    """The text of the model card of `model`, exported from `path` as `name`, for transformers' class `architecture`.
-
-    It only states facts from the run's settings and results. The license is left to whoever publishes the model.
-    """
+    """The text of the model card of `model`, exported from `path` as `name`, for transformers' class `architecture`. It
+    says what settings and results say, and leaves the license to whoever publishes the model."""
     provenance = model.provenance
     config = None if provenance.imported_from else provenance.settings
     results = _results(path, provenance.steps)
@@ -48,7 +45,7 @@ def model_card(path: Place, model: Bert, architecture: str, name: str) -> str:
         "\n".join(_front_matter(config, model, architecture)),
         f"# {name}",
         " ".join(_description(model, architecture)),
-        "## Training\n\n" + "\n".join(f"- {fact}" for fact in _training_facts(config, provenance, results)),
+        "## Training\n\n" + "\n".join(f"- {line}" for line in _training_lines(config, provenance, results)),
     ]
     if table := list(_results_table(config, results)):
         sections.append("## Results\n\n" + "\n".join(table))
@@ -131,7 +128,7 @@ def _description(model: Bert, architecture: str) -> Iterator[str]:
             yield f"The first {widths} components of a vector can be used alone, scaled to length 1."
 
 
-def _training_facts(config: AnyRunConfig | None, provenance: Provenance, results: Results) -> Iterator[str]:
+def _training_lines(config: AnyRunConfig | None, provenance: Provenance, results: Results) -> Iterator[str]:
     if config is None:
         yield f"converted from {_code(provenance.imported_from)}, whose files don't say how it was trained"
         return

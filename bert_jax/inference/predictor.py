@@ -37,10 +37,8 @@ class Predictor:
         self._run = partial(Outputs(make_objective(task, config, ExecutionConfig()), mesh), params)
 
     def predictions(self, records: Iterable[Record], repairs: Counter[str]) -> Iterator[tuple[Record, Prediction]]:
-        """Yields each record with its prediction, in input order and bounded memory.
-
-        `repairs` counts texts that were cut or are empty.
-        """
+        """Yields each record with its prediction, in input order and bounded memory. `repairs` counts texts that were
+        cut or are empty."""
         return predictions(self._task, records, self._run, repairs)
 
     def stream(self, records: Iterable[Record]) -> Iterator[Prediction]:

@@ -69,14 +69,14 @@ class ScoreTotals:
     characters: int = 0
     score: float = 0.0
 
-    def add(self, one: ScoredText) -> None:
+    def add(self, scored: ScoredText) -> None:
         """Counts a text."""
         self.texts += 1
-        if one.score is not None:
+        if scored.score is not None:
             self.scored += 1
-            self.tokens += len(one.ids)
-            self.characters += len(one.text)
-            self.score += one.score
+            self.tokens += len(scored.ids)
+            self.characters += len(scored.text)
+            self.score += scored.score
 
     @property
     def content(self) -> JsonObject:
@@ -122,10 +122,8 @@ class Scorer:
         self._compute = jax.jit(partial(log_probabilities, network, self._vocabulary.mask_id))
 
     def method(self, method: str | None) -> ScoreMethod | None:
-        """The method that is used; None for models that don't mask.
-
-        Raises UsageError for an unknown method, and for any if the model doesn't mask.
-        """
+        """The method that is used; None for models that don't mask. Raises UsageError for an unknown method, and for
+        any method if the model doesn't mask."""
         if self._sees_both:
             return one_of("method", method or "token", ScoreMethod)
         if method:
@@ -136,11 +134,8 @@ class Scorer:
         return None
 
     def stream(self, texts: Iterable[Text], method: ScoreMethod | None) -> Iterator[ScoredText]:
-        """Yields each text with its log probabilities by what `method` returned, in input order and bounded memory.
-
-        Texts are read ahead. At the end one line says how many have no score. Raises UsageError for an element that is
-        no text.
-        """
+        """Yields each text with its log probabilities by what `method` returned, in input order and bounded memory. At
+        the end a message says how many have no score. Raises UsageError for an element that is no text."""
         rows, read = tee(self._rows(texts, method))
         found = self._computed(span for row in rows for span in row.spans)
         counts = Counter[str]()

@@ -68,10 +68,7 @@ class SearchCorpus:
     """A corpus that is read once, in bounded memory."""
 
     def __init__(
-        self,
-        source: str | os.PathLike | Texts,
-        columns: Sequence[str] = (),
-        lines: str | os.PathLike | None = None,
+        self, source: str | os.PathLike | Texts, columns: Sequence[str] = (), lines: str | os.PathLike | None = None
     ):
         """`source`: texts or pairs; a file with a text a line; a table with them in one or two `columns`; or a .npz
         file of vectors, for which `lines` names the file with the texts of these vectors, in the same order.

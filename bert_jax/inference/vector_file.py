@@ -107,14 +107,12 @@ class VectorFile:
         with self._array() as (_, shape, _):
             self.rows, self.width = shape
 
-    def blocks(self, each: int) -> Iterator[Float[np.ndarray, "N W"]]:
-        """Yields the vectors in order, in float32 and in blocks of `each` rows; the last one may be smaller.
-
-        Raises UsageError if the file is damaged; its checksum is known after the last block.
-        """
+    def blocks(self, rows_in_block: int) -> Iterator[Float[np.ndarray, "N W"]]:
+        """Yields the vectors in order, in float32 and in blocks of `rows_in_block`; the last one may be smaller. Raises
+        UsageError if the file is damaged; its checksum is known after the last block."""
         with self._array() as (file, (rows, width), dtype):
-            for begin in range(0, rows, each):
-                size = min(each, rows - begin) * width * dtype.itemsize
+            for begin in range(0, rows, rows_in_block):
+                size = min(rows_in_block, rows - begin) * width * dtype.itemsize
                 content = file.read(size)
                 if len(content) < size:
                     raise EOFError(f"it ends within row {begin + len(content) // (width * dtype.itemsize) + 1:,}")

@@ -12,8 +12,7 @@ from bert_jax.instances.portions import check_engine
 from bert_jax.instances.preparation import cut_corpus, prepare
 from bert_jax.instances.prepared_data import PreparedData, Recipe, discard, publish_prepared
 from bert_jax.pretraining.initial import open_initial
-from bert_jax.pretraining.mixture import SourceShare, source_shares
-from bert_jax.pretraining.text import open_text
+from bert_jax.pretraining.mixture import SourceShare, open_text, source_shares
 from bert_jax.pretraining.vocabulary import existing_tokenizer, make_tokenizer, training_cleaning
 from bert_jax.records.corpus import open_corpus, text_content
 from bert_jax.records.corpus_reading import read_corpus
@@ -55,24 +54,21 @@ class Data:
     """The tokenizer and the sequences of a run."""
 
     tokenizer: Tokenizer
-    by_length: dict[int, PreparedData]
+    prepared: dict[int, PreparedData]
     """The prepared sequences by the length of the phases."""
     shares: tuple[SourceShare, ...]
     """Average number of times that the phases see each source."""
 
 
 def check_sources(config: RunConfig, run: RunDirectory) -> Inputs:
-    """Opens the inputs of the run. Writes nothing.
-
-    Raises UsageError if a corpus, vocabulary or model that the run needs is missing.
-    """
+    """The opened inputs of the run. Writes nothing. Raises UsageError if a corpus, vocabulary or model is missing."""
     readings: list[Reading] = []
     initial = None if run.under_way else open_initial(config)
     if run.under_way:
         tokenizer: Tokenizer | None = run.files.tokenizer
     else:
-        tokenizer, of_vocabulary = existing_tokenizer(config, initial)
-        readings += of_vocabulary
+        tokenizer, vocabulary_readings = existing_tokenizer(config, initial)
+        readings += vocabulary_readings
     if initial:
         assert tokenizer is not None  # the tokenizer comes with the model
         replaced_pieces(initial.tokenizer, tokenizer)
@@ -89,14 +85,13 @@ def check_sources(config: RunConfig, run: RunDirectory) -> Inputs:
         trained = training_cleaning(config.vocabulary, config.data.languages).normalizer()
         clean = tokenizer.cleaned if tokenizer else lambda text: trained.normalize_str(text)
         readings.append(read_corpus(corpus, config.data, clean))
-        identification.unload()  # filters identify languages in processes of their own
+        identification.unload()  # filters identify languages in other processes
     return Inputs(initial, tokenizer, prepared, is_complete, tuple(readings))
 
 
 def check_preparation(config: RunConfig, run: RunDirectory) -> Inputs:
-    """Opens the inputs of the run, as `check_sources` does. If a preparation is needed, also checks that its tools can
-    be used: raises UsageError if the segmenter or a lexicon can't. Writes nothing.
-    """
+    """The inputs of the run, as by `check_sources`. Raises UsageError if a preparation is needed and a tool of it can't
+    be used. Writes nothing."""
     inputs = check_sources(config, run)
     if not inputs.is_complete:
         _check_means(config.data, config.preparation)
@@ -108,8 +103,8 @@ def prepare_data(config: RunConfig, run: RunDirectory, inputs: Inputs) -> Data:
     run.keep(*inputs.readings)
     tokenizer = make_tokenizer(config, run, inputs.tokenizer)
     # Of several hosts, the first one may have prepared data since the others looked.
-    by_length = prepare_lengths(config, run, inputs.prepared if is_first() else None)
-    return Data(tokenizer, by_length, tuple(source_shares(config, by_length)))
+    prepared = prepare_lengths(config, run, inputs.prepared if is_first() else None)
+    return Data(tokenizer, prepared, tuple(source_shares(config, prepared)))
 
 
 def _open_prepared(config: RunConfig, run: RunDirectory) -> dict[int, PreparedData]:
@@ -133,9 +128,7 @@ def prepare_lengths(
     config: RunConfig, run: RunDirectory, opened: dict[int, PreparedData] | None = None
 ) -> dict[int, PreparedData]:
     """The data set of each length of a phase: the existing one if settings and text are unchanged, otherwise a new one.
-    `opened`: those that exist; None: they are opened. Raises UsageError if a run under way would get other data than at
-    its start.
-    """
+    `opened`: those that exist; None: they are opened. Raises UsageError if a run under way would get other data."""
     lengths = list(dict.fromkeys(phase.length for phase in config.phases))
     text = functools.cache(lambda: _text_of(config, run))
     opened = _open_prepared(config, run) if opened is None else opened
@@ -159,11 +152,8 @@ def prepare_lengths(
 def _kept(
     data: PreparedData, length: int, config: RunConfig, run: RunDirectory, text: Callable[[], str]
 ) -> PreparedData | None:
-    """`data`, or None if it was of other settings or text in a run that hasn't begun: it is deleted then.
-
-    `text` returns the hash of the whole text. Raises UsageError if the run is under way and the data set has other
-    settings.
-    """
+    """`data`. In a run that hasn't begun, data of other settings or text is deleted, and None returned. `text` returns
+    the hash of the whole text. Raises UsageError if the run is under way and the data set has other settings."""
     if run.under_way:
         return _checked(data, length, config, run)
     if is_outdated(data, config, run, text):
@@ -183,13 +173,13 @@ def _kept(
 
 def prepared_for(config: RunConfig, run: RunDirectory, length: int) -> PreparedData:
     """The existing data set of `length`. Raises UsageError if there is none or it has other settings than the run."""
-    found = PreparedData.open(run.data(length))
-    if not found:
+    prepared = PreparedData.open(run.data(length))
+    if not prepared:
         raise UsageError(
             f"{run.path} has no prepared data of length {length}; bert-jax prepare makes it from a config's text, and "
             "an imported model has none"
         )
-    return _checked(found, length, config, run)
+    return _checked(prepared, length, config, run)
 
 
 def _checked(data: PreparedData, length: int, config: RunConfig, run: RunDirectory) -> PreparedData:
@@ -211,31 +201,33 @@ def prepare_other(
     _check_means(config.data, here)
     language = language or config.data.languages[0]
     # An evaluation uses one sequence a row, also after packed training.
-    own = {"source": source, "weights": None, "language": language, "held_out": 0.0, "dupe_factor": 1, "packed": False}
-    recipe = _recipe(config.replace(data=config.data.uncurated().replace(**own)), run, length)
+    data = config.data.uncurated().replace(
+        source=source, weights=None, language=language, held_out=0.0, dupe_factor=1, packed=False
+    )
+    recipe = _recipe(config.replace(data=data), run, length)
     corpus = open_corpus(recipe.data)
     show([read_corpus(corpus, recipe.data)])
     (new_data,) = prepare(corpus, {directory: recipe}, here)
     return new_data
 
 
-def is_outdated(found: PreparedData, config: RunConfig, run: RunDirectory, text: Callable[[], str]) -> bool:
+def is_outdated(prepared: PreparedData, config: RunConfig, run: RunDirectory, text: Callable[[], str]) -> bool:
     """Whether settings or text differ from those of the prepared set, so that it has to be prepared again.
 
     If the text is missing, only settings are compared. `text` returns the hash of the whole text; it is called only if
     the files have other names or contents than at the preparation.
     """
-    if found.fingerprint != _recipe(config, run, found.length).fingerprint():
+    if prepared.fingerprint != _recipe(config, run, prepared.length).fingerprint():
         return True
-    return text_content(config.data) not in (None, found.corpus) and found.text != text()
+    return text_content(config.data) not in (None, prepared.corpus) and prepared.text != text()
 
 
 def _is_text_of(written: Sequence[PreparedData], config: RunConfig, run: RunDirectory) -> bool:
     """Whether the text is that of one of the prepared sets; False if it is missing."""
     content = text_content(config.data)
-    if content is None or content in {each.corpus for each in written}:
+    if content is None or content in {data.corpus for data in written}:
         return content is not None
-    return _text_of(config, run) in {each.text for each in written}
+    return _text_of(config, run) in {data.text for data in written}
 
 
 def _text_of(config: RunConfig, run: RunDirectory) -> str:
@@ -260,28 +252,24 @@ def _prepare(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> It
         f"{config.data.described} gives other text than {run.path} began with; put the text back, "
         "or start a new run with another --workdir"
     )
-    others = [found for found in map(PreparedData.unchecked, run.path.glob("data/*")) if found]
+    others = [data for data in map(PreparedData.unchecked, run.path.glob("data/*")) if data]
     if run.under_way and others and not _is_text_of(others, config, run):
         raise other_text
     written = _written_shards(config, run, lengths) if run.under_way else {}
     recipes = {run.data(length): _recipe(config, run, length) for length in lengths}
     for new_data in prepare(open_text(config, run), recipes, config.preparation):
         length = new_data.length
-        of_other_text = any(other.text != new_data.text for other in others)
-        if run.under_way and (of_other_text or written.get(length, new_data.shards_hash) != new_data.shards_hash):
+        has_other_text = any(other.text != new_data.text for other in others)
+        if run.under_way and (has_other_text or written.get(length, new_data.shards_hash) != new_data.shards_hash):
             discard(new_data.directory)
             raise other_text
         publish_prepared(run.data(length))
         if length == lengths[0]:  # the pieces are the same at all lengths
-            run.keep(_pieces(new_data))
+            seen = new_data.train
+            unknown = f"{seen.unknown_character_share:.2%} of the characters, {seen.unknown_share:.2%} of the pieces"
+            unknown_pieces = [Fact(name="unknown", value=unknown)]
+            run.keep(Reading(subject="corpus in pieces of the vocabulary", facts=unknown_pieces))
         yield new_data
-
-
-def _pieces(prepared: PreparedData) -> Reading:
-    """Reports which parts of the text are unknown to the vocabulary."""
-    seen = prepared.train
-    unknown = f"{seen.unknown_character_share:.2%} of the characters, {seen.unknown_share:.2%} of the pieces"
-    return Reading(subject="corpus in pieces of the vocabulary", facts=[Fact(name="unknown", value=unknown)])
 
 
 def _written_shards(config: RunConfig, run: RunDirectory, lengths: Sequence[int]) -> dict[int, str]:

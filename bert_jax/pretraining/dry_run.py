@@ -17,8 +17,8 @@ from bert_jax.training.estimate import (
     Lines,
     checkpoints_line,
     memory_line,
-    planned_run,
     read_as,
+    run_beginning,
     steps_in_words,
 )
 
@@ -26,15 +26,12 @@ _WORKERS = (1, 10, 100)
 """Numbers of workers for which a dry run states the time."""
 
 
-def planned_pretraining(config: RunConfig, workdir: Place) -> Lines:
-    """Yields what `bert-jax pretrain` would do in `workdir`.
-
-    Writes nothing. Raises UsageError if the training would refuse to start.
-    """
+def pretraining_estimates(config: RunConfig, workdir: Place) -> Lines:
+    """Yields what `bert-jax pretrain` would do in `workdir`. Raises UsageError if it would refuse to start."""
     run = RunDirectory(workdir)
     plan = plan_pretraining(config, run)
     trainer, mesh = plan.trainer, plan.mesh
-    yield from planned_run(config, run, mesh)
+    yield from run_beginning(config, run, mesh)
     yield "vocabulary", _vocabulary(config, run, trainer.objective.model.vocabulary_size)
     for length in dict.fromkeys(phase.length for phase in config.phases):
         yield f"data, length {length}", _data(config, run, length)
@@ -94,26 +91,27 @@ def _sources(config: RunConfig) -> Lines:
     estimated = "" if config.data.weights else ", estimated from the sizes"
     yield "sources", "size" + (f", and share of the sequences in each phase{estimated}" if known else "")
     for place, source in enumerate(sources):
-        of_phases = ", ".join(f"{of_phase[place]:.1%}" for of_phase in shares)
+        percentages = ", ".join(f"{of_phase[place]:.1%}" for of_phase in shares)
         size = f"{three_digits(source.total)} {source.unit}"
-        yield f"{config.data.source[place]} ({config.data.languages[place]})", f"{size}; {of_phases}".removesuffix("; ")
+        yield (
+            f"{config.data.source[place]} ({config.data.languages[place]})",
+            f"{size}; {percentages}".removesuffix("; "),
+        )
 
 
-def planned_preparation(config: RunConfig) -> Lines:
-    """Yields pairs of a name and a text about what a preparation would do, after a trial on a sample of each source.
-
-    Raises UsageError if a source can't be read, or holds no or too little text.
-    """
+def preparation_estimates(config: RunConfig) -> Lines:
+    """Yields what a preparation would take, after a trial on a sample of each source. Raises UsageError if a source
+    can't be read, or holds no or too little text."""
     times, shares = [], []
     for name, language, source in zip(
         config.data.source, config.data.languages, open_corpus(config.data).parts, strict=True
     ):
-        of_source = config.of_source(name, language)
+        settings = config.of_source(name, language)
         sample = read_sample(source)
         if not sample.documents:
             raise UsageError(f"{Setting('data.source')}={name!r} holds no text; give another")
         say(f"Preparing a sample of {name}")
-        times.append(prepare_sample(sample, of_source).time)
+        times.append(prepare_sample(sample, settings).time)
         shares.append(f"{sample.text_bytes / 1e6:,.4g} MB, {sample.described} looked at ({sample.share:.0%})")
     total = sum(times[1:], start=times[0])
     for name, share in zip(config.data.source, shares, strict=True):

@@ -18,15 +18,7 @@ from bert_jax.instances.shards import InstanceSource
 from bert_jax.model.bert import Parameters
 from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.kernels.platform import for_inference
-from bert_jax.model.sharding import (
-    batch_sharding,
-    local_rows,
-    make_mesh,
-    on_mesh,
-    placed,
-    row_shards,
-    tree_shardings,
-)
+from bert_jax.model.sharding import batch_sharding, local_rows, make_mesh, on_mesh, placed, row_shards, tree_shardings
 from bert_jax.pretraining.dataset import prepare_other, prepared_for
 from bert_jax.pretraining.objective import PretrainingTrainer, pretraining_trainer
 from bert_jax.run.measurement import Means
@@ -60,9 +52,9 @@ class HeldOut:
         instances = InstanceSource(data, split, config.input.damaged_records)
         largest = max(each.batch_size for each in config.phases if each.length == data.length)
         self._batch_size = -(-largest // rows) * rows
-        self._method, self._seed = trainer.objective.in_phase(phase), config.seed
+        self._objective, self._seed = trainer.objective.in_phase(phase), config.seed
         self._sharding = batch_sharding(trainer.mesh)
-        self._step = jax.jit(on_mesh(trainer.mesh, make_evaluation_step(self._method, seed=self._seed)))
+        self._step = jax.jit(on_mesh(trainer.mesh, make_evaluation_step(self._objective, seed=self._seed)))
         self._parts: list[tuple[str, BatchSource]] = []
         """A language and the batches of one of its sources."""
         self.sequences = 0
@@ -88,7 +80,7 @@ class HeldOut:
             "records": content_hash(sorted(file for file in data.shards.items() if file[0].startswith(f"{split}-"))),
             "sequences": self.sequences,
             "length": data.length,
-            "vocabulary_size": vocabulary_size(self._method.model),
+            "vocabulary_size": vocabulary_size(self._objective.model),
             "seed": config.seed,
             "shares": self._shares,
             **config.objective.model_dump(mode="json", include=_OF_MASKS),
@@ -101,7 +93,7 @@ class HeldOut:
             order,
             batch_size=self._batch_size,
             length=length,
-            vocabulary_size=vocabulary_size(self._method.model),
+            vocabulary_size=vocabulary_size(self._objective.model),
             num_batches=-(-order.reads // self._batch_size),
             rows=local_rows(self._sharding, self._batch_size),
         )
@@ -119,7 +111,7 @@ class HeldOut:
         return Results.model_validate(values)
 
     def _with_loss(self, values: dict[str, float]) -> dict[str, float]:
-        return {"loss": sum(weight * values[name] for name, weight in self._method.losses.items())} | values
+        return {"loss": sum(weight * values[name] for name, weight in self._objective.losses.items())} | values
 
     def baseline(self, data: PreparedData, measured: dict[str, float]) -> tuple[dict[str, float], dict[str, int]]:
         """The measurements of the objective's baseline, which knows the frequencies of pieces in `data` and of labels.
@@ -132,24 +124,23 @@ class HeldOut:
 
         @jax.jit
         def step(batch: Batch) -> Means:
-            targets = self._method.targets(batch, example_keys(self._seed, "evaluation", 0, batch.ordinal))
-            return self._method.guess(batch, targets, log_share)
+            targets = self._objective.targets(batch, example_keys(self._seed, "evaluation", 0, batch.ordinal))
+            return self._objective.guess(batch, targets, log_share)
 
         whole, parts = self._means(step)
-        values, counts = self._method.baseline(whole, measured), {}
+        values, counts = self._objective.baseline(whole, measured), {}
         for language, means in parts.items() if self._several else ():
             own = {name: measured.get(f"{language}/{name}", value) for name, value in measured.items()}
-            of_language = self._method.baseline(_mean(means), own)
+            of_language = self._objective.baseline(_mean(means), own)
             values |= {f"{language}/{name}": value for name, value in of_language.items()}
-            for name, mean in (("sequences", "random"), ("predicted_tokens", self._method.token_question.loss)):
+            for name, mean in (("sequences", "random"), ("predicted_tokens", self._objective.token_question.loss)):
                 counts[f"{language}/{name}"] = round(sum(float(part[mean].count) for part in means))
         return values, counts
 
     def _means(
         self, step: Callable[[Any], Means], between: Callable[[], None] = lambda: None
     ) -> tuple[dict[str, float], dict[str, list[Means]]]:
-        """The means over all batches, weighted by the languages' shares, and the means over the batches of each
-        language."""
+        """The means over all batches, weighted by the languages' shares, and the means of each language's batches."""
         parts: dict[str, list[Means]] = {}
         for language, source in self._parts:
             for batch in read_ahead(source):

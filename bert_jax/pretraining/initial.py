@@ -1,4 +1,4 @@
-"""Starting a run from the parameters of a trained model."""
+"""The parameters that a run begins with: those of a trained model, and the spelling of pieces."""
 
 from typing import Any
 
@@ -15,6 +15,14 @@ from bert_jax.model.bert import PART_NAMES, Parameters, absent_parts, parameter_
 from bert_jax.model.embeddings import padded_vocabulary_size, vocabulary_size
 from bert_jax.model.parameters import parameter_at, path_of
 from bert_jax.model.positions import SCHEMES
+from bert_jax.model.relatives.characters import (
+    BEGIN_SENTENCE,
+    BEGIN_WORD,
+    END_SENTENCE,
+    END_WORD,
+    LONGEST_PIECE,
+    PADDING,
+)
 from bert_jax.model.sharding import tree_shardings
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import Setting, UsageError
@@ -32,10 +40,7 @@ for another. (Vocabularies are compared piece by piece.) Without a table of posi
 
 
 def open_initial(config: RunConfig) -> TrainedModel | None:
-    """The model that `config.init` names, or None.
-
-    Raises UsageError if it is missing or its architecture differs from `config.model`.
-    """
+    """The model that `config.init` names, or None. Raises UsageError if it is missing or isn't of `config.model`."""
     if config.init is None:
         return None
     trained = TrainedModel.open(model_place(config.init))
@@ -64,9 +69,7 @@ def open_initial(config: RunConfig) -> TrainedModel | None:
 
 def initial_parameters(trained: TrainedModel, model: ModelConfig, tokenizer: Tokenizer, mesh: Mesh) -> Parameters:
     """The parameters of `trained` for a run of `model` and `tokenizer`, with new rows for pieces that `tokenizer` adds.
-
-    Raises UsageError if its vocabulary doesn't begin with that of `trained`.
-    """
+    Raises UsageError unless the vocabulary of `tokenizer` begins with that of `trained`."""
     rows = replaced_pieces(trained.tokenizer, tokenizer)
     if absent := absent_parts(trained.shapes, model):
         missing = " and no ".join(PART_NAMES[part] for part in sorted(absent))
@@ -110,3 +113,28 @@ def _lengthened(params: Parameters, old: ModelConfig, new: ModelConfig, rows: li
         return lengthened(leaf) if parameter_at(path_of(path)).padded else leaf
 
     return jax.tree_util.tree_map_with_path(changed, params)
+
+
+def with_spelling(params: Parameters | None, config: ModelConfig, tokenizer: Tokenizer) -> Parameters | None:
+    """`params`, or None, with the spelling of the tokenizer's pieces if the model reads characters."""
+    if not config.character_filters:
+        return params
+    params = params or {"bert": {}}
+    sized = config.replace(vocabulary_size=len(tokenizer.vocabulary))
+    return {**params, "bert": {**params["bert"], "spelling": {"numbers": _spelled_pieces(sized, tokenizer)}}}
+
+
+def _spelled_pieces(config: ModelConfig, tokenizer: Tokenizer) -> Float[np.ndarray, "V C"]:
+    """The numbers of each piece: the mark of a word's begin, the bytes, the mark of a piece's end, and padding.
+
+    A piece that continues a word has no mark of a begin, and marks such as ## aren't among the bytes. [CLS] and [SEP]
+    are spelled as begin and end of a sentence.
+    """
+    vocabulary, numbers = tokenizer.vocabulary, np.zeros((padded_vocabulary_size(config), LONGEST_PIECE), np.float32)
+    marks = {vocabulary.cls_id: [BEGIN_SENTENCE], vocabulary.sep_id: [END_SENTENCE]}
+    for piece, begins in enumerate(tokenizer.starts_word):
+        letters = marks.get(piece) or [byte + 1 for byte in tokenizer.piece_text(piece).encode("utf-8", "replace")]
+        begin = [BEGIN_WORD] if begins or piece in marks else []
+        spelled = [*begin, *letters[: LONGEST_PIECE - 2], END_WORD]
+        numbers[piece] = spelled + [PADDING] * (LONGEST_PIECE - len(spelled))
+    return numbers

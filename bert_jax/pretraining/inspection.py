@@ -105,10 +105,7 @@ class TrainingStep(NamedTuple):
 
 
 def seen_sequences(run: RunDirectory, step: int, rows: int) -> list[SeenSequence]:
-    """The sequences of the first `rows` rows of training step `step` (from 1).
-
-    Raises UsageError if `run` has no data or no such step.
-    """
+    """The sequences of the first `rows` rows of training step `step` (from 1). Raises what `training_step` does."""
     seen = training_step(run, step)
     return [
         _sequence(seen, row, number)
@@ -169,10 +166,7 @@ def _units(starts: np.ndarray, maskable: np.ndarray, kind: UnitKind) -> list[See
 
 
 def training_step(run: RunDirectory, step: int) -> TrainingStep:
-    """The batch and targets of training step `step` (from 1).
-
-    Raises UsageError if `run` has no data or no such step.
-    """
+    """The batch and targets of step `step` (from 1). Raises UsageError if `run` has no data or no such step."""
     config = run.files.pretraining_config
     if not 1 <= step <= config.steps:
         raise UsageError(f"step {step} is none of the run's {config.steps:,}; choose one from 1 to there")

@@ -147,8 +147,8 @@ def order_of_prediction(masked: Masked, keys: Key[Array, "B N"]) -> Int[Array, "
 def _slot_keys(masked: Masked, keys: Key[Array, "B N"]) -> Key[Array, "B P"]:
     """A key for each slot, from the key of its sequence and the position of its token in the sequence."""
     sequence, position = (
-        jnp.take_along_axis(of_row, masked.places, axis=1)
-        for of_row in (masked.tokens.sequence, masked.tokens.position)
+        jnp.take_along_axis(values, masked.places, axis=1)
+        for values in (masked.tokens.sequence, masked.tokens.position)
     )
     return jax.vmap(jax.vmap(jax.random.fold_in))(of_tokens(keys, sequence), position)
 

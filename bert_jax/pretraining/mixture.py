@@ -1,4 +1,4 @@
-"""Computes how often a training sees the text of each source."""
+"""The sources of a run: opens their text, and computes how often a training sees each."""
 
 import math
 import operator
@@ -8,9 +8,32 @@ from typing import Annotated
 from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
 from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.records.corpus import Mixture, open_corpus
+from bert_jax.records.curation import curated
+from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system import figures
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.figures import Figures
+from bert_jax.system.files import refuse_links, remove_directory
+
+
+def open_text(config: RunConfig, run: RunDirectory, marked: bool = True) -> Mixture:
+    """Opens the corpora of `config.data` without the documents and lines that the settings drop.
+
+    Decides first what is dropped, unless the run holds this decision. Unless `marked`, the text has no marks of
+    `data.spans`. Raises UsageError as `open_corpus` and `curated` do.
+    """
+    corpus = open_corpus(config.data)
+    drops = None
+    if config.data.is_curated:
+        drops = curated(corpus, config.data, config.preparation, run.curation)
+    elif run.curation.exists():  # by earlier settings
+        refuse_links(run.curation.parent, run.curation)
+        remove_directory(run.curation)
+    if config.data.spans and not marked:
+        corpus = open_corpus(config.data.replace(spans=None))
+    corpus.drops = drops
+    return corpus
 
 
 class SourceShare(Figures):
@@ -43,8 +66,8 @@ def source_shares(config: RunConfig, prepared: Mapping[int, PreparedData]) -> It
         yield SourceShare(
             source=name,
             language=language,
-            sequences=sum(each.instances for each in seen),
-            tokens=sum(each.instance_tokens for each in seen),
+            sequences=sum(counts.instances for counts in seen),
+            tokens=sum(counts.instance_tokens for counts in seen),
             unknown=seen[0].unknown_share,
             share=drawn[source],
             epochs=epochs[source],
@@ -83,9 +106,9 @@ def steps_at_words(config: RunConfig, prepared: Mapping[int, PreparedData]) -> d
     steps: dict[int, int] = {}
     seen = 0.0
     for number, phase in enumerate(config.phases):
-        each = words_a_step(config, number, prepared[phase.length])
-        first, end = config.steps_of(number).start, seen + each * phase.steps
-        steps |= {first + math.ceil((words - seen) / each): words for words in wanted if seen < words <= end}
+        words_each = words_a_step(config, number, prepared[phase.length])
+        first, end = config.steps_of(number).start, seen + words_each * phase.steps
+        steps |= {first + math.ceil((words - seen) / words_each): words for words in wanted if seen < words <= end}
         seen = end
     return steps
 

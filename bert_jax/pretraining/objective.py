@@ -1,4 +1,4 @@
-"""Methods of pretraining: masked tokens, with or without a question about sentence pairs (Devlin et al. 2019,
+"""Objectives of pretraining: masked tokens, with or without a question about sentence pairs (Devlin et al. 2019,
 section 3.1); next tokens (Radford et al. 2018, section 3.1), also in both directions (Peters et al. 2018, section 3.1);
 and replaced tokens (Clark et al. 2020, section 2)."""
 
@@ -139,13 +139,13 @@ class MaskedTokens(Objective):
     def measure(self, params: Parameters, targets: PretrainingTargets, dropout_keys: Key[Array, "B N"] | None) -> Means:
         """Cross-entropy in nats and accuracy of each question."""
         predict = functools.partial(self.network.apply, {"params": params}, method="predict")
-        of_tokens, of_pairs = predict(targets.masked.tokens, self._places(targets), dropout_keys, targets.ranks)
+        token_logits, pair_logits = predict(targets.masked.tokens, self._places(targets), dropout_keys, targets.ranks)
         means: Means = {}
         for question, labels, weights in self._labelled(targets):
             if question is self.pair_question:
-                loss, hit = (jnp.sum(each * weights) for each in cross_entropy(of_pairs, labels))
+                loss, hit = (jnp.sum(values * weights) for values in cross_entropy(pair_logits, labels))
             else:
-                loss, hit = total_cross_entropy(of_tokens, labels, weights)
+                loss, hit = total_cross_entropy(token_logits, labels, weights)
             count = jnp.sum(weights)
             means |= {question.loss: Mean(loss, count), question.accuracy: Mean(hit, count)}
         return means
@@ -307,11 +307,11 @@ class ReplacedTokens(MaskedTokens):
         """The baseline of masked tokens, and a baseline that takes every token for original. Its probability that a
         token was replaced is the share of replaced tokens in the model's draws."""
         share = measured[REPLACED_SHARE]
-        of_replaced = {REPLACED_TOKENS.loss: _entropy(share), REPLACED_TOKENS.accuracy: 1 - share}
-        return super().baseline(guessed, measured) | of_replaced
+        replaced = {REPLACED_TOKENS.loss: _entropy(share), REPLACED_TOKENS.accuracy: 1 - share}
+        return super().baseline(guessed, measured) | replaced
 
 
-METHODS: dict[str, type[MaskedTokens]] = {
+OBJECTIVES: dict[str, type[MaskedTokens]] = {
     "masked": MaskedTokens,
     "next": NextTokens,
     "permuted": PermutedTokens,
@@ -336,12 +336,12 @@ PretrainingTrainer = Trainer[RunConfig, MaskedTokens]
 
 
 def pretraining_objective(
-    config: RunConfig, vocabulary_size: int, mask_id: int, method: type[MaskedTokens] | None = None
+    config: RunConfig, vocabulary_size: int, mask_id: int, objective_class: type[MaskedTokens] | None = None
 ) -> MaskedTokens:
     """The objective of a run, from the size of its vocabulary and the id of [MASK].
 
-    `method`: a subclass of the class that objective.predict names; None: that class. Raises UsageError if the settings
-    name another size, or if `method` is another class.
+    `objective_class`: a subclass of the class that objective.predict names; None: that class. Raises UsageError for any
+    other class, and if the settings name another size.
     """
     if config.model.vocabulary_size not in (None, vocabulary_size):
         raise UsageError(
@@ -349,21 +349,22 @@ def pretraining_objective(
             f"{vocabulary_size} pieces; leave the setting out: it is taken from the vocabulary"
         )
     sized = config.replace(model=config.model.replace(vocabulary_size=vocabulary_size))
-    named = METHODS[config.objective.predict]
-    if method and next((each for each in method.__mro__ if each in METHODS.values()), None) is not named:
+    named = OBJECTIVES[config.objective.predict]
+    built_in = (base for base in (objective_class or named).__mro__ if base in OBJECTIVES.values())
+    if objective_class and next(built_in, None) is not named:
         raise UsageError(
-            f"objective={method.__qualname__}: expected a subclass of {named.__name__}, the class of "
+            f"objective={objective_class.__qualname__}: expected a subclass of {named.__name__}, the class of "
             f"{Setting('objective.predict', config.objective.predict)}; change one of them"
         )
-    return (method or named)(sized, mask_id)
+    return (objective_class or named)(sized, mask_id)
 
 
 def pretraining_trainer(
-    config: RunConfig, mesh: Mesh, vocabulary_size: int, mask_id: int, method: type[MaskedTokens] | None = None
+    config: RunConfig, mesh: Mesh, vocabulary_size: int, mask_id: int, objective_class: type[MaskedTokens] | None = None
 ) -> PretrainingTrainer:
     """The trainer of a run; it needs no data. Raises the errors of `pretraining_objective`."""
-    trainer = Trainer(config, mesh, pretraining_objective(config, vocabulary_size, mask_id, method))
-    if method:
+    trainer = Trainer(config, mesh, pretraining_objective(config, vocabulary_size, mask_id, objective_class))
+    if objective_class:
         _check_names(trainer)
     return trainer
 
@@ -393,10 +394,9 @@ def _check_names(trainer: PretrainingTrainer) -> None:
         )
 
 
-def planned_vocabulary_size(config: RunConfig) -> int:
+def expected_vocabulary_size(config: RunConfig) -> int:
     """The size that the run's vocabulary will have: that of an existing vocabulary which the settings name, or the
-    configured size. Raises UsageError if an existing vocabulary can't be read.
-    """
+    configured size. Raises UsageError if an existing vocabulary can't be read."""
     if config.vocabulary.file or config.init:
         from bert_jax.pretraining.vocabulary import existing_tokenizer  # imports the tokenizers' libraries
 

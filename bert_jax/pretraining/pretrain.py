@@ -17,10 +17,9 @@ from bert_jax.model.kernels.attention_forms import check_attention
 from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows, make_mesh
 from bert_jax.pretraining.dataset import Data, Inputs, check_preparation, prepare_data
 from bert_jax.pretraining.evaluation import HeldOut, held_out_sequences, measurements
-from bert_jax.pretraining.initial import initial_parameters
+from bert_jax.pretraining.initial import initial_parameters, with_spelling
 from bert_jax.pretraining.mixture import check_epochs, steps_at_words
 from bert_jax.pretraining.objective import MaskedTokens, PretrainingTrainer, pretraining_trainer
-from bert_jax.pretraining.spelling import with_spelling
 from bert_jax.records.python_values import Texts
 from bert_jax.run.hosts import check_connected, first_alone
 from bert_jax.run.metrics import OnMeasured, read_metrics
@@ -62,7 +61,7 @@ def pretrain(
     which are saved in the run's folder data/; None: the source of `config`. `on_measured` receives every line of
     metrics.jsonl; if it returns True, the run is finished with the results of that step.
     `objective`: a subclass of the built-in class that the setting `objective.predict` selects (see
-    `bert_jax.pretraining.objective.METHODS`); None: the built-in class. The run stores the name of the class and can
+    `bert_jax.pretraining.objective.OBJECTIVES`); None: the built-in class. The run stores the name of the class and can
     only be resumed with a class of that name.
 
     Raises UsageError if something given is wrong, RunError if the run fails or the compiler computes wrong on this
@@ -83,12 +82,11 @@ def pretrain(
 
 
 def _pretrained(
-    config: RunConfig, run: RunDirectory, on_measured: OnMeasured | None, method: type[MaskedTokens] | None
+    config: RunConfig, run: RunDirectory, on_measured: OnMeasured | None, objective: type[MaskedTokens] | None
 ) -> Results:
-    """Does what `pretrain` does, in a run."""
     keep_compiled_programs()
     with compiler_checked(config.execution):
-        plan = plan_pretraining(config, run, method)
+        plan = plan_pretraining(config, run, objective)
         with first_alone("prepare"):
             run.open(config)
             if finished := run.results(config.steps):
@@ -96,7 +94,7 @@ def _pretrained(
                 return finished
             data = prepare_data(config, run, plan.inputs)
             check_epochs(config, data.shares)
-            kept = steps_at_words(config, data.by_length)
+            kept = steps_at_words(config, data.prepared)
     if len(data.shares) > 1 and not run.under_way:
         for share in data.shares:
             say(str(share))
@@ -108,7 +106,7 @@ def _pretrained(
     if reason := export_obstacle(trainer.objective.model, trainer.state_shapes.params, vocabulary):
         say(f"transformers can't read this model: {reason}")
     say(f"objective: {trainer.objective.description}")
-    held_out = _held_out_of_phases(trainer, data.by_length)
+    held_out = _held_out_of_phases(trainer, data.prepared)
     phases = [_phase(run, trainer, number, data, held_out[number]) for number in range(len(config.phases))]
     trained = train(trainer, run, phases, lambda: _initial_parameters(plan, data), kept, on_measured)
     results = _results(trainer, run, data, held_out, trained)
@@ -116,12 +114,14 @@ def _pretrained(
     return results
 
 
-def plan_pretraining(config: RunConfig, run: RunDirectory, method: type[MaskedTokens] | None = None) -> PretrainingPlan:
+def plan_pretraining(
+    config: RunConfig, run: RunDirectory, objective: type[MaskedTokens] | None = None
+) -> PretrainingPlan:
     """Checks settings, sizes and inputs. Raises UsageError, and warns if memory may not suffice. Writes nothing.
 
-    `method`: the class that objective.class_name names.
+    `objective`: the class that objective.class_name names.
     """
-    if (name := config.objective.class_name) and method is None:
+    if (name := config.objective.class_name) and objective is None:
         raise UsageError(
             f"{Setting('objective.class_name', name)} names a class of a Python program; train with "
             f"bert_jax.pretrain(config, workdir, objective={name})"
@@ -134,7 +134,7 @@ def plan_pretraining(config: RunConfig, run: RunDirectory, method: type[MaskedTo
     size, mask_id = config.vocabulary.size, SPECIAL_PIECES.index(MASK)
     if inputs.tokenizer:
         size, mask_id = len(inputs.tokenizer.vocabulary), inputs.tokenizer.vocabulary.mask_id
-    trainer = pretraining_trainer(config, mesh, size, mask_id, method)
+    trainer = pretraining_trainer(config, mesh, size, mask_id, objective)
     _ = trainer.state_shapes  # raises for sizes that can't be divided over the mesh
     for number, phase in enumerate(config.phases):
         check_room(trainer.objective.memory(phase, mesh), phase, mesh, f"--phases.{number}.batch-size")
@@ -176,9 +176,8 @@ def _held_out_of_phases(trainer: PretrainingTrainer, prepared: dict[int, Prepare
 def _phase(
     run: RunDirectory, trainer: PretrainingTrainer, number: int, data: Data, held_out: HeldOut | None
 ) -> PhaseWork:
-    """Phase number `number` on its prepared sequences."""
     config, phase = trainer.config, trainer.config.phases[number]
-    prepared = data.by_length[phase.length]
+    prepared = data.prepared[phase.length]
     sequences_a_row = prepared.sequences_a_row(config.shares(number, prepared.sources))
     sequences = phase.batch_size * sequences_a_row
     if config.data.packed:
@@ -212,10 +211,9 @@ def _initial_parameters(plan: PretrainingPlan, data: Data) -> Parameters | None:
 def _results(
     trainer: PretrainingTrainer, run: RunDirectory, data: Data, held_out: list[HeldOut | None], trained: Trained
 ) -> Results:
-    """The content of results.json."""
     config, step = trainer.config, int(trained.state.step)
     phase = config.phase_of(step)
-    prepared, measured = data.by_length[config.phases[phase].length], trained.evaluations.get(step)
+    prepared, measured = data.prepared[config.phases[phase].length], trained.evaluations.get(step)
     results = measurements(trainer, step, trained.state.params, prepared, held_out[phase], measured)
     if step < config.steps:
         results = results.updated({"stopped_early": True, "planned_steps": config.steps})

@@ -34,11 +34,10 @@ LENGTHS = (128, 512)
 """Lengths of sequences that are tried besides those of the config, in tokens."""
 _DOCUMENTS, _MOST_PASSES = 8_000, 8
 """Number of documents that should be cut into sequences: a sample with fewer is cut in several passes, at most
-_MOST_PASSES. Each pass draws anew which documents give short sequences, and one draw among a few thousand documents
-says little. A text that is sampled as a whole is cut in as many passes as in the preparation."""
+_MOST_PASSES. Each pass draws other documents to give short sequences, and one draw among a few thousand says little. A
+text that is sampled as a whole is cut in as many passes as in the preparation."""
 _ATTEMPTS = 4
-"""Largest number of vocabulary sizes that are tried: the wanted one, then those that the error for the last one
-proposes."""
+"""Most vocabulary sizes that are tried: the wanted one, then those that the error for the last one proposes."""
 
 
 class Cut(Figures):
@@ -102,8 +101,7 @@ class PreparationTime(Figures):
 
 @dataclass(frozen=True)
 class SamplePreparation:
-    """Figures of the whole source, estimated from the preparation of a sample. Sizes and counts are those of the
-    whole."""
+    """Figures of the whole source, estimated from the preparation of a sample."""
 
     sentences: int
     words: int
@@ -147,20 +145,20 @@ def prepare_sample(sample: SpreadSample, config: RunConfig, common: Tokenizer | 
     trained = common or trained_tokenizer(sample.documents, config.replace(data=data), size)
     training_seconds = time.perf_counter() - began
     lines = [plain(line) for document in sample.documents for line in document]
-    own = list(dict.fromkeys(_Shape(phase.length, data.packed) for phase in config.phases))
-    lengths = {*LENGTHS, *(shape.length for shape in own)}
+    shapes = list(dict.fromkeys(_Shape(phase.length, data.packed) for phase in config.phases))
+    lengths = {*LENGTHS, *(shape.length for shape in shapes)}
     # Packing takes long, and each pass fills rows to nearly the same share.
     passes_of = {
         _Shape(length, packed): 1 if packed else passes for length in sorted(lengths) for packed in (False, True)
     }
     prepared = _prepared(sample, config, data, given or trained, passes_of)
-    first = prepared[own[0]].train
-    pieces = [_pieces("given" if given else "trained on this text", given or trained, prepared[own[0]])]
+    first = prepared[shapes[0]].train
+    pieces = [_pieces("given" if given else "trained on this text", given or trained, prepared[shapes[0]])]
     if given:
-        (of_trained,) = _prepared(sample, config, data, trained, {own[0]: 1}).values()
-        pieces.append(_pieces("trained on this text", trained, of_trained))
+        (prepared_by_trained,) = _prepared(sample, config, data, trained, {shapes[0]: 1}).values()
+        pieces.append(_pieces("trained on this text", trained, prepared_by_trained))
     cutting_seconds, shard_bytes = 0.0, 0.0
-    for shape in own:
+    for shape in shapes:
         in_training = config.data.dupe_factor / passes_of[shape]
         cutting_seconds += in_training * prepared[shape].cutting_seconds
         shards = prepared[shape].shards.items()
@@ -188,7 +186,7 @@ def prepare_sample(sample: SpreadSample, config: RunConfig, common: Tokenizer | 
             shuffled_bytes=round(sample.text_bytes),
             shard_bytes=round(scale * shard_bytes),
             vocabulary_seconds=vocabulary_seconds,
-            work_seconds=reading_seconds + scale * (prepared[own[0]].text_seconds + cutting_seconds),
+            work_seconds=reading_seconds + scale * (prepared[shapes[0]].text_seconds + cutting_seconds),
         ),
     )
 
@@ -209,8 +207,7 @@ def trained_tokenizer(documents: Iterable[Document], config: RunConfig, size: in
 def _prepared(
     sample: SpreadSample, config: RunConfig, data: DataConfig, tokenizer: Tokenizer, passes_of: dict[_Shape, int]
 ) -> dict[_Shape, PreparedData]:
-    """The data set of each shape in `passes_of`, from that shape's number of passes over the sample. Its files are
-    already deleted."""
+    """The data set of each shape in `passes_of`, from so many passes over the sample; its files are deleted."""
     chunks = math.ceil(sample.kept_bytes / data.chunk_bytes)
     settings = PreparationConfig(processes=min(config.preparation.processes or available_cores(), chunks))
     with tempfile.TemporaryDirectory() as folder:
@@ -225,7 +222,7 @@ def _prepared(
 
 
 def _cut(shape: _Shape, prepared: PreparedData, apart: PreparedData, scale: float) -> Cut:
-    """The sequences of a text that is `scale` times as large. `apart`: the same sequences, each in a row of its own."""
+    """The sequences of a text that is `scale` times as large. `apart`: the same sequences, one in each row."""
     seen, fill = apart.train, prepared.train.fill(shape.length)
     return Cut(
         length=shape.length,

@@ -45,13 +45,13 @@ class Division(NamedTuple):
 
 def divide(row: Tokens, keys: Key[Array, " N"], shares: Mapping[UnitKind, float]) -> Division:
     """Divides a row into units. If there are several kinds in `shares`, each sequence draws one."""
-    of_kind, of_words = split(keys, 2)
-    starts, last = zip(*(_starts(row, kind, of_words) for kind in shares), strict=True)
+    kind_keys, word_keys = split(keys, 2)
+    starts, last = zip(*(_starts(row, kind, word_keys) for kind in shares), strict=True)
     if len(shares) == 1:
         return Division(starts[0], last[0], jnp.zeros(len(keys), jnp.int32))
-    kinds = _draw(jax.vmap(jax.random.bits)(of_kind), list(shares.values()))
-    own = kinds[_own(row)], jnp.arange(len(row.ids))
-    return Division(jnp.stack(starts)[own], jnp.stack(last)[own], kinds)
+    kinds = _draw(jax.vmap(jax.random.bits)(kind_keys), list(shares.values()))
+    chosen = kinds[_sequence_numbers(row)], jnp.arange(len(row.ids))
+    return Division(jnp.stack(starts)[chosen], jnp.stack(last)[chosen], kinds)
 
 
 def _starts(row: Tokens, kind: UnitKind, keys: Key[Array, " N"]) -> tuple[Bool[Array, " T"], Bool[Array, " T"]]:
@@ -62,7 +62,7 @@ def _starts(row: Tokens, kind: UnitKind, keys: Key[Array, " N"]) -> tuple[Bool[A
         return maskable, none
     if kind in _MARKS:
         return maskable & (row.units & _MARKS[kind] > 0), none
-    random = _words_at(keys, _own(row), row.position)
+    random = _words_at(keys, _sequence_numbers(row), row.position)
     if kind == "context":
         begins, inside = _spaced_spans(row, maskable, random)
         single = maskable & ~inside
@@ -152,10 +152,10 @@ def choose_units(
     order = jax.lax.sort((*ranks, places), num_keys=len(ranks), is_stable=True)[-1]
     sizes, own = sizes[order], own[order]
 
-    def sums(of_units: Int[Array, " T"]) -> Int[Array, " T"]:
+    def sums(counts: Int[Array, " T"]) -> Int[Array, " T"]:
         """Running sums over the units of each sequence, in random order."""
-        total = jnp.cumsum(of_units)
-        return total - (total - of_units)[first[own]] if several else total
+        total = jnp.cumsum(counts)
+        return total - (total - counts)[first[own]] if several else total
 
     def take(carry):
         taken, alive, left = carry
@@ -172,7 +172,7 @@ def choose_units(
     return maskable & jnp.zeros(size, bool).at[order].set(taken)[unit]
 
 
-def _own(row: Tokens) -> Int[Array, " T"]:
+def _sequence_numbers(row: Tokens) -> Int[Array, " T"]:
     """Number of the sequence that each token belongs to, from 0; also 0 for padding."""
     return jnp.maximum(row.sequence - 1, 0)
 

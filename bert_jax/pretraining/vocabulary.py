@@ -11,7 +11,7 @@ from bert_jax.instances.held_out import training_documents
 from bert_jax.interchange.hub import model_place
 from bert_jax.interchange.tokenizer_config import PublishedFolder
 from bert_jax.interchange.tokenizer_files import read_tokenizer
-from bert_jax.pretraining.text import open_text
+from bert_jax.pretraining.mixture import open_text
 from bert_jax.records.corpus import text_content
 from bert_jax.records.sample import sample_documents, sample_mixture
 from bert_jax.run.run_directory import RunDirectory
@@ -35,8 +35,8 @@ _MOST_CUT = 0.01
 
 
 def make_tokenizer(config: RunConfig, run: RunDirectory, existing: Tokenizer | None = None) -> Tokenizer:
-    """The run's tokenizer: the saved one if settings and text are unchanged, otherwise `existing`, the one that the
-    settings name, or a new one, trained on the text."""
+    """The run's tokenizer: the saved one if settings and text are unchanged; otherwise `existing`, which the settings
+    name, or a new one, trained on the text."""
     if run.under_way:
         return run.files.tokenizer
     marker = run.tokenizer / "origin.json"
@@ -66,7 +66,7 @@ def make_tokenizer(config: RunConfig, run: RunDirectory, existing: Tokenizer | N
             f"data.language has {turkish}, and the vocabulary lower-cases I to i, not to ı, and mixes words up; set "
             "--vocabulary.lowercase False, or train a vocabulary on text in that language alone"
         )
-    # Raises for special tokens round texts that differ from those of prepared sequences.
+    # Raises if its special tokens differ from those of prepared sequences.
     tokenizer = tokenizer.with_class_token(config.model.class_token)
     run.save_tokenizer(tokenizer, origin)
     say(f"vocabulary of {len(tokenizer.vocabulary):,} pieces: {run.tokenizer}")
@@ -88,8 +88,8 @@ def existing_tokenizer(
     if not config.vocabulary.file:
         return theirs, ()
     settings = config.vocabulary
-    of_file = Cleaning.of_file(settings.lowercase, settings.strip_accents, settings.unicode_form)
-    cleaning = theirs.cleaning if isinstance(theirs, WordPieceTokenizer) else of_file
+    configured = Cleaning.of_file(settings.lowercase, settings.strip_accents, settings.unicode_form)
+    cleaning = theirs.cleaning if isinstance(theirs, WordPieceTokenizer) else configured
     if folder := _foreign_folder(settings):
         published = read_tokenizer(PublishedFolder(folder), config.model.replace(vocabulary_size=MOST_PIECES))
         return published.tokenizer, (Reading(subject=f"vocabulary {folder}", facts=published.facts),)
@@ -98,18 +98,16 @@ def existing_tokenizer(
 
 
 def _foreign_folder(settings: VocabularyConfig) -> Path | None:
-    """The folder of another program's tokenizer that `vocabulary.file` names, as a local folder; None if the setting
-    names no such folder."""
+    """A local copy of the folder that `vocabulary.file` names, if it holds another program's tokenizer; or None."""
     path = place_of(settings.file) if settings.file else None
     if path is None or not path.is_dir():
         return None
-    own = tokenizer_directory(path)
-    return None if own and "kind" in read_object(own / TOKENIZER_CONFIG) else fetched(path)
+    directory = tokenizer_directory(path)
+    return None if directory and "kind" in read_object(directory / TOKENIZER_CONFIG) else fetched(path)
 
 
 def _is_current(origin: dict[str, Any], marker: Place) -> bool:
-    """Whether the saved tokenizer was made with these settings and this text. The text is compared only if it is on
-    this machine."""
+    """Whether the saved tokenizer was made with these settings and this text, if the text is on this machine."""
     try:
         before = read_object(marker)
     except (OSError, ValueError):
@@ -134,7 +132,7 @@ def _content(config: RunConfig) -> str | None:
 
 def _train(config: RunConfig, run: RunDirectory) -> Tokenizer:
     settings, data = config.vocabulary, config.data
-    corpus, limit = open_text(config, run, with_spans=False), settings.sample_megabytes * 1_000_000
+    corpus, limit = open_text(config, run, marked=False), settings.sample_megabytes * 1_000_000
 
     def shown_while_read(progress):
         for sourced in corpus.sourced_documents():
@@ -165,9 +163,8 @@ def _train(config: RunConfig, run: RunDirectory) -> Tokenizer:
 
 
 def learned_tokenizer(texts: list[str], settings: VocabularyConfig, languages: Collection[str] = ()) -> Tokenizer:
-    """A tokenizer trained on `texts`, with the casing of Turkish if all of `languages` have it.
-
-    Raises UsageError if the texts can't give the vocabulary its size."""
+    """A tokenizer trained on `texts`, with Turkish casing if all of `languages` have it. Raises UsageError if the texts
+    can't give the vocabulary its size."""
     cleaning = training_cleaning(settings, languages)
     return train_tokenizer(texts, settings.kind, settings.size, cleaning, settings.character_coverage)
 

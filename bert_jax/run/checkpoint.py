@@ -1,5 +1,4 @@
-"""Writes checkpoints in the background, and verifies each after the write, before an older one is deleted, and when
-read."""
+"""Writes checkpoints in the background; verifies each when written, when read, and before an older one is deleted."""
 
 import contextlib
 import threading
@@ -75,7 +74,7 @@ class Checkpoints:
             with contextlib.suppress(OSError, RunError):  # a full disk: the next save reports it
                 agree_with_list(directory)
         self._delete_unfinished()
-        # One item: every further item would start threads of its own, and the loop would wait for them.
+        # One item: every further item would start more threads, for which the loop would wait.
         # Directories are created in the foreground: a failure in the background leaves threads that wait for ever.
         self._checkpointer = ocp.AsyncCheckpointer(
             ocp.StandardCheckpointHandler(),
@@ -88,8 +87,7 @@ class Checkpoints:
         """Step of the newest complete checkpoint that this process has written or read."""
 
     def save(self, step: int, state: TrainState, evaluation: dict[str, float] | None) -> None:
-        """Begins to write `state`, which may be donated at once. A failed save is reported; the next save is tried as
-        usual."""
+        """Begins to write `state`, which may be donated at once. A failed save is reported; the next one is tried."""
         self.wait()
         self._check_owner()
         path, check = checkpoint_path(self._directory, step), check_state(state)
@@ -178,13 +176,7 @@ class Checkpoints:
         paths = reversed(complete(self._directory))
         return next((path for path in paths if is_sound(path) and not checkpoint_damage(path)), None)
 
-    def _finish(
-        self,
-        step: int,
-        evaluation: dict[str, float] | None,
-        check: StateCheck,
-        skeleton: PyTree,
-    ) -> None:
+    def _finish(self, step: int, evaluation: dict[str, float] | None, check: StateCheck, skeleton: PyTree) -> None:
         """Waits until the state of `step` is written; the first process then makes it a checkpoint, if it is good."""
         path = checkpoint_path(self._directory, step)
         try:
@@ -195,8 +187,7 @@ class Checkpoints:
                     raise ValueError("its numbers are not finite")
                 if self._is_kept(step):
                     write_text(path / KEPT, "")
-                # The checkpoint is completed first and read back then, so that a preemption in between leaves a
-                # checkpoint.
+                # The checkpoint is completed before it is read back: a preemption in between leaves a checkpoint.
                 make_complete(path, self._carried, step, evaluation, check)
                 self.newest = step
                 if bits_on_disk(path, skeleton) != check.bits:
@@ -233,8 +224,7 @@ class Checkpoints:
                 remove_directory(path)
 
     def _delete_old(self, verified: Place) -> None:
-        """Deletes the checkpoints that needn't be kept. The newest ones to keep are verified first, except
-        `verified`."""
+        """Deletes the checkpoints that needn't be kept. Verifies the newest ones to keep first, except `verified`."""
         try:
             paths = complete(self._directory)
             best, good, sound = best_of(paths), 0, False

@@ -37,8 +37,7 @@ class CheckpointGone(RunError):
 
 @contextlib.contextmanager
 def being_read(path: Place) -> Iterator[None]:
-    """Raises CheckpointGone if the checkpoint at `path` is deleted during the block, even if the block raises another
-    error.
+    """Raises CheckpointGone if the checkpoint at `path` is deleted during the block, whatever the block raises.
 
     A deletion removes the manifest first. While the manifest exists, the checkpoint is whole.
     """
@@ -53,11 +52,8 @@ def being_read(path: Place) -> Iterator[None]:
 
 
 def looking_again(read: Callable[[], Read]) -> Read:
-    """Returns the result of `read`, a function that chooses a checkpoint and reads it. Calls `read` again after
-    CheckpointGone.
-
-    Raises CheckpointGone after _LOOKS attempts.
-    """
+    """The result of `read`, a function that chooses a checkpoint and reads it. After CheckpointGone it is called again,
+    _LOOKS times at most."""
     for _ in range(_LOOKS - 1):
         with contextlib.suppress(CheckpointGone):
             return read()
@@ -79,8 +75,8 @@ def _undamaged(
     manifests: Mapping[Place, Manifest | None] = MappingProxyType({}),
     next_one: str = "the one before it",
 ) -> Iterator[OpenCheckpoint]:
-    """Yields the undamaged checkpoints. Warns of damaged ones; `next_one` says what is used instead. Reads each
-    checkpoint just before it is yielded, but for `manifests`."""
+    """Yields the undamaged checkpoints, each read just before. Warns of damaged ones; `next_one`: what is used instead.
+    `manifests`: those that are read already."""
     for path in paths:
         try:
             with being_read(path):
@@ -125,7 +121,6 @@ def _checked(path: Place, run: RunManifest | None = None) -> OpenCheckpoint:
 
 
 def _checkpoint_of_run(run: RunFiles, step: int | None, newest: bool) -> OpenCheckpoint:
-    """The checkpoint to use of `run`, as `chosen_checkpoint` describes it."""
     path, directory = run.path, run.path / "checkpoints"
     saved, gone = complete(directory), lost_checkpoints(directory, run.manifest)
     if step is not None and saved:
@@ -134,7 +129,7 @@ def _checkpoint_of_run(run: RunFiles, step: int | None, newest: bool) -> OpenChe
             raise UsageError(f"{path} has no saved step {step}; its saved steps are {steps}: give one of them")
         return _checked(checkpoint_path(directory, step), run.manifest)
     manifests = manifests_of(saved)
-    chosen, scored = None, [] if newest else best_first(manifests, by="score")
+    chosen, scored = None, [] if newest else best_first(manifests, criterion="score")
     if scored:
         paths = [*(path for path in saved if manifests[path] is None), *scored]
         chosen = next(_undamaged(run, paths, manifests, "the one with the next best score"), None)
@@ -154,8 +149,7 @@ def _checkpoint_of_run(run: RunFiles, step: int | None, newest: bool) -> OpenChe
 
 
 def best_of(paths: list[Place]) -> Place | None:
-    """The best of the checkpoints by score or held-out loss; None if none was evaluated. Raises what `manifests_of`
-    does."""
+    """The best checkpoint by score or held-out loss; None if none was evaluated. Raises what `manifests_of` does."""
     return next(iter(best_first(manifests_of(paths))), None)
 
 
@@ -173,13 +167,13 @@ def manifests_of(paths: Iterable[Place]) -> dict[Place, Manifest | None]:
     return manifests
 
 
-def best_first(manifests: Mapping[Place, Manifest | None], by: Literal["score", "any"] = "any") -> list[Place]:
-    """The checkpoints that were evaluated, by the score on a task or, if `by` is any, also by held-out loss. Of equal
-    ones the earliest comes first. A copy of a checkpoint under another step is left out."""
+def best_first(manifests: Mapping[Place, Manifest | None], criterion: Literal["score", "any"] = "any") -> list[Place]:
+    """The checkpoints that were evaluated, by the score on a task or, if `criterion` is any, also by held-out loss. Of
+    equal ones the earliest comes first. A copy of a checkpoint under another step is left out."""
     values: dict[Place, float] = {}
     for path, manifest in manifests.items():
         evaluation = (manifest and manifest.evaluation) or {}
-        loss = evaluation.get("loss") if by == "any" else None
+        loss = evaluation.get("loss") if criterion == "any" else None
         score = evaluation.get("score")
         value = score if score is not None else loss and -loss
         if manifest and value is not None and path.name == checkpoint_path(path.parent, manifest.step).name:

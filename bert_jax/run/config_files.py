@@ -41,10 +41,8 @@ class NamedConfig(NamedTuple):
 
 
 def configs_directory() -> Path:
-    """The folder of the configs: inside an installed package, or at the top of a checkout.
-
-    A file of it builds one, `config`, or several, `RECIPES`: name -> (docstring, config).
-    """
+    """The folder of the configs: inside an installed package, or at the top of a checkout. Each file builds one config,
+    `config`, or several, `RECIPES`: name -> (docstring, config)."""
     package = Path(__file__).parents[1]
     installed = package / "configs"
     return installed if installed.is_dir() else package.parent / "configs"
@@ -80,29 +78,29 @@ def catalogue() -> dict[str, NamedConfig]:
 
 def names_for(kind: type) -> list[str]:
     """The names of the configs that build a `kind`, without the prefix finetune/."""
-    return [name.removeprefix(_TASKS) for name, found in catalogue().items() if isinstance(found.config, kind)]
+    return [name.removeprefix(_TASKS) for name, named in catalogue().items() if isinstance(named.config, kind)]
 
 
 def find_config(name: str) -> NamedConfig | None:
     """The config `name`, which may be written with or without configs/, finetune/ and .py; None if there is none."""
     name = name.removeprefix("./").removeprefix("configs/").removesuffix(".py")
-    same = (found for each, found in catalogue().items() if name and each.endswith(f"/{name}"))
+    same = (named for full, named in catalogue().items() if name and full.endswith(f"/{name}"))
     return catalogue().get(name) or next(same, None)
 
 
-def load_config(name_or_path: str, kind: type[Config], *others: type[Config]) -> Config:
+def load_config(name_or_path: str, kind: type[Config], *alternatives: type[Config]) -> Config:
     """Loads a config: a Python file (.py) that builds a `kind` named `config`, a name, or a run or published model: its
-    `pretraining_settings` if `kind` is RunConfig, those of its task if `others` has TaskRunConfig.
+    `pretraining_settings` if `kind` is RunConfig, those of its task if `alternatives` has TaskRunConfig.
 
     An existing path takes precedence over a config of the same name. Raises UsageError with a one-line message for
     anything that isn't such a config, and for any exception that the file raises.
     """
-    path, kinds = place_of(name_or_path), (kind, *others)
+    path, kinds = place_of(name_or_path), (kind, *alternatives)
     if run := run_given_as_config(name_or_path, *kinds):
         from bert_jax.run.run_files import RunFiles  # needs JAX; a config file doesn't
         from bert_jax.run.trained_model import pretraining_settings, published_folder
 
-        takes_tasks = others and not published_folder(run)
+        takes_tasks = alternatives and not published_folder(run)
         config_of_run = RunFiles(run).config if takes_tasks else pretraining_settings(run)
         return _of_kind(_without_connections(config_of_run, run), kinds, str(run))
     if not path.is_file():
@@ -162,11 +160,11 @@ def _of_kind(config: object, kinds: tuple[type[Config], ...], where: str) -> Con
     """Returns `config`. Raises UsageError if it is of none of `kinds`."""
     if isinstance(config, kinds):
         return config
-    kind, *others = kinds
+    kind, *alternatives = kinds
     example = "demo" if kind is RunConfig else f"{_TASKS}sst2"
     commands: dict[type, str] = {RunConfig: "pretrain", FinetuneConfig: "finetune", TaskRunConfig: "finetune"}
     if command := commands.get(type(config)):
-        run = "a run that was fine-tuned with it, or " if others else ""
+        run = "a run that was fine-tuned with it, or " if alternatives else ""
         raise UsageError(
             f"{where} is a config of bert-jax {command}; give {run}one like {example}, which bert-jax configs lists"
         )

@@ -13,7 +13,7 @@ from bert_jax.system.errors import BertJaxError, first_line
 MOST_POINTS = 1000
 """Most points of a curve in a chart: more than a screen has columns."""
 _MOST_NAMES = 600
-"""Measurements that are read. Ours are some twenty and, by language, four for each of about a hundred."""
+"""Most measurements that are read. A run has some twenty and, by language, four for each of about a hundred."""
 _LONGEST_NAME = 80
 """Most characters of a name that is read."""
 _FINITE = 1e300
@@ -94,9 +94,9 @@ class Curves:
                 continue
             if (split, name) not in read and len(read) < _MOST_NAMES and len(name) <= _LONGEST_NAME:
                 read[split, name] = array("q"), array("d")
-            if found := read.get((split, name)):
-                found[0].append(step)
-                found[1].append(number)
+            if columns := read.get((split, name)):
+                columns[0].append(step)
+                columns[1].append(number)
 
     def of(self, split: str, name: str) -> Curve:
         """The measurement `name` in the lines of `split`, train or eval; without points if there is none."""

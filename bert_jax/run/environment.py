@@ -41,9 +41,9 @@ def machine(mesh: Mesh) -> dict[str, Scalar]:
 
 
 def changed_threads(file: Place, now: str) -> str | None:
-    """The remark that a run, whose journal is `file`, goes on where a CPU computes with other threads than before;
-    None if it doesn't. `now`: the `environment` here."""
-    noted = [each.message for each in read_journal(file) if each.event == "environment"]
+    """A remark if the run of the journal `file` goes on with another number of CPU threads than before; otherwise None.
+    `now`: the `environment` here."""
+    noted = [event.message for event in read_journal(file) if event.event == "environment"]
     then, here = (_THREADS.findall(text) for text in (noted[-1] if noted else "", now))
     if not then or then == here or "x cpu;" not in now:
         return None
@@ -79,11 +79,11 @@ def commit() -> str | None:
 
 def environment(mesh: Mesh) -> str:
     """Versions, commit and machine in one line, for the journal of a run."""
-    own, *others = (f"{name} {version}" for name, version in versions().items())
+    package, *libraries = (f"{name} {version}" for name, version in versions().items())
     here = machine(mesh)
     parts = [
-        own + (f" (commit {known})" if (known := commit()) else ""),
-        *others,
+        package + (f" (commit {known})" if (known := commit()) else ""),
+        *libraries,
         f"Python {platform.python_version()}",
         f"{here['devices']} x {here['device']}",
         f"{here['processor']}, {here['cores']} cores, {here['threads']} threads",

@@ -50,8 +50,7 @@ def check_connected(config: HostsConfig) -> None:
 
 
 def connect(config: HostsConfig) -> None:
-    """Joins this process to the others. Must be called before JAX computes anything. Afterwards only the first process
-    prints.
+    """Joins this process to the others, before JAX computes anything. Afterwards only the first process prints.
 
     Raises UsageError if they can't be joined. (If they don't come in time, JAX ends this process.)
     """
@@ -86,9 +85,9 @@ def is_first() -> bool:
 
 @contextlib.contextmanager
 def first_alone(name: str) -> Iterator[None]:
-    """The first process runs the block. Then all others run it and find the first one's files; all leave it together.
-    If the block raises an exception on the first process, the others raise RunError and don't run it. (All leave
-    together because collectives between CPUs or GPUs give up waiting for a process that still copies data.)
+    """The first process runs the block. Then the others run it and find its files. All leave together, because
+    collectives of CPUs and GPUs give up waiting for a process that still copies data. If the block raises an exception
+    on the first process, the others raise RunError and don't run it.
     """
     if not is_first():
         wait_for_all(f"{name} done")
@@ -124,8 +123,7 @@ def agreed(number: int) -> int:
 def compile_together(name: str, function: jax.stages.Wrapped, *arguments: PyTree) -> None:
     """Compiles a jitted `function` on all processes before any of them calls it with such `arguments`.
 
-    (The first call connects the devices. CPUs wait 30 s for each other in that call, and compiling may take one process
-    longer.)
+    The first call connects the devices. In it CPUs wait 30 s for each other; one process may compile for longer.
     """
     if jax.process_count() > 1:
         function.lower(*arguments).compile()  # kept for the call
@@ -150,8 +148,7 @@ def ending_together() -> Iterator[None]:
 
 
 def wait_for_all(name: str, seconds: int = _LONGEST_WAIT_S) -> None:
-    """Returns once every process has called it with this `name` as often as this one. Raises if a process doesn't come
-    in time."""
+    """Returns once every process has called it with this `name` equally often. Raises if a process doesn't in time."""
     _CALLS[name] += 1  # a barrier's name can be used once
     # The coordinator's barrier: JAX' own barrier is a sum over devices, which give up waiting after some seconds.
     multihost.sync_global_processes(

@@ -36,16 +36,12 @@ class Manifest(Sealed):
     skipped_in_a_row: Natural = 0
     """Number of steps in a row, up to this one, that were skipped because a gradient wasn't finite."""
     window: dict[str, Annotated[tuple[float, float], Field(strict=False)]] = {}  # JSON has lists
-    """Measurements since the last line of metrics.jsonl, each as its total and count. They are not part of
-    the saved state, so that a run goes on after the set of measurements has changed."""
+    """Measurements since the last line of metrics.jsonl, each as its total and count. The saved state lacks them, so
+    that a run goes on after the set of measurements has changed."""
 
     @classmethod
     def of(
-        cls,
-        directory: Place,
-        step: int,
-        evaluation: dict[str, float] | None,
-        check: StateCheck | None,
+        cls, directory: Place, step: int, evaluation: dict[str, float] | None, check: StateCheck | None
     ) -> "Manifest":
         """Computes sizes and checksums of the files in `directory`."""
         files = {name: FileSum.of(path) for name, path in files_below(directory).items() if name != MANIFEST}
@@ -100,11 +96,7 @@ def has_manifest(path: Place) -> bool:
 
 
 def make_complete(
-    path: Place,
-    carried: tuple[Place, ...],
-    step: int,
-    evaluation: dict[str, float] | None,
-    check: StateCheck | None,
+    path: Place, carried: tuple[Place, ...], step: int, evaluation: dict[str, float] | None, check: StateCheck | None
 ) -> None:
     """Copies the files and directories `carried` into a checkpoint and seals it with its manifest."""
     for source in carried:
@@ -120,7 +112,7 @@ def write_evaluation(path: Place, evaluation: dict[str, float]) -> None:
 
 
 class OpenCheckpoint(NamedTuple):
-    """A finished checkpoint whose files are all as they were written, with what they say."""
+    """A finished checkpoint whose files are all as they were written, with their content."""
 
     path: Place
     manifest: Manifest
@@ -138,8 +130,8 @@ class DamagedCheckpoint(Exception):
 def open_checkpoint(path: Place, run: RunManifest | None = None, manifest: Manifest | None = None) -> OpenCheckpoint:
     """Opens the finished checkpoint at `path`. Reads all its files, each once.
 
-    `run` and `manifest`: its run's manifest and its own, if they are read already, in this order. A checkpoint is
-    damaged if its name is another step than its manifest's; a copy may have a name that is no step.
+    `run` and `manifest`: the manifests of its run and of itself, if they are read already, in this order. A checkpoint
+    is damaged if its name is another step than its manifest's; a copy may have a name that is no step.
 
     Raises DamagedCheckpoint; RunError if a bucket doesn't answer: the checkpoint may be undamaged.
     """
@@ -150,8 +142,8 @@ def open_checkpoint(path: Place, run: RunManifest | None = None, manifest: Manif
         raise DamagedCheckpoint(MANIFEST) from None
     if path.match(_NAMES) and path != checkpoint_path(path.parent, manifest.step):
         raise DamagedCheckpoint(f"{MANIFEST}, which is of step {manifest.step:,},")
-    found = manifest.file_sum
-    if run.damage(path / MANIFEST, differs=lambda _, written: found != written):
+    file_sum = manifest.file_sum
+    if run.damage(path / MANIFEST, differs=lambda _, written: file_sum != written):
         raise DamagedCheckpoint(MANIFEST)
     files = RunFiles(path, RunManifest(path, Covered(files=manifest.files, data={})))
     for name, written in manifest.files.items():
@@ -161,8 +153,7 @@ def open_checkpoint(path: Place, run: RunManifest | None = None, manifest: Manif
 
 
 def checkpoint_damage(path: Place) -> str | None:
-    """Why `open_checkpoint` can't open the checkpoint at `path`; None if it is undamaged. Raises RunError if a bucket
-    doesn't answer."""
+    """Why the checkpoint at `path` is damaged; None if it isn't. Raises RunError if a bucket doesn't answer."""
     try:
         open_checkpoint(path)
     except DamagedCheckpoint as damage:
@@ -202,8 +193,7 @@ def _run_of(path: Place) -> RunManifest:
 
 
 def is_sound(path: Place) -> bool:
-    """Whether the step before the checkpoint at `path` had finite gradients. Raises OSError if the checkpoint can't be
-    read."""
+    """Whether the step before the checkpoint at `path` had finite gradients. Raises OSError if it can't be read."""
     try:
         return Manifest.at(path).skipped_in_a_row == 0
     except ValueError:

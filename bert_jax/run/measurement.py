@@ -28,9 +28,9 @@ class Mean(NamedTuple):
     def __add__(self, other: "Mean") -> "Mean":  # type: ignore[override]  # tuples would be joined
         return Mean(self.total + other.total, self.count + other.count)
 
-    def where(self, condition: Bool[Array, ""], other: "Mean") -> "Mean":
-        """This mean if `condition` holds, otherwise `other`."""
-        return Mean(jnp.where(condition, self.total, other.total), jnp.where(condition, self.count, other.count))
+    def where(self, condition: Bool[Array, ""], fallback: "Mean") -> "Mean":
+        """This mean if `condition` holds, otherwise `fallback`."""
+        return jax.tree.map(lambda ours, theirs: jnp.where(condition, ours, theirs), self, fallback)
 
     @property
     def value(self) -> Float[Array, ""]:
@@ -58,10 +58,8 @@ def as_sums(means: Means) -> Sums:
 
 
 def with_sums(shapes: Means, sums: Sums) -> Means:
-    """Measurements with the names and shardings of `shapes` and the values of `sums`; 0 for names that `sums` lacks.
-
-    So a run can go on from a checkpoint that has another set of measurements.
-    """
+    """Measurements with the names and shardings of `shapes` and the values of `sums`; 0 for names that `sums` lacks, so
+    that a run can go on from a checkpoint with another set of measurements."""
 
     def placed(leaf: Any, value: float) -> Float[Array, ""]:
         return jax.make_array_from_callback((), leaf.sharding, lambda _: np.float32(value))

@@ -39,8 +39,7 @@ class MetricsLog:
     """
 
     def __init__(self, directory: Place, step: int, trackers: Sequence[GuardedTracker] = ()):
-        """Removes the lines after `step`, from which training goes on. Lines go to `trackers` too; the caller closes
-        them."""
+        """Removes the lines after `step`, from which training goes on. The caller closes the `trackers`."""
         self._trackers = trackers
         self.path = directory / "metrics.jsonl"
         kept = [line for line in _read_lines(self.path) if line.values["step"] <= step]
@@ -92,8 +91,7 @@ class MetricsLog:
         self._publisher.publish()
 
     def publish(self) -> None:
-        """Flushes all lines before a checkpoint is written, so that a restart finds the lines up to its step, also in a
-        bucket."""
+        """Flushes all lines, also to a bucket, before a checkpoint is written: a restart needs the lines before it."""
         if not self._file:
             return
         with self._warning_of_failures():
@@ -185,10 +183,7 @@ def _read_lines(path: Place) -> list[Line]:
 
 
 def read_metrics(path: Place) -> list[JsonObject]:
-    """The lines of a metrics.jsonl; [] if it is missing. Damaged lines are left out, with a warning.
-
-    A line without newline at the end is ignored: it is being written, or its process was killed.
-    """
+    """The lines of a metrics.jsonl as `metrics_lines` yields them. Damaged lines are left out, with a warning."""
     return [line.values for line in _read_lines(path)]
 
 

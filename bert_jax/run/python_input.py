@@ -111,7 +111,7 @@ def _iso(value: Any) -> str:
 
 
 def _read(objects: Iterable[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yields `objects`; an OSError of the files that they come from is a UsageError, not an error of the run's disk."""
+    """Yields `objects`. An OSError of their files becomes a UsageError: it is no error of the run's disk."""
     try:
         yield from objects
     except OSError as error:

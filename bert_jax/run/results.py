@@ -1,5 +1,4 @@
-"""The results of a run: trainings and evaluations write them to results.json; reports, model cards and commands read
-them."""
+"""The results of a run in results.json: trainings and evaluations write them, reports, cards and commands read them."""
 
 import math
 from collections.abc import Mapping
@@ -99,8 +98,7 @@ class Results(BaseModel):
     """Text about the classes that are never predicted or never right."""
     confusion: Confusion = {}
     layer_weights: list[float] = []
-    """With task.mix_layers: the weights of the embeddings and of each layer in the measured checkpoint; their sum is
-    1."""
+    """With task.mix_layers: the measured checkpoint's weights of the embeddings and of each layer, whose sum is 1."""
     gamma: float | None = None
     """With task.mix_layers: the learned factor of the weighted mean."""
     cut_texts: Scores = {}
@@ -144,8 +142,8 @@ class Results(BaseModel):
     @property
     def logged(self) -> dict[str, float]:
         """The score, the loss and every measurement by name, as the log of an evaluation has them."""
-        own = {"score": self.score, "loss": self.loss}
-        return {name: value for name, value in own.items() if value is not None} | self.metrics
+        judged = {"score": self.score, "loss": self.loss}
+        return {name: value for name, value in judged.items() if value is not None} | self.metrics
 
     @property
     def content(self) -> JsonObject:

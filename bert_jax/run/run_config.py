@@ -45,10 +45,8 @@ def write_config(path: Place, config: TrainingConfig, imported_from: str | None 
 
 
 def check_recorded_places(config: TrainingConfig, run: Place, names: Iterable[str]) -> None:
-    """Prints the places on this machine that the settings `names` of `run`'s config.json name. Must be called before
-    these places are opened. Raises UsageError for a place elsewhere: a file of a run mustn't decide which servers are
-    asked.
-    """
+    """Prints the places on this machine that the settings `names` of `run`'s config.json name, before they are opened.
+    Raises UsageError for a place elsewhere: a file of a run mustn't decide which servers are asked."""
     for name in sorted({*names} & _PLACES):
         recorded: str | tuple[str, ...] | None = operator.attrgetter(name)(config)
         places = [recorded] if isinstance(recorded, str) else recorded or ()

@@ -129,8 +129,7 @@ class RunDirectory:
             self.manifest.write_json(self.results_file, results.content)
 
     def readings(self) -> list[Reading]:
-        """How the run's foreign input was understood; [] if nothing is kept. If the file is damaged, prints a warning
-        and returns []."""
+        """How the run's foreign input was understood; [] if nothing is kept or, with a warning, the file is damaged."""
         try:
             return reading.read_readings(self.reading_file)
         except (OSError, ValueError) as error:
@@ -141,7 +140,7 @@ class RunDirectory:
         """Shows `readings` and adds them to reading.json. Each replaces an earlier one of the same subject."""
         if is_first() and readings:
             reading.show(readings)
-            by_subject = {each.subject: each for each in (*self.readings(), *readings)}
+            by_subject = {entry.subject: entry for entry in (*self.readings(), *readings)}
             self.manifest.write_json(self.reading_file, reading.as_file(by_subject.values()))
 
     def open(self, config: TrainingConfig) -> None:
@@ -181,8 +180,7 @@ class RunDirectory:
                 raise UsageError(f"--workdir {self.path} can't be written ({reason}); choose another") from None
 
     def close(self) -> None:
-        """Closes the journal and gives up the lock, so that another process, or a later call in this one, can open the
-        run."""
+        """Closes the journal and gives up the lock, so that another process or a later call can open the run."""
         self.files = RunFiles(self.path)
         open_journal(None)
         if self._lock_file:
@@ -218,29 +216,24 @@ class RunDirectory:
             self._refuse_another_program()
 
     def _refuse_another_program(self) -> None:
-        """Refuses a directory whose config.json would be overwritten, for example that of a Hugging Face model."""
+        """Refuses a directory whose config.json would be overwritten, such as a Hugging Face model's, and one without
+        config.json that holds files which aren't a run's, such as a corpus."""
         try:
             there = read_object(self.config_file)
         except FileNotFoundError:
-            self._refuse_other_files()
+            children = self.path.iterdir() if self.path.is_dir() else ()
+            if other := [child.name for child in children if not _precedes_config(child)]:
+                raise UsageError(
+                    f"--workdir {self.path} is no run and not empty: it holds {quoted(min(other))}; choose another "
+                    "--workdir, which is created if it is missing"
+                ) from None
             return
         except (OSError, ValueError):
-            return  # damaged, in a run that hasn't begun: it is written anew
+            return  # damaged, in a run that hasn't begun: it is overwritten
         if "schema_version" not in there:
             raise UsageError(
                 f"--workdir {self.path} is no run: its config.json is another program's, and would be overwritten; "
                 "choose another --workdir"
-            )
-
-    def _refuse_other_files(self) -> None:
-        """Refuses a directory without config.json that holds files which aren't a run's, such as a corpus."""
-        if not self.path.is_dir():
-            return
-        other = [child.name for child in self.path.iterdir() if not _precedes_config(child)]
-        if other:
-            raise UsageError(
-                f"--workdir {self.path} is no run and not empty: it holds {quoted(min(other))}; choose another "
-                "--workdir, which is created if it is missing"
             )
 
     def _refuse_another_run(self, config: TrainingConfig) -> None:

@@ -20,10 +20,7 @@ from bert_jax.text.vocabulary import MOST_VOCABULARY_BYTES
 
 
 class RunFiles:
-    """config.json and tokenizer/ of a run, or a checkpoint's copies of them.
-
-    Each file is read once, when it is first needed.
-    """
+    """config.json and tokenizer/ of a run, or a checkpoint's copies of them; each file is read once, when needed."""
 
     def __init__(self, path: Place, manifest: RunManifest | None = None):
         """`manifest`: what the files were as they were written; None: the run's manifest, read once."""
@@ -124,8 +121,8 @@ class RunFiles:
         return None
 
     def refuse_stranger(self, checkpoint: "RunFiles") -> None:
-        """Raises RunError if a checkpoint in this run's directory belongs to another run, as far as the run has config
-        and tokenizer of its own."""
+        """Raises RunError if a checkpoint in this run's directory belongs to another run. A run without config or
+        tokenizer has any checkpoint."""
         is_whole = self.config_file.exists() and self.tokenizer_directory.is_dir()
         if is_whole and (strange := self.stranger(checkpoint)):
             raise RunError(f"{checkpoint.path}: {strange}; move it out of the run")
@@ -172,19 +169,19 @@ def is_checkpoint(path: Place) -> bool:
         return True
 
 
-def no_run(path: Place, lacks: str, wanted: str = "a run") -> UsageError:
-    """The error for a `path` that isn't the `wanted` thing that a command needs. The message says what is at the path.
-    For a folder it says what the folder `lacks` ("has no config.json") and which runs are in it."""
+def no_run(path: Place, lacks: str, expected: str = "a run") -> UsageError:
+    """The error for a `path` that isn't what a command expects. The message says what is at the path. For a folder it
+    says what the folder `lacks` ("has no config.json") and which runs are in it."""
     if not path.exists():
-        return UsageError(f"there is nothing at {path}; give {wanted}")
+        return UsageError(f"there is nothing at {path}; give {expected}")
     if path.is_file():
-        return UsageError(f"{path} is a file; give {wanted}")
+        return UsageError(f"{path} is a file; give {expected}")
     if is_checkpoint(path):
-        return UsageError(f"{path} is a checkpoint, a part of a run; give {wanted}")
+        return UsageError(f"{path} is a checkpoint, a part of a run; give {expected}")
     if other := other_model(path):
         return UsageError(other)
     patterns = "*/checkpoints", "*/*/checkpoints", "runs/*/*/checkpoints"  # of a suite, and of several
     runs = sorted({found.parent.relative_to(path).as_posix() for pattern in patterns for found in path.glob(pattern)})
     best = " (results.json names the best)" if (path / "results.json").is_file() else ""
     there = f", but there are the runs {listed(runs)} in it{best}" if runs else ""
-    return UsageError(f"{path} {lacks}{there}; give {wanted}")
+    return UsageError(f"{path} {lacks}{there}; give {expected}")

@@ -75,9 +75,9 @@ class RunManifest:
 
     def note_data(self, length: int, shards_hash: str | None) -> None:
         """Lists the prepared data of this length; None takes them off the list. Raises OSError or RunError."""
-        own = {} if shards_hash is None else {str(length): shards_hash}
+        listed = {} if shards_hash is None else {str(length): shards_hash}
         self._change(
-            lambda covered: {"data": {name: one for name, one in covered.data.items() if name != str(length)} | own}
+            lambda covered: {"data": {key: covered.data[key] for key in covered.data if key != str(length)} | listed}
         )
 
     def write_json(self, path: Place, value: object) -> None:

@@ -43,8 +43,8 @@ def restored_state(path: Place, shapes: TrainState) -> TrainState:
     """
     with by_orbax(path) as place:
         _check_sizes(place)
-    found = _restored(path, saved_item(shapes))
-    return shapes._replace(params=found["params"], **found["training"])
+    item = _restored(path, saved_item(shapes))
+    return shapes._replace(params=item["params"], **item["training"])
 
 
 def load_parameters(path: Place, shapes: Parameters) -> Parameters:
@@ -81,8 +81,7 @@ def _restored(path: Place, item: PyTree) -> PyTree:
     restore_args = ocp.checkpoint_utils.construct_restore_args(item)
     with by_orbax(path) as place, ocp.Checkpointer(ocp.PyTreeCheckpointHandler()) as checkpointer:
         return checkpointer.restore(
-            place,
-            args=ocp.args.PyTreeRestore(item, restore_args=restore_args, partial_restore=True),
+            place, args=ocp.args.PyTreeRestore(item, restore_args=restore_args, partial_restore=True)
         )
 
 
@@ -165,9 +164,8 @@ def by_orbax(path: Place) -> Iterator[Place]:
 
 
 def check_name(path: Place, written: bool = False) -> None:
-    """Raises UsageError if checkpoints can't be read at `path` because of its name or, with `written`, can't be written
-    there. TensorStore takes a backslash for a slash. Orbax takes *, ? and [ for a pattern when it writes.
-    """
+    """Raises UsageError if checkpoints can't be read at `path`, or with `written` not be written, because of its name:
+    TensorStore takes a backslash for a slash. Orbax takes *, ? and [ for a pattern when it writes."""
     if sign := next((sign for sign in ("\\*?[" if written else "\\") if sign in os.fspath(path)), None):
         raise UsageError(f"{path}: checkpoints can't be kept in a folder with {sign} in its path; choose or rename it")
 

@@ -36,10 +36,8 @@ class TrainState(NamedTuple):
 
 
 def saved_item(state: TrainState) -> dict[str, PyTree]:
-    """The tree that Orbax saves: the parameters as an item of their own, since most readers need nothing else, and the
-    rest of the state. Measurements are in the manifest instead, because the set of them may change (see
-    `Manifest.window`).
-    """
+    """The tree that Orbax saves: the parameters, apart because most readers need nothing else, and the rest of the
+    state. Measurements are in the manifest instead, because the set of them may change (see `Manifest.window`)."""
     training = state._asdict()
     del training["params"], training["window"]
     return {"params": state.params, "training": training}

@@ -31,7 +31,7 @@ _PARAMETERS_AT_ONCE = 100
 
 
 class TrackedRun(NamedTuple):
-    """The facts of a run that a tracker starts with."""
+    """A run as a tracker needs it to start."""
 
     path: Place
     where: str
@@ -165,8 +165,7 @@ def _mlflow(run: TrackedRun) -> Tracker:
 
 
 class GuardedTracker:
-    """A tracker whose failures don't end the training: the first failure prints a warning. It is closed at the block's
-    end."""
+    """A tracker whose failures don't end the training: the first prints a warning. It is closed at the block's end."""
 
     def __init__(self, name: str, tracker: Tracker):
         self._name, self._tracker, self._failed, self._paused_until = name, tracker, False, 0.0
@@ -187,7 +186,7 @@ class GuardedTracker:
         began = time.monotonic()
         try:
             send()
-        except Exception as error:  # of whatever library
+        except Exception as error:  # of any library
             now = time.monotonic()
             self._paused_until = now + _PAUSE * (now - began)
             if not self._failed:
@@ -226,7 +225,7 @@ def open_trackers(config: TrainingConfig, path: Place, step: int) -> list[Guarde
     for name, where in wanted.items():
         try:
             tracker = _TRACKERS[name](TrackedRun(path, where, config, step, _known_id(ids, name, where, file)))
-        except Exception as error:  # of whatever library
+        except Exception as error:  # of any library
             warn(f"{name} didn't start ({failure_reason(error)}); training goes on without it")
             continue
         trackers.append(GuardedTracker(name, tracker))

@@ -98,8 +98,7 @@ class TrainedModel(NamedTuple):
 
     @property
     def step(self) -> int:
-        """Step of this run at which the parameters were saved; for an average, the step of the newest checkpoint in it.
-        0 for a model of another program."""
+        """Step of the newest checkpoint that the parameters come from; 0 for a model of another program."""
         return self.provenance.steps[-1] if self.provenance.steps else 0
 
     @classmethod
@@ -222,15 +221,15 @@ def _trained_here(run: RunFiles, step: int | None, average: int | None) -> Train
         if task
         else parameter_shapes(config, absent_parts(saved, config))
     )
-    # A program's objective may have heads of its own, which only that program reads.
-    has_own_heads = bool(settings.objective and settings.objective.class_name)
-    _refuse_others(checkpoint, saved, shapes, has_own_heads)
+    # A program's objective may have further heads, which only that program reads.
+    has_further_heads = bool(settings.objective and settings.objective.class_name)
+    _refuse_others(checkpoint, saved, shapes, has_further_heads)
     _refuse_bombs(checkpoint, shapes, sum(total.size for total in manifest.files.values()))
     begin = settings.steps_of(phase).start
     averaged = earlier_undamaged(run, checkpoint, average - 1, after=begin) if average else []
     for before in averaged:
         run.refuse_stranger(before.files)
-        _refuse_others(before.path, saved_shapes(before.path), shapes, has_own_heads)
+        _refuse_others(before.path, saved_shapes(before.path), shapes, has_further_heads)
     earlier = [before.path for before in averaged]
 
     def read(shardings: PyTree) -> Parameters:
@@ -242,10 +241,10 @@ def _trained_here(run: RunFiles, step: int | None, average: int | None) -> Train
     return TrainedModel(path, config, tokenizer, shapes, read, provenance, task)
 
 
-def _refuse_others(checkpoint: Place, saved: Parameters, shapes: Parameters, has_own_heads: bool) -> None:
+def _refuse_others(checkpoint: Place, saved: Parameters, shapes: Parameters, has_further_heads: bool) -> None:
     """Raises UsageError if the parameters `saved` in a checkpoint don't have the shapes of its model. With
-    `has_own_heads` they may have further parts."""
-    if has_own_heads:
+    `has_further_heads` they may have further parts."""
+    if has_further_heads:
         saved = {part: tree for part, tree in saved.items() if part in shapes}
     if jax.tree.map(lambda leaf: tuple(leaf.shape), saved) != jax.tree.map(lambda leaf: leaf.shape, shapes):
         raise UsageError(f"{checkpoint}: its parameters aren't those of its config.json; they don't belong together")
@@ -263,8 +262,7 @@ def _averaged(path: Place, steps: Sequence[int], wanted: int) -> str:
 
 
 def _refuse_bombs(checkpoint: Place, shapes: Parameters, stored: int) -> None:
-    """Refuses parameters that take far more memory than their files have bytes, since trained parameters hardly
-    compress."""
+    """Refuses parameters that take far more memory than their files have bytes: trained ones hardly compress."""
     wanted = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(shapes))
     if wanted > _MOST_COMPRESSED * stored:
         raise RunError(
@@ -306,20 +304,18 @@ def save_model(
     params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), jax.device_get(params))
     absent = absent_parts(params, config)
     shapes = task_parameter_shapes(config, HeadShape.of(task)) if task else parameter_shapes(config, absent)
-    _refuse_others(directory, params, shapes, has_own_heads=False)
-    settings = _task_config(config, task) if task else _run_config(config, tokenizer, absent)
+    _refuse_others(directory, params, shapes, has_further_heads=False)
+    if task:  # the run is never trained, and has no rows
+        phase = Phase(steps=1, length=task.max_length, batch_size=task.batch_size)
+        settings: AnyRunConfig = TaskRunConfig(model=config, task=task, rows_hash="", phases=(phase,))
+    else:
+        settings = _run_config(config, tokenizer, absent)
     with new_directory(directory) as temporary:
         run = RunDirectory(temporary)
         write_config(run.config_file, settings, imported_from=origin)
         run.save_tokenizer(tokenizer)
         run.keep(*readings)
         write_model(run.checkpoints, params, (run.config_file, run.tokenizer))
-
-
-def _task_config(model: ModelConfig, task: TaskConfig) -> TaskRunConfig:
-    # The run is never trained, and has no rows.
-    phase = Phase(steps=1, length=task.max_length, batch_size=task.batch_size)
-    return TaskRunConfig(model=model, task=task, rows_hash="", phases=(phase,))
 
 
 def _run_config(model: ModelConfig, tokenizer: Tokenizer, absent: Collection[str]) -> RunConfig:

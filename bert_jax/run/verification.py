@@ -36,10 +36,7 @@ class Verdict(NamedTuple):
 
 
 def verify(run: RunDirectory) -> list[Verdict]:
-    """Compares every file of `run` with its checksum, if it has one.
-
-    Raises UsageError if there is neither a checkpoint nor data.
-    """
+    """Compares the files of `run` with their checksums. Raises UsageError if there is neither a checkpoint nor data."""
     finished, gone = complete(run.checkpoints), lost_checkpoints(run.checkpoints)
     data = _data_sets(run)
     if not finished and not gone and not data:

@@ -1,4 +1,4 @@
-"""Batches of pretraining, from a prepared data set or of random pieces for benchmarks."""
+"""Batches of pretraining: of a prepared data set, or of random pieces for benchmarks."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -61,8 +61,7 @@ def assemble(instances: Instances, ordinals: Int[np.ndarray, " B"], length: int,
     empty rows to one row for each of `ordinals`.
 
     `ordinals`: the numbers of the rows in their phase's order; the sequences of row r have the numbers from r N on,
-    modulo 2^32. A sequence without tokens has weight 0. It occurs in an empty row, in place of an unreadable record, or
-    if a row has fewer than N sequences.
+    modulo 2^32. A sequence without tokens has weight 0: in empty rows, for unreadable records, in rows of fewer than N.
     """
     shape = (len(ordinals), length)
     lengths, rows = np.diff(instances.ends), instances.rows
@@ -82,9 +81,9 @@ def synthetic_batch(batch_size: int, length: int, vocabulary_size: int, most: in
     With `most` above 1 each row holds two sequences, the first of three quarters of its tokens.
     """
     rng = np.random.default_rng(0)
-    of_row = np.array([length]) if most == 1 else np.array([length - length // 4, length // 4])
-    lengths = np.tile(of_row, batch_size)
-    rows = np.repeat(np.arange(batch_size), len(of_row))
+    row_lengths = np.array([length]) if most == 1 else np.array([length - length // 4, length // 4])
+    lengths = np.tile(row_lengths, batch_size)
+    rows = np.repeat(np.arange(batch_size), len(row_lengths))
     first, ends = lengths // 2, np.concatenate([[0], np.cumsum(lengths)])
     ids = rng.integers(0, vocabulary_size, ends[-1], np.int32)
     units = np.full(ends[-1], MASKABLE | WORD_START, np.uint8)

@@ -21,14 +21,13 @@ from bert_jax.system.progress import say
 
 _MOST_BYTES = 1 << 30
 """Bytes of the largest entry that is read. Programs have kilobytes to some megabytes."""
-_CHECKSUM_BYTES = 16
+_CHECKSUM_BYTES, _CHECKED = 16, "-checked"
+"""Bytes of a checksum; suffix of the keys of entries that have one."""
 
 
 class CheckedPrograms(LRUCache):
-    """Compiled programs in the files of a local directory. A damaged program is deleted and compiled again.
-
-    Other programs of JAX neither read these files nor have files of the same names.
-    """
+    """Compiled programs in the files of a local directory, whose names no other program of JAX uses. A damaged program
+    is deleted and compiled again."""
 
     def get(self, key: str) -> bytes | None:
         """The entry of `key`; None if there is none or it is damaged."""
@@ -41,7 +40,7 @@ class CheckedPrograms(LRUCache):
             value, checksum = content[:-_CHECKSUM_BYTES], content[-_CHECKSUM_BYTES:]
         if _checksum(value) == checksum:
             if self.eviction_enabled:
-                super().get(self._checked_key(key))  # notes the use
+                super().get(key + _CHECKED)  # notes the use
             return value
         outcome = "it was deleted, and is compiled again"
         try:
@@ -58,18 +57,15 @@ class CheckedPrograms(LRUCache):
             if self.eviction_enabled and len(content) > self.max_size:
                 return
             if self.eviction_enabled:
-                super().put(self._checked_key(key), content)
+                super().put(key + _CHECKED, content)
             elif not os.path.lexists(self._file(key)):
                 with replacing(self._file(key)) as temporary:
                     temporary.write_bytes(content)
         except (OSError, RunError) as error:
             say(f"a compiled program can't be kept in {self.path} ({failure_reason(error)})")
 
-    def _checked_key(self, key: str) -> str:
-        return f"{key}-checked"
-
     def _file(self, key: str) -> Path:
-        return Path(str(self.path)) / f"{self._checked_key(key)}-cache"
+        return Path(str(self.path)) / f"{key}{_CHECKED}-cache"
 
 
 def keep_compiled_programs() -> None:

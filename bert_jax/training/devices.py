@@ -138,16 +138,14 @@ def peak_flops(device: jax.Device) -> float | None:
 
 
 def compiling_tokens(model: ModelConfig) -> float:
-    """Roughly the number of tokens that `model` computes in the time of compiling one more shape. A formula and not a
-    clock gives it, so that the shapes chosen by it are always the same.
-    """
+    """Roughly the number of tokens that `model` computes in the time of compiling one more shape. A formula gives it,
+    and no clock, so that the shapes chosen by it are always the same."""
     rate = _COMPILING_FLOPS["cpu" if jax.default_backend() == "cpu" else "accelerator"]
     return rate * _TYPICAL_LENGTH / (3 * encoder_flops(model, _TYPICAL_LENGTH, _TYPICAL_LENGTH))
 
 
 def tokens_at_once() -> int:
-    """Tokens of a batch in inference, including padding: enough to keep an accelerator busy, few enough for a CPU's
-    caches."""
+    """Tokens of a batch in inference, with padding: enough for an accelerator, few enough for a CPU's caches."""
     return 1 << 11 if jax.default_backend() == "cpu" else 1 << 13
 
 
@@ -181,9 +179,9 @@ def check_room(memory: Memory, phase: Phase, mesh: Mesh, batch_size: str) -> Non
     say(f"{estimate}: it may not fit; should it fail, {remedy}")
 
 
-def fitted(config: AnyRunConfig, mesh: Mesh) -> AnyRunConfig:
-    """`config` with the rows of a fine-tuning's step rounded up, as in fine-tuning, to divide evenly over the devices
-    of `mesh`. A config of pretraining is returned unchanged.
+def with_even_batches(config: AnyRunConfig, mesh: Mesh) -> AnyRunConfig:
+    """`config` with the rows of a fine-tuning's step rounded up so that they divide evenly over the devices of `mesh`;
+    a config of pretraining is returned unchanged.
 
     Raises UsageError if a batch can't be divided over the devices, if the rows are too short for their texts, or if the
     attention can't be computed there.

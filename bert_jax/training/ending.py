@@ -87,12 +87,10 @@ class StopSignals:
 
     def _request_of_all(self, number: int, frame) -> None:
         interruption.stop_raising()
-        signal.signal(signal.SIGINT, _nothing if interruption.watched() else signal.default_int_handler)
+        # `interruption` acts upon a second Ctrl-C if it watches.
+        handler = (lambda *_: None) if interruption.watched() else signal.default_int_handler
+        signal.signal(signal.SIGINT, handler)
         os.kill(os.getpid(), signal.SIGTERM)
-
-
-def _nothing(number: int, frame) -> None:
-    """Handler of a signal that `interruption` acts upon."""
 
 
 def _left(newest: int | None) -> str:
@@ -103,10 +101,8 @@ def _left(newest: int | None) -> str:
 
 
 class Patience:
-    """Ends a phase after some evaluations in a row without a better score.
-
-    The scores come from the log, so a resumed run ends at the same step as an uninterrupted run.
-    """
+    """Ends a phase after some evaluations in a row without a better score. The scores come from the log, so a resumed
+    run ends at the same step as an uninterrupted one."""
 
     def __init__(self, phase: PhaseWork, log: MetricsLog):
         self._phase, self._log = phase, log
@@ -135,10 +131,7 @@ def _best(scores: dict[int, float]) -> int:
 
 
 class Skips:
-    """Detects too many skipped steps in a row.
-
-    The count is fetched from the device only when it may have reached the limit.
-    """
+    """Detects too many skipped steps in a row. Fetches the count from the device when it may have reached the limit."""
 
     def __init__(self, limit: int, state: TrainState):
         self._limit = limit
@@ -154,8 +147,7 @@ class Skips:
         return in_a_row if in_a_row >= self._limit else 0
 
     def warn(self, skipped: int, step: int) -> None:
-        """Warns if `skipped`, the number of skipped steps among the run's first `step`, has grown since the last
-        warning."""
+        """Warns if `skipped`, the number of skipped steps of the first `step`, has grown since the last warning."""
         if skipped > self._warned_of:
             warn(f"{skipped:,} of {step:,} steps had no finite gradient and were skipped")
             self._warned_of = skipped
@@ -172,11 +164,11 @@ def no_finite_gradient(
     records = {number: list(phase.source.records(number - phase.first - 1)) for number in numbers}
     if is_first():
         write_json(run / _SKIPPED, records)
-    of_first = ", ".join(map(str, records[numbers[0]][:8]))
+    first_records = ", ".join(map(str, records[numbers[0]][:8]))
     more = ", ..." if len(records[numbers[0]]) > 8 else ""
     return RunError(
         f"no finite gradient in {skipped} steps in a row, up to step {step:,}. Their training records are in "
-        f"{run / _SKIPPED}; step {numbers[0]:,} had {of_first}{more} "
+        f"{run / _SKIPPED}; step {numbers[0]:,} had {first_records}{more} "
         f"({phase.records_hint(numbers[0])}). The last good checkpoint is "
         f"{good or 'none: nothing was saved before'}; lower {Setting('optimizer.peak_learning_rate')} ({rate:g}) "
         f"and start a new run{' from there' if good else ''}"
@@ -185,8 +177,7 @@ def no_finite_gradient(
 
 class Watchdog:
     """Within the block, ends the process if `watched` reports no progress for too long. A thread counts ticks, so that
-    the time of a suspended process or machine doesn't count.
-    """
+    the time of a suspended process or machine doesn't count."""
 
     def __init__(self, minutes: float | None, run: Place, watched: Whereabouts = here, tick: float = _TICK_S):
         """`minutes`: time without progress; None or 0: unlimited. `run`: the run's directory."""
@@ -218,8 +209,7 @@ class Watchdog:
         os._exit(STUCK)
 
     def _write_report(self) -> None:
-        """Writes the stacks of all threads to a file and prints its path, without rich: the main thread may hold its
-        lock."""
+        """Writes the stacks of all threads to a file and prints its path, without rich, whose lock may be held."""
         where = self._watched.text
         host = f"-host-{jax.process_index()}" if jax.process_count() > 1 else ""
         path = self._run / f"stuck-{self.step}{host}.txt"

@@ -35,7 +35,7 @@ _CHECKPOINTS_BESIDE = 2
 """Number of checkpoints on the disk besides the newest ones: the best one, and one that is being written."""
 
 Lines = Iterator[tuple[str, str]]
-"""Lines of a table, each a name and a text about the plan."""
+"""Lines of a table, each a name and a text about the training."""
 _UNITS = {"flops": " FLOPs", "memory": " a device", "disk": " on disk", "hours": ""}
 """The figures of an estimate, and what follows each one in a line."""
 _OPTIONAL = Field(exclude_if=lambda value: value is None)
@@ -87,7 +87,7 @@ def _matrix_rate(model: ModelConfig) -> float:
     return probe.flops / min(seconds)
 
 
-def planned_run(config: TrainingConfig, run: RunDirectory, mesh: Mesh) -> Lines:
+def run_beginning(config: TrainingConfig, run: RunDirectory, mesh: Mesh) -> Lines:
     """How the run would begin, and on which devices. Raises UsageError if it can't be trained there."""
     run.check(config)
     newest = run.newest_step or 0

@@ -28,10 +28,9 @@ class Order(Protocol):
 
 
 class ShuffledOrder(NamedTuple):
-    """The endless order of training: every epoch has each record once, in an order of its own.
+    """The endless order of training: every epoch has each record once, in another order.
 
-    The record at an ordinal is a function of these numbers and the ordinal alone, so resuming at any step needs no
-    state.
+    The record at an ordinal depends on these numbers and the ordinal alone, so resuming at any step needs no state.
     """
 
     size: int
@@ -40,7 +39,6 @@ class ShuffledOrder(NamedTuple):
     phase: int
 
     def record(self, ordinal: int) -> int:
-        """The record at `ordinal`."""
         epoch, index = divmod(ordinal, self.size)
         # Hashed, because consecutive seeds would otherwise give orders shifted by one epoch.
         seed = _hashed(4, self.seed, self.phase, epoch)
@@ -52,17 +50,16 @@ class PermutedOrder(ShuffledOrder):
     microseconds a record for sizes that are no power of two."""
 
     def record(self, ordinal: int) -> int:
-        """The record at `ordinal`."""
         epoch, index = divmod(ordinal, self.size)
         return _permutation(self.size, self.seed, self.phase, epoch)[index]
 
 
 class MixedOrder:
-    """The endless order of training on several sources with fixed shares. Each source has an order of its own, in which
-    every record occurs once an epoch.
+    """The endless order of training on several sources with fixed shares. Every record occurs once in each epoch of its
+    source.
 
     Ordinals are divided into blocks of `BLOCK`. A source has the same number of records in every block, and each block
-    is shuffled by itself. The record at an ordinal is a function of the constructor's arguments and the ordinal alone.
+    is shuffled by itself. The record at an ordinal depends on the constructor's arguments and the ordinal alone.
     """
 
     BLOCK = 10_000
@@ -78,11 +75,10 @@ class MixedOrder:
         ]
 
     def record(self, ordinal: int) -> int:
-        """The record at `ordinal`."""
         block, index = divmod(ordinal, self.BLOCK)
         source, before = self._block(block)[index]
-        own_ordinal = block * self.counts[source] + before
-        return self._begins[source] + self._orders[source].record(own_ordinal)
+        ordinal_in_source = block * self.counts[source] + before
+        return self._begins[source] + self._orders[source].record(ordinal_in_source)
 
 
 def apportion(shares: Sequence[float], places: int) -> tuple[int, ...]:
@@ -131,7 +127,6 @@ class InOrder(NamedTuple):
     """Number of the first record."""
 
     def record(self, ordinal: int) -> int | None:
-        """The record at `ordinal`."""
         return self.first + ordinal * self.size // self.reads if ordinal < self.reads else None
 
 
@@ -160,17 +155,16 @@ class BatchSource:
         return self._num_batches
 
     def __getitem__(self, number: int) -> Batch:
-        """Batch `number`. Raises RunError for a damaged file, a row longer than the length or an id past the
-        vocabulary."""
+        """Batch `number`. Raises RunError for a damaged file, too long a row, or an id past the vocabulary."""
         ordinals = number * self._batch_size + self._rows
-        found = self._instances.read(self._records(ordinals))
-        longest = int(np.diff(found.ends[found.row_ends]).max(initial=0))
+        rows = self._instances.read(self._records(ordinals))
+        longest = int(np.diff(rows.ends[rows.row_ends]).max(initial=0))
         if longest > self._length:
             raise RunError(
                 f"{self._instances.directory} holds a row of {longest:,} tokens, and rows of {self._length:,} or fewer "
                 "were expected; delete it and give the same command again to prepare it anew"
             )
-        batch = assemble(found, ordinals, self._length, self._sequences_a_row)
+        batch = assemble(rows, ordinals, self._length, self._sequences_a_row)
         largest = int(batch.tokens.ids.max(initial=0))
         if largest >= self._vocabulary_size:
             raise RunError(
@@ -180,7 +174,7 @@ class BatchSource:
         return batch
 
     def records(self, number: int) -> list[int]:
-        """The numbers of the training records in the whole of batch `number`; fillers have none."""
+        """The numbers of the training records in batch `number`, over all processes; fillers have none."""
         return self._records(np.arange(number * self._batch_size, (number + 1) * self._batch_size))
 
     def _records(self, ordinals: Int[np.ndarray, " b"]) -> list[int]:

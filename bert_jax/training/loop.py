@@ -94,7 +94,7 @@ def train(
                 if loop.ended:
                     break
         _finish(checkpoints)
-        # Must precede the closing of the log, which uploads the journal too.
+        # Before the log is closed, which uploads the journal too.
         note("finished", f"step {int(state.step):,}")
     return Trained(state, loop.evaluations)
 
@@ -317,8 +317,7 @@ def _finish(checkpoints: Checkpoints) -> None:
 
 
 def _values(measured: Means) -> dict[str, float]:
-    """Fetches measurements from the device, as numbers by name; NaN if all steps since the last line of the log were
-    skipped."""
+    """Fetches measurements from the device, by name; NaN if all steps since the last line of the log were skipped."""
     fetched = jax.device_get(measured).items()
     values = {name: float(mean.value) if mean.count else math.nan for name, mean in fetched}
     del values["skipped_in_a_row"], values["skipped_records"]

@@ -45,8 +45,8 @@ def scale_by_moments(beta1: float, beta2: float, epsilon: float, bias_correction
         mean = jax.tree.map(lambda m, g: beta1 * m + (1 - beta1) * g, state.mean, gradients)
         square = jax.tree.map(lambda v, g: beta2 * v + (1 - beta2) * jnp.square(g), state.square, gradients)
         count = state.count + 1
-        of_mean, of_square = (1 - beta**count if bias_correction else 1.0 for beta in (beta1, beta2))
-        updates = jax.tree.map(lambda m, v: m / of_mean / (jnp.sqrt(v / of_square) + epsilon), mean, square)
+        bias1, bias2 = (1 - beta**count if bias_correction else 1.0 for beta in (beta1, beta2))
+        updates = jax.tree.map(lambda m, v: m / bias1 / (jnp.sqrt(v / bias2) + epsilon), mean, square)
         return updates, Moments(count, mean, square)
 
     return optax.GradientTransformation(init, update)
@@ -75,10 +75,10 @@ def scale_by_trust_ratio() -> optax.GradientTransformation:
     """
 
     def scale(path, update: Float[Array, "..."], parameter: Float[Array, "..."]) -> Float[Array, "..."]:
-        facts = _facts(path)
-        if not facts.decays:
+        described = _parameter(path)
+        if not described.decays:
             return update
-        within = tuple(set(range(update.ndim)) - set(facts.stacked))
+        within = tuple(set(range(update.ndim)) - set(described.stacked))
         length, step = (jnp.sqrt(jnp.sum(jnp.square(x), within, keepdims=True)) for x in (parameter, update))
         both = (length > 0) & (step > 0)
         return update * jnp.where(both, length / jnp.where(both, step, 1.0), 1.0)
@@ -88,17 +88,16 @@ def scale_by_trust_ratio() -> optax.GradientTransformation:
 
 def scale_by_orthogonal_mean(momentum: float, size: float) -> optax.GradientTransformation:
     """Muon's update of each matrix: the running mean of its gradients, made orthogonal and scaled to a root mean square
-    of about `size`. Stacked matrices (of layers, and of query, key and value) are treated separately.
-    """
+    of about `size`. Stacked matrices (of layers, and of query, key and value) are treated separately."""
 
     def scale(path: KeyPath, update: Float[Array, "..."]) -> Float[Array, "..."]:
-        facts = _facts(path)
-        inputs, outputs = (math.prod(update.shape[axis] for axis in axes) for axes in (facts.reduced, facts.produced))
+        matrix = _parameter(path)
+        inputs, outputs = (math.prod(update.shape[axis] for axis in axes) for axes in (matrix.reduced, matrix.produced))
         return update * (size * max(inputs, outputs) ** 0.5)
 
     def dimensions(updates: Parameters) -> Parameters:
         def numbers(path: KeyPath, _: Array) -> optax.contrib.MuonDimensionNumbers:
-            return optax.contrib.MuonDimensionNumbers(_facts(path).reduced, _facts(path).produced)
+            return optax.contrib.MuonDimensionNumbers(_parameter(path).reduced, _parameter(path).produced)
 
         return jax.tree_util.tree_map_with_path(numbers, updates)
 
@@ -152,11 +151,7 @@ def make_optimizer(config: OptimizerConfig) -> optax.GradientTransformationExtra
     if config.name == "muon":
         orthogonal = scale_by_orthogonal_mean(_MUON_MOMENTUM, _MUON_SIZE)
         scaled = optax.partition({True: orthogonal, False: scaled}, _are_matrices_of_blocks)
-    parts = [
-        clip_by_global_norm(config.clip_norm),
-        scaled,
-        optax.add_decayed_weights(config.weight_decay, mask=decays),
-    ]
+    parts = [clip_by_global_norm(config.clip_norm), scaled, optax.add_decayed_weights(config.weight_decay, mask=decays)]
     if config.name == "lamb":
         parts.append(scale_by_trust_ratio())
     return _descending(optax.chain(*parts))
@@ -194,13 +189,15 @@ def learning_only(
 
 def decays(params: Parameters) -> Parameters:
     """True for every matrix and table, False for biases and LayerNorm."""
-    return jax.tree_util.tree_map_with_path(lambda path, _: _facts(path).decays, params)
+    return jax.tree_util.tree_map_with_path(lambda path, _: _parameter(path).decays, params)
 
 
 def _are_matrices_of_blocks(params: Parameters) -> Parameters:
     """True for every matrix in a block; False for tables, heads, biases and norms."""
-    return jax.tree_util.tree_map_with_path(lambda path, _: _facts(path).of_a_block and _facts(path).inputs > 0, params)
+    return jax.tree_util.tree_map_with_path(
+        lambda path, _: _parameter(path).of_a_block and _parameter(path).inputs > 0, params
+    )
 
 
-def _facts(path: KeyPath) -> Parameter:
+def _parameter(path: KeyPath) -> Parameter:
     return parameter_at(path_of(path))

@@ -107,8 +107,8 @@ def purpose_key(seed: RunSeed, purpose: str) -> Key[Array, ""]:
 
 def example_keys(seed: RunSeed, purpose: str, phase: int, ordinals: UInt32[Array, "*B"]) -> Key[Array, "*B"]:
     """One key for each ordinal, the same in any batch and on any device."""
-    of_phase = jax.random.fold_in(purpose_key(seed, purpose), phase)
-    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(of_phase, ordinals.reshape(-1))
+    phase_key = jax.random.fold_in(purpose_key(seed, purpose), phase)
+    keys = jax.vmap(jax.random.fold_in, in_axes=(None, 0))(phase_key, ordinals.reshape(-1))
     return keys.reshape(ordinals.shape)
 
 
@@ -204,8 +204,7 @@ def loss_gradients(
         return cast(Array, sum(parts)), means
 
     if microbatches == 1:
-        gradients, means = jax.grad(loss, has_aux=True)(params, (targets, dropout_keys))
-        return gradients, means
+        return jax.grad(loss, has_aux=True)(params, (targets, dropout_keys))
 
     def accumulate(so_far, part):
         gradients, means = jax.grad(loss, has_aux=True)(params, part)

@@ -107,9 +107,8 @@ class Cadence:
     """Decides after which steps a checkpoint is due, the same on all hosts.
 
     The first host's clock decides. Agreeing on its time stops all devices for a moment, so the clock isn't read at
-    every step: at each reading the first host announces the number of steps until the next reading. That number is half
-    of the steps that fit into the remaining time at the pace since the last checkpoint. It is at most the number of
-    steps since that checkpoint, in case steps become slower.
+    every step. At each reading the first host announces the number of steps until the next reading: half of those that
+    the remaining time has room for, and at most those since the last checkpoint, in case steps become slower.
     """
 
     def __init__(
@@ -134,16 +133,11 @@ class Cadence:
         """Whether a checkpoint is due after `step`. Must be called after every step, on all hosts."""
         if step % self._every == 0 or self._is_kept(step):
             return True
-        return self._due_by_time(step)
-
-    def _due_by_time(self, step: int) -> bool:
         if self._seconds is None or step < self._read_at:
             return False
         passed = self._clock() - self._saved_at
         left, taken = self._seconds - passed, step - self._saved
-        steps = 0
-        if left > 0:
-            steps = max(1, int(min(left / 2 / max(passed, 1e-9), 1) * taken))
+        steps = max(1, int(min(left / 2 / max(passed, 1e-9), 1) * taken)) if left > 0 else 0
         steps = self._agree(steps)
         self._read_at = step + steps
         return steps == 0

@@ -51,8 +51,7 @@ class Trainer(Generic[Config, Learned]):
 
     def initial_state(self, params: Parameters | None = None) -> TrainState:
         """The state before the first step, created with its shardings. Its parameters are `params`, with random values
-        for parts that these lack. The values are the same on every mesh.
-        """
+        for parts that these lack. The values are the same on every mesh."""
         return jax.jit(self._make_state, out_shardings=self._shardings)(np.uint32(self.config.seed), params)
 
     @cached_property
@@ -198,10 +197,12 @@ class PhaseWork:
             if not (name == self.score and "score" in values):
                 labels.append((name, label, ".3f"))
         labels.append(("learning_rate", "rate", ".2e"))
-        known = [each for each in labels if each[0] in values]
-        # A batch may have no cases for a share, for example only pairs of equal scores.
-        known = [each for each in known if each[0] in ("loss", "score") or not math.isnan(values[each[0]])]
-        parts = [f"{label} {values[name]:{form}}" for name, label, form in known]
+        # A share is NaN if the batch has no case for it, for example only pairs of equal scores.
+        parts = [
+            f"{label} {values[name]:{digits}}"
+            for name, label, digits in labels
+            if name in values and (name in ("loss", "score") or not math.isnan(values[name]))
+        ]
         if values.get("skipped"):
             parts.append(f"{values['skipped']:.0f} steps skipped")
         if sequences_per_second:

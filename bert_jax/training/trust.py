@@ -53,7 +53,7 @@ _UNFUSED: dict[str, str | bool] = {
     "xla_cpu_experimental_ynn_fusion_type": "",
     "xla_backend_optimization_level": "0",
 }
-"""Options of XLA's CPU compiler by which each operation is a loop of its own, without vectorisation. Both faults above
+"""Options of XLA's CPU compiler by which each operation is a separate loop, without vectorisation. Both faults above
 are absent then, and compiling a part takes less than a fifth of the time that JAX takes to compile and call its
 operations."""
 _EMITTERS = "xla_cpu_use_fusion_emitters"
@@ -117,8 +117,8 @@ def parts_to_check(attention: AttentionForm = "auto") -> list[CheckedPart]:
 
 
 def _attention_parts(attention: AttentionForm) -> list[CheckedPart]:
-    """The checks of this device's attention kernel, if it has one, against the exact form: with dropout, in bfloat16,
-    for rows of one sequence and of two."""
+    """This device's attention kernel, if it has one, against the exact form: with dropout, in bfloat16, for rows of one
+    sequence and of two."""
     rows, length, heads = _ATTENTION
     place = np.broadcast_to(np.arange(length), (rows, length))
     parts = []
@@ -146,8 +146,7 @@ def _attended(attend: Callable[..., Array], query: Array, key: Array, value: Arr
 
 @contextlib.contextmanager
 def compiler_checked(settings: ExecutionConfig) -> Iterator[None]:
-    """Checks the compiler beside the block, if `settings` want it. Raises RunError after the block if it computes
-    wrong."""
+    """Checks the compiler beside the block, if `settings` want it. Raises RunError after it for wrong results."""
     if not settings.check_compiler:
         yield
         return

@@ -18,7 +18,7 @@ from bert_jax.products.bench import bench as bench_module
 from bert_jax.products.plan import plan as plan_module
 from bert_jax.run.run_config import write_config
 from bert_jax.system.errors import UsageError
-from bert_jax.training.devices import fitted
+from bert_jax.training.devices import with_even_batches
 from bert_jax.training.trainer import Trainer
 
 MODEL = ModelConfig(num_layers=1, hidden_size=16, num_heads=2, max_positions=64, vocabulary_size=100)
@@ -87,11 +87,11 @@ def test_rows_follow_the_pairs_and_are_filled_up_for_devices_and_parts():
     more = config.set({"task.batch_size": 48, "execution.accumulation": 8})
     assert [each.phases[0].batch_size for each in (more, config.set({"task.batch_size": 6}))] == [28, 4]
     assert config.set({"task.batch_size": 48, "phases.0.batch_size": 9}).phases[0].batch_size == 9
-    assert fitted(more, make_mesh(more.mesh)).phases[0].batch_size == 32
+    assert with_even_batches(more, make_mesh(more.mesh)).phases[0].batch_size == 32
     with pytest.raises(ValueError, match="--task.batch-size=12 is not a multiple of --execution.accumulation=8"):
         config.set({"execution.accumulation": 8})
     with pytest.raises(UsageError, match="batch-size=3 rows of --phases.0.length=32 tokens are too few for 36 texts"):
-        fitted(config.set({"phases.0.batch_size": 3}), make_mesh(config.mesh))
+        with_even_batches(config.set({"phases.0.batch_size": 3}), make_mesh(config.mesh))
 
 
 def test_flops_are_those_of_the_encoder_for_every_row():

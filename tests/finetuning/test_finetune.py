@@ -20,7 +20,7 @@ from bert_jax.finetuning import finetune as finetune_module
 from bert_jax.finetuning.finetune import DevRows, finetune, plan_finetuning
 from bert_jax.model.bert import init as init_parameters
 from bert_jax.model.kernels import attention_form
-from bert_jax.pretraining.spelling import with_spelling
+from bert_jax.pretraining.initial import with_spelling
 from bert_jax.products.suite.processes import Processes
 from bert_jax.run.checkpoint import write_model
 from bert_jax.run.checkpoint_choice import best_of, chosen_checkpoint

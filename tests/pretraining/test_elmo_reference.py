@@ -15,7 +15,7 @@ from simple_elmo_pytorch.models.scalar_mix import ScalarMix
 from bert_jax.layout import TokenSequence, lay_out_sequences
 from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.model.heads import TaskHead
-from bert_jax.pretraining.spelling import with_spelling
+from bert_jax.pretraining.initial import with_spelling
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 

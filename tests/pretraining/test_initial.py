@@ -10,7 +10,7 @@ from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.inference.bert import load
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.initial import initial_parameters, open_initial
-from bert_jax.pretraining.objective import planned_vocabulary_size
+from bert_jax.pretraining.objective import expected_vocabulary_size
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
@@ -103,12 +103,12 @@ def test_a_vocabulary_that_begins_otherwise_is_refused_first(continued, longer, 
 
 
 def test_the_size_of_a_vocabulary_that_is_given_is_known_beforehand(continued, longer, tmp_path):
-    assert planned_vocabulary_size(continued) == 150
-    assert planned_vocabulary_size(continued.replace(vocabulary=VocabularyConfig(file=str(longer)))) == 152
+    assert expected_vocabulary_size(continued) == 150
+    assert expected_vocabulary_size(continued.replace(vocabulary=VocabularyConfig(file=str(longer)))) == 152
     texts = [line for seed in range(40) for line in story(seed)]
     train_tokenizer(texts, "unigram", 60, Cleaning()).write_vocabulary(tmp_path / "a.model")
     config = continued.replace(init=None, vocabulary=VocabularyConfig(file=str(tmp_path / "a.model")))
-    assert planned_vocabulary_size(config) == 60
+    assert expected_vocabulary_size(config) == 60
 
 
 def test_a_size_that_the_given_vocabulary_has_not_is_refused_first(continued, tmp_path):

@@ -18,9 +18,9 @@ from bert_jax.pretraining.evaluation import evaluate_run
 from bert_jax.pretraining.mixture import check_epochs, source_shares, steps_at_words, words_a_step
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.pretraining.pretrain import pretrain
-from bert_jax.pretraining.questions import by_language
 from bert_jax.run.manifest import complete
 from bert_jax.run.metrics import read_metrics
+from bert_jax.run.remarks import by_language
 from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_files import RunFiles
@@ -139,8 +139,8 @@ def test_a_text_cut_twice_is_seen_as_often_by_as_many_steps(config, tmp_path):
         path = RunDirectory(tmp_path / str(dupe_factor))
         path.open(once)
         data = prepare_data(once, path, check_preparation(once, path))
-        rows = data.by_length[32].train.rows
-        seen.append((rows, *(share.epochs for share in data.shares), words_a_step(once, 0, data.by_length[32])))
+        rows = data.prepared[32].train.rows
+        seen.append((rows, *(share.epochs for share in data.shares), words_a_step(once, 0, data.prepared[32])))
     assert seen[1][0] == pytest.approx(2 * seen[0][0], rel=0.02)
     assert seen[1][1:] == pytest.approx(seen[0][1:], rel=0.02)
 

@@ -26,7 +26,7 @@ from bert_jax.products.plan.topology import Topology, can_compile, topology_devi
 from bert_jax.system.errors import RunError, install_extra
 from bert_jax.system.figures import gib
 from bert_jax.system.progress import duration, say
-from bert_jax.training.devices import fitted
+from bert_jax.training.devices import with_even_batches
 from bert_jax.training.step import Objective
 from bert_jax.training.trainer import Trainer
 
@@ -88,7 +88,7 @@ def _compiled_phases(
 ) -> list[CompiledPhase]:
     """Compiles the phases in parallel: the compiler spends half its time on one core."""
     mesh = make_mesh(config.mesh, topology_devices(topology))
-    trainer = Trainer(fitted(config, mesh), mesh, objective)
+    trainer = Trainer(with_even_batches(config, mesh), mesh, objective)
     _ = trainer.state_shapes  # raises for sizes that can't be divided over the mesh
     say(f"Compiling {len(config.phases)} programs for {topology}")
     with ThreadPoolExecutor(os.cpu_count()) as pool:

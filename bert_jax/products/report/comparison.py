@@ -6,13 +6,12 @@ from typing import NamedTuple
 
 from pydantic import JsonValue
 
-from bert_jax.pretraining.questions import name_in_words
 from bert_jax.products.page.charts import AxisFormat, Chart, line_chart, points_for
 from bert_jax.products.page.page import Markup, Section, element, paragraph, remarks, table
 from bert_jax.products.report.run_summary import RunSummary
 from bert_jax.products.report.verdict import verdict
 from bert_jax.run.curves import NO_CURVE, Curve
-from bert_jax.run.remarks import score_text
+from bert_jax.run.remarks import name_in_words, score_text
 
 _MOST_DIFFERENCES = 200
 _DESCRIBED = ("rows", "sequences", "length", "units", "seed")

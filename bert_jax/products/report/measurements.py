@@ -11,12 +11,11 @@ import numpy as np
 from bert_jax.config.wording import counted
 from bert_jax.finetuning.columns import sorted_labels
 from bert_jax.finetuning.metrics import HEADINGS, SHOWN, class_table
-from bert_jax.pretraining.questions import by_language, name_in_words
 from bert_jax.products.page.charts import HELD_OUT_CURVE, TRAINING_CURVE, AxisFormat, Chart, line_chart, points_for
 from bert_jax.products.page.page import Markup, Section, element, paragraph, table
 from bert_jax.products.report.run_summary import RunSummary
 from bert_jax.run.curves import Curve
-from bert_jax.run.remarks import score_text
+from bert_jax.run.remarks import by_language, name_in_words, score_text
 from bert_jax.run.results import Mistake
 
 _MOST_ERRORS, _MOST_CHARACTERS = 20, 600

@@ -21,9 +21,9 @@ from bert_jax.model.bert import parameter_shapes
 from bert_jax.model.size import ModelPart, model_parts
 from bert_jax.model.task import HeadShape, task_parameter_shapes
 from bert_jax.pretraining.mixture import SourceShare, source_shares
-from bert_jax.pretraining.objective import METHODS
-from bert_jax.pretraining.questions import name_in_words
+from bert_jax.pretraining.objective import OBJECTIVES
 from bert_jax.run.curves import Curves
+from bert_jax.run.remarks import name_in_words
 from bert_jax.run.results import Results, read_results
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_files import is_checkpoint, no_run
@@ -91,7 +91,7 @@ class RunSummary:
         """The questions of pretraining that the run asks, the one that it is judged by first."""
         if self.config.objective is None or self.origin:
             return []
-        method, pair = METHODS[self.config.objective.predict], PAIR_QUESTIONS[self.config.objective.pair]
+        method, pair = OBJECTIVES[self.config.objective.predict], PAIR_QUESTIONS[self.config.objective.pair]
         return list(filter(None, dict.fromkeys((method.main_question, method.token_question, pair))))
 
     @property

@@ -18,7 +18,7 @@ from bert_jax.model.kernels.platform import platform
 from bert_jax.model.sharding import batch_sharding, make_mesh, tree_shardings
 from bert_jax.pretraining.dataset import check_preparation, prepare_data, prepared_for
 from bert_jax.pretraining.evaluation import held_out_sequences
-from bert_jax.pretraining.objective import PretrainingTrainer, planned_vocabulary_size, pretraining_trainer
+from bert_jax.pretraining.objective import PretrainingTrainer, expected_vocabulary_size, pretraining_trainer
 from bert_jax.records.decoded_lines import decoded_lines
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
@@ -41,7 +41,7 @@ def step_flops(config: RunConfig) -> float:
 
 
 def _trainer(config: RunConfig) -> PretrainingTrainer:
-    return pretraining_trainer(config, make_mesh(config.mesh), planned_vocabulary_size(config), mask_id=4)
+    return pretraining_trainer(config, make_mesh(config.mesh), expected_vocabulary_size(config), mask_id=4)
 
 
 def tokens_of_text(text: str) -> float:

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from bert_jax.config.run import RunConfig
-from bert_jax.pretraining.objective import METHODS
+from bert_jax.pretraining.objective import OBJECTIVES
 from bert_jax.products.suite.suite_tables import HELD_OUT_TASK, SuiteTables
 from bert_jax.products.suite.tasks import FineTuning, HeldOutTokens, SuiteTask
 
@@ -48,7 +48,7 @@ class CheckedSuite(NamedTuple):
         """What models are measured on, by name: for recipes held-out tokens with each kind of units, and the tasks."""
         held_out, several = list[SuiteTask](), ("masked", "permuted")
         for predict in dict.fromkeys(model.recipe.objective.predict for model in self.models if model.recipe):
-            question = METHODS[predict].main_question
+            question = OBJECTIVES[predict].main_question
             for kind in self.tables.units if predict in several else self.tables.units[:1]:
                 details = f", {question.label}" * (predict != "masked") + f", {kind}" * (kind != self.tables.units[0])
                 name, scores = f"{HELD_OUT_TASK}{details}", (question.accuracy,)
