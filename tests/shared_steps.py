@@ -104,7 +104,7 @@ def share_steps() -> None:
     @functools.wraps(begin)
     def sharing(self, trainer, *arguments, **named):
         begin(self, trainer, *arguments, **named)
-        self._step = _measuring.setdefault((self._method, self._seed, trainer.mesh), self._step)
+        self._step = _measuring.setdefault((self._objective, self._seed, trainer.mesh), self._step)
 
     evaluation.HeldOut.__init__ = sharing
     pretrain.pretraining_trainer = evaluation.pretraining_trainer = _shared_trainer
