@@ -15,7 +15,7 @@ from bert_jax.instances.chunks import (
     NUMBERS,
     PARAGRAPHS,
     PIECE_COUNTS,
-    RECORD,
+    SUMMARY,
     Chunk,
     FinishedChunk,
     chunk_file,
@@ -57,42 +57,42 @@ def prepare_unless_finished(
 ) -> list[tuple[FinishedChunk, str | None]]:
     """Prepares a chunk for the targets that have no intact files of it from an earlier attempt.
 
-    Returns for each target the chunk's record, and a description of the damage if a finished chunk couldn't be used.
+    Returns for each target the finished chunk, and a description of the damage if a finished chunk couldn't be used.
     `ends_held_out`: the sources of which the end of each document is held out, rather than whole documents.
     """
     ends = chunk.source in ends_held_out
     if ends:
         targets = [target._replace(fingerprint=f"{target.fingerprint}, ends held out") for target in targets]
     earlier = [_finished(chunk, target) for target in targets]
-    unfinished = [target for target, (record, _) in zip(targets, earlier, strict=True) if not record]
+    unfinished = [target for target, (finished, _) in zip(targets, earlier, strict=True) if not finished]
     built = iter(prepare_chunk(chunk, unfinished, ends) if unfinished else ())
-    return [(record or next(built), remark) for record, remark in earlier]
+    return [(finished or next(built), remark) for finished, remark in earlier]
 
 
 def _finished(chunk: Chunk, target: PendingSet) -> tuple[FinishedChunk | None, str | None]:
-    """The chunk's record if an earlier attempt finished the chunk and its files are intact; otherwise the damage."""
-    path = chunk_file(target.directory, chunk.index, RECORD)
+    """The chunk as an earlier attempt finished it, if its files are intact; otherwise None and the damage to them."""
+    path = chunk_file(target.directory, chunk.index, SUMMARY)
     try:
-        record = FinishedChunk.read(path, directory=target.directory, index=chunk.index)
+        finished = FinishedChunk.read(path, directory=target.directory, index=chunk.index)
     except FileNotFoundError:
         return None, None
     except (OSError, ValueError) as error:
         return None, f"{path} is damaged ({error})"
-    if (record.fingerprint, record.source, record.text_crc32) != (target.fingerprint, chunk.source, chunk.crc32):
+    if (finished.fingerprint, finished.source, finished.text_crc32) != (target.fingerprint, chunk.source, chunk.crc32):
         return None, None
-    if changed := first_damaged(target.directory, record.files):
+    if changed := first_damaged(target.directory, finished.files):
         return None, f"{target.directory / changed} is not as it was written"
-    return record, None
+    return finished, None
 
 
 def prepare_chunk(chunk: Chunk, targets: Sequence[PendingSet], ends_held_out: bool = False) -> list[FinishedChunk]:
-    """Writes the shard and the other files of a chunk for each target; returns the records.
+    """Writes the shard and the other files of a chunk for each target; returns the finished chunks.
 
     The text is split into sentences and encoded once. Held-out documents are left out of the shards. With
     `ends_held_out`, the end of each document is left out instead.
     """
-    for target in targets:  # an old record would mark the files as finished while they are rewritten
-        chunk_file(target.directory, chunk.index, RECORD).unlink(missing_ok=True)
+    for target in targets:  # an old summary would mark the files as finished while they are rewritten
+        chunk_file(target.directory, chunk.index, SUMMARY).unlink(missing_ok=True)
     began, recipe = time.perf_counter(), targets[0].recipe
     train, held_out = divided(chunk, recipe.data, ends_held_out)
     text, marks = encode_text(train, recipe, chunk.source)
@@ -102,13 +102,13 @@ def prepare_chunk(chunk: Chunk, targets: Sequence[PendingSet], ends_held_out: bo
         PIECE_COUNTS: np.bincount(text.tokens, minlength=len(vocabulary)),
         DOCUMENTS: np.frombuffer(json.dumps(held_out).encode(), np.uint8),
     }
-    text_seconds, records = time.perf_counter() - began, []
+    text_seconds, finished = time.perf_counter() - began, []
     for target in targets:
         began = time.perf_counter()
         statistics, shard = write_instances(text, marks, target, TRAIN, chunk.index)
         numbers = chunk_file(target.directory, chunk.index, NUMBERS)
         write_numbers(numbers, arrays)
-        record = FinishedChunk(
+        summary = FinishedChunk(
             directory=target.directory,
             index=chunk.index,
             fingerprint=target.fingerprint,
@@ -120,9 +120,9 @@ def prepare_chunk(chunk: Chunk, targets: Sequence[PendingSet], ends_held_out: bo
             cutting_seconds=time.perf_counter() - began,
             files=shard | {numbers.relative_to(target.directory).as_posix(): FileSum.of(numbers)},
         )
-        record.write(chunk_file(target.directory, chunk.index, RECORD))
-        records.append(record)
-    return records
+        summary.write(chunk_file(target.directory, chunk.index, SUMMARY))
+        finished.append(summary)
+    return finished
 
 
 def write_instances(

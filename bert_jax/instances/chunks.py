@@ -22,7 +22,7 @@ from bert_jax.system.files import FileSum, replacing
 from bert_jax.system.json_file import read_bytes
 from bert_jax.system.sealed import Sealed
 
-RECORD, NUMBERS = ".json", ".safetensors"
+SUMMARY, NUMBERS = ".json", ".safetensors"
 """Suffixes of a chunk's files beside its shard: the FinishedChunk, written last, and arrays of numbers."""
 PARAGRAPHS, PIECE_COUNTS, DOCUMENTS = "paragraphs", "piece_counts", "held_out"
 """Names of the arrays: the distinct hashes of the training paragraphs; how often each piece occurs in training; the

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from bert_jax.config.data import DataConfig
 from bert_jax.config.operation import PreparationConfig
 from bert_jax.instances.chunk_worker import PendingSet, prepare_unless_finished
-from bert_jax.instances.chunks import RECORD, Chunk, FinishedChunk, chunk_file, cut_chunks
+from bert_jax.instances.chunks import SUMMARY, Chunk, FinishedChunk, chunk_file, cut_chunks
 from bert_jax.records.corpus import Corpus, Mixture, open_corpus
 from bert_jax.records.drops import Drops
 from bert_jax.records.engine import engine
@@ -53,7 +53,7 @@ class Seen(NamedTuple):
 def prepared_by_portions(
     corpus: Mixture, targets: Sequence[PendingSet], settings: PreparationConfig, ends_held_out: Collection[int] = ()
 ) -> list[list[FinishedChunk]]:
-    """Prepares the chunks in workers that read their own portions; returns the records, in order and one per target.
+    """Prepares the chunks in workers that read the portions; returns the finished chunks, in order and one per target.
 
     The shards are the same as if one process had read for all workers. The text is read twice: a chunk's index follows
     from the number of chunks before it, and determines its shard's name and its random numbers. All sources must
@@ -83,7 +83,7 @@ def prepared_by_portions(
             fetched(target.directory)
     for remark in itertools.chain(*remarks):
         say(f"{remark}: this part of the data is prepared anew")
-    return [[_record(target, index) for target in targets] for index in range(sum(len(each.crc32s) for each in seen))]
+    return [[_finished(target, index) for target in targets] for index in range(sum(len(each.crc32s) for each in seen))]
 
 
 def check_engine(data: DataConfig, settings: PreparationConfig) -> None:
@@ -129,9 +129,9 @@ def _written_by_workers(target: PendingSet, settings: PreparationConfig) -> Pend
     return target
 
 
-def _record(target: PendingSet, index: int) -> FinishedChunk:
-    """The record of chunk `index` that a worker wrote."""
-    path = chunk_file(target.directory, index, RECORD)
+def _finished(target: PendingSet, index: int) -> FinishedChunk:
+    """Chunk `index`, which a worker finished."""
+    path = chunk_file(target.directory, index, SUMMARY)
     try:
         return FinishedChunk.read(path, directory=target.directory, index=index)
     except (OSError, ValueError):

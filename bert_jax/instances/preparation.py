@@ -82,8 +82,8 @@ def prepare(corpus: Mixture, recipes: dict[Place, Recipe], settings: Preparation
     # Held-out documents and their text don't depend on the length.
     by_source, dropped = separate_held_out(chunks[0], len(corpus.parts), least=recipe.documents_needed)
     examples = _example_sentences(by_source, recipe)
-    for target, records, held_out in zip(targets, chunks, _write_held_out(by_source, targets), strict=True):
-        yield _finish(corpus, content, target, records, held_out, dropped, examples)
+    for target, finished, held_out in zip(targets, chunks, _write_held_out(by_source, targets), strict=True):
+        yield _finish(corpus, content, target, finished, held_out, dropped, examples)
 
 
 def _finish(
@@ -165,7 +165,7 @@ def _chunks(corpus: Mixture, targets: Sequence[PendingSet], settings: Preparatio
         documents, _ = _counts(chunks)
     for source, name in enumerate(recipe.data.source):
         _check_enough(name, documents[source], recipe)
-    return [list(records) for records in zip(*chunks, strict=True)]
+    return [list(finished) for finished in zip(*chunks, strict=True)]
 
 
 def _counts(chunks: Iterable[Sequence[FinishedChunk]]) -> tuple[Counter[int], Counter[int]]:
@@ -215,7 +215,7 @@ def _check_enough(source: str, documents: int, recipe: Recipe) -> None:
 def _prepared_by_chunks(
     corpus: Mixture, targets: Sequence[PendingSet], settings: PreparationConfig, ends_held_out: Collection[int] = ()
 ) -> Iterator[list[FinishedChunk]]:
-    """Yields the records of each chunk in order, one per target. Chunks that aren't finished are prepared first."""
+    """Yields each finished chunk in order, one per target. Chunks that aren't finished are prepared first."""
     work = functools.partial(prepare_unless_finished, targets=targets, ends_held_out=ends_held_out)
     lengths = " and ".join(dict.fromkeys(str(target.recipe.length) for target in targets))
     with stage(f"Preparing sequences of {lengths}", corpus.total, corpus.unit) as bar:
@@ -230,14 +230,14 @@ def _prepared_by_chunks(
                 read.append((corpus.position, chunk.size))
                 yield chunk
 
-        for records in map_in_processes(work, chunks(), settings.processes or available_cores()):
+        for chunk_of_targets in map_in_processes(work, chunks(), settings.processes or available_cores()):
             finished, size = read.popleft()
             text += size
             show()
-            for _, remark in records:
+            for _, remark in chunk_of_targets:
                 if remark:
                     say(f"{remark}: this part of the data is prepared anew")
-            yield [record for record, _ in records]
+            yield [chunk for chunk, _ in chunk_of_targets]
 
 
 def cut_corpus(corpus: Mixture, data: DataConfig, show: Callable[[], None]) -> Iterator[Chunk]:
