@@ -87,7 +87,7 @@ def test_the_card_of_pairs_from_a_corpus_says_how_they_were_learned_and_measured
     values = {"steps": 1, "best_step": 1, "ndcg@10": 0.5, "dev_rows": 30, "training_rows": 270}
     results = Results.model_validate(values)
     config = RunFiles(run_of_pairs.path).config
-    facts = list(model_card._training_facts(config, Provenance(config, steps=(1,)), results))
+    facts = list(model_card._training_lines(config, Provenance(config, steps=(1,)), results))
     assert "task: `vectors`, learned from `text:a.txt`, 270 rows" in facts
     assert "1 step of 64 pairs, whose texts are cut to 32 tokens; temperature 0.05, pooling mean" in facts
     measured, *_ = model_card._results_table(config, results)
