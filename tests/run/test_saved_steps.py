@@ -189,7 +189,7 @@ def test_one_of_other_shapes_is_refused(run, monkeypatch):
 
 def test_of_a_task_an_average_ends_with_the_newest_and_not_with_the_best(run, monkeypatch):
     best = checkpoint_path(run.checkpoints, 8)
-    monkeypatch.setattr(checkpoint_choice, "best_first", lambda manifests, by: [best])
+    monkeypatch.setattr(checkpoint_choice, "best_first", lambda manifests, criterion: [best])
     assert bert_jax.load(run.path).steps == (8,)
     assert bert_jax.load(run.path, average=1).steps == (12,)
     assert bert_jax.load(run.path, average=2).steps == (10, 12)
