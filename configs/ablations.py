@@ -14,13 +14,11 @@ et al. 2019, table 5) BERT-base loses 3.5 points on QNLI and 0.5 on MNLI without
 2.3 if it also reads from left to right.
 """
 
-from bert_jax.config.data import DataConfig
+from bert_jax.config.data import DataConfig, VocabularyConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import CheckpointConfig, EvaluationConfig
-from bert_jax.config.optimizer import OptimizerConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
-from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.config.training import OptimizerConfig, Phase
 
 mlm_nsp = RunConfig(
     model=ModelConfig(

@@ -29,14 +29,12 @@ it):
     --vocabulary.size 16384 --phases.0.steps 8500 --phases.0.length 128 --phases.0.batch-size 128
 """
 
-from bert_jax.config.data import DataConfig
+from bert_jax.config.data import DataConfig, VocabularyConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.operation import CheckpointConfig, EvaluationConfig
-from bert_jax.config.optimizer import OptimizerConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
-from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.config.training import OptimizerConfig, Phase
 
 MILLION = 1_000_000
 

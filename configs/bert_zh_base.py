@@ -11,10 +11,9 @@ What to expect: the published checkpoint for Chinese reaches 77.2 on XNLI's Chin
 (Sun et al. 2019, table 1).
 """
 
-from bert_jax.config.data import DataConfig
+from bert_jax.config.data import DataConfig, VocabularyConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.config.vocabulary import VocabularyConfig
 
 config = RunConfig(
     model=ModelConfig.base(),

@@ -16,14 +16,12 @@ more masks teach more a step, which takes as much longer (docs/experiments.md). 
 BERT does it.
 """
 
-from bert_jax.config.data import DataConfig
+from bert_jax.config.data import DataConfig, VocabularyConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.operation import CheckpointConfig, EvaluationConfig
-from bert_jax.config.optimizer import OptimizerConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
-from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.config.training import OptimizerConfig, Phase
 
 config = RunConfig(
     model=ModelConfig.modern(

@@ -16,13 +16,11 @@ as the model is narrow; small chunks, so that random second segments come from r
 learn here and MLM quicker.
 """
 
-from bert_jax.config.data import DataConfig
+from bert_jax.config.data import DataConfig, VocabularyConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import CheckpointConfig, EvaluationConfig
-from bert_jax.config.optimizer import OptimizerConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
-from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.config.training import OptimizerConfig, Phase
 
 config = RunConfig(
     model=ModelConfig.tiny(

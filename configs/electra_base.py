@@ -19,9 +19,8 @@ of the memory, --execution.remat full less still; neither changes the result.
 from bert_jax.config.data import DataConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.config.optimizer import OptimizerConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
+from bert_jax.config.training import OptimizerConfig, Phase
 
 config = RunConfig(
     model=ModelConfig(

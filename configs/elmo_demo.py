@@ -12,14 +12,12 @@ What to expect: a held-out accuracy of 0.345 over both directions (always the mo
 both sides.
 """
 
-from bert_jax.config.data import DataConfig
+from bert_jax.config.data import DataConfig, VocabularyConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.operation import CheckpointConfig, EvaluationConfig
-from bert_jax.config.optimizer import OptimizerConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
-from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.config.training import OptimizerConfig, Phase
 
 config = RunConfig(
     model=ModelConfig(

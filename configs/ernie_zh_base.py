@@ -14,12 +14,11 @@ What to expect: ERNIE's own checkpoint, with ReLU and more text of other kinds, 
 where BERT's for Chinese has 77.2 (table 1).
 """
 
-from bert_jax.config.data import DataConfig
+from bert_jax.config.data import DataConfig, VocabularyConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
-from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.config.training import Phase
 
 config = RunConfig(
     model=ModelConfig(model_type="ernie"),

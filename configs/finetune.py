@@ -8,8 +8,8 @@
 from typing import Any
 
 from bert_jax.config.finetune import FinetuneConfig
-from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.task import SpanConfig, TaskConfig
+from bert_jax.config.training import OptimizerConfig
 
 
 def _recipe(

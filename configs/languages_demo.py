@@ -18,8 +18,8 @@ do without them.
 
 from runpy import run_path
 
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
+from bert_jax.config.training import Phase
 
 LANGUAGES = tuple("ar cs de en eo es eu fa fi fr he hu id it ja ko lv pl pt ro ru sv sw vi zh".split())
 

@@ -13,10 +13,9 @@ English, 74.3 in Spanish and 63.8 in Chinese (its README). The vocabulary here k
 later published model does.
 """
 
-from bert_jax.config.data import DataConfig
+from bert_jax.config.data import DataConfig, VocabularyConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.config.vocabulary import VocabularyConfig
 
 config = RunConfig(
     model=ModelConfig.base(),

@@ -15,13 +15,11 @@ What to expect: its authors report 88.5 on GLUE for the model that they publishe
 A step of 4,608 rows takes many devices, or --execution.accumulation N, which doesn't change the result.
 """
 
-from bert_jax.config.data import DataConfig
+from bert_jax.config.data import DataConfig, VocabularyConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.config.optimizer import OptimizerConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
-from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.config.training import OptimizerConfig, Phase
 
 config = RunConfig(
     model=ModelConfig.modern(),

@@ -14,8 +14,8 @@ What to expect: it sees 15 billion tokens, and Ettin's 1.7 trillion. Nobody has 
 from runpy import run_path
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
+from bert_jax.config.training import Phase
 
 modern_base: RunConfig = run_path(__file__.replace("modern_small", "modern_base"))["config"]
 

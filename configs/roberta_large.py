@@ -13,13 +13,11 @@ What to expect: the paper reports 90.2 on MNLI, 96.4 on SST-2 and an F1 of 94.6 
 A step of 8,192 sequences takes many devices, or --execution.accumulation N, which doesn't change the result.
 """
 
-from bert_jax.config.data import DataConfig
+from bert_jax.config.data import DataConfig, VocabularyConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.config.optimizer import OptimizerConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
-from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.config.training import OptimizerConfig, Phase
 
 config = RunConfig(
     model=ModelConfig(

@@ -17,12 +17,11 @@ What to expect: the paper reports 85.6 on MNLI and 93.4 on SST-2 for a base mode
 text, 85.3 and 92.8 without memory (table 6; BERT-base 84.3 and 92.8).
 """
 
-from bert_jax.config.data import DataConfig
+from bert_jax.config.data import DataConfig, VocabularyConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
-from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.config.training import Phase
 
 config = RunConfig(
     model=ModelConfig(model_type="xlnet", positions="relative", class_token="last", num_segments=0),

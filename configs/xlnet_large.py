@@ -17,13 +17,11 @@ What to expect: the paper reports 90.8 on MNLI and 97.0 on SST-2 (table 5, dev s
 A step of 8,192 sequences takes many devices, or --execution.accumulation N, which doesn't change the result.
 """
 
-from bert_jax.config.data import DataConfig
+from bert_jax.config.data import DataConfig, VocabularyConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.config.optimizer import OptimizerConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
-from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.config.training import OptimizerConfig, Phase
 
 config = RunConfig(
     model=ModelConfig.large(model_type="xlnet", positions="relative", class_token="last", num_segments=0),

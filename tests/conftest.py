@@ -45,13 +45,11 @@ from shared_steps import forget_steps, share_steps
 from vector_runs import write_vectors_run
 from warm_process import COMMAND, WarmProcess, can_be_warm
 
-from bert_jax.config.data import DataConfig
+from bert_jax.config.data import DataConfig, VocabularyConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import CheckpointConfig, EvaluationConfig, LoggingConfig, PreparationConfig
-from bert_jax.config.optimizer import OptimizerConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
-from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.config.training import OptimizerConfig, Phase
 from bert_jax.instances.sentences import Sentences
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.run_directory import RunDirectory

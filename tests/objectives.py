@@ -7,8 +7,8 @@ from jaxtyping import Array, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
+from bert_jax.config.training import Phase
 from bert_jax.finetuning.objective import FineTuningObjective
 from bert_jax.model.bert import Parameters
 from bert_jax.pretraining.objective import OBJECTIVES, MaskedTokens

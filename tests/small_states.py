@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.config.optimizer import OptimizerConfig
+from bert_jax.config.training import OptimizerConfig
 from bert_jax.model.sharding import abstract
 from bert_jax.run.manifest import complete
 from bert_jax.training.optimizer import make_optimizer

@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, field_vali
 from bert_jax.cli.command_line import parse_line, with_listed_sources
 from bert_jax.cli.commands import HELP_FLAGS
 from bert_jax.cli.flags import CONFIG, Flag, Positional, flags_of, full_help, short_help, wrapped
-from bert_jax.config.file_format import FileFormat
+from bert_jax.config.data import FileFormat
 from bert_jax.config.finetune import AnyRunConfig, FinetuneConfig, TaskRunConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings

@@ -7,8 +7,8 @@ from pydantic import Field
 
 from bert_jax.cli.arguments import Arguments, dotted
 from bert_jax.config.finetune import AnyRunConfig
-from bert_jax.config.phase import BatchSize, Length
 from bert_jax.config.run import RunConfig
+from bert_jax.config.training import BatchSize, Length
 from bert_jax.system.bucket import Place
 
 if TYPE_CHECKING:

@@ -1,14 +1,15 @@
-"""Settings of the training text."""
+"""Settings of the training text and of its vocabulary, and the formats of files that records are read from."""
 
+import re
 import shlex
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 from pydantic import Field, WrapValidator
 
 from bert_jax.config.language import Languages
 from bert_jax.config.settings import OneOrSeveral, Settings
-from bert_jax.config.wording import counted
+from bert_jax.config.wording import OneOf, counted
 from bert_jax.system.errors import Setting
 
 SMALLEST_SHARE = 0.0001
@@ -195,3 +196,86 @@ class DataConfig(Settings):
     def described(self) -> str:
         """The sources as the setting `data.source`, for messages."""
         return Setting("data.source", tuple(map(repr, self.source)))
+
+
+UnicodeForm = Literal["NFC", "NFKC"]
+Accents = bool | Literal["cased"]
+"""Which marks (category Mn) are dropped: all, none, or those of scripts that have case."""
+MIN_BYTE_BPE_SIZE = 5 + 256
+"""Smallest vocabulary of a byte-level BPE, which merges no pairs: the five special pieces and the 256 bytes."""
+
+
+class VocabularyConfig(Settings):
+    """The vocabulary: trained on the corpus, or read from a file."""
+
+    PREFIX: ClassVar[str] = "--vocabulary."
+    file: str | None = None
+    """A vocab.txt (one piece on each line), a sentencepiece .model, a tokenizer.json, or a vocab.json with a merges.txt
+    beside it. The file is used unchanged. With a vocab.txt, `lowercase` and `strip_accents` decide how text is cleaned;
+    the other files have their own rules. None: train a vocabulary on the corpus."""
+    kind: Literal["wordpiece", "unigram", "bpe", "byte_bpe"] = "wordpiece"
+    """Kind of a trained vocabulary: BERT's WordPiece, one of sentencepiece's models, or byte-level BPE, as in RoBERTa,
+    which has no unknown text. Refused with `file`."""
+    size: Annotated[int, Field(gt=5, le=1 << 24)] = 30_522
+    """Pieces of a trained vocabulary, the five special ones included. Refused with `file`."""
+    lowercase: bool = True
+    """Lower-case the text before it is split; by Turkish rules if a vocabulary is trained on Turkish or Azeri alone."""
+    strip_accents: Accents | None = None
+    """Drop accents: all marks (true), as in BERT (NFD, then category Mn), or those of scripts that have case (cased:
+    Latin, Greek, Cyrillic), since in others marks spell vowels and consonants, as in Hindi and Japanese. None: with
+    `lowercase`, true for a vocab.txt and cased for a trained vocabulary; without it, false."""
+    unicode_form: UnicodeForm | None = None
+    """Unicode's normal form of the cleaned text, in which Hangul syllables are whole. None: NFC for a trained
+    vocabulary (with `kind` byte_bpe only where accents are dropped); for a vocab.txt the original BERT's cleaning,
+    which has no form and drops the joiners that Persian and Sinhala are spelled with."""
+    character_coverage: Annotated[float, Field(gt=0.9, le=1.0)] = 0.9999
+    """Share of the text's characters that a trained vocabulary has as pieces. Rarer characters become [UNK]. With
+    `kind` byte_bpe all characters are covered."""
+    sample_megabytes: Annotated[int, Field(gt=0)] = 256
+    """Maximum text, in megabytes, that a vocabulary is trained on: a uniform sample of the documents, held in memory;
+    with `data.weights`, each source gets its share."""
+
+    def _conflicts(self) -> Iterator[str]:
+        if self.kind in ("unigram", "bpe") and self.character_coverage < 0.98:
+            yield (
+                f"{self._current('character_coverage')} is less than the 0.98 that sentencepiece wants for "
+                f"{self._current('kind')}; raise it, or choose {self._flag('kind', 'wordpiece')}"
+            )
+        if self.kind == "byte_bpe" and not self.file and self.size < MIN_BYTE_BPE_SIZE:
+            yield (
+                f"{self._current('size')} is less than the {MIN_BYTE_BPE_SIZE} special pieces and bytes of "
+                f"{self._current('kind')}; raise it"
+            )
+
+
+BLANK_LINE, LINE_END = re.compile(rb"\n[ \t\r]*\n|\n(?=<doc )"), re.compile(rb"\n")
+"""The end of a document in a text file, and of a record in JSON lines."""
+
+
+class Format(NamedTuple):
+    """A format of files, plain or compressed."""
+
+    suffixes: tuple[str, ...] = ()
+    settings: tuple[str, ...] = ()
+    """Those of the settings `task.columns` and `task.separator` that apply to the format. Other formats name their own
+    columns."""
+    separator: re.Pattern[bytes] | None = None
+    """The end of a document; None if reading from the middle of a file can't find an end."""
+    has_rows: bool = True
+    """Whether a task's rows may be in such files."""
+
+
+FORMATS = {
+    "csv": Format((".csv",), ("columns", "separator")),
+    "tsv": Format((".tsv", ".txt"), ("columns", "separator")),
+    "jsonl": Format((".jsonl", ".ndjson"), separator=LINE_END),
+    "conll": Format((".conll", ".bio", ".bmes"), ("columns",)),
+    "conllu": Format((".conllu",)),
+    "squad": Format((".json",)),
+    "text": Format(settings=("columns",), separator=BLANK_LINE),
+    "parquet": Format((".parquet",), has_rows=False),
+}
+ROW_FORMATS = tuple(name for name, format in FORMATS.items() if format.has_rows)
+"""The formats of a task's rows."""
+FileFormat = Annotated[str, OneOf(ROW_FORMATS)]
+"""The name of a format of rows."""

@@ -7,12 +7,10 @@ from pydantic import Field
 
 from bert_jax.config.model import ComputeType, ModelConfig, Rate
 from bert_jax.config.operation import CheckpointConfig, EvaluationConfig
-from bert_jax.config.optimizer import OptimizerConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import GIVEN, Requirement, Settings
 from bert_jax.config.task import TaskConfig
-from bert_jax.config.training import OperationConfig, Seed, TrainingConfig
+from bert_jax.config.training import OperationConfig, OptimizerConfig, Phase, Seed, TrainingConfig
 
 
 class TransferConfig(Settings):

@@ -5,15 +5,13 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field
 
-from bert_jax.config.data import DataConfig
+from bert_jax.config.data import DataConfig, VocabularyConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig, unit_shares
 from bert_jax.config.operation import InputConfig, PreparationConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.prediction import PREDICTIONS
 from bert_jax.config.settings import Requirement
-from bert_jax.config.training import TrainingConfig
-from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.config.training import Phase, TrainingConfig
 
 
 def prediction_of(model: ModelConfig) -> str:

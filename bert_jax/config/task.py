@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, field_validator
 
-from bert_jax.config.file_format import FileFormat
+from bert_jax.config.data import FileFormat
 from bert_jax.config.settings import GIVEN, Requirement, Settings
 from bert_jax.config.task_kind import TASK_KINDS, TaskKind
 from bert_jax.config.vectors import VectorsConfig

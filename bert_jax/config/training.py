@@ -1,12 +1,14 @@
-"""Settings that pretraining and fine-tuning share."""
+"""Settings that pretraining and fine-tuning share: the optimizer, the phases, and the training as a whole."""
 
 import itertools
-from collections.abc import Iterator
-from typing import Annotated, ClassVar
+from collections.abc import Iterator, Sequence
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from bert_jax.config.model import ModelConfig
+from bert_jax.config.language import Languages
+from bert_jax.config.model import ModelConfig, RotaryBase
+from bert_jax.config.objective import Units
 from bert_jax.config.operation import (
     CheckpointConfig,
     EvaluationConfig,
@@ -15,13 +17,106 @@ from bert_jax.config.operation import (
     LoggingConfig,
     MeshConfig,
 )
-from bert_jax.config.optimizer import OptimizerConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.settings import Settings
 
+Length = Annotated[int, Field(ge=8, le=1 << 24)]
+BatchSize = Annotated[int, Field(gt=0, le=1 << 24)]
+Positive = Annotated[float, Field(gt=0.0)]
+Decay = Annotated[float, Field(ge=0.0, lt=1.0)]
 Seed = Annotated[int, Field(ge=0, lt=2**32)]
 _LOG_EVERY, _LINES = 100, 20
 """Default number of steps between lines of the log; number of lines that shorter runs get instead."""
+
+
+class OptimizerConfig(Settings):
+    """The optimizer and its learning rate. The defaults are those of BERT (the original's optimization.py)."""
+
+    PREFIX: ClassVar[str] = "--optimizer."
+    name: Literal["adamw", "lamb", "muon"] = "adamw"
+    """How parameters move.
+
+    - adamw: Adam with decoupled weight decay.
+    - lamb: for batches of thousands (You et al. 2020): Adam's step, with each matrix's update scaled to that matrix's
+      norm times the learning rate.
+    - muon: each matrix of a block moves by the orthogonalized mean of its gradients, scaled to the size of Adam's steps
+      (Jordan et al. 2024); all other parameters move by Adam."""
+    peak_learning_rate: Positive = 1e-4
+    """Learning rate (LR) at the last step of the warm-up; without a warm-up, at the first step."""
+    warmup: Annotated[float, Field(ge=0.0, lt=1.0)] = 0.01
+    """Share of all steps over which the rate rises linearly to the peak. The first of n steps has 1/n of the peak; in
+    the original it has 0. `schedule` determines the rate afterwards."""
+    schedule: Literal["linear", "polynomial", "cosine", "warmup_stable_decay"] = "linear"
+    """How the learning rate falls from the peak, at the end of the warm-up, to 0, at the end of the run.
+
+    - linear: on a line. (The original's line begins at step 0, so its rate is lower by the share `warmup` of the peak
+      or less.)
+    - polynomial: the share of steps left, to the power `power`.
+    - cosine: half a wave.
+    - warmup_stable_decay: constant at the peak, then linear over `decay_share`."""
+    power: Positive = 0.5
+    """Exponent of the polynomial schedule. 1 is linear; less keeps the rate high for longer. Others ignore it."""
+    decay_share: Annotated[float, Field(gt=0.0, le=1.0)] = 0.1
+    """Share of all steps, at the end, over which warmup_stable_decay falls to 0. Other schedules ignore it."""
+    beta1: Decay = 0.9
+    """Decay of the running mean of the gradients."""
+    beta2: Decay = 0.999
+    """Decay of the running mean of the squared gradients."""
+    epsilon: Positive = 1e-6
+    """Added to the root of the second moment."""
+    weight_decay: Annotated[float, Field(ge=0.0)] = 0.01
+    """Decoupled decay of every weight matrix and table; biases and LayerNorm are exempt."""
+    bias_correction: bool = False
+    """Adam's bias correction of the moments. BERT has none. LAMB has it as published (algorithm 2) and in the code that
+    its paper names, but not in the code of ALBERT. Fine-tuning has it by default: without it the first steps are up to
+    six times as large, and more fine-tunings of small sets fail (Zhang et al. 2021, arXiv:2006.05987)."""
+    clip_norm: Positive = 1.0
+    """Gradients are scaled down to this global norm."""
+
+    def _conflicts(self) -> Iterator[str]:
+        if self.schedule == "warmup_stable_decay" and self.warmup + self.decay_share > 1.0:
+            yield (
+                f"{self._current('warmup')} and {self._current('decay_share')} add up to more than 1, the whole run; "
+                "lower one of them"
+            )
+
+
+class Phase(Settings):
+    """Training for a number of steps on sequences of one length, in batches of one size."""
+
+    steps: Annotated[int, Field(gt=0, lt=2**31)]
+    """Optimizer steps."""
+    length: Length
+    """Tokens of a row, special ones included (T)."""
+    batch_size: BatchSize
+    """Rows per step, over all devices (B): a sequence each, or several with data.packed and in fine-tuning."""
+    units: Units | None = None
+    """Unit of masking in this phase. None: objective.units."""
+    rotary_base: RotaryBase | None = None
+    """Base of the rotary positions of global attention in this phase, for phases with shorter rows than those
+    that model.rotary_base is meant for. None: model.rotary_base."""
+    smoothing: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
+    """data.smoothing in this phase, for shares that are annealed from phase to phase. None: data.smoothing."""
+    languages: Languages | None = None
+    """Languages whose sources this phase draws from, so that others can join in a later phase. None: all."""
+
+    def batch(self, packed: bool) -> str:
+        """The rows of a step and their length, in words. `packed`: whether a row holds several sequences."""
+        held = "rows, packed with sequences," if packed else "sequences"
+        return f"{self.batch_size:,} {held} of up to {self.length:,} tokens"
+
+
+def same_until(step: int, first: Sequence[Phase], second: Sequence[Phase]) -> bool:
+    """Whether the first `step` steps of two plans are the same."""
+    return _first_steps(step, first) == _first_steps(step, second)
+
+
+def _first_steps(count: int, phases: Sequence[Phase]) -> list[Phase]:
+    begun = []
+    for phase in phases:
+        if count > 0:
+            begun.append(phase.replace(steps=min(count, phase.steps)))
+        count -= phase.steps
+    return begun
 
 
 class OperationConfig(Settings):

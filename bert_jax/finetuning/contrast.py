@@ -22,8 +22,8 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.batches import AnyArray, TaskBatch, TextBatch, synthetic_text_batch
 from bert_jax.finetuning.objective import FineTuningObjective, TaskObjective
 from bert_jax.model.bert import Parameters
-from bert_jax.model.cross_entropy import cross_entropy
 from bert_jax.model.embeddings import vocabulary_size
+from bert_jax.model.kernels.cross_entropy import cross_entropy
 from bert_jax.model.placement import split_by_rows
 from bert_jax.model.size import encoder_flops
 from bert_jax.model.task import PooledEncoder, normalised

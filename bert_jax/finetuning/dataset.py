@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax.batching.grouping import windows
-from bert_jax.config.file_format import FileFormat
+from bert_jax.config.data import FileFormat
 from bert_jax.config.task import TaskConfig
 from bert_jax.config.wording import counted
 from bert_jax.finetuning.columns import text

@@ -12,8 +12,8 @@ from jax.sharding import Mesh
 from jaxtyping import Array, Float
 
 from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.task import TaskConfig
+from bert_jax.config.training import Phase
 from bert_jax.config.wording import counted
 from bert_jax.finetuning.batches import PackedBatches, TaskBatch, TaskBatches, TextBatches
 from bert_jax.finetuning.contrast import make_objective
@@ -24,8 +24,8 @@ from bert_jax.finetuning.row_reading import RowSet, reading_of_rows
 from bert_jax.interchange.hub import model_place
 from bert_jax.model.bert import Parameters
 from bert_jax.model.kernels.attention_forms import check_attention
-from bert_jax.model.memory import Memory, step_memory
 from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows, make_mesh, row_shards
+from bert_jax.model.size import Memory, step_memory
 from bert_jax.model.task import HeadShape, pools_tokens
 from bert_jax.records.python_values import TaskRows
 from bert_jax.run.hosts import check_connected, first_alone

@@ -16,8 +16,8 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.batches import TaskBatch, synthetic_task_batch
 from bert_jax.finetuning.task import IGNORED
 from bert_jax.model.bert import Parameters
-from bert_jax.model.cross_entropy import cross_entropy
 from bert_jax.model.embeddings import vocabulary_size
+from bert_jax.model.kernels.cross_entropy import cross_entropy
 from bert_jax.model.parameters import parameter_at, path_of
 from bert_jax.model.sharding import batch_sharding, local_rows, on_mesh, placed, row_shards
 from bert_jax.model.size import encoder_flops

@@ -26,7 +26,7 @@ from bert_jax.inference.features import BatchedModel, one_of
 from bert_jax.inference.filling import check_token_head
 from bert_jax.layout import Tokens, lay_out
 from bert_jax.model.bert import BertForPretraining, Parameters
-from bert_jax.model.cross_entropy import cross_entropy
+from bert_jax.model.kernels.cross_entropy import cross_entropy
 from bert_jax.pretraining.masking import neighbours, next_tokens
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.json_file import JsonObject

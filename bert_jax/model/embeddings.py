@@ -9,8 +9,8 @@ from jaxtyping import Array, Float, Key
 from bert_jax.config.model import ModelConfig
 from bert_jax.layout import Tokens
 from bert_jax.model.dropout import token_dropout
-from bert_jax.model.kernels.lookup import rows_of
 from bert_jax.model.kernels.platform import compute_dtype
+from bert_jax.model.kernels.products import rows_of
 from bert_jax.model.linear import LayerNorm, Linear, initial_weights
 from bert_jax.model.placement import gathered
 from bert_jax.model.positions import SCHEMES

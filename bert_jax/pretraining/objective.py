@@ -13,7 +13,6 @@ import optax
 from jax.sharding import Mesh
 from jaxtyping import Array, Float, Int, Key
 
-from bert_jax.config.phase import Phase
 from bert_jax.config.prediction import (
     BOTH_NEIGHBOURS,
     MASKED_TOKENS,
@@ -25,15 +24,14 @@ from bert_jax.config.prediction import (
     Question,
 )
 from bert_jax.config.run import RunConfig
+from bert_jax.config.training import Phase
 from bert_jax.layout import Tokens
 from bert_jax.model.bert import BertForPretraining, Discriminator, Parameters, generator_parameters, init
-from bert_jax.model.cross_entropy import cross_entropy
 from bert_jax.model.dropout import split
 from bert_jax.model.embeddings import vocabulary_size
-from bert_jax.model.kernels.total_cross_entropy import total_cross_entropy
-from bert_jax.model.memory import Memory, step_memory
+from bert_jax.model.kernels.cross_entropy import cross_entropy, total_cross_entropy
 from bert_jax.model.sharding import on_mesh
-from bert_jax.model.size import train_flops
+from bert_jax.model.size import Memory, step_memory, train_flops
 from bert_jax.pretraining.masking import (
     Masked,
     MaskingKeys,

@@ -4,9 +4,9 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+from bert_jax.config.data import VocabularyConfig
 from bert_jax.config.language import has_turkish_case
 from bert_jax.config.run import RunConfig
-from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.instances.held_out import training_documents
 from bert_jax.interchange.hub import model_place
 from bert_jax.interchange.tokenizer_config import PublishedFolder

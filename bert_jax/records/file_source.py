@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple, TypeVar
 
-from bert_jax.config.file_format import FORMATS, LINE_END, Format
+from bert_jax.config.data import FORMATS, LINE_END, Format
 from bert_jax.records import limits
 from bert_jax.records.compressed_files import DAMAGE, SUFFIXES, compression, damage_of, decompressed, opened
 from bert_jax.records.decoded_lines import InputFile, Pass

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterable
 
-from bert_jax.config.file_format import FORMATS, ROW_FORMATS, FileFormat
+from bert_jax.config.data import FORMATS, ROW_FORMATS, FileFormat
 from bert_jax.records.compressed_files import suffix
 from bert_jax.records.conll_files import conll_records, conllu_records
 from bert_jax.records.decoded_lines import InputFile

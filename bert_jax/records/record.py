@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from bert_jax.config.file_format import FileFormat
+from bert_jax.config.data import FileFormat
 from bert_jax.system.errors import UsageError, json_kind, listed, quoted
 
 _SURROGATE = re.compile("[\ud800-\udfff]")

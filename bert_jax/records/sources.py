@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bert_jax.config.file_format import FORMATS, ROW_FORMATS
+from bert_jax.config.data import FORMATS, ROW_FORMATS
 from bert_jax.records import limits
 from bert_jax.records.compressed_files import check_expansion, opened, suffix
 from bert_jax.records.decoded_lines import InputFile, Pass

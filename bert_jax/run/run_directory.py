@@ -10,8 +10,7 @@ import uuid
 from typing import cast
 
 from bert_jax.config.finetune import AnyRunConfig
-from bert_jax.config.phase import same_until
-from bert_jax.config.training import TrainingConfig
+from bert_jax.config.training import TrainingConfig, same_until
 from bert_jax.run.hosts import is_first
 from bert_jax.run.manifest import checkpoint_damage, checkpoint_path, complete
 from bert_jax.run.results import Results, read_results

@@ -9,13 +9,13 @@ import numpy as np
 from jax.sharding import Mesh
 from jaxtyping import PyTree
 
+from bert_jax.config.data import VocabularyConfig
 from bert_jax.config.finetune import AnyRunConfig, TaskRunConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig, prediction_of
 from bert_jax.config.task import TaskConfig
-from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.config.training import Phase
 from bert_jax.config.wording import counted
 from bert_jax.interchange.hub import model_place
 from bert_jax.interchange.model_directory import PublishedModel, open_model_directory, published_folder

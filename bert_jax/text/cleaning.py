@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from tokenizers import Regex, normalizers
 
-from bert_jax.config.vocabulary import Accents, UnicodeForm
+from bert_jax.config.data import Accents, UnicodeForm
 from bert_jax.text.vocabulary import BOUNDARY
 
 _CASED_MARKS = (

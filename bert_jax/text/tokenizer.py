@@ -2,7 +2,7 @@
 
 import os
 
-from bert_jax.config.vocabulary import Accents
+from bert_jax.config.data import Accents
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.copies import fetched
 from bert_jax.system.errors import UsageError

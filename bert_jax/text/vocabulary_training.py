@@ -17,7 +17,7 @@ from sentencepiece import SentencePieceTrainer
 from tokenizers import Tokenizer as Pipeline
 from tokenizers import models, normalizers, trainers
 
-from bert_jax.config.vocabulary import MIN_BYTE_BPE_SIZE
+from bert_jax.config.data import MIN_BYTE_BPE_SIZE
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.text.cleaning import ZERO_WIDTH_SPACE, Cleaning, sentencepiece_rules
 from bert_jax.text.pipeline import BYTES, Tokenizer

@@ -12,7 +12,7 @@ from pydantic import Field
 from tokenizers import Regex, models, pre_tokenizers
 from tokenizers import Tokenizer as Pipeline
 
-from bert_jax.config.vocabulary import Accents, UnicodeForm
+from bert_jax.config.data import Accents, UnicodeForm
 from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import JsonObject

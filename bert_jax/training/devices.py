@@ -12,12 +12,11 @@ from jaxtyping import Array, DTypeLike
 
 from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.phase import Phase
+from bert_jax.config.training import Phase
 from bert_jax.model.kernels.attention_forms import check_attention
 from bert_jax.model.kernels.products import product
-from bert_jax.model.memory import Memory
 from bert_jax.model.sharding import check_batch_size, row_shards
-from bert_jax.model.size import encoder_flops
+from bert_jax.model.size import Memory, encoder_flops
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.figures import gigabytes
 from bert_jax.system.progress import say

@@ -12,12 +12,11 @@ from jax.sharding import Mesh
 from pydantic import Field
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.phase import Phase
-from bert_jax.config.training import TrainingConfig
+from bert_jax.config.training import Phase, TrainingConfig
 from bert_jax.config.wording import counted
 from bert_jax.model.kernels.platform import compute_dtype
-from bert_jax.model.memory import Memory
 from bert_jax.model.sharding import num_shards
+from bert_jax.model.size import Memory
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system import figures
 from bert_jax.system.bucket import Place, in_bucket

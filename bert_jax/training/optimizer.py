@@ -12,7 +12,7 @@ import optax.contrib
 from jax.tree_util import KeyPath
 from jaxtyping import Array, Float, Int
 
-from bert_jax.config.optimizer import OptimizerConfig
+from bert_jax.config.training import OptimizerConfig
 from bert_jax.model.bert import Parameters
 from bert_jax.model.parameter import Parameter
 from bert_jax.model.parameters import parameter_at, path_of

@@ -28,13 +28,12 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import AttentionForm, ExecutionConfig
 from bert_jax.config.wording import counted
 from bert_jax.model.attention_pattern import AttentionPattern, Places
-from bert_jax.model.cross_entropy import cross_entropy
 from bert_jax.model.exact_attention import EXACT, softmax_where
 from bert_jax.model.heads import TokenLogits
 from bert_jax.model.kernels.attention_form import AttentionCase
 from bert_jax.model.kernels.attention_forms import form_for
+from bert_jax.model.kernels.cross_entropy import cross_entropy, total_cross_entropy
 from bert_jax.model.kernels.platform import cpu_flags, platform
-from bert_jax.model.kernels.total_cross_entropy import total_cross_entropy
 from bert_jax.model.linear import LayerNorm, activation, project
 from bert_jax.system.copies import cache_directory
 from bert_jax.system.errors import RunError, Setting, first_line

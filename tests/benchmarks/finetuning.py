@@ -26,8 +26,8 @@ from bert_jax.cli.arguments import Arguments
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import MeshConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.task import TaskConfig
+from bert_jax.config.training import Phase
 from bert_jax.finetuning.batches import TaskBatches
 from bert_jax.finetuning.dataset import read_records, read_training
 from bert_jax.finetuning.objective import TaskObjective

@@ -21,8 +21,8 @@ from turns import WORK, at_work, take_turns, work
 from bert_jax.cli.arguments import Arguments
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import MeshConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
+from bert_jax.config.training import Phase
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.system.machine import keep_freed_memory

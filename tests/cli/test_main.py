@@ -17,9 +17,9 @@ SHELL = [sys.executable, "-m", "bert_jax.cli.main"]
 CONFIG = """
 from bert_jax.config.data import DataConfig
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.phase import Phase
+from bert_jax.config.training import Phase
 from bert_jax.config.run import RunConfig
-from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.config.data import VocabularyConfig
 
 config = RunConfig(
     model=ModelConfig(num_layers=2, hidden_size=32, num_heads=2, max_positions=32),

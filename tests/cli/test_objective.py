@@ -10,8 +10,8 @@ from bert_jax.cli.main import run
 from bert_jax.cli.objective import expected_objective
 from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.task import SpanConfig, TaskConfig
+from bert_jax.config.training import Phase
 from bert_jax.model.sharding import make_mesh
 from bert_jax.model.size import encoder_flops
 from bert_jax.products.bench import bench as bench_module

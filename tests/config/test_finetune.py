@@ -4,9 +4,9 @@ import pytest
 
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
+from bert_jax.config.training import Phase
 from bert_jax.run.config_files import find_config, names_for
 
 OWN = {"classes", "labels", "number", "tags", "answers", "choices"}

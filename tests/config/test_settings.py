@@ -6,15 +6,13 @@ from typing import get_args
 import pytest
 
 import bert_jax
-from bert_jax.config.data import DataConfig
+from bert_jax.config.data import DataConfig, VocabularyConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig, num_predictions
 from bert_jax.config.operation import LoggingConfig
-from bert_jax.config.optimizer import OptimizerConfig
-from bert_jax.config.phase import Phase, same_until
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings, SettingsError
-from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.config.training import OptimizerConfig, Phase, same_until
 from bert_jax.system.errors import UsageError
 
 ROOT = Path(bert_jax.__file__).parent

@@ -13,9 +13,9 @@ import bert_jax
 from bert_jax.cli.main import run as bert_jax_command
 from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
 from bert_jax.config.operation import LoggingConfig
-from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.task import TaskConfig
+from bert_jax.config.training import OptimizerConfig
 from bert_jax.finetuning import finetune as finetune_module
 from bert_jax.finetuning.finetune import DevRows, finetune, plan_finetuning
 from bert_jax.model.bert import init as init_parameters

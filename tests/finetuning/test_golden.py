@@ -8,8 +8,8 @@ import pytest
 from safetensors.numpy import load_file
 
 from bert_jax.config.operation import ExecutionConfig
-from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.task import SpanConfig, TaskConfig
+from bert_jax.config.training import OptimizerConfig
 from bert_jax.finetuning.batches import TaskBatch, task_batch
 from bert_jax.finetuning.objective import TaskObjective
 from bert_jax.finetuning.task import IGNORED, Example

@@ -11,8 +11,8 @@ import pytest
 from bert_jax.cli.main import run as bert_jax_command
 from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
 from bert_jax.config.operation import LoggingConfig
-from bert_jax.config.optimizer import OptimizerConfig
 from bert_jax.config.task import TaskConfig
+from bert_jax.config.training import OptimizerConfig
 from bert_jax.finetuning.finetune import DevRows, finetune
 from bert_jax.run.manifest import checkpoint_path
 from bert_jax.run.run_directory import RunDirectory

@@ -27,7 +27,7 @@ import numpy as np
 
 import bert_jax
 from bert_jax.cli.main import run as command
-from bert_jax.config.data import DataConfig
+from bert_jax.config.data import DataConfig, VocabularyConfig
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
@@ -38,11 +38,9 @@ from bert_jax.config.operation import (
     LoggingConfig,
     PreparationConfig,
 )
-from bert_jax.config.optimizer import OptimizerConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.config.task import SpanConfig, TaskConfig
-from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.config.training import OptimizerConfig, Phase
 from bert_jax.finetuning.finetune import finetune
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.metrics import read_metrics

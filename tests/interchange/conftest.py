@@ -9,8 +9,8 @@ import pytest
 
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.task import SpanConfig, TaskConfig
+from bert_jax.config.training import Phase
 from bert_jax.model.bert import Parameters
 from bert_jax.model.task import HeadShape, task_parameter_shapes
 from bert_jax.run.checkpoint import write_model

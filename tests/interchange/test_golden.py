@@ -11,7 +11,7 @@ from safetensors.numpy import load_file
 from token_rows import tokens_of
 
 from bert_jax.config.operation import ExecutionConfig
-from bert_jax.config.optimizer import OptimizerConfig
+from bert_jax.config.training import OptimizerConfig
 from bert_jax.interchange.model_directory import open_model_directory
 from bert_jax.pretraining.masking import Masked
 from bert_jax.pretraining.objective import PretrainingTargets

@@ -13,9 +13,9 @@ from safetensors.numpy import load_file, save_file
 
 import bert_jax
 from bert_jax.cli.main import run
+from bert_jax.config.data import VocabularyConfig
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.phase import Phase
-from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.config.training import Phase
 from bert_jax.interchange.model_directory import open_model_directory
 from bert_jax.interchange.relatives import RELATIVES
 from bert_jax.interchange.tensor_names import select

@@ -21,7 +21,7 @@ from bert_jax.interchange.model_settings import model_config
 from bert_jax.interchange.relatives import RELATIVES, relative_of
 from bert_jax.interchange.tensor_names import to_tensors
 from bert_jax.model.bert import BertForPretraining, Discriminator, completed, parameter_shapes
-from bert_jax.model.cross_entropy import cross_entropy
+from bert_jax.model.kernels.cross_entropy import cross_entropy
 from bert_jax.system.errors import UsageError
 
 FOLDER = Path(__file__).parents[1] / "golden" / "relatives"

@@ -7,8 +7,8 @@ import pytest
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, processors
 
 from bert_jax.batching.sequences import joined
+from bert_jax.config.data import VocabularyConfig
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.vocabulary import VocabularyConfig
 from bert_jax.interchange.tokenizer_config import PublishedFolder
 from bert_jax.interchange.tokenizer_files import read_tokenizer, write_tokenizer
 from bert_jax.interchange.vocabulary_files import vocabulary_path

@@ -8,7 +8,7 @@ import pytest
 import bert_jax
 from bert_jax.cli.main import run as command
 from bert_jax.config.operation import LoggingConfig
-from bert_jax.config.phase import Phase
+from bert_jax.config.training import Phase
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run import metrics
 from bert_jax.run.manifest import complete

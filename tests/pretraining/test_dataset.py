@@ -8,7 +8,7 @@ import pytest
 from conftest import stories
 
 from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.config.phase import Phase
+from bert_jax.config.training import Phase
 from bert_jax.instances.preparation import prepare
 from bert_jax.instances.prepared_data import PreparedData, discard
 from bert_jax.pretraining import dataset

@@ -12,8 +12,8 @@ import bert_jax
 from bert_jax.cli.main import run as command
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import MeshConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
+from bert_jax.config.training import Phase
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.model.relatives.characters import BEGIN_SENTENCE, BEGIN_WORD, END_WORD, PADDING
 from bert_jax.model.sharding import make_mesh

@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from conftest import story
 
-from bert_jax.config.phase import Phase
-from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.config.data import VocabularyConfig
+from bert_jax.config.training import Phase
 from bert_jax.inference.bert import load
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.initial import initial_parameters, open_initial

@@ -11,8 +11,8 @@ from stages import stopped_at
 import bert_jax
 from bert_jax.cli.main import run as command
 from bert_jax.config.operation import MeshConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
+from bert_jax.config.training import Phase
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.evaluation import evaluate_run, held_out_sequences

@@ -13,9 +13,9 @@ from unit_texts import MASK_ID, VOCABULARY, Text
 import bert_jax
 from bert_jax.cli.main import run as command
 from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
+from bert_jax.config.training import Phase
 from bert_jax.layout import WORD_START
 from bert_jax.pretraining.masking import MaskingKeys, divide_sequences, mask_sequences, order_of_prediction
 from bert_jax.pretraining.pretrain import pretrain

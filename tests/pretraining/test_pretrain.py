@@ -13,9 +13,9 @@ from stages import parameters, stopped_at
 
 from bert_jax.cli.main import run as command
 from bert_jax.cli.summary import print_results
+from bert_jax.config.data import VocabularyConfig
 from bert_jax.config.operation import ExecutionConfig
-from bert_jax.config.phase import Phase
-from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.config.training import Phase
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.shards import InstanceSource
 from bert_jax.pretraining import pretrain as pretrain_module

@@ -13,9 +13,9 @@ from objectives import objective_of
 import bert_jax
 from bert_jax.cli.main import run as command
 from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
+from bert_jax.config.training import Phase
 from bert_jax.model.parameters import path_of
 from bert_jax.pretraining.evaluation import evaluate_run
 from bert_jax.pretraining.pretrain import pretrain

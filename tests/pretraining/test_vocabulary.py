@@ -7,8 +7,8 @@ import pytest
 from conftest import stories
 
 import bert_jax
-from bert_jax.config.phase import Phase
-from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.config.data import VocabularyConfig
+from bert_jax.config.training import Phase
 from bert_jax.instances import chunk_worker
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.instances.shards import InstanceSource

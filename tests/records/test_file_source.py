@@ -10,8 +10,7 @@ import pytest
 import zstandard
 from conftest import stories
 
-from bert_jax.config.data import DataConfig
-from bert_jax.config.file_format import BLANK_LINE, LINE_END
+from bert_jax.config.data import BLANK_LINE, LINE_END, DataConfig
 from bert_jax.records import file_source
 from bert_jax.records.corpus import open_corpus
 from bert_jax.records.decoded_lines import Pass

@@ -12,8 +12,7 @@ from safetensors.numpy import load_file
 import bert_jax
 from bert_jax.cli.main import run as command
 from bert_jax.config.operation import CheckpointConfig
-from bert_jax.config.phase import Phase
-from bert_jax.config.training import TrainingConfig
+from bert_jax.config.training import Phase, TrainingConfig
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run import checkpoint_choice, trained_model
 from bert_jax.run.manifest import Manifest, checkpoint_path, delete_checkpoint

@@ -10,7 +10,7 @@ import pytest
 from conftest import faked_devices, program
 
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.optimizer import OptimizerConfig
+from bert_jax.config.training import OptimizerConfig
 from bert_jax.model.bert import parameter_shapes
 from bert_jax.training.optimizer import decays, learning_only, learning_rate, make_optimizer
 
@@ -226,7 +226,7 @@ ON_EIGHT_DEVICES = """
 import jax, sys
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import MeshConfig
-from bert_jax.config.optimizer import OptimizerConfig
+from bert_jax.config.training import OptimizerConfig
 from bert_jax.model.bert import init
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.model.sharding import make_mesh, tree_shardings

@@ -7,7 +7,7 @@ from token_rows import tokens_of
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
-from bert_jax.config.optimizer import OptimizerConfig
+from bert_jax.config.training import OptimizerConfig
 from bert_jax.model.kernels import elementwise
 from bert_jax.run.measurement import Mean
 from bert_jax.training.batch import Batch

@@ -8,11 +8,10 @@ import pytest
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig, MeshConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
+from bert_jax.config.training import Phase
 from bert_jax.model.exact_attention import EXACT
-from bert_jax.model.kernels.attention_forms import FORMS
-from bert_jax.model.kernels.gpu_form import GPU
+from bert_jax.model.kernels.attention_forms import FORMS, GPU
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.pretraining.pretrain import pretrain

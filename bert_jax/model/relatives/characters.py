@@ -16,8 +16,8 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.layout import Tokens
 from bert_jax.model.dropout import token_dropout
 from bert_jax.model.embeddings import padded_vocabulary_size
-from bert_jax.model.kernels.lookup import rows_of
 from bert_jax.model.kernels.platform import compute_dtype
+from bert_jax.model.kernels.products import rows_of
 from bert_jax.model.linear import project
 from bert_jax.model.placement import gathered
 

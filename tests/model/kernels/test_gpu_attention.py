@@ -18,8 +18,7 @@ from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.model.exact_attention import exact_attention
 from bert_jax.model.kernels import attention_form, elementwise, platform
 from bert_jax.model.kernels.attention_form import AttentionCase
-from bert_jax.model.kernels.attention_forms import check_attention, form_for
-from bert_jax.model.kernels.gpu_form import GPU
+from bert_jax.model.kernels.attention_forms import GPU, check_attention, form_for
 from bert_jax.model.sharding import make_mesh, on_mesh
 from bert_jax.system.errors import UsageError
 

@@ -8,12 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax.model.kernels import products
 from bert_jax.model.kernels.products import (
     heads_first,
     inner_products,
     product,
     product_of_transposed,
     product_with_transposed,
+    rows_of,
     weighted_sums,
 )
 from bert_jax.model.linear import project
@@ -77,3 +79,21 @@ def test_bfloat16_reaches_the_products_on_cpus():
     arguments = re.findall(r"\n%\S+ \(([^)]*)\) -> [^{]*{(?:\n[^}].*)*? dot\(", compiled)
     assert len(arguments) == 9, compiled
     assert all(each.count("bf16[") == 2 for each in arguments), arguments
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.bfloat16])
+@pytest.mark.parametrize("ids, rows", [((1000,), 50), ((3, 300), 2), ((128,), 1), ((5,), 100)])
+def test_the_gradient_is_that_of_indexing(monkeypatch, ids, rows, dtype):
+    """With ids that fill several chunks, end within one, are all the same, or don't occur."""
+    rng = np.random.default_rng(0)
+    numbers = jnp.asarray(rng.integers(0, rows, ids) * (rng.random(ids) < 0.7), jnp.int32)
+    table, weights = jax.random.normal(jax.random.key(0), (rows, 8)), jax.random.normal(jax.random.key(1), (*ids, 8))
+
+    def differentiate():
+        found, backward = jax.vjp(lambda table: rows_of(table, numbers).astype(dtype), table)
+        return found, *backward(weights.astype(dtype))
+
+    expected = differentiate()
+    monkeypatch.setattr(products, "on_one_device", lambda kind: kind == "gpu")
+    for a, b in zip(expected, jax.jit(differentiate)(), strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-4, atol=1e-4)

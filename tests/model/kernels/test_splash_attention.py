@@ -15,7 +15,7 @@ from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.bert import BertForPretraining, init
 from bert_jax.model.exact_attention import EXACT
 from bert_jax.model.kernels import splash_attention
-from bert_jax.model.kernels.tpu_form import TPU
+from bert_jax.model.kernels.attention_forms import TPU
 from bert_jax.products.plan.topology import parse_topology, topology_devices
 
 LENGTH = 384

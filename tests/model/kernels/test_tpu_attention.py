@@ -17,9 +17,8 @@ from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.exact_attention import exact_attention
 from bert_jax.model.kernels.attention_blocks import Admission, TpuKernel
 from bert_jax.model.kernels.attention_form import AttentionCase
-from bert_jax.model.kernels.attention_forms import form_for
+from bert_jax.model.kernels.attention_forms import MOST_KEYS, TPU, form_for
 from bert_jax.model.kernels.tpu_attention_tiles import tile_spans, widths
-from bert_jax.model.kernels.tpu_form import MOST_KEYS, TPU
 from bert_jax.products.plan.topology import parse_topology, topology_devices
 
 
@@ -104,7 +103,7 @@ from jax.experimental import pallas
 from bert_jax.config.operation import MeshConfig
 from bert_jax.model import exact_attention
 from bert_jax.model.exact_attention import exact_attention
-from bert_jax.model.kernels.tpu_form import TPU
+from bert_jax.model.kernels.attention_forms import TPU
 from bert_jax.model.attention_pattern import AttentionPattern, Places
 from bert_jax.model.sharding import batch_sharding, make_mesh, on_mesh
 

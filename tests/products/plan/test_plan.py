@@ -7,8 +7,8 @@ from conftest import command
 
 from bert_jax.cli.main import run
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.run import RunConfig
+from bert_jax.config.training import Phase
 from bert_jax.products.plan import plan as plan_module
 from bert_jax.products.plan.account import ChipMemory, CompiledPhase, StepWork
 from bert_jax.products.plan.plan import refusal, step_time_of

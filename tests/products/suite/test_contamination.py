@@ -9,11 +9,11 @@ import pytest
 from conftest import stories, story
 from trained_tokenizers import trained
 
+from bert_jax.config.data import VocabularyConfig
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.objective import ObjectiveConfig
-from bert_jax.config.phase import Phase
 from bert_jax.config.task import TaskConfig
-from bert_jax.config.vocabulary import VocabularyConfig
+from bert_jax.config.training import Phase
 from bert_jax.instances.held_out import is_held_out
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.pretraining.dataset import check_preparation, prepare_data
