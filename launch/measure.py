@@ -139,7 +139,7 @@ def examine(cases: list[Case], batch_sizes: tuple[int, ...], settings: list[str]
 
 
 def _prospect(case: Case, batch_sizes: tuple[int, ...], settings: list[str]) -> Prospect:
-    from bert_jax.model.memory import step_memory
+    from bert_jax.model.size import step_memory
 
     from bert_jax.cli.bench import Bench
     from bert_jax.config.run import RunConfig

@@ -23,7 +23,7 @@ def write_vectors_run(model: Place, path: Place, **of_task: Any) -> RunDirectory
         steps=1, length=min(config.task.max_length, bert.config.max_positions), batch_size=config.task.batch_size
     )
     path.mkdir()
-    write_config(run.config_file, config.planned(bert.config, config.task, "0" * 16, phase))
+    write_config(run.config_file, config.run_config(bert.config, config.task, "0" * 16, phase))
     run.save_tokenizer(bert.tokenizer)
     encoder = {name: leaf for name, leaf in bert.params["bert"].items() if name != "pooler"}
     write_model(run.checkpoints, {"bert": encoder}, (run.config_file, run.tokenizer))

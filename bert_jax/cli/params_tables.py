@@ -30,8 +30,8 @@ def parameter_table(objective: Objective, config: AnyRunConfig) -> Table:
     if config.objective:
         pair = _PAIR_NAMES[config.objective.pair]
         counted = [part._replace(name=pair) if part.group == "pair head" else part for part in counted]
-    of_model = [part for part in counted if not part.of_generator]
-    generator = [part for part in counted if part.of_generator]
+    of_model = [part for part in counted if not part.is_generator]
+    generator = [part for part in counted if part.is_generator]
     _add_groups(table, of_model, _ENCODER, model.num_layers)
     _add_total(table, "total without heads", [part for part in of_model if part.in_encoder])
     if any(not part.in_encoder for part in of_model):

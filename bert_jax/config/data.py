@@ -167,10 +167,8 @@ class DataConfig(Settings):
     def shares(
         self, sizes: Sequence[float], smoothing: float | None = None, languages: Collection[str] | None = None
     ) -> tuple[float, ...]:
-        """The share of each source in the drawn sequences. The sum is 1. `sizes`: the size of each source.
-
-        `smoothing` replaces the setting unless it is None. Sources in other languages than `languages` get no share.
-        """
+        """The share of each source in the drawn sequences. The sum is 1. `sizes`: the size of each source. `smoothing`
+        replaces the setting unless it is None. Sources in other languages than `languages` get no share."""
         smoothing = self.smoothing if smoothing is None else smoothing
         exponent = 1.0 if smoothing is None else smoothing
         parts = self.weights or tuple(size**exponent if size else 0.0 for size in sizes)

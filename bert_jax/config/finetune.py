@@ -50,10 +50,8 @@ class TaskRunConfig(TransferConfig, TrainingConfig):
 
     @property
     def rows(self) -> list[tuple[int, int]]:
-        """For the one phase: the number of tokens in a row, and the largest number of sequences in a row.
-
-        Sequences are spread evenly.
-        """
+        """For the one phase: the number of tokens in a row, and the largest number of sequences in a row. Sequences are
+        spread evenly."""
         return [(phase.length, -(-self.sequences(0) // phase.batch_size)) for phase in self.phases]
 
     def sequences(self, phase: int) -> int:
@@ -72,10 +70,8 @@ class TaskRunConfig(TransferConfig, TrainingConfig):
         return batch + f"; temperature {task.temperature:g}, pooling {task.pooling}" * task.makes_vectors
 
     def set(self, values: Mapping[str, object]) -> Self:
-        """A validated copy with other values, by dotted name.
-
-        The rows of a step change in proportion to task.batch_size, unless `values` sets them.
-        """
+        """A validated copy with other values, by dotted name. The rows of a step change in proportion to
+        task.batch_size, unless `values` sets them."""
         size, rows = values.get("task.batch_size"), "phases.0.batch_size"
         if isinstance(size, int) and size > 0 and rows not in values:
             values = {rows: -(-self.phases[0].batch_size * size // self.task.batch_size), **values}
@@ -114,7 +110,7 @@ class FinetuneConfig(TransferConfig, OperationConfig):
         """The settings, by name, that accumulation must divide."""
         return {"task.batch_size": self.task.batch_size}
 
-    def planned(self, model: ModelConfig, task: TaskConfig, rows_hash: str, phase: Phase) -> TaskRunConfig:
+    def run_config(self, model: ModelConfig, task: TaskConfig, rows_hash: str, phase: Phase) -> TaskRunConfig:
         """The settings of a run of one phase, for this model, task and hash of rows. Raises SettingsError."""
         every = max(1, round(phase.steps / task.epochs / self.evaluations))
         if not task.name:

@@ -32,26 +32,24 @@ _DEFAULT_ENCODING = "WINDOWS-1252"
 
 
 @cache
-def language_code(named: str) -> str:
-    """The standard code of a language given by a code or an English name: `en` for `en`, `eng` and `English`.
-
-    Raises ValueError, with the most similar language, for an unknown language.
-    """
-    if named in _COMMON_CODES:
-        return named
+def language_code(name: str) -> str:
+    """The standard code of a language given by a code or an English name: `en` for `en`, `eng` and `English`. Raises
+    ValueError, with the most similar language, for an unknown language."""
+    if name in _COMMON_CODES:
+        return name
     import langcodes
 
     try:
-        if langcodes.tag_is_valid(named):
-            return langcodes.standardize_tag(named)
-        match = langcodes.find(named)  # also finds misspelled names
+        if langcodes.tag_is_valid(name):
+            return langcodes.standardize_tag(name)
+        match = langcodes.find(name)  # also finds misspelled names
         names = (match.display_name(), match.autonym())
     except (LookupError, ValueError):  # its index of names raises UnicodeDecodeError for some names
         raise ValueError(
-            f"{value_text(named)} is no language; give a code like en or zh, or a name in English"
+            f"{value_text(name)} is no language; give a code like en or zh, or a name in English"
         ) from None
-    if named.strip().lower() not in map(str.lower, names):
-        raise ValueError(f"{value_text(named)} is no language that is known; did you mean {names[0]} ({match})?")
+    if name.strip().lower() not in map(str.lower, names):
+        raise ValueError(f"{value_text(name)} is no language that is known; did you mean {names[0]} ({match})?")
     return match.to_tag()
 
 

@@ -174,10 +174,8 @@ def num_predictions(share: float, length: int) -> int:
 
 
 def unit_shares(units: Units) -> dict[UnitKind, float]:
-    """The share of sequences that are masked by each kind of unit.
-
-    The shares are equal if `units` has no weights. Kinds of weight 0 are left out.
-    """
+    """The share of sequences that are masked by each kind of unit. The shares are equal if `units` has no weights.
+    Kinds of weight 0 are left out."""
     weights = {kind: 1.0 if weight is None else weight for kind, weight in map(_parts, units)}
     total = math.fsum(weights.values())
     return {kind: weight / total for kind, weight in weights.items() if weight}

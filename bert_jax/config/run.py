@@ -70,10 +70,8 @@ class RunConfig(TrainingConfig):
         return [(phase.length, self.data.sequences_a_row(phase.length)) for phase in self.phases]
 
     def shares(self, phase: int, sizes: Sequence[float]) -> tuple[float, ...] | None:
-        """The share of each source in the sequences of a phase. `sizes`: the size of each source.
-
-        None: every sequence is drawn once an epoch.
-        """
+        """The share of each source in the sequences of a phase. `sizes`: the size of each source. None: every sequence
+        is drawn once an epoch."""
         smoothing, languages = self.phases[phase].smoothing, self.phases[phase].languages
         if not self.data.has_shares and (len(self.data.source) == 1 or smoothing is None and languages is None):
             return None

@@ -144,10 +144,8 @@ class Settings(BaseModel):
 
 
 def _set(old: Any, values: Mapping[str, Any], path: str = "") -> Any:
-    """`old`, which lies at `path`, with other values, by dotted names within it; "" names `old` itself.
-
-    Groups of settings become dicts. These are validated within the whole, so that an error names the whole path.
-    """
+    """`old`, which lies at `path`, with other values, by dotted names within it; "" names `old` itself. Groups of
+    settings become dicts. These are validated within the whole, so that an error names the whole path."""
     if "" in values:
         return values[""]
     inner: dict[str, dict[str, Any]] = {}

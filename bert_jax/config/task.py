@@ -160,11 +160,9 @@ class TaskConfig(VectorsConfig):
             raise ValueError(f"={value!r} can't stand between columns; give one character like ';' or '|', or tab")
         return value
 
-    def fitting(self, positions: int) -> "TaskConfig":
-        """This task for a model of `positions` positions (at least 8). Sequences are shortened to that length.
-
-        If question and window then don't fit together, each gets a third of the positions.
-        """
+    def shortened_to(self, positions: int) -> "TaskConfig":
+        """This task for a model of `positions` positions (at least 8). Sequences are shortened to that length. If
+        question and window then don't fit together, each gets a third of the positions."""
         if self.max_length <= positions:
             return self
         span = self.span

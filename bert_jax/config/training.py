@@ -211,10 +211,8 @@ class TrainingConfig(OperationConfig):
         return range(first, first + self.phases[phase].steps)
 
     def phase_of(self, step: int) -> int:
-        """Number of the phase, from 0, that takes step number `step`, from 1.
-
-        Step 0 is in the first phase, and steps after the end are in the last phase.
-        """
+        """Number of the phase, from 0, that takes step number `step`, from 1. Step 0 is in the first phase, and steps
+        after the end are in the last phase."""
         ends = itertools.accumulate(phase.steps for phase in self.phases)
         return next((phase for phase, end in enumerate(ends) if step <= end), len(self.phases) - 1)
 

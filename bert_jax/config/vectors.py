@@ -104,10 +104,8 @@ class VectorsConfig(Settings):
         return {name: text for name, _, text in (each.partition("=") for each in self.prompts)}
 
     def prompt(self, role: str | None) -> Prompt:
-        """The prompt of texts of a role: "query", "passage" or a name in `prompts`. None: the default prompt.
-
-        A role without a prompt has no prompt, not the default one, as in sentence-transformers.
-        """
+        """The prompt of texts of a role: "query", "passage" or a name in `prompts`. None: the default prompt. A role
+        without a prompt has no prompt, not the default one, as in sentence-transformers."""
         names = (role, *PASSAGE_ROLES) if role in PASSAGE_ROLES else (role or self.default_prompt,)
         texts = (self.prompt_texts.get(name or "") for name in names)
         return Prompt(next(filter(None, texts), ""), self.include_prompt)

@@ -126,10 +126,8 @@ class Kind(NamedTuple):
         return word in self.words or (self.optional and word == "None")
 
     def read(self, word: str) -> Any:
-        """The value that a word of a command line stands for; in a tuple, the value of an item.
-
-        Raises ValueError if the setting doesn't accept the word.
-        """
+        """The value that a word of a command line stands for; in a tuple, the value of an item. Raises ValueError if
+        the setting doesn't accept the word."""
         if self.optional and word == "None":
             return None
         if word in self.words:

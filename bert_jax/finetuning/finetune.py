@@ -155,7 +155,7 @@ def plan_finetuning(config: FinetuneConfig, run: RunDirectory) -> FineTuningPlan
     # A published model's files give no type to train in, and it is read as float32.
     model = started.config if any(started.provenance.steps) else started.config.replace(compute_dtype="auto")
     phase = Phase(steps=len(batches), length=batches.shape.length, batch_size=batches.shape.rows)
-    run_config = config.planned(model, learned.task.config, rows_hash, phase)
+    run_config = config.run_config(model, learned.task.config, rows_hash, phase)
     check_attention(config.execution, run_config.model, [(phase.length, batches.shape.sequences)], mesh)
     check_room(estimated_memory(run_config, mesh), phase, mesh, "--task.batch-size")
     return FineTuningPlan(run_config, mesh, started, learned, measured, others, batches, readings)
@@ -270,7 +270,7 @@ def open_model(config: FinetuneConfig) -> TrainedModel:
 
 def _shortened(task: TaskConfig, positions: int) -> TaskConfig:
     """Shortens `task` to a model's positions, and reports what is shorter now."""
-    cut = task.fitting(positions)
+    cut = task.shortened_to(positions)
     if cut != task:
         shorter = f"sequences have {positions} pieces at most ({Setting('task.max_length', task.max_length)})"
         if cut.span != task.span:

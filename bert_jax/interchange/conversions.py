@@ -50,7 +50,6 @@ max_position_embeddings counts them too."""
 
 def _read_electra(values: JsonObject, place: str) -> JsonObject:
     settings: JsonObject = {"discriminator": values.get("architectures") == [DISCRIMINATOR]}
-    # If tables and blocks have equal widths, there is no matrix between them.
     return settings | ({"embedding_size": None} if values["embedding_size"] == values["hidden_size"] else {})
 
 

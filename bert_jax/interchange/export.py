@@ -29,8 +29,8 @@ GENERATOR = "generator"
 """Name of the directory of a generator in that of its discriminator."""
 
 
-class _Form(NamedTuple):
-    """How a model is exported."""
+class _Exported(NamedTuple):
+    """A model as transformers' files describe it."""
 
     relative: Relative
     class_name: str
@@ -40,9 +40,10 @@ class _Form(NamedTuple):
     """The parameters, without the heads that the pretrained classes of the relative don't have."""
 
 
-def _form(config: ModelConfig, params: Parameters, vocabulary: Vocabulary, task: TaskConfig | None = None) -> _Form:
-    """The form in which a model is exported. `params`: its parameters, or their shapes. Raises UsageError if it
-    can't be exported."""
+def _exported(
+    config: ModelConfig, params: Parameters, vocabulary: Vocabulary, task: TaskConfig | None = None
+) -> _Exported:
+    """The exported model. `params`: its parameters, or their shapes. Raises UsageError if it can't be exported."""
     if config.causal and task:
         raise UsageError(
             f"the model is causal ({Setting('model.causal')}), and the heads of tasks in transformers' causal classes "
@@ -69,16 +70,16 @@ def _form(config: ModelConfig, params: Parameters, vocabulary: Vocabulary, task:
     suffix = class_of_bert.removeprefix("Bert")
     class_name = relative.classes + relative.suffixes.get(suffix, suffix)
     values = config_values(config, vocabulary, class_name, has_pooler="pooler" in params["bert"])
-    return _Form(relative, class_name, values | (head_values(task) if task else {}), params)
+    return _Exported(relative, class_name, values | (head_values(task) if task else {}), params)
 
 
 def export_obstacle(config: ModelConfig, params: Parameters, vocabulary: Vocabulary) -> str | None:
     """Why a pretrained model can't be exported; None if it can. `params` may be shapes, so that this can be known
     before the training."""
     try:
-        _form(config, params, vocabulary)
+        _exported(config, params, vocabulary)
         if config.generator and "generator" in params:
-            _form(config.generator, generator_parameters(params), vocabulary)
+            _exported(config.generator, generator_parameters(params), vocabulary)
     except UsageError as error:
         return str(error)
     return None
@@ -108,7 +109,7 @@ def write_model_directory(
     `directory` appears only when everything is written. Raises UsageError if no class has the task's head, if no class
     of a causal model's relative is causal, or if `directory` exists.
     """
-    relative, class_name, values, params = _form(config, params, tokenizer.vocabulary, task)
+    relative, class_name, values, params = _exported(config, params, tokenizer.vocabulary, task)
     tensors = to_tensors(params, config)
     if task:
         tensors = {re.sub(r"^classifier\.", task.task_kind.tensors, name): tensor for name, tensor in tensors.items()}
@@ -132,10 +133,8 @@ def write_model_directory(
 
 
 def their_tensors(tensors: dict[str, np.ndarray], relative: Relative, class_name: str = "") -> dict[str, np.ndarray]:
-    """Renames `tensors` from BERT's names to those of `relative` in files of its class `class_name`.
-
-    Tensors with the same new name are joined, one below the other.
-    """
+    """Renames `tensors` from BERT's names to those of `relative` in files of its class `class_name`. Tensors with the
+    same new name are joined, one below the other."""
     parts: dict[str, list[np.ndarray]] = {}
     for name, tensor in tensors.items():
         parts.setdefault(relative.theirs(name, class_name), []).append(tensor)

@@ -64,10 +64,8 @@ class PublishedModel(NamedTuple):
     """How its files were understood."""
 
     def parameters(self) -> Parameters:
-        """Reads the parameters as float32 numpy arrays, without absent parts.
-
-        Raises UsageError if a tensor doesn't hold finite floating-point numbers.
-        """
+        """Reads the parameters as float32 numpy arrays, without absent parts. Raises UsageError if a tensor doesn't
+        hold finite floating-point numbers."""
         return to_parameters(lambda name, *rows: _floats(self.tensors[name], *rows), self.config, self.absent)
 
     def encoder_alone(self, reason: str) -> "PublishedModel":
@@ -136,7 +134,7 @@ def open_model_directory(
         if any(".base_layer." in name for name in tensors):
             raise UsageError(f"{directory}: its tensors are named as a model and an adapter (base_layer); {_MERGE}")
         relative = relative_of(values.get("model_type", "bert"), str(path))
-    config = model_config(values, path, activation, of_google=bool(checkpoint))
+    config = model_config(values, path, activation, is_google=bool(checkpoint))
     selected, absent, unused = select(tensors, config, directory, relative, architecture_of(values))
     unused |= dict.fromkeys(not_listed, f"not listed in {INDEX}")
     tokenizer, has_segments, tokenizer_facts = read_tokenizer(folder, config, lowercase)
@@ -157,7 +155,7 @@ def open_model_directory(
         config = config.replace(num_segments=1)
         selected[SEGMENTS] = selected[SEGMENTS].rows(0, 1)
     facts = [
-        *model_facts(values, config, path.name, activation, of_google=bool(checkpoint)),
+        *model_facts(values, config, path.name, activation, is_google=bool(checkpoint)),
         _tensor_facts(selected, absent, unused, slots),
         *tokenizer_facts,
     ]
@@ -193,8 +191,7 @@ def _tensor_facts(tensors: Collection[str], absent: Collection[str], unused: Col
 
 def _nothing_to_read(directory: Path) -> str:
     """The error message for a directory without readable weights: what it contains instead, and the remedy. Raises
-    UsageError if modules.json names another folder for the weights.
-    """
+    UsageError if modules.json names another folder for the weights."""
     if has_modules(directory):
         read_modules(directory)
     if other := other_model(directory):

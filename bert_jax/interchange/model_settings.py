@@ -28,11 +28,11 @@ _MOST = 10_000_000
 
 
 def model_config(
-    values: JsonObject, path: Path, activation: Activation | None = None, of_google: bool = False
+    values: JsonObject, path: Path, activation: Activation | None = None, is_google: bool = False
 ) -> ModelConfig:
     """The configuration in `values`, read from `path`. `activation` overrides the activation in the file.
 
-    A missing key has the default of transformers' class. `of_google`: whether the file is Google's, which must have
+    A missing key has the default of transformers' class. `is_google`: whether the file is Google's, which must have
     every size, and in which `gelu` is the tanh form. Raises UsageError if the model isn't a BERT, or if a size is
     missing or implausible.
     """
@@ -42,7 +42,7 @@ def model_config(
         if alias in values and values.get(name, values[alias]) != values[alias]:
             raise UsageError(f"{path}: {alias} and {name} are one setting with two values; keep the model's own")
     values = {relative.aliases.get(key, key): value for key, value in values.items()}
-    if not of_google:
+    if not is_google:
         written = {name: value for name, value in values.items() if value is not None or name in relative.sizes}
         values = relative.defaults | written
     for name, value in relative.fixed.items():
@@ -50,8 +50,8 @@ def model_config(
             raise UsageError(f"{path}: {name} is {quoted(values[name])}; bert_jax's {relative.classes} has {value!r}")
     settings: JsonObject = {ours: _size(values, theirs, path) for theirs, ours in relative.sizes.items()}
     settings |= {ours: values[theirs] for theirs, ours in relative.rates.items() if values.get(theirs) is not None}
-    settings |= {"model_type": model_type, **relative.ours, **relative.conversion.read(values, str(path))}
-    of_blocks, *of_heads = (_activation(values, name, path, of_google) for name in relative.activations)
+    settings |= {"model_type": model_type, **relative.settings, **relative.conversion.read(values, str(path))}
+    of_blocks, *of_heads = (_activation(values, name, path, is_google) for name in relative.activations)
     of_head = activation or next(iter(of_heads), of_blocks)
     if relative.head_activation:
         of_head = ACTIVATIONS[relative.head_activation]
@@ -79,11 +79,10 @@ def architecture_of(values: JsonObject) -> str:
 
 
 def model_facts(
-    values: JsonObject, config: ModelConfig, file: str, activation: Activation | None, of_google: bool
+    values: JsonObject, config: ModelConfig, file: str, activation: Activation | None, is_google: bool
 ) -> list[Fact]:
     """How the settings `values`, read from `file`, were understood, and which keys have the default of the class.
-    `activation`: the user's choice in place of the file's.
-    """
+    `activation`: the user's choice in place of the file's."""
     relative = RELATIVES[exported_type(config)]
     name = architecture_of(values)
     known_by = file if name else f"model_type {values.get('model_type', 'bert, which is the default')}"
@@ -96,9 +95,9 @@ def model_facts(
         Fact(name="class", value=name or f"{relative.classes}Model", known_by=known_by),
         Fact(name="encoder", value=encoder, known_by=file),
     ]
-    lacking = {} if of_google else {key: value for key, value in relative.defaults.items() if values.get(key) is None}
+    lacking = {} if is_google else {key: value for key, value in relative.defaults.items() if values.get(key) is None}
     default = f"default of {relative.classes}Config"
-    source = default if relative.activations[0] in lacking else "Google's code" if of_google else file
+    source = default if relative.activations[0] in lacking else "Google's code" if is_google else file
     facts.append(Fact(name="activation", value=form, known_by="--activation" if activation else source))
     if head != config.activation:
         source = f"{relative.classes}'s head" if relative.head_activation else file
@@ -157,11 +156,8 @@ def config_values(model: ModelConfig, vocabulary: Vocabulary, class_name: str, h
 
 
 def head_values(task: TaskConfig) -> JsonObject:
-    """The values of Hugging Face's config.json for the head of `task`: its labels and problem type.
-
-    Empty for multiple choice and question answering, whose heads always have the same shape. The labels of `task` must
-    be known.
-    """
+    """The values of Hugging Face's config.json for the head of `task`: its labels and problem type. Empty for multiple
+    choice and question answering, whose heads always have the same shape. The labels of `task` must be known."""
     names = task.labels if task.task_kind.labelled else ("LABEL_0",) if task.task_kind.loss == "squares" else None
     if not names:
         return {}
@@ -178,8 +174,8 @@ def _size(values: JsonObject, name: str, path: Path) -> int:
     return size
 
 
-def _activation(values: JsonObject, setting: str, path: Path, of_google: bool) -> Activation:
+def _activation(values: JsonObject, setting: str, path: Path, is_google: bool) -> Activation:
     name = values.get(setting, "gelu")
     if not isinstance(name, str) or name not in ACTIVATIONS:
         raise UsageError(f"{path}: {setting} is {quoted(name)}; bert_jax has {', '.join(ACTIVATIONS)}")
-    return "gelu_tanh" if of_google and name == "gelu" else ACTIVATIONS[name]
+    return "gelu_tanh" if is_google and name == "gelu" else ACTIVATIONS[name]

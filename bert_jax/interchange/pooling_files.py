@@ -68,9 +68,7 @@ class _PoolingSettings(Shape, extra="allow"):
     embedding_dimension: int | None = None
     word_embedding_dimension: int | None = None
     include_prompt: bool = True
-    pooling_mode: Annotated[
-        list[str] | None, BeforeValidator(lambda mode: [mode] if isinstance(mode, str) else mode)
-    ] = None
+    pooling_mode: _Ways | None = None
     pooling_mode_cls_token: bool = False
     pooling_mode_mean_tokens: bool = False
     pooling_mode_max_tokens: bool = False
@@ -162,14 +160,8 @@ def write_pooling(directory: Path, task: TaskConfig, config: ModelConfig) -> Non
     write_json(directory / _POOLING_SETTINGS, {**sizes, **switches, **excluded})
     longest = min(task.max_length, config.max_positions)
     write_json(directory / _TRANSFORMER_SETTINGS[0], {"max_seq_length": longest, "do_lower_case": False})
-    write_json(
-        directory / _LIBRARY_SETTINGS,
-        {
-            "prompts": task.prompt_texts,
-            "default_prompt_name": task.default_prompt,
-            "similarity_fn_name": "cosine",
-        },
-    )
+    prompts = {"prompts": task.prompt_texts, "default_prompt_name": task.default_prompt}
+    write_json(directory / _LIBRARY_SETTINGS, prompts | {"similarity_fn_name": "cosine"})
 
 
 def has_modules(directory: Path) -> bool:
@@ -178,10 +170,8 @@ def has_modules(directory: Path) -> bool:
 
 
 def read_modules(directory: Path) -> list[_Module]:
-    """The modules in their order, at least one.
-
-    Raises UsageError if the file is missing or damaged, or if the first module has a folder of its own.
-    """
+    """The modules in their order, at least one. Raises UsageError if the file is missing or damaged, or if the first
+    module has its own folder."""
     file = directory / MODULES
     try:
         modules = as_shape({"modules": read_foreign(file)}, _Modules).modules
@@ -199,10 +189,8 @@ def read_modules(directory: Path) -> list[_Module]:
 
 
 def _pooling_folder(directory: Path) -> tuple[Path, bool]:
-    """The folder of the module Pooling, and whether the module Normalize follows it.
-
-    Raises UsageError for modules other than Transformer, Pooling and Normalize.
-    """
+    """The folder of the module Pooling, and whether the module Normalize follows it. Raises UsageError for modules
+    other than Transformer, Pooling and Normalize."""
     file, expected = directory / MODULES, list(_CLASSES)
     modules = read_modules(directory)
     known = [_MODULE.fullmatch(module.type) for module in modules]
@@ -226,10 +214,8 @@ def _pooling_folder(directory: Path) -> tuple[Path, bool]:
 
 
 def _pooling(file: Path, config: ModelConfig) -> tuple[Pooling, bool]:
-    """The method of pooling in the settings of the module Pooling, and whether prompts are pooled too.
-
-    Raises UsageError for a method that bert_jax doesn't have, and for vectors of another width.
-    """
+    """The method of pooling in the settings of the module Pooling, and whether prompts are pooled too. Raises
+    UsageError for a method that bert_jax doesn't have, and for vectors of another width."""
     settings, width = read_foreign_shape(file, _PoolingSettings), config.hidden_size
     for name in ("embedding_dimension", "word_embedding_dimension"):
         if getattr(settings, name) not in (None, width):

@@ -75,7 +75,7 @@ class Relative(NamedTuple):
     """Its name in messages and model cards."""
     tensors: Renames = ()
     """Its names of BERT's tensors. If one name replaces several, its tensor holds these tensors one below the other."""
-    of_class: dict[str, Renames] = {}
+    class_tensors: dict[str, Renames] = {}
     """Names in the files of one class, which take precedence over those of `tensors`."""
     axes: dict[str, tuple[str, ...]] = {}
     """The axes of tensors whose files aren't laid out as BERT's, named as in PARAMETERS, by the last part of the
@@ -99,7 +99,7 @@ class Relative(NamedTuple):
     head_activation: str | None = None
     """The activation of its masked-language head, by transformers' name, if it doesn't depend on the blocks'
     activation."""
-    ours: JsonObject = {}
+    settings: JsonObject = {}
     """Our settings that have the same value in all models of this kind."""
     lacks: frozenset[str] = frozenset()
     """The members of OPTIONAL_PARTS (model/bert.py) that its pretrained classes don't have."""
@@ -122,8 +122,8 @@ class Relative(NamedTuple):
 
     def theirs(self, name: str, class_name: str = "") -> str:
         """The relative's name of BERT's tensor `name`, in files of the class `class_name`."""
-        of_class = self.of_class.get(class_name.removeprefix(self.classes).removeprefix("For"), ())
-        for berts, theirs in (*of_class, *self.tensors):
+        class_tensors = self.class_tensors.get(class_name.removeprefix(self.classes).removeprefix("For"), ())
+        for berts, theirs in (*class_tensors, *self.tensors):
             if match := _pattern(berts).match(name):
                 return theirs.replace("{layer}", match[1] if match.lastindex else "") + name[match.end() :]
         return name
@@ -135,6 +135,8 @@ def _pattern(beginning: str) -> re.Pattern[str]:
 
 
 _HEAD = "cls.predictions"
+_POOLER_IN_CLASSIFIER = ("bert.pooler.dense.", "classifier.dense."), ("classifier.", "classifier.out_proj.")
+"""Names in a classification head that contains BERT's pooler."""
 _ROBERTA = Relative(
     classes="Roberta",
     title="RoBERTa",
@@ -146,8 +148,9 @@ _ROBERTA = Relative(
         (f"{_HEAD}.bias", "lm_head.bias"),
     ),
     lacks=frozenset({"next_sentence"}),
-    # The classification head contains BERT's pooler.
-    of_class={_SEQUENCE_CLASS: (("bert.pooler.dense.", "classifier.dense."), ("classifier.", "classifier.out_proj."))},
+    class_tensors={
+        _SEQUENCE_CLASS: (("bert.pooler.dense.", "classifier.dense."), ("classifier.", "classifier.out_proj."))
+    },
     conversion=AFTER_PADDING,
     tokenizer="RobertaTokenizer",
     defaults=_DEFAULTS | {"vocab_size": 50265},
@@ -178,7 +181,7 @@ _ALBERT = Relative(
     | {"intermediate_size": 16384, "hidden_act": "gelu_new"}
     | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
     fixed=FIXED | {"num_hidden_groups": 1, "inner_group_num": 1},
-    ours={"shared_layers": True},
+    settings={"shared_layers": True},
     tokenizer="AlbertTokenizer",
     pair="sentence_order",
 )
@@ -196,9 +199,9 @@ _ELECTRA = Relative(
     | {"embedding_size": 128, "hidden_size": 256, "num_attention_heads": 4, "intermediate_size": 1024},
     conversion=ELECTRA,
     head_activation="gelu",
-    ours={"pooler": "gelu"},
-    of_class={
-        _SEQUENCE_CLASS: (("bert.pooler.dense.", "classifier.dense."), ("classifier.", "classifier.out_proj.")),
+    settings={"pooler": "gelu"},
+    class_tensors={
+        _SEQUENCE_CLASS: _POOLER_IN_CLASSIFIER,
         _MULTIPLE_CHOICE: (("bert.pooler.dense.", "sequence_summary.summary."),),
     },
     discriminator=DISCRIMINATOR,
@@ -232,7 +235,7 @@ _MODERNBERT = Relative(
         (f"{_HEAD}.decoder.weight", "decoder.weight"),
         (f"{_HEAD}.bias", "decoder.bias"),
     ),
-    of_class=dict.fromkeys(
+    class_tensors=dict.fromkeys(
         (_SEQUENCE_CLASS, _MULTIPLE_CHOICE, "TokenClassification", "QuestionAnswering"), _MODERN_HEAD
     ),
     sizes={theirs: ours for theirs, ours in SIZES.items() if theirs != "type_vocab_size"},
@@ -265,7 +268,7 @@ _MODERNBERT = Relative(
         "tie_word_embeddings": True,
     },
     activations=("hidden_activation", "classifier_activation"),
-    ours={
+    settings={
         "positions": "rotary",
         "num_segments": 0,
         "norm": "pre",
@@ -285,9 +288,9 @@ _DECODER = _MODERNBERT._replace(
         *((f"{_BLOCK}.attention.self.{name}.", f"{_MODERN_BLOCK}.attn.{own}_proj.") for name, own in _QUERY_KEY_VALUE),
         *((berts, theirs.replace("head.", "lm_head.")) for berts, theirs in _MODERNBERT.tensors),
     ),
-    of_class={},
+    class_tensors={},
     suffixes={"ForMaskedLM": "ForCausalLM"},
-    ours=_MODERNBERT.ours | {"model_type": "modernbert", "causal": True},
+    settings=_MODERNBERT.settings | {"model_type": "modernbert", "causal": True},
     conversion=CAUSAL_ALTERNATING_ATTENTION,
 )
 _ERNIE = Relative(classes="Ernie", title="ERNIE", tensors=(("bert.", "ernie."),), conversion=TASK_TYPES)
@@ -315,7 +318,7 @@ _XLNET = Relative(
         (f"{_HEAD}.decoder.", "lm_loss."),
         (f"{_HEAD}.bias", "lm_loss.bias"),
     ),
-    of_class={_SEQUENCE_CLASS: _SUMMARY, _MULTIPLE_CHOICE: _SUMMARY},
+    class_tensors={_SEQUENCE_CLASS: _SUMMARY, _MULTIPLE_CHOICE: _SUMMARY},
     axes={
         **dict.fromkeys((f"attention/{name}kernel" for name in ("", "output/", "position/")), ("width", *_HEAD_AXES)),
         **dict.fromkeys((f"attention/{name}_bias" for name in ("content", "position", "segment")), _HEAD_AXES),
@@ -334,7 +337,7 @@ _XLNET = Relative(
     fixed={"attn_type": "bi", "bi_data": False, "same_length": False, "tie_word_embeddings": True}
     | {"summary_type": "last", "summary_use_proj": True, "summary_activation": "tanh"},
     activations=("ff_activation",),
-    ours={"positions": "relative", "num_segments": 0, "class_token": "last"},
+    settings={"positions": "relative", "num_segments": 0, "class_token": "last"},
     tokenizer="XLNetTokenizer",
     facts={
         "longest sequence": "512 tokens; distances have no limit",

@@ -146,10 +146,8 @@ def to_parameters(read: Callable[..., np.ndarray], config: ModelConfig, absent: 
 
 
 def to_tensors(params: Parameters, config: ModelConfig) -> dict[str, Float[np.ndarray, "..."]]:
-    """Converts our parameters to Hugging Face's tensors by name. Includes the head of a task if there is one.
-
-    Optional parts may be missing. Fixed vectors of positions become a table, as Hugging Face's BERT has only tables.
-    """
+    """Converts our parameters to Hugging Face's tensors by name. Includes the head of a task if there is one. Optional
+    parts may be missing. Fixed vectors of positions become a table, as Hugging Face's BERT has only tables."""
     tensors, arrays = {}, {path: np.asarray(leaf) for path, leaf in flatten_dict(params, sep="/").items()}
     for named in _named_tensors(arrays, config):
         place = arrays[named.path][named.place]
@@ -254,8 +252,7 @@ def _matched(
     """The tensors of a file by BERT's names; and the tensors without such a name, by their own names without the
     encoder's prefix. `by_theirs`: BERT's names, by the relative's name of the tensor that holds them. Old files have
     gamma and beta for weight and bias, and files of an encoder alone lack the prefix `base`. Raises UsageError for a
-    tensor under two names.
-    """
+    tensor under two names."""
     alone = not any(name.startswith(base) for name in inside)
     selected: dict[str, Tensor] = {}
     rest = dict(inside)
@@ -273,11 +270,8 @@ def _matched(
 def _absent_parts(
     selected: dict[str, Tensor], expected: list[NamedTensor], model_type: str, tensors: dict[str, Tensor], origin: Path
 ) -> frozenset[str]:
-    """The members of OPTIONAL_PARTS without any tensor.
-
-    Raises UsageError if a tensor of the encoder or of another part is missing, if a tensor has another shape, or if
-    there is a head for pairs without a pooler.
-    """
+    """The members of OPTIONAL_PARTS without any tensor. Raises UsageError if a tensor of the encoder or of another part
+    is missing, if a tensor has another shape, or if there is a head for pairs without a pooler."""
     relative = RELATIVES[model_type]
     missing = [named for named in expected if named.name not in selected]
     present = {named.part for named in expected if named.name in selected}

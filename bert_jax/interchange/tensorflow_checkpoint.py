@@ -51,11 +51,8 @@ def find_tensorflow_checkpoint(directory: Path) -> Path | None:
 
 
 def read_tensorflow_checkpoint(prefix: Path) -> tuple[dict[str, Tensor], list[str]]:
-    """Reads a checkpoint; returns the tensors by Hugging Face's names, and the names of the optimizer's tensors.
-
-    TensorFlow runs in a subprocess. Raises UsageError if TensorFlow isn't installed, or if the subprocess fails, times
-    out or is killed.
-    """
+    """Reads a checkpoint; returns the tensors by Hugging Face's names, and the names of the optimizer's tensors. Raises
+    UsageError if TensorFlow isn't installed, or if the subprocess fails, times out or is killed."""
     if importlib.util.find_spec("tensorflow") is None:
         raise UsageError(
             f"{prefix} is a TensorFlow checkpoint and needs TensorFlow to be read: {install_extra('tensorflow')}"

@@ -52,8 +52,7 @@ class Tensor(NamedTuple):
 
     def part(self, number: int, count: int) -> "Tensor":
         """Part number `number` of a tensor that holds `count` tensors of equal size one below the other. If the rows
-        don't divide evenly, the last part has the remaining rows, and a later check refuses its shape.
-        """
+        don't divide evenly, the last part has the remaining rows, and a later check refuses its shape."""
         if count == 1:
             return self
         rows = self.shape[0] if self.shape else 0
@@ -88,11 +87,8 @@ def read_safetensors(directory: Path) -> tuple[dict[str, Tensor], list[str]]:
 
 
 def tensors_of(path: Path) -> dict[str, Tensor]:
-    """The tensors of one safetensors file, by their names in it.
-
-    The library checks that the header describes each byte of the file exactly once. Raises UsageError if the file is
-    damaged.
-    """
+    """The tensors of one safetensors file, by their names in it. The library checks that the header describes each byte
+    of the file exactly once. Raises UsageError if the file is damaged."""
     try:
         file = open_regular(path)  # is read, since pages of a file that is mapped count as memory of this process
         size = int.from_bytes(file.read(8), "little")

@@ -95,10 +95,8 @@ CLASSES = {
 
 
 def special_tokens(given: dict[str, Any], class_name: str, path: Path) -> tuple[dict[str, Piece], list[Piece]]:
-    """The special tokens that the class adds, in their order: those with keys, and those of lists.
-
-    `given` are those of the files beside `path`. Raises UsageError if one that the class needs is null.
-    """
+    """The special tokens that the class adds, in their order: those with keys, and those of lists. `given` are those of
+    the files beside `path`. Raises UsageError if one that the class needs is null."""
     own = CLASSES[class_name]
     tokens: dict[str, Any] = dict.fromkeys(TOKEN_KEYS)
     tokens |= {key: Piece.of_text(piece) for key, piece in own.tokens.items()}

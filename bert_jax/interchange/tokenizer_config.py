@@ -235,8 +235,7 @@ def added_tokens(
 
 def check_settings(config: TokenizerConfig, path: Path, has_file: bool) -> None:
     """Checks the values of `path` that aren't read elsewhere; one line names the unknown ones. `has_file`: whether a
-    tokenizer.json exists, whose vocabulary is read. Raises UsageError for a value that changes ids.
-    """
+    tokenizer.json exists, whose vocabulary is read. Raises UsageError for a value that changes ids."""
     values = config.unknown
     for key, defaults in _DEFAULTS.items():
         if has_file and key not in (_SPLIT, _VERSIONS):

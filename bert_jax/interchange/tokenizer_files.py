@@ -15,12 +15,7 @@ from bert_jax.interchange.tokenizer_config import (
     check_settings,
     given_tokens,
 )
-from bert_jax.interchange.vocabulary_files import (
-    MODEL_CONFIG,
-    TOKENIZER,
-    class_of,
-    read_vocabulary,
-)
+from bert_jax.interchange.vocabulary_files import MODEL_CONFIG, TOKENIZER, class_of, read_vocabulary
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.files import write_json, write_text
 from bert_jax.system.json_file import JsonObject
@@ -192,10 +187,8 @@ def _say_differences(path: Path, name: str, known_by: str, tokenizer: Tokenizer)
 
 
 def _with_casing(value: JsonObject, path: Path, lowercase: bool | None, do_lower_case: bool | None) -> JsonObject:
-    """The tokenizer.json `value`, read from `path`, with its casing replaced by `lowercase`, the user's choice.
-
-    Raises UsageError if the file doesn't say how it treats case, or if it contradicts `do_lower_case`.
-    """
+    """The tokenizer.json `value`, read from `path`, with its casing replaced by `lowercase`, the user's choice. Raises
+    UsageError if the file doesn't say how it treats case, or if it contradicts `do_lower_case`."""
     cleaning = value.get("normalizer")
     if not isinstance(cleaning, dict) or cleaning.get("type") != "BertNormalizer":
         if lowercase is not None:

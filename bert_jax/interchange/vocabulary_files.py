@@ -24,11 +24,8 @@ VOCABULARIES = (TOKENIZER, SentencePieceTokenizer.file_name, _PIECES, *_NUMBERED
 """Names of files with a vocabulary."""
 _OF_FILES = {WordPieceTokenizer.file_name: "BertTokenizer", _PIECES: "RobertaTokenizer"}
 """The class for a vocabulary file, if no class is named."""
-_MODEL = {
-    "type": "WordPiece",
-    "unk_token": "[UNK]",
-    "continuing_subword_prefix": "##",
-    "max_input_chars_per_word": LONGEST_WORD,
+_MODEL = {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##"} | {
+    "max_input_chars_per_word": LONGEST_WORD
 }
 _CLEANING = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True} | {
     "strip_accents": None,
@@ -125,10 +122,7 @@ def read_vocabulary(folder: PublishedFolder, path: Path, class_name: str) -> Jso
 
 def _numbered_model(path: Path, class_name: str) -> JsonObject:
     """The model and the cleaning of a tokenizer.json, from the sentencepiece model at `path`. The pieces are numbered
-    as in `class_name`.
-
-    Raises UsageError if the file isn't a unigram model, or for a class that has no such file.
-    """
+    as in `class_name`. Raises UsageError if the file isn't a unigram model, or for a class that has no such file."""
     numbering = CLASSES[class_name].numbering
     if numbering is None:
         others = ", ".join(name for name, one in CLASSES.items() if one.numbering)

@@ -201,7 +201,7 @@ class _Blocks(NamedTuple):
     return_attention: bool
 
     @property
-    def in_a_loop(self) -> bool:
+    def looped(self) -> bool:
         """Whether the blocks before the last take several iterations of a loop. The last one is computed by itself."""
         others = self.config.num_layers - 1
         return blocks_at_once(self.execution, self.config.num_layers) < others
@@ -212,7 +212,7 @@ class _Blocks(NamedTuple):
         the last block, whose output is needed at some places only; or all if a loop would have one iteration."""
         if self.return_layers or self.return_attention:
             return 0
-        return 1 if self.in_a_loop else self.config.num_layers
+        return 1 if self.looped else self.config.num_layers
 
     def block(
         self, number: int, layer: PyTree, x: Float[Array, "B T D"], places: Int[Array, "B R"] | None = None
@@ -228,7 +228,7 @@ class _Blocks(NamedTuple):
             x, probabilities = block.apply({"params": params}, x, self.pattern, keys, places, self.return_attention)
             return split_by_rows(x), probabilities
 
-        return rematerialised(run, self.execution.remat, self.in_a_loop)(layer, x, places)
+        return rematerialised(run, self.execution.remat, self.looped)(layer, x, places)
 
     def stretch(self, stretch: range, stack: PyTree, x: Float[Array, "B T D"]) -> tuple[Float[Array, "B T D"], PyTree]:
         """Computes a stretch of blocks in a loop over `stack`, which holds their parameters and dropout keys. Returns
@@ -258,8 +258,7 @@ class _Blocks(NamedTuple):
 
 def _stretches(config: ModelConfig, begins: set[int]) -> list[range]:
     """Divides the blocks into stretches, each of which is one loop or a single block. `begins`: blocks at which a
-    stretch has to begin. The blocks of a stretch are of one kind, or repeat in groups of `global_every`.
-    """
+    stretch has to begin. The blocks of a stretch are of one kind, or repeat in groups of `global_every`."""
     if config.norm == "pre":
         begins = begins | {0, 1} - {config.num_layers}  # the first block is unlike all others
     for begin, end in itertools.pairwise([*sorted(begins), config.num_layers]):
@@ -297,10 +296,10 @@ def _stacked(config: ModelConfig) -> Callable[..., PyTree]:
     return init
 
 
-def rematerialised(run: Callable, remat: Remat, in_a_loop: bool) -> Callable:
+def rematerialised(run: Callable, remat: Remat, looped: bool) -> Callable:
     """`run` with the recomputation that `remat` names. Outside of loops, XLA must not merge the recomputation with the
     first computation, whose results would then stay in memory."""
     if remat == "none":
         return run
     policy = jax.checkpoint_policies.save_only_these_names(PRODUCT) if remat == "dots" else None
-    return jax.checkpoint(run, prevent_cse=not in_a_loop, policy=policy)
+    return jax.checkpoint(run, prevent_cse=not looped, policy=policy)

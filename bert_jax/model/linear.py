@@ -57,10 +57,8 @@ def project(
     contracted: int = 1,
     slowest: int = 0,
 ) -> Float[Array, "..."]:
-    """x W + b in `dtype`, over the last `contracted` axes of x and the first ones of `kernel`.
-
-    The result has the features' axes last; number `slowest` of them is moved before the others.
-    """
+    """x W + b in `dtype`, over the last `contracted` axes of x and the first ones of `kernel`. The result has the
+    features' axes last; number `slowest` of them is moved before the others."""
     outer, features = x.shape[: x.ndim - contracted], kernel.shape[contracted:]
     result = checkpoint_name(affine(x.astype(dtype), kernel, bias, contracted, slowest), PRODUCT)
     return result.reshape(*outer, *moved_to_front(features, slowest))

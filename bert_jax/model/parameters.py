@@ -90,9 +90,7 @@ def path_of(keys: Iterable[object]) -> str:
 
 def parameter_at(path: str) -> Parameter:
     """The parameter whose path `path` ends with; the name of an optimizer's slot or of a second model may precede it.
-
-    Raises ValueError if there is none.
-    """
+    Raises ValueError if there is none."""
     names = path.split("/")
     for begin in range(len(names)):
         if parameter := _BY_PATH.get("/".join(names[begin:])):

@@ -40,8 +40,7 @@ array, the first that names it.
 
 def make_mesh(config: MeshConfig, devices: Sequence[jax.Device] | None = None) -> Mesh:
     """`devices` (None: all) as a mesh of `data` x `fsdp` x `tensor`. Raises UsageError if the product of the sizes
-    isn't the number of devices.
-    """
+    isn't the number of devices."""
     sizes, all_of_jax = [config.data, config.fsdp, config.tensor], devices is None
     devices = jax.devices() if devices is None else devices
     known = math.prod(size for size in sizes if size != -1)
@@ -127,10 +126,8 @@ def num_shards(mesh: Mesh | AbstractMesh, axes: str | tuple[str, ...] | None) ->
 
 
 def tree_shardings(params: PyTree, mesh: Mesh | AbstractMesh) -> PyTree:
-    """The sharding of every array of `params`, a tree of parameters or of their shapes.
-
-    Raises UsageError if an axis can't be divided over the mesh, ValueError for an array that is no parameter.
-    """
+    """The sharding of every array of `params`, a tree of parameters or of their shapes. Raises UsageError if an axis
+    can't be divided over the mesh, ValueError for an array that is no parameter."""
     return jax.tree_util.tree_map_with_path(lambda path, leaf: _sharding(path_of(path), leaf.shape, mesh), params)
 
 

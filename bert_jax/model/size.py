@@ -38,7 +38,7 @@ class ModelPart(NamedTuple):
     """Shapes of the parameters, weights first, without padding and, in a block, without the layer axis."""
     copies: int
     """For a part of a block, the number of blocks that have their own parameters; otherwise 1."""
-    of_generator: bool = False
+    is_generator: bool = False
     """Whether it belongs to a discriminator's generator."""
 
     @property
@@ -49,7 +49,7 @@ class ModelPart(NamedTuple):
     @property
     def in_encoder(self) -> bool:
         """Whether the part is kept when the model is trained for another task."""
-        return not self.of_generator and self.group not in HEADS
+        return not self.is_generator and self.group not in HEADS
 
 
 def model_parts(config: ModelConfig, shapes: Parameters | None = None) -> list[ModelPart]:
@@ -67,13 +67,13 @@ def model_parts(config: ModelConfig, shapes: Parameters | None = None) -> list[M
         rows.append((order, parameter, leaf.shape))
     rows.sort(key=operator.itemgetter(0))
     counted = []
-    for (of_generator, group, name), same in itertools.groupby(
+    for (is_generator, group, name), same in itertools.groupby(
         rows, lambda one: (one[0][0], one[1].group, one[1].part)
     ):
         of_part = [(parameter, shape) for _, parameter, shape in same]
         own = [parameter.own_shape(shape, config.num_word_rows) for parameter, shape in of_part]
         copies = of_part[0][1][0] if group == "block" else 1
-        counted.append(ModelPart(group, name, tuple(sorted(own, key=len, reverse=True)), copies, of_generator))
+        counted.append(ModelPart(group, name, tuple(sorted(own, key=len, reverse=True)), copies, is_generator))
     return counted
 
 
@@ -84,19 +84,14 @@ def num_parameters(config: ModelConfig, heads: bool = True, shapes: Parameters |
 
 
 def train_flops(config: ModelConfig, length: int, predictions: int) -> int:
-    """FLOPs that one training step needs for one sequence: the backward pass takes twice the forward's.
-
-    Recomputation (remat) is not counted.
-    """
+    """FLOPs that one training step needs for one sequence: the backward pass takes twice the forward's. Recomputation
+    (remat) is not counted."""
     return 3 * forward_flops(config, length, predictions)
 
 
 def forward_flops(config: ModelConfig, length: int, predictions: int) -> int:
-    """FLOPs of the forward pass of one sequence in pretraining: matrix products only.
-
-    The vocabulary is counted at the predicted tokens with its true size, the head of a discriminator at all tokens, and
-    its generator without pooler.
-    """
+    """FLOPs of the forward pass of one sequence in pretraining: matrix products only. The vocabulary is counted at the
+    predicted tokens with its true size, the head of a discriminator at all tokens, and its generator without pooler."""
     total = 0
     for network in config.networks:
         width = network.hidden_size

@@ -144,8 +144,7 @@ class PooledEncoder(nn.Module):
 
     def __call__(self, tokens: Tokens, dropout_keys: Key[Array, "B N"] | None = None) -> Float[Array, "B N D"]:
         """The vector of each sequence of each row, in float32 and not normalised; 0 for an absent sequence.
-        `dropout_keys` holds one key for each sequence; None means no dropout.
-        """
+        `dropout_keys` holds one key for each sequence; None means no dropout."""
         return pooled(self.config, self.bert(tokens, dropout_keys).tokens.astype(jnp.float32), tokens, self.pool)
 
 

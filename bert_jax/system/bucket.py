@@ -192,10 +192,8 @@ def upload(file: Path, path: epath.Path) -> None:
 
 
 def upload_folder(folder: Path, target: epath.Path, last: str | None = None) -> None:
-    """Uploads every file below `folder` to `target`, the file `last` after all others.
-
-    Files that the bucket has already, with the same checksum, are skipped.
-    """
+    """Uploads every file below `folder` to `target`, the file `last` after all others. Files that the bucket has
+    already, with the same checksum, are skipped."""
     there = objects(target)
     names = sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
 
@@ -254,10 +252,8 @@ class _ObjectFile(AbstractBufferedFile):
 
 
 def open_object(path: epath.Path) -> io.BufferedReader:
-    """Opens the object at `path` for reading, with seek. Raises FileNotFoundError.
-
-    Reading raises RunError if fewer bytes arrive than were requested.
-    """
+    """Opens the object at `path` for reading, with seek. Raises FileNotFoundError. Reading raises RunError if fewer
+    bytes arrive than were requested."""
     raw = _ObjectFile(_store_of(path), os.fspath(path), cache_type="none")
     return io.BufferedReader(cast(io.RawIOBase, raw), _BLOCK_BYTES)
 

@@ -80,8 +80,7 @@ def local_path(path: Place) -> Path:
 
 def local_log(path: Place) -> Path:
     """The local file to append to: `path` itself, or an up-to-date local copy that a Publisher uploads. If nothing is
-    at `path`, deletes a local copy that another run left.
-    """
+    at `path`, deletes a local copy that another run left."""
     if in_bucket(path) and path.exists():
         return fetched(path)
     if in_bucket(path):

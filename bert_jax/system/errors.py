@@ -225,10 +225,8 @@ _REMEDIES = {
 
 
 def disk_error_number(error: BaseException) -> int | None:
-    """The error number of a disk error, one of `_REMEDIES`; None for any other error.
-
-    Libraries in other languages raise exceptions of their own that contain the system's error message.
-    """
+    """The error number of a disk error, one of `_REMEDIES`; None for any other error. Libraries in other languages
+    raise exceptions of their own that contain the system's error message."""
     if isinstance(error, OSError):
         return error.errno if error.errno in _REMEDIES else None
     words = "" if isinstance(error, BertJaxError) else str(error)
@@ -242,10 +240,8 @@ def failure_reason(error: BaseException) -> str:
 
 
 def disk_failure(error: BaseException, path: os.PathLike | None = None) -> RunError | None:
-    """A disk error as a one-line RunError with file and remedy; None for any other error.
-
-    `path`: the file that was being written, if known.
-    """
+    """A disk error as a one-line RunError with file and remedy; None for any other error. `path`: the file that was
+    being written, if known."""
     if not (number := disk_error_number(error)):
         return None
     named = getattr(error, "filename", None)

@@ -135,10 +135,8 @@ class Table(RichTable):
             self.add_column(Text(heading.removeprefix(">")), justify=justify, overflow="fold")
 
     def add_row(self, *cells: RenderableType | None, **options: Any) -> None:
-        """Adds a row of texts or of rich's renderables; `options` are those of rich.
-
-        Control characters become escapes here, before rich measures the widths of columns. Numbers are kept whole.
-        """
+        """Adds a row of texts or of rich's renderables; `options` are those of rich. Control characters become escapes
+        here, before rich measures the widths of columns. Numbers are kept whole."""
         for column, cell in zip(self.columns, cells, strict=False):
             if column.justify == "right" and isinstance(cell, str):
                 column.min_width = max(column.min_width or 0, *map(len, cell.split()), 0)
@@ -164,9 +162,7 @@ def rows_table(title: str, rows: Sequence[Figures], names: Iterable[str] = (), *
 
 def figures_table(title: str, columns: Mapping[str, Figures], names: Iterable[str] = ()) -> Table:
     """One column for each record, under its heading, and one row for each of `names`, or of the figures that are known.
-
-    A record in a field has rows of its own below the field's name.
-    """
+    A record in a field has rows of its own below the field's name."""
     table = Table(title, "", *(f">{heading}" for heading in columns))
     _add_rows(table, list(columns.values()), list(names), "")
     return table
@@ -191,10 +187,8 @@ def print_rows(title: str, headings: Sequence[str], rows: Iterable[Sequence[Rend
 
 
 def markdown(rows: Sequence[Mapping[str, str]]) -> str:
-    """A table in Markdown of `rows`, each with its cells by heading; a row may lack some.
-
-    ">" before a heading aligns its column to the right.
-    """
+    """A table in Markdown of `rows`, each with its cells by heading; a row may lack some. ">" before a heading aligns
+    its column to the right."""
     longest: Mapping[str, str] = max(rows, key=len, default={})
     headings = list(longest)
     rule = ["---:" if heading.startswith(">") else "---" for heading in headings]

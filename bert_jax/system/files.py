@@ -155,10 +155,8 @@ def replacing(path: Place) -> Iterator[Path]:
 
 
 def check_written(path: Place, read: str) -> None:
-    """Raises UsageError if a command that reads `read` can't write the file `path`.
-
-    Reasons: the parent folder is missing, the path is a folder, it isn't writable, or it is the input file.
-    """
+    """Raises UsageError if a command that reads `read` can't write the file `path`. Reasons: the parent folder is
+    missing, the path is a folder, it isn't writable, or it is the input file."""
     read_file = os.path.expanduser(read)
     same = str(path) in (read, os.path.abspath(read_file))
     if os.path.exists(read_file) and os.path.exists(path):

@@ -40,11 +40,8 @@ class _State:
 
 
 def listen() -> None:
-    """From now on the first SIGTERM or Ctrl-C raises KeyboardInterrupt, and a second Ctrl-C ends this process.
-
-    A thread handles the second Ctrl-C, so that it works while the main thread computes or waits for a disk that is
-    gone.
-    """
+    """From now on the first SIGTERM or Ctrl-C raises KeyboardInterrupt, and a second Ctrl-C ends this process. A thread
+    handles the second Ctrl-C, so that it works while the main thread computes or waits for a disk that is gone."""
     reader, writer = os.pipe()
     os.set_blocking(writer, False)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
@@ -145,9 +142,7 @@ def _interrupt(number: int, frame) -> None:
 
 def _watch(reader: int) -> None:
     """Ends the process at the second Ctrl-C, and repeats a signal whose KeyboardInterrupt was deferred or swallowed.
-
-    Python writes the number of each signal to the pipe `reader` as soon as it arrives.
-    """
+    Python writes the number of each signal to the pipe `reader` as soon as it arrives."""
     first = None
     while True:
         unsettled = first is not None and not _State.settled

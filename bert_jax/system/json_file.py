@@ -132,10 +132,8 @@ def read_foreign_shape(path: Place, shape: type[ShapeKind]) -> ShapeKind:
 
 
 def as_shape(value: JsonObject, shape: type[ShapeKind]) -> ShapeKind:
-    """Validates `value` as a `shape`.
-
-    Raises ValueError with the first field that doesn't fit, or for more than its MOST_VALUES.
-    """
+    """Validates `value` as a `shape`. Raises ValueError with the first field that doesn't fit, or for more than its
+    MOST_VALUES."""
     if _has_more_values(value, shape.MOST_VALUES):
         raise ValueError(f"it holds more than {shape.MOST_VALUES:,} values, which no such file needs")
     try:
@@ -214,8 +212,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 def check_format(path: Place, written: object, version: int) -> None:
     """Checks `written`, the version of the format that the file at `path` states. Raises ValueError if it is no
-    version, and UsageError if it isn't `version`, the only one of this release.
-    """
+    version, and UsageError if it isn't `version`, the only one of this release."""
     if type(written) is not int or written < 1:
         raise ValueError(f"its format is {quoted(written)} and should be a number from 1")
     if written != version:

@@ -30,9 +30,7 @@ def accelerated() -> bool:
 
 def environment_fault(error: BaseException | None = None) -> UsageError | None:
     """The error for a variable of the environment that JAX can't use, if `error` comes from one or no device is found.
-
-    JAX reads its variables when it is imported, and looks for devices when it first computes.
-    """
+    JAX reads its variables when it is imported, and looks for devices when it first computes."""
     name = next(iter(_VARIABLE.findall(str(error).upper())), "") if isinstance(error, ValueError) else "JAX_PLATFORMS"
     if name not in os.environ or name == "JAX_PLATFORMS" and "jax" not in sys.modules:
         return None
@@ -56,10 +54,7 @@ def prepare_to_compute() -> None:
 
 def leave_out_absent_tpu() -> None:
     """Keeps JAX from looking for a TPU if libtpu is installed only for `plan`. The search would take a second and print
-    warnings.
-
-    Must be called before JAX computes anything. Platforms that the user has chosen are kept.
-    """
+    warnings. Must be called before JAX computes anything. Platforms that the user has chosen are kept."""
     if find_spec("libtpu") is None or accelerated():
         return
     os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -70,8 +65,7 @@ def leave_out_absent_tpu() -> None:
 def silence_compiler() -> None:
     """Keeps XLA from logging paragraphs amid the output if a program takes over two minutes to compile. XLA logs them
     at its level ERROR, and only the whole level can be turned off. Errors on a CPU still reach Python as exceptions.
-    Must be called before JAX is imported. A level that the user has chosen is kept.
-    """
+    Must be called before JAX is imported. A level that the user has chosen is kept."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 

@@ -66,10 +66,8 @@ def as_file(readings: Iterable[Reading]) -> dict[str, object]:
 
 
 def read_readings(file: Place) -> list[Reading]:
-    """The readings that a run keeps; [] if there are none.
-
-    Raises OSError if the file can't be read, ValueError if it is damaged, UsageError if another release wrote it.
-    """
+    """The readings that a run keeps; [] if there are none. Raises OSError if the file can't be read, ValueError if it
+    is damaged, UsageError if another release wrote it."""
     try:
         content = read_object(file)
     except FileNotFoundError:

@@ -87,9 +87,7 @@ def _checksum(value: JsonObject) -> str:
 
 def file_damage(path: Place, written: FileSum, contents: bool = True) -> str | None:
     """How the file at `path` differs from what was written, or None. Without `contents`, only the size is compared.
-
-    Raises RunError if a bucket doesn't answer: its file may be undamaged.
-    """
+    Raises RunError if a bucket doesn't answer: its file may be undamaged."""
     try:
         with bucket_answering(path):
             if contents:

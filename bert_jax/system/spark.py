@@ -88,8 +88,7 @@ def connected(options: Sequence[str], processes: int | None) -> Iterator[Spark]:
     """Connects to Spark with `options`, each KEY=VALUE, until the block ends. `processes`: number of processes on this
     machine, unless the options have spark.master. Without both, Spark's own configuration decides; its default is one
     process for each core of this machine. Raises UsageError if PySpark or Java is missing, or if Spark refuses an
-    option.
-    """
+    option."""
     check_spark()
     settings = _DEFAULTS | ({"spark.master": f"local[{processes}]"} if processes else {})
     settings |= dict(option.split("=", 1) for option in options)

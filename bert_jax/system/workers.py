@@ -52,8 +52,7 @@ def available_cores() -> int:
 def safe_path() -> Iterator[None]:
     """Keeps interpreters that the block starts from importing modules of the current folder. `python -c` and `python
     -m`, which multiprocessing and Spark use, look there first. A worker of multiprocessing takes over the import path
-    of this process afterwards.
-    """
+    of this process afterwards."""
     before = os.environ.get(_SAFE_PATH)
     os.environ[_SAFE_PATH] = "1"
     try:
@@ -187,8 +186,7 @@ def death(code: int | None) -> str:
 
 def _end(pool: ProcessPoolExecutor) -> None:
     """Ends the workers within seconds, also workers that are suspended or wait for a disk that is gone. Workers delete
-    their unfinished files if they can in time. The next command repeats unfinished items.
-    """
+    their unfinished files if they can in time. The next command repeats unfinished items."""
     workers = list((pool._processes or {}).values())  # public from Python 3.14 on, as kill_workers
     manager: Any = pool._executor_manager_thread
     pool.shutdown(wait=False, cancel_futures=True)

@@ -93,7 +93,7 @@ class Ours:
         self._source = TaskBatches(learned.examples, learned.task.config, 0, pad_id, compiling=compiling)
         rows, length, _ = self._source.shape
         phase = Phase(steps=len(self._source), length=length, batch_size=rows)
-        planned = config.planned(started.config, learned.task.config, "", phase)
+        planned = config.run_config(started.config, learned.task.config, "", phase)
         mesh = make_mesh(MeshConfig())
         trainer = Trainer(planned, mesh, TaskObjective(planned.task, planned.model, planned.execution))
         params = started.read(

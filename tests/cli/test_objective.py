@@ -40,7 +40,7 @@ def settings(kind: str, **changes) -> TaskRunConfig:
     """Of 12 rows a step; vectors have 36 texts in 7 rows of 32 tokens, or 24 where they are scored."""
     task = TaskConfig(**{"name": kind, "kind": kind, "batch_size": 12, "max_length": 32} | KINDS[kind] | changes)
     rows = 7 if task.kind == "vectors" else 12
-    planned = FinetuneConfig(task=task).planned(MODEL, task, "0" * 16, Phase(steps=3, length=32, batch_size=rows))
+    planned = FinetuneConfig(task=task).run_config(MODEL, task, "0" * 16, Phase(steps=3, length=32, batch_size=rows))
     return planned.replace(model=planned.model.replace(compute_dtype="float32"))
 
 

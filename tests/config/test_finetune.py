@@ -35,9 +35,9 @@ def test_the_public_sets_are_there():
 def test_a_task_without_a_name_is_called_like_its_rows(train, name):
     config = FinetuneConfig(task=TaskConfig(kind="class", train=train))
     phase = Phase(steps=1, length=8, batch_size=1)
-    assert config.planned(ModelConfig.tiny(), config.task, "", phase).task.name == name
+    assert config.run_config(ModelConfig.tiny(), config.task, "", phase).task.name == name
     named = config.change(task={"name": "stars"})
-    assert named.planned(ModelConfig.tiny(), named.task, "", phase).task.name == "stars"
+    assert named.run_config(ModelConfig.tiny(), named.task, "", phase).task.name == "stars"
 
 
 def test_a_batch_that_does_not_divide_is_refused():

@@ -64,12 +64,12 @@ def test_every_kind_has_what_it_needs_and_survives_json(kind):
 
 def test_a_task_is_made_to_fit_the_models_positions():
     plain = TaskConfig(name="x", kind="class", max_length=128)
-    assert plain.fitting(128) is plain
-    assert plain.fitting(64) == plain.replace(max_length=64)
+    assert plain.shortened_to(128) is plain
+    assert plain.shortened_to(64) == plain.replace(max_length=64)
     answers = TaskConfig(name="x", kind="span", texts=("question", "context"), max_length=384)
-    fitted = answers.fitting(64)
+    fitted = answers.shortened_to(64)
     assert (fitted.max_length, fitted.span.question_length, fitted.span.stride) == (64, 21, 21)
-    assert answers.fitting(256).span == answers.span and answers.fitting(8).max_length == 8
+    assert answers.shortened_to(256).span == answers.span and answers.shortened_to(8).max_length == 8
 
 
 def test_settings_of_vectors_that_do_not_fit_each_other_are_refused():

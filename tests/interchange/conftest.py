@@ -73,7 +73,7 @@ def write_run():
         place = RunDirectory(path)
         place.path.mkdir()
         phase = Phase(steps=1, length=model.task.max_length, batch_size=2)
-        write_config(place.config_file, FinetuneConfig(task=model.task).planned(model.config, model.task, "", phase))
+        write_config(place.config_file, FinetuneConfig(task=model.task).run_config(model.config, model.task, "", phase))
         model.tokenizer.save(place.tokenizer)
         write_model(place.checkpoints, model.params, (place.config_file, place.tokenizer))
 

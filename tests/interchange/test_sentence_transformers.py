@@ -23,8 +23,8 @@ MODELS = {
     "bert": ("wordpiece", {}),
     "roberta": ("byte_bpe", {"num_segments": 1, "first_position": 2}),
     "electra": ("wordpiece", {"embedding_size": 12, "pooler": "gelu", "activation": "gelu_erf"}),
-    "xlnet": ("unigram", RELATIVES["xlnet"].ours),
-    "modernbert": ("byte_bpe", {**RELATIVES["modernbert"].ours, "local_window": 2, "global_every": 3}),
+    "xlnet": ("unigram", RELATIVES["xlnet"].settings),
+    "modernbert": ("byte_bpe", {**RELATIVES["modernbert"].settings, "local_window": 2, "global_every": 3}),
 }
 """The tokenizer's kind and settings, by the kind of model."""
 

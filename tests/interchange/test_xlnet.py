@@ -69,7 +69,7 @@ def torch_arrays(torch, **arrays):
 def test_padding_on_the_left_gives_the_same_logits(settings, tmp_path):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
     tokenizer = trained("unigram", V).with_class_token("last")
-    ours = RELATIVES["xlnet"].ours
+    ours = RELATIVES["xlnet"].settings
     config = ModelConfig(**SIZES, **NO_DROPOUT, **ours, **settings, model_type="xlnet", vocabulary_size=V)
     params, rng = parameters(config), np.random.default_rng(1)
     assert write_model_directory(tmp_path / "model", config, params, tokenizer) == "XLNetLMHeadModel"
@@ -100,7 +100,7 @@ def test_padding_on_the_left_gives_the_same_logits(settings, tmp_path):
 @pytest.mark.parametrize("kind", ["class", "number", "choice", "tags", "span"])
 def test_a_fine_tuned_model_gives_our_outputs(fine_tuned, kind, tmp_path):
     torch, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    ours = fine_tuned(kind, model_type="xlnet", **RELATIVES["xlnet"].ours, **NO_DROPOUT)
+    ours = fine_tuned(kind, model_type="xlnet", **RELATIVES["xlnet"].settings, **NO_DROPOUT)
     name = write_model_directory(tmp_path / "model", *ours[1:], ours.task)
     model, info = getattr(transformers, name).from_pretrained(tmp_path / "model", output_loading_info=True)
     assert not any(info.values())
@@ -129,7 +129,7 @@ def test_a_fine_tuned_model_gives_our_outputs(fine_tuned, kind, tmp_path):
 def test_a_pipeline_of_transformers_pads_its_texts_on_the_left(fine_tuned, tmp_path, monkeypatch):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     _, transformers = pytest.importorskip("torch"), pytest.importorskip("transformers")
-    ours = fine_tuned("class", model_type="xlnet", **RELATIVES["xlnet"].ours)
+    ours = fine_tuned("class", model_type="xlnet", **RELATIVES["xlnet"].settings)
     write_model_directory(tmp_path / "model", *ours[1:], ours.task)
     classify = transformers.pipeline("text-classification", str(tmp_path / "model"), device="cpu")
     texts = ["a", "b c d e f g h", "j i"]
@@ -152,7 +152,7 @@ def test_its_tokenizer_gives_the_same_ids(settings, tmp_path, monkeypatch):
         (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "XLNetTokenizer", **settings}))
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
     assert type(theirs).__name__ == "XLNetTokenizer" and len(theirs) == size
-    model = ModelConfig(model_type="xlnet", vocabulary_size=size, **RELATIVES["xlnet"].ours)
+    model = ModelConfig(model_type="xlnet", vocabulary_size=size, **RELATIVES["xlnet"].settings)
     ours = read_tokenizer(PublishedFolder(tmp_path), model).tokenizer
     ids = ours.encode_batch(TEXTS)
     for text, found in zip(TEXTS, ids, strict=True):
@@ -186,7 +186,7 @@ def test_a_trained_vocabulary_is_exported_with_its_frame(kind, tmp_path, monkeyp
     ours = trained(kind).with_class_token("last")
     write_tokenizer(ours, tmp_path, 512, 0)
     theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
-    model = ModelConfig(vocabulary_size=len(ours.vocabulary), **RELATIVES["xlnet"].ours)
+    model = ModelConfig(vocabulary_size=len(ours.vocabulary), **RELATIVES["xlnet"].settings)
     again = read_tokenizer(PublishedFolder(tmp_path), model).tokenizer
     assert again.vocabulary.frame == ours.vocabulary.frame
     first, second = "the quick foxes jumped", "over lazy dogs"
@@ -300,7 +300,7 @@ def test_a_tokenizer_without_its_frame_is_refused_in_one_line(tmp_path):
     ):
         open_model_directory(tmp_path / "model")
     settings.unlink()
-    model = ModelConfig(model_type="xlnet", **RELATIVES["xlnet"].ours)
+    model = ModelConfig(model_type="xlnet", **RELATIVES["xlnet"].settings)
     for missing in ("<cls>", "<sep>"):
         size = write_xlnets_vocabulary(tmp_path, [piece for piece in FIRST if piece != missing])
         with pytest.raises(UsageError, match=f"the vocabulary has {size + 1:,} pieces and the model's table {size:,}"):
@@ -318,7 +318,7 @@ def test_a_tokenizer_without_its_frame_is_refused_in_one_line(tmp_path):
     ids=str,
 )
 def test_a_model_that_the_class_does_not_have_is_not_exported(settings, words, tmp_path):
-    ours = RELATIVES["xlnet"].ours | {"model_type": "xlnet", "vocabulary_size": V} | settings
+    ours = RELATIVES["xlnet"].settings | {"model_type": "xlnet", "vocabulary_size": V} | settings
     config = ModelConfig(**SIZES, **ours)
     with pytest.raises(UsageError, match=words) as refused:
         write_model_directory(tmp_path / "model", config, init(config, jax.random.key(0)), trained("unigram", V))

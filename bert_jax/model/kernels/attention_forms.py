@@ -144,8 +144,8 @@ def _gpu_attend(
         Admission(pattern.sequences, pattern.causal, pattern.window),
         # The fastest of the tried settings on an H200, for heads of 64 and rows of 128 and 512.
         forward=gpu_attention.Tiling(block(128), block(64), warps=4, stages=3),
-        of_keys=gpu_attention.Tiling(block(64), block(64), warps=4, stages=3),
-        of_queries=gpu_attention.Tiling(block(64), block(64), warps=4, stages=2),
+        key_tiling=gpu_attention.Tiling(block(64), block(64), warps=4, stages=3),
+        query_tiling=gpu_attention.Tiling(block(64), block(64), warps=4, stages=2),
     )
     by_head = P(BATCH_AXES, None, "tensor")
     attend_here = on_every_device(

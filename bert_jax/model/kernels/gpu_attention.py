@@ -45,9 +45,9 @@ class GpuKernel(NamedTuple):
     """Rate of dropout; 0 for none."""
     admission: Admission
     forward: Tiling
-    of_keys: Tiling
+    key_tiling: Tiling
     """Blocks for the gradients of keys and values."""
-    of_queries: Tiling
+    query_tiling: Tiling
     """Blocks for the gradients of queries."""
 
     @property
@@ -99,12 +99,12 @@ def _forward(kernel, projected, places, head_keys):
 def _backward(kernel, residuals, gradient):
     projected, places, head_keys, context, log_sums = residuals
     means = jnp.sum(gradient.astype(jnp.float32) * context.astype(jnp.float32), axis=-1).swapaxes(1, 2)
-    tiling = kernel.of_keys
+    tiling = kernel.key_tiling
     call = _Call(projected.shape, tiling, tiling.keys, head_keys.shape[1])
     (of_projected,) = call(
         functools.partial(_differentiate_keys, kernel),
         "attention_keys",
-        (_spans(kernel, places, tiling, of_keys=True), call.span),
+        (_spans(kernel, places, tiling, by_key=True), call.span),
         (projected, call.row_of(0)),
         (projected, call.block_of(1)),
         (projected, call.block_of(2)),
@@ -115,7 +115,7 @@ def _backward(kernel, residuals, gradient):
         (means, call.whole_line),
         results=[(projected, call.block_of_all)],
     )
-    tiling = kernel.of_queries
+    tiling = kernel.query_tiling
     call = _Call(projected.shape, tiling, tiling.queries, head_keys.shape[1])
     (of_projected,) = call(
         functools.partial(_differentiate_queries, kernel),
@@ -139,12 +139,10 @@ def _backward(kernel, residuals, gradient):
 gpu_attention.defvjp(_forward, _backward)
 
 
-def _spans(
-    kernel: GpuKernel, places: Int[Array, "B 2 T"], tiling: Tiling, of_keys: bool = False
-) -> Int[Array, "B Q 2"]:
-    """The span of keys of each block of queries; with `of_keys`, the span of queries of each block of keys."""
+def _spans(kernel: GpuKernel, places: Int[Array, "B 2 T"], tiling: Tiling, by_key: bool = False) -> Int[Array, "B Q 2"]:
+    """The span of keys of each block of queries; with `by_key`, the span of queries of each block of keys."""
     shared = kernel.admission.shared(Bounds.of(places, tiling.queries), Bounds.of(places, tiling.keys))
-    return jnp.stack(block_spans(shared.swapaxes(1, 2) if of_keys else shared), axis=2).astype(jnp.int32)
+    return jnp.stack(block_spans(shared.swapaxes(1, 2) if by_key else shared), axis=2).astype(jnp.int32)
 
 
 class _Call:
@@ -227,7 +225,7 @@ def _differentiate_keys(
     kernel: GpuKernel, span, query, key, value, gradient, places, head_keys, log_sums, means, results
 ):
     """The gradients of a block of keys and their values. Arrays of scores are transposed here: [keys, queries]."""
-    tiling, (block, size) = kernel.of_keys, key.shape
+    tiling, (block, size) = kernel.key_tiling, key.shape
     here = pl.ds(pl.program_id(0) * block, block)
     keys, values, key_tokens = key[...], value[...], _Tokens(kernel, places, head_keys, here)
 
@@ -255,7 +253,7 @@ def _differentiate_queries(
     kernel: GpuKernel, span, query, key, value, gradient, places, head_keys, log_sums, means, _, of_query
 ):
     """The gradients of a block of queries."""
-    tiling, (block, size) = kernel.of_queries, query.shape
+    tiling, (block, size) = kernel.query_tiling, query.shape
     here = pl.ds(pl.program_id(0) * block, block)
     queries, of_context, query_tokens = query[...], gradient[...], _Tokens(kernel, places, head_keys, here)
     log_sum, mean = log_sums[...][:, None], means[...][:, None]

@@ -28,10 +28,8 @@ def on_one_device(kind: str) -> bool:
 
 
 def multiplies_bfloat16() -> bool:
-    """Whether the devices in force multiply bfloat16 faster than float32.
-
-    $BERT_JAX_AUTO_DTYPE, float32 or bfloat16, overrides this, so that tests compute the same on every machine.
-    """
+    """Whether the devices in force multiply bfloat16 faster than float32. $BERT_JAX_AUTO_DTYPE, float32 or bfloat16,
+    overrides this, so that tests compute the same on every machine."""
     if setting := os.environ.get("BERT_JAX_AUTO_DTYPE"):
         return setting == "bfloat16"
     kind = platform()

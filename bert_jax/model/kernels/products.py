@@ -165,11 +165,8 @@ _CHUNK = 128
 
 
 def rows_of(table: Float[Array, "V D"], ids: Int[Array, "*N"]) -> Float[Array, "*N D"]:
-    """table[ids].
-
-    On one GPU the gradient has the same bits in each run. XLA's own gradient adds rows in the order in which the GPU's
-    threads arrive.
-    """
+    """table[ids]. On one GPU the gradient has the same bits in each run. XLA's own gradient adds rows in the order in
+    which the GPU's threads arrive."""
     return _rows_of(table, ids) if on_one_device("gpu") else jnp.take(table, ids, axis=0)
 
 

@@ -73,8 +73,7 @@ def _call(
     in_scratch: int,
 ) -> tuple[Array, ...]:
     """Runs `program` over rows, heads and blocks of queries, one after the other. `results`: each result's blocks.
-    `in_scratch`: number of results that are split only by keys and summed over the blocks of queries.
-    """
+    `in_scratch`: number of results that are split only by keys and summed over the blocks of queries."""
     batch, length, width = arrays[0].shape
     block = _block(length)
     lanes = kernel.together * kernel.head_size

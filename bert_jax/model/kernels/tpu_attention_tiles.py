@@ -42,9 +42,8 @@ def tile_spans(kernel: TpuKernel, places: Int[Array, "B 2 T"], queries: int) -> 
 def token_lines(
     kernel: TpuKernel, places: Int[Array, "B 2 T"], head_keys: UInt32[Array, "B N H 2"]
 ) -> Int[Array, "B G L T"]:
-    """The facts of each token for the programs of each group of heads (G): its sequence and position, and with
-    dropout, for each head, the word of its row in the mask and the second half of the key of its sequence.
-    """
+    """What is known of each token in the programs of each group of heads (G): its sequence and position, and with
+    dropout, for each head, the word of its row in the mask and the second half of the key of its sequence."""
     if not kernel.rate:
         return places[:, None]
     batch, _, length = places.shape
@@ -61,58 +60,55 @@ def token_lines(
 def attend_block(kernel: TpuKernel, spans, query, key, value, lines, context):
     """The context of a block of queries."""
 
-    def attend(row, tile, keys, columns, of_keys):
+    def attend(row, tile, keys, columns, key_lines):
         for number, head in enumerate(kernel.lanes):
             scores = block_product(query[row, tile, head], key[row, keys, head], (1, 1)) / math.sqrt(kernel.head_size)
-            powers, total = _powers(kernel, scores, columns, of_keys)
-            dropped = _dropped(kernel, powers, columns, of_keys, number)
+            powers, total = _powers(kernel, scores, columns, key_lines)
+            dropped = _dropped(kernel, powers, columns, key_lines, number)
             sums = block_product(dropped.astype(value.dtype), value[row, keys, head], (1, 0))
             context[row, tile, head] = (sums * (scale(kernel.rate) / total)).astype(context.dtype)
 
     _each_tile(kernel, spans, lines, query.shape, attend, nothing=(context,))
 
 
-def differentiate_block(
-    kernel: TpuKernel, spans, query, key, value, lines, gradient, of_query, of_key, of_value, key_sum, value_sum
-):
-    """The gradients of a block of queries. The gradients of keys and values are summed over the blocks, one after the
-    other."""
-    of_score = scale(kernel.rate) / math.sqrt(kernel.head_size)
+def differentiate_block(kernel: TpuKernel, spans, query, key, value, lines, gradient, dq, dk, dv, key_sum, value_sum):
+    """The gradients of a block of queries (dq) and of its keys and values (dk, dv), which are summed over
+    the blocks."""
+    score_factor = scale(kernel.rate) / math.sqrt(kernel.head_size)
 
     @pl.when(pl.program_id(2) == 0)
     def _():
         key_sum[...] = jnp.zeros_like(key_sum)
         value_sum[...] = jnp.zeros_like(value_sum)
 
-    def differentiate(row, tile, keys, columns, of_keys):
+    def differentiate(row, tile, keys, columns, key_lines):
         for number, head in enumerate(kernel.lanes):
             scores = block_product(query[row, tile, head], key[row, keys, head], (1, 1)) / math.sqrt(kernel.head_size)
-            powers, total = _powers(kernel, scores, columns, of_keys)
+            powers, total = _powers(kernel, scores, columns, key_lines)
             probabilities = powers / total
             of_context = gradient[row, tile, head]
             # Constant factors are applied to the sums, which are smaller arrays.
-            dropped = _dropped(kernel, probabilities, columns, of_keys, number)
+            dropped = _dropped(kernel, probabilities, columns, key_lines, number)
             weighted = dropped * block_product(of_context, value[row, keys, head], (1, 1))
             mean = jnp.sum(weighted, axis=1, keepdims=True)
             of_scores = (weighted - probabilities * mean).astype(query.dtype)
-            of_query[row, tile, head] = (block_product(of_scores, key[row, keys, head], (1, 0)) * of_score).astype(
-                of_query.dtype
+            dq[row, tile, head] = (block_product(of_scores, key[row, keys, head], (1, 0)) * score_factor).astype(
+                dq.dtype
             )
             key_sum[row, keys, head] += block_product(of_scores, query[row, tile, head], (0, 0))
             value_sum[row, keys, head] += block_product(dropped.astype(of_context.dtype), of_context, (0, 0))
 
-    _each_tile(kernel, spans, lines, query.shape, differentiate, nothing=(of_query,))
+    _each_tile(kernel, spans, lines, query.shape, differentiate, nothing=(dq,))
 
     @pl.when(pl.program_id(2) == pl.num_programs(2) - 1)
     def _():
-        of_key[...] = (key_sum[...] * of_score).astype(of_key.dtype)
-        of_value[...] = (value_sum[...] * scale(kernel.rate)).astype(of_value.dtype)
+        dk[...] = (key_sum[...] * score_factor).astype(dk.dtype)
+        dv[...] = (value_sum[...] * scale(kernel.rate)).astype(dv.dtype)
 
 
 def _each_tile(kernel: TpuKernel, spans, lines, shape: tuple[int, ...], program: Callable[..., None], nothing: tuple):
     """Runs `program` for each tile of a block of queries that has keys, and writes 0 to `nothing` for the other tiles.
-    `program` takes the row, the places of queries and keys, and the facts of their tokens as columns and as lines.
-    """
+    `program` takes the row, the places of queries and keys, and the lines of their tokens, for queries as columns."""
     rows, block = shape[:2]
     length, queries = lines.shape[2], tile_of(block)
     first_row, first_tile = pl.program_id(0) * rows, pl.program_id(2) * (block // queries)
@@ -147,18 +143,18 @@ def _part(begin, size: int):
     return pl.ds(pl.multiple_of(begin, LANES), size)
 
 
-def _powers(kernel: TpuKernel, scores, columns, of_keys) -> tuple[Array, Array]:
+def _powers(kernel: TpuKernel, scores, columns, key_lines) -> tuple[Array, Array]:
     """The numerators of each query's softmax, and the sum of these."""
-    admitted = kernel.admission.admits((columns[:, :1], columns[:, 1:2]), (of_keys[:1], of_keys[1:2]))
+    admitted = kernel.admission.admits((columns[:, :1], columns[:, 1:2]), (key_lines[:1], key_lines[1:2]))
     scores = jnp.where(admitted, scores, LEAST)
     powers = jnp.exp(scores - jnp.max(scores, axis=1, keepdims=True))
     return powers, jnp.sum(powers, axis=1, keepdims=True)
 
 
-def _dropped(kernel: TpuKernel, x, columns, of_keys, number: int):
+def _dropped(kernel: TpuKernel, x, columns, key_lines, number: int):
     """One head's `x` after dropout, not yet scaled."""
     if not kernel.rate:
         return x
     row, second = (columns[:, at : at + 1].astype(jnp.uint32) for at in (2 + 2 * number, 3 + 2 * number))
-    keep = survives(row, second, column_word(of_keys[1:2].astype(jnp.uint32)), kernel.rate)
+    keep = survives(row, second, column_word(key_lines[1:2].astype(jnp.uint32)), kernel.rate)
     return jnp.where(keep, x, 0.0)

@@ -57,10 +57,8 @@ class LstmEncoder(nn.Module):
         return_layers: bool = False,
         return_attention: bool = False,
     ) -> tuple[Float[Array, "B R D"], Float[Array, "L B T D"] | None, None]:
-        """The output at `places` of each row (None: at all T); on request, every layer's output.
-
-        Both directions read x, which is half as wide as the output. Raises UsageError if attention is requested.
-        """
+        """The output at `places` of each row (None: at all T); on request, every layer's output. Both directions read
+        x, which is half as wide as the output. Raises UsageError if attention is requested."""
         config, count = self.config, self.config.num_layers
         if return_attention:
             raise UsageError(
@@ -82,7 +80,7 @@ class LstmEncoder(nn.Module):
         for number in range(count):
             if number == self.frozen_layers:
                 x, outputs = jax.lax.stop_gradient((x, outputs))
-            one = rematerialised(partial(layer, number > 0), self.execution.remat, in_a_loop=False)
+            one = rematerialised(partial(layer, number > 0), self.execution.remat, looped=False)
             x, output = one(jax.tree.map(operator.itemgetter(number), params), x, keys[number])
             outputs.append(output)
         if self.frozen_layers == count:

@@ -108,10 +108,8 @@ def _of_rows_in_order(scores: Float[Array, "H B S M"]) -> Float[Array, "H B S S"
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def scores_from(scores: Float[Array, "H B T M"], begin: Int[Array, "B T"], size: int) -> Float[Array, "H B T S"]:
-    """`size` neighbouring scores of each query, from the index `begin` on.
-
-    The gradient is a window of the padded gradient: a scatter would take many times longer.
-    """
+    """`size` neighbouring scores of each query, from the index `begin` on. The gradient is a window of the padded
+    gradient: a scatter would take many times longer."""
     index = begin[None, :, :, None] + jnp.arange(size)
     return jnp.take_along_axis(scores, index, axis=-1)
 

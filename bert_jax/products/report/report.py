@@ -229,7 +229,7 @@ def _parameters(summary: RunSummary) -> Section:
     section = Section("parameters", "Parameters")
     groups: dict[str, int] = {}
     for part in summary.parts:
-        name = f"generator: {part.group}" if part.of_generator else part.group
+        name = f"generator: {part.group}" if part.is_generator else part.group
         name = f"{summary.config.model.num_layers} blocks" if name == "block" else name
         groups[name] = groups.get(name, 0) + part.copies * part.parameters
     total = sum(groups.values())

@@ -49,7 +49,7 @@ def vectors_run(tiny_copy) -> RunDirectory:
     """A run of vectors of texts that was measured by a search beside two comparisons of words; it has no checkpoint."""
     task = TaskConfig(name="x", kind="vectors", texts=("query", "positive"), train="x.jsonl", dev="y.jsonl")
     pretraining = RunFiles(tiny_copy.path).config
-    config = FinetuneConfig(task=task).planned(pretraining.model, task, "0", pretraining.phases[0])
+    config = FinetuneConfig(task=task).run_config(pretraining.model, task, "0", pretraining.phases[0])
     write_config(tiny_copy.config_file, config)
     shutil.rmtree(tiny_copy.checkpoints)
     line = {"step": 12, "split": "eval", "score": 0.5, "ndcg@10": 0.5}

@@ -168,7 +168,7 @@ def finetuned(folder, pretraining, **settings):
     phase = Phase(steps=1, length=32, batch_size=8)
     run = RunDirectory(folder)
     folder.mkdir()
-    write_config(run.config_file, config.planned(pretraining.model, task, "0", phase))
+    write_config(run.config_file, config.run_config(pretraining.model, task, "0", phase))
     return run.path
 
 
