@@ -139,12 +139,11 @@ def examine(cases: list[Case], batch_sizes: tuple[int, ...], settings: list[str]
 
 
 def _prospect(case: Case, batch_sizes: tuple[int, ...], settings: list[str]) -> Prospect:
-    from bert_jax.model.size import step_memory
-
     from bert_jax.cli.bench import Bench
     from bert_jax.config.run import RunConfig
     from bert_jax.model.kernels.attention_forms import check_attention
     from bert_jax.model.sharding import check_batch_size, make_mesh
+    from bert_jax.model.size import step_memory
     from bert_jax.pretraining.objective import expected_vocabulary_size
     from bert_jax.training.devices import TOO_MUCH, device_memory, gigabytes
 
