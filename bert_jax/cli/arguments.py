@@ -1,6 +1,5 @@
 """The arguments of each command, and how a command line is parsed into them."""
 
-import inspect
 import warnings
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
@@ -114,7 +113,7 @@ class Arguments(Settings):
     @classmethod
     def help(cls, config: AnyConfig | None = None, everything: bool = False) -> str:
         """The text of --help, with the values of `config` as defaults; if `everything`, the text of --help-all."""
-        flags, about = cls.used_flags(config), cls.TEXT or wrapped(inspect.cleandoc(cls.__doc__ or ""))
+        flags, about = cls.used_flags(config), cls.TEXT or wrapped(" ".join((cls.__doc__ or "").split()))
         shown = f"usage: {cls.usage()} [--NAME VALUE ...]\n\n{about}"
         if cls.defaults():
             *possible, last = _CONFIG_TEXT[cls.config_kinds()]

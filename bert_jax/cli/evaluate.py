@@ -114,7 +114,7 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
         judged = JudgedTexts(data, "test", repairs)
         say_repairs(judged.name, repairs)
         bert = self.loaded(self.run, self.dtype)
-        return self._with_steps(judged_results(bert, judged), bert.steps)
+        return self._with_steps(judged_results(bert.embedder, judged), bert.steps)
 
     def _evaluate_on_rows(self, config: TaskRunConfig) -> "Results":
         """The metrics of a fine-tuned run on the rows of --data, or on its dev rows."""

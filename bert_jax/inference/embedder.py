@@ -33,6 +33,11 @@ class Embedder:
         """Width of a whole vector."""
 
     @property
+    def widths(self) -> tuple[int, ...]:
+        """The widths that vectors were trained to be cut to."""
+        return self._task.widths if self._task else ()
+
+    @property
     def trained(self) -> bool:
         """Whether the model was trained for vectors of texts."""
         return self._task is not None

@@ -4,7 +4,7 @@ import os
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -26,9 +26,6 @@ from bert_jax.system.bucket import place_of
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import stage
 
-if TYPE_CHECKING:
-    from bert_jax.inference.bert import Bert
-
 ROWS_IN_BLOCK = 2048
 """Maximum rows in a block, chosen so that its vectors fit a CPU's cache."""
 _EMPTY = "empty texts left out"
@@ -40,13 +37,12 @@ _DECIMALS = 6
 """Decimals of a score. Equal texts may differ by less than this, because of rounding in float32."""
 
 
-def judged_results(bert: "Bert", judged: JudgedTexts) -> Results:
+def judged_results(embedder: Embedder, judged: JudgedTexts) -> Results:
     """How well a model's vectors find judged texts in their corpus. Shows progress."""
-    widths = bert.task.widths if bert.task and bert.task.makes_vectors else ()
     with stage("search", len(judged.documents), "documents") as progress_bar:
         results = judged.measure(
-            lambda texts, role: bert.embed_stream(texts, batch_size=DOCUMENTS_AT_ONCE, role=role),
-            widths,
+            lambda texts, role: (vectors for _, vectors in embedder.batches(texts, None, DOCUMENTS_AT_ONCE, role)),
+            embedder.widths,
             progress_bar.advance,
         )
     return results.updated({"task": judged.name})

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 from jaxtyping import Float, Int
@@ -27,11 +27,6 @@ from bert_jax.run.config_files import load_config
 from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError
 from bert_jax.system.json_file import JsonObject, parse_object
-
-if TYPE_CHECKING:
-    from bert_jax.products.suite.job import Job
-    from bert_jax.products.suite.suite import SuiteModel
-    from bert_jax.products.suite.work import SuiteWork
 
 AND = " and "
 """Between the names of metrics whose mean is a score."""
@@ -109,10 +104,6 @@ class SuiteTask(Settings):
     def tokens(self, causal: bool) -> float | None:
         """Tokens of forward passes that `measure` computes, for a causal model or another; None if not known."""
         return None
-
-    def jobs(self, work: "SuiteWork", model: "SuiteModel", seed: int) -> "list[Job]":
-        """The measurements of a model: one for each seed of a recipe, one of a trained model."""
-        return [work.measurement(model, self, seed)] if model.recipe or seed == work.suite.tables.seeds[0] else []
 
     def score_names(self, metrics: JsonObject) -> Sequence[str]:
         """The metrics whose mean is the score."""
@@ -199,7 +190,7 @@ class JudgedSearch(SuiteTask):
             yield [str(parse_object(line).get("text", ""))]
 
     def measure(self, run: Path) -> JsonObject:
-        return judged_results(load(run), JudgedTexts(f"beir:{self.beir}", "test", Counter())).content
+        return judged_results(load(run).embedder, JudgedTexts(f"beir:{self.beir}", "test", Counter())).content
 
     def tokens(self, causal: bool) -> float | None:
         return measuring.tokens_of_rows(str(self._file("corpus.jsonl")))
@@ -286,10 +277,6 @@ class FineTuning(SuiteTask):
         for source in filter(None, (self.config.task.dev, self.test)):
             yield from row_texts(self.config.task, source)
 
-    def jobs(self, work: "SuiteWork", model: "SuiteModel", seed: int) -> "list[Job]":
-        """A training with each combination of the grid."""
-        return [work.tuning(model, self, setting, seed) for setting in work.suite.settings]
-
     def score_names(self, metrics: JsonObject) -> Sequence[str]:
         return self.scores or (str(metrics.get("metric")),)
 
@@ -310,11 +297,6 @@ class HeldOutTokens(SuiteTask):
     """What is masked."""
     predict: Predicted
     """What the recipes learned that are measured."""
-
-    def jobs(self, work: "SuiteWork", model: "SuiteModel", seed: int) -> "list[Job]":
-        """One for each seed of a recipe that learned this."""
-        learned = model.recipe and model.recipe.objective.predict
-        return [work.recipes.held_out(model, self, seed)] if learned == self.predict else []
 
     def score_names(self, metrics: JsonObject) -> Sequence[str]:
         return self.scores

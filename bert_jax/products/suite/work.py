@@ -27,7 +27,7 @@ from bert_jax.products.suite.processes import Processes
 from bert_jax.products.suite.recipes import RecipeWork
 from bert_jax.products.suite.suite import CheckedSuite, SuiteModel
 from bert_jax.products.suite.suite_tables import Values, setting_text
-from bert_jax.products.suite.tasks import FineTuning, SuiteTask, rows_in_text
+from bert_jax.products.suite.tasks import FineTuning, HeldOutTokens, SuiteTask, rows_in_text
 from bert_jax.records.corpus import open_corpus
 from bert_jax.system.bucket import place_of
 from bert_jax.system.content import settings_hash
@@ -122,8 +122,18 @@ class SuiteWork:
         for seed, model in itertools.product(self.suite.tables.seeds, self.suite.models):
             for task in self.suite.measured.values():
                 if (model.name, task.name) not in self.suite.lacking:
-                    jobs += task.jobs(self, model, seed)
+                    jobs += self._jobs(model, task, seed)
         return jobs
+
+    def _jobs(self, model: SuiteModel, task: SuiteTask, seed: int) -> list[Job]:
+        """A fine-tuning with each combination of the grid; or one measurement for each seed of a recipe that learned
+        what is asked, and for the first seed of a trained model."""
+        if isinstance(task, FineTuning):
+            return [self.tuning(model, task, setting, seed) for setting in self.suite.settings]
+        if isinstance(task, HeldOutTokens):
+            learned = model.recipe and model.recipe.objective.predict == task.predict
+            return [self.recipes.held_out(model, task, seed)] if learned else []
+        return [self.measurement(model, task, seed)] if model.recipe or seed == self.suite.tables.seeds[0] else []
 
     def row_measurements(self) -> list[Job]:
         """The answers of each task's best setting to the reported rows, and the look-up of rows in each model's text.
