@@ -99,7 +99,6 @@ class Arguments(Settings):
 
     @classmethod
     def usage(cls) -> str:
-        """The usage line: the command, CONFIG and the required flags."""
         flags = cls.flags()
         shown = [flag.usage for flag in flags if not flag.is_argument and flag.name in cls.REQUIRED_SETTINGS]
         shown += [flag.usage for flag in flags if flag.required]

@@ -85,7 +85,6 @@ def _of_first_phase(args: Bench) -> AnyRunConfig:
 
 
 def _trainer_and_batches(config: RunConfig, mesh: "Mesh", path: Place) -> "tuple[Trainer, Iterator[AnyBatch]]":
-    """The trainer of the run at `path`, and its training batches."""
     # Imported here: random sequences need neither TFDS nor Grain, which an accelerator machine may lack.
     from bert_jax.pretraining.dataset import prepared_for
     from bert_jax.pretraining.objective import pretraining_trainer

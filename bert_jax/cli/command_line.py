@@ -102,7 +102,6 @@ def _value(flag: Flag, name: str, words: list[str]) -> object:
 
 
 def _check_required(missing: list[Flag], flags: list[Flag], command: str) -> None:
-    """Raises UsageError if there are `missing` arguments."""
     if not missing:
         return
     named = " and ".join(flag.usage for flag in missing)

@@ -45,14 +45,9 @@ class Evaluate(JsonArguments, RowsArguments, InferenceArguments):
     """Rows without a label: refuse them, or skip and count them. Without it: as in training."""
 
     def execute(self) -> None:
-        if self.language and not self.data:
-            raise UsageError(
-                f"--language {self.language} is the language of the --data text; add --data, or leave --language out"
-            )
-        if self.words and not self.data:
-            raise UsageError(
-                f"--words {self.words} finds the words of the --data text; add --data, or leave --words out"
-            )
+        for name, use in (("language", "is the language of"), ("words", "finds the words of")):
+            if (value := getattr(self, name)) and not self.data:
+                raise UsageError(f"--{name} {value} {use} the --data text; add --data, or leave --{name} out")
         from bert_jax.cli.summary import print_results, print_task_results
         from bert_jax.finetuning.judged_texts import is_judged
         from bert_jax.pretraining.evaluation import evaluate_run

@@ -39,12 +39,10 @@ class Finetune(TrainingArguments):
 
     @classmethod
     def short_help_settings(cls, config: AnyConfig | None) -> tuple[str, ...]:
-        """Those of vectors if CONFIG is of that kind."""
         of_vectors = config and config.task and config.task.makes_vectors
         return cls.OF_VECTORS if of_vectors else cls.SHORT_HELP_SETTINGS
 
     def estimates(self) -> Iterator[tuple[str, str]]:
-        """What the command would do, as names and texts."""
         from bert_jax.finetuning.dry_run import finetuning_estimates
 
         return finetuning_estimates(self.config, self.workdir)

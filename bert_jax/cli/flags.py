@@ -53,7 +53,6 @@ class Flag(NamedTuple):
 
     @property
     def required(self) -> bool:
-        """Whether the flag must be given."""
         return self.default is PydanticUndefined
 
     @property
@@ -148,7 +147,7 @@ def full_help(flags: Iterable[Flag]) -> str:
     """All flags with their full help text, by group; those of the command itself come first."""
     text, described = "", set()
     in_order = sorted(flags, key=lambda flag: not flag.is_argument and "." in flag.name)
-    for (name, about), members in groupby(in_order, lambda flag: _group(flag)):
+    for (name, about), members in groupby(in_order, _group):
         if name:
             text += "\n" + wrapped(name if about in described else f"{name}: {about}")
             described.add(about)

@@ -20,7 +20,6 @@ _ENCODER = ("embeddings", "block", "last norm", "pooler")
 
 
 def parameter_table(objective: Objective, config: AnyRunConfig) -> Table:
-    """One row for each part of the model, with subtotals."""
     model = objective.model
     title = f"{model.num_layers} layers, width {model.hidden_size:,}, {model.vocabulary_size:,} pieces"
     if model.generator:

@@ -28,7 +28,6 @@ class Pretrain(TrainingArguments):
     config: RunConfig = RunConfig()
 
     def estimates(self) -> Iterator[tuple[str, str]]:
-        """What the command would do, as names and texts."""
         from bert_jax.pretraining.dry_run import pretraining_estimates
 
         return pretraining_estimates(self.config, self.workdir)

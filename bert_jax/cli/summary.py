@@ -37,10 +37,10 @@ _WORD = re.compile(r"\s+|\S+")
 _MASK_OR_CHARACTER = re.compile(rf"{re.escape(MASK)}|.")
 
 
-def print_results(results: Results, phases: int = 1, of: str = "held-out sequences") -> None:
+def print_results(results: Results, phases: int = 1, measured_text: str = "held-out sequences") -> None:
     """Prints the metrics of the model and of the frequency baseline.
 
-    `phases`: how many the run has; only the last can be given more steps. `of` names the text that was measured.
+    `phases`: how many the run has; only the last can be given more steps. `measured_text` names what was measured.
     """
     baseline, metrics = results.baseline, results.metrics
     if baseline is None:
@@ -49,7 +49,9 @@ def print_results(results: Results, phases: int = 1, of: str = "held-out sequenc
     measured = _averaged(results) or (f"Step {results.steps:,}" if results.steps else "Model as it was imported")
     units = (results.measured_on or {}).get("units")
     masked = f", masked by {' '.join(map(str, units))}" if "mlm_loss" in baseline and isinstance(units, list) else ""
-    table = Table(f"{measured}, {results.held_out_sequences:,} {of}{masked}", "", ">model", ">by frequency alone", "")
+    table = Table(
+        f"{measured}, {results.held_out_sequences:,} {measured_text}{masked}", "", ">model", ">by frequency alone", ""
+    )
     for question in QUESTIONS:
         for name, label, guess in (
             (question.loss, f"{question.label} loss (nats)", question.guessed_loss),

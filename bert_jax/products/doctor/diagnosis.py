@@ -241,12 +241,10 @@ def own_cuts(config: RunConfig, cuts: Sequence[Cut]) -> list[Cut]:
 
 
 def _rows(config: RunConfig, prepared: SamplePreparation) -> dict[int, int]:
-    """The number of rows by length."""
     return {cut.length: cut.rows for cut in own_cuts(config, prepared.cuts)}
 
 
 def _training(config: RunConfig, prepared: Sequence[SamplePreparation]) -> Training:
-    """The work of all phases on the prepared sources."""
     model = config.model.replace(vocabulary_size=prepared[0].pieces[0].pieces)
     rows = {phase.length: sum(_rows(config, each)[phase.length] for each in prepared) for phase in config.phases}
     tokens = sum(each.tokens for each in prepared)

@@ -38,35 +38,35 @@ _SIZES = {"large": 335e6, "base": 110e6, "medium": 41e6, "small": 29e6, "mini": 
 """Parameters of the published sizes, whose configs have these names, largest first."""
 
 
-def changes(found: Diagnosis | MixtureDiagnosis, config: RunConfig) -> Iterator[Change]:
+def changes(diagnosis: Diagnosis | MixtureDiagnosis, config: RunConfig) -> Iterator[Change]:
     """Yields what to change, most important first."""
-    if isinstance(found, MixtureDiagnosis):
+    if isinstance(diagnosis, MixtureDiagnosis):
         reasons: dict[str, list[str]] = {}
-        for source in found.sources:
+        for source in diagnosis.sources:
             for each in _of_source(source, config.of_source(source.text.source, source.text.language)):
                 reasons.setdefault(each.change, []).append(f"{source.text.source}: {each.reason}")
         for change, of in reasons.items():
             others = f" (and {counted(len(of) - 1, 'other cases')})" if len(of) > 1 else ""
             yield Change(reason=of[0] + others, change=change)
-        yield from _of_size(found.vocabulary_size, all(source.whole for source in found.sources), config)
-        yield from _of_shares(found, config)
+        yield from _of_size(diagnosis.vocabulary_size, all(source.whole for source in diagnosis.sources), config)
+        yield from _of_shares(diagnosis, config)
     else:
-        yield from _of_source(found, config)
-    yield from _of_training(found.training, config)
+        yield from _of_source(diagnosis, config)
+    yield from _of_training(diagnosis.training, config)
 
 
-def _of_source(found: SourceDiagnosis, config: RunConfig) -> Iterator[Change]:
-    yield from _languages(found, config)
-    for fault in found.faults:
-        yield from _of_fault(fault, found, config)
-    yield from _of_vocabulary(found, config)
-    yield from _of_sequences(found, config)
+def _of_source(diagnosis: SourceDiagnosis, config: RunConfig) -> Iterator[Change]:
+    yield from _languages(diagnosis, config)
+    for fault in diagnosis.faults:
+        yield from _of_fault(fault, diagnosis, config)
+    yield from _of_vocabulary(diagnosis, config)
+    yield from _of_sequences(diagnosis, config)
 
 
-def _of_shares(found: MixtureDiagnosis, config: RunConfig) -> Iterator[Change]:
+def _of_shares(diagnosis: MixtureDiagnosis, config: RunConfig) -> Iterator[Change]:
     """What to change of a mixture whose sources are seen too often, while the whole isn't."""
-    often = [source for source in found.shares if source.epochs > MOST_EPOCHS]
-    if often and found.training.epochs <= MOST_EPOCHS:
+    often = [source for source in diagnosis.shares if source.epochs > MOST_EPOCHS]
+    if often and diagnosis.training.epochs <= MOST_EPOCHS:
         named = ", ".join(f"{source.source} {three_digits(source.epochs)} times" for source in often)
         of_weights = "--data.weights with a smaller number for each of them"
         change = of_weights if config.data.weights else "a higher --data.smoothing, up to 1"
@@ -74,11 +74,11 @@ def _of_shares(found: MixtureDiagnosis, config: RunConfig) -> Iterator[Change]:
         yield Change(reason=reason, change=f"{change}, or more text in that language")
 
 
-def _languages(found: SourceDiagnosis, config: RunConfig) -> Iterator[Change]:
-    declared = found.text.language
+def _languages(diagnosis: SourceDiagnosis, config: RunConfig) -> Iterator[Change]:
+    declared = diagnosis.text.language
     if not is_identifiable(declared):
         return
-    known = [share for share in found.languages if share.name not in (UNSURE, UNDETERMINED)]
+    known = [share for share in diagnosis.languages if share.name not in (UNSURE, UNDETERMINED)]
     if (named := sum(share.share for share in known)) < 0.5:
         reason = f"{1 - named:.1%} of the text is in no language that is known here, and {language_name(declared)} is"
         yield Change(reason=reason, change="--data.language with the code of the text's own language")
@@ -96,23 +96,23 @@ def _languages(found: SourceDiagnosis, config: RunConfig) -> Iterator[Change]:
         yield Change(reason=f"part of the text is in {names}", change=change)
 
 
-def _of_fault(fault: Fault, found: SourceDiagnosis, config: RunConfig) -> Iterator[Change]:
+def _of_fault(fault: Fault, diagnosis: SourceDiagnosis, config: RunConfig) -> Iterator[Change]:
     like = f'like "{fault.example}"'
     if fault.fault == UNDECODED:
-        encoding = usual_encoding(found.text.language)
+        encoding = usual_encoding(diagnosis.text.language)
         change = "mend the program that writes the records: they may hold halves of surrogate pairs"
         if resolved_source(config.data.source[0]).startswith("text:"):
             change = f"convert them, for example by iconv -f {encoding} -t UTF-8 OLD > NEW"
         yield Change(reason=f"the sample has {counted(fault.count, 'lines')} not in UTF-8", change=change)
     elif fault.fault == BOILERPLATE:
         is_long = len(fault.example) >= _HEADING_CHARACTERS
-        if not config.data.drop_boilerplate and (found.boilerplate_share >= _MOST_BOILERPLATE or is_long):
-            reason = f"{found.boilerplate_share:.1%} of the text is in lines that many documents have, {like}"
+        if not config.data.drop_boilerplate and (diagnosis.boilerplate_share >= _MOST_BOILERPLATE or is_long):
+            reason = f"{diagnosis.boilerplate_share:.1%} of the text is in lines that many documents have, {like}"
             yield Change(reason=reason, change="--data.drop-boilerplate")
     elif fault.fault == DUPLICATES:
         # A copy is seen as one only if the sample has its original, too.
-        least = "" if found.whole else "at least "
-        if not config.data.deduplicate and (fault.share or 0) >= _MOST_FAULTY * found.text.sample_share:
+        least = "" if diagnosis.whole else "at least "
+        if not config.data.deduplicate and (fault.share or 0) >= _MOST_FAULTY * diagnosis.text.sample_share:
             reason = f"{least}{fault.share:.2%} of the documents are copies, {like}"
             change = "--data.deduplicate exact, or near, which finds similar ones, too"
             yield Change(reason=reason, change=change)
@@ -124,11 +124,11 @@ def _of_fault(fault: Fault, found: SourceDiagnosis, config: RunConfig) -> Iterat
         )
 
 
-def _of_vocabulary(found: SourceDiagnosis, config: RunConfig) -> Iterator[Change]:
-    used, best = found.pieces[0], found.pieces[-1]
-    if found.merged:
+def _of_vocabulary(diagnosis: SourceDiagnosis, config: RunConfig) -> Iterator[Change]:
+    used, best = diagnosis.pieces[0], diagnosis.pieces[-1]
+    if diagnosis.merged:
         other = "continue a model that keeps them, such as a cased or multilingual one, or begin a new one"
-        yield Change(reason=found.merged, change=other if config.init else "--vocabulary.strip-accents False")
+        yield Change(reason=diagnosis.merged, change=other if config.init else "--vocabulary.strip-accents False")
     unknown, split = used.unknown > _MOST_UNKNOWN, used.pieces_a_word > _WORTH_PIECES * best.pieces_a_word
     if used is not best and (unknown or split):
         reason = f"{used.unknown:.2%} of the pieces are unknown to the given vocabulary, and it has "
@@ -139,7 +139,7 @@ def _of_vocabulary(found: SourceDiagnosis, config: RunConfig) -> Iterator[Change
     elif unknown:
         reason = f"{used.unknown:.1%} of the pieces are unknown to a vocabulary that is trained on the text"
         yield Change(reason=reason, change="--vocabulary.kind byte_bpe")
-    yield from _of_size(found.vocabulary_size, found.whole, config)
+    yield from _of_size(diagnosis.vocabulary_size, diagnosis.whole, config)
 
 
 def _of_size(size: int | None, whole: bool, config: RunConfig) -> Iterator[Change]:
@@ -152,10 +152,10 @@ def _of_size(size: int | None, whole: bool, config: RunConfig) -> Iterator[Chang
         yield Change(reason=reason, change=f"--vocabulary.size {size}")
 
 
-def _of_sequences(found: SourceDiagnosis, config: RunConfig) -> Iterator[Change]:
-    own = own_cuts(config, found.cuts)
+def _of_sequences(diagnosis: SourceDiagnosis, config: RunConfig) -> Iterator[Change]:
+    own = own_cuts(config, diagnosis.cuts)
     worst = max(own, key=lambda cut: cut.padding)
-    packed = next(cut for cut in found.cuts if cut.packed and cut.length == worst.length)
+    packed = next(cut for cut in diagnosis.cuts if cut.packed and cut.length == worst.length)
     if worst.padding > _MOST_PADDING and worst.padding - packed.padding > _WORTH_PACKING:
         reason = (
             f"{worst.padding:.0%} of the positions at {worst.length} tokens are padding, {packed.padding:.1%} packed"

@@ -65,7 +65,6 @@ class Survey:
         self._random = random.Random(0)
 
     def add(self, document: Document) -> None:
-        """Adds a document."""
         text = "\n".join(document)
         self.documents += 1
         self.characters += len(text)

@@ -48,7 +48,6 @@ class Chart(NamedTuple):
 
 
 def number_text(value: float, axis: AxisFormat = "number") -> str:
-    """A figure for a reader, with three or four digits."""
     if axis == "share":
         return f"{value:.1%}"
     if axis == "rate":
@@ -127,7 +126,6 @@ def _color(names: list[str], domain: list[str]) -> dict[str, Any]:
 
 
 def _hover(encoding: dict[str, Any], x: str, title: str) -> dict[str, Any]:
-    """The layer that shows the figures of the nearest point under the pointer."""
     shown = {"param": "hover", "empty": False, "value": 1}
     select = {"type": "point", "nearest": True, "on": "pointermove", "clear": "pointerout"}
     return {

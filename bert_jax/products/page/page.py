@@ -26,18 +26,17 @@ class Markup(str):
 class Section:
     """A part of the page with a heading, and its charts."""
 
-    def __init__(self, anchor: str, title: str):
+    def __init__(self, anchor: str, title: str, *parts: Markup):
         """`anchor`: its id in the page, unique there."""
         self.anchor, self.title = anchor, title
         self.charts: dict[str, Chart] = {}
         """The charts, by the id of their element."""
-        self._parts: list[Markup] = []
+        self._parts = [*parts]
 
     def __bool__(self) -> bool:
         return bool(self._parts)
 
     def add(self, *parts: Markup) -> None:
-        """Adds HTML at its end."""
         self._parts += parts
 
     def add_charts(self, *charts: Chart | None) -> None:
@@ -53,7 +52,6 @@ class Section:
 
     @property
     def markup(self) -> Markup:
-        """The section's HTML."""
         heading = element("h2", self.title, {"id": f"{self.anchor}-title"})
         named = {"id": self.anchor, "aria-labelledby": f"{self.anchor}-title"}
         return element("section", heading, *self._parts, named)
@@ -78,7 +76,6 @@ def element(name: str, *content: object) -> Markup:
 
 
 def paragraph(*content: object) -> Markup:
-    """A paragraph."""
     return element("p", *content)
 
 

@@ -126,7 +126,6 @@ class SliceAccount(Shape):
 
 
 def account_tables(topology: Topology, account: SliceAccount) -> Iterator[Table | str]:
-    """Yields the tables and lines of an account in their order."""
     slice_ = f"{account.chips:,} x TPU {topology.family}"
     if not account.compiled:
         title = f"By formula alone: {account.parameters:,} parameters, {slice_} at their peak"

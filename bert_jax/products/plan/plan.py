@@ -182,7 +182,6 @@ def _work(config: AnyRunConfig, number: int, flops: float) -> StepWork:
 
 
 def _pace(config: AnyRunConfig, work: StepWork, topology: Topology, seconds: float, basis: str) -> Pace:
-    """The pace of a phase whose step takes `seconds` by `basis`."""
     hours = work.steps * seconds / 3600
     return Pace(
         basis=basis,

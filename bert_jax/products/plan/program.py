@@ -36,7 +36,7 @@ class Buffer(NamedTuple):
 
     bytes: int
     """Size without padding by the layout."""
-    in_memory: bool
+    main_memory: bool
     """Whether it is in the device's main memory; otherwise it is on the chip, where access is almost free."""
 
 
@@ -57,7 +57,6 @@ class Instruction(NamedTuple):
 
     @property
     def called(self) -> list[str]:
-        """Names of the computations that it calls."""
         return [name for names in _CALLED.findall(self.attributes) for name in re.findall(r"[\w.\-]+", names)]
 
     @property
@@ -68,12 +67,10 @@ class Instruction(NamedTuple):
 
     @property
     def buffers(self) -> list[Buffer]:
-        """All arrays of the result."""
         return list(itertools.chain.from_iterable(self.elements))
 
     @property
     def bytes(self) -> int:
-        """Bytes of the whole result."""
         return sum(buffer.bytes for buffer in self.buffers)
 
 
@@ -159,17 +156,16 @@ class Program:
         if one.kind == "custom-call" and _NAMES_ONLY in one.attributes:
             return 0
         if one.kind == "copy-start":  # the result is a tuple of the copy, the source and a flag
-            return sum(buffer.bytes for element in one.elements[:2] for buffer in element if buffer.in_memory)
+            return sum(buffer.bytes for element in one.elements[:2] for buffer in element if buffer.main_memory)
         if one.kind == "slice-start":  # a tuple of the source, the slice and a flag; between main memory and the chip
             return sum(buffer.bytes for buffer in one.elements[1])
         return self._written(computation, one) + sum(
             self._read(computation, one, number)
             for number, name in enumerate(one.operands)
-            if any(buffer.in_memory for buffer in computation.instructions[name].buffers)
+            if any(buffer.main_memory for buffer in computation.instructions[name].buffers)
         )
 
     def _read(self, computation: Computation, one: Instruction, number: int) -> int:
-        """Bytes that an instruction reads of its operand `number`."""
         whole = computation.instructions[one.operands[number]].bytes
         if one.kind == "tuple" or one.collective:
             return 0
@@ -197,8 +193,7 @@ class Program:
         return min(whole, taken)
 
     def _written(self, computation: Computation, one: Instruction) -> int:
-        """Bytes that an instruction writes to main memory."""
-        elements = [sum(buffer.bytes for buffer in element if buffer.in_memory) for element in one.elements]
+        elements = [sum(buffer.bytes for buffer in element if buffer.main_memory) for element in one.elements]
         if one.kind == "dynamic-update-slice":
             return min(elements[0], computation.instructions[one.operands[1]].bytes)
         if one.kind == "fusion":

@@ -60,7 +60,6 @@ class Topology(NamedTuple):
 
     @classmethod
     def of(cls, family: str, shape: str) -> "Topology":
-        """The slice of such a shape: "4x4"."""
         return cls(family, tuple(map(int, shape.split("x"))))
 
     def __str__(self) -> str:
@@ -73,12 +72,10 @@ class Topology(NamedTuple):
 
     @property
     def chips(self) -> int:
-        """The number of chips."""
         return math.prod(self.sides)
 
     @property
     def largest(self) -> "Topology":
-        """The largest slice on offer of the same family."""
         return Topology.of(self.family, FAMILIES[self.family].slices[-1])
 
     def seconds(self, flops: float) -> float:

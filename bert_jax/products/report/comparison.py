@@ -55,7 +55,6 @@ class _Group(NamedTuple):
 
 
 def _groups(runs: Mapping[str, RunSummary]) -> list[_Group]:
-    """The groups of pretrained runs, then those of fine-tuned ones."""
     by_kind: dict[bool, dict[str, dict[str, RunSummary]]] = {False: {}, True: {}}
     for name, summary in runs.items():
         measured_on = json.dumps(summary.results.measured_on, sort_keys=True)

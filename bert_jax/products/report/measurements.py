@@ -129,7 +129,6 @@ def _references() -> dict[str, Any]:
 
 
 def speed(summary: RunSummary) -> Section:
-    """Learning rate, norm of the gradient, speed, MFU and fill."""
     section = Section("speed", "Rate and speed")
 
     def of_training(name: str, title: str, unit: str, axis: AxisFormat) -> Chart | None:

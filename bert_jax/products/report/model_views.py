@@ -31,7 +31,7 @@ class Fills(NamedTuple):
     text: str
     word: str
     """The masked word."""
-    by_step: dict[int, list[tuple[str, float]]]
+    step_fills: dict[int, list[tuple[str, float]]]
     """By saved step: the likeliest pieces with their probabilities."""
 
 
@@ -82,12 +82,12 @@ def _fills(summary: RunSummary, bert: Bert, sentences: Sequence[str]) -> list[Fi
         return []
     saved = [int(path.name) for path in complete(summary.run.checkpoints)]
     chosen = {saved[place] for place in np.linspace(0, len(saved) - 1, _MOST_STEPS).round().astype(int)}
-    by_step = {}
+    step_fills = {}
     for step in sorted(chosen):
         model = bert if bert.steps == (step,) else load(summary.run.path, step=step)
-        by_step[step] = model.fill_mask([text for text, _ in examples], _TOP)
+        step_fills[step] = model.fill_mask([text for text, _ in examples], _TOP)
     return [
-        Fills(text, word, {step: filled[number][0] for step, filled in by_step.items()})
+        Fills(text, word, {step: filled[number][0] for step, filled in step_fills.items()})
         for number, (text, word) in enumerate(examples)
     ]
 

@@ -47,7 +47,6 @@ def run_page(path: Place) -> str:
 
 
 def comparison_page(paths: Sequence[Place]) -> str:
-    """The page that compares several runs. Raises what `write_report` does."""
     summaries = [RunSummary(path) for path in paths]
     runs = dict(zip(names_of(summaries), summaries, strict=True))
     header = element("header", element("h1", f"{len(runs)} runs compared"), paragraph(", ".join(runs)))
@@ -92,9 +91,8 @@ def _key_figures(summary: RunSummary) -> Markup:
 
 
 def run_sections(summary: RunSummary, views: ModelViews) -> list[Section]:
-    """All sections that have something to show."""
     built = [
-        _verdict(summary),
+        Section("verdict", "Verdict", remarks(verdict(summary))),
         learning(summary),
         results(summary),
         languages(summary),
@@ -111,13 +109,6 @@ def run_sections(summary: RunSummary, views: ModelViews) -> list[Section]:
     return [section for section in built if section]
 
 
-def _verdict(summary: RunSummary) -> Section:
-    """The remarks on the run."""
-    section = Section("verdict", "Verdict")
-    section.add(remarks(verdict(summary)))
-    return section
-
-
 def _model_sections(views: ModelViews) -> list[Section]:
     """Fills and attention. If the model couldn't be used, one sentence says so."""
     fills = _fills(views)
@@ -129,19 +120,16 @@ def _model_sections(views: ModelViews) -> list[Section]:
 def _fills(views: ModelViews) -> Section:
     section = Section("fills", "Fills of the same sentences")
     if views.fills:
-        steps = list(views.fills[0].by_step)
+        steps = list(views.fills[0].step_fills)
+        marked = [Markup(escaped(each.text).replace("[MASK]", "<mark>[MASK]</mark>")) for each in views.fills]
         rows = [
-            [_with_mask(each.text), each.word, *(_likeliest(each.by_step[step]) for step in steps)]
-            for each in views.fills
+            [text, each.word, *(_likeliest(each.step_fills[step]) for step in steps)]
+            for text, each in zip(marked, views.fills, strict=True)
         ]
         headings = ["held-out sentence", "original", *(f"step {step:,}" for step in steps)]
         fills = table("The likeliest pieces for one masked word, by saved step", headings, rows, numbers=False)
         section.add(element("div", {"class": "fills"}, fills))
     return section
-
-
-def _with_mask(text: str) -> Markup:
-    return Markup(escaped(text).replace("[MASK]", "<mark>[MASK]</mark>"))
 
 
 def _likeliest(fills: list[tuple[str, float]]) -> Markup:

@@ -73,7 +73,6 @@ class RunSummary:
 
     @property
     def is_task(self) -> bool:
-        """Whether the run was fine-tuned."""
         return self.config.task is not None
 
     @property
@@ -107,7 +106,6 @@ class RunSummary:
 
     @property
     def label(self) -> str:
-        """`metric` in words: "MLM accuracy"."""
         return name_in_words(self.metric)
 
     @cached_property
@@ -147,7 +145,6 @@ class RunSummary:
 
     @property
     def metrics(self) -> dict[str, float]:
-        """The metrics of results.json by name, without those by language or set."""
         metrics = self.results.metrics.items()
         named = (pair for pair in metrics if _METRIC.fullmatch(pair[0]) and math.isfinite(pair[1]))
         return dict(itertools.islice(named, _MOST_METRICS))

@@ -50,7 +50,11 @@ def _against_baseline(summary: RunSummary) -> Iterator[Sentence]:
     if value is None:
         yield Sentence("note", "Nothing was measured on held-out data yet, so nothing can be said of what it learned.")
         return
-    remark, best = _remark(summary), summary.best_baseline(summary.metric)
+    best = summary.best_baseline(summary.metric)
+    if summary.is_task:
+        remark = nothing_learned_of_task(summary.results)
+    else:
+        remark = nothing_learned(summary.results, len(summary.config.phases) - 1)
     if remark:
         yield Sentence("problem", remark)
     elif behind := behind_words(summary.metric, value, summary.word_baselines, summary.results.cut_texts):
@@ -104,13 +108,6 @@ def _other_objectives(summary: RunSummary) -> Iterator[Sentence]:
             )
 
 
-def _remark(summary: RunSummary) -> str:
-    """The remark that the command prints at the end of a training; empty if there is none."""
-    if summary.is_task:
-        return nothing_learned_of_task(summary.results)
-    return nothing_learned(summary.results, len(summary.config.phases) - 1)
-
-
 def _faults(summary: RunSummary) -> Iterator[Sentence]:
     curve = summary.curves.of("train", "skipped")
     skipped = max(summary.results.skipped_steps, int(curve.last) if curve else 0)
@@ -132,7 +129,6 @@ def _faults(summary: RunSummary) -> Iterator[Sentence]:
 
 
 def _trend(summary: RunSummary) -> Iterator[Sentence]:
-    """A remark on the held-out loss or, of a task, on the score."""
     name = "score" if summary.is_task else "loss"
     curve = _of_last_phase(summary, summary.curves.of("eval", name))
     if not curve or summary.curves.lost_evaluations:

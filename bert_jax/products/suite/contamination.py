@@ -163,7 +163,6 @@ class _Search:
                 progress.advance(last - first)
 
     def _look_up(self, text: "_Ngrams") -> None:
-        """Notes the rows of which `text` has an n-gram."""
         for size, hashes, rows in self._ngrams:
             begin = np.arange(text.count - size + 1)
             of_text = text.hashes(begin, begin + size)

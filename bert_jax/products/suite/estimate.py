@@ -29,7 +29,6 @@ class MissingRun(Estimate):
 
 
 def print_estimate(work: SuiteWork) -> None:
-    """Prints all missing work with its estimated times, and the sum."""
     jobs = [(job, job.task) for job in (*work.pretrainings(), *work.measurements())]
     for model in work.suite.models:
         jobs += [(job, job.task) for job in [work.contamination(model)] if work.suite.tasks]

@@ -51,7 +51,7 @@ class Job(NamedTuple):
     work: Callable[[], JsonObject]
     """Does the training or measurement, and returns its figures by name. Raises UsageError for wrong use, RunError for
     a run that failed."""
-    known: dict[Path, JsonObject]
+    finished: dict[Path, JsonObject]
     """The figures of the suite's jobs by `path`, of jobs whose files were verified."""
     needs: "Job | None" = None
     """The pretraining of its model."""
@@ -60,7 +60,6 @@ class Job(NamedTuple):
 
     @property
     def file(self) -> Path:
-        """The sealed file of its figures."""
         if self.path.suffix == ".json":
             return self.path
         return self.path.parent.parent / "finished" / f"{self.path.name}.json"
@@ -68,14 +67,14 @@ class Job(NamedTuple):
     @property
     def done(self) -> bool:
         """Whether the job is finished and its files are unchanged."""
-        if self.path not in self.known and os.path.lexists(self.file) and not self.damage():
-            self.known[self.path] = KeptFigures.read(self.file).figures
-        return self.path in self.known
+        if self.path not in self.finished and os.path.lexists(self.file) and not self.damage():
+            self.finished[self.path] = KeptFigures.read(self.file).figures
+        return self.path in self.finished
 
     @property
     def measured(self) -> JsonObject:
         """The figures of the job by name; {} before it is done."""
-        return self.known[self.path] if self.done else {}
+        return self.finished[self.path] if self.done else {}
 
     def damage(self) -> tuple[Path, str] | None:
         """The first damaged file or folder of the job, and the reason; None if there is no damage."""
@@ -106,7 +105,7 @@ class Job(NamedTuple):
             for place in filter(os.path.lexists, {found[0], self.file}):
                 _set_aside(place)
             say(f"{found[0]}: {found[1]}; it is measured again, and what was there is damaged-{found[0].name}")
-        self.known.pop(self.path, None)
+        self.finished.pop(self.path, None)
         for folder in (self.file.parent, self.path.parent):
             if not folder.is_dir() and os.path.lexists(folder):
                 raise RunError(f"{folder} is no folder; move it away, and give the same command again")

@@ -36,7 +36,6 @@ _BYTES_A_TOKEN = 4
 
 
 def step_flops(config: RunConfig) -> float:
-    """FLOPs of a training step of the first phase, by formula."""
     return _trainer(config).flops(0)
 
 
@@ -59,7 +58,6 @@ def tokens_of_rows(source: str | None, most: int | None = None) -> float | None:
 
 
 def prepare_sequences(config: RunConfig, run: Path) -> None:
-    """Makes the vocabulary and the sequences of a recipe. Raises UsageError."""
     directory = RunDirectory(run)
     inputs = check_preparation(config, directory)
     directory.open(config)

@@ -27,8 +27,8 @@ class RecipeWork:
     def __init__(self, suite: CheckedSuite, workdir: Path, processes: Processes):
         self._suite, self._workdir, self._processes = suite, workdir, processes
         self._recipes = suite.recipes
-        self.known: dict[Path, JsonObject] = {}
-        """`Job.known` of all jobs."""
+        self.finished: dict[Path, JsonObject] = {}
+        """`Job.finished` of all jobs."""
         self._inputs_hash = cache(self._hash_of_inputs)
 
     def prepare(self) -> None:
@@ -46,7 +46,6 @@ class RecipeWork:
                     job.finish()
 
     def config(self, model: SuiteModel) -> RunConfig:
-        """The settings of a recipe, with the vocabulary of all."""
         assert model.recipe and self._first.recipe, f"{model.name} is a recipe"
         return model.recipe.replace(vocabulary=self._first.recipe.vocabulary)
 
@@ -63,17 +62,16 @@ class RecipeWork:
         )
 
         def work() -> JsonObject:
-            begun = self._begun(model)
-            if begun:
+            if model.begin:
                 before = run.with_name(f"{run.name}-first")
-                self._train(begun, seed, before, 0.5)
+                self._train(self._recipes[model.begin], seed, before, 0.5)
                 self._train(model, seed, run, 0.5, before)
             else:
                 self._train(model, seed, run, 1.0)
             assert model.recipe, f"{model.name} is a recipe"
             return run_figures(run) | {"plateau": measuring.plateau(run, model.recipe.phases[0].batch_size)}
 
-        return Job(model.name, PRETRAINING, {}, seed, run, work, self.known)
+        return Job(model.name, PRETRAINING, {}, seed, run, work, self.finished)
 
     def held_out(self, model: SuiteModel, task: HeldOutTokens, seed: int) -> Job:
         """A recipe's accuracy on the held-out sequences that all are measured on."""
@@ -81,10 +79,9 @@ class RecipeWork:
         shaped_by = (str(needs.path), needs.measured, str(self._sequences), task.units)
         path = place_below(self._workdir, "held-out", name, *shaped_by, ending=".json")
         measure = partial(self._processes.call, measuring.held_out_figures, needs.path, self._sequences, task.units)
-        return Job(model.name, task.name, {}, seed, path, measure, self.known, needs)
+        return Job(model.name, task.name, {}, seed, path, measure, self.finished, needs)
 
     def step_seconds(self) -> dict[str, float]:
-        """The seconds of a step of each recipe that is measured."""
         return {job.model: job.measured["seconds"] for job in self._steps_measured() if job.done}
 
     def steps(self, model: SuiteModel) -> float | None:
@@ -103,7 +100,7 @@ class RecipeWork:
         for name, model in self._recipes.items():
             shaped_by = changed_settings(self.config(model)), self._processes.at_once
             path = place_below(self._workdir, "steps", name, *shaped_by, ending=".json")
-            jobs.append(Job(name, "a step", {}, 0, path, {"seconds": seconds.get(name)}.copy, self.known))
+            jobs.append(Job(name, "a step", {}, 0, path, {"seconds": seconds.get(name)}.copy, self.finished))
         return jobs
 
     @property
@@ -116,7 +113,7 @@ class RecipeWork:
             self._processes.call(measuring.prepare_sequences, config, path, log=log_of(path))
             return {}
 
-        return Job(self._first.name, "preparation", {}, seed, path, work, self.known, parts=("tokenizer", "data"))
+        return Job(self._first.name, "preparation", {}, seed, path, work, self.finished, parts=("tokenizer", "data"))
 
     def _hash_of_inputs(self, name: str) -> str:
         """Content hash of the text, vocabulary, lexicons and initial model that a recipe's settings name."""
@@ -130,9 +127,6 @@ class RecipeWork:
     def _first(self) -> SuiteModel:
         return next(iter(self._recipes.values()))
 
-    def _begun(self, model: SuiteModel) -> SuiteModel | None:
-        return self._recipes[model.begin] if model.begin else None
-
     @property
     def _sequences(self) -> Path:
         """The directory of the first recipe's prepared sequences and of the vocabulary of all."""
@@ -141,7 +135,6 @@ class RecipeWork:
         return place_below(self._workdir, "data", name, *shaped_by)
 
     def _train(self, model: SuiteModel, seed: int, run: Path, share: float, begin: Path | None = None) -> None:
-        """Trains one run with a share of the budget, or continues it."""
         config = self.config(model)
         values = {"seed": seed, "vocabulary.file": str(saved_vocabulary(self._sequences / "tokenizer"))}
         values |= {"init": str(begin)} if begin else {}

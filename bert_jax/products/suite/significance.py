@@ -46,25 +46,24 @@ class Difference(NamedTuple):
 
     @property
     def is_significant(self) -> bool:
-        """Whether the models are called different."""
         return self.p < LEVEL
 
 
 def score_difference(
-    ours: Sequence[float], theirs: Sequence[float], of_rows: Sequence[tuple[float, int]] = ()
+    ours: Sequence[float], theirs: Sequence[float], row_errors: Sequence[tuple[float, int]] = ()
 ) -> Difference:
     """Compares scores that are paired by seed, by Student's t.
 
-    The variance is the sum over all sources of chance: the mean over seeds, and each set of rows in `of_rows`, which
+    The variance is the sum over all sources of chance: the mean over seeds, and each set of rows in `row_errors`, which
     has the bootstrap's error and the number of rows. The quantile of t is the mean of the sources' own quantiles,
     weighted by their variances (Cochran and Cox 1950); the test is conservative.
     """
     differences = np.subtract(ours, theirs)
     of_seeds = float(np.var(differences, ddof=1)) / len(differences) if len(differences) > 1 else 0.0
-    parts = [(of_seeds, len(differences) - 1), *((error**2, rows - 1) for error, rows in of_rows)]
+    parts = [(of_seeds, len(differences) - 1), *((error**2, rows - 1) for error, rows in row_errors)]
     variance, mean = sum(part for part, _ in parts), float(np.mean(differences))
     p = _probability(abs(mean) / math.sqrt(variance), parts) if variance else 1.0
-    return Difference(mean, math.sqrt(variance), p, len(differences), sum(rows for _, rows in of_rows))
+    return Difference(mean, math.sqrt(variance), p, len(differences), sum(rows for _, rows in row_errors))
 
 
 def _probability(t: float, parts: Sequence[tuple[float, int]]) -> float:

@@ -35,12 +35,10 @@ class CheckedSuite(NamedTuple):
 
     @property
     def recipes(self) -> dict[str, SuiteModel]:
-        """The models to pretrain, by name."""
         return {model.name: model for model in self.models if model.recipe}
 
     @property
     def tuned(self) -> list[FineTuning]:
-        """The tasks for which models are fine-tuned."""
         return [task for task in self.tasks if isinstance(task, FineTuning)]
 
     @property

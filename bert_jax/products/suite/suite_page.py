@@ -38,7 +38,6 @@ def suite_page(title: str, summary: Summary) -> str:
 
 
 def _table(caption: str, rows: Sequence[Mapping[str, object]], numbers: bool = True) -> Markup:
-    """A table of rows by heading; nothing without rows."""
     if not rows:
         return Markup()
     names = [name for name in rows[0] if name not in _LEFT_OUT]
@@ -71,7 +70,6 @@ def _curves(summary: Summary) -> Section:
 
 
 def _named(job: Job) -> str:
-    """A run in a legend: its model, the values of its setting, and its seed."""
     return " ".join([job.model, *map(str, job.setting.values()), f"#{job.seed}"])
 
 

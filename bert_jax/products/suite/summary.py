@@ -42,7 +42,6 @@ class Cell(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """The mean over seeds."""
         return statistics.fmean(self.scores.values())
 
     @property
@@ -87,7 +86,6 @@ class Summary:
 
     @property
     def content(self) -> dict[str, Any]:
-        """What suite.json holds."""
         table = list[dict[str, Any]]()
         for task, cells in self.cells.items():
             for name, cell in cells.items():
@@ -199,7 +197,6 @@ class Summary:
                 yield row | {"metrics": metrics}
 
     def _cells(self) -> Iterator[Cell]:
-        """Yields the cells whose reported scores are there, by model."""
         for model in self.suite.models:
             looked_up = self.work.contamination(model)
             shares = looked_up.measured if looked_up.done else {}

@@ -159,7 +159,6 @@ class MinimalPairs(SuiteTask):
         return sum(length if causal else length * (length + 2) for length in lengths)
 
     def outcomes(self, measured: Sequence[JsonObject]) -> RowOutcomes:
-        """Whether the acceptable sentence of each pair had the higher score."""
         by_file = [[*map(outcome_numbers, each["outcomes"].values())] for each in measured]
         files = np.repeat(np.arange(len(by_file[0])), [*map(len, by_file[0])])
         return RowOutcomes(tuple(np.concatenate(each)[:, None] for each in by_file), files)
@@ -281,7 +280,6 @@ class FineTuning(SuiteTask):
         return self.scores or (str(metrics.get("metric")),)
 
     def outcomes(self, measured: Sequence[JsonObject]) -> RowOutcomes:
-        """What the score is computed from: classes, tags or numbers. Empty for kinds of which it isn't kept."""
         if any("golds" not in each for each in measured):
             return RowOutcomes()
         pairs = ((np.array(each["golds"]), np.array(each["predicted"])) for each in measured)

@@ -112,7 +112,6 @@ class SuiteWork:
                 raise
 
     def pretrainings(self) -> list[Job]:
-        """The recipes with their seeds."""
         runs = itertools.product(self.suite.tables.seeds, self.suite.recipes.values())
         return [self.recipes.pretraining(model, seed) for seed, model in runs]
 
@@ -162,7 +161,6 @@ class SuiteWork:
         return self.suite.settings[means.index(max(means))]
 
     def tuning(self, model: SuiteModel, task: FineTuning, setting: Values, seed: int) -> Job:
-        """A fine-tuning."""
         path, needs, content = self._model(model, seed)
         name = f"{model.name}-{task.name}-{setting_text(setting)}-{seed}"
         shaped_by = changed_settings(task.config), setting, str(path), content, seed, task.hashes(self._hash)
@@ -173,10 +171,9 @@ class SuiteWork:
             self.processes.call(finetune, config, run, log=log_of(run))
             return run_figures(run)
 
-        return Job(model.name, task.name, setting, seed, run, work, self.recipes.known, needs)
+        return Job(model.name, task.name, setting, seed, run, work, self.recipes.finished, needs)
 
     def answers(self, model: SuiteModel, task: FineTuning, setting: Values, seed: int) -> Job:
-        """The answers of a fine-tuned model to the reported rows."""
         tuned, rows = self.tuning(model, task, setting, seed), task.measured_rows(self.suite.tables.report)
         if rows is None:  # pairs that only the training holds out
             return tuned
@@ -188,28 +185,25 @@ class SuiteWork:
                 tuned.finish()
             return self.processes.call(measuring.row_answers, tuned.path, rows)
 
-        return Job(model.name, task.name, setting, seed, path, measure, self.recipes.known, tuned)
+        return Job(model.name, task.name, setting, seed, path, measure, self.recipes.finished, tuned)
 
     def contamination(self, model: SuiteModel) -> Job:
-        """The look-up of the rows of all tasks in the model's own text."""
         seed = self.suite.tables.seeds[0]
         run, needs, content = self._model(model, seed)
         rows = [(task.identity, task.hashes(self._hash)) for task in self.suite.tasks]
         text = None if needs else self._text_hash(run)
         path = self._file("contamination", model.name, str(run), content, text, rows)
         measure = partial(self.processes.call, rows_in_text, run, self.suite.tasks)
-        return Job(model.name, "rows in its text", {}, seed, path, measure, self.recipes.known, needs)
+        return Job(model.name, "rows in its text", {}, seed, path, measure, self.recipes.finished, needs)
 
     def measurement(self, model: SuiteModel, task: SuiteTask, seed: int) -> Job:
-        """A task's own measurement of a model."""
         run, needs, content = self._model(model, seed)
         shaped_by = str(run), task.identity, content, task.hashes(self._hash)
         path = self._file("scores", f"{model.name}-{task.name}-{seed}", *shaped_by)
         measure = partial(self.processes.call, task.measure, run)
-        return Job(model.name, task.name, {}, seed, path, measure, self.recipes.known, needs)
+        return Job(model.name, task.name, {}, seed, path, measure, self.recipes.finished, needs)
 
     def _file(self, folder: str, name: str, *shaped_by: Any) -> Path:
-        """The JSON file of a measurement."""
         return place_below(self.workdir, folder, name, *shaped_by, ending=".json")
 
     def _text_hash(self, run: Path) -> list[str]:
