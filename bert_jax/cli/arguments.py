@@ -21,6 +21,7 @@ from bert_jax.system.errors import UsageError
 
 if TYPE_CHECKING:
     from bert_jax.inference.bert import Bert
+    from bert_jax.training.step import Objective
 
 PlaceArgument = Annotated[Place, BeforeValidator(lambda path: place_of(path) if isinstance(path, str) else path)]
 """A path on this machine or in a bucket (gs://)."""
@@ -34,6 +35,8 @@ _CONFIG_TEXT = {
     (FinetuneConfig,): _NAME_OR_FILE,
 }
 """What CONFIG may be, by the kinds of settings that the command takes."""
+_MASK_ID = 4
+"""The id of [MASK] for commands that need no data; it makes no difference to the work of a step."""
 
 
 class Arguments(Settings):
@@ -265,3 +268,17 @@ def dotted(*groups: str) -> tuple[str, ...]:
     """The names of settings by group: "model.num-layers", "model.num-heads" for "model: num-layers num-heads"."""
     parted = (group.rpartition(": ") for group in groups)
     return tuple(f"{group}.{name}".removeprefix(".") for group, _, names in parted for name in names.split())
+
+
+def expected_objective(config: AnyRunConfig) -> "Objective":
+    """The objective of the run, for the vocabulary that it has or will have.
+
+    Raises UsageError if the vocabulary can't be read, or if settings don't fit each other.
+    """
+    if config.task is None:
+        from bert_jax.pretraining.objective import expected_vocabulary_size, pretraining_objective
+
+        return pretraining_objective(config, expected_vocabulary_size(config), _MASK_ID)
+    from bert_jax.finetuning.contrast import make_objective  # imports libraries that pretraining does without
+
+    return make_objective(config.task, config.model, config.execution, config.layers_frozen, config.probe)

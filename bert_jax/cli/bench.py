@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from pydantic import Field
 
-from bert_jax.cli.arguments import Arguments, dotted
+from bert_jax.cli.arguments import Arguments, dotted, expected_objective
 from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.training import BatchSize, Length
@@ -47,7 +47,6 @@ class Bench(Arguments):
     """Seconds that each part is measured for; at least five times."""
 
     def execute(self) -> None:
-        from bert_jax.cli.objective import expected_objective
         from bert_jax.model.kernels.platform import compute_dtype
         from bert_jax.model.sharding import make_mesh
         from bert_jax.products.bench.bench import bench
@@ -78,7 +77,6 @@ class Bench(Arguments):
 
 
 def _of_first_phase(args: Bench) -> AnyRunConfig:
-    """The settings with the first phase alone, in the sizes of the command line."""
     config = args.config.replace(phases=args.config.phases[:1], profile_steps=None)
     sizes = {"phases.0.length": args.length, **dict.fromkeys(config.batch_sizes, args.batch_size)}
     return config.set({"phases.0.steps": 1} | {name: size for name, size in sizes.items() if size is not None})

@@ -76,7 +76,7 @@ class Finetune(TrainingArguments):
     def _best_of_seeds(self) -> str | None:
         """Does the suite of several seeds, and writes its results.json; returns the best run, None for a dry run."""
         from bert_jax.cli.suite import run_suite
-        from bert_jax.products.suite.seeds import mean_results, suite_of_seeds
+        from bert_jax.products.suite.suite_file import mean_results, suite_of_seeds
         from bert_jax.system.files import write_json
 
         work = run_suite(lambda: suite_of_seeds(self.config, self.seeds), self.workdir, dry_run=self.dry_run)

@@ -48,7 +48,6 @@ class Flag(NamedTuple):
 
     @property
     def field(self) -> str:
-        """The setting's dotted path, such as "model.num_layers"."""
         return self.name.replace("-", "_")
 
     @property
@@ -68,7 +67,6 @@ class Flag(NamedTuple):
 
     @property
     def spelling(self) -> str:
-        """The flag on a command line: --NAME, or NAME for a positional argument."""
         return self.name.upper() if self.positional else f"--{self.name}"
 
     @property
@@ -129,7 +127,6 @@ def _paragraph(text: str | None) -> str:
 
 
 def first_sentence(text: str) -> str:
-    """The first sentence of a help text, with its full stop."""
     return _SENTENCE_END.split(text.partition("\n")[0])[0]
 
 
@@ -176,7 +173,6 @@ def _wrapped_part(text: str) -> list[str]:
 
 
 def wrapped(text: str) -> str:
-    """A paragraph of help, in lines of the width of help."""
     return textwrap.fill(text, _width()) + "\n"
 
 

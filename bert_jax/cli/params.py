@@ -1,6 +1,6 @@
 """bert-jax params CONFIG: prints the parameters of a model, its memory and the FLOPs of its training."""
 
-from bert_jax.cli.arguments import Arguments, dotted
+from bert_jax.cli.arguments import Arguments, dotted, expected_objective
 from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.config.run import RunConfig
 
@@ -24,7 +24,6 @@ class Params(Arguments):
     config: AnyRunConfig = RunConfig()
 
     def execute(self) -> None:
-        from bert_jax.cli.objective import expected_objective
         from bert_jax.cli.params_tables import flops_table, memory_lines, parameter_table
         from bert_jax.system.progress import output
 

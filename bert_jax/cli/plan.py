@@ -1,6 +1,6 @@
 """bert-jax plan CONFIG --topology v5e:4x4: memory and least time of a run on a TPU slice, without one."""
 
-from bert_jax.cli.arguments import JsonArguments, dotted
+from bert_jax.cli.arguments import JsonArguments, dotted, expected_objective
 from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.config.run import RunConfig
 
@@ -33,7 +33,6 @@ class Plan(JsonArguments):
     then moves more bytes, of BERT-base at 512 tokens 1.7 times as many."""
 
     def execute(self) -> None:
-        from bert_jax.cli.objective import expected_objective
         from bert_jax.products.plan.account import account_tables
         from bert_jax.products.plan.plan import slice_account
         from bert_jax.products.plan.topology import parse_topology

@@ -6,8 +6,8 @@ import jax
 import numpy as np
 import pytest
 
+from bert_jax.cli.arguments import expected_objective
 from bert_jax.cli.main import run
-from bert_jax.cli.objective import expected_objective
 from bert_jax.config.finetune import FinetuneConfig, TaskRunConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import SpanConfig, TaskConfig

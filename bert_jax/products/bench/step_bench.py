@@ -42,7 +42,6 @@ class Timing(Figures):
 
     @classmethod
     def of(cls, seconds: list[float]) -> "Timing":
-        """Median and deciles of at least two measurements."""
         deciles = statistics.quantiles(seconds, n=10, method="inclusive")
         return cls(median=statistics.median(seconds), low=deciles[0], high=deciles[-1], rounds=len(seconds))
 

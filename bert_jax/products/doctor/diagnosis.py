@@ -206,7 +206,6 @@ def _common_tokenizer(config: RunConfig, samples: Mapping[str, SpreadSample]) ->
 def _of_mixture(
     config: RunConfig, of_sources: Sequence[tuple[SourceDiagnosis, SamplePreparation]], common: Tokenizer | None
 ) -> MixtureDiagnosis:
-    """The diagnosis of a training on several sources, from those of each."""
     found, prepared = zip(*of_sources, strict=True)
     lengths = {phase.length for phase in config.phases}
     rows = {length: [_rows(config, each)[length] // config.data.dupe_factor for each in prepared] for length in lengths}
@@ -282,7 +281,6 @@ _LEAST_SHOWN = 0.0005
 
 
 def print_diagnosis(found: Diagnosis | MixtureDiagnosis, changes: Sequence[Change]) -> None:
-    """Prints the tables of a diagnosis, and a line for each change."""
     if isinstance(found, MixtureDiagnosis):
         output.print(rows_table("The sources, estimated from samples", found.shares, _OF_SHARES))
         for source in found.sources:

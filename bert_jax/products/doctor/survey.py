@@ -25,11 +25,8 @@ _EXAMPLE_CHARACTERS = 50
 _KINDS = {kind.name: re.compile(kind.pattern, re.MULTILINE) for kind in KINDS if kind.is_fault}
 """Faults that a pattern finds in the text, by their names."""
 UNDECODED = "lines with undecodable bytes"
-LONG_LINES, DUPLICATES, BOILERPLATE = (
-    f"lines over {LONG_LINE:,} characters",
-    "duplicate documents",
-    "boilerplate lines",
-)
+LONG_LINES = f"lines over {LONG_LINE:,} characters"
+DUPLICATES, BOILERPLATE = "duplicate documents", "boilerplate lines"
 
 
 class TextShare(Figures):
@@ -86,7 +83,6 @@ class Survey:
             self._offer(block)
 
     def faults(self, repairs: Counter[str]) -> Iterator[Fault]:
-        """Yields the faults, and the `repairs` that the reader made."""
         lost = repairs[UNDECODED]
         for name, count in repairs.items():
             if count:
@@ -100,7 +96,6 @@ class Survey:
 
     @property
     def boilerplate_share(self) -> float:
-        """Share of the characters that is in boilerplate lines."""
         return sum(len(line) * count for line, count in self._boilerplate().items()) / max(self.characters, 1)
 
     def languages(self) -> tuple[list[TextShare], list[TextShare]]:

@@ -87,13 +87,7 @@ def line_chart(
     dotted = [name for name, curve in curves.items() if len(curve.steps) <= _MARKED]
     encoding = {
         "x": {"field": "x", "type": "quantitative", "title": x, "axis": {"format": ",.0f" if x == "step" else ".0%"}},
-        "y": {
-            "field": "y",
-            "type": "quantitative",
-            "title": unit,
-            "scale": {"zero": False},
-            "axis": _AXES[axis],
-        },
+        "y": {"field": "y", "type": "quantitative", "title": unit, "scale": {"zero": False}, "axis": _AXES[axis]},
         "color": _color(names, [HELD_OUT_CURVE, TRAINING_CURVE] if two else known),
     }
     layers: list[dict[str, Any]] = [{"mark": {"type": "line", "strokeJoin": "round"}, "encoding": encoding}]

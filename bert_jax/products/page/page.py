@@ -115,15 +115,12 @@ def remarks(said: Iterable[tuple[str, str]]) -> Markup:
 def _figure(anchor: str, chart: Chart) -> Markup:
     drawing = element("div", {"id": anchor, "class": "chart", "role": "img", "aria-label": chart.description})
     figures = element(
-        "details",
-        element("summary", f"Figures of {chart.title}"),
-        table(chart.title, chart.headings, chart.rows),
+        "details", element("summary", f"Figures of {chart.title}"), table(chart.title, chart.headings, chart.rows)
     )
     return element("figure", element("figcaption", chart.title), drawing, figures)
 
 
 def page(title: str, header: Markup, sections: Sequence[Section]) -> str:
-    """The whole page. Raises UsageError if vl-convert isn't installed."""
     charts = {anchor: chart for section in sections for anchor, chart in section.charts.items()}
     scripts = [vega_bundle(), _file("page.js")] if charts else [_file("page.js")]
     links = [element("a", section.title, {"href": f"#{section.anchor}"}) for section in sections]

@@ -25,10 +25,7 @@ _MOVES_NOTHING = ("parameter", "constant", "tuple", "get-tuple-element", "bitcas
 _NAMES_ONLY = 'custom_call_target="AllocateBuffer"'
 """Attribute of a custom call that only names a buffer."""
 _SLICES = ("slice", "dynamic-slice", "gather")
-_COLLECTIVES = (
-    *("all-reduce", "reduce-scatter", "all-gather", "all-to-all"),
-    *("collective-permute", "collective-broadcast"),
-)
+_COLLECTIVES = "all-reduce reduce-scatter all-gather all-to-all collective-permute collective-broadcast".split()
 
 
 class Buffer(NamedTuple):
@@ -257,7 +254,6 @@ def _group(one: Instruction, devices: int) -> int:
 
 
 def _computation(name: str, lines: Iterator[str]) -> Computation:
-    """Parses the lines of a computation up to its closing brace."""
     instructions, root = {}, ""
     for text in _whole_instructions(lines):
         if match := _INSTRUCTION.match(text):
@@ -309,7 +305,6 @@ def _in_parentheses(text: str) -> tuple[list[str], str]:
 
 
 def _buffers(shape: str) -> list[Buffer]:
-    """The arrays of a printed shape, in order."""
     buffers = []
     for kind, sizes, layout in _ARRAY.findall(shape):
         width = re.search(r"\d+", kind)  # 16 for bf16, 32 for s32, 8 for f8e4m3fn; a truth value takes 8, a token 0

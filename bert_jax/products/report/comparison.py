@@ -67,7 +67,6 @@ def _groups(runs: Mapping[str, RunSummary]) -> list[_Group]:
 
 
 def _described(measured_on: dict[str, JsonValue] | None) -> str:
-    """What was measured, in words; `measured_on` is that of results.json."""
     if measured_on is None:
         return "measured on what isn't recorded (by an earlier release, or not finished)"
     known = {name: measured_on[name] for name in _DESCRIBED if name in measured_on}
@@ -94,7 +93,6 @@ def _results(runs: Mapping[str, RunSummary]) -> Section:
 
 
 def _beside_baseline(summary: RunSummary, metric: str) -> Markup:
-    """A figure with that of the run's own best baseline."""
     if metric not in summary.metrics:
         return Markup("")
     baseline = summary.best_baseline(metric)

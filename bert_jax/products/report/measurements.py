@@ -33,8 +33,7 @@ def learning(summary: RunSummary) -> Section:
     section, curves = Section("learning", "Learning curves"), summary.curves
     if summary.is_task:
         section.add_charts(
-            _against_held_out(summary, "loss", "training loss"),
-            _held_out_alone(summary, summary.metric, summary.label),
+            _against_held_out(summary, "loss", "training loss"), _held_out_alone(summary, summary.metric, summary.label)
         )
         return section
     shown_names = [name for question in summary.questions for name in (question.loss, question.accuracy)]

@@ -39,7 +39,6 @@ def write_report(path: Place, runs: Sequence[Place]) -> None:
 
 
 def run_page(path: Place) -> str:
-    """The page about one run. Raises what `write_report` does."""
     summary = RunSummary(path)
     described = element("h1", summary.name), paragraph(_description(summary)), _key_figures(summary)
     sections = run_sections(summary, model_views(summary))
@@ -68,7 +67,6 @@ def _description(summary: RunSummary) -> str:
 
 
 def _key_figures(summary: RunSummary) -> Markup:
-    """The most important figures, large."""
     key_figures: dict[str, object] = {}
     value, guess = summary.held_out(summary.metric), summary.best_baseline(summary.metric)
     if value is not None and not summary.origin:

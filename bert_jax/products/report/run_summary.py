@@ -169,11 +169,7 @@ class RunSummary:
             return []
         try:
             return list(source_shares(self.config, self.prepared))
-        except (
-            ValueError,
-            IndexError,
-            ZeroDivisionError,
-        ):  # a record of another number of sources than the settings have
+        except (ValueError, IndexError, ZeroDivisionError):  # the settings have another number of sources
             self.problems.append("The sources of the prepared data are not those in the settings.")
             return []
 
@@ -224,7 +220,6 @@ class RunSummary:
             yield name, value, before.get(name)
 
     def _read_results(self, path: Place) -> Results:
-        """The results in a file of the run; empty if there is none."""
         try:
             results, wrong = read_results(path)
         except FileNotFoundError:

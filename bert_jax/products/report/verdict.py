@@ -194,6 +194,5 @@ def _progress(summary: RunSummary) -> Iterator[Sentence]:
 
 
 def _unknown_share(summary: RunSummary) -> float | None:
-    """The share of unknown pieces in the training text if it is large."""
     shares = [data.train.unknown_share for data in summary.prepared.values()]
     return max(shares) if shares and max(shares) > MOST_UNKNOWN else None

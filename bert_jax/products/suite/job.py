@@ -66,14 +66,12 @@ class Job(NamedTuple):
 
     @property
     def done(self) -> bool:
-        """Whether the job is finished and its files are unchanged."""
         if self.path not in self.finished and os.path.lexists(self.file) and not self.damage():
             self.finished[self.path] = KeptFigures.read(self.file).figures
         return self.path in self.finished
 
     @property
     def measured(self) -> JsonObject:
-        """The figures of the job by name; {} before it is done."""
         return self.finished[self.path] if self.done else {}
 
     def damage(self) -> tuple[Path, str] | None:
@@ -181,5 +179,4 @@ def place_below(workdir: Path, folder: str, name: str, *shaped_by: Any, ending: 
 
 
 def log_of(run: Path) -> Path:
-    """The file of what a training prints."""
     return run.parents[1] / "logs" / f"{run.name}.txt"

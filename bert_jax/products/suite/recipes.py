@@ -50,7 +50,6 @@ class RecipeWork:
         return model.recipe.replace(vocabulary=self._first.recipe.vocabulary)
 
     def pretraining(self, model: SuiteModel, seed: int) -> Job:
-        """The training of a recipe and, before it, of the one that it begins with."""
         budget = self._suite.tables.budget
         at_once = self._processes.at_once if budget and budget.seconds else None
         used, names = list[Any](), filter(None, (model.name, model.begin, self._first.name))
@@ -74,7 +73,6 @@ class RecipeWork:
         return Job(model.name, PRETRAINING, {}, seed, run, work, self.finished)
 
     def held_out(self, model: SuiteModel, task: HeldOutTokens, seed: int) -> Job:
-        """A recipe's accuracy on the held-out sequences that all are measured on."""
         needs, name = self.pretraining(model, seed), f"{model.name}-{task.units}-{seed}"
         shaped_by = (str(needs.path), needs.measured, str(self._sequences), task.units)
         path = place_below(self._workdir, "held-out", name, *shaped_by, ending=".json")

@@ -30,7 +30,7 @@ class Difference(NamedTuple):
     """The difference of two models' scores on a task, and what it rests on."""
 
     difference: float
-    """Mean over seeds of our score less theirs."""
+    """Mean over seeds of a model's score less the first model's."""
     error: float
     """Standard error of `difference`."""
     p: float
@@ -41,7 +41,6 @@ class Difference(NamedTuple):
 
     @property
     def has_error(self) -> bool:
-        """Whether seeds or rows show how much scores vary by chance."""
         return self.seeds > 1 or self.rows > 0
 
     @property
@@ -50,7 +49,7 @@ class Difference(NamedTuple):
 
 
 def score_difference(
-    ours: Sequence[float], theirs: Sequence[float], row_errors: Sequence[tuple[float, int]] = ()
+    scores: Sequence[float], first_scores: Sequence[float], row_errors: Sequence[tuple[float, int]] = ()
 ) -> Difference:
     """Compares scores that are paired by seed, by Student's t.
 
@@ -58,7 +57,7 @@ def score_difference(
     has the bootstrap's error and the number of rows. The quantile of t is the mean of the sources' own quantiles,
     weighted by their variances (Cochran and Cox 1950); the test is conservative.
     """
-    differences = np.subtract(ours, theirs)
+    differences = np.subtract(scores, first_scores)
     of_seeds = float(np.var(differences, ddof=1)) / len(differences) if len(differences) > 1 else 0.0
     parts = [(of_seeds, len(differences) - 1), *((error**2, rows - 1) for error, rows in row_errors)]
     variance, mean = sum(part for part, _ in parts), float(np.mean(differences))
@@ -76,19 +75,18 @@ def _probability(t: float, parts: Sequence[tuple[float, int]]) -> float:
     return float(brentq(beyond, _LEAST, 1.0)) if beyond(_LEAST) > 0 else _LEAST
 
 
-def difference_text(name: str, first: str, found: Difference, rows: str = "rows") -> str:
+def difference_text(name: str, first: str, compared: Difference, rows: str = "rows") -> str:
     """The verdict on a difference, in words. `rows`: what its rows are called."""
-    on = ", ".join([counted(found.seeds, "seeds"), *([counted(found.rows, rows)] if found.rows else [])])
-    if not found.has_error or found.error < _LEAST and found.difference:
+    on = ", ".join([counted(compared.seeds, "seeds"), *([counted(compared.rows, rows)] if compared.rows else [])])
+    if not compared.has_error or compared.error < _LEAST and compared.difference:
         chance = "no verdict, as neither seeds nor rows show how much scores vary by chance"
-        return f"{name} scores {found.difference:+.3f} beside {first}; {chance} ({on})"
-    how = f"{found.difference:+.3f} ± {found.error:.3f}, p {found.p:.2g}, {on}"
-    if not found.is_significant:
+        return f"{name} scores {compared.difference:+.3f} beside {first}; {chance} ({on})"
+    how = f"{compared.difference:+.3f} ± {compared.error:.3f}, p {compared.p:.2g}, {on}"
+    if not compared.is_significant:
         return f"{name} and {first} are not distinguishable ({how})"
-    caution = (
-        "; with one seed this holds for these two models, not for the ways they are made" if found.seeds == 1 else ""
-    )
-    return f"{name} is {'better' if found.difference > 0 else 'worse'} than {first} ({how}{caution})"
+    caution = "; with one seed this holds for these two models, not for the ways they are made"
+    caution = caution if compared.seeds == 1 else ""
+    return f"{name} is {'better' if compared.difference > 0 else 'worse'} than {first} ({how}{caution})"
 
 
 def adjusted(probabilities: Sequence[float]) -> list[float]:
@@ -124,19 +122,19 @@ def scored_sums(sums: Float[np.ndarray, "R K"], rows: int, metric: str) -> Float
 
 
 def bootstrap_error(
-    ours: Sequence[Float[np.ndarray, "N K"]], theirs: Sequence[Float[np.ndarray, "N K"]], metrics: Sequence[str]
+    sums: Sequence[Float[np.ndarray, "N K"]], first_sums: Sequence[Float[np.ndarray, "N K"]], metrics: Sequence[str]
 ) -> float:
-    """Standard deviation, over drawn rows, of the mean over seeds of our score less theirs.
+    """Standard deviation, over drawn rows, of the mean over seeds of a model's score less the first model's.
 
-    `ours` and `theirs` have the `row_sums` of each seed's model on the same rows; the same rows are drawn for all. The
-    score is the mean of `metrics`.
+    `sums` and `first_sums` have the `row_sums` of each seed's model on the same rows; the same rows are drawn for all.
+    The score is the mean of `metrics`.
     """
-    rows = len(ours[0])
+    rows = len(sums[0])
     counts = _resamples(rows)
     scores = np.zeros(len(counts))
-    for sign, side in ((1, ours), (-1, theirs)):
-        for sums in side:
-            drawn = [counts[at : at + _AT_ONCE].astype(float) @ sums for at in range(0, len(counts), _AT_ONCE)]
+    for sign, side in ((1, sums), (-1, first_sums)):
+        for seed_sums in side:
+            drawn = [counts[at : at + _AT_ONCE].astype(float) @ seed_sums for at in range(0, len(counts), _AT_ONCE)]
             for metric in metrics:
                 scores += sign * scored_sums(np.concatenate(drawn), rows, metric) / len(side) / len(metrics)
     return float(scores.std()) * math.sqrt(rows / max(rows - 1, 1))  # the bootstrap's variance is too low for few rows

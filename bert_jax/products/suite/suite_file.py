@@ -1,13 +1,16 @@
-"""Reads a suite's TOML file, and checks models, tasks, settings and files before anything runs."""
+"""Makes suites: checks those of TOML files before anything runs, and that of a fine-tuning with several seeds."""
 
 import itertools
 import math
 import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
+from bert_jax.finetuning.finetune import open_model
 from bert_jax.interchange.hub import model_place
 from bert_jax.products.suite.measuring import held_out_config
 from bert_jax.products.suite.rows import RowSearch, check_size
@@ -21,10 +24,12 @@ from bert_jax.products.suite.suite_tables import (
     Values,
     check_known,
     check_settable,
-    settled,
+    with_settings,
 )
 from bert_jax.products.suite.tasks import SUITE_TASKS, FineTuning, SuiteTask
+from bert_jax.products.suite.work import SuiteWork
 from bert_jax.run.config_files import load_config, run_given_as_config
+from bert_jax.run.results import Results, read_results
 from bert_jax.run.run_config import check_recorded_places
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.bucket import place_of
@@ -136,7 +141,7 @@ def _recipe(name: str, values: Values) -> RunConfig:
     if run := run_given_as_config(name, RunConfig):
         check_recorded_places(config, run, {re.sub(r"\.\d+$", "", place) for place in config.flat()} - values.keys())
         values = {"model.vocabulary_size": None, **values}
-    return settled(config, values)
+    return with_settings(config, values)
 
 
 def _tasks(tables: SuiteTables, only: Sequence[str]) -> tuple[SuiteTask, ...]:
@@ -213,3 +218,26 @@ def _combinations(grid: Values, tasks: Iterable[SuiteTask]) -> tuple[Values, ...
 def _check_distinct(what: str, names: list[str]) -> None:
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise UsageError(f"two {what} are called {twice!r}; give each a name of its own by name = ...")
+
+
+def suite_of_seeds(config: FinetuneConfig, count: int) -> CheckedSuite:
+    """The suite of a fine-tuning with `count` seeds from `config.seed` on. Raises UsageError for a model that can't
+    learn the task, and if nothing is measured."""
+    if not config.task.dev and not config.task.source:
+        raise UsageError("--seeds compares scores, and --task.dev names no rows to measure on; give some by --task.dev")
+    open_model(config)
+    seeds, name = tuple(range(config.seed, config.seed + count)), config.task.name or config.task.rows_name
+    model = SuiteModel(Path(str(config.init)).name, str(model_place(str(config.init))))
+    task = FineTuning(name=name, config=config.replace(seed=0, init=None))
+    return CheckedSuite((model,), (task,), ({},), SuiteTables(seeds=seeds), Path("finetune --seeds"))
+
+
+def mean_results(work: SuiteWork) -> Results:
+    """The mean of every measurement over the seeds of such a suite, and the `run` with the best score."""
+    (model,), (task,), seeds = work.suite.models, work.suite.tuned, work.suite.tables.seeds
+    runs = [work.tuning(model, task, {}, seed).path for seed in seeds]
+    measured = {run: read_results(run / "results.json")[0] for run in runs}
+    first, best = measured[runs[0]], max(runs, key=lambda run: measured[run].logged["score"])
+    means = {name: fmean(results.logged[name] for results in measured.values()) for name in first.logged}
+    named = {"task": first.task, "metric": first.metric, "seeds": list(seeds), "measured_on": first.measured_on}
+    return Results.model_validate(named | means | {"run": str(best)})

@@ -108,7 +108,7 @@ def check_settable(values: Values, where: str) -> None:
             raise UsageError(f'{where} has a table {name}; name single settings: "{name}.{next(iter(value), "NAME")}"')
 
 
-def settled(config: Config, values: Mapping[str, Any]) -> Config:
+def with_settings(config: Config, values: Mapping[str, Any]) -> Config:
     """`config` with other values, by dotted name. Raises UsageError for a wrong one, and for one without effect."""
     changed = config.set(values)
     refuse_unused(changed, {name.replace("-", "_"): value for name, value in values.items()})

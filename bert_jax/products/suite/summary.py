@@ -46,12 +46,10 @@ class Cell(NamedTuple):
 
     @property
     def spread(self) -> float | None:
-        """The standard deviation over seeds; None for one seed."""
         return statistics.stdev(self.scores.values()) if len(self.scores) > 1 else None
 
     @property
     def text(self) -> str:
-        """Mean, spread, and the share of the rows in the model's text."""
         spread = "" if self.spread is None else f" ± {self.spread:.3f}"
         return f"{self.mean:.3f}{spread}" + ("" if self.share_seen is None else f" ({self.share_seen:.1%} seen)")
 
@@ -206,7 +204,6 @@ class Summary:
                     yield cell._replace(share_seen=shares.get(task.name, {}).get("share"))
 
     def _cell(self, model: SuiteModel, task: SuiteTask) -> Cell | None:
-        """The reported scores by seed; None before all settings are measured."""
         rows = [row for row in self.runs if (row["model"], row["task"]) == (model.name, task.name)]
         setting = self.work.best_setting(model, task) if isinstance(task, FineTuning) else {}
         if not rows or setting is None:

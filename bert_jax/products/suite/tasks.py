@@ -20,7 +20,7 @@ from bert_jax.products.suite import measuring
 from bert_jax.products.suite.contamination import contaminations, row_texts
 from bert_jax.products.suite.rows import RowSearch, find_rows
 from bert_jax.products.suite.significance import row_sums
-from bert_jax.products.suite.suite_tables import SuiteTables, Values, check_known, check_settable, settled
+from bert_jax.products.suite.suite_tables import SuiteTables, Values, check_known, check_settable, with_settings
 from bert_jax.records.decoded_lines import decoded_lines
 from bert_jax.records.sources import open_rows
 from bert_jax.run.config_files import load_config
@@ -237,7 +237,7 @@ class FineTuning(SuiteTask):
         values.pop("test", None)
         check_settable(given.changes, "set")
         changes = {f"task.{key}": value for key, value in values.items()} | given.changes
-        config = settled(load_config(given.config, FinetuneConfig), changes)
+        config = with_settings(load_config(given.config, FinetuneConfig), changes)
         rows = {"train": config.task.train, "dev": config.task.dev}
         for each, source in (rows | reported).items():
             if source is None:
@@ -252,7 +252,7 @@ class FineTuning(SuiteTask):
 
     def trained(self, setting: Mapping[str, Any]) -> FinetuneConfig:
         """The settings of a training with a combination of the grid. Raises UsageError for settings that don't fit."""
-        return settled(self.config, setting)
+        return with_settings(self.config, setting)
 
     def measured_rows(self, report: str) -> str | None:
         """The rows whose score is reported; None for pairs of texts that are held out of a corpus."""

@@ -14,15 +14,7 @@ from typing import Any
 from bert_jax.finetuning.finetune import finetune
 from bert_jax.products.suite import measuring
 from bert_jax.products.suite.contamination import pretrainings
-from bert_jax.products.suite.job import (
-    Job,
-    changed_settings,
-    log_of,
-    model_hash,
-    place_below,
-    run_figures,
-    source_hash,
-)
+from bert_jax.products.suite.job import Job, changed_settings, log_of, model_hash, place_below, run_figures, source_hash
 from bert_jax.products.suite.processes import Processes
 from bert_jax.products.suite.recipes import RecipeWork
 from bert_jax.products.suite.suite import CheckedSuite, SuiteModel
@@ -207,7 +199,6 @@ class SuiteWork:
         return place_below(self.workdir, folder, name, *shaped_by, ending=".json")
 
     def _text_hash(self, run: Path) -> list[str]:
-        """Content hashes of the prepared text of the runs that made a trained model."""
         with contextlib.suppress(UsageError, RunError):  # it is another program's
             return [self._model_hash(each.path / "data") for _, each in pretrainings(run)]
         return []
