@@ -113,7 +113,7 @@ def test_a_run_for_vectors_is_measured_on_random_texts(vectors_run, monkeypatch,
     expected = {"batch_size": 14, "length": 32, "predictions": 0, "task.batch_size": 24, "task.kind": "vectors"}
     assert (expected | {"sequences": "random", "execution.accumulation": 2}).items() <= found["settings"].items()
     assert run(["bench", vectors_run, "--batch-size", "9", "--execution.accumulation", "2"]) == 2
-    assert "--batch-size=9 is not a multiple of --execution.accumulation=2" in capsys.readouterr().err
+    assert "--task.batch-size=9 is not a multiple of --execution.accumulation=2" in capsys.readouterr().err
 
 
 def test_a_run_for_vectors_is_planned_in_texts_a_second(vectors_run, monkeypatch, capsys):
