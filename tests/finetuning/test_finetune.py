@@ -30,7 +30,7 @@ from bert_jax.run.results import Results
 from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_files import RunFiles
-from bert_jax.run.trained_model import TrainedModel
+from bert_jax.run.trained_model import Provenance, TrainedModel
 from bert_jax.system.errors import Interrupted, UsageError
 
 THINGS = {"animal": ["cat", "dog"], "water": ["river", "stone"]}
@@ -144,7 +144,8 @@ def test_other_dev_rows_are_measured_and_choose_nothing(config, tmp_path):
 def test_the_compute_type_is_that_of_the_run_or_auto_for_an_imported_model(config, init, monkeypatch, steps, planned):
     """An imported model is one checkpoint at step 0."""
     model = TrainedModel.open(init)
-    half = model._replace(config=model.config.replace(compute_dtype="bfloat16"), steps=steps)
+    half_precision = model.config.replace(compute_dtype="bfloat16")
+    half = model._replace(config=half_precision, provenance=Provenance(steps=steps))
     monkeypatch.setattr(finetune_module, "_open_model", lambda config: half)
     run = RunDirectory(init / "run")
     assert plan_finetuning(config, run).config.model.compute_dtype == planned

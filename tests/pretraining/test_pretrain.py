@@ -223,7 +223,7 @@ def test_a_finished_run_takes_more_steps_and_another_phase(tiny_run, tiny_config
 
 @pytest.mark.parametrize("steps, length", [(11, 32), (20, 16)])
 def test_steps_that_were_taken_cannot_be_planned_otherwise(tiny_config, tiny_copy, steps, length):
-    with pytest.raises(UsageError, match="is another run: phases.0"):
+    with pytest.raises(UsageError, match="is another run: --phases.0"):
         pretrain(tiny_config.replace(phases=(Phase(steps=steps, length=length, batch_size=8),)), tiny_copy)
 
 
