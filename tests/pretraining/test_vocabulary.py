@@ -66,7 +66,7 @@ def test_the_class_token_is_where_the_model_has_it(tiny_run, tiny_config, tmp_pa
 @pytest.mark.parametrize(
     ("language", "text", "words"),
     [
-        (("tr", "de"), "Isparta ılık kitap", "--data.language has tr, and the vocabulary lower-cases I to i, not to ı"),
+        (("tr", "de"), "Isparta ılık kitap", "data.language has tr, and the vocabulary lower-cases I to i, not to ı"),
         (("tr", "az"), "Isparta ılık kitap", None),
         (("th", "th"), "ภาษาไทย" * 60, "% of the characters are in long stretches without spaces"),
     ],
