@@ -63,8 +63,7 @@ def folder(made, monkeypatch):
 @pytest.mark.long
 def test_what_needs_the_code_is_refused(folder, corpus, line, capsys):
     assert bert_jax(line.format(corpus=corpus).split()) == 2
-    flag = "--words" if line.startswith("evaluate") else "--data.words"
-    assert capsys.readouterr().err.strip().splitlines()[-1].endswith(f"add {flag}={WORDS}")
+    assert capsys.readouterr().err.strip().splitlines()[-1].endswith(f"add --data.words={WORDS}")
     assert not (folder / "imported").exists() and not (folder / "new").exists()
 
 
