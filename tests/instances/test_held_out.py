@@ -7,7 +7,7 @@ from prepared_sets import build
 
 from bert_jax.config.data import DataConfig
 from bert_jax.instances.held_out import LEAST_END_BYTES, is_held_out, split_end, training_documents
-from bert_jax.instances.prepared_data import Recipe
+from bert_jax.instances.prepared_data import PreparedData, Recipe
 from bert_jax.instances.shards import InstanceSource
 
 DATA = DataConfig(held_out=0.01)
