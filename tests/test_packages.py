@@ -185,7 +185,7 @@ def test_commands_of_the_wheel_train_a_model_and_a_task(environment, folder, ins
 def test_the_version_is_in_one_place_and_the_distributions_have_it(built):
     import bert_jax
 
-    assert setup_file()["metadata"]["version"] == "attr: bert_jax.__version__"
+    assert setup_file()["metadata"]["version"] == "attr: bert_jax.system.version.__version__"
     names = {path.name for path in built.iterdir()}
     version = bert_jax.__version__
     assert names == {f"bert_jax-{version}-py3-none-any.whl", f"bert_jax-{version}.tar.gz"}

@@ -1,6 +1,7 @@
-"""Devices: peak rates and memory, and whether a training fits."""
+"""Devices: peak rates and memory, whether a training fits, and the times of computations."""
 
 import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
@@ -101,6 +102,12 @@ TPU_FAMILIES = ("v4", "v5e", "v5p", "v6e")
 """TPU generations whose chips `plan` knows."""
 
 
+Work = dict[str, Callable[[], object]]
+"""Functions to be timed, by name. Each call returns arrays to wait for."""
+_WARM_ROUNDS, _LEAST_ROUNDS = 2, 5
+"""Rounds that are not counted, and rounds that are measured at least."""
+
+
 class SquareProduct(NamedTuple):
     """A product of two square matrices; its time gives a device's matrix rate."""
 
@@ -199,3 +206,24 @@ def with_even_batches(config: AnyRunConfig, mesh: Mesh) -> AnyRunConfig:
             )
     check_attention(config.execution, config.model, config.rows, mesh)
     return config
+
+
+def timed_in_turn(work: Work, seconds: float, clock: Callable[[], float] = time.perf_counter) -> dict[str, list[float]]:
+    """Runs all of `work` in rounds, and returns the seconds of each run by name.
+
+    Ends when the last item of `work` has taken `seconds` in all or, where that is much shorter than the others, all
+    items so much on average; after _LEAST_ROUNDS at least.
+    """
+    times: dict[str, list[float]] = {name: [] for name in work}
+    *_, last = work
+    number = -_WARM_ROUNDS
+    while True:
+        for name, do in work.items():
+            began = clock()
+            jax.block_until_ready(do())
+            if number >= 0:
+                times[name].append(clock() - began)
+        enough = sum(times[last]) >= seconds or sum(map(sum, times.values())) >= seconds * len(work)
+        number += 1
+        if number >= _LEAST_ROUNDS and enough:
+            return times

@@ -1,4 +1,4 @@
-"""Measures time: the rate of steps, a profiler trace, and when checkpoints are due."""
+"""Measures time in the training loop: the rate of steps, a profiler trace, and when checkpoints are due."""
 
 import time
 from collections.abc import Callable
@@ -14,11 +14,6 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.copies import local_path, publish
 from bert_jax.system.progress import say
 from bert_jax.training.batch import AnyBatch
-
-Work = dict[str, Callable[[], object]]
-"""Functions to be timed, by name. Each call returns arrays to wait for."""
-_WARM_ROUNDS, _LEAST_ROUNDS = 2, 5
-"""Rounds that are not counted, and rounds that are measured at least."""
 
 
 class Speed:
@@ -141,24 +136,3 @@ class Cadence:
         steps = self._agree(steps)
         self._read_at = step + steps
         return steps == 0
-
-
-def timed_in_turn(work: Work, seconds: float, clock: Callable[[], float] = time.perf_counter) -> dict[str, list[float]]:
-    """Runs all of `work` in rounds, and returns the seconds of each run by name.
-
-    Ends when the last item of `work` has taken `seconds` in all or, where that is much shorter than the others, all
-    items so much on average; after _LEAST_ROUNDS at least.
-    """
-    times: dict[str, list[float]] = {name: [] for name in work}
-    *_, last = work
-    number = -_WARM_ROUNDS
-    while True:
-        for name, do in work.items():
-            began = clock()
-            jax.block_until_ready(do())
-            if number >= 0:
-                times[name].append(clock() - began)
-        enough = sum(times[last]) >= seconds or sum(map(sum, times.values())) >= seconds * len(work)
-        number += 1
-        if number >= _LEAST_ROUNDS and enough:
-            return times

@@ -121,7 +121,7 @@ def test_what_was_prepared_is_one_json_object(config, tmp_path, capsys):
         "epochs": pytest.approx(source["epochs"]),
     }
     assert run(["pretrain", str(config), *flags[:-1], "--dry-run"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+    said = " ".join(capsys.readouterr().out.replace("│", "").split())
     assert f"there: {found['rows']:,} packed training rows" in said
     assert "4 steps of 8 rows, packed with" in said
 

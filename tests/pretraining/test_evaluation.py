@@ -44,7 +44,7 @@ def test_other_units_of_masking_are_measured_and_named(tiny_run, capsys):
     assert command(["evaluate", str(tiny_run.path), "--units", "word"]) == 0
     assert "masked by word" in capsys.readouterr().out
     assert command(["evaluate", str(tiny_run.path), "--units", "phrase"]) == 2
-    assert "--units=phrase: no phrases are marked" in capsys.readouterr().err
+    assert "--objective.units=phrase: no phrases are marked" in capsys.readouterr().err
 
 
 def test_other_text_is_measured_whole_and_the_run_stays_as_it_is(tiny_run, corpus, tmp_path):

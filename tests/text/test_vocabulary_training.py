@@ -46,7 +46,7 @@ def test_training_is_the_same_in_every_process(tmp_path):
         ("wordpiece", 20, "less than the"),
         ("unigram", 20, "less than the"),
         ("byte_bpe", 260, "less than the 261 special pieces and bytes"),
-        *((kind, 9000, "more than the text can give; |set voc") for kind in KINDS),
+        *((kind, 9000, "more than the text can give; |set --voc") for kind in KINDS),
     ],
 )
 def test_a_size_that_cannot_be_is_refused(kind, size, words):

@@ -17,8 +17,7 @@ from bert_jax.model.size import FORWARD_SHARE
 from bert_jax.products.bench.step_bench import BENCH_FORMAT, KIND, MatrixRate, StepBench, StepPart, Timing
 from bert_jax.run.environment import Scalar, machine, versions
 from bert_jax.training.batch import AnyBatch
-from bert_jax.training.devices import SquareProduct, chip_of, compiler_options, peak_flops
-from bert_jax.training.timing import Work, timed_in_turn
+from bert_jax.training.devices import SquareProduct, Work, chip_of, compiler_options, peak_flops, timed_in_turn
 from bert_jax.training.trainer import Trainer
 
 _CPU_SIZES = (1024, 2048)

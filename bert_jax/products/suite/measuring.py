@@ -25,7 +25,7 @@ from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_files import RunFiles
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.bucket import place_of
-from bert_jax.training.timing import timed_in_turn
+from bert_jax.training.devices import timed_in_turn
 
 PLATEAU_LOSS = 6.0
 """Loss of masked tokens that shows more than the frequencies of words."""

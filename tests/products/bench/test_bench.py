@@ -15,7 +15,7 @@ from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.products.bench import bench as bench_module
 from bert_jax.products.bench.bench import bench
 from bert_jax.products.bench.step_bench import BENCH_FORMAT, Timing
-from bert_jax.training import timing
+from bert_jax.training import devices
 from bert_jax.training.batch import synthetic_batch
 from bert_jax.training.devices import CHIPS, Chip
 
@@ -85,8 +85,8 @@ def test_a_difference_that_is_lost_in_the_noise_has_no_share_of_the_matrix_rate(
 
 def test_times_are_taken_in_turn(monkeypatch):
     calls = []
-    monkeypatch.setattr(timing, "_WARM_ROUNDS", 1)
-    times = timing.timed_in_turn({name: lambda name=name: calls.append(name) for name in "ab"}, 0.0)
+    monkeypatch.setattr(devices, "_WARM_ROUNDS", 1)
+    times = devices.timed_in_turn({name: lambda name=name: calls.append(name) for name in "ab"}, 0.0)
     assert calls == ["a", "b"] * 6 and len(times["a"]) == len(times["b"]) == 5
 
 
@@ -94,7 +94,7 @@ def test_a_short_last_item_does_not_keep_the_others_running():
     """Until it had taken its seconds by itself the long one would take a thousand times as many."""
     clock = iter(range(10**6))
     work = {"long": lambda: [next(clock) for _ in range(999)] and 0, "short": int}
-    times = timing.timed_in_turn(work, 10.0, lambda: next(clock) / 1000)
+    times = devices.timed_in_turn(work, 10.0, lambda: next(clock) / 1000)
     assert 10 < sum(times["long"]) < 25
 
 

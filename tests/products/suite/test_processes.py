@@ -31,7 +31,8 @@ digest = hashlib.sha256(np.asarray(jax.jit(jax.grad(loss, argnums=1))(x, w * 0.0
 def test_results_do_not_depend_on_how_many_runs_share_the_cores(monkeypatch, tmp_path, capsys):
     """Without PJRT_NPROC they do: XLA divides sums by the number of threads."""
     monkeypatch.delenv("PJRT_NPROC", raising=False)
-    assert run(["suite", str(tmp_path / "absent.toml"), "--workdir", str(tmp_path / "W")]) == 2
+    (tmp_path / "empty.toml").touch()
+    assert run(["suite", str(tmp_path / "empty.toml"), "--workdir", str(tmp_path / "W")]) == 2
     assert os.environ["PJRT_NPROC"] == str(available_cores())
     monkeypatch.setenv("JAX_PLATFORMS", "cpu")
     (tmp_path / "gradient.py").write_text(GRADIENT)
