@@ -146,7 +146,7 @@ def test_the_compute_type_is_that_of_the_run_or_auto_for_an_imported_model(confi
     model = TrainedModel.open(init)
     half_precision = model.config.replace(compute_dtype="bfloat16")
     half = model._replace(config=half_precision, provenance=Provenance(steps=steps))
-    monkeypatch.setattr(finetune_module, "_open_model", lambda config: half)
+    monkeypatch.setattr(finetune_module, "open_model", lambda config: half)
     run = RunDirectory(init / "run")
     assert plan_finetuning(config, run).config.model.compute_dtype == planned
     asked = config.replace(compute_dtype="float32")
