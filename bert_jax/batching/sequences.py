@@ -14,7 +14,7 @@ def joined(segments: Sequence[list[int]], vocabulary: Vocabulary, longest: int) 
     and [SEP], cut to at most `longest` tokens.
 
     A pair that is too long loses pieces from the end of the longer text, or of the second one if both are equally
-    long, as in run_classifier.py of the original BERT. Raises UsageError if nothing is left: no text and no frame.
+    long, as in run_classifier.py of the original BERT. Raises UsageError if the sequence would be empty.
     """
     frame = vocabulary.frame
     sizes = truncated_sizes(tuple(map(len, segments)), longest, frame)
@@ -32,14 +32,14 @@ def joined(segments: Sequence[list[int]], vocabulary: Vocabulary, longest: int) 
 def unpooled_tokens(prompt: Prompt, tokenizer: Tokenizer, longest: int) -> int:
     """The number of tokens at the beginning of a text with `prompt` that aren't pooled.
 
-    They are [CLS] and the prompt's tokens. The prompt is encoded by itself, as in sentence-transformers, although it
-    may have other tokens before a text.
+    They are [CLS] and the prompt's tokens. The prompt is encoded by itself, as in sentence-transformers, although its
+    tokens may differ when a text follows.
     """
     if prompt.pooled or not prompt.text:
         return 0
     ids = joined(tokenizer.encode_batch([prompt.text]), tokenizer.vocabulary, longest).ids
     vocabulary = tokenizer.vocabulary
-    return len(ids) - (ids[-1] in vocabulary.special_ids) - (vocabulary.class_token == "last")  # with [SEP] before it
+    return len(ids) - (ids[-1] in vocabulary.special_ids) - (vocabulary.class_token == "last")  # [CLS] after [SEP]
 
 
 def truncated_sizes(sizes: tuple[int, ...], longest: int, frame: Frame) -> tuple[int, ...]:

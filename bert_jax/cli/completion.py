@@ -42,9 +42,9 @@ def print_script(shell: str) -> None:
 
 
 def print_candidates(words: list[str]) -> int:
-    """Prints the words that may stand for the last of `words`, a line each, with a description after a tab.
+    """Prints the completions of the last of `words`, one per line, with a description after a tab.
 
-    Returns an exit code: 1 if a file name may stand there too, else 0.
+    Returns an exit code: 1 if a file name is possible too, else 0.
     """
     found, files = _candidates(words)
     for candidate, text in found.items():
@@ -54,7 +54,7 @@ def print_candidates(words: list[str]) -> int:
 
 
 def _candidates(words: list[str]) -> tuple[dict[str, str], bool]:
-    """The words that may stand for the last of `words`, with their descriptions, and whether a file name may, too."""
+    """The completions of the last of `words`, with their descriptions, and whether a file name is possible too."""
     *before, word = words
     if not before:
         return COMMANDS | dict.fromkeys(("help", "--help", "--version", COMPLETION), ""), False

@@ -92,7 +92,7 @@ def _bytes_of(tree: Any) -> str:
 
 
 def flops_table(objective: Objective, config: AnyRunConfig) -> Table:
-    """One row for each phase: FLOPs of a row, which is a sequence where rows aren't packed, and of the phase."""
+    """One line for each phase: FLOPs of a batch row, which is one sequence unless packed, and of the phase."""
     columns = (">phase", ">length", ">predicted", ">row forward", ">row trained", ">whole phase")
     table = Table("FLOPs of matrix products, without recomputation", *columns)
     for number, phase in enumerate(config.phases, 1):

@@ -35,7 +35,7 @@ class Pretrain(TrainingArguments):
     def execute(self) -> None:
         from bert_jax.text.identification import load_ahead
 
-        load_ahead()  # beside the imports, which take as long
+        load_ahead()  # while the imports run, which take as long
         if self.only_prints():
             return
         import jax
@@ -68,7 +68,7 @@ class Pretrain(TrainingArguments):
         vectors = "tokens" if config.objective.pair == "none" else "pooled"  # without pairs no pooler is learned
         loaded = f"bert_jax.load({json.dumps(str(workdir), ensure_ascii=False)})"
         script = f'import bert_jax; print({loaded}.encode(["some text"]).{vectors}.shape)'
-        commands.append(("python", "-P", "-c", script))  # -P: a clone called bert_jax here isn't the package
+        commands.append(("python", "-P", "-c", script))  # -P: doesn't import a clone called bert_jax here
         if config.logging.tensorboard and shutil.which("tensorboard"):
             commands.append(("tensorboard", "--logdir", workdir))
         print_next_steps(workdir, commands)

@@ -56,8 +56,8 @@ class Suite(Arguments):
 def run_suite(
     read: Callable[[], "CheckedSuite"], workdir: Path, at_once: int = 1, dry_run: bool = False
 ) -> "SuiteWork | None":
-    """Does the runs of the suite that `read` gives, and prints the table and the verdicts; returns what was done. With
-    `dry_run`, lists the missing runs and returns None. Raises RunError if one failed."""
+    """Executes the suite that `read` returns, prints the table and the verdicts, and returns the work. With `dry_run`,
+    lists the missing runs and returns None. Raises RunError if a run failed."""
     import jax
 
     from bert_jax.config.wording import counted
@@ -73,7 +73,7 @@ def run_suite(
     from bert_jax.system.progress import print_line, say
     from bert_jax.system.workers import available_cores
 
-    # As many threads whatever --at-once is: the bits of results depend on their number.
+    # The number of threads doesn't depend on --at-once, because the bits of results depend on it.
     os.environ.setdefault("PJRT_NPROC", str(available_cores()))
     jax.config.update("jax_platforms", "cpu")  # in this process: an accelerator is for the runs
     workdir = place_of(workdir)

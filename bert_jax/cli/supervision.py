@@ -22,7 +22,7 @@ value, the process runs without a supervisor."""
 
 @contextlib.contextmanager
 def on_all_hosts(hosts: HostsConfig) -> Iterator[None]:
-    """Where there are several hosts, supervises this process and connects it to the others, which end together."""
+    """If there are several hosts, supervises this process and connects it to the others. All end together."""
     if several(hosts):
         supervise()
         connect(hosts)
@@ -33,8 +33,8 @@ def on_all_hosts(hosts: HostsConfig) -> Iterator[None]:
 def supervise() -> None:
     """Runs this command again as a child process and exits with its exit code; returns only in the child.
 
-    When a process of a multi-host run is lost, JAX aborts the others from a thread of its own. They can't print a
-    message or choose their exit code, so the parent does.
+    When a process of a multi-host run is lost, JAX aborts the others from its own thread. They can't print a message or
+    choose their exit code, so the parent does.
     """
     if supervised := os.environ.get(_SUPERVISED):
         if supervised.isdigit() and int(supervised) > 2:

@@ -26,7 +26,7 @@ _ENCODINGS = {
     "WINDOWS-1258": "vi",
     "TIS-620": "th",
 }
-"""For each encoding, by its name in iconv, the languages whose older text mostly has it."""
+"""Encoding, by its name in iconv -> the languages whose older text is mostly in this encoding."""
 _DEFAULT_ENCODING = "WINDOWS-1252"
 """Encoding for all other languages."""
 
@@ -44,7 +44,7 @@ def language_code(name: str) -> str:
             return langcodes.standardize_tag(name)
         match = langcodes.find(name)  # also finds misspelled names
         names = (match.display_name(), match.autonym())
-    except (LookupError, ValueError):  # its index of names raises UnicodeDecodeError for some names
+    except (LookupError, ValueError):  # langcodes' index raises UnicodeDecodeError for some names
         raise ValueError(
             f"{value_text(name)} is no language; give a code like en or zh, or a name in English"
         ) from None

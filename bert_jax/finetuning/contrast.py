@@ -1,9 +1,9 @@
 """The objective of learning vectors: the texts of a batch are compared with each other.
 
-For pairs that match, the loss raises each pair's cosine over its cosines with the other texts of the global batch
-(Henderson et al. 2017, section 4.4, arXiv:1705.00652; with a temperature as in Gao et al. 2021, arXiv:2104.08821). For
-pairs with scores, the loss raises the cosines of pairs with higher scores over the cosines of pairs with lower scores
-(CoSENT: https://kexue.fm/archives/8847).
+For pairs that match, the loss raises each pair's cosine over the cosines of its texts with the other texts of the
+global batch (Henderson et al. 2017, section 4.4, arXiv:1705.00652; with a temperature as in Gao et al. 2021,
+arXiv:2104.08821). For pairs with scores, the loss raises the cosines of pairs with higher scores over the cosines of
+pairs with lower scores (CoSENT: https://kexue.fm/archives/8847).
 
 Further letters in shapes: R rows of packed texts, P groups (rows of the task), S slots of a group, C texts to choose
 from.
@@ -51,8 +51,8 @@ class ContrastObjective(FineTuningObjective):
 
     With execution.accumulation above 1 the texts are encoded in that many parts, and activations are recomputed in the
     backward pass (Gao et al. 2021, arXiv:2101.06983). Pairs that match are compared part by part, too. The result
-    equals that of the undivided batch, in less memory. Accumulated gradients wouldn't: they would come from smaller
-    batches with fewer texts to compare. Pairs with scores are compared all at once, in arrays [P, P].
+    equals that of the undivided batch, in less memory. Accumulated gradients would differ, because smaller batches have
+    fewer texts to compare. Pairs with scores are compared all at once, in arrays [P, P].
     """
 
     labels = {"accuracy": "accuracy", "excluded": "excluded"}
@@ -94,7 +94,7 @@ class ContrastObjective(FineTuningObjective):
 
         The accuracy is the share of first texts whose most similar text is their own second text. With scores it is the
         share of pairs of groups that cosines and scores order in the same way. `excluded` is the number of texts that a
-        first text isn't compared with, because they match it, too, or equal it.
+        first text isn't compared with, because they also match it, or equal it.
         """
         vectors = self._by_slot(targets, self._encoded(params, targets, dropout_keys))
         groups = self._groups(targets)

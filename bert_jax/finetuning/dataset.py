@@ -42,8 +42,8 @@ TASK_CLASSES: dict[str, type[Task]] = {
     "vectors": VectorsTask,
 }
 _CHARACTERS_AT_ONCE, _LEAST_CHARACTERS = 1_000_000, 2_000
-"""Most characters that go to the tokenizer in one call, enough for its threads. To limit the number of
-records, each counts as _LEAST_CHARACTERS more than it has."""
+"""Most characters that go to the tokenizer in one call, enough for its threads. Each record counts as _LEAST_CHARACTERS
+more, which limits the number of records."""
 
 
 class TrainingRows(NamedTuple):
@@ -77,7 +77,7 @@ class LabelledRows(NamedTuple):
     golds: Sequence[object]
     """The right answer for each record."""
     judged: JudgedTexts | None = None
-    """The judged texts that are measured on in place of the records, which are their pairs; None: no such source."""
+    """The judged texts to measure on instead of `records`, which holds their pairs. None: task.dev has none."""
 
     @property
     def content_hash(self) -> str:
@@ -110,7 +110,7 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer) -> TrainingRows:
     )  # all rows count, even if only some of them are used
     task = make_task(config, tokenizer)
     if config.task_kind.loss == "classes":
-        for record in measured:  # a class of dev rows alone would be left out where the rows are divided again
+        for record in measured:  # raises for a class that only dev rows have; dividing the rows again would drop it
             task.gold(record)
     by_row = [row for _, row in encoded(task, _some(records, config.train_rows), repairs, train=True) if row]
     examples = [example for row in by_row for example in row]
@@ -164,7 +164,7 @@ def read_labelled(task: Task, held_out: Sequence[Record] = ()) -> LabelledRows:
 
 
 def read_records(config: TaskConfig, source: str | None, setting: str, repairs: Counter[str]) -> list[Record]:
-    """The usable rows of `source`; if this is the share task.dev, this share of the rows of task.train.
+    """The usable rows of `source`. If it is task.dev and names a share, they are that share of the rows of task.train.
 
     Raises UsageError if there are none, or if some can't be used; `setting` is the name of the source's setting.
     """
@@ -186,8 +186,8 @@ def read_records(config: TaskConfig, source: str | None, setting: str, repairs: 
 def divided_rows(config: TaskConfig, records: Sequence[Record]) -> tuple[list[Record], list[Record]]:
     """The rows of task.train to train on, and the share task.dev of them to measure on, each in the order of `records`.
 
-    Rows with the same text stay together. The groups with the smallest hashes are taken until adding one more would
-    miss the share by more. Raises UsageError if nothing is left on one side.
+    Rows with the same text stay together. In the order of their hashes, a group is taken if it brings the number of
+    rows closer to the share. Raises UsageError if nothing is left on one side.
     """
     assert config.dev_share, "divides only for a share"
     by_text: dict[int, list[int]] = {}
@@ -210,7 +210,7 @@ def divided_rows(config: TaskConfig, records: Sequence[Record]) -> tuple[list[Re
 
 
 RowTexts = tuple[str | tuple[str, ...], ...]
-"""The texts of a row. A list of words is a tuple among them."""
+"""The texts of a row. A list of words is held as a tuple."""
 
 
 def texts_of(config: TaskConfig, record: Record) -> RowTexts:
@@ -229,8 +229,8 @@ def written_as(
 ) -> RowFormat:
     """The format of `source`: as given, otherwise by its suffix.
 
-    If the suffix is unknown or that of the training rows, the format is theirs. Empty `columns` means that the file has
-    a header line. Raises UsageError for an impossible separator.
+    If the suffix is unknown or equals that of the training rows, their format is taken. Empty `columns` means that the
+    file has a header line. Raises UsageError for an impossible separator.
     """
     if format == "text":
         return RowFormat(format, columns or (task.texts[0],), separator, task.label)

@@ -1,4 +1,4 @@
-"""The rows of a source that a task uses: whole rows with a label that no annotator rejected."""
+"""The rows of a source that a task uses: rows that are whole, are labelled and were not rejected by an annotator."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ case, and a name for rejected rows. A column with any other value belongs to ano
 def usable_rows(
     kind: type[Task], config: TaskConfig, source: str, records: Sequence[Record], repairs: Counter[str]
 ) -> Sequence[Record]:
-    """The rows that are whole, that no annotator rejected, and that have a label, if any has one.
+    """The rows that are whole, were not rejected by an annotator and, if any row has a label, have one.
 
     A row isn't whole if it ends before a column that the task reads, or if most rows of its table are longer. `repairs`
     counts the rows left out. Raises UsageError for rows that aren't whole or lack a label, unless task.unlabelled is
@@ -70,9 +70,9 @@ def used_columns(kind: type[Task], config: TaskConfig, record: Record) -> set[st
 
 
 def _no_labels(config: TaskConfig, labels: set[str]) -> set[str]:
-    """The labels that stand for a missing one: "-" as in SNLI; -1 as in TFDS, where the others are 0 to n - 1.
+    """The labels that stand for a missing label: "-" as in SNLI; -1 as in TFDS, where the others are 0 to n - 1.
 
-    Unless labels are known, n must be at least 3: -1, 0 and 1 are more often a scale."""
+    Unless labels are known, n must be at least 3, because -1, 0 and 1 are more often a scale."""
     given = set(config.labels or map(str, range(len(config.choices))))
     known = given or labels - {"-", "-1"}
     numbered = len(known) >= (2 if given else 3) and known == set(map(str, range(len(known))))
@@ -81,7 +81,7 @@ def _no_labels(config: TaskConfig, labels: set[str]) -> set[str]:
 
 
 def _accepted(source: str, records: Sequence[Record], column: str, repairs: Counter[str]) -> Sequence[Record]:
-    """The records that annotators accepted, if `column` is that of their tool."""
+    """The records that annotators accepted, if `column` has a tool's verdicts; otherwise all records."""
     *verdicts, said = _VERDICTS[column]
     accepted, rejected = map(str.split, verdicts)
     values = [label_text(one.values.get(column, "")).lower() for one in records]

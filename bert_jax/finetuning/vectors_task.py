@@ -64,7 +64,7 @@ class VectorsTask(Task[float | None]):
 
     @classmethod
     def with_labels(cls, config: TaskConfig, records: Sequence[Record]) -> TaskConfig:
-        """`config` with whether the pairs have scores. Pairs with scores have no negatives."""
+        """`config` with `scored` set: whether the pairs have scores. Pairs with scores have no negatives."""
         scored = pair_of(config, records[0], Counter()).score is not None
         return config.replace(scored=scored, most_negatives=0 if scored else config.most_negatives)
 
@@ -206,8 +206,8 @@ class VectorsTask(Task[float | None]):
         """Every metric of the pairs, for whole vectors and for vectors cut to each of task.widths.
 
         `outcomes` has the vectors of the pairs' `inputs`. Pairs with scores are measured by the correlations of scores
-        and cosines. Other pairs are measured by how well each first text finds its second text among those of all
-        pairs. The baselines tf-idf and BM25 have the same metrics.
+        and cosines. Other pairs are measured by how well each first text finds its second text among the second texts
+        of all pairs. The baselines tf-idf and BM25 have the same metrics.
         """
         vectors: dict[PromptedText, np.ndarray] = {}
         cut = 0
@@ -239,7 +239,7 @@ class VectorsTask(Task[float | None]):
 
 
 class SingleText(Record):
-    """A record of a single `text` and its `prompt`, which is encoded by itself."""
+    """A record that holds one `text` to encode, and its `prompt`."""
 
 
 def unit_vectors(vectors: Float[np.ndarray, "*N D"]) -> Float[np.ndarray, "*N D"]:
@@ -249,7 +249,7 @@ def unit_vectors(vectors: Float[np.ndarray, "*N D"]) -> Float[np.ndarray, "*N D"
 
 
 def _scores(golds: Sequence[float | None]) -> list[float] | None:
-    """The scores of all pairs; None if they have none, since their texts match."""
+    """The scores of all pairs. None: the pairs have no scores, so their texts match."""
     return [score for score in golds if score is not None] or None
 
 
@@ -280,7 +280,7 @@ def _measured(
 def pair_of(config: TaskConfig, record: Record, repairs: Counter[str]) -> TextPair:
     """The texts and the score of a record, from the columns that `config` names, or query and positive, or a and b.
 
-    Raises UsageError if the columns are missing or hold something else.
+    Raises UsageError if the columns are missing or hold values of another type.
     """
     first, second = (text(record, column) for column in VectorsTask.text_columns(config, record))
     score = None

@@ -81,7 +81,7 @@ class Predictor:
         rows = read_labelled(task)
         if source:
             show([reading_of_rows(task, {"dev": RowSet(source, rows.records)})])
-        now = rows.content_hash  # earlier releases have only the first half, without the documents of judged texts
+        now = rows.content_hash  # earlier releases wrote only its first half, without the documents of judged texts
         if not source and rows_hash and not rows_hash.endswith((now, now[:16])):
             warn(f"{config.dev_in_words} has other rows now than when the model was trained")
         measured = measure(task, rows, self._run)

@@ -69,7 +69,7 @@ def build_instances(
     """Adds the special tokens to the segments. `units` are the unit bits of `tokens`.
 
     If `paired`, segment id 0 covers the first of two segments and the `separators` after it. Otherwise it covers the
-    whole sequence. The first token of a segment begins a unit of each kind that is marked. (In the whole-word masking
+    whole sequence. The first token of a segment begins a unit of each kind in `units`. (In the whole-word masking
     of the original BERT, a ##piece after [SEP] joins the last word of the first segment.)
     """
     sizes = segments.end - segments.begin
@@ -98,7 +98,7 @@ def best_fit(lengths: Int[np.ndarray, " n"], row_length: int, most: int) -> Int[
     Sequences are placed from the longest to the shortest. Each goes to the row that it leaves with the least room, or
     to a new row if it fits in none. Of rows with the same room it takes the last one used. This is best fit on the
     histogram of lengths (Krell et al. 2021, arXiv:2107.02027, algorithm 2). Rows are numbered in the order of their
-    first sequences, so that neighbours on disk have nothing in common but their place in the text. The result is
+    first sequences, so on disk they are in the order of the text, and not of their lengths. The result is
     deterministic.
     """
     rows = np.empty(len(lengths), np.int64)

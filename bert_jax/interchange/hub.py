@@ -29,10 +29,9 @@ _FILES = (
 def model_place(source: str | os.PathLike) -> Place:
     """The location of the model that `source` names: a path, a gs:// URL, or a model of the hub, which is downloaded.
 
-    An existing path always wins. The hub is asked only if `source` is a string in the form of a model's name, and
-    neither the path NAME or OWNER/NAME nor the directory OWNER exists. huggingface_hub caches downloads, and uses the
-    cache if the hub can't be reached. Raises UsageError if that library is missing, or if neither the hub nor the cache
-    has the model.
+    An existing path always wins. The hub is asked only if `source` is a string of the form NAME or OWNER/NAME, no such
+    path exists, and no directory OWNER exists. huggingface_hub caches downloads, and uses the cache if the hub can't be
+    reached. Raises UsageError if that library is missing, or if neither the hub nor the cache has the model.
     """
     place = place_of(source)
     if not isinstance(source, str) or not isinstance(place, Path) or not _NAME.fullmatch(source):

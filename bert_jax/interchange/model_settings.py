@@ -24,7 +24,7 @@ _LEFT_OUT = ("is_decoder", "add_cross_attention", "pruned_heads")
 """Settings that aren't written, because their only supported value is the default of transformers."""
 
 _MOST = 10_000_000
-"""Largest plausible size, far above any of a BERT."""
+"""Largest plausible size, far above any size in a BERT."""
 
 
 def model_config(
@@ -32,8 +32,8 @@ def model_config(
 ) -> ModelConfig:
     """The configuration in `values`, read from `path`. `activation` overrides the activation in the file.
 
-    A missing key has the default of transformers' class. `is_google`: whether the file is Google's, which must have
-    every size, and in which `gelu` is the tanh form. Raises UsageError if the model isn't a BERT, or if a size is
+    A missing key has the default of transformers' class. `is_google`: whether the file is Google's. Google's files must
+    have every size, and their `gelu` is the tanh form. Raises UsageError if the model isn't a BERT, or if a size is
     missing or implausible.
     """
     model_type = values.get("model_type", "bert")
@@ -59,7 +59,7 @@ def model_config(
     if of_head != settings["activation"]:
         settings["head_activation"] = of_head
     try:
-        # In float32 its vectors and predictions equal those of the program that it comes from.
+        # In float32 the model's vectors and predictions equal those of the program that wrote it.
         return ModelConfig(**settings, compute_dtype="float32")
     except SettingsError as error:
         names = relative.sizes | relative.rates
@@ -138,7 +138,7 @@ def config_values(model: ModelConfig, vocabulary: Vocabulary, class_name: str, h
     read_again = model_config(values, Path("config.json"))
     has_head = class_name.endswith(("ForMaskedLM", "ForPreTraining", "ForCausalLM")) and not model.discriminator
     expected = model.replace(
-        # Fixed positions are written as a table, and a generator as a model of its own.
+        # Fixed positions are written as a table, and a generator as a separate model.
         positions="learned" if SCHEMES[model.positions].fixed_vectors else model.positions,
         max_positions=limit or read_again.max_positions,
         generator_divisor=None,

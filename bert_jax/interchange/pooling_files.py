@@ -107,12 +107,11 @@ class _LibrarySettings(Shape):
 def vectors_task(
     directory: Path, config: ModelConfig, tokenizer: Tokenizer, tokenizers_longest: float | None
 ) -> TaskConfig | None:
-    """The task of the model in `directory` if sentence-transformers wrote it: its pooling and its longest texts.
+    """The task of a model that sentence-transformers wrote to `directory`: pooling, longest texts and prompts.
 
     None if its folder has no modules.json. `tokenizers_longest`: the model_max_length of its tokenizer. Raises
     UsageError for damaged files, and for modules or settings with which bert_jax would give other vectors. bert_jax
-    keeps the whole width of vectors and compares them by cosines; a line says so if sentence-transformers does
-    otherwise.
+    keeps the whole width of vectors and compares them by cosines; it prints a line if the settings say otherwise.
     """
     if not has_modules(directory):
         return None
@@ -277,7 +276,7 @@ def _check_transformer(settings: _TransformerSettings, tokenizer: Tokenizer, fil
 
 
 def _report_comparison(settings: _LibrarySettings, file: Path, normalises: bool, width: int) -> None:
-    """Prints a line if sentence-transformers cuts vectors, or compares them otherwise than by cosines."""
+    """Prints a line if sentence-transformers cuts vectors, or doesn't compare them by cosines."""
     cut, compared_by = settings.truncate_dim, settings.similarity_fn_name or "cosine"
     if cut is not None and cut < width:
         say(f"{file}: truncate_dim is {cut}; bert_jax gives vectors of all {width} numbers, and width={cut} cuts them")

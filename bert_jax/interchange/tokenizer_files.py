@@ -39,7 +39,7 @@ class PublishedTokenizer(NamedTuple):
     tokenizer: Tokenizer
     has_segments: bool
     """Whether transformers puts the second text of a pair in segment 1. It doesn't if the names of the model's inputs
-    lack token_type_ids, or if the special tokens round texts have no segments."""
+    lack token_type_ids, or if the special tokens have no segments."""
     facts: list[Fact]
     """How it was understood, and where each fact comes from."""
 
@@ -113,7 +113,7 @@ def _of_class(folder: PublishedFolder, path: Path, name: str, lowercase: bool | 
     has_config = (directory / TOKENIZER_CONFIG).is_file()
     file = read_vocabulary(folder, path, name)
     if CLASSES[name].model == "WordPiece":
-        # As for Google's files, the letters in the vocabulary decide.
+        # As for Google's files, a vocabulary with few capital letters means lower case.
         if lowercase is None and path.name != TOKENIZER and not has_config:
             lowercase = Vocabulary(file["model"]["vocab"], str(path)).share_of_capitals < MANY_CAPITALS
         if lowercase is not None:
@@ -136,13 +136,13 @@ def _of_class(folder: PublishedFolder, path: Path, name: str, lowercase: bool | 
         present |= set(map(str, file["model"]["vocab"]))
         for key in [key for key in named if key not in given and named[key].content not in present]:
             say(f"{path} lacks {named.pop(key).content}, {key} of {name}; transformers adds it, and bert_jax doesn't")
-    # The vocabulary of the generic class has the tokens of the file already.
+    # With the generic class, the vocabulary already has the file's tokens.
     special = [one for one in (*named.values(), *listed) if name not in GENERIC_NAMES or one.content not in present]
     tokens, numbers = added_tokens(folder, given, special, file)
     pieces = file["model"]["vocab"]
     file, pipeline = with_class(file, name, config, named, tokens, path)
     if path.name == WordPieceTokenizer.file_name and not has_config and not (directory / MODEL_CONFIG).is_file():
-        file["model"]["max_input_chars_per_word"] = MAX_WORD_CHARACTERS  # Google's
+        file["model"]["max_input_chars_per_word"] = MAX_WORD_CHARACTERS  # Google's limit
     tokenizer = Tokenizer(file, str(path), pipeline)
     if path.suffix == ".txt" and len(tokenizer.vocabulary) > len(pieces) > len(
         {one.rstrip(BLANKS_AT_ENDS) for one in pieces}
@@ -294,7 +294,7 @@ def write_tokenizer(tokenizer: Tokenizer, directory: Path, max_positions: int, n
             "tokenizer_class": "PreTrainedTokenizerFast",
             "model_input_names": ["input_ids", *of_segments, "attention_mask"],
             "model_max_length": max_positions,
-            # XLNet's classes take a sequence's last place for [CLS].
+            # XLNet's classes expect [CLS] at the last place, so padding comes first.
             **({"padding_side": "left"} if vocabulary.class_token == "last" else {}),
             **casing,
             **dict(zip(SPECIAL_NAMES, vocabulary.special, strict=True)),

@@ -85,7 +85,7 @@ def local_rows(sharding: NamedSharding, batch_size: int) -> Int[np.ndarray, " b"
 
 
 def placed(batch: Rows, sharding: NamedSharding, batch_size: int) -> Rows:
-    """A batch, or any tree of arrays with its rows first, on the devices; `batch` has its `local_rows`."""
+    """Puts a batch, or any tree of arrays with rows first, on the devices; `batch` holds only the `local_rows`."""
     if sharding.is_fully_addressable:
         return jax.device_put(batch, sharding)
     rows = local_rows(sharding, batch_size)
@@ -170,8 +170,8 @@ def state_shardings(state: PyTree, params: PyTree, mesh: Mesh | AbstractMesh) ->
 
 
 def parameter_spec(name: str) -> P:
-    """The mesh axes that split each axis of the parameter whose path `name` ends with. Raises ValueError if there is
-    none."""
+    """The mesh axes that split each axis of the parameter whose path `name` ends with. Raises ValueError if no
+    parameter has it."""
     used_axes: set[str] = set()
     spec = []
     for axis in parameter_at(name).axes:

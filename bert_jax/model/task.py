@@ -57,8 +57,7 @@ class BertForTask(nn.Module):
     head: HeadShape
     execution: ExecutionConfig = UNTRAINED
     frozen_layers: int | None = None
-    """Number of first blocks that get no gradient; then the embeddings get none either. None: every parameter
-    gets one."""
+    """Number of blocks, from the first, that are frozen together with the embeddings. None: nothing is frozen."""
 
     def setup(self):
         self.bert = BertEncoder(self.config, self.execution, self.frozen_layers)
@@ -136,8 +135,7 @@ class PooledEncoder(nn.Module):
     pool: Pooling
     execution: ExecutionConfig = UNTRAINED
     frozen_layers: int | None = None
-    """Number of first blocks that get no gradient; then the embeddings get none either. None: every parameter
-    gets one."""
+    """Number of blocks, from the first, that are frozen together with the embeddings. None: nothing is frozen."""
 
     def setup(self):
         self.bert = BertEncoder(self.config, self.execution, self.frozen_layers)
@@ -152,7 +150,7 @@ def pooled(config: ModelConfig, x: Float[Array, "B T ..."], tokens: Tokens, pool
     """One vector for each sequence from the vectors `x` of its tokens, [CLS] and [SEP] included; 0 for an absent one.
 
     Tokens with the unit bit UNPOOLED, which begin a sequence, are left out. `cls` takes the vector of the first token
-    that isn't left out or, if the model pools the last token, of that.
+    that isn't left out, or of the last token if the model pools that one.
     """
     of_sequence = tokens.sequence[:, None, :] == jnp.arange(1, tokens.length.shape[1] + 1)[None, :, None]
     left_out = of_sequence & ((tokens.units & UNPOOLED) > 0)[:, None, :]

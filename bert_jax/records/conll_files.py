@@ -29,9 +29,9 @@ def conll_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:
 
     By default the columns are called `words`, `column 2`, `column 3`, ..., `tags`. Columns are separated by a tab and
     any spaces, or by spaces if the line has no tab. A blank line or -DOCSTART- ends a sentence. A line that begins with
-    # is a comment if it has another number of columns than the other lines; or if spaces separate columns, and a column
-    `row_format.label` has a tag that no other line has. Comments are counted. Raises UsageError if any other line has
-    another number of columns than the first, or if a name occurs twice.
+    # is a comment if its number of columns differs from that of the other lines. It is one, too, if spaces separate its
+    columns and its tag, in column `row_format.label`, is in no other line. Comments are counted. Raises UsageError if
+    any other line has another number of columns than the first, or if a name occurs twice.
     """
     path, lines = file.path, file.lines()
     again = partial(decoded_lines, path)

@@ -24,7 +24,7 @@ _LOOKED_AT = 10_000
 _Row = tuple[int, list[str]]
 """The number of a row's first line, and the row's fields; an empty line has no fields."""
 _NUMBER = re.compile(r"[-+.\deE]*")
-"""A field that needs no quotes where a writer quotes all texts."""
+"""A field that may lack quotes even if the writer quotes all texts: a number, or nothing."""
 _HEADER = "lines of column names left out"
 
 
@@ -81,7 +81,7 @@ def has_csv_quotes(lines: Iterable[str], separator: str) -> bool:
         if fields and len(fields) != width:
             return False
         if "\n" in content and all(line.count(separator) == width - 1 for line in content.split("\n")):
-            return False  # rows with a quote each
+            return False  # each line is a row with a quote
         needed = needed or any(re.search(f'[{mark}"\r\n]', value) for value in fields)
         bare = bare or content.count('"') < 2 * sum(not _NUMBER.fullmatch(value) for value in fields)
     return bool(width) and (needed or not bare)
@@ -102,7 +102,7 @@ def _closed(lines: Iterable[str]) -> Iterator[str]:
 
 
 def text_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:
-    """Yields a record per line, including empty lines. Raises UsageError if more than its one column is named."""
+    """Yields a record per line, including empty lines. Raises UsageError if more than one column is named."""
     name, *others = row_format.columns or ("text",)
     if others:
         raise UsageError(f"{file.path} has a text a line, and {len(others) + 1} columns are named; name one")

@@ -13,7 +13,7 @@ from bert_jax.system.errors import BertJaxError, first_line
 MOST_POINTS = 1000
 """Most points of a curve in a chart: more than a screen has columns."""
 _MOST_NAMES = 600
-"""Most measurements that are read. A run has some twenty and, by language, four for each of about a hundred."""
+"""Most measurements that are read. A run has some twenty, and four for each of about a hundred languages."""
 _LONGEST_NAME = 80
 """Most characters of a name that is read."""
 _FINITE = 1e300
@@ -63,7 +63,7 @@ class Curves:
         self.without_loss = 0
         """Number of training lines whose loss was not finite."""
         self.lost_evaluations = 0
-        """Number of the newest evaluations, one after the other, whose loss was not finite."""
+        """Number of evaluations in a row, up to the newest, whose loss was not finite."""
         self.damage: str | None = None
         """The lines that couldn't be read, in words."""
         damaged: list[DamagedLine] = []
@@ -103,7 +103,7 @@ class Curves:
         return self._curves.get((split, name), NO_CURVE)
 
     def by_language(self, name: str) -> dict[str, Curve]:
-        """The held-out measurement `name` of each language that has one: those called `hi/loss`, by `hi`."""
+        """The held-out measurement `name` of each language that has one, by language: `hi/loss` has the key `hi`."""
         return dict(sorted(self._by_language(name)))
 
     def _by_language(self, name: str) -> Iterator[tuple[str, Curve]]:

@@ -123,7 +123,7 @@ def agreed(number: int) -> int:
 def compile_together(name: str, function: jax.stages.Wrapped, *arguments: PyTree) -> None:
     """Compiles a jitted `function` on all processes before any of them calls it with such `arguments`.
 
-    The first call connects the devices. In it CPUs wait 30 s for each other; one process may compile for longer.
+    The first call connects the devices. In that call CPUs wait 30 s for each other, but one may compile for longer.
     """
     if jax.process_count() > 1:
         function.lower(*arguments).compile()  # kept for the call
@@ -148,7 +148,7 @@ def ending_together() -> Iterator[None]:
 
 
 def wait_for_all(name: str, seconds: int = _LONGEST_WAIT_S) -> None:
-    """Returns once every process has called it with this `name` equally often. Raises if a process doesn't in time."""
+    """Returns once all processes have called this equally often with `name`. Raises if one doesn't in time."""
     _CALLS[name] += 1  # a barrier's name can be used once
     # The coordinator's barrier: JAX' own barrier is a sum over devices, which give up waiting after some seconds.
     multihost.sync_global_processes(

@@ -36,8 +36,8 @@ class Manifest(Sealed):
     skipped_in_a_row: Natural = 0
     """Number of steps in a row, up to this one, that were skipped because a gradient wasn't finite."""
     window: dict[str, Annotated[tuple[float, float], Field(strict=False)]] = {}  # JSON has lists
-    """Measurements since the last line of metrics.jsonl, each as its total and count. The saved state lacks them, so
-    that a run goes on after the set of measurements has changed."""
+    """Measurements since the last line of metrics.jsonl, each as its total and count. They aren't part of the saved
+    state, so a run can continue after the set of measurements has changed."""
 
     @classmethod
     def of(
@@ -112,7 +112,7 @@ def write_evaluation(path: Place, evaluation: dict[str, float]) -> None:
 
 
 class OpenCheckpoint(NamedTuple):
-    """A finished checkpoint whose files are all as they were written, with their content."""
+    """A finished, undamaged checkpoint with the contents of its files."""
 
     path: Place
     manifest: Manifest
@@ -130,8 +130,8 @@ class DamagedCheckpoint(Exception):
 def open_checkpoint(path: Place, run: RunManifest | None = None, manifest: Manifest | None = None) -> OpenCheckpoint:
     """Opens the finished checkpoint at `path`. Reads all its files, each once.
 
-    `run` and `manifest`: the manifests of its run and of itself, if they are read already, in this order. A checkpoint
-    is damaged if its name is another step than its manifest's; a copy may have a name that is no step.
+    `run` and `manifest`: the manifests of its run and of the checkpoint, if they are read already, in this order. A
+    checkpoint is damaged if its name and its manifest are of different steps. A copy may have a name that is no step.
 
     Raises DamagedCheckpoint; RunError if a bucket doesn't answer: the checkpoint may be undamaged.
     """
@@ -223,7 +223,7 @@ def _unlisted(path: Place) -> Iterator[None]:
     try:
         run.forget(path)
         forgotten = True
-    except Exception:  # OSError, RunError, and a bucket's library has errors of its own
+    except Exception:  # OSError, RunError, and the errors of a bucket's library
         forgotten = False
     yield
     if not forgotten:

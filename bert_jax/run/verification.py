@@ -30,7 +30,7 @@ class Verdict(NamedTuple):
 
     path: Place
     damage: str | None
-    """Describes what differs from what was written; None if no file that has a checksum differs."""
+    """The damage in words; None if no file differs from its checksum."""
     remark: str = GOOD
     """What is printed if there is no damage."""
 
@@ -95,7 +95,7 @@ def _of_data(run: RunDirectory, path: Place) -> Verdict:
         prepared = PreparedData.unchecked(path)
     except RunError as error:
         return Verdict(path, str(error))
-    except UsageError as error:  # of another release
+    except UsageError as error:  # another release wrote it
         return Verdict(path, None, f"not read: {error}")
     written = run.manifest.readable().data.get(path.name.removeprefix("length-"))
     if prepared is None and written:

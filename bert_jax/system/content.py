@@ -17,7 +17,7 @@ from bert_jax.system.sealed import Sealed
 _READ_ALWAYS_BYTES = 1_000_000
 """Total size up to which files are read again each time."""
 _SETTLED_NS = 3_000_000_000
-"""Age from which a file's times reveal every later change: some file systems count in steps of two seconds."""
+"""Once a file is this old, its times reveal every later change: some file systems count in steps of two seconds."""
 
 
 class _KeptHash(Sealed):
@@ -29,8 +29,8 @@ class _KeptHash(Sealed):
 
 
 def content_hash(*parts: object) -> str:
-    """Hash of contents. A place (a path) counts by the names and bytes of the file there or of all files below it, any
-    other value by its `repr`. A missing place counts as an empty folder.
+    """Hash of contents. A path counts by the names and bytes of its file or of all files below it, any other value by
+    its `repr`. A missing path counts as an empty folder.
 
     Large files that were read before are read again only if their size, times or inode have changed. Objects in a
     bucket count by their revisions. Raises UsageError for a file that can't be read.
@@ -52,8 +52,8 @@ def settings_hash(*values: Any) -> str:
 
 
 def _files(place: Path) -> dict[str, Path]:
-    """The file at a place, or all files below it by name. Folders that are links count too, but none twice, and none
-    that contains the place."""
+    """The file at a place, or all files below it by name. Links to folders are followed, but no folder is read twice,
+    and none that contains the place."""
     if place.is_file():
         return {place.name: place}
     seen = {*map(str, Path(os.path.realpath(place)).parents)}
@@ -90,7 +90,7 @@ def _hash_of_files(places: list[dict[str, Path]]) -> str:
 
 
 def _status(path: Path) -> tuple[int, int, int, int]:
-    """Size, times and inode of a file, of which a write changes some. No program can set the third, the change time."""
+    """Size, modification time, change time and inode of a file. Writes change some; no program sets the change time."""
     status = os.stat(path)
     return status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino
 

@@ -44,7 +44,7 @@ def note(event: Event, message: str) -> None:
 
 
 def _ends_within_a_line(file: Path) -> bool:
-    """Whether a process was killed, or the disk full, while the last line was written."""
+    """Whether the last line is incomplete, because its process was killed or the disk was full."""
     if not file.is_file() or not file.stat().st_size:
         return False
     with open(file, "rb") as written:

@@ -18,9 +18,9 @@ from bert_jax.system.errors import UsageError, json_kind, quoted, shortened
 from bert_jax.system.files import open_regular
 
 JsonObject = dict[str, Any]
-"""An object as it is parsed; whoever reads a value checks its type."""
+"""A parsed JSON object. The reader of a value checks its type."""
 MOST_JSON_BYTES = 16_000_000
-"""Default limit on the size of a file in bytes. Files that we write have kilobytes."""
+"""Default limit on the size of a file in bytes. Files that we write take kilobytes."""
 _MOST_DEPTH = 64
 """Limit on the nesting of arrays and objects. Files that we write are nested four deep."""
 _MOST_FOREIGN_BYTES = 32_000_000
@@ -29,10 +29,10 @@ pieces, has 13 MB."""
 MOST_VALUES = 10_000_000
 """Default limit on the number of values in a text. Each value takes up to a hundred bytes of memory."""
 _MOST_TOML_BYTES = 1_000_000
-"""Limit on the size of a TOML file in bytes, which people write."""
+"""Limit on the size in bytes of a TOML file. People write these files by hand."""
 _PART = r"""(?:[\w-]++|"(?:\\.|[^"\\\n])*+"|'[^'\n]*+')"""
 _DEEP_KEY = re.compile(rf"(?<![\w-]){_PART}(?:[ \t]*+\.[ \t]*+{_PART}){{{_MOST_DEPTH}}}")
-"""A key of TOML that is nested too deep. Python's parser needs memory by the square of a key's dots."""
+"""A TOML key that is nested too deep. Python's parser needs memory in proportion to the square of a key's dots."""
 
 
 class Shape(BaseModel):
@@ -61,8 +61,8 @@ def parse_json(
     try:
         if isinstance(text, bytes):
             text = text.decode("utf-8")
-            surrogates = surrogates if "\\u" in text else "keep"  # without an escape there is none
-        # Each value stands before or after one of these signs. They are counted before parsing, which needs the memory.
+            surrogates = surrogates if "\\u" in text else "keep"  # only escapes spell surrogates
+        # Each value is next to one of these signs. They are counted first, because parsing takes the memory.
         if len(text) > most_values and sum(map(text.count, "[{,")) > most_values:
             raise ValueError(f"it holds more than {most_values:,} values, which no such text needs")
         value = json.loads(text, parse_constant=_refuse_constant, parse_float=_finite)
@@ -132,8 +132,8 @@ def read_foreign_shape(path: Place, shape: type[ShapeKind]) -> ShapeKind:
 
 
 def as_shape(value: JsonObject, shape: type[ShapeKind]) -> ShapeKind:
-    """Validates `value` as a `shape`. Raises ValueError with the first field that doesn't fit, or for more than its
-    MOST_VALUES."""
+    """Validates `value` as a `shape`. Raises ValueError with the first field that doesn't fit, or if `value` holds
+    more values than the shape's MOST_VALUES."""
     if _has_more_values(value, shape.MOST_VALUES):
         raise ValueError(f"it holds more than {shape.MOST_VALUES:,} values, which no such file needs")
     try:
@@ -211,8 +211,8 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def check_format(path: Place, written: object, version: int) -> None:
-    """Checks `written`, the version of the format that the file at `path` states. Raises ValueError if it is no
-    version, and UsageError if it isn't `version`, the only one of this release."""
+    """Checks `written`, the version of the format that the file at `path` states. Raises ValueError if `written`
+    isn't a version, and UsageError if it isn't `version`, the only one that this release reads."""
     if type(written) is not int or written < 1:
         raise ValueError(f"its format is {quoted(written)} and should be a number from 1")
     if written != version:

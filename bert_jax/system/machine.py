@@ -29,7 +29,7 @@ def accelerated() -> bool:
 
 
 def environment_fault(error: BaseException | None = None) -> UsageError | None:
-    """The error for a variable of the environment that JAX can't use, if `error` comes from one or no device is found.
+    """The error for an environment variable that JAX can't use, if `error` comes from one or no device is found.
     JAX reads its variables when it is imported, and looks for devices when it first computes."""
     name = next(iter(_VARIABLE.findall(str(error).upper())), "") if isinstance(error, ValueError) else "JAX_PLATFORMS"
     if name not in os.environ or name == "JAX_PLATFORMS" and "jax" not in sys.modules:
@@ -73,10 +73,10 @@ def keep_freed_memory() -> bool:
     """Makes the C allocator keep freed memory for the next allocation, in huge pages; returns whether it keeps it.
 
     XLA on the CPU allocates and frees 100 MB and more at every step. By default glibc maps large blocks afresh each
-    time, and the page faults can double the time of a small model's step. In huge pages the step takes a fifth less
-    again, because the processor finds more of the addresses in its cache of translations. This function does nothing if
-    the C library isn't glibc or if GLIBC_TUNABLES already sets the allocator. Must be called before threads start,
-    which would otherwise get arenas of their own.
+    time, and the page faults can double the time of a small model's step. Huge pages save another fifth of the step,
+    because the processor finds more of the addresses in its cache of translations. This function does nothing if the C
+    library isn't glibc or if GLIBC_TUNABLES already sets the allocator. Must be called before threads start, which
+    would otherwise get separate arenas.
     """
     libc = ctypes.CDLL(None)
     mallopt = getattr(libc, "mallopt", None)
@@ -93,8 +93,8 @@ def _advise_huge_pages(libc: ctypes.CDLL) -> None:
     """Asks Linux to use huge pages for the heap that follows, up to the size of the machine's memory.
 
     The addresses are reserved by allocating and freeing them; they take no memory until they are used. A small block
-    behind them, never freed, keeps `malloc_trim` from giving them up (protobuf calls it). Nothing is changed where so
-    many addresses are refused, as by `ulimit -v`.
+    behind them, never freed, keeps `malloc_trim`, which protobuf calls, from releasing them. If the system refuses so
+    many addresses, for example under `ulimit -v`, nothing changes.
     """
     libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
     libc.madvise.argtypes = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int

@@ -104,7 +104,7 @@ def connected(options: Sequence[str], processes: int | None) -> Iterator[Spark]:
             of_workers = {"TOKENIZERS_PARALLELISM": "false", "PYTHONSAFEPATH": "1"}
             with safe_path():
                 context = SparkContext(conf=SparkConf().setAll(list(settings.items())), environment=of_workers)
-    except Exception as error:  # Py4J's error, with the exception of Spark, and PySpark's own errors
+    except Exception as error:  # Py4J's error, which holds Spark's exception, or PySpark's own
         given = f"{Setting('preparation.spark', ' '.join(options))}, " if options else ""
         raise UsageError(
             f"Spark can't be started ({_reason(error)}); what it printed above says more: mend {given}Spark's own "

@@ -84,7 +84,7 @@ def _wordpiece(texts: Sequence[str], size: int, cleaning: Cleaning, coverage: fl
     pipeline = wordpiece_pipeline({}, cleaning)
     alphabet = _alphabet(texts, pipeline, cleaning, coverage)
     # The trainer numbers ##characters in the order of a hash map and breaks ties by number, so two trainings on one
-    # text differ. Given as special pieces they are numbered first, in this order.
+    # text differ. The trainer numbers special pieces first, in the given order.
     continuing = (CONTINUATION + character for character in alphabet if _joins(character, pipeline))
     fixed = [*SPECIAL_PIECES, *alphabet, *continuing]
     if len(fixed) > size:
@@ -145,8 +145,8 @@ def _joins(character: str, pipeline: Pipeline) -> bool:
 def _byte_level_bpe(texts: Sequence[str], size: int, cleaning: Cleaning) -> Tokenizer:
     """Trains a byte-level BPE. Its first pieces are FAIRSEQ_PIECES and the 256 bytes, so no text has an unknown piece.
 
-    A text's first word is written as if a space were before it. Sentences are encoded one by one, so a word is then the
-    same piece wherever it stands.
+    A text's first word is written as if a space were before it. Sentences are encoded one by one, so a word has the
+    same piece at the beginning of a sentence as elsewhere.
     """
     if size < MIN_BYTE_BPE_SIZE:
         raise UsageError(
@@ -175,7 +175,7 @@ def _byte_level_bpe(texts: Sequence[str], size: int, cleaning: Cleaning) -> Toke
 def _sentencepiece(
     texts: Iterable[str], kind: PipelineKind, size: int, cleaning: Cleaning, coverage: float
 ) -> SentencePieceTokenizer:
-    """Trains a sentencepiece model. The rules of `cleaning` are part of it, so its readers clean text in the same way.
+    """Trains a sentencepiece model. It contains the rules of `cleaning`, so all its readers clean text alike.
 
     Memory holds the distinct words, and at most one GB for sentencepiece.
     """

@@ -31,7 +31,7 @@ def write_report(path: Place, runs: Sequence[Place]) -> None:
     """Writes the report of `runs`, one or several, to the file `path`.
 
     Raises UsageError if one of `runs` is no run or vl-convert isn't installed, RunError if settings are damaged or the
-    disk takes no more.
+    disk is full.
     """
     text = run_page(runs[0]) if len(runs) == 1 else comparison_page(runs)
     with replacing(path) as temporary:
@@ -201,7 +201,7 @@ def _data(summary: RunSummary) -> Section:
         budget = num_predictions(summary.config.objective.masked_share, length)
         try:
             counts = data.table(budget)
-        except ValueError:  # of sizes of units that no release writes
+        except ValueError:  # the units have sizes that no release writes
             continue
         section.add(table(f"Sequences of up to {length:,} tokens", ["", "training", "held out"], counts))
     return section

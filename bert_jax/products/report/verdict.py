@@ -10,9 +10,9 @@ from bert_jax.run.curves import Curve
 from bert_jax.run.remarks import behind_words, nothing_learned, nothing_learned_of_task, score_text, unlearned_classes
 
 _FEWEST = 4
-"""Evaluations from which on a trend is judged."""
+"""Fewest evaluations from which a trend is judged."""
 _RISE, _FALL = 0.02, 0.01
-"""Shares of the loss above which a rise since its best, and a fall in the last quarter, count."""
+"""Shares of the loss. A rise since the best loss, or a fall in the last quarter, counts if it is larger."""
 
 
 class Sentence(NamedTuple):
@@ -23,7 +23,7 @@ class Sentence(NamedTuple):
 
 
 def verdict(summary: RunSummary) -> Iterator[Sentence]:
-    """Yields remarks on a run, what matters most first."""
+    """Yields remarks on a run, the most important first."""
     if summary.origin:
         yield Sentence("note", f"The model was imported from {summary.origin}; it has no training to judge.")
         return
@@ -97,7 +97,7 @@ def _beats_by_loss(summary: RunSummary) -> bool:
 
 
 def _other_objectives(summary: RunSummary) -> Iterator[Sentence]:
-    """Remarks on objectives, besides the one that the run is judged by, of which nothing was learned."""
+    """Remarks on objectives, other than the main one, from which the model learned nothing."""
     for question in summary.questions[1:]:
         value, baseline = summary.held_out(question.accuracy), summary.baseline.get(question.accuracy)
         if value is not None and baseline is not None and value <= baseline:

@@ -25,13 +25,13 @@ from bert_jax.system.progress import stage
 from bert_jax.text.tokenizer import Tokenizer
 
 _WORD, _CHARACTER = 30, 13
-"""Weights of a word and of a character of a script without spaces, by which 13 words weigh as much as 30 characters."""
+"""Weights of a word, and of a character in a script without spaces: 13 words weigh as much as 30 characters."""
 _WHOLE, _LEAST = 13 * _WORD, 10 * _WORD
 """Weight of an n-gram (Brown et al. 2020, appendix C, take 13 words, too) and of the shortest text that is looked up.
 
-Of the sentences of 8 words in spoken English 1% occur elsewhere by chance, and 0.1% of those of 10 words."""
+In spoken English, 1% of the sentences of 8 words and 0.1% of those of 10 words occur elsewhere by chance."""
 _TOKENS_AT_ONCE = 50_000
-"""Tokens of prepared text that are looked through at once; each takes about 500 bytes meanwhile."""
+"""Tokens of prepared text that are searched at once. Each token takes about 500 bytes of memory."""
 _EXAMPLES, _EXAMPLE_CHARACTERS = 2, 200
 _BASE = 0x9E3779B97F4A7C15
 """Base of the polynomial hashes of n-grams, which are numbers modulo 2^64."""
@@ -43,7 +43,7 @@ class Contamination(NamedTuple):
     rows: int
     rows_found: int
     too_short: int
-    """Number of rows of fewer than 10 words, or 24 characters. They aren't looked up: common phrases are as long."""
+    """Number of rows of fewer than 10 words, or 24 characters. Not looked up, because common phrases are as long."""
     tokens: int
     """Tokens of prepared text that were looked through, special ones included."""
     examples: list[str]
@@ -70,11 +70,11 @@ def contaminations(run: Place, rows: Mapping[str, Sequence[Sequence[str]]]) -> d
     A row has one text or several, and is found if one of them is.
 
     The text is the prepared training sequences of the longest length, without held-out documents, whether training has
-    reached them or not. A model that began with another one (`init`) has also seen that one's text; rows that it was
-    fine-tuned on don't count. A text is found if the sequences have 13 of its words in a row, or 30 characters in
-    scripts without spaces; in mixed text each counts for its share. A text of 10 to 12 words (24 to 29 characters) is
-    found as a whole. Words are compared as the tokenizer cleans them, and without case and punctuation. What has an
-    unknown piece isn't found, and neither is what the preparation divided between sequences that aren't neighbours.
+    reached them or not. A model that began with another one (`init`) has also seen the text of that model; rows that it
+    was fine-tuned on don't count. A text is found if the sequences have 13 of its words in a row, or 30 characters in
+    scripts without spaces; in mixed text, both count in proportion. A text of 10 to 12 words (24 to 29 characters) is
+    found as a whole. Words are compared as the tokenizer cleans them, and without case and punctuation. Text with an
+    unknown piece isn't found, nor is text that the preparation divided between sequences that aren't adjacent.
 
     The text is read once for all sets, 1 to 2 million tokens a second; memory is bounded.
     """
@@ -101,7 +101,7 @@ def contaminations(run: Place, rows: Mapping[str, Sequence[Sequence[str]]]) -> d
 
 
 def pretrainings(path: Place) -> Iterator[tuple[RunConfig, RunDirectory]]:
-    """Yields the pretraining runs that made the model at `path`, newest first, by their `init`.
+    """Yields the pretraining runs that made the model at `path`, newest first, by following `init`.
 
     Raises UsageError for a model whose text isn't here.
     """
@@ -142,7 +142,7 @@ class _Search:
         order = np.argsort(hashes)
         sizes = (end - begin)[order]
         self._ngrams = [(size, hashes[order][sizes == size], row[order][sizes == size]) for size in np.unique(sizes)]
-        """Of each number of words: the hashes of the n-grams, ascending, and the numbers of their rows."""
+        """For each number of words: the hashes of the n-grams, ascending, and the numbers of their rows."""
         self.found, self.long_enough = np.zeros((2, len(rows)), bool)
         self.long_enough[row] = True
 
@@ -153,7 +153,7 @@ class _Search:
         """Looks up the rows in the sequences of `source`, of `length` tokens at most."""
         self._spelling[self._unknown] = " \U00010000text ".encode()
         at_once = max(_TOKENS_AT_ONCE // length, 1)
-        again = at_once // 16 + 1  # n-grams go on from the sequences before
+        again = at_once // 16 + 1  # n-grams may begin in earlier sequences
         with stage("Looking up rows in the prepared text", len(source), "sequences") as progress:
             for first in range(0, len(source) if self._ngrams else 0, at_once):
                 last = min(first + at_once, len(source))
@@ -168,7 +168,7 @@ class _Search:
             of_text = text.hashes(begin, begin + size)
             places = np.searchsorted(hashes, of_text).clip(max=len(hashes) - 1)
             if (same := hashes[places] == of_text).any():
-                # By sorting: numpy 2.0 overflows where it looks whether a table of 64-bit numbers is small.
+                # Sorts, because numpy 2.0 overflows when it checks whether a table of 64-bit numbers is small.
                 self.found[rows[np.isin(hashes, of_text[same], kind="sort")]] = True
 
 
@@ -187,5 +187,5 @@ class _Ngrams:
         return np.searchsorted(self._before, self._before[:-1] + weight)
 
     def hashes(self, begin: Int[np.ndarray, " n"], end: Int[np.ndarray, " n"]) -> UInt64[np.ndarray, " n"]:
-        """The hashes of the n-grams of words begin[i] to end[i] - 1. Equal ones have equal hashes."""
+        """The hashes of the n-grams of words begin[i] to end[i] - 1. Equal n-grams have equal hashes."""
         return (self._sums[end] - self._sums[begin]) * self._inverses[begin]

@@ -26,12 +26,12 @@ class CheckedSuite(NamedTuple):
     models: tuple[SuiteModel, ...]
     tasks: tuple[SuiteTask, ...]
     settings: tuple[dict[str, Any], ...]
-    """The combinations of the grid; one that is empty without a grid."""
+    """The combinations of the grid; without a grid, one empty combination."""
     tables: SuiteTables
     file: Path
     """The suite's TOML file."""
     lacking: dict[tuple[str, str], str] = {}
-    """Why a model has no score on a task, by the names of both: what it lacks, as a verb and its object."""
+    """(model name, task name) -> why the model has no score on the task, as a verb and its object."""
 
     @property
     def recipes(self) -> dict[str, SuiteModel]:
@@ -43,7 +43,7 @@ class CheckedSuite(NamedTuple):
 
     @property
     def measured(self) -> dict[str, SuiteTask]:
-        """What models are measured on, by name: for recipes held-out tokens with each kind of units, and the tasks."""
+        """What models are measured on, by name: the tasks and, for recipes, held-out tokens with each kind of units."""
         held_out, several = list[SuiteTask](), ("masked", "permuted")
         for predict in dict.fromkeys(model.recipe.objective.predict for model in self.models if model.recipe):
             question = OBJECTIVES[predict].main_question

@@ -1,4 +1,4 @@
-"""Makes suites: checks those of TOML files before anything runs, and that of a fine-tuning with several seeds."""
+"""Makes checked suites before anything runs: from TOML files, and for a fine-tuning with several seeds."""
 
 import itertools
 import math
@@ -86,7 +86,7 @@ def _check_recipes(tables: SuiteTables, recipes: dict[str, RunConfig]) -> None:
 
 
 def _check_beginnings(models: Sequence[SuiteModel]) -> None:
-    """Raises UsageError for a recipe that begins with no recipe, or with one that itself begins with another."""
+    """Raises UsageError if `begin` names no recipe, or a recipe that itself begins with another."""
     recipes = {model.name: model for model in models if model.recipe}
     for model in models:
         if model.begin is not None:
@@ -136,7 +136,7 @@ def _model(table: ModelTable, tables: SuiteTables) -> SuiteModel:
 
 
 def _recipe(name: str, values: Values) -> RunConfig:
-    """The settings of a recipe. Those of a run must not name places elsewhere, and its vocabulary isn't taken over."""
+    """The settings of a recipe. Those of a run must not name places elsewhere, and its vocabulary size is dropped."""
     config = load_config(name, RunConfig)
     if run := run_given_as_config(name, RunConfig):
         check_recorded_places(config, run, {re.sub(r"\.\d+$", "", place) for place in config.flat()} - values.keys())
@@ -145,7 +145,7 @@ def _recipe(name: str, values: Values) -> RunConfig:
 
 
 def _tasks(tables: SuiteTables, only: Sequence[str]) -> tuple[SuiteTask, ...]:
-    """The tasks of a suite; if `only` names some, these. Raises UsageError if files of theirs are missing."""
+    """The tasks of a suite, or those that `only` names. Raises UsageError if their files are missing."""
     kinds = [_kind(table) for table in tables.tasks]
     usual = [kind.usual_name(str(table[kind.KEY])) for kind, table in zip(kinds, tables.tasks, strict=True)]
     names = [str(table.get("name") or name) for table, name in zip(tables.tasks, usual, strict=True)]
@@ -176,7 +176,7 @@ def _tasks(tables: SuiteTables, only: Sequence[str]) -> tuple[SuiteTask, ...]:
 
 
 def _kind(table: Values) -> type[SuiteTask]:
-    """The kind of a table's task. Raises UsageError if it has the values of none, or of several."""
+    """The kind of a table's task. Raises UsageError if it has the key of no kind, or of several."""
     kinds = [kind for kind in SUITE_TASKS if table.get(kind.KEY)]
     if len(kinds) == 1:
         return kinds[0]
@@ -233,7 +233,7 @@ def suite_of_seeds(config: FinetuneConfig, count: int) -> CheckedSuite:
 
 
 def mean_results(work: SuiteWork) -> Results:
-    """The mean of every measurement over the seeds of such a suite, and the `run` with the best score."""
+    """The mean of every measurement over the seeds of a `suite_of_seeds`, and the `run` with the best score."""
     (model,), (task,), seeds = work.suite.models, work.suite.tuned, work.suite.tables.seeds
     runs = [work.tuning(model, task, {}, seed).path for seed in seeds]
     measured = {run: read_results(run / "results.json")[0] for run in runs}
