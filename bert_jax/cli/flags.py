@@ -121,7 +121,7 @@ def _walk(
 
 
 def _paragraph(text: str | None) -> str:
-    """A docstring's text with line breaks before items of a list, and what follows it, alone."""
+    """A docstring's text in which only items of a list, and text after the list, begin new lines."""
     lines = re.split(r"\n(?=- )|\n\n(?! )", text or "")
     return "\n".join(re.sub(r"\s+", " ", line).strip() for line in lines if line.strip())
 

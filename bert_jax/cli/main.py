@@ -18,14 +18,14 @@ reports after SIGPIPE (13). (The signal itself stays ignored: any broken socket 
 _TALKATIVE = "absl", "asyncio"
 """Loggers that get a traceback for each failed write, from Orbax and from tasks that it leaves running."""
 _OF_INPUT = re.compile(r"(?<![^\s(])--((?:data|task)\.[a-z][a-z.-]*[a-z])")
-"""The flag of a setting of input in a message."""
+"""Matches a flag --data.NAME or --task.NAME in a message."""
 _LATE = "Event loop is closed"
 """Error of a tensorstore thread that finishes a write after Orbax has given up the checkpoint."""
 
 
 def main() -> None:
     """Entry point of the shell command. Exits with the code that `run` returns, or with CLOSED_PIPE."""
-    if sys.stdin is None:  # closed: its number, 0, would go to the next pipe, and reading it would never end
+    if sys.stdin is None:  # closed: the next pipe would get file descriptor 0, and reading it would never end
         os.open(os.devnull, os.O_RDONLY)
     if computes(sys.argv[1:]):
         prepare_to_compute()
@@ -127,7 +127,7 @@ def _failed(error: BaseException, name: str, words: list[str]) -> int:
 
 
 def _lacking(name: str, message: str) -> str:
-    """What a message about input is followed by if it names flags that the command hasn't."""
+    """Words to append to an error message that names flags of input that the command doesn't have; otherwise empty."""
     command = arguments_of(name)
     known = {name for flag in command.flags() for name in (flag.name, flag.negative)} | command.ALIASES.keys()
     lacking = [flag for flag in dict.fromkeys(_OF_INPUT.findall(message)) if flag not in known]
@@ -135,7 +135,7 @@ def _lacking(name: str, message: str) -> str:
 
 
 def quieten_libraries() -> None:
-    """Silences those loggers and known unraisable exceptions; to be called once in a process."""
+    """Silences the loggers _TALKATIVE and known unraisable exceptions; to be called once in a process."""
     for library in _TALKATIVE:
         logging.getLogger(library).setLevel(logging.CRITICAL)
     sys.unraisablehook = _print_unraisable
@@ -144,7 +144,7 @@ def quieten_libraries() -> None:
 def _print_unraisable(unraisable) -> None:
     """Prints the traceback of an exception that nothing can catch, as Python does, except for known ones.
 
-    An interruption is raised again, and the code that waits for a write reports the failure of a disk.
+    They need no traceback: an interruption is raised again elsewhere, and a failed write is reported by its caller.
     """
     error = unraisable.exc_value
     known = interruption.interrupted(error) or str(error) == _LATE or (error and disk_error_number(error))

@@ -136,8 +136,8 @@ class Score(ScoreArguments):
             say(", ".join(f"{name} {value}" for name, value in figures))
 
     def _texts(self, repairs: Counter[str]) -> Iterator["Text"]:
-        """The texts of the input. Raises UsageError, before the first, if they can't be read or the output not written,
-        and for an output that is a file of the input."""
+        """The texts of the input. Raises UsageError before the first text if the input can't be read, the output
+        can't be written, or the output is a file of the input."""
         from bert_jax.config.data import DataConfig
         from bert_jax.inference.feature_files import read_texts
         from bert_jax.records.corpus import open_corpus
@@ -160,7 +160,7 @@ class Score(ScoreArguments):
 
 
 def _row(scored: "ScoredText", tokenizer: "Tokenizer | None") -> dict[str, Any]:
-    """What is written of a text; with a tokenizer, also each token with its own log probability."""
+    """The JSON object to write for a text; with a tokenizer, also each token and its log probability."""
     row: dict[str, Any] = {"text": scored.text, "score": None, "tokens": len(scored.ids), "score_per_token": None}
     if scored.score is not None and scored.logs is not None:
         row["score"] = round(scored.score, _DECIMALS)

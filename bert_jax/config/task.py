@@ -47,7 +47,7 @@ class SpanConfig(Settings):
 
 
 def _only_for(name: str, default: object, kinds: Collection[str]) -> Iterator[Requirement]:
-    """The kinds of tasks without a setting need its default."""
+    """Requires the default of the setting `name` for all kinds of tasks except `kinds`."""
     for kind in TASK_KINDS.keys() - kinds:
         yield Requirement("kind", kind, name, default, f"{Setting(f'task.{name}')} is for kinds {', '.join(kinds)}")
 
@@ -194,7 +194,7 @@ class TaskConfig(VectorsConfig):
 
     @property
     def task_kind(self) -> TaskKind:
-        """The row of the task's kind."""
+        """The entry of TASK_KINDS for the task's kind."""
         return TASK_KINDS[self.kind]
 
     @property

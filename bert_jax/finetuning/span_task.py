@@ -124,7 +124,7 @@ class BestSpans:
         }
 
     def _listed(self) -> list[_Candidate]:
-        """The candidates from the best on, each text once.
+        """The best candidates, in descending order of score. Of candidates with equal text only the best is listed.
 
         With task.span.null_answers they include "no answer", which comes last if it isn't among the best.
         """
@@ -192,7 +192,7 @@ class SpanTask(Task[list[str]]):
     def _targeted(self, examples: list[Example], answer: range) -> list[Example]:
         """`examples` with targets: the positions of `answer`'s first and last piece in the sequence.
 
-        Both are that of [CLS] if the window doesn't hold the whole answer.
+        Both are the position of [CLS] if the window doesn't hold the whole answer.
         """
         targeted = []
         for example in examples:

@@ -265,7 +265,7 @@ def first_pieces(text: str, places: Sequence[Range], tokenizer: Tokenizer) -> tu
 def _cuts(begins: Sequence[int], count: int, room: int) -> list[int]:
     """Where parts of at most `room` pieces begin; the last item is `count`.
 
-    A part ends before a word. A word longer than `room` is a part by itself, which is longer, too.
+    A part ends before a word. A word longer than `room` is a part by itself, the only kind of part that exceeds `room`.
     """
     cuts = [0]
     for begin, end in zip(begins, [*begins[1:], count], strict=True):

@@ -21,11 +21,11 @@ from bert_jax.text.segmentation import split_sentences
 from bert_jax.text.tokenizer import Tokenizer
 
 _MOST_PAIRS, _MOST_CHARACTERS = 1_000_000, 1 << 29
-"""Number of pairs, and of characters of their texts, at which reading a corpus ends: the pairs are in memory."""
+"""A corpus is read up to this number of pairs or of characters in them, because all pairs are kept in memory."""
 _MOST_HELD_OUT, _HELD_OUT_SHARE = 1000, 0.1
 """Most pairs that are held out; their highest share of all pairs."""
 _LARGEST = 1.5
-"""Most held-out pairs, as a multiple of the wanted number: documents are held out whole."""
+"""Most held-out pairs, as a multiple of the wanted number, which whole documents may exceed."""
 _TITLE_WORDS = 20
 """Most words of a title. In scripts without spaces each character is a word."""
 _SAMPLE_CHARACTERS = 200_000
@@ -67,8 +67,8 @@ def pair_records(config: TaskConfig, tokenizer: Tokenizer, repairs: Counter[str]
     """Training pairs and held-out pairs of the corpus task.source: records with columns `query` and `positive`.
 
     Passages have about three quarters of task.max_length pieces. If task.dev names no rows, pairs are held out: at most
-    1,000, and about a tenth of all. They come from the documents with the smallest hashes, which pretraining holds out
-    of the same corpus, too. If all documents are too large for that, the pairs at their ends are held out. With
+    1,000, and about a tenth of all. They come from the documents with the smallest hashes; pretraining on the same
+    corpus holds out such documents, too. If all documents are too large, the pairs at their ends are held out. With
     task.pairs=dropout the held-out pairs are neighbouring passages, since equal texts have equal vectors without
     dropout. `repairs` counts what is left out. Raises UsageError for a corpus that can't be read or has no pairs.
     """
@@ -93,7 +93,7 @@ def pair_records(config: TaskConfig, tokenizer: Tokenizer, repairs: Counter[str]
 
 
 def _read(config: TaskConfig, tokenizer: Tokenizer, repairs: Counter[str]) -> list[_Passages]:
-    """The passages of the documents that have enough. Copies of documents are left out."""
+    """The passages of the documents that have enough for a pair. Copies of documents are left out."""
     corpus = _opened(config)
     stream = corpus.documents()
     first = list(_until(stream, _SAMPLE_CHARACTERS))
@@ -118,7 +118,7 @@ def _read(config: TaskConfig, tokenizer: Tokenizer, repairs: Counter[str]) -> li
 
 
 def _opened(config: TaskConfig) -> Mixture:
-    """Opens the corpus, and shows what it is taken for. Raises UsageError that names task.source."""
+    """Opens the corpus, and prints how its text was understood. A UsageError names task.source, not data.source."""
     try:
         source, language = config.source or "", config.source_language
         data = DataConfig(source=(source,), language=language, layout=config.source_layout)
@@ -200,7 +200,7 @@ def _with_own_titles(documents: list[_Passages], repairs: Counter[str]) -> list[
 def _separated(documents: list[_Passages]) -> tuple[list[_Passages], list[_Passages]]:
     """The documents to learn from, and the held-out documents.
 
-    Held out are the documents with the smallest hashes that aren't too large. If all are too large, each document is
+    The documents with the smallest hashes that aren't too large are held out. If all are too large, each document is
     divided: training takes its beginning, and its end is held out.
     """
     counts = [len(each.neighbours()) for each in documents]

@@ -176,7 +176,7 @@ class Filler:
 
 
 def check_token_head(model: BatchedModel, use: str) -> None:
-    """Raises UsageError for a model without the head that `use` needs, in words: "fills masks"."""
+    """Raises UsageError for a model without a masked-language head. `use` says what the head does: "fills masks"."""
     if model.config.discriminator:
         raise UsageError(
             f"the model is a discriminator without its generator, which {use}; use the generator, which "
@@ -190,7 +190,7 @@ def check_token_head(model: BatchedModel, use: str) -> None:
 
 
 def _parts(vectors: Float[np.ndarray, "M D"]) -> Iterator[tuple[int, Float[np.ndarray, "m D"]]]:
-    """Yields the vectors in parts: how many, and these padded to one of few counts."""
+    """Yields the vectors in parts: the number of vectors, and the vectors padded to one of a few row counts."""
     for begin in range(0, len(vectors), _MASKS_AT_ONCE):
         some = vectors[begin : begin + _MASKS_AT_ONCE]
         yield len(some), np.pad(some, ((0, row_count(len(some), _MASKS_AT_ONCE) - len(some)), (0, 0)))
@@ -213,7 +213,7 @@ def _likeliest(
 def _log_probabilities(
     network: BertForPretraining, params: Parameters, vectors: Float[Array, "M D"], ids: Int[Array, " M"]
 ) -> Float[Array, " M"]:
-    """The log probability of the piece `ids` at each masked token."""
+    """The log probability of one piece, given by `ids`, for each vector of a masked token."""
     logs = jax.nn.log_softmax(_logits(network, params, vectors))
     return jnp.take_along_axis(logs, ids[:, None], axis=1)[:, 0]
 

@@ -13,8 +13,8 @@ from bert_jax.text.scripts import TextCut
 from bert_jax.text.text_spans import split_marked
 
 _Encoded = tuple[Int[np.ndarray, " N"], Int[np.ndarray, " n"], Int[np.ndarray, " n"]]
-"""The concatenated piece ids of n texts, the number of ids of each text, and its number of characters behind unknown
-pieces."""
+"""The concatenated piece ids of n texts, the number of ids of each text, and the number of characters of each text that
+unknown pieces stand for."""
 _MOST_CHARACTERS = 1 << 21
 """Words are remembered up to this sum of their characters: about 262,000 English words, which take 36 MB."""
 _NONE = np.zeros(0, np.int32)
@@ -30,12 +30,12 @@ class Sentences(NamedTuple):
     documents: Int[np.ndarray, " D+1"]
     """Offsets of the documents: document d consists of the sentences documents[d] to documents[d + 1] - 1."""
     numbers: Int[np.ndarray, " S"] | None = None
-    """Index of each sentence among all encoded sentences, from 0. It also counts those without a piece, which are left
-    out."""
+    """Index of each sentence among all encoded sentences, from 0. Sentences without a piece are counted, too, although
+    they are left out."""
     characters: int = 0
     """Characters of all encoded sentences, without spaces."""
     unknown_characters: int = 0
-    """Number of these characters that are behind unknown pieces."""
+    """Number of these characters that unknown pieces stand for."""
     words: int = 0
     """Words of all encoded sentences, split at blanks."""
 
@@ -55,14 +55,14 @@ class TextEncoder(Protocol):
         """Returns the piece ids of each text."""
 
     def unknown_characters(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> list[int]:
-        """Returns the number of characters behind unknown pieces in each text, given its piece ids."""
+        """Returns how many characters of each text its unknown pieces stand for, given its piece ids."""
 
 
 def as_sentences(document: Sequence[str], data: DataConfig, source: int) -> Sequence[str]:
     """The sentences of a document from `source`: its lines if the layout is "sentences", otherwise the sentences of its
     paragraphs.
 
-    With `data.spans` they hold the marks of their spans.
+    With `data.spans` the sentences contain the marks of their spans.
     """
     if data.layout == "sentences":
         return document
@@ -86,7 +86,7 @@ def encode_documents(documents: Iterable[Sequence[str]], tokenizer: TextEncoder)
     cut, *finer = tokenizer.cuts or (_whole,)
     numbers, parts = _distinct(sized(), cut)
     tokens, lengths, unknown = _joined(numbers, *_encode(parts, tokenizer, finer))
-    # A part is whatever stands between blanks, so what it has of characters and words counts as often as it occurs.
+    # `parts` has each distinct part once, so its characters and words are multiplied by its number of occurrences.
     occurrences = np.bincount(numbers, minlength=len(parts) + 1)[1:]
     characters = np.fromiter((len(part) - part.count(" ") for part in parts), np.int64, len(parts))
     words = np.fromiter((len(part.split()) for part in parts), np.int64, len(parts))
@@ -100,12 +100,12 @@ def encode_documents(documents: Iterable[Sequence[str]], tokenizer: TextEncoder)
 
 
 def _whole(texts: Iterable[str]) -> list[str]:
-    """The one cut of a tokenizer that has none."""
+    """The default cut for a tokenizer without `cuts`: each text is one part."""
     return [part for text in texts for part in (text.replace("\n", " "), "\n")]
 
 
 def _distinct(groups: Iterable[Iterable[str]], cut: TextCut) -> tuple[Int[np.ndarray, " n"], list[str]]:
-    """Cuts the texts of all groups; returns the number of each part, and the distinct parts.
+    """Cuts the texts of all groups into parts; returns the numbers of all parts in order, and the distinct parts.
 
     Parts are numbered from 1, and 0 ends a text.
     """
@@ -137,7 +137,7 @@ def _joined(
     lengths: Int[np.ndarray, " P"],
     unknown: Int[np.ndarray, " P"],
 ) -> _Encoded:
-    """The encoding of texts from that of their P distinct parts, numbered as by `_distinct`."""
+    """Encodes texts, given the encoding of their P distinct parts and the `numbers` that `_distinct` returns."""
     lengths, unknown = (np.concatenate([[0], each]) for each in (lengths, unknown))
     tokens, *counts = _looked_up(numbers, pieces, lengths, unknown)
     ends = numbers == 0
@@ -151,7 +151,7 @@ def _looked_up(
     lengths: Int[np.ndarray, " P"],
     unknown: Int[np.ndarray, " P"],
 ) -> _Encoded:
-    """The encoding of m texts, which are the elements `numbers` of P encoded ones."""
+    """Picks the texts with indices `numbers` from P encoded texts; returns the encoding of these m texts."""
     begins = (np.cumsum(lengths) - lengths)[numbers]
     return pieces[ranges(begins, lengths[numbers])], lengths[numbers], unknown[numbers]
 

@@ -19,7 +19,7 @@ MODEL_CONFIG = "config.json"
 TOKENIZER = Tokenizer.file_name
 _PIECES = "vocab.json"
 _NUMBERED_MODELS = ("sentencepiece.bpe.model", "spiece.model")
-"""File names of sentencepiece models whose programs number the pieces and clean text themselves."""
+"""File names of sentencepiece models. The tokenizer classes that read them number the pieces and clean text."""
 VOCABULARIES = (TOKENIZER, SentencePieceTokenizer.file_name, _PIECES, *_NUMBERED_MODELS, WordPieceTokenizer.file_name)
 """Names of files with a vocabulary."""
 _OF_FILES = {WordPieceTokenizer.file_name: "BertTokenizer", _PIECES: "RobertaTokenizer"}
@@ -35,7 +35,7 @@ _CLEANING = {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars
 
 
 def class_of(folder: PublishedFolder, model_type: str) -> tuple[Path, str, str]:
-    """The vocabulary file in `folder`, the tokenizer class that reads it, without `Fast`, and how it is known.
+    """The vocabulary file in `folder`, its tokenizer class without `Fast`, and the file or setting that names it.
 
     The class is taken from tokenizer_config.json, else from config.json, else from the model's type, which is
     `model_type` if config.json names none. Raises UsageError for an unknown class, or if there is no vocabulary.
@@ -61,7 +61,7 @@ def class_of(folder: PublishedFolder, model_type: str) -> tuple[Path, str, str]:
 
 
 def vocabulary_path(folder: PublishedFolder, class_name: str = GENERIC) -> Path:
-    """The vocabulary file of `folder`: its tokenizer.json, else the file of the class, else the first other one.
+    """The vocabulary file of `folder`: its tokenizer.json, else the file of the class, else the first of VOCABULARIES.
 
     The generic class reads a sentencepiece model instead of a tokenizer.json that was made from it. Raises UsageError
     if there is no file.
@@ -89,8 +89,8 @@ def _follows_model(folder: PublishedFolder) -> bool:
 
 
 def read_vocabulary(folder: PublishedFolder, path: Path, class_name: str) -> JsonObject:
-    """The vocabulary at `path`, a file of `folder`, as the contents of a tokenizer.json, which may have only its model:
-    the class `class_name` adds its steps. The added tokens of a sentencepiece model are those that it never splits.
+    """The vocabulary at `path`, a file of `folder`, as the contents of a tokenizer.json. They may have only the
+    model; the class `class_name` adds the rest. Tokens that a sentencepiece model never splits become added tokens.
 
     Raises UsageError if the vocabulary is invalid.
     """
@@ -138,7 +138,7 @@ def _numbered_model(path: Path, class_name: str) -> JsonObject:
     return {
         "model": {"type": "Unigram", "vocab": pieces, "unk_id": model.trainer_spec.unk_id},
         "normalizer": {"type": "Precompiled", "precompiled_charsmap": charsmap} if charsmap else None,
-        # Their numbers are those in the class, which finds them by their texts.
+        # The tokenizer class finds these tokens by their texts and gives them its numbers.
         "added_tokens": [
             added_token(piece.piece, number, special=piece.type == piece.CONTROL)
             for number, piece in enumerate(model.pieces)

@@ -1,4 +1,4 @@
-"""The schemes of positions: how a model knows the order of its tokens. A row of a table describes each."""
+"""The schemes of positions: how a model knows the order of its tokens. The table SCHEMES describes them."""
 
 import math
 from collections.abc import Callable
@@ -24,16 +24,16 @@ class PositionScheme(NamedTuple):
     fixed_vectors: Callable[[ModelConfig, int], Float[np.ndarray, "T E"]] | None = None
     """(config, length) -> the vectors of the first `length` positions, constants that are added to the embeddings."""
     turned: Callable[[ModelConfig, bool, Array, Array | None, int], Array] | None = None
-    """(config, whether attention is local, queries or keys, their positions, tokens of a row) -> queries or keys that
-    know their positions. The arguments are those of `rotated`."""
+    """(config, whether attention is local, queries or keys, their positions, tokens of a row) -> the queries or keys
+    turned by their positions. See `rotated` for the last three arguments."""
     score_terms: type[nn.Module] | None = None
-    """A module of `config` in each block, which shares the scope of its attention: (queries, pattern) -> the queries to
-    multiply with keys, and what is added to these products, [B, H, T, S], before they are divided by sqrt(K)."""
+    """Class of a module, built from `config` in each block in the scope of its attention: (queries, pattern) -> the
+    queries to multiply with keys, and terms [B, H, T, S] added to these products before the division by sqrt(K)."""
     segments: Callable[[ModelConfig, Tokens], Int[Array, "B T"] | None] = lambda config, tokens: None
     """(config, tokens) -> each token's segment; None if attention doesn't depend on segments."""
     products: int = 2
-    """Products of a head's width that attention takes for each query and key: with the key, with the value, and those
-    of `score_terms`."""
+    """Number of products of length K (the head width) that attention computes for each query and key: with the key,
+    with the value, and those of `score_terms`."""
     kept_scores: int = 0
     """Float32 numbers that `score_terms` keeps for the backward pass, for each query, key and head."""
     parameters: tuple[Parameter, ...] = ()
@@ -86,7 +86,7 @@ SCHEMES: dict[Positions, PositionScheme] = {
     "relative": PositionScheme(
         score_terms=RelativePositions,
         segments=attended_segments,
-        products=4,  # with all 2 S distances, too
+        products=4,  # two more: `score_terms` multiplies with 2 S distances for S keys
         kept_scores=2,
         parameters=RELATIVE_PARAMETERS,
     ),

@@ -44,9 +44,9 @@ class Inputs:
     prepared: dict[int, PreparedData]
     """The data sets that exist, by length, opened and checked."""
     is_complete: bool
-    """Whether they are all that the run needs. Those of other settings count in a run under way, which refuses them."""
+    """Whether all data sets exist. A run under way counts sets of other settings here, and refuses them later."""
     readings: tuple[Reading, ...]
-    """How the initial model and the text are understood, as far as they have to be read."""
+    """How the initial model and the text are understood. What needn't be read has no reading."""
 
 
 @dataclass(frozen=True)
@@ -90,8 +90,8 @@ def check_sources(config: RunConfig, run: RunDirectory) -> Inputs:
 
 
 def check_preparation(config: RunConfig, run: RunDirectory) -> Inputs:
-    """The inputs of the run, as by `check_sources`. Raises UsageError if a preparation is needed and a tool of it can't
-    be used. Writes nothing."""
+    """The inputs of the run, as by `check_sources`. Raises UsageError if data must be prepared and a tool that this
+    needs can't be used. Writes nothing."""
     inputs = check_sources(config, run)
     if not inputs.is_complete:
         _check_means(config.data, config.preparation)
@@ -102,7 +102,7 @@ def prepare_data(config: RunConfig, run: RunDirectory, inputs: Inputs) -> Data:
     """Writes tokenizer and sequences into the open run, unless they exist. Raises UsageError."""
     run.keep(*inputs.readings)
     tokenizer = make_tokenizer(config, run, inputs.tokenizer)
-    # Of several hosts, the first one may have prepared data since the others looked.
+    # The first host may have prepared data since the other hosts looked, so they open it again.
     prepared = prepare_lengths(config, run, inputs.prepared if is_first() else None)
     return Data(tokenizer, prepared, tuple(source_shares(config, prepared)))
 
@@ -128,7 +128,7 @@ def prepare_lengths(
     config: RunConfig, run: RunDirectory, opened: dict[int, PreparedData] | None = None
 ) -> dict[int, PreparedData]:
     """The data set of each length of a phase: the existing one if settings and text are unchanged, otherwise a new one.
-    `opened`: those that exist; None: they are opened. Raises UsageError if a run under way would get other data."""
+    `opened`: the existing data sets; None: opens them. Raises UsageError if a run under way would get other data."""
     lengths = list(dict.fromkeys(phase.length for phase in config.phases))
     text = functools.cache(lambda: _text_of(config, run))
     opened = _open_prepared(config, run) if opened is None else opened
@@ -167,7 +167,7 @@ def _kept(
     content = text_content(config.data)
     if content and data.directory == run.data(length) and data.corpus != content:
         data = data.model_copy(update={"corpus": content})
-        data.save()  # the same text in other files, or as an earlier release tells it: it needn't be compared again
+        data.save()  # equal text in other files, or hashed by an earlier release: it needn't be compared again
     return data
 
 

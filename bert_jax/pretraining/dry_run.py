@@ -63,7 +63,7 @@ def _data(config: RunConfig, run: RunDirectory, length: int) -> str:
     prepared = PreparedData.open(run.data(length))
     outdated = False
     if prepared and not run.under_way and run.tokenizer.exists():
-        # The text of other files isn't read and counts as another; a missing tokenizer isn't made.
+        # Text in other files isn't read: it counts as changed. Without a tokenizer nothing is compared.
         outdated = is_outdated(prepared, config, run, lambda: "")
     if prepared and not outdated:
         kind = "packed training rows" if config.data.packed else "training sequences"

@@ -56,7 +56,7 @@ class HeldOut:
         self._sharding = batch_sharding(trainer.mesh)
         self._step = jax.jit(on_mesh(trainer.mesh, make_evaluation_step(self._objective, seed=self._seed)))
         self._parts: list[tuple[str, BatchSource]] = []
-        """A language and the batches of one of its sources."""
+        """Pairs of a language and the batches of one of its sources."""
         self.sequences = 0
         self._several = split == HELD_OUT and len({*config.data.languages}) > 1
         self._shares: dict[str, float] = {}
@@ -116,7 +116,7 @@ class HeldOut:
     def baseline(self, data: PreparedData, measured: dict[str, float]) -> tuple[dict[str, float], dict[str, int]]:
         """The measurements of the objective's baseline, which knows the frequencies of pieces in `data` and of labels.
 
-        With several languages, also the baseline of each and the numbers of its sequences and predicted tokens.
+        With several languages, also the baseline of each language, and its numbers of sequences and predicted tokens.
         `measured`: the measurements of `evaluate`, from which the frequency of replaced tokens comes.
         """
         piece_counts = data.piece_counts + 1

@@ -19,8 +19,8 @@ class MaskingKeys(NamedTuple):
     order: Key[Array, "*N"]
     """The order in which units are chosen."""
     kind: Key[Array, "*N"]
-    """Whether a chosen token is replaced by [MASK], replaced by a random piece, or kept; where all are kept, the order
-    in which they are predicted."""
+    """Whether a chosen token is replaced by [MASK], replaced by a random piece, or kept. Where all tokens
+    are kept, the order of their prediction."""
     piece: Key[Array, "*N"]
     """The random piece that replaces it."""
     units: Key[Array, "*N"]
@@ -60,7 +60,7 @@ def mask_sequences(
     """Masks each sequence by its own key, the same in any batch and row.
 
     `units`: the kinds of units; None: the objective's. `done`: the share of the phase's steps done so far, from 0 to 1,
-    on which the share of tokens to predict may depend; None: in an evaluation.
+    on which the share of tokens to predict may depend; None: this is an evaluation.
 
     By default each chosen token is replaced by [MASK] with probability 0.8, by a random piece with 0.1 and kept with
     0.1, as in the original. A row's slots are in the order of its tokens.
@@ -100,7 +100,7 @@ def mask_sequences(
 def divide_sequences(
     tokens: Tokens, keys: Key[Array, "B N"], units: Units
 ) -> tuple[Bool[Array, "B T"], Int[Array, "B N"]]:
-    """Where the units that `mask_sequences` chooses among begin, and the number in `units` of each sequence's kind."""
+    """Whether a token begins a unit for `mask_sequences`, and the index in `units` of each sequence's kind."""
     divided = jax.vmap(lambda row, keys: divide(row, MaskingKeys.of(keys).units, unit_shares(units)))(tokens, keys)
     return divided.starts, divided.kinds
 

@@ -25,7 +25,7 @@ from bert_jax.text.segmentation import split_sentences
 _BYTES, _LEAST_BYTES = 1 << 20, 1 << 16
 """Bytes of text that are read from all sources together, and the fewest from each source."""
 _CHARACTERS, _LEAST_CHARACTERS, _LINES_TOGETHER = 200_000, 20_000, 50
-"""Characters that are examined of all sources together, and the fewest of each source; lines in one group."""
+"""Characters to examine from all sources together, and the fewest from each source; lines in one group."""
 _SPLIT_LINES, _BLOCKS = 100, 100
 """Number of lines split into sentences, and of blocks whose language is identified, over all sources."""
 _MOST_SENTENCES, _MOST_OTHER = 1.5, 0.5
@@ -33,14 +33,14 @@ _MOST_SENTENCES, _MOST_OTHER = 1.5, 0.5
 other than data.language. A remark is given above either."""
 _UNIDENTIFIED = (UNSURE, UNDETERMINED)
 _BEGINNING, _MOST_NAMED = 60, 5
-"""Characters that are shown of the first document; most languages, and most kinds of repair, that are shown."""
+"""Number of characters shown from the first document; most languages, and most kinds of repair, that are shown."""
 
 
 def read_corpus(corpus: Mixture, data: DataConfig, clean: Callable[[str], str] | None = None) -> Reading:
-    """Reads a sample of each source of `data`, and describes what the sources were taken for. With `clean`, a
-    tokenizer's cleaning, a remark tells if that drops letters of the text.
+    """Reads a sample of each source of `data`, and describes how the sources were understood. `clean`: a tokenizer's
+    cleaning; a remark names the letters that the cleaning drops.
 
-    Raises UsageError if one can't be read or holds no text.
+    Raises UsageError if a source can't be read or holds no text.
     """
     size = max(_BYTES // len(corpus.parts), _LEAST_BYTES)
     samples = dict[str, SpreadSample]()
@@ -59,7 +59,7 @@ def read_corpus(corpus: Mixture, data: DataConfig, clean: Callable[[str], str] |
 
 
 def reading_of_samples(corpus: Mixture, data: DataConfig, samples: Mapping[str, SpreadSample]) -> Reading:
-    """What the sources of `data` were taken for, judged from `samples` of those that were read."""
+    """How the sources of `data` were understood. `samples`: a sample of each source that was read."""
     facts = [_format(corpus, data)]
     if files := sum(len(part.source.sizes) for part in corpus.parts if isinstance(part.source, FileSource)):
         facts.append(Fact(name="files", value=counted(files, "files")))

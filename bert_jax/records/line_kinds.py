@@ -10,12 +10,12 @@ from typing import NamedTuple
 from bert_jax.text.scripts import sets_no_spaces
 
 _FEWEST_LINES, LONG_LINE = 10, 10_000
-"""Fewest lines that are judged; characters above which a line is long. Few paragraphs have a tenth of that."""
+"""Fewest lines that are judged; characters above which a line is long. Most paragraphs have less than a tenth of it."""
 _MOST_LONG, _MOST_ALIKE, _MOST_WRAPPED, _LEAST_LETTERS = 0.5, 0.9, 0.35, 0.7
-"""Text is odd above these shares: of text in long lines, of lines with equally many fields, of lines that go on in the
-next; and below this share of letters among the characters. Clean text in 28 languages has 0.02, 0.4, 0.28 and 0.83."""
+"""Text is odd with a larger share in long lines, of lines with equally many fields or of lines that go on in the next,
+or with a smaller share of letters. In clean text of 28 languages these shares are 0.02, 0.4, 0.28 and 0.83."""
 _MOST_BEGUN, _MOST_MARKED = 0.2, 0.03
-"""Highest share of the lines that begin with the same word and sign, and with the same sign of markup."""
+"""A text is odd if this share of its lines begins with the same words, or with the same sign of markup."""
 _MARK = re.compile(r"[#@<>=*|%~^\\_{}\[\]+&$/].")
 _OF_SPEECH = re.compile(r"(?:[^\w#@<>=*|%~^\\{}\[\]+&$/]*|[*+])(?: ?[^\W\d_]+)*")
 """Beginnings of markup; and beginnings of prose: dashes, quotes and words."""
@@ -32,7 +32,7 @@ _WRONGLY_DECODED = (
     rf"[\x80-\x9f]|[\xc2-\xd9][{_SYMBOLS}]|â€|(?:[\xc2-\xdf]{_BYTE}){{3}}|(?:[\xe0-\xef]{_BYTE}{{2}}){{2}}"
 )
 """UTF-8 that was read as Windows-1252 or Latin-1, such as Ã© and â€œ, and Windows-1252 read as Latin-1, such as U+0092.
-A capital before a quote or a dash, and a letter before a space and a quote, stand in right text too."""
+Correct text also has a capital before a quote or a dash, and a letter before a space and a quote."""
 
 
 class LineKind(NamedTuple):

@@ -42,11 +42,11 @@ _KNOWN = {
 _METADATA = {"features.json": feature_pb2.Feature, "dataset_info.json": dataset_info_pb2.DatasetInfo}
 """The files that name feature classes, with their protobuf messages."""
 _FOLDERS = ("", "*/", "*/*/")
-"""Directories that may contain metadata: the dataset's, that of a version, and that of a config's version."""
+"""Patterns of the directories that may have metadata: of the dataset, a version, and a config's version."""
 
 
 class TfdsSource(Source):
-    """The records of a split of a prepared dataset in TFDS' data directory: at least one."""
+    """The records of one split of a prepared dataset in TFDS' data directory. It has at least one."""
 
     unit = "records"
 
@@ -64,8 +64,8 @@ class TfdsSource(Source):
 
     @classmethod
     def of_text(cls, name: str, split: str, feature: str | None) -> "TfdsSource":
-        """Opens the split; its records have one text feature. It may be nested, with dots: `a.b`; None means the
-        dataset's only text feature. Raises UsageError also if the feature doesn't exist."""
+        """Opens the split; its records have one text feature. `feature` names it, with dots for nested features
+        (`a.b`); None: the dataset's only text feature. Raises UsageError also if the feature doesn't exist."""
         source = cls(name, split)
         source.field = _chosen(feature, sorted(_text_features(source._builder.info.features)), name)
         return source
@@ -80,8 +80,8 @@ class TfdsSource(Source):
     def records(self, progress: Pass) -> Iterator[Record]:
         """Yields the records.
 
-        If all features are read, texts become str, sequences lists, and translations an object by language; a class
-        label becomes its name, or None if it is unknown, as in test splits. Raises UsageError if a file is damaged.
+        If all features are read, a text becomes a str, a sequence a list, and a translation a dict by language. A class
+        label becomes its name; an unknown label, as in test splits, becomes None. Raises UsageError for damaged files.
         """
         features, key, number = self._builder.info.features, self.field.replace(".", "/"), 0
         try:
@@ -159,7 +159,7 @@ def _check_feature_classes(directory: Place) -> None:
     """Checks the metadata of all configs and versions of the dataset in `directory`, before TFDS reads them.
 
     Raises UsageError if a file is damaged, or names a class that isn't TFDS' own. Only the metadata format that TFDS
-    writes now is accepted, since others name classes in other fields.
+    writes now is accepted, because other formats name classes in fields that aren't checked.
     """
     for name, message in _METADATA.items():
         for path in [path for folder in _FOLDERS for path in directory.glob(folder + name)]:
@@ -178,7 +178,7 @@ def _check_feature_classes(directory: Place) -> None:
 
 
 def _features(message: feature_pb2.Feature | dataset_info_pb2.DatasetInfo) -> Iterator[feature_pb2.Feature]:
-    """Yields a feature and all features inside it, or those of a dataset."""
+    """Yields a feature and all features inside it; for a dataset, all its features."""
     waiting = [message]
     if isinstance(message, dataset_info_pb2.DatasetInfo):
         waiting = [message.features] if message.HasField("features") else []

@@ -52,14 +52,14 @@ Sums = dict[str, tuple[float, float]]
 
 
 def as_sums(means: Means) -> Sums:
-    """Fetched measurements without the values that are not finite, which JSON lacks."""
+    """Fetched measurements as JSON stores them. Values that are not finite are left out, because JSON lacks them."""
     sums = {name: (float(mean.total), float(mean.count)) for name, mean in means.items()}
     return {name: both for name, both in sums.items() if all(map(math.isfinite, both))}
 
 
 def with_sums(shapes: Means, sums: Sums) -> Means:
-    """Measurements with the names and shardings of `shapes` and the values of `sums`; 0 for names that `sums` lacks, so
-    that a run can go on from a checkpoint with another set of measurements."""
+    """Measurements with the names and shardings of `shapes` and the values of `sums`. Names that `sums` lacks get 0, so
+    a run can go on from a checkpoint that has other measurements."""
 
     def placed(leaf: Any, value: float) -> Float[Array, ""]:
         return jax.make_array_from_callback((), leaf.sharding, lambda _: np.float32(value))

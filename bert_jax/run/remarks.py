@@ -10,17 +10,17 @@ from bert_jax.run.results import Results
 from bert_jax.system.errors import quoted
 
 _COUNTS = ("sequences", "predicted_tokens")
-"""The measurements of each language."""
+"""Counts that the table by language shows."""
 
 
 def score_text(value: float, decimals: int = 3) -> str:
-    """A metric or a loss with so many decimals; a number that no metric has, with three digits."""
+    """A metric or a loss with `decimals` decimals; a value of a million or more with three digits."""
     return f"{value:.{decimals}f}" if abs(value) < 1e6 else f"{value:.3g}"
 
 
 def name_in_words(name: str) -> str:
-    """A measurement for a reader: "MLM accuracy" of mlm_accuracy, "macro F1" of macro_f1, "nDCG@10, width 64" of
-    64/ndcg@10."""
+    """A measurement's name for a reader: "MLM accuracy" for mlm_accuracy, "macro F1" for macro_f1, "nDCG@10, width 64"
+    for 64/ndcg@10."""
     width, _, name = name.rpartition("/")
     if width:
         return f"{name_in_words(name)}, width {width}"
@@ -33,8 +33,8 @@ def name_in_words(name: str) -> str:
 def by_language(
     measured: Mapping[str, float | int], baseline: Mapping[str, float]
 ) -> tuple[list[str], list[list[str]]]:
-    """The headings and lines of a table of measurements like those of results.json; no lines where there are none by
-    language. Without `baseline`, the scores stand alone."""
+    """The headings and lines of a table with a line for each language; `measured` has measurements like results.json.
+    There are no lines if no measurement is by language. If `baseline` is empty, its columns are empty."""
     asked = (name for question in QUESTIONS for name in (question.loss, question.accuracy))
     names, lines = [name for name in asked if not baseline or name in baseline], []
     for language in sorted({name.partition("/")[0] for name in measured if "/" in name}):
@@ -65,8 +65,8 @@ def nothing_learned(results: Results, phase: int) -> str:
 
 
 def nothing_learned_of_task(results: Results) -> str:
-    """A remark on a fine-tuned model that is no better than its baseline or predicts one answer; empty for others, and
-    for vectors of texts, whose baselines are no guesses (`behind_words`)."""
+    """A remark on a fine-tuned model that is no better than its baseline or predicts one answer; empty for others. It
+    is also empty for vectors of texts, whose baselines compare words: see `behind_words`."""
     metrics, metric, score, baseline = results.metrics, results.metric, results.score, results.baseline
     if metric is None or score is None or baseline is None or score >= 1 or results.baselines:
         return ""
@@ -101,9 +101,9 @@ def unlearned_classes(results: Results) -> str:
 def behind_words(
     metric: str, score: float, baselines: Mapping[str, Mapping[str, float]], cut_texts: Mapping[str, float]
 ) -> str:
-    """A remark on vectors of texts whose score is no better than that of a comparison of words alone; else empty.
+    """A remark on vectors of texts that score no better than a comparison of words alone; empty if they score better.
 
-    `baselines`: the metrics of each comparison. `cut_texts`: how many of the texts were cut, to how many pieces.
+    `baselines`: the metrics of each comparison. `cut_texts`: numbers of `texts`, of `cut` ones, and of their `pieces`.
     """
     known = {name: measured[metric] for name, measured in baselines.items() if metric in measured}
     best = max(known, key=lambda name: known[name], default=None)

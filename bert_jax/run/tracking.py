@@ -127,7 +127,7 @@ def _weights_and_biases(run: TrackedRun) -> Tracker:
         dir=os.environ.get("WANDB_DIR") or os.fspath(local_path(run.path)),
         settings=wandb.Settings(console="off"),  # or it would copy the progress bar
     )
-    # Its own counter of steps only rises; a resumed run may do some steps again.
+    # wandb's counter of steps can't go back, but a resumed run may repeat some steps.
     tracked.define_metric("*", step_metric="step")
     return Tracker(
         lambda step, values: tracked.log({"step": step, **values}),
@@ -138,7 +138,7 @@ def _weights_and_biases(run: TrackedRun) -> Tracker:
 
 def _mlflow(run: TrackedRun) -> Tracker:
     """`run.where` is a server or a folder."""
-    # By default it waits minutes for a server that doesn't answer.
+    # By default MLflow waits minutes for a server that doesn't answer.
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "2")
     os.environ.setdefault("MLFLOW_HTTP_REQUEST_TIMEOUT", "20")
     os.environ.setdefault("MLFLOW_ALLOW_FILE_STORE", "true")
@@ -165,7 +165,7 @@ def _mlflow(run: TrackedRun) -> Tracker:
 
 
 class GuardedTracker:
-    """A tracker whose failures don't end the training: the first prints a warning. It is closed at the block's end."""
+    """A tracker whose failures don't end the training: the first one prints a warning. Closed at the block's end."""
 
     def __init__(self, name: str, tracker: Tracker):
         self._name, self._tracker, self._failed, self._paused_until = name, tracker, False, 0.0
@@ -250,7 +250,7 @@ def _read_ids(file: Place) -> dict[str, object]:
 
 
 def _known_id(ids: dict[str, object], name: str, where: str, file: Place) -> str | None:
-    """The id in `ids` of the run in this tracker, if it is the same project or server; None for a new run."""
+    """The tracker's id of the run, if `ids` has one for the same project or server `where`; None for a new run."""
     entry = ids.get(name)
     if not isinstance(entry, dict) or entry.get("where") != where or entry.get("id") is None:
         return None

@@ -81,7 +81,7 @@ class TrainedModel(NamedTuple):
     """The parameters as shapes and types, without the parts that the model lacks."""
     read: Callable[[PyTree], Parameters]
     """Reads the parameters with given shardings, a tree like `shapes`. Raises CheckpointGone if a training has deleted
-    the checkpoint since; `load` chooses again then."""
+    the checkpoint since; `load` then chooses another one."""
     provenance: Provenance
     task: TaskConfig | None = None
     """The task that the model was fine-tuned for; None for a pretrained model."""
@@ -127,8 +127,8 @@ class TrainedModel(NamedTuple):
         message names the averaged steps.
 
         The run may be training meanwhile: only checkpoints that existed during the whole read are returned. Raises what
-        `open` does, and UsageError for an `obstacle`, a step that isn't saved, an average below one, or either of the
-        last two for a model that is no run.
+        `open` does, and UsageError for an `obstacle`, a step that isn't saved, an average below one, or a `step` or
+        `average` of a model that is no run.
         """
         if average is not None and average < 1:
             raise UsageError(f"an average of {average} saved steps has no parameters; give how many, from 1")
@@ -319,7 +319,7 @@ def save_model(
 
 
 def _run_config(model: ModelConfig, tokenizer: Tokenizer, absent: Collection[str]) -> RunConfig:
-    """Settings for a model that lacks the parts `absent`, as it was not pretrained by a run."""
+    """Settings of a run for a model that no run pretrained. `absent`: parts that the model lacks."""
     vocabulary = VocabularyConfig()
     if isinstance(tokenizer, WordPieceTokenizer):
         cleaning = tokenizer.cleaning

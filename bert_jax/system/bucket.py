@@ -88,7 +88,7 @@ def place_of(path: str | os.PathLike) -> Place:
     """The place that `path` names: in a bucket if it begins with gs://, s3:// or az://, otherwise on this machine.
 
     A local path is returned absolute and without `..`; `~` is the user's home. Symbolic links are kept, except a link
-    before a `..`: the parent there is that of the link's target. Raises UsageError if the path is empty, isn't UTF-8 or
+    before a `..`, which is resolved first. Raises UsageError if the path is empty, isn't UTF-8 or
     has another scheme, if the library for the scheme isn't installed, or if the bucket doesn't answer.
     """
     if not isinstance(path, str | os.PathLike):
@@ -287,7 +287,7 @@ def _check_answers(scheme: str, bucket: str) -> None:
         _SERVICES[scheme].probe(_store(scheme), bucket)
     except UsageError:
         raise
-    except Exception as error:  # fsspec's libraries, Google's, Amazon's and aiohttp have error classes of their own
+    except Exception as error:  # gcsfs, s3fs, adlfs and the libraries below them raise many classes of errors
         raise UsageError(
             f"{scheme}://{bucket} can't be read ({first_line(error)}); check its name, and that you may use it: "
             f"{_SERVICES[scheme].login}"

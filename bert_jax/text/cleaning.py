@@ -73,7 +73,7 @@ class Cleaning(NamedTuple):
         return cls(lowercase, default if strip_accents is None else strip_accents, form or "NFC", divides_words=True)
 
     def normalizer(self) -> normalizers.Normalizer:
-        """The cleaning as a step of Hugging Face's tokenizers. The step also sets spaces round ideographs."""
+        """The cleaning as a step of Hugging Face's tokenizers. It also puts spaces around ideographs."""
         if self.form is None:
             return normalizers.BertNormalizer(
                 clean_text=True,

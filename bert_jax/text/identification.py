@@ -42,11 +42,11 @@ _OF_SCRIPT = {
 }
 """The model's languages by script; all others have Latin script.
 
-Left out are dialects that the model takes for their standard language, such as arz and yue. Left out are also dz and
-sdh, since the model takes Tibetan and Sorani for them."""
+Dialects that the model confuses with their standard language are left out, such as arz and yue. So are dz and sdh,
+because the model identifies Tibetan as dz and Sorani as sdh."""
 _OTHERS = {"arz", "ary", "wuu", "yue", "uzs", "hbo", "grc", "gcf", "gcr", "dz", "sdh", "zxx"}
 _NOT_LATIN = _OTHERS.union(*_OF_SCRIPT.values()) - {"sr"}
-"""Labels that are no candidates for Latin script. They include two creoles, for which the model takes formulas."""
+"""Labels that aren't candidates for Latin script. The model identifies formulas as two of them, which are creoles."""
 _FOREIGN = re.compile("[ײױװ]|יי|וו|א[\u05b7\u05b8]|[ኣቐ-ቝኸ-ዅ]|[ӑӗӳăĕçæӕ]|[ڕڵێٻڀٿڄڃڌڏڊڍڦڪڳڱڻ]", re.IGNORECASE)
 _LEAST_FOREIGN = 0.035
 """Letters of Yiddish, Tigrinya, Chuvash, Ossetic, Sorani and Sindhi, and their least share in a text of such a

@@ -42,11 +42,11 @@ def has_rules(language: str) -> bool:
 
 
 def open_segmenter(name: str) -> Segmenter:
-    """The segmenter that data.words names: "jieba", "sudachi" or "module:function", of the Python path or the current
-    folder.
+    """The segmenter that data.words names: "jieba", "sudachi" or "module:function". The module is imported from the
+    Python path or the current folder.
 
     The segmenter checks its results: it raises UsageError, with the text, if the function fails or gives invalid
-    positions. Raises UsageError if the segmenter can't be imported, or if only the files of a run name it.
+    positions. Raises UsageError if the segmenter can't be imported, or if only a run's files give its name.
     """
     if isinstance(name, RecordedCode):
         raise UsageError(name.refusal)

@@ -105,8 +105,8 @@ def _permutation(size: int, *words: str | int) -> array:
 
 def _permuted(size: int, *words: str | int) -> Int[np.ndarray, " n"]:
     """A permutation of the numbers below `size` that `words` determine."""
-    # Sorting random words gives a permutation. Later releases of numpy keep the stream of these words, but may change
-    # shuffles.
+    # Sorts random numbers instead of shuffling: later releases of numpy keep the stream of these numbers, but may
+    # change shuffles.
     return np.argsort(np.random.Philox(key=_hashed(16, *words)).random_raw(size), kind="stable")
 
 

@@ -94,7 +94,7 @@ def train(
                 if loop.ended:
                     break
         _finish(checkpoints)
-        # Before the log is closed, which uploads the journal too.
+        # Noted before the log is closed, because closing the log uploads the journal, too.
         note("finished", f"step {int(state.step):,}")
     return Trained(state, loop.evaluations)
 
@@ -246,7 +246,7 @@ class Loop:
         if stopping:
             self._at("finishing the checkpoint of", step)
             _finish(self._checkpoints)
-            self.ended = self.stop.is_wanted()  # a collective, while no step is in progress
+            self.ended = self.stop.is_wanted()  # a collective call: no step may be in progress
         if self.ended:
             say(f"training ends at step {step:,} of {self._config.steps:,}, as on_measured wants it")
         elif stopping:
@@ -292,7 +292,7 @@ class Loop:
             raise _StopRequested
 
     def _evaluate_late(self, step: int, state: TrainState) -> None:
-        """Evaluates a step whose checkpoint was written without evaluation; stops or ends there if requested."""
+        """Evaluates a step whose checkpoint was written without evaluation. Ends the training there if requested."""
         if evaluation := self._evaluate(step, state):
             self._checkpoints.add_evaluation(step, evaluation)
             self.ended = self.stop.is_wanted()

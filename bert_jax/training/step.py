@@ -59,7 +59,7 @@ class Objective(ABC):
         return self
 
     def learns(self, params: Parameters) -> Parameters | None:
-        """Whether each of `params` is trained, as booleans that broadcast with it; None if all are."""
+        """For each of `params`, booleans that broadcast with it and say which values are trained; None if all are."""
         return None
 
     @abstractmethod

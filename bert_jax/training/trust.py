@@ -56,8 +56,8 @@ _UNFUSED: dict[str, str | bool] = {
 are absent then, and compiling a part takes less than a fifth of the time that JAX takes to compile and call its
 operations."""
 _EMITTERS = "xla_cpu_use_fusion_emitters"
-"""XLA's newer code generator. Compiling unfused operations takes it four times as long as the older one, whose sums in
-bfloat16 are wrong. From jaxlib 0.12 on there is no other, and the option is unknown."""
+"""Turns on XLA's newer code generator. It compiles unfused operations four times as slowly as the older one, which
+computes wrong sums in bfloat16. From jaxlib 0.12 on only the newer one exists, and the option is unknown."""
 
 _ATTENTION = 8, 512, 8
 """Rows, tokens of a row and heads for which a kernel of attention is checked."""
@@ -116,8 +116,8 @@ def parts_to_check(attention: AttentionForm = "auto") -> list[CheckedPart]:
 
 
 def _attention_parts(attention: AttentionForm) -> list[CheckedPart]:
-    """This device's attention kernel, if it has one, against the exact form: with dropout, in bfloat16, for rows of one
-    sequence and of two."""
+    """Parts that compare this device's attention kernel, if it has one, with the exact form: with dropout, in bfloat16,
+    for rows of one and of two sequences."""
     rows, length, heads = _ATTENTION
     place = np.broadcast_to(np.arange(length), (rows, length))
     parts = []
@@ -145,7 +145,7 @@ def _attended(attend: Callable[..., Array], query: Array, key: Array, value: Arr
 
 @contextlib.contextmanager
 def compiler_checked(settings: ExecutionConfig) -> Iterator[None]:
-    """Checks the compiler beside the block, if `settings` want it. Raises RunError after it for wrong results."""
+    """Checks the compiler while the block runs, if `settings` want it. Afterwards raises RunError for wrong results."""
     if not settings.check_compiler:
         yield
         return
@@ -202,9 +202,9 @@ def difference(part: CheckedPart) -> str | None:
 
     reference = part.reference or part.function
 
-    # At the highest precision, since accelerators otherwise round the factors of float32 products, which magnifies a
-    # difference in the last digit. The forward pass is also compared by itself, as an evaluation compiles it; it is
-    # other code if residuals are kept for the gradients.
+    # Computes at the highest precision: accelerators otherwise round the factors of float32 products, which magnifies a
+    # difference in the last digit. Compares the forward pass by itself, too, as an evaluation compiles it: with
+    # residuals kept for the gradients, the compiled code is different.
     forward = jax.jit(part.function)
     backward = jax.jit(gradients(part.function), compiler_options=compiler_options(platform()))
     with jax.default_matmul_precision("highest"):

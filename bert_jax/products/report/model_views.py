@@ -1,4 +1,4 @@
-"""What a run's model makes of sentences: fills over its saved steps, and attention."""
+"""Shows a run's model on sentences: masks filled by the models of several saved steps, and attention weights."""
 
 import base64
 import math
@@ -16,11 +16,11 @@ from bert_jax.run.manifest import complete
 from bert_jax.system.errors import first_line
 
 _SENTENCES, _TOP = 5, 3
-"""Sentences that are filled, and fills of each that are shown."""
+"""Number of sentences whose masks are filled, and of fills shown for each."""
 _MOST_STEPS = 4
 """Number of saved steps whose models fill the sentences."""
 _MOST_WEIGHTS = 400_000
-"""Attention weights in a page, a byte each; the sentence is shortened to that."""
+"""Most attention weights in a page, a byte each. A sentence with more weights is shortened."""
 _MOST_TOKENS = 32
 """Tokens of the sentence whose attention is shown: more rows don't fit on a screen."""
 
@@ -42,11 +42,11 @@ class Attention(NamedTuple):
     layers: int
     heads: int
     weights: str
-    """Base64 of [L, H, T, T] bytes: each weight as a share of 255, the attending token first."""
+    """Base64 of [L, H, T, T] bytes: weights times 255, by layer, head, attending token and attended token."""
 
 
 class ModelViews(NamedTuple):
-    """What a model makes of sentences. Parts are empty or None where they can't be had."""
+    """Fills and attention of a model. Each is empty or None if it can't be computed."""
 
     fills: list[Fills] = []
     attention: Attention | None = None
@@ -68,13 +68,13 @@ def model_views(summary: RunSummary) -> ModelViews:
         return views._replace(
             attention=_attention(bert, sentences or [str(mistake.text) for mistake in summary.results.errors or ()])
         )
-    except Exception as error:  # whatever a damaged model causes: the page is needed the more
+    except Exception as error:  # whatever a damaged model causes, the rest of the page is still written
         return views._replace(problem=f"The model can't be shown: {first_line(error)}")
 
 
 def _fills(summary: RunSummary, bert: Bert, sentences: Sequence[str]) -> list[Fills]:
-    """The fills of held-out sentences by saved steps from the first to the last; none of a one-sided model and
-    of a task's."""
+    """Fills held-out sentences with the models of saved steps from the first to the last; empty for a one-sided or a
+    fine-tuned model."""
     if bert.config.one_sided or summary.is_task:
         return []
     examples = masked_examples(sentences, bert.tokenizer, bert.config.max_positions - 2)[:_SENTENCES]
@@ -93,8 +93,8 @@ def _fills(summary: RunSummary, bert: Bert, sentences: Sequence[str]) -> list[Fi
 
 
 def _attention(bert: Bert, sentences: Sequence[str]) -> Attention | None:
-    """The attention of the longest of a few sentences that fit whole, or of the beginning of one that doesn't; None of
-    LSTM layers."""
+    """The attention weights of the longest of a few sentences that fits; if none fits, of the beginning of the first.
+    None for LSTM layers."""
     if not sentences or bert.config.layer == "lstm":
         return None
     heads = bert.config.num_layers * bert.config.num_heads

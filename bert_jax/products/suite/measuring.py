@@ -1,4 +1,4 @@
-"""What a suite does in processes of its own: sequences, steps, the same held-out tokens for all models, rows."""
+"""What a suite does in separate processes: prepares sequences, times steps, measures models on tokens and rows."""
 
 import time
 from collections import Counter
@@ -28,9 +28,9 @@ from bert_jax.system.bucket import place_of
 from bert_jax.training.devices import timed_in_turn
 
 PLATEAU_LOSS = 6.0
-"""Loss of masked tokens that shows more than the frequencies of words."""
+"""A lower loss of masked tokens shows that a model has learned more than the frequencies of words."""
 _STEPS_A_ROUND = 10
-"""Steps that are measured together."""
+"""Number of steps in one time measurement."""
 _BYTES_A_TOKEN = 4
 """Bytes of UTF-8 that a token has, roughly, in any language."""
 
@@ -65,7 +65,7 @@ def prepare_sequences(config: RunConfig, run: Path) -> None:
 
 
 def token_seconds(model: Path | RunConfig, passes: int) -> float:
-    """Seconds of a token in a forward pass of a trained model, or of a recipe, whose step has `passes` of them."""
+    """Seconds per token: of a trained model's forward pass, or of a recipe's training step divided by `passes`."""
     if isinstance(model, RunConfig):
         work, tokens = _several_steps(model), passes * model.phases[0].batch_size * model.phases[0].length
         return min(timed_in_turn({"steps": work}, 0.0)["steps"]) / _STEPS_A_ROUND / tokens
@@ -120,8 +120,8 @@ def held_out_config(recipe: RunConfig, first: RunConfig, units: UnitKind) -> Run
 
 
 def held_out_figures(run: Path, measured: Path, units: UnitKind) -> dict[str, Any]:
-    """Losses and accuracies of a run's model, by objective of the run, on the held-out sequences of the prepared
-    `measured`, and their `baseline`; {} if `measured` has no held-out sequences."""
+    """Losses and accuracies of a run's model and their `baseline`, on the held-out sequences that were prepared at
+    `measured`, with the run's objective; {} if there are no held-out sequences."""
     sequences, mesh = RunDirectory(measured), make_mesh(MeshConfig())
     first, vocabulary = sequences.files.pretraining_config, sequences.files.tokenizer.vocabulary
     recipe = RunFiles(run).pretraining_config
@@ -137,8 +137,8 @@ def held_out_figures(run: Path, measured: Path, units: UnitKind) -> dict[str, An
 
 
 def row_answers(run: Path, source: str) -> dict[str, Any]:
-    """A fine-tuned model on the labelled rows of `source`: its metrics by name, those of the `baseline`, and for
-    some kinds the labels `golds` and the predictions `predicted` of the rows, as numbers."""
+    """Measures a fine-tuned model on the labelled rows of `source`. Returns its metrics by name, those of the
+    `baseline`, and for some kinds the rows' labels (`golds`) and predictions (`predicted`) as numbers."""
     bert = load(run)
     predictor = bert.predictor
     if predictor.task.kind == "vectors":

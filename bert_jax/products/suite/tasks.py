@@ -1,4 +1,4 @@
-"""The kinds of tasks of a suite, a class for each: what it takes, what its score rests on, and how it is measured."""
+"""The kinds of tasks of a suite, a class for each: its settings, the files behind its score, and its measurement."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
@@ -48,20 +48,20 @@ class SuiteTask(Settings):
     """
 
     KEY: ClassVar[str]
-    """The value that tables of this kind have and others don't."""
+    """Name of the value that only tables of this kind have."""
     SCORE: ClassVar[str]
     """The metric that is the score."""
     ROWS: ClassVar[str] = "rows"
-    """What the answers are given to, in verdicts."""
+    """What a verdict calls the items that a model answers, in the plural."""
 
     name: str
     """Name in tables."""
     publisher: str | None = None
-    """Where the publisher has the rows."""
+    """Where the publisher offers the rows."""
 
     @classmethod
     def usual_name(cls, value: str) -> str:
-        """The name of a task whose table has no name, but the `value` for KEY."""
+        """The default name of a task, from the `value` that its table has for KEY."""
         return Path(value).name.partition(".")[0].strip("*_-") or cls.KEY
 
     @classmethod
@@ -94,11 +94,11 @@ class SuiteTask(Settings):
         return ""
 
     def texts(self) -> Iterator[Sequence[str]]:
-        """Yields the texts of each row, which are looked up in the models' own text."""
+        """Yields the texts of each row. They are searched for in the text that the models were pretrained on."""
         raise NotImplementedError
 
     def measure(self, run: Path) -> JsonObject:
-        """A model's measurements by name, and those of the `baseline`. Called in a process of its own."""
+        """A model's measurements by name, and those of the `baseline`. Called in a separate process."""
         raise NotImplementedError
 
     def tokens(self, causal: bool) -> float | None:
@@ -118,7 +118,7 @@ class SuiteTask(Settings):
         return AND.join(names), sum(metrics[name] for name in names) / len(names)
 
     def outcomes(self, measured: Sequence[JsonObject]) -> RowOutcomes:
-        """What each seed's model, of which these are the measurements, answered to each row."""
+        """The answers to each row by the model of each seed; `measured` has the measurements of these models."""
         return RowOutcomes()
 
 
@@ -196,7 +196,7 @@ class JudgedSearch(SuiteTask):
 
 
 class _FineTuningTable(Settings):
-    """A [[tasks]] table with a config. Its other values are settings of TaskConfig, which `model_extra` has."""
+    """A [[tasks]] table with a config. Values without a field here are settings of TaskConfig, in `model_extra`."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -207,7 +207,7 @@ class _FineTuningTable(Settings):
     scores: OneOrSeveral | None = None
     """Metrics whose mean is the task's score. None: the one that chooses the checkpoint."""
     files: Values = {}
-    """Settings of TaskConfig, and `test`, that hold where the suite is given `data`: the publisher's own files."""
+    """Settings of TaskConfig, and `test`, for the publisher's files. Used only if the suite is given `data`."""
     changes: Values = Field({}, alias="set")
     """Further settings of the config to change."""
 
@@ -287,14 +287,14 @@ class FineTuning(SuiteTask):
 
 
 class HeldOutTokens(SuiteTask):
-    """The question about tokens that recipes learned, on the first recipe's held-out sequences. It needs no table."""
+    """Prediction of tokens on the first recipe's held-out sequences, as the recipes learned it. It needs no table."""
 
     scores: tuple[str, ...]
     """The accuracy of the question."""
     units: UnitKind
     """What is masked."""
     predict: Predicted
-    """What the recipes learned that are measured."""
+    """What the measured recipes learned to predict."""
 
     def score_names(self, metrics: JsonObject) -> Sequence[str]:
         return self.scores
@@ -305,7 +305,7 @@ SUITE_TASKS: tuple[type[SuiteTask], ...] = (FineTuning, MinimalPairs, JudgedSear
 
 
 def rows_in_text(run: Path, tasks: Sequence[SuiteTask]) -> dict[str, dict[str, Any]]:
-    """What is known of each task's rows in the text that a model was pretrained on: the fields of Contamination, and
-    the `share`. Called in a process of its own."""
+    """How much of each task's rows occurs in the text that a model was pretrained on: the fields of Contamination, and
+    the `share`. Called in a separate process."""
     found = contaminations(run, {task.name: list(task.texts()) for task in tasks})
     return {name: each._asdict() | {"share": each.share} for name, each in found.items()}
