@@ -105,12 +105,11 @@ def read_training(config: TaskConfig, tokenizer: Tokenizer) -> TrainingRows:
         records = read_records(config, config.train, "train", repairs)
         if config.dev_share:
             records, measured = divided_rows(config, records)
-    config = TASK_CLASSES[config.kind].with_labels(
-        config, records
-    )  # all rows count, even if only some of them are used
+    # All rows count, even if only some of them are used.
+    config = TASK_CLASSES[config.kind].with_labels(config, records)
     task = make_task(config, tokenizer)
     if config.task_kind.loss == "classes":
-        for record in measured:  # raises for a class that only dev rows have; dividing the rows again would drop it
+        for record in measured:  # raises for a class that only dev rows have
             task.gold(record)
     by_row = [row for _, row in encoded(task, _some(records, config.train_rows), repairs, train=True) if row]
     examples = [example for row in by_row for example in row]

@@ -104,8 +104,8 @@ class VectorsTask(Task[float | None]):
                 return columns
         raise UsageError(
             f"{record.place} has no pair of texts in {' and '.join(config.texts)}: there is "
-            f"{listed(record.columns or record.values)}; name the columns so, or to finetune those that are there by "
-            "--task.texts"
+            f"{listed(record.columns or record.values)}; rename the columns of the file, or name those that "
+            "are there by --task.texts of bert-jax finetune"
         )
 
     @classmethod

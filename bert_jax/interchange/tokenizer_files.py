@@ -178,9 +178,9 @@ def _say_differences(path: Path, name: str, known_by: str, tokenizer: Tokenizer)
     own = CLASSES[name]
     is_bare = (path.parent / MODEL_CONFIG).is_file() and not (path.parent / TOKENIZER_CONFIG).is_file()
     if not (path.parent / TOKENIZER).is_file() and (path.name != own.file or known_by == path.name):
-        say(f"{path} is read as {name}'s; transformers doesn't, and gives other ids; for its ids give a {TOKENIZER}")
+        say(f"{path} is read as {name} reads it; transformers reads it otherwise; for its ids add its {TOKENIZER}")
     elif is_bare and path.name == WordPieceTokenizer.file_name and "A" in tokenizer.cleaned("A"):
-        say(f"{path}: case is kept, where transformers lower-cases text without {TOKENIZER_CONFIG}; say do_lower_case")
+        say(f"{path}: case is kept, where transformers lower-cases text without {TOKENIZER_CONFIG}; set do_lower_case")
     elif is_bare and path.name == own.file and name == "RobertaTokenizer":
         mask = tokenizer.vocabulary.special[-1]
         say(f"{path}: {mask} takes the spaces before it; transformers keeps them without {TOKENIZER_CONFIG}")

@@ -58,7 +58,7 @@ def _wrong_count(config: MeshConfig, count: int, all_of_jax: bool) -> str:
     here = "this machine has" if jax.process_count() == 1 else "this run has"
     owner = here if all_of_jax else "there are"
     devices = f"{owner} {count} device{'' if count == 1 else 's'}"
-    return f"{sizes} and {devices}: the three must multiply to that; one of them may be -1, which stands for the rest"
+    return f"{sizes} and {devices}: the product of the three sizes must be this number; a size of -1 is computed"
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:

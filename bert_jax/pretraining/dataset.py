@@ -132,7 +132,7 @@ def prepare_lengths(
     lengths = list(dict.fromkeys(phase.length for phase in config.phases))
     text = functools.cache(lambda: _text_of(config, run))
     opened = _open_prepared(config, run) if opened is None else opened
-    kept = {length: _kept(data, length, config, run, text) for length, data in opened.items()}
+    kept = {length: _reusable(data, length, config, run, text) for length, data in opened.items()}
     existing = {length: data for length, data in kept.items() if data}
     new_data = _prepare(config, run, [length for length in lengths if length not in existing])
     prepared = {}
@@ -142,14 +142,13 @@ def prepare_lengths(
         shards_hash = prepared[length].shards_hash
         if length in existing and written.get(str(length), shards_hash) != shards_hash:
             raise RunError(
-                f"{run.data(length)} is not as it was written; delete it and give the same command again to prepare it "
-                "anew"
+                f"{run.data(length)} is not as it was written; delete it and give the same command again to prepare it"
             )
         run.manifest.note_data(length, shards_hash)
     return prepared
 
 
-def _kept(
+def _reusable(
     data: PreparedData, length: int, config: RunConfig, run: RunDirectory, text: Callable[[], str]
 ) -> PreparedData | None:
     """`data`. In a run that hasn't begun, data of other settings or text is deleted, and None returned. `text` returns
@@ -160,7 +159,7 @@ def _kept(
         open_corpus(config.data)  # raises before anything is deleted
         _check_means(config.data, config.preparation)
         refuse_links(run.path / "data", run.data(length))
-        say(f"{run.data(length)} is of other settings or other text: it is prepared anew")
+        say(f"{run.data(length)} was prepared from other text or with other settings: it is prepared again")
         run.manifest.note_data(length, None)
         discard(run.data(length))
         return None

@@ -10,8 +10,8 @@ from bert_jax.system.errors import UsageError, json_kind, listed, quoted
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _REMEDY = (
-    "give rows with this one, or name what is there: to finetune by --task.texts, --task.label and the like, to "
-    "features by --texts, to predict and evaluate, if that is no line of names, by --columns"
+    "give rows that have it, or name a column that is there: by --task.texts or --task.label of finetune, by --texts "
+    "of features; where the first line holds no names, by --columns of predict and evaluate"
 )
 
 

@@ -99,10 +99,10 @@ def _of_data(run: RunDirectory, path: Place) -> Verdict:
         return Verdict(path, None, f"not read: {error}")
     written = run.manifest.readable().data.get(path.name.removeprefix("length-"))
     if prepared is None and written:
-        return Verdict(path, "its prepared.json is gone; give the run's command again, which prepares it anew")
+        return Verdict(path, "its prepared.json is gone; give the run's command again, which prepares it")
     if prepared is None:
         return Verdict(path, None, "not finished; the command that began it goes on")
     file = "prepared.json" if written not in (None, prepared.shards_hash) else prepared.damaged_file()
     if file:
-        return Verdict(path, f"{file} is not as it was written; delete {path}, and it is prepared anew")
+        return Verdict(path, f"{file} is not as it was written; delete {path}, and the next start prepares it again")
     return Verdict(path, None)

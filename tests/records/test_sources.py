@@ -272,7 +272,7 @@ def test_a_missing_column_is_named_with_those_that_are_there():
     record = Record("f, line 3", {"a": 1, "b": {"c": None, "d": 2}, "e.f": 3})
     assert [record.value(name) for name in ("a", "b.d", "e.f")] == [1, 2, 3]
     assert [record.has(name) for name in ("a", "b.c", "x", "a.b")] == [True, False, False, False]
-    with pytest.raises(UsageError, match="f, line 3 has no column 'b.x': there is 'c', 'd'; give rows with this one"):
+    with pytest.raises(UsageError, match="f, line 3 has no column 'b.x': there is 'c', 'd'; give rows that have it"):
         record.value("b.x")
 
 

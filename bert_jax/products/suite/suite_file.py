@@ -151,7 +151,9 @@ def _tasks(tables: SuiteTables, only: Sequence[str]) -> tuple[SuiteTask, ...]:
     names = [str(table.get("name") or name) for table, name in zip(tables.tasks, usual, strict=True)]
     _check_distinct("tasks", names)
     if taken := [name for name in names if name in TAKEN or name.startswith(HELD_OUT_TASK)]:
-        raise UsageError(f"the task {taken[0]} is called like what every suite has; give it another name by name = ...")
+        raise UsageError(
+            f"the task {taken[0]} has a name that every suite uses itself; give it another one by name = ..."
+        )
     for name in only:
         check_known(name, names, "--tasks", "task of the suite")
     if tables.data:

@@ -217,7 +217,7 @@ def test_values_that_are_the_same_settings_are_refused(stand_ins, values):
 
 @pytest.mark.parametrize("name", ["average", "rank", "pretraining", "held-out tokens", "held-out tokens, LM"])
 def test_names_of_columns_are_for_no_task(stand_ins, name):
-    with pytest.raises(UsageError, match=f"the task {name} is called like what every suite has; give it another name"):
+    with pytest.raises(UsageError, match=f"the task {name} has a name that every suite uses itself; give it another"):
         stand_ins.suite(f'{MODELS}{TASK_TEXT}name = "{name}"')
 
 
