@@ -134,11 +134,8 @@ def plan_finetuning(config: FinetuneConfig, run: RunDirectory) -> FineTuningPlan
     started = open_model(config)
     if config.from_random and config.task.source and config.task.pairs == "dropout":
         say("two dropout masks of a text teach nothing from random parameters (task.pairs=dropout, from_random=True)")
-    task = _shortened(_with_pooling(config.task, started.task), started.config.max_positions)
-    learned = read_training(task, started.tokenizer)
-    measured = read_labelled(learned.task, learned.held_out) if config.task.dev or learned.held_out else None
-    if measured:
-        learned.task.metric(measured.golds)  # refuses a metric that these rows don't have
+    learned, measured = read_rows(config, started)
+    task = learned.task.config
     others = {
         name: read_labelled(make_task(learned.task.config.replace(dev=source, other_dev=()), started.tokenizer))
         for name, source in task.other_sets.items()
@@ -159,6 +156,17 @@ def plan_finetuning(config: FinetuneConfig, run: RunDirectory) -> FineTuningPlan
     check_attention(config.execution, run_config.model, [(phase.length, batches.shape.sequences)], mesh)
     check_room(estimated_memory(run_config, mesh), phase, mesh, "--task.batch-size")
     return FineTuningPlan(run_config, mesh, started, learned, measured, others, batches, readings)
+
+
+def read_rows(config: FinetuneConfig, started: TrainedModel) -> tuple[TrainingRows, LabelledRows | None]:
+    """The encoded training rows, and the rows that choose the checkpoint if there are any. No device is used. Raises
+    UsageError for rows that the task can't learn from or be measured on."""
+    task = _shortened(_with_pooling(config.task, started.task), started.config.max_positions)
+    learned = read_training(task, started.tokenizer)
+    measured = read_labelled(learned.task, learned.held_out) if config.task.dev or learned.held_out else None
+    if measured:
+        learned.task.metric(measured.golds)  # refuses a metric that these rows don't have
+    return learned, measured
 
 
 def _phase(plan: FineTuningPlan, trainer: Trainer, dev: "DevRows | None") -> PhaseWork:

@@ -389,6 +389,8 @@ def test_several_seeds_are_a_suite_with_a_mean_a_spread_and_what_learned_nothing
     assert "is no run and not empty" in capsys.readouterr().err
     assert bert_jax_command([*line, results["run"], "--seeds", "2"]) == 2
     assert "is no suite's folder and not empty" in capsys.readouterr().err
+    assert bert_jax_command([*line, str(tmp_path / "none"), "--seeds", "2", "--task.train", "absent.tsv"]) == 2
+    assert "absent.tsv can't be read" in capsys.readouterr().err and not (tmp_path / "none").exists()
 
 
 def test_sequences_are_shortened_to_the_models_positions(config, tmp_path, capsys):

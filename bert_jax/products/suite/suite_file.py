@@ -10,7 +10,7 @@ from typing import Any
 
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
-from bert_jax.finetuning.finetune import open_model
+from bert_jax.finetuning.finetune import open_model, read_rows
 from bert_jax.interchange.hub import model_place
 from bert_jax.products.suite.measuring import held_out_config
 from bert_jax.products.suite.rows import RowSearch, check_size
@@ -224,10 +224,10 @@ def _check_distinct(what: str, names: list[str]) -> None:
 
 def suite_of_seeds(config: FinetuneConfig, count: int) -> CheckedSuite:
     """The suite of a fine-tuning with `count` seeds from `config.seed` on. Raises UsageError for a model that can't
-    learn the task, and if nothing is measured."""
+    learn the task, for rows that can't be used, and if nothing is measured."""
     if not config.task.dev and not config.task.source:
         raise UsageError("--seeds compares scores, and --task.dev names no rows to measure on; give some by --task.dev")
-    open_model(config)
+    read_rows(config, open_model(config))  # refuses rows before anything is written
     seeds, name = tuple(range(config.seed, config.seed + count)), config.task.name or config.task.rows_name
     model = SuiteModel(Path(str(config.init)).name, str(model_place(str(config.init))))
     task = FineTuning(name=name, config=config.replace(seed=0, init=None))
