@@ -70,7 +70,7 @@ def _data(config: RunConfig, run: RunDirectory, length: int) -> str:
         size = gigabytes(sum(shard.size for shard in prepared.shards.values()))
         return f"there: {sum(prepared.sources):,} {kind}, {prepared.held_out.rows:,} sequences held out, {size}"
     corpus = open_corpus(config.data)
-    replaced = "; what is there is of other settings or text and is deleted" if outdated else ""
+    replaced = "; what is there was prepared from other text or with other settings, and is deleted" if outdated else ""
     sources = " ".join(config.data.source)
     size = "" if corpus.unit == "%" else f": {corpus.total:,.4g} {corpus.unit}"
     return f"to be prepared from {sources}{size}{replaced}"

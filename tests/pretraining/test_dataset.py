@@ -116,7 +116,7 @@ def test_text_edited_in_its_middle_is_prepared_anew(prepared, capsys):
     path.write_bytes(EDITED)
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
     after = prepare_lengths(config, run)[32]
-    assert "is of other settings or other text" in " ".join(capsys.readouterr().err.split())
+    assert "was prepared from other text or with other settings" in " ".join(capsys.readouterr().err.split())
     assert after.corpus != before.corpus and after.text != before.text and after.shards != before.shards
     assert prepare_lengths(config, run)[32] == after
 

@@ -51,7 +51,7 @@ def test_of_a_run_that_is_there_the_steps_left_are_planned(tiny_config, tiny_run
 def test_data_of_other_settings_are_not_taken_for_those_of_the_run(tiny_config, untrained):
     assert planned(tiny_config, untrained.path)["data, length 32"].startswith("there: ")
     other = tiny_config.replace(data=tiny_config.data.replace(dupe_factor=3))
-    assert planned(other, untrained.path)["data, length 32"].endswith("is of other settings or text and is deleted")
+    assert planned(other, untrained.path)["data, length 32"].endswith("with other settings, and is deleted")
     shutil.rmtree(untrained.tokenizer)  # without which nothing is known of their settings
     assert planned(other, untrained.path)["data, length 32"].startswith("there: ")
 
