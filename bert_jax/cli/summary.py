@@ -19,7 +19,14 @@ from bert_jax.finetuning.metrics import HEADINGS, class_table
 from bert_jax.instances.preparation import MOST_UNKNOWN
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.pretraining.inspection import SeenSequence
-from bert_jax.run.remarks import behind_words, by_language, nothing_learned, nothing_learned_of_task, unlearned_classes
+from bert_jax.run.remarks import (
+    adaptation,
+    behind_words,
+    by_language,
+    nothing_learned,
+    nothing_learned_of_task,
+    unlearned_classes,
+)
 from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.bucket import Place
@@ -63,7 +70,7 @@ def print_results(results: Results, phases: int = 1, measured_text: str = "held-
     (first, *headings), lines = by_language(results.measurements, baseline)
     if lines:
         print_rows("By language", (first, *(f">{heading}" for heading in headings)), lines)
-    if remark := nothing_learned(results, phases - 1):
+    for remark in filter(None, (nothing_learned(results, phases - 1), adaptation(results))):
         output.print(escape(remark), soft_wrap=True)
     if results.unknown_share is not None and results.unknown_share <= MOST_UNKNOWN:  # preparation warns of more
         output.print(f"{results.unknown_share:.2%} of the pieces of the text are unknown to the vocabulary")

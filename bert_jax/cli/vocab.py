@@ -119,14 +119,16 @@ class Vocab(RunArguments):
         from bert_jax.text.identification import load_ahead
 
         load_ahead()  # beside the imports, which take as long
+        from bert_jax.pretraining.adaptation import adapted
         from bert_jax.pretraining.dataset import check_sources
         from bert_jax.pretraining.vocabulary import make_tokenizer
         from bert_jax.run.run_directory import RunDirectory
         from bert_jax.system.progress import print_line
 
-        config, directory = self.config, RunDirectory(self.workdir)
+        directory = RunDirectory(self.workdir)
+        config = adapted(self.config, directory)
         inputs = check_sources(config, directory)
         directory.open(config)
         directory.keep(*inputs.readings)
-        tokenizer = make_tokenizer(config, directory, inputs.tokenizer)
+        tokenizer = make_tokenizer(config, directory, inputs.tokenizer, inputs.initial and inputs.initial.tokenizer)
         print_line(f"{len(tokenizer.vocabulary):,} pieces: {directory.tokenizer / tokenizer.file_name}")

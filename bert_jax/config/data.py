@@ -203,6 +203,10 @@ MIN_BYTE_BPE_SIZE = 5 + 256
 """Smallest vocabulary of a byte-level BPE, which merges no pairs: the five special pieces and the 256 bytes."""
 
 
+InitialRows = Literal["pursuit", "mixture", "mean", "random"]
+"""How the rows of pieces begin that a trained model lacks."""
+
+
 class VocabularyConfig(Settings):
     """The vocabulary: trained on the corpus, or read from a file."""
 
@@ -232,6 +236,20 @@ class VocabularyConfig(Settings):
     sample_megabytes: Annotated[int, Field(gt=0)] = 256
     """Maximum text, in megabytes, that a vocabulary is trained on: a uniform sample of the documents, held in memory;
     with `data.weights`, each source gets its share."""
+    exchange: bool = False
+    """With `init`: put this vocabulary, trained or of `file`, in the place of the model's. Pieces that both have, also
+    if they are of different kinds, keep their rows of the word table and of the output. Without it the model's
+    vocabulary is used, which `file` may extend. A command that sets `size` or `kind` beside `init` turns it on."""
+    initial_rows: InitialRows = "pursuit"
+    """How the rows of the other pieces of an exchanged or extended vocabulary begin.
+
+    - pursuit: as a combination of the rows of 16 shared pieces, whose static vectors, trained on the text, approximate
+      that of the piece (orthogonal matching pursuit, Goddard and Fernandes Neto 2025).
+    - mixture: as a sparse mean of the rows of shared pieces by the similarity of static vectors (FOCUS, Dobler and de
+      Melo 2023).
+    - mean: as the mean of the rows of the model's pieces that spell the piece, as do the pieces that the others know
+      nothing of, and all of an extended vocabulary.
+    - random: with the mean and the variance of the model's rows."""
 
     def _conflicts(self) -> Iterator[str]:
         if self.kind in ("unigram", "bpe") and self.character_coverage < 0.98:

@@ -1,7 +1,7 @@
 """Settings of a pretraining run."""
 
-from collections.abc import Iterator, Sequence
-from typing import Annotated, ClassVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, ClassVar
 
 from pydantic import Field
 
@@ -10,7 +10,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig, unit_shares
 from bert_jax.config.operation import InputConfig, PreparationConfig
 from bert_jax.config.prediction import PREDICTIONS
-from bert_jax.config.settings import Requirement
+from bert_jax.config.settings import GIVEN, Requirement
 from bert_jax.config.training import Phase, TrainingConfig
 
 
@@ -39,6 +39,7 @@ class RunConfig(TrainingConfig):
     REQUIREMENTS: ClassVar[tuple[Requirement, ...]] = (
         Requirement("model.num_segments", 0, "objective.pair", "none", "there are no two segments to ask about"),
         Requirement("model.num_segments", 1, "objective.pair", "none", "there are no two segments to ask about"),
+        Requirement("vocabulary.exchange", True, "init", GIVEN, "there is no model whose vocabulary it replaces"),
         Requirement("data.across_documents", False, "objective.pair", "none", "it is for sequences without pairs"),
         Requirement("data.whole_sentences", False, "objective.pair", "none", "it is for sequences without pairs"),
         *_predictions_of_models(),
@@ -59,10 +60,22 @@ class RunConfig(TrainingConfig):
     init: str | None = None
     """Model whose parameters this run starts from: a run, a checkpoint, a Hugging Face directory, or the name of a
     model on the Hugging Face hub. None: random parameters. The run also uses the model's vocabulary, unless
-    `vocabulary.file` names an extension of it: the same pieces first, then added ones. The embedding of an added piece
-    starts as the mean of the embeddings of the pieces into which the model's vocabulary splits it."""
+    `vocabulary.file` names an extension of it (the same pieces first, then added ones), or `vocabulary.exchange` puts
+    another one in its place."""
     input: InputConfig = InputConfig()
     preparation: PreparationConfig = PreparationConfig()
+
+    def set(self, values: Mapping[str, Any]) -> "RunConfig":
+        """A validated copy, as by `Settings.set`. A size or kind of the vocabulary that is set beside `init` asks for
+        this vocabulary in place of the model's: it turns `vocabulary.exchange` on unless `values` has that too. The
+        tables of the model then have the vocabulary's size."""
+        names = {name.replace("-", "_") for name in values}
+        given = bool(values.get("init", self.init) or self.vocabulary.exchange)
+        if given and names & {"vocabulary.size", "vocabulary.kind"} and "vocabulary.exchange" not in names:
+            values = {**values, "vocabulary.exchange": True}
+        if str(values.get("vocabulary.exchange")) == "True":
+            values = {"model.vocabulary_size": None, "model.word_rows": None, **values}
+        return super().set(values)
 
     @property
     def rows(self) -> list[tuple[int, int]]:

@@ -80,6 +80,10 @@ class OptimizerConfig(Settings):
             )
 
 
+TrainedPart = Literal["all", "head", "words", "blocks"]
+"""Which parameters a phase trains."""
+
+
 class Phase(Settings):
     """Training for a number of steps on sequences of one length, in batches of one size."""
 
@@ -96,6 +100,13 @@ class Phase(Settings):
     that model.rotary_base is meant for. None: model.rotary_base."""
     smoothing: Annotated[float, Field(ge=0.0, le=1.0)] | None = None
     """data.smoothing in this phase, for shares that are annealed from phase to phase. None: data.smoothing."""
+    trains: TrainedPart = "all"
+    """Parameters that this phase trains; the others are frozen.
+
+    - all: every parameter.
+    - head: the heads alone.
+    - words: the heads, and the tables over the vocabulary.
+    - blocks: all but the tables over the vocabulary."""
     languages: Languages | None = None
     """Languages whose sources this phase draws from, so that others can join in a later phase. None: all."""
 

@@ -18,9 +18,14 @@ def refuse_unused(config: Settings, settings: Mapping[str, Any]) -> None:
 def _unused(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yields patterns for names of settings without effect, with the reason. `values`: all settings by dotted name."""
     file, init, predict = values.get("vocabulary.file"), values.get("init"), values.get("objective.predict")
-    if init:
+    if init and not values.get("vocabulary.exchange"):
         reason = f"the vocabulary of {Setting('init', init)}, with its cleaning of text, is taken; "
-        yield r"vocabulary\.(?!file).*", f"{reason}{Setting('vocabulary.file')} names an extended one"
+        other = (
+            f"{Setting('vocabulary.file')} names an extended one, {Setting('vocabulary.exchange')} puts another there"
+        )
+        yield r"vocabulary\.(?!file|exchange).*", f"{reason}{other}"
+    if not values.get("vocabulary.exchange"):
+        yield r"vocabulary\.initial_rows", f"it needs {Setting('vocabulary.exchange', True)}"
     if file:
         shown = Setting("vocabulary.file", file)
         yield r"vocabulary\.(kind|size|character_coverage|sample_megabytes)", f"the pieces of {shown} are taken"

@@ -68,15 +68,15 @@ class FineTuningObjective(Objective):
         """
         if self._frozen_layers is None and not self._probe:
             return None
-        layers = jnp.arange(self.model.num_layers) >= (self._frozen_layers or 0)
+        layers = np.arange(self.model.num_layers) >= (self._frozen_layers or 0)
 
-        def learned(path: KeyPath, leaf: Array) -> Bool[Array, "..."]:
+        def learned(path: KeyPath, leaf: Array) -> Bool[np.ndarray, "..."]:
             group = parameter_at(path_of(path)).group
             if self._probe:
-                return jnp.array(group == "task head")
+                return np.array(group == "task head")
             if group == "block":  # a stack with fewer blocks holds the last ones
                 return layers[-len(leaf) :].reshape(-1, *[1] * (leaf.ndim - 1))
-            return jnp.array(group != "embeddings")
+            return np.array(group != "embeddings")
 
         return jax.tree_util.tree_map_with_path(learned, params)
 

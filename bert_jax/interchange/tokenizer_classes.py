@@ -230,9 +230,4 @@ def _frame(
     if frame == "roberta":
         trim, leading_space = config.switch("trim_offsets", True), config.switch("add_prefix_space", False)
         return processors.RobertaProcessing(last, first, trim, leading_space)
-    between, second = (f"{last[0]} {last[0]}", ":0") if frame == "fairseq" else (last[0], ":1")
-    return processors.TemplateProcessing(
-        single=f"{first[0]} $A {last[0]}",
-        pair=f"{first[0]} $A {between} $B{second} {last[0]}{second}",
-        special_tokens=[first, last],
-    )
+    return frame_template(first, last, "first", separators=2 if frame == "fairseq" else 1)

@@ -1,8 +1,15 @@
 """Table of all parameters, one row each: axes, group, weight decay and names in other programs' files."""
 
 from collections.abc import Iterable
+from typing import Any
+
+import jax
+import numpy as np
+from jax.tree_util import KeyPath
+from jaxtyping import Bool
 
 from bert_jax.config.model import WIDEST_FILTER
+from bert_jax.config.training import TrainedPart
 from bert_jax.model.parameter import HEAD_AXES, Parameter, layer_row, linear_rows, norm_rows
 from bert_jax.model.positions import SCHEMES
 
@@ -96,3 +103,15 @@ def parameter_at(path: str) -> Parameter:
         if parameter := _BY_PATH.get("/".join(names[begin:])):
             return parameter
     raise ValueError(f"PARAMETERS (model/parameters.py) has no row for the parameter {path}; add one")
+
+
+def trained_parameters(params: Any, trained: TrainedPart) -> Any:
+    """For each array of the tree `params`, an array of one boolean: whether a phase that trains these parameters
+    (`config.training.Phase.trains`) changes it."""
+
+    def changes(path: KeyPath, _: object) -> Bool[np.ndarray, ""]:
+        parameter = parameter_at(path_of(path))
+        of_head, of_words = parameter.group.endswith(" head"), parameter.padded and parameter.is_table
+        return np.array({"all": True, "head": of_head, "words": of_head or of_words, "blocks": not of_words}[trained])
+
+    return jax.tree_util.tree_map_with_path(changes, params)

@@ -27,7 +27,7 @@ from bert_jax.system.files import refuse_links
 from bert_jax.system.progress import say, stage
 from bert_jax.system.reading import Fact, Reading, show
 from bert_jax.text import identification
-from bert_jax.text.extension import replaced_pieces
+from bert_jax.text.extension import check_extension
 from bert_jax.text.lexicon import LexiconFile
 from bert_jax.text.segmentation import open_segmenter
 from bert_jax.text.tokenizer import Tokenizer
@@ -70,8 +70,8 @@ def check_sources(config: RunConfig, run: RunDirectory) -> Inputs:
         tokenizer, vocabulary_readings = existing_tokenizer(config, initial)
         readings += vocabulary_readings
     if initial:
-        assert tokenizer is not None  # the tokenizer comes with the model
-        replaced_pieces(initial.tokenizer, tokenizer)
+        if tokenizer and not config.vocabulary.exchange:
+            check_extension(initial.tokenizer, tokenizer)
         readings += initial.provenance.readings
     prepared = _open_prepared(config, run)
     is_complete = len(prepared) == len({phase.length for phase in config.phases})
@@ -101,7 +101,7 @@ def check_preparation(config: RunConfig, run: RunDirectory) -> Inputs:
 def prepare_data(config: RunConfig, run: RunDirectory, inputs: Inputs) -> Data:
     """Writes tokenizer and sequences into the open run, unless they exist. Raises UsageError."""
     run.keep(*inputs.readings)
-    tokenizer = make_tokenizer(config, run, inputs.tokenizer)
+    tokenizer = make_tokenizer(config, run, inputs.tokenizer, inputs.initial and inputs.initial.tokenizer)
     # The first host may have prepared data since the other hosts looked, so they open it again.
     prepared = prepare_lengths(config, run, inputs.prepared if is_first() else None)
     return Data(tokenizer, prepared, tuple(source_shares(config, prepared)))

@@ -2,6 +2,7 @@
 
 from bert_jax.config.run import RunConfig
 from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.pretraining.adaptation import adapted
 from bert_jax.pretraining.dataset import is_outdated
 from bert_jax.pretraining.pretrain import plan_pretraining
 from bert_jax.pretraining.sample_preparation import prepare_sample
@@ -29,6 +30,7 @@ _WORKERS = (1, 10, 100)
 def pretraining_estimates(config: RunConfig, workdir: Place) -> Lines:
     """Yields what `bert-jax pretrain` would do in `workdir`. Raises UsageError if it would refuse to start."""
     run = RunDirectory(workdir)
+    config = adapted(config, run)
     plan = plan_pretraining(config, run)
     trainer, mesh = plan.trainer, plan.mesh
     yield from run_beginning(config, run, mesh)
@@ -52,7 +54,7 @@ def pretraining_estimates(config: RunConfig, workdir: Place) -> Lines:
 def _vocabulary(config: RunConfig, run: RunDirectory, pieces: int | None) -> str:
     if run.under_way:
         source = f"there: {run.tokenizer}"
-    elif origin := config.vocabulary.file or config.init:
+    elif origin := config.vocabulary.file or (None if config.vocabulary.exchange else config.init):
         source = f"read from {origin}"
     else:
         source = f"{config.vocabulary.kind}, trained on the text if {run.tokenizer} doesn't hold it yet"

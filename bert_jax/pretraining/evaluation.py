@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import math
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jaxtyping import Float
 
 from bert_jax.config.objective import Units
 from bert_jax.config.operation import MeshConfig
@@ -36,6 +38,12 @@ from bert_jax.training.step import example_keys, make_evaluation_step
 _OF_MASKS = {"predict", "units", "evaluated_share", "mask_probability", "random_probability", "replaced_by"}
 """The settings of the objective that determine a held-out sequence's masks."""
 
+MEAN_COSINE = "mean_cosine"
+"""Mean cosine of the mean vectors of different held-out texts; 1 if the encoder no longer tells texts apart."""
+BITS = "bits_per_character"
+"""Loss of the predicted tokens in bits, for each character of the text without spaces: comparable between vocabularies
+for the same text, objective and share of predicted tokens."""
+
 
 class HeldOut:
     """The sequences of one prepared set for evaluation, with fixed masks. Rows of weight 0 fill up the last batches.
@@ -55,6 +63,12 @@ class HeldOut:
         self._objective, self._seed = trainer.objective.in_phase(phase), config.seed
         self._sharding = batch_sharding(trainer.mesh)
         self._step = jax.jit(on_mesh(trainer.mesh, make_evaluation_step(self._objective, seed=self._seed)))
+        seen = data.held_out if split == HELD_OUT else data.train
+        self._bits_a_nat = seen.tokens / seen.characters / math.log(2) if seen.characters else None
+        self._vectors = None
+        """Mean vectors of a batch's texts, for a run that begins with a trained encoder."""
+        if config.init and not config.model.discriminator:
+            self._vectors = jax.jit(on_mesh(trainer.mesh, self._objective.mean_vectors))
         self._parts: list[tuple[str, BatchSource]] = []
         """Pairs of a language and the batches of one of its sources."""
         self.sequences = 0
@@ -105,6 +119,12 @@ class HeldOut:
         """
         whole, parts = self._means(lambda batch: self._step(params, batch), between)
         values = self._with_loss(whole)
+        if self._bits_a_nat and not self._several:
+            values[BITS] = whole[self._objective.token_question.loss] * self._bits_a_nat
+        if self._vectors:
+            batch = next(iter(read_ahead(self._parts[0][1])))
+            vectors = np.asarray(self._vectors(params, placed(batch, self._sharding, self._batch_size)))
+            values[MEAN_COSINE] = _mean_cosine(vectors[np.asarray(batch.weight).any(axis=1)])
         if self._several:
             for language, means in parts.items():
                 values |= {f"{language}/{name}": value for name, value in self._with_loss(_mean(means)).items()}
@@ -257,6 +277,13 @@ def measurements(
             "measured_on": sequences.measured_on,
         }
     )
+
+
+def _mean_cosine(vectors: Float[np.ndarray, "N D"]) -> float:
+    """The mean cosine of different rows; 0 for fewer than two."""
+    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+    pairs = len(unit) * (len(unit) - 1)
+    return float((np.square(unit.sum(axis=0)).sum() - len(unit)) / pairs) if pairs else 0.0
 
 
 def _mean(parts: Sequence[Means]) -> dict[str, float]:

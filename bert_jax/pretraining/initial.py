@@ -1,15 +1,20 @@
 """The parameters that a run begins with: those of a trained model, and the spelling of pieces."""
 
+import functools
+import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
-from jaxtyping import Array, Float
+from jax.tree_util import KeyPath
+from jaxtyping import Array, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
+from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.interchange.hub import model_place
 from bert_jax.model.bert import PART_NAMES, Parameters, absent_parts, parameter_shapes
 from bert_jax.model.embeddings import padded_vocabulary_size, vocabulary_size
@@ -24,11 +29,14 @@ from bert_jax.model.relatives.characters import (
     PADDING,
 )
 from bert_jax.model.sharding import tree_shardings
+from bert_jax.pretraining.exchange import Combinations, combinations
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import say
-from bert_jax.text.extension import replaced_pieces
+from bert_jax.system.reading import Reading
+from bert_jax.text.extension import check_extension
 from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.training.step import purpose_key
 
 _MAY_DIFFER = {
     *("causal", "rotary_base", "dropout", "attention_dropout", "initializer_range"),
@@ -46,8 +54,7 @@ def open_initial(config: RunConfig) -> TrainedModel | None:
     trained = TrainedModel.open(model_place(config.init))
     if trained.task:
         say(f"{config.init} was fine-tuned for {trained.task.name}: its encoder goes on, without its head or pooling")
-    has_table = SCHEMES[config.model.positions].learns_vectors
-    theirs, ours = (_shaping(model, has_table) for model in (trained.config, config.model))
+    theirs, ours = (_shaping(model, config) for model in (trained.config, config.model))
     if "pooler" not in trained.shapes["bert"]:  # the initial model has no pooler: a random one of any kind is added
         theirs["pooler"] = ours["pooler"]
     if "generator" not in trained.shapes:  # the initial model has no generator: a random one of any size is added
@@ -67,52 +74,118 @@ def open_initial(config: RunConfig) -> TrainedModel | None:
     return trained
 
 
-def initial_parameters(trained: TrainedModel, model: ModelConfig, tokenizer: Tokenizer, mesh: Mesh) -> Parameters:
-    """The parameters of `trained` for a run of `model` and `tokenizer`, with new rows for pieces that `tokenizer` adds.
-    Raises UsageError unless the vocabulary of `tokenizer` begins with that of `trained`."""
-    rows = replaced_pieces(trained.tokenizer, tokenizer)
-    if absent := absent_parts(trained.shapes, model):
-        missing = " and no ".join(PART_NAMES[part] for part in sorted(absent))
+def initial_parameters(
+    trained: TrainedModel,
+    config: RunConfig,
+    tokenizer: Tokenizer,
+    mesh: Mesh,
+    prepared: PreparedData | None = None,
+    keep: Callable[[Reading], None] | None = None,
+) -> Parameters:
+    """The parameters of `trained` for a run of `config` with `tokenizer`, which may extend or replace the vocabulary.
+
+    `prepared`: the run's text, from which static vectors of an exchanged vocabulary are trained. `keep` receives a
+    reading that says how the rows of an exchanged vocabulary begin. Raises UsageError for another vocabulary that
+    doesn't extend that of `trained`, without `vocabulary.exchange`.
+    """
+    old, exchanges = trained.tokenizer, config.vocabulary.exchange
+    if not exchanges:
+        check_extension(old, tokenizer)
+    absent = absent_parts(trained.shapes, config.model)
+    import os
+
+    begun = (
+        not os.environ.get("RANDOM_HEAD")
+        and "masked_lm" in absent
+        and config.model.table_size == config.model.hidden_size
+    )
+    if missing := " and no ".join(PART_NAMES[part] for part in sorted(absent - ({"masked_lm"} if begun else set()))):
         say(f"the model to start from has no {missing}: random values are put there")
-    if {"masked_lm", "generator"} & absent:
-        say(
-            "a random head sends large gradients into the encoder at first: a short training can leave it worse than "
-            "it was; give it a warmup, a low peak rate (--optimizer.peak-learning-rate) and some thousand steps"
-        )
     params = trained.parameters(mesh)
-    if len(rows) == len(trained.tokenizer.vocabulary):
-        return params
-    longer = trained.config.replace(vocabulary_size=len(rows))
-    shardings = tree_shardings(parameter_shapes(longer, absent_parts(trained.shapes, longer)), mesh)
-    return jax.jit(lambda params: _lengthened(params, trained.config, longer, rows), out_shardings=shardings)(params)
+    if tokenizer.vocabulary.pieces != old.vocabulary.pieces or exchanges:
+        rows = combinations(old, tokenizer, config.vocabulary.initial_rows if exchanges else "mean", prepared)
+        if exchanges and keep:
+            keep(rows.reading)
+        sized = trained.config.replace(
+            vocabulary_size=len(tokenizer.vocabulary),
+            word_rows=config.model.word_rows,
+            first_position=config.model.first_position,
+        )
+        shardings = tree_shardings(parameter_shapes(sized, absent_parts(trained.shapes, sized)), mesh)
+        key = purpose_key(config.seed, "parameters")
+        with_rows = functools.partial(_with_rows, old=trained.config, new=sized, rows=rows, key=key)
+        params = jax.jit(with_rows, out_shardings=shardings)(params)
+    if begun:
+        say("the model to start from has no masked-language head: it begins near the identity, with the word table")
+        model = config.model.replace(vocabulary_size=len(tokenizer.vocabulary))
+        counts = prepared.piece_counts if prepared else np.zeros(len(tokenizer.vocabulary), int)
+        shardings = tree_shardings(parameter_shapes(model), mesh)["masked_lm"]
+        head = functools.partial(_near_identity, model=model, counts=counts)
+        params = {**params, "masked_lm": jax.jit(head, out_shardings=shardings)(params["bert"]["embeddings"]["word"])}
+    return params
 
 
-def _shaping(model: ModelConfig, learned_positions: bool) -> dict[str, Any]:
+def _near_identity(table: Float[Array, "V D"], model: ModelConfig, counts: Int[np.ndarray, " V"]) -> Parameters:
+    """A masked-language head for an encoder without one: its dense layer is the identity, its norm scales logits with
+    the word table to a variance of one, and its bias is the logarithm of the pieces' shares of the text."""
+    shares = np.log((counts + 1) / (counts + 1).sum())
+    scale = 1 / (jnp.std(table[: len(counts)]) * math.sqrt(model.hidden_size))
+
+    def values(path: KeyPath, shape: jax.ShapeDtypeStruct) -> Array:
+        match path_of(path):
+            case "dense/kernel":
+                return jnp.eye(shape.shape[0], dtype=shape.dtype)
+            case "norm/scale":
+                return jnp.full(shape.shape, scale, shape.dtype)
+            case "bias":
+                return jnp.pad(jnp.asarray(shares, shape.dtype), (0, shape.shape[0] - len(shares)))
+        return jnp.zeros(shape.shape, shape.dtype)
+
+    return jax.tree_util.tree_map_with_path(values, parameter_shapes(model)["masked_lm"])
+
+
+def _shaping(model: ModelConfig, config: RunConfig) -> dict[str, Any]:
     """The settings that must be equal in a model and its initial model."""
-    free = _MAY_DIFFER if learned_positions else _MAY_DIFFER | {"max_positions"}
+    free = set(_MAY_DIFFER)
+    if not SCHEMES[config.model.positions].learns_vectors:
+        free.add("max_positions")
+    if config.vocabulary.exchange:  # the tables begin anew, and positions follow the number of the padding
+        free |= {"word_rows", "first_position"}
     return model.model_dump(exclude=free) | {"feedforward_size": model.inner_size}
 
 
-def _lengthened(params: Parameters, old: ModelConfig, new: ModelConfig, rows: list[list[int]]) -> Parameters:
-    """`params` with a row for each added piece in every table over the vocabulary. `rows` lists the old pieces that
-    spell each added piece; the new row is the mean of their rows. Added pieces use the table's unused rows first.
-    """
-    added = rows[old.vocabulary_size :]
-    most = max(map(len, added))
-    numbers = np.array([row + [0] * (most - len(row)) for row in added])
-    shares = np.array([[1 / len(row)] * len(row) + [0.0] * (most - len(row)) for row in added], np.float32)
+def _with_rows(
+    params: Parameters, old: ModelConfig, new: ModelConfig, rows: Combinations, key: Key[Array, ""]
+) -> Parameters:
+    """`params` with tables over the vocabulary whose rows begin as `rows` says. Rows past the vocabulary that `old`
+    has and `new` keeps, for pieces that were never used, follow."""
+    one = rows.coefficients[:, 0] == 1.0
+    kept = one & ~rows.coefficients[:, 1:].any(axis=1)
 
-    def lengthened(table: Float[Array, "V *D"]) -> Float[Array, "W *D"]:
-        means = jnp.einsum("nk,nk...->n...", shares, table[numbers])
-        unused = table[vocabulary_size(new) : old.num_word_rows]
-        longer = jnp.concatenate([table[: old.vocabulary_size], means, unused])
+    def exchanged(number: int, table: Float[Array, "V *D"]) -> Float[Array, "W *D"]:
+        known = table[: old.vocabulary_size]
+        shape = (-1, *[1] * (table.ndim - 1))
+        combined = jnp.zeros((len(kept), *table.shape[1:]), table.dtype)
+        for of_old, shares in zip(rows.numbers.T, rows.coefficients.T, strict=True):
+            combined += shares.reshape(shape) * known[of_old]
+        # A kept row has the same bits, which a sum with zeros would change in the sign of a zero.
+        combined = jnp.where(kept.reshape(shape), known[rows.numbers[:, 0]], combined)
+        if rows.random.any():
+            noise = jax.random.normal(jax.random.fold_in(key, number), combined.shape, table.dtype)
+            combined = jnp.where(rows.random.reshape(shape), known.mean(axis=0) + noise * known.std(axis=0), combined)
+        longer = jnp.concatenate([combined, table[vocabulary_size(new) : old.num_word_rows if new.word_rows else 0]])
         padding = padded_vocabulary_size(new) - len(longer)
         return jnp.pad(longer, [(0, padding)] + [(0, 0)] * (table.ndim - 1))
 
-    def changed(path, leaf: Array) -> Array:
-        return lengthened(leaf) if parameter_at(path_of(path)).padded else leaf
+    def changed(number: int, path: KeyPath, leaf: Array) -> Array:
+        parameter = parameter_at(path_of(path))
+        if parameter.path == "bert/embeddings/position" and new.first_position != old.first_position:
+            rows_before = new.first_position - old.first_position
+            return leaf[-rows_before:] if rows_before < 0 else jnp.pad(leaf, [(rows_before, 0), (0, 0)])
+        return exchanged(number, leaf) if parameter.padded else leaf
 
-    return jax.tree_util.tree_map_with_path(changed, params)
+    leaves, tree = jax.tree_util.tree_flatten_with_path(params)
+    return jax.tree.unflatten(tree, [changed(number, *each) for number, each in enumerate(leaves)])
 
 
 def with_spelling(params: Parameters | None, config: ModelConfig, tokenizer: Tokenizer) -> Parameters | None:

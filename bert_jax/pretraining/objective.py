@@ -2,6 +2,7 @@
 section 3.1); next tokens (Radford et al. 2018, section 3.1), also in both directions (Peters et al. 2018, section 3.1);
 and replaced tokens (Clark et al. 2020, section 2)."""
 
+import copy
 import functools
 import math
 from collections.abc import Iterator
@@ -24,12 +25,13 @@ from bert_jax.config.prediction import (
     Question,
 )
 from bert_jax.config.run import RunConfig
-from bert_jax.config.training import Phase
+from bert_jax.config.training import Phase, TrainedPart
 from bert_jax.layout import Tokens
-from bert_jax.model.bert import BertForPretraining, Discriminator, Parameters, generator_parameters, init
+from bert_jax.model.bert import BertForPretraining, Discriminator, Encoded, Parameters, generator_parameters, init
 from bert_jax.model.dropout import split
 from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.kernels.cross_entropy import cross_entropy, total_cross_entropy
+from bert_jax.model.parameters import trained_parameters
 from bert_jax.model.sharding import on_mesh
 from bert_jax.model.size import Memory, step_memory, train_flops
 from bert_jax.pretraining.masking import (
@@ -71,6 +73,7 @@ class MaskedTokens(Objective):
     """The question whose labels are tokens."""
     main_question = MASKED_TOKENS
     """The question whose accuracy is the run's score."""
+    _trains: TrainedPart = "all"
 
     def __init__(self, config: RunConfig, mask_id: int):
         """`config` must have the model's vocabulary size."""
@@ -100,11 +103,20 @@ class MaskedTokens(Objective):
         )
 
     def in_phase(self, phase: int) -> "MaskedTokens":
-        """The objective with the phase's base of rotary positions; the objective itself if the base is the model's."""
-        base = self._config.phases[phase].rotary_base
-        if base in (None, self.model.rotary_base):
-            return self
-        return type(self)(self._config.replace(model=self.model.replace(rotary_base=base)), self._mask_id)
+        """The objective with the phase's base of rotary positions and its trained parameters; the objective itself if
+        both are its own."""
+        base, trains = self._config.phases[phase].rotary_base, self._config.phases[phase].trains
+        own = self
+        if base not in (None, self.model.rotary_base):
+            own = type(self)(self._config.replace(model=self.model.replace(rotary_base=base)), self._mask_id)
+        if trains != own._trains:
+            own = copy.copy(own)
+            own._trains = trains
+        return own
+
+    def learns(self, params: Parameters) -> Parameters | None:
+        """Whether each parameter is trained in the objective's phase; None if all are."""
+        return None if self._trains == "all" else trained_parameters(params, self._trains)
 
     def init(self, key: Key[Array, ""]) -> Parameters:
         return init(self.model, key)
@@ -147,6 +159,12 @@ class MaskedTokens(Objective):
             count = jnp.sum(weights)
             means |= {question.loss: Mean(loss, count), question.accuracy: Mean(hit, count)}
         return means
+
+    def mean_vectors(self, params: Parameters, batch: Batch) -> Float[Array, "B D"]:
+        """The mean of the last layer's vectors of each row's tokens, unmasked and without dropout."""
+        encoded = cast(Encoded, self.network.apply({"params": params}, batch.tokens, method="encode"))
+        real = (batch.tokens.sequence > 0)[..., None].astype(jnp.float32)
+        return jnp.sum(encoded.tokens.astype(jnp.float32) * real, axis=1) / jnp.maximum(jnp.sum(real, axis=1), 1.0)
 
     def guess(self, batch: Batch, targets: PretrainingTargets, log_share: Float[Array, " V"]) -> Means:
         """Sums over a batch that `baseline` needs. `log_share`: the logarithm of each piece's share of the text.
@@ -395,7 +413,7 @@ def _check_names(trainer: PretrainingTrainer) -> None:
 def expected_vocabulary_size(config: RunConfig) -> int:
     """The size that the run's vocabulary will have: that of an existing vocabulary which the settings name, or the
     configured size. Raises UsageError if an existing vocabulary can't be read."""
-    if config.vocabulary.file or config.init:
+    if config.vocabulary.file or config.init and not config.vocabulary.exchange:
         from bert_jax.pretraining.vocabulary import existing_tokenizer  # imports the tokenizers' libraries
 
         tokenizer, _ = existing_tokenizer(config)

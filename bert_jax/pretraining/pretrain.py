@@ -15,6 +15,7 @@ from bert_jax.model.bert import Parameters
 from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.kernels.attention_forms import check_attention
 from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows, make_mesh
+from bert_jax.pretraining.adaptation import adapted, harm_of, harms
 from bert_jax.pretraining.dataset import Data, Inputs, check_preparation, prepare_data
 from bert_jax.pretraining.evaluation import HeldOut, held_out_sequences, measurements
 from bert_jax.pretraining.initial import initial_parameters, with_spelling
@@ -27,7 +28,7 @@ from bert_jax.run.python_input import check_call, write_texts
 from bert_jax.run.results import Results
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import Setting, UsageError, command_line, quoted
-from bert_jax.system.progress import say
+from bert_jax.system.progress import say, warn
 from bert_jax.text.vocabulary import MASK, SPECIAL_PIECES
 from bert_jax.training.compiled_programs import keep_compiled_programs
 from bert_jax.training.devices import check_room
@@ -52,14 +53,16 @@ def pretrain(
     config: RunConfig,
     workdir: RunDirectory | str | os.PathLike,
     source: str | os.PathLike | Texts | None = None,
+    init: str | os.PathLike | None = None,
     on_measured: OnMeasured | None = None,
     objective: type[MaskedTokens] | None = None,
 ) -> Results:
     """Runs or resumes pretraining up to its last step; returns the results, which are also written to results.json.
 
     `source`: the name of a source as in the setting `data.source`, or documents in any form that `Bert.encode` takes,
-    which are saved in the run's folder data/; None: the source of `config`. `on_measured` receives every line of
-    metrics.jsonl; if it returns True, the run is finished with the results of that step.
+    which are saved in the run's folder data/; None: the source of `config`. `init`: the model to start from; None: that
+    of `config`. `on_measured` receives every line of metrics.jsonl; if it returns True, the run is finished with the
+    results of that step.
     `objective`: a subclass of the built-in class that the setting `objective.predict` selects (see
     `bert_jax.pretraining.objective.OBJECTIVES`); None: the built-in class. The run stores the name of the class and can
     only be resumed with a class of that name.
@@ -69,6 +72,8 @@ def pretrain(
     same call resumes the run.
     """
     check_call("pretrain", config, RunConfig, on_measured)
+    if init is not None:
+        config = config.replace(init=os.fspath(init))
     check_connected(config.hosts)
     with contextlib.closing(RunDirectory.of(workdir)) as run:
         if source is not None:
@@ -86,6 +91,7 @@ def _pretrained(
 ) -> Results:
     keep_compiled_programs()
     with compiler_checked(config.execution):
+        config = adapted(config, run)
         plan = plan_pretraining(config, run, objective)
         with first_alone("prepare"):
             run.open(config)
@@ -98,6 +104,9 @@ def _pretrained(
     if len(data.shares) > 1 and not run.under_way:
         for share in data.shares:
             say(str(share))
+    if not run.under_way:
+        for harm in harms(config, data.shares):
+            warn(harm)
     if kept and not run.under_way:
         steps = ", ".join(f"{step:,} ({words:,} words)" for step, words in kept.items())
         say(f"checkpoints are kept of {counted(len(kept), 'steps')}: {steps}")
@@ -108,7 +117,7 @@ def _pretrained(
     say(f"objective: {trainer.objective.description}")
     held_out = _held_out_of_phases(trainer, data.prepared)
     phases = [_phase(run, trainer, number, data, held_out[number]) for number in range(len(config.phases))]
-    trained = train(trainer, run, phases, lambda: _initial_parameters(plan, data), kept, on_measured)
+    trained = train(trainer, run, phases, lambda: _initial_parameters(plan, data, run), kept, on_measured)
     results = _results(trainer, run, data, held_out, trained)
     run.write_results(results)
     return results
@@ -197,14 +206,16 @@ def _phase(
         name=f"Training, phase {number + 1} of {len(config.phases)}" if several else "Training",
         packed=sequences_a_row if config.data.packed else None,
         skips_records=config.input.damaged_records == "skip",
+        harm=harm_of if config.init else None,
     )
 
 
-def _initial_parameters(plan: PretrainingPlan, data: Data) -> Parameters | None:
+def _initial_parameters(plan: PretrainingPlan, data: Data, run: RunDirectory) -> Parameters | None:
     """The parameters of a run without checkpoint; None for random ones."""
-    params = None
+    params, config = None, plan.config
     if plan.inputs.initial:
-        params = initial_parameters(plan.inputs.initial, plan.config.model, data.tokenizer, plan.mesh)
+        prepared = data.prepared[config.phases[0].length]
+        params = initial_parameters(plan.inputs.initial, config, data.tokenizer, plan.mesh, prepared, run.keep)
     return with_spelling(params, plan.config.model, data.tokenizer)
 
 
@@ -217,5 +228,8 @@ def _results(
     results = measurements(trainer, step, trained.state.params, prepared, held_out[phase], measured)
     if step < config.steps:
         results = results.updated({"stopped_early": True, "planned_steps": config.steps})
-    skipped_records = sum(line.get("skipped_records", 0) for line in read_metrics(run.metrics_file))
+    lines = read_metrics(run.metrics_file)
+    skipped_records = sum(line.get("skipped_records", 0) for line in lines)
+    if started := next((line for line in lines if line["split"] == "eval" and line["step"] == 0), None):
+        results = results.updated({"started_from": {name: value for name, value in started.items() if name != "step"}})
     return results.updated({"skipped_steps": int(trained.state.skipped), "skipped_records": skipped_records})

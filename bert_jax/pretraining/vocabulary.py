@@ -34,9 +34,12 @@ _MOST_CUT = 0.01
 """Largest share of characters in words that are too long for a WordPiece tokenizer; above it, a warning is printed."""
 
 
-def make_tokenizer(config: RunConfig, run: RunDirectory, existing: Tokenizer | None = None) -> Tokenizer:
+def make_tokenizer(
+    config: RunConfig, run: RunDirectory, existing: Tokenizer | None = None, initial: Tokenizer | None = None
+) -> Tokenizer:
     """The run's tokenizer: the saved one if settings and text are unchanged; otherwise `existing`, which the settings
-    name, or a new one, trained on the text."""
+    name, or a new one, trained on the text. One that is exchanged for that of the `initial` model sets special tokens
+    around pairs as that does."""
     if run.under_way:
         return run.files.tokenizer
     marker = run.tokenizer / "origin.json"
@@ -68,6 +71,8 @@ def make_tokenizer(config: RunConfig, run: RunDirectory, existing: Tokenizer | N
         )
     # Raises if its special tokens differ from those of prepared sequences.
     tokenizer = tokenizer.with_class_token(config.model.class_token)
+    if config.vocabulary.exchange and initial:
+        tokenizer = tokenizer.with_separators(initial.vocabulary.separators)
     run.save_tokenizer(tokenizer, origin)
     say(f"vocabulary of {len(tokenizer.vocabulary):,} pieces: {run.tokenizer}")
     return tokenizer
@@ -80,10 +85,13 @@ def existing_tokenizer(
     tokenizer were understood. Raises UsageError if it can't be read.
 
     It comes from `vocabulary.file` or from the model `init`. If both are set, the file's is taken. A plain vocabulary
-    file gets the casing of the model if that has a WordPiece tokenizer. `initial`: that model, if it is open already.
+    file that extends the model's gets the casing of the model if that has a WordPiece tokenizer. `initial`: that model,
+    if it is open already.
     """
     theirs = initial and initial.tokenizer
-    if config.init and not theirs:
+    if config.vocabulary.exchange:
+        theirs = None
+    elif config.init and not theirs:
         theirs = tokenizer_of(model_place(config.init))
     if not config.vocabulary.file:
         return theirs, ()
@@ -117,7 +125,8 @@ def _is_current(origin: dict[str, Any], marker: Place) -> bool:
 
 def _content(config: RunConfig) -> str | None:
     """Hash of the file or text from which the vocabulary is made; None if it isn't on this machine."""
-    places = [place_of(path) for path in (config.vocabulary.file, config.init) if path]
+    init = None if config.vocabulary.exchange else config.init
+    places = [place_of(path) for path in (config.vocabulary.file, init) if path]
     if not places:
         return text_content(config.data)
     files = []

@@ -47,6 +47,8 @@ class MetricsLog:
         evaluations = [line.values for line in kept if line.values["split"] == "eval"]
         self.scores = {values["step"]: _score(values) for values in evaluations if "score" in values}
         """The score of a task at the steps at which it was evaluated."""
+        self.first_evaluation: Mapping[str, float | None] = evaluations[0] if evaluations else {}
+        """The measurements of the run's first evaluation; empty before it."""
         self._file: io.FileIO | None = None
         text = "".join(line.text + "\n" for line in kept)
         if not is_first():
@@ -65,6 +67,8 @@ class MetricsLog:
         """Adds a line. Numbers that are not finite become null, since JSON can't hold them."""
         finite = {name: value if value is not None and math.isfinite(value) else None for name, value in values.items()}
         self._last[split] = step
+        if split == "eval":
+            self.first_evaluation = self.first_evaluation or finite
         if split == "eval" and "score" in finite:
             self.scores[step] = _score(finite)
         if not self._file:

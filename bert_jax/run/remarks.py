@@ -64,6 +64,23 @@ def nothing_learned(results: Results, phase: int) -> str:
     )
 
 
+def adaptation(results: Results) -> str:
+    """A remark on what a pretraining made of the trained model that it began with; empty for others."""
+    start, now = results.started_from, results.metrics
+    if "bits_per_character" not in start or "bits_per_character" not in now:
+        return ""
+    before, after = start["bits_per_character"], now["bits_per_character"]
+    figures = f"{before:.3f} bits a character before the training, {after:.3f} after it, on the same text and masks"
+    if "mean_cosine" in start and "mean_cosine" in now:
+        figures += f"; mean cosine of different texts {start['mean_cosine']:.3f} and {now['mean_cosine']:.3f}"
+    if after < before:
+        return f"Held-out text: {figures}."
+    return (
+        f"The model is worse than the one that it began with: {figures}. Give a lower rate "
+        "(--optimizer.peak-learning-rate) or more steps, or use the initial model."
+    )
+
+
 def nothing_learned_of_task(results: Results) -> str:
     """A remark on a fine-tuned model that is no better than its baseline or predicts one answer; empty for others. It
     is also empty for vectors of texts, whose baselines compare words: see `behind_words`."""

@@ -111,6 +111,8 @@ class Results(BaseModel):
     """For minimal pairs: remarks on the measurement."""
     groups: dict[str, Scores] = {}
     """For minimal pairs: the accuracy on each group, by the column that has the groups and by its value."""
+    started_from: Scores = {}
+    """The measurements before the first step, of a run that began with a trained model."""
     measured_on: dict[str, JsonValue] | None = None
     """What the measurements depend on besides the model: measurements with equal values here can be compared."""
     unknown_share: float | None = None

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from bert_jax.system.errors import UsageError
+from bert_jax.system.errors import Setting, UsageError
 from bert_jax.text.pipeline import Tokenizer
 from bert_jax.text.tokenizer_json import added_token
 
@@ -46,21 +46,14 @@ def extend(tokenizer: Tokenizer, words: Iterable[str], markers: Iterable[str] = 
     return Extension(extended, len(new), known, split, len(added))
 
 
-def replaced_pieces(old: Tokenizer, new: Tokenizer) -> list[list[int]]:
-    """For each piece of `new`, the ids of the pieces that the old tokenizer uses for its text.
-
-    An old piece has its own id. An added piece has the ids of its text in the old tokenizer, or the unknown id, so that
-    its row of the word table can start as the mean of their rows. Raises UsageError if `new` doesn't begin with the
-    pieces of `old`.
-    """
+def check_extension(old: Tokenizer, new: Tokenizer) -> None:
+    """Raises UsageError if the pieces of `new` aren't those of `old` and then further ones."""
     first, pieces = old.vocabulary.pieces, new.vocabulary.pieces
     if pieces[: len(first)] != first:
         differing = next((at for at, piece in enumerate(first) if pieces[at : at + 1] != (piece,)))
         new_piece = repr(pieces[differing]) if differing < len(pieces) else "none"
         raise UsageError(
             f"the new vocabulary doesn't begin with the old one's pieces: piece {differing} is {first[differing]!r} in "
-            f"the old and {new_piece} in the new; make it with bert-jax vocab --extend"
+            f"the old and {new_piece} in the new; extend the old one with bert-jax vocab --extend, or put the new one "
+            f"in its place with {Setting('vocabulary.exchange', True)}"
         )
-    unknown = [old.vocabulary.unknown_id]
-    added = [old.encode_piece(piece) or unknown for piece in pieces[len(first) :]]
-    return [[number] for number in range(len(first))] + added

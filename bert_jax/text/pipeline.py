@@ -325,14 +325,26 @@ class Tokenizer:
         """
         vocabulary = self.vocabulary
         _ = vocabulary.separators
-        if vocabulary.class_token == place:
+        return self if vocabulary.class_token == place else self._with_frame(place, 1)
+
+    def with_separators(self, count: int) -> "Tokenizer":
+        """Returns this tokenizer with so many separators between the texts of a pair. With two, as in RoBERTa, both
+        texts are in segment 0; only a tokenizer.json can say that.
+
+        Raises UsageError for special tokens around texts that are neither BERT's, RoBERTa's nor XLNet's.
+        """
+        if self.vocabulary.separators == count:
             return self
+        return self.as_pipeline()._with_frame(self.vocabulary.class_token, count)
+
+    def _with_frame(self, place: ClassToken, separators: int) -> Self:
+        vocabulary = self.vocabulary
         changed, cls, sep = copy.copy(self), vocabulary.cls_id, vocabulary.sep_id
         changed.vocabulary = copy.copy(vocabulary)
-        changed.vocabulary.frame = Frame.of_separators(cls, sep, class_token=place)
+        changed.vocabulary.frame = Frame.of_separators(cls, sep, separators, place)
         if self.file_name == Tokenizer.file_name:  # whose file contains the frame
             pipeline, pieces = self.as_huggingface(), vocabulary.pieces
-            pipeline.post_processor = frame_template((pieces[cls], cls), (pieces[sep], sep), place)
+            pipeline.post_processor = frame_template((pieces[cls], cls), (pieces[sep], sep), place, separators)
             changed._contents = self.contents | {"post_processor": json.loads(pipeline.to_str())["post_processor"]}
         return changed
 

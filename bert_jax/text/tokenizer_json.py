@@ -125,8 +125,8 @@ def pipeline_kind(file: JsonObject, name: str) -> PipelineKind:
 def built(file: JsonObject, name: str) -> Tokenizer:
     """The library's tokenizer for `file`, read from `name`.
 
-    Raises UsageError if the library refuses it, or if a piece has a number so large that the library would take all
-    memory.
+    Raises UsageError if the library refuses it, or if it has what makes the library take all memory: a piece with a
+    very large number, or an added token that the normalizer removes.
     """
     model, tokens = file.get("model"), file.get("added_tokens")
     vocab = model.get("vocab") if isinstance(model, dict) else None
@@ -143,6 +143,13 @@ def built(file: JsonObject, name: str) -> Tokenizer:
         raise
     except BaseException as error:  # the library raises Exception itself, and its panics are BaseException
         raise UsageError(f"{name} is no good tokenizer.json ({quoted(str(error))}); give another") from None
+    for token in tokens or [] if tokenizer.normalizer else []:
+        # The library (tokenizers 0.23) would find it everywhere, take all memory and abort the process.
+        if token.get("normalized") and not tokenizer.normalizer.normalize_str(str(token.get("content"))):
+            raise UsageError(
+                f"{name}: its normalizer removes the added token {quoted(token['content'])}, which could be found "
+                "everywhere; give the token normalized=false, or leave it out"
+            )
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return tokenizer
@@ -241,13 +248,17 @@ def finished(pipeline: Tokenizer, special: Sequence[str], name: str, class_token
     return json.loads(pipeline.to_str())
 
 
-def frame_template(cls: tuple[str, int], sep: tuple[str, int], class_token: ClassToken) -> processors.PostProcessor:
+def frame_template(
+    cls: tuple[str, int], sep: tuple[str, int], class_token: ClassToken, separators: int = 1
+) -> processors.PostProcessor:
     """The step that sets special tokens, each a piece with its id, around texts as BERT does or, with [CLS] last, as
-    XLNet does, where [CLS] is in segment 2."""
+    XLNet does, where [CLS] is in segment 2. With two separators between the texts of a pair, as in RoBERTa, both are in
+    segment 0."""
     before, after = (f"{cls[0]} ", "") if class_token == "first" else ("", f" {cls[0]}:2")
+    second = ":1" if separators == 1 else ":0"
     return processors.TemplateProcessing(
         single=f"{before}$A {sep[0]}{after}",
-        pair=f"{before}$A {sep[0]} $B:1 {sep[0]}:1{after}",
+        pair=f"{before}$A {' '.join([sep[0]] * separators)} $B{second} {sep[0]}{second}{after}",
         special_tokens=[cls, sep],
     )
 

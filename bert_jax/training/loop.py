@@ -248,7 +248,7 @@ class Loop:
             _finish(self._checkpoints)
             self.ended = self.stop.is_wanted()  # a collective call: no step may be in progress
         if self.ended:
-            say(f"training ends at step {step:,} of {self._config.steps:,}, as on_measured wants it")
+            say(f"training ends at step {step:,} of {self._config.steps:,}")
         elif stopping:
             note("stopped", f"after step {step:,}, with a checkpoint")
             raise self._interrupted(step)
@@ -261,8 +261,10 @@ class Loop:
         return self._phase.evaluator is not None and due
 
     def _missed_evaluation(self, step: int) -> bool:
-        """Whether the run was stopped after `step` of this phase, before its evaluation was finished."""
-        return step > self._phase.first and self._evaluates(step) and self._log.last_step("eval") < step
+        """Whether the run was stopped after `step` of this phase, before its evaluation was finished, or whether it
+        begins with parameters that are to be evaluated."""
+        due = self._evaluates(step) if step > self._phase.first else step == 0 and self._phase.harm is not None
+        return due and self._phase.evaluator is not None and self._log.last_step("eval") < step
 
     def _evaluate(self, step: int, state: TrainState) -> dict[str, float] | None:
         """Evaluates on held-out data and logs the result; returns None if a stop is requested meanwhile."""
@@ -283,6 +285,11 @@ class Loop:
         self._write_line(step, "eval", {**evaluation})
         say(f"step {step:,}, held out: {self._phase.note(evaluation)}")
         self._patience.announce(step, self._config.steps)
+        if self._phase.harm and step < self._config.steps:
+            harm = self._phase.harm(self._log.first_evaluation, evaluation, step / self._config.steps)
+            if harm and not self.stop.wanted:
+                warn(f"step {step:,}: {harm}; training ends here")
+                self.stop.request()
         return evaluation
 
     def _between_batches(self) -> None:
@@ -294,7 +301,8 @@ class Loop:
     def _evaluate_late(self, step: int, state: TrainState) -> None:
         """Evaluates a step whose checkpoint was written without evaluation. Ends the training there if requested."""
         if evaluation := self._evaluate(step, state):
-            self._checkpoints.add_evaluation(step, evaluation)
+            if step:
+                self._checkpoints.add_evaluation(step, evaluation)
             self.ended = self.stop.is_wanted()
         elif self.stop.requested:
             raise self._interrupted(step)

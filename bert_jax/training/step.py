@@ -6,6 +6,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jaxtyping import Array, Float, Int, Key, UInt32
 
@@ -59,7 +60,8 @@ class Objective(ABC):
         return self
 
     def learns(self, params: Parameters) -> Parameters | None:
-        """For each of `params`, booleans that broadcast with it and say which values are trained; None if all are."""
+        """For each of `params`, a NumPy array of booleans that broadcasts with it and says which values are trained;
+        None if all are."""
         return None
 
     @abstractmethod
@@ -197,7 +199,7 @@ def loss_gradients(
     counts = objective.counts(targets)
 
     def loss(params: Parameters, part: tuple[Targets, Key[Array, "b *N"]]) -> tuple[Float[Array, ""], Means]:
-        means = objective.measure(params, *part)
+        means = objective.measure(_without_frozen(params, objective.learns(params)), *part)
         parts = [
             weight * means[name].total / jnp.maximum(counts[name], 1.0) for name, weight in objective.losses.items()
         ]
@@ -214,6 +216,13 @@ def loss_gradients(
     shapes = jax.eval_shape(lambda part: loss(params, part)[1], jax.tree.map(lambda x: x[0], parts))
     zero = (jax.tree.map(jnp.zeros_like, params), jax.tree.map(lambda leaf: jnp.zeros(leaf.shape), shapes))
     return jax.lax.scan(accumulate, zero, parts)[0]
+
+
+def _without_frozen(params: Parameters, learned: Parameters | None) -> Parameters:
+    """`params`, of which no gradient is computed where none of an array's values is trained."""
+    if learned is None:
+        return params
+    return jax.tree.map(lambda leaf, where: leaf if np.any(where) else jax.lax.stop_gradient(leaf), params, learned)
 
 
 def every_nth(x: Array, n: int) -> Array:

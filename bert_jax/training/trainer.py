@@ -1,7 +1,7 @@
 """The compiled steps of a training, also for bench and plan, and the phases of a training."""
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
@@ -47,7 +47,7 @@ class Trainer(Generic[Config, Learned]):
     ):
         """`optimizer` has learning rate 1, as `make_train_step` requires; None: that of `config.optimizer`."""
         self.config, self.mesh, self.objective = config, mesh, objective
-        self._optimizer = learning_only(optimizer or make_optimizer(config.optimizer), objective.learns)
+        self._optimizer = optimizer or make_optimizer(config.optimizer)
 
     def initial_state(self, params: Parameters | None = None) -> TrainState:
         """The state before the first step, created with its shardings. Its parameters are `params`, with random values
@@ -61,9 +61,10 @@ class Trainer(Generic[Config, Learned]):
 
     def train_step(self, phase: int) -> jax.stages.Wrapped:
         """The jitted step of phase number `phase`: (state, batch) -> (state, measurements). The state is donated."""
+        objective = self.objective.in_phase(phase)
         step = make_train_step(
-            self.objective.in_phase(phase),
-            self._optimizer,
+            objective,
+            learning_only(self._optimizer, objective.learns),
             learning_rate(self.config.optimizer, self.config.steps),
             self.config.execution,
             phase=phase,
@@ -144,6 +145,10 @@ class PhaseWork:
     """Whether a batch has a row of weight 0 in place of each damaged record."""
     score: str = "score"
     """The name of an evaluation's score."""
+    harm: Callable[[Mapping[str, float | None], Mapping[str, float], float], str | None] | None = None
+    """Returns what is wrong with a model that training has made worse, from its first evaluation, which is then that of
+    the initial parameters, its newest one, and the share of the steps that are done; None if it goes well. What is
+    wrong ends the training."""
     patience: int | None = None
     """The phase ends after this many evaluations in a row without a better score; None: with its last step."""
 

@@ -515,7 +515,7 @@ def test_rows_without_a_piece_are_kept_and_never_predicted_and_parts_that_are_mi
         open_initial(settings)
     settings = settings.replace(model=shaped.model.replace(word_rows=97))
     longer = load_tokenizer(tmp_path / "longer.txt")
-    params = initial_parameters(open_initial(settings), settings.model, longer, make_mesh(settings.mesh))
+    params = initial_parameters(open_initial(settings), settings, longer, make_mesh(settings.mesh))
     word = params["bert"]["embeddings"]["word"]
     before = bert.params["bert"]["embeddings"]["word"]
     np.testing.assert_array_equal(np.delete(word, [90, 91], axis=0), np.delete(before, [90, 91], axis=0))

@@ -53,7 +53,7 @@ def test_a_run_starts_from_the_newest_checkpoint_of_another(continued, tiny_run,
 def test_rows_of_added_pieces_are_means_of_what_they_replace(continued, tiny_run, longer):
     config = continued.replace(vocabulary=VocabularyConfig(file=str(longer)))
     old, new = load_tokenizer(tiny_run.tokenizer), load_tokenizer(longer)
-    params = initial_parameters(open_initial(config), config.model, new, make_mesh(config.mesh))
+    params = initial_parameters(open_initial(config), config, new, make_mesh(config.mesh))
     before, after = load(tiny_run.path).params, params
     word, old_word = after["bert"]["embeddings"]["word"], before["bert"]["embeddings"]["word"]
     assert word.shape[0] == 256 and np.array_equal(word[:150], old_word[:150])

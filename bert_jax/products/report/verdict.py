@@ -7,7 +7,14 @@ from bert_jax.config.wording import counted
 from bert_jax.instances.preparation import MOST_UNKNOWN
 from bert_jax.products.report.run_summary import RunSummary
 from bert_jax.run.curves import Curve
-from bert_jax.run.remarks import behind_words, nothing_learned, nothing_learned_of_task, score_text, unlearned_classes
+from bert_jax.run.remarks import (
+    adaptation,
+    behind_words,
+    nothing_learned,
+    nothing_learned_of_task,
+    score_text,
+    unlearned_classes,
+)
 
 _FEWEST = 4
 """Fewest evaluations from which a trend is judged."""
@@ -55,6 +62,8 @@ def _against_baseline(summary: RunSummary) -> Iterator[Sentence]:
         remark = nothing_learned_of_task(summary.results)
     else:
         remark = nothing_learned(summary.results, len(summary.config.phases) - 1)
+        if adapted := adaptation(summary.results):
+            yield Sentence("note", adapted)
     if remark:
         yield Sentence("problem", remark)
     elif behind := behind_words(summary.metric, value, summary.word_baselines, summary.results.cut_texts):

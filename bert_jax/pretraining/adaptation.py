@@ -1,0 +1,185 @@
+"""Adapts a published model to a text: the settings of its run, and remarks on what could harm it."""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+
+import jax
+
+from bert_jax.config.adapt import AdaptConfig
+from bert_jax.config.data import VocabularyConfig
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.run import RunConfig, prediction_of
+from bert_jax.config.training import Phase
+from bert_jax.interchange.hub import model_place
+from bert_jax.model.bert import absent_parts
+from bert_jax.model.sharding import batch_sharding, make_mesh, placed
+from bert_jax.pretraining.evaluation import MEAN_COSINE
+from bert_jax.pretraining.mixture import SourceShare
+from bert_jax.pretraining.objective import expected_vocabulary_size, pretraining_trainer
+from bert_jax.pretraining.vocabulary import existing_tokenizer
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.trained_model import TrainedModel
+from bert_jax.system.errors import Setting, UsageError
+from bert_jax.system.progress import say
+from bert_jax.text.vocabulary import MASK, PAD, SPECIAL_PIECES
+from bert_jax.text.vocabulary_training import FAIRSEQ_PIECES
+
+GENTLE_RATE = 5e-4
+"""Peak learning rate for a trained encoder in batches of about a thousand tokens (docs/experiments.md)."""
+_HARSH = 10
+"""A rate so many times GENTLE_RATE harms."""
+_FEWEST_EPOCHS = 0.1
+_WANTED_STEPS, _LARGEST_BATCH = 1000, 256
+"""Steps below which a budget gives no larger batch."""
+_TIMED_STEPS = 3
+_COLLAPSED = 0.99
+"""Mean cosine of the vectors of different texts from which on they hardly differ."""
+_HALFWAY = 0.5
+"""Share of the steps after which a held-out loss above that of the beginning doesn't fall below it any more."""
+_MASK_ID = SPECIAL_PIECES.index(MASK)
+
+
+def adapted(config: RunConfig, run: RunDirectory | None = None) -> RunConfig:
+    """The settings of the run that `config` describes; `config` itself unless it is an AdaptConfig.
+
+    `run`: the run's directory, whose phases are kept once it is under way. Raises UsageError without `init`, if the
+    model can't be opened, or for settings that don't fit it.
+    """
+    if not isinstance(config, AdaptConfig):
+        return config
+    if config.init is None:
+        raise UsageError(
+            f"adapt needs {Setting('init')} as well: a run, a checkpoint, the folder of a published model, or its name "
+            "on the hub"
+        )
+    initial = TrainedModel.open(model_place(config.init))
+    vocabulary = _vocabulary(config, initial)
+    model = _model(config.model, initial.config, vocabulary)
+    objective = config.objective.replace(predict=prediction_of(model))
+    has_head = not {"masked_lm", "generator"} & absent_parts(initial.shapes, initial.config)
+    phases = _phases(config.phases, vocabulary.exchange, has_head)
+    values = {name: getattr(config, name) for name in RunConfig.model_fields}
+    changes = {"vocabulary": vocabulary, "model": model, "objective": objective, "phases": phases}
+    settings = RunConfig(**values | changes)
+    if run and run.under_way and config.minutes:
+        return settings.replace(phases=run.files.config.phases)
+    return settings if config.minutes is None else _fitted(settings, config.minutes)
+
+
+def _vocabulary(config: AdaptConfig, initial: TrainedModel) -> VocabularyConfig:
+    """The settings of the vocabulary. A file with other pieces than the model's vocabulary replaces it."""
+    vocabulary = config.vocabulary
+    if vocabulary.file and not vocabulary.exchange:
+        replacing = vocabulary.replace(exchange=True)
+        tokenizer, _ = existing_tokenizer(config.replace(vocabulary=replacing))
+        assert tokenizer is not None  # a file is given
+        pieces = initial.tokenizer.vocabulary.pieces
+        if tokenizer.vocabulary.pieces[: len(pieces)] != pieces:
+            say(f"{vocabulary.file} has other pieces than the model: it takes the place of the model's vocabulary")
+            vocabulary = replacing
+    return vocabulary
+
+
+def _model(given: ModelConfig, theirs: ModelConfig, vocabulary: VocabularyConfig) -> ModelConfig:
+    """The model's settings, with those of `given` that differ from the defaults."""
+    defaults = ModelConfig()
+    changes = {name: value for name, value in given if value != getattr(defaults, name)}
+    if vocabulary.exchange or vocabulary.file:
+        changes["vocabulary_size"] = None
+    if vocabulary.exchange:
+        changes["word_rows"] = None
+        if theirs.first_position:  # positions are numbered after the padding, as in RoBERTa
+            changes["first_position"] = _padding_id(vocabulary) + 1
+    return theirs.replace(**changes)
+
+
+def _padding_id(vocabulary: VocabularyConfig) -> int:
+    if vocabulary.file:
+        tokenizer, _ = existing_tokenizer(RunConfig(vocabulary=vocabulary.replace(exchange=False)))
+        assert tokenizer is not None
+        return tokenizer.vocabulary.pad_id
+    return FAIRSEQ_PIECES.index("<pad>") if vocabulary.kind == "byte_bpe" else SPECIAL_PIECES.index(PAD)
+
+
+def _phases(phases: Sequence[Phase], exchange: bool, has_head: bool) -> tuple[Phase, ...]:
+    """The phases that the model needs: its words are trained alone after an exchange, its head if that is missing."""
+    needed = []
+    for phase in phases:
+        if phase.trains == "words" and not exchange:
+            if has_head:
+                continue
+            phase = phase.replace(trains="head")
+        needed.append(phase)
+    return tuple(needed or phases)
+
+
+def _fitted(config: RunConfig, minutes: float) -> RunConfig:
+    """`config` with batches and steps that take so many minutes on this machine."""
+    size, first = expected_vocabulary_size(config), config.phases[-1]
+    row_seconds, batch_size = _row_seconds(config, size, first.batch_size), first.batch_size
+    while minutes * 60 / row_seconds >= 2 * batch_size * _WANTED_STEPS and 2 * batch_size <= _LARGEST_BATCH:
+        batch_size *= 2
+        row_seconds = min(row_seconds, _row_seconds(config, size, batch_size))
+    rows, planned = minutes * 60 / row_seconds, sum(phase.steps for phase in config.phases)
+    steps = [max(1, round(rows / batch_size * phase.steps / planned)) for phase in config.phases]
+    phases = [
+        phase.replace(batch_size=batch_size, steps=count) for phase, count in zip(config.phases, steps, strict=True)
+    ]
+    say(
+        f"a step of {batch_size} rows takes {row_seconds * batch_size:.3g} s here: {minutes:g} minutes are "
+        f"{' and '.join(f'{count:,}' for count in steps)} steps"
+    )
+    return config.replace(phases=tuple(phases))
+
+
+def _row_seconds(config: RunConfig, vocabulary_size: int, batch_size: int) -> float:
+    """Seconds that a row of the last phase takes in a training step of so many rows, measured."""
+    last = config.phases[-1].replace(batch_size=batch_size)
+    config = config.replace(phases=(last,))
+    mesh = make_mesh(config.mesh)
+    trainer = pretraining_trainer(config, mesh, vocabulary_size, _MASK_ID)
+    batch = placed(trainer.objective.random_batch(config.ids_shape(0)), batch_sharding(mesh), batch_size)
+    state, step = trainer.initial_state(), trainer.train_step(0)
+    seconds = []
+    for _ in range(_TIMED_STEPS + 1):  # the first compiles
+        began = time.perf_counter()
+        state, measured = step(state, batch)
+        jax.block_until_ready(measured)
+        seconds.append(time.perf_counter() - began)
+    return min(seconds[1:]) / batch_size
+
+
+def harms(config: RunConfig, shares: Sequence[SourceShare]) -> Iterator[str]:
+    """Yields warnings about settings that can harm the model that the run begins with."""
+    if not config.init:
+        return
+    rate = config.optimizer.peak_learning_rate
+    if rate >= _HARSH * GENTLE_RATE:
+        yield (
+            f"{Setting('optimizer.peak_learning_rate', f'{rate:g}')} is {rate / GENTLE_RATE:.0f} times the rate that "
+            f"suits a trained encoder, and can destroy it; about {GENTLE_RATE:g} is gentle"
+        )
+    epochs = sum(share.epochs * share.share for share in shares)
+    if epochs < _FEWEST_EPOCHS:
+        yield (
+            f"the training sees {epochs:.1%} of the text: most of it teaches the model nothing; give more steps "
+            f"({Setting('phases.0.steps')}), or less text"
+        )
+
+
+def harm_of(start: Mapping[str, float | None], now: Mapping[str, float], done: float) -> str | None:
+    """What training has done to its initial model by an evaluation, after the share `done` of the steps; None if
+    nothing. `start`: the evaluation before the first step."""
+    cosine, before = now.get(MEAN_COSINE, 0.0), start.get(MEAN_COSINE)
+    if before is not None and before < _COLLAPSED <= cosine:
+        return (
+            f"the vectors of different texts have a mean cosine of {cosine:.3f}, {before:.3f} before: the encoder has "
+            "collapsed; give a lower --optimizer.peak-learning-rate or a longer --optimizer.warmup"
+        )
+    loss = start.get("loss")
+    if loss is not None and done >= _HALFWAY and now["loss"] > loss:
+        return (
+            f"the held-out loss is {now['loss']:.3f}, {loss:.3f} before the first step: the model gets worse; give a "
+            "lower --optimizer.peak-learning-rate or more steps"
+        )
+    return None

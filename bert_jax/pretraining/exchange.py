@@ -1,0 +1,114 @@
+"""How the rows of a vocabulary begin that replaces the vocabulary of a trained model."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from bert_jax.config.data import InitialRows
+from bert_jax.config.wording import counted
+from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.pretraining.static_vectors import FEWEST_TOKENS, pursuit, sparsemax, static_vectors
+from bert_jax.system.progress import say, stage
+from bert_jax.system.reading import Fact, Reading
+from bert_jax.text.shared_pieces import ABSENT, shared_pieces
+from bert_jax.text.tokenizer import Tokenizer
+
+_ATOMS = 16
+"""Shared pieces that a pursuit combines."""
+_MOST_MIXED = 64
+"""Shared pieces that a mixture has at most: those of the largest shares."""
+_AT_ONCE = 1024
+"""Pieces whose similarities to all shared pieces are held in memory at once."""
+_FEWEST_SHARED = 100
+"""Shared pieces with a vector below which nothing can be combined of them."""
+
+
+class Combinations(NamedTuple):
+    """Each piece's initial row as a combination of rows of the model's old tables."""
+
+    numbers: Int[np.ndarray, "V K"]
+    """Ids of old pieces."""
+    coefficients: Float[np.ndarray, "V K"]
+    """Their coefficients; 0 for those that fill up."""
+    random: Bool[np.ndarray, " V"]
+    """Whether the row is drawn at random, with the mean and the variance of the old rows, because nothing is known of
+    the piece."""
+    reading: Reading
+    """How many rows begin in which way."""
+
+
+def combinations(old: Tokenizer, new: Tokenizer, method: InitialRows, prepared: PreparedData | None) -> Combinations:
+    """How the rows of the pieces of `new` begin in a model whose tokenizer is `old`.
+
+    Pieces that both vocabularies have keep their rows. `method` says how the other ones begin: see the setting
+    `vocabulary.initial_rows`. `prepared`: the text in pieces of `new`, from which static vectors are trained; None: the
+    methods that need them fall back to the mean. A line says so for a text that is too small, and for vocabularies that
+    share too few pieces.
+    """
+    shared, size = shared_pieces(old, new), len(new.vocabulary)
+    kept = shared != ABSENT
+    rows = {number: ([old_number], [1.0]) for number, old_number in enumerate(shared.tolist()) if kept[number]}
+    if method in ("mixture", "pursuit"):
+        rows |= _by_vectors(shared, method, prepared, size)
+    combined = len(rows) - int(kept.sum())
+    if method != "random":
+        for number in sorted({*range(size)} - rows.keys()):
+            if spelled := _spelled(new, number, old):
+                rows[number] = spelled, [1 / len(spelled)] * len(spelled)
+    spelled_rows = len(rows) - int(kept.sum()) - combined
+    longest = max((len(numbers) for numbers, _ in rows.values()), default=1)
+    numbers, coefficients = np.zeros((size, longest), np.int32), np.zeros((size, longest), np.float32)
+    for number, (of_old, shares) in rows.items():
+        numbers[number, : len(of_old)], coefficients[number, : len(shares)] = of_old, shares
+    random = np.logical_not(coefficients.any(axis=1))
+    counts = {
+        "kept": (int(kept.sum()), "rows of pieces that both vocabularies have"),
+        "combined": (combined, f"{method} of kept rows"),
+        "mean": (spelled_rows, "of the rows of the old pieces that spell them"),
+        "random": (int(random.sum()), "with the mean and variance of the old rows"),
+    }
+    facts = [Fact(name=name, value=f"{count:,} of {size:,}: {how}") for name, (count, how) in counts.items() if count]
+    return Combinations(
+        numbers, coefficients, random, Reading(subject="vocabulary in place of the model's", facts=facts)
+    )
+
+
+def _spelled(new: Tokenizer, number: int, old: Tokenizer) -> list[int]:
+    """The ids of the pieces of `old` that spell piece `number` of `new`; [] if `old` doesn't know its characters. (A
+    piece within a word is spelled as a word: only the first of its pieces differs.)"""
+    text = new.text_bytes(number).decode("utf-8", "ignore").strip()
+    return [piece for piece in old.encode(text) if piece != old.vocabulary.unknown_id]
+
+
+def _by_vectors(
+    shared: Int[np.ndarray, " V"], method: InitialRows, prepared: PreparedData | None, size: int
+) -> dict[int, tuple[list[int], list[float]]]:
+    """The combinations of pieces that aren't shared and occur in the text, by their static vectors."""
+    vectors = None
+    if prepared:
+        with stage("Static vectors of the pieces", None, "pieces") as progress:
+            vectors = static_vectors(prepared, size)
+            progress.advance(size)
+    if vectors is None:
+        say(f"the text has fewer than {FEWEST_TOKENS:,} pieces, too few for static vectors: rows begin as means")
+        return {}
+    occurs = vectors.any(axis=1)
+    atoms = np.flatnonzero((shared != ABSENT) & occurs)
+    if len(atoms) < _FEWEST_SHARED:
+        say(f"the vocabularies share {counted(len(atoms), 'pieces')} of this text: other rows begin as means")
+        return {}
+    found: dict[int, tuple[list[int], list[float]]] = {}
+    absent = np.flatnonzero((shared == ABSENT) & occurs)
+    for part in np.array_split(absent, max(1, len(absent) // _AT_ONCE)):
+        if method == "pursuit":
+            chosen, shares = pursuit(vectors[part], vectors[atoms], _ATOMS)
+        else:
+            all_shares = sparsemax(vectors[part] @ vectors[atoms].T)
+            chosen = np.argpartition(-all_shares, min(_MOST_MIXED, len(atoms) - 1), axis=1)[:, :_MOST_MIXED]
+            shares = np.take_along_axis(all_shares, chosen, axis=1)
+            shares /= shares.sum(axis=1, keepdims=True)
+        for number, of_new, coefficients in zip(part, chosen, shares, strict=True):
+            used = coefficients != 0
+            found[int(number)] = shared[atoms[of_new[used]]].tolist(), coefficients[used].tolist()
+    return found

@@ -1,0 +1,29 @@
+"""A published encoder goes on with your text, with its own vocabulary or a new one.
+
+    bert-jax pretrain adapt --init MODEL --workdir runs/adapted --data.source "text:corpus/*.txt.gz" --minutes 20
+    bert-jax pretrain adapt --init MODEL --workdir runs/adapted --data.source ... --vocabulary.size 16384 --minutes 20
+
+MODEL is a run, a checkpoint, the folder of a transformers or sentence-transformers model, or a name of the hub. Its
+settings are taken; docs/continue.md says which model and which vocabulary.
+"""
+
+from bert_jax.config.adapt import AdaptConfig
+from bert_jax.config.data import DataConfig, VocabularyConfig
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.objective import ObjectiveConfig
+from bert_jax.config.operation import CheckpointConfig, EvaluationConfig
+from bert_jax.config.training import OptimizerConfig, Phase
+
+config = AdaptConfig(
+    model=ModelConfig(dropout=0.0, attention_dropout=0.0),
+    vocabulary=VocabularyConfig(lowercase=False),
+    data=DataConfig(source="text:corpus/*.txt.gz", short_sequence_probability=0.0, whole_sentences=False),
+    objective=ObjectiveConfig(pair="none"),
+    optimizer=OptimizerConfig(peak_learning_rate=5e-4, warmup=0.1, bias_correction=True, beta2=0.98),
+    phases=(
+        Phase(steps=200, length=64, batch_size=32, trains="words"),
+        Phase(steps=1_800, length=64, batch_size=32),
+    ),
+    evaluation=EvaluationConfig(every=250, max_sequences=1024),
+    checkpoints=CheckpointConfig(every=250),
+)

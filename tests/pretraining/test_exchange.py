@@ -1,0 +1,134 @@
+"""A vocabulary in place of a trained model's."""
+
+import jax
+import numpy as np
+import pytest
+from conftest import story
+
+from bert_jax.config.data import VocabularyConfig
+from bert_jax.config.run import RunConfig
+from bert_jax.config.training import Phase
+from bert_jax.inference.bert import load
+from bert_jax.model.sharding import make_mesh
+from bert_jax.pretraining import exchange
+from bert_jax.pretraining.exchange import combinations
+from bert_jax.pretraining.initial import initial_parameters, open_initial
+from bert_jax.pretraining.pretrain import pretrain
+from bert_jax.pretraining.static_vectors import pursuit, sparsemax
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.text.cleaning import Cleaning
+from bert_jax.text.tokenizer import load_tokenizer
+from bert_jax.text.vocabulary_training import train_tokenizer
+
+
+@pytest.fixture(scope="module")
+def other():
+    texts = [line for number in range(60) for line in story(number)]
+    return train_tokenizer(texts, "bpe", 120, Cleaning.of_training(lowercase=False))
+
+
+@pytest.fixture
+def exchanging(tiny_run, tiny_config):
+    phases = (Phase(steps=2, length=32, batch_size=8, trains="words"), Phase(steps=2, length=32, batch_size=8))
+    vocabulary = VocabularyConfig(exchange=True, kind="bpe", size=120)
+    return tiny_config.replace(init=str(tiny_run.path), phases=phases, vocabulary=vocabulary)
+
+
+def leaves(params):
+    return {jax.tree_util.keystr(path): np.asarray(leaf) for path, leaf in jax.tree_util.tree_leaves_with_path(params)}
+
+
+@pytest.mark.parametrize("method", ["mean", "random"])
+def test_shared_rows_are_kept_and_the_rest_of_the_model_too(exchanging, tiny_run, other, method):
+    config = exchanging.change(vocabulary={"initial_rows": method})
+    initial = open_initial(config)
+    before = leaves(load(tiny_run.path).params)
+    after = leaves(initial_parameters(initial, config, other, make_mesh(config.mesh)))
+    rows = combinations(initial.tokenizer, other, method, None)
+    kept = np.flatnonzero((rows.coefficients[:, 0] == 1) & (rows.coefficients[:, 1:] == 0).all(axis=1))
+    assert len(kept) > 40
+    for name in before:
+        if "'word'" in name or name == "['masked_lm']['bias']":
+            assert np.array_equal(after[name][kept], before[name][rows.numbers[kept, 0]])
+            others = np.setdiff1d(np.arange(120), kept)
+            assert len(others) and np.isfinite(after[name]).all()
+            spread = after[name][others].std() / before[name][:150].std()
+            assert 0.3 < spread < 1.7
+        else:
+            assert np.array_equal(after[name], before[name])
+
+
+def test_exchanging_a_vocabulary_for_itself_changes_no_bit(exchanging, tiny_run):
+    initial = open_initial(exchanging)
+    same = initial_parameters(initial, exchanging, initial.tokenizer, make_mesh(exchanging.mesh))
+    before, after = leaves(load(tiny_run.path).params), leaves(same)
+    assert all(before[name].tobytes() == after[name].tobytes() for name in before)
+
+
+def test_exchanging_there_and_back_keeps_shared_rows(exchanging, tiny_run, other, tmp_path):
+    from bert_jax.run.trained_model import save_model
+
+    config = exchanging.change(vocabulary={"initial_rows": "mean"})
+    initial, mesh = open_initial(config), make_mesh(config.mesh)
+    there = initial_parameters(initial, config, other, mesh)
+    model = initial.config.replace(vocabulary_size=len(other.vocabulary))
+    save_model(tmp_path / "there", model, there, other, None)
+    returning = open_initial(config.replace(init=str(tmp_path / "there")))
+    back = initial_parameters(returning, config, initial.tokenizer, mesh)["bert"]["embeddings"]["word"]
+    before = load(tiny_run.path).params["bert"]["embeddings"]["word"]
+    shared = combinations(other, initial.tokenizer, "random", None)
+    kept = np.flatnonzero(~shared.random)
+    assert len(kept) > 40 and np.array_equal(np.asarray(back)[kept], np.asarray(before)[kept])
+
+
+def test_static_vectors_combine_the_rows_of_a_run(exchanging, tmp_path, monkeypatch):
+    monkeypatch.setattr("bert_jax.pretraining.static_vectors.FEWEST_TOKENS", 10)
+    monkeypatch.setattr(exchange, "_FEWEST_SHARED", 10)
+    run = RunDirectory(tmp_path / "run")
+    assert pretrain(exchanging, run).steps == 4
+    [reading] = [reading for reading in run.readings() if "in place" in reading.subject]
+    counts = {fact.name: int(fact.value.split()[0].replace(",", "")) for fact in reading.facts if " of " in fact.value}
+    assert counts["kept"] > 40 and counts["combined"] > 10
+    assert sum(counts.values()) == 120
+
+
+def test_a_text_too_small_for_static_vectors_gives_means(exchanging, tmp_path, capsys):
+    run = RunDirectory(tmp_path / "run")
+    pretrain(exchanging, run)
+    assert "too few for static vectors" in " ".join(capsys.readouterr().err.split())
+    assert load_tokenizer(run.path).kind == "bpe"
+    assert load(run.path).config.vocabulary_size == 120
+
+
+def test_a_frozen_phase_changes_the_words_and_the_head_alone(exchanging, tiny_run, tmp_path):
+    first, _ = exchanging.phases
+    config = exchanging.replace(phases=(first,)).change(vocabulary={"initial_rows": "mean"})
+    run = RunDirectory(tmp_path / "run")
+    pretrain(config, run)
+    before, after = leaves(load(tiny_run.path).params), leaves(load(run.path).params)
+    same = {
+        name for name in before if before[name].shape == after[name].shape and np.array_equal(before[name], after[name])
+    }
+    trained = {"['bert']['embeddings']['word']", *(name for name in before if "masked_lm" in name or "next" in name)}
+    assert {*before} - same == trained
+
+
+def test_a_size_beside_init_asks_for_an_exchange(tiny_run):
+    config = RunConfig().set({"init": str(tiny_run.path), "vocabulary.size": 300})
+    assert config.vocabulary.exchange and config.model.vocabulary_size is None
+    assert not RunConfig().set({"vocabulary.size": 300}).vocabulary.exchange
+
+
+def test_sparsemax_projects_onto_the_simplex():
+    shares = sparsemax(np.random.default_rng(0).normal(size=(5, 40)))
+    assert np.allclose(shares.sum(axis=1), 1) and (shares >= 0).all() and (shares > 0).sum(axis=1).max() < 20
+
+
+def test_pursuit_finds_the_atoms_that_a_vector_is_made_of():
+    rng = np.random.default_rng(1)
+    atoms = rng.normal(size=(60, 32)).astype(np.float32)
+    atoms /= np.linalg.norm(atoms, axis=1, keepdims=True)
+    wanted = 2 * atoms[[3, 17]] - 0.5 * atoms[[40, 41]]
+    chosen, coefficients = pursuit(wanted, atoms, 4)
+    rebuilt = np.einsum("nk,nkd->nd", coefficients, atoms[chosen])
+    assert np.abs(rebuilt - wanted).max() < 0.02 and {3, 40} <= {*chosen[0]} and {17, 41} <= {*chosen[1]}
