@@ -7,8 +7,8 @@ MODEL is a run, a checkpoint, the folder of a transformers or sentence-transform
 settings are taken; docs/continue.md says which model and which vocabulary.
 """
 
-from bert_jax.config.adapt import AdaptConfig
 from bert_jax.config.data import DataConfig, VocabularyConfig
+from bert_jax.config.fitted import AdaptConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.operation import CheckpointConfig, EvaluationConfig

@@ -276,10 +276,10 @@ def expected_objective(config: AnyRunConfig) -> "Objective":
     Raises UsageError if the vocabulary can't be read, or if settings don't fit each other.
     """
     if config.task is None:
-        from bert_jax.pretraining.adaptation import adapted
+        from bert_jax.pretraining.fitting import fitted
         from bert_jax.pretraining.objective import expected_vocabulary_size, pretraining_objective
 
-        config = adapted(config)
+        config = fitted(config)
         return pretraining_objective(config, expected_vocabulary_size(config), _MASK_ID)
     from bert_jax.finetuning.contrast import make_objective  # imports libraries that pretraining does without
 

@@ -31,15 +31,15 @@ class Prepare(JsonArguments, RunArguments):
         load_ahead()  # beside the imports, which take as long
         from bert_jax.cli.summary import print_preparation
         from bert_jax.config.objective import num_predictions
-        from bert_jax.pretraining.adaptation import adapted
         from bert_jax.pretraining.dataset import check_preparation, prepare_data
+        from bert_jax.pretraining.fitting import fitted
         from bert_jax.pretraining.mixture import check_epochs, source_shares
         from bert_jax.run.run_directory import RunDirectory
         from bert_jax.system.figures import json_line, print_rows, rows_table
         from bert_jax.system.progress import output
 
         directory = RunDirectory(self.workdir)
-        config = adapted(self.config, directory)
+        config = fitted(self.config, directory)
         inputs = check_preparation(config, directory)
         if self.dry_run:
             from bert_jax.pretraining.dry_run import preparation_estimates

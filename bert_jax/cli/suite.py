@@ -7,11 +7,23 @@ from typing import TYPE_CHECKING
 
 from bert_jax.cli.arguments import Arguments
 from bert_jax.cli.flags import Positional
+from bert_jax.config.settings import Settings
 from bert_jax.system.errors import UsageError
 
 if TYPE_CHECKING:
     from bert_jax.products.suite.suite import CheckedSuite
     from bert_jax.products.suite.work import SuiteWork
+
+
+class RowsOfTasks(Settings):
+    """Rows in place of those that the file names, a file for each of its first tasks; the other tasks are left out."""
+
+    train: tuple[str, ...] = ()
+    """Files of training rows."""
+    dev: tuple[str, ...] = ()
+    """Files of dev rows."""
+    test: tuple[str, ...] = ()
+    """Files of test rows."""
 
 
 class Suite(Arguments):
@@ -34,6 +46,7 @@ class Suite(Arguments):
     """Models to measure (runs, Hugging Face directories or names of the hub), in place of the file's."""
     seeds: tuple[int, ...] = ()
     """Seeds, in place of the file's."""
+    task: RowsOfTasks = RowsOfTasks()
     source: tuple[str, ...] = ()
     """Text of the recipes, in place of the file's `source`."""
     at_once: int = 1
@@ -50,7 +63,10 @@ class Suite(Arguments):
         if accelerated() and self.at_once > 1:
             raise UsageError(f"--at-once {self.at_once}: an accelerator trains one run at a time; leave it out")
         choice = {"models": self.models, "seeds": self.seeds, "source": self.source}
-        run_suite(lambda: read_suite(path, self.data, self.tasks, **choice), self.workdir, self.at_once, self.dry_run)
+        rows = self.task.model_dump()
+        run_suite(
+            lambda: read_suite(path, self.data, self.tasks, rows, **choice), self.workdir, self.at_once, self.dry_run
+        )
 
 
 def run_suite(

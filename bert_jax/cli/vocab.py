@@ -119,14 +119,14 @@ class Vocab(RunArguments):
         from bert_jax.text.identification import load_ahead
 
         load_ahead()  # beside the imports, which take as long
-        from bert_jax.pretraining.adaptation import adapted
         from bert_jax.pretraining.dataset import check_sources
+        from bert_jax.pretraining.fitting import fitted
         from bert_jax.pretraining.vocabulary import make_tokenizer
         from bert_jax.run.run_directory import RunDirectory
         from bert_jax.system.progress import print_line
 
         directory = RunDirectory(self.workdir)
-        config = adapted(self.config, directory)
+        config = fitted(self.config, directory)
         inputs = check_sources(config, directory)
         directory.open(config)
         directory.keep(*inputs.readings)

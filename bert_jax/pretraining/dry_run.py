@@ -2,8 +2,8 @@
 
 from bert_jax.config.run import RunConfig
 from bert_jax.instances.prepared_data import PreparedData
-from bert_jax.pretraining.adaptation import adapted
 from bert_jax.pretraining.dataset import is_outdated
+from bert_jax.pretraining.fitting import fitted
 from bert_jax.pretraining.pretrain import plan_pretraining
 from bert_jax.pretraining.sample_preparation import prepare_sample
 from bert_jax.records.corpus import open_corpus
@@ -30,7 +30,7 @@ _WORKERS = (1, 10, 100)
 def pretraining_estimates(config: RunConfig, workdir: Place) -> Lines:
     """Yields what `bert-jax pretrain` would do in `workdir`. Raises UsageError if it would refuse to start."""
     run = RunDirectory(workdir)
-    config = adapted(config, run)
+    config = fitted(config, run)
     plan = plan_pretraining(config, run)
     trainer, mesh = plan.trainer, plan.mesh
     yield from run_beginning(config, run, mesh)

@@ -15,9 +15,9 @@ from bert_jax.model.bert import Parameters
 from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.kernels.attention_forms import check_attention
 from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows, make_mesh
-from bert_jax.pretraining.adaptation import adapted, harm_of, harms
 from bert_jax.pretraining.dataset import Data, Inputs, check_preparation, prepare_data
 from bert_jax.pretraining.evaluation import HeldOut, held_out_sequences, measurements
+from bert_jax.pretraining.fitting import fitted, harm_of, harms
 from bert_jax.pretraining.initial import initial_parameters, with_spelling
 from bert_jax.pretraining.mixture import check_epochs, steps_at_words
 from bert_jax.pretraining.objective import MaskedTokens, PretrainingTrainer, pretraining_trainer
@@ -91,7 +91,7 @@ def _pretrained(
 ) -> Results:
     keep_compiled_programs()
     with compiler_checked(config.execution):
-        config = adapted(config, run)
+        config = fitted(config, run)
         plan = plan_pretraining(config, run, objective)
         with first_alone("prepare"):
             run.open(config)

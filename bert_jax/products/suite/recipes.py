@@ -13,7 +13,7 @@ from bert_jax.products.suite.job import Job, changed_settings, log_of, model_has
 from bert_jax.products.suite.processes import Processes
 from bert_jax.products.suite.suite import CheckedSuite, SuiteModel
 from bert_jax.products.suite.suite_tables import PRETRAINING
-from bert_jax.products.suite.tasks import HeldOutTokens
+from bert_jax.products.suite.tasks import HeldOutText, HeldOutTokens
 from bert_jax.system.bucket import place_of
 from bert_jax.system.content import content_hash
 from bert_jax.system.json_file import JsonObject
@@ -35,7 +35,7 @@ class RecipeWork:
         """Makes the vocabulary of all recipes and the sequences that all are measured on, and measures their steps."""
         if not self._recipes:
             return
-        if not self._preparation.done:
+        if self._shares and not self._preparation.done:
             self._preparation.finish()
         budget = self._suite.tables.budget
         if budget and budget.seconds and (missing := [job.model for job in self._steps_measured() if not job.done]):
@@ -47,12 +47,18 @@ class RecipeWork:
 
     def config(self, model: SuiteModel) -> RunConfig:
         assert model.recipe and self._first.recipe, f"{model.name} is a recipe"
-        return model.recipe.replace(vocabulary=self._first.recipe.vocabulary)
+        return model.recipe.replace(vocabulary=self._first.recipe.vocabulary) if self._shares else model.recipe
+
+    @property
+    def _shares(self) -> bool:
+        """Whether all recipes have one vocabulary."""
+        return self._suite.tables.vocabulary == "shared"
 
     def pretraining(self, model: SuiteModel, seed: int) -> Job:
         budget = self._suite.tables.budget
         at_once = self._processes.at_once if budget and budget.seconds else None
-        used, names = list[Any](), filter(None, (model.name, model.begin, self._first.name))
+        shared = self._first.name if self._shares else None
+        used, names = list[Any](), filter(None, (model.name, model.begin, shared))
         for name in names:
             used.append((changed_settings(self._recipes[name].recipe), self._inputs_hash(name)))
         seconds = [self.step_seconds().get(name) for name in filter(None, (model.name, model.begin))]
@@ -78,6 +84,11 @@ class RecipeWork:
         path = place_below(self._workdir, "held-out", name, *shaped_by, ending=".json")
         measure = partial(self._processes.call, measuring.held_out_figures, needs.path, self._sequences, task.units)
         return Job(model.name, task.name, {}, seed, path, measure, self.finished, needs)
+
+    def held_out_text(self, model: SuiteModel, task: HeldOutText, seed: int) -> Job:
+        needs = self.pretraining(model, seed)
+        path = place_below(self._workdir, "held-out", f"{model.name}-text-{seed}", needs.measured, ending=".json")
+        return Job(model.name, task.name, {}, seed, path, lambda: task.figures(needs.measured), self.finished, needs)
 
     def step_seconds(self) -> dict[str, float]:
         return {job.model: job.measured["seconds"] for job in self._steps_measured() if job.done}
@@ -134,7 +145,9 @@ class RecipeWork:
 
     def _train(self, model: SuiteModel, seed: int, run: Path, share: float, begin: Path | None = None) -> None:
         config = self.config(model)
-        values = {"seed": seed, "vocabulary.file": str(saved_vocabulary(self._sequences / "tokenizer"))}
+        values: dict[str, Any] = {"seed": seed}
+        if self._shares:
+            values |= {"vocabulary.file": str(saved_vocabulary(self._sequences / "tokenizer"))}
         values |= {"init": str(begin)} if begin else {}
         if planned := self.steps(model):
             counts = [max(1, round(planned * share * each.steps / config.steps)) for each in config.phases]

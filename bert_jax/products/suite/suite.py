@@ -5,8 +5,8 @@ from typing import Any, NamedTuple
 
 from bert_jax.config.run import RunConfig
 from bert_jax.pretraining.objective import OBJECTIVES
-from bert_jax.products.suite.suite_tables import HELD_OUT_TASK, SuiteTables
-from bert_jax.products.suite.tasks import FineTuning, HeldOutTokens, SuiteTask
+from bert_jax.products.suite.suite_tables import BITS_TASK, HELD_OUT_TASK, SuiteTables
+from bert_jax.products.suite.tasks import FineTuning, HeldOutText, HeldOutTokens, SuiteTask
 
 
 class SuiteModel(NamedTuple):
@@ -44,6 +44,9 @@ class CheckedSuite(NamedTuple):
     @property
     def measured(self) -> dict[str, SuiteTask]:
         """What models are measured on, by name: the tasks and, for recipes, held-out tokens with each kind of units."""
+        if self.tables.vocabulary == "own":
+            bits = HeldOutText(name=BITS_TASK)
+            return {task.name: task for task in ((bits, *self.tasks) if self.recipes else self.tasks)}
         held_out, several = list[SuiteTask](), ("masked", "permuted")
         for predict in dict.fromkeys(model.recipe.objective.predict for model in self.models if model.recipe):
             question = OBJECTIVES[predict].main_question

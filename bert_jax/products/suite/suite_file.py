@@ -3,19 +3,22 @@
 import itertools
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 from bert_jax.config.finetune import FinetuneConfig
 from bert_jax.config.run import RunConfig
+from bert_jax.config.wording import counted
 from bert_jax.finetuning.finetune import open_model, read_rows
 from bert_jax.interchange.hub import model_place
+from bert_jax.pretraining.fitting import fitted
 from bert_jax.products.suite.measuring import held_out_config
 from bert_jax.products.suite.rows import RowSearch, check_size
 from bert_jax.products.suite.suite import CheckedSuite, SuiteModel
 from bert_jax.products.suite.suite_tables import (
+    EACH,
     HELD_OUT_TASK,
     MOST,
     TAKEN,
@@ -37,21 +40,60 @@ from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.json_file import read_toml
 
 
-def read_suite(path: Path, data: str | None = None, only: Sequence[str] = (), **changes: Any) -> CheckedSuite:
-    """Reads and checks a suite file. `data` and `changes` replace its values, `only` names the tasks to keep.
+def read_suite(
+    path: Path,
+    data: str | None = None,
+    only: Sequence[str] = (),
+    rows: Mapping[str, Sequence[str]] | None = None,
+    **changes: Any,
+) -> CheckedSuite:
+    """Reads and checks a suite file. `data` and `changes` replace its values, `only` names the tasks to keep. `rows`
+    has files of `train`, `dev` and `test` rows, one for each of the first tasks; the other tasks are left out.
 
     Raises UsageError for the first thing that is wrong, such as an unknown name, a missing file, or a name given twice.
     """
     try:
         values = read_toml(path)
+        tables = values.get("models")
         values |= {name: value for name, value in {"data": data, **changes}.items() if value}
-        if isinstance(models := values.get("models"), list | tuple):
+        if isinstance(tables, list) and (each := [table for table in tables if _of_each(table)]):
+            if not changes.get("models"):
+                raise UsageError(f"{each[0].get('name', 'a model')} begins with each model; give some: --models FOLDER")
+            values["models"] = [made for table in tables for made in _for_each(table, changes["models"])]
+        elif isinstance(models := values.get("models"), list | tuple):
             values["models"] = [{"path": each} if isinstance(each, str) else each for each in models]
+        for name, sources in (rows or {}).items():
+            _set_rows(values.get("tasks", []), name, sources)
         return _checked(SuiteTables(**values), path, only)
     except UsageError as error:
         raise UsageError(f"{path}: {error}") from None
     except (OSError, ValueError) as error:
         raise UsageError(f"{path}: {getattr(error, 'strerror', None) or error}") from None
+
+
+def _of_each(table: object) -> bool:
+    return isinstance(table, dict) and EACH in (table.get("path"), table.get("init"))
+
+
+def _for_each(table: Any, models: Sequence[str]) -> list[Any]:
+    """The tables for which a [[models]] table stands: one for each model if it says so, otherwise itself."""
+    if not _of_each(table):
+        return [{"path": table} if isinstance(table, str) else table]
+    key = "path" if table.get("path") == EACH else "init"
+    names = [Path(model).name for model in models]
+    prefix = f"{table['name']} " if table.get("name") else ""
+    return [table | {"name": f"{prefix}{name}", key: model} for name, model in zip(names, models, strict=True)]
+
+
+def _set_rows(tasks: list[Values], name: str, sources: Sequence[str]) -> None:
+    """Sets the rows `name` of the first tasks to `sources`, and removes the other tasks."""
+    if not sources:
+        return
+    if len(sources) > len(tasks):
+        raise UsageError(f"--task.{name} names {len(sources)} files, and there are {counted(len(tasks), 'tasks')}")
+    del tasks[len(sources) :]
+    for task, source in zip(tasks, sources, strict=True):
+        task[name] = source if ":" in source.partition("/")[0] else str(Path(source).absolute())
 
 
 def _checked(tables: SuiteTables, path: Path, only: Sequence[str]) -> CheckedSuite:
@@ -72,7 +114,7 @@ def _check_recipes(tables: SuiteTables, recipes: dict[str, RunConfig]) -> None:
     """Raises UsageError for recipes that can't be trained with one budget and measured on the same sequences."""
     if not recipes and (idle := [name for name in ("budget", "source") if getattr(tables, name)]):
         raise UsageError(f"{idle[0]} is for recipes, and every model is trained; leave it out")
-    for name, units in itertools.product(recipes, tables.units):
+    for name, units in itertools.product(recipes, tables.units) if tables.vocabulary == "shared" else ():
         try:
             held_out_config(recipes[name], next(iter(recipes.values())), units)
         except UsageError as error:
@@ -118,18 +160,23 @@ def _model(table: ModelTable, tables: SuiteTables) -> SuiteModel:
     if (table.path is None) == (table.config is None):
         raise UsageError(f"the model {table.name or ''} needs either a path (a trained model) or a config (a recipe)")
     if table.path is not None:
-        if table.begin or table.changes:
-            raise UsageError(f"{table.path} is trained; begin and set are for a model with a config; leave them out")
+        if table.begin or table.changes or table.init:
+            given = "begin, init and set are for a model with a config; leave them out"
+            raise UsageError(f"{table.path} is trained; {given}")
         path = str(model_place(table.path))
         return SuiteModel(table.name or Path(table.path).name, path)
     assert table.config is not None
     name = table.name or table.config.removesuffix(".py").rpartition("/")[2]
     check_settable(table.changes, f"set of {name}")
     of_vocabulary = [name for name in table.changes if name.startswith("vocabulary.")]
-    if of_vocabulary and table is not next(each for each in tables.models if each.config):
+    shared = tables.vocabulary == "shared"
+    if of_vocabulary and shared and table is not next(each for each in tables.models if each.config):
         raise UsageError(f"{name} sets {of_vocabulary[0]}, but all recipes share the vocabulary of the first")
+    changes = table.changes | ({"data.source": tables.source} if tables.source else {})
+    if table.init:
+        changes["init"] = str(model_place(table.init))
     try:
-        recipe = _recipe(table.config, table.changes | ({"data.source": tables.source} if tables.source else {}))
+        recipe = fitted(_recipe(table.config, changes))
     except UsageError as error:
         raise UsageError(f"{name}: {error}") from None
     return SuiteModel(name, None, recipe, table.begin)

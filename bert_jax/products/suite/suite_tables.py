@@ -14,16 +14,20 @@ from bert_jax.system.errors import UsageError, did_you_mean
 Config = TypeVar("Config", bound=Settings)
 MOST = 1000
 """Maximum number of models, tasks, seeds, and combinations of a grid."""
+EACH = "each"
+"""In place of a model in a [[models]] table: each model of the command line."""
 HELD_OUT_TASK = "held-out tokens"
 """How the names of tasks begin that measure what recipes learned."""
+BITS_TASK = "held-out text"
+"""The task that measures recipes of different vocabularies."""
 AVERAGE, RANK, PRETRAINING = "average", "rank", "pretraining"
 """The columns of means over tasks and of mean ranks, and the name of a recipe's training among the tasks."""
-TAKEN = (AVERAGE, RANK, PRETRAINING)
+TAKEN = (AVERAGE, RANK, PRETRAINING, BITS_TASK)
 """Names that no task may have."""
 _SET_ELSEWHERE = {
     **dict.fromkeys(("seed", "seeds"), "the suite's seeds = [0, 1]"),
     **{f"task.{name}": f"the task's {name} = ROWS" for name in ("train", "dev", "other-dev", "test")},
-    "init": "the suite's models, or begin of a recipe",
+    "init": "the suite's models, or init or begin of a recipe",
     "from-random": "bert-jax finetune outside of a suite",
     "hosts": "bert-jax pretrain outside of a suite",
     "data.words": "a config, which may name a function of a program",
@@ -43,6 +47,9 @@ class ModelTable(Settings):
     """A run, a checkpoint, a Hugging Face directory, or a model of the hub."""
     config: str | None = None
     """A config of `bert-jax pretrain`."""
+    init: str | None = None
+    """The model that a recipe begins with. If this or `path` is `each`, the table stands for one table for each model
+    that `--models` names; its name follows that of the table."""
     begin: str | None = None
     """Name of a recipe from whose parameters this one begins. Each takes half of the budget."""
     changes: Values = Field({}, alias="set")
@@ -82,6 +89,9 @@ class SuiteTables(Settings):
     """Folder of rows, pairs and judged texts: they are found at any depth of it by the end of their path."""
     source: OneOrSeveral | None = None
     """Text of all recipes, as `--data.source` names it. None: that of their configs."""
+    vocabulary: Literal["shared", "own"] = "shared"
+    """The vocabulary of recipes: that of the first one, so that all predict the same held-out tokens; or each its own,
+    so that they are compared by bits a character of the same held-out documents."""
     budget: Budget | None = None
     """What each pretraining may use. None: the steps of its config."""
     units: Annotated[tuple[UnitKind, ...], Field(min_length=1)] = ("piece",)

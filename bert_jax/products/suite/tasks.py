@@ -300,6 +300,21 @@ class HeldOutTokens(SuiteTask):
         return self.scores
 
 
+class HeldOutText(SuiteTask):
+    """Prediction of the held-out text by recipes of different vocabularies, each with its own pieces; without a table.
+
+    The score is negative, because larger scores are better.
+    """
+
+    SCORE = "bits a character, negative"
+
+    @staticmethod
+    def figures(pretrained: JsonObject) -> JsonObject:
+        """The measurements, from those of a finished pretraining; {} if nothing was held out."""
+        bits = pretrained.get("bits_per_character")
+        return {} if bits is None else {HeldOutText.SCORE: -bits}
+
+
 SUITE_TASKS: tuple[type[SuiteTask], ...] = (FineTuning, MinimalPairs, JudgedSearch)
 """The kinds of tasks that a [[tasks]] table may be of."""
 

@@ -19,7 +19,7 @@ from bert_jax.products.suite.processes import Processes
 from bert_jax.products.suite.recipes import RecipeWork
 from bert_jax.products.suite.suite import CheckedSuite, SuiteModel
 from bert_jax.products.suite.suite_tables import Values, setting_text
-from bert_jax.products.suite.tasks import FineTuning, HeldOutTokens, SuiteTask, rows_in_text
+from bert_jax.products.suite.tasks import FineTuning, HeldOutText, HeldOutTokens, SuiteTask, rows_in_text
 from bert_jax.records.corpus import open_corpus
 from bert_jax.system.bucket import place_of
 from bert_jax.system.content import settings_hash
@@ -124,6 +124,8 @@ class SuiteWork:
         if isinstance(task, HeldOutTokens):
             learned = model.recipe and model.recipe.objective.predict == task.predict
             return [self.recipes.held_out(model, task, seed)] if learned else []
+        if isinstance(task, HeldOutText):
+            return [self.recipes.held_out_text(model, task, seed)] if model.recipe else []
         return [self.measurement(model, task, seed)] if model.recipe or seed == self.suite.tables.seeds[0] else []
 
     def row_measurements(self) -> list[Job]:

@@ -1,22 +1,27 @@
-"""Adapts a published model to a text: the settings of its run, and remarks on what could harm it."""
+"""Fits the settings of a run to a published model, to the text and to this machine, and warns of what could harm it."""
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 
-from bert_jax.config.adapt import AdaptConfig
 from bert_jax.config.data import VocabularyConfig
+from bert_jax.config.fitted import AdaptConfig, FittedConfig, ScratchConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig, prediction_of
 from bert_jax.config.training import Phase
+from bert_jax.config.wording import counted
 from bert_jax.interchange.hub import model_place
 from bert_jax.model.bert import absent_parts
 from bert_jax.model.sharding import batch_sharding, make_mesh, placed
+from bert_jax.model.size import num_parameters
 from bert_jax.pretraining.evaluation import MEAN_COSINE
 from bert_jax.pretraining.mixture import SourceShare
 from bert_jax.pretraining.objective import expected_vocabulary_size, pretraining_trainer
 from bert_jax.pretraining.vocabulary import existing_tokenizer
+from bert_jax.records.corpus import open_corpus
+from bert_jax.records.sample import read_sample
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import Setting, UsageError
@@ -39,14 +44,48 @@ _HALFWAY = 0.5
 _MASK_ID = SPECIAL_PIECES.index(MASK)
 
 
-def adapted(config: RunConfig, run: RunDirectory | None = None) -> RunConfig:
-    """The settings of the run that `config` describes; `config` itself unless it is an AdaptConfig.
+class _Size(NamedTuple):
+    """The model for a text."""
 
-    `run`: the run's directory, whose phases are kept once it is under way. Raises UsageError without `init`, if the
-    model can't be opened, or for settings that don't fit it.
+    words: float
+    """Least number of words of the text."""
+    layers: int
+    width: int
+    pieces: int
+
+
+_SIZES = (
+    _Size(12e6, 6, 384, 16_384),
+    _Size(1e6, 4, 256, 8_192),
+    _Size(2e5, 3, 192, 4_096),
+    _Size(0, 2, 128, 2_048),
+)
+"""Models by the words of the text, the largest first. (Initial values; docs/experiments.md has what was measured.)"""
+_PIECES_A_WORD = 1.5
+"""Pieces of a word in a vocabulary that is trained on the text, roughly."""
+
+
+def fitted(config: RunConfig, run: RunDirectory | None = None) -> RunConfig:
+    """The settings of the run that `config` describes; `config` itself unless it is a FittedConfig.
+
+    `run`: the run's directory, whose model and phases are kept once it is under way. Raises UsageError if the model or
+    the text can't be opened, and for settings that don't fit it.
     """
-    if not isinstance(config, AdaptConfig):
+    if not isinstance(config, FittedConfig):
         return config
+    changes = _adapted(config) if isinstance(config, AdaptConfig) else {}
+    if isinstance(config, ScratchConfig) and not (run and run.under_way):
+        changes = _sized(config)
+    values = {name: getattr(config, name) for name in RunConfig.model_fields} | changes
+    if run and run.under_way:
+        there = run.files.pretraining_config
+        return RunConfig(**values | {"model": there.model, "phases": there.phases, "vocabulary": there.vocabulary})
+    settings = RunConfig(**values)
+    return settings if config.minutes is None else _within_minutes(settings, config.minutes)
+
+
+def _adapted(config: AdaptConfig) -> dict[str, Any]:
+    """The settings that follow from the published model."""
     if config.init is None:
         raise UsageError(
             f"adapt needs {Setting('init')} as well: a run, a checkpoint, the folder of a published model, or its name "
@@ -55,15 +94,41 @@ def adapted(config: RunConfig, run: RunDirectory | None = None) -> RunConfig:
     initial = TrainedModel.open(model_place(config.init))
     vocabulary = _vocabulary(config, initial)
     model = _model(config.model, initial.config, vocabulary)
-    objective = config.objective.replace(predict=prediction_of(model))
+    if vocabulary.exchange and not vocabulary.file:
+        sized = model.replace(vocabulary_size=vocabulary.size)
+        before, after = (num_parameters(each) / 1e6 for each in (initial.config, sized))
+        of_words = [each.num_word_rows * each.table_size / 1e6 for each in (initial.config, sized)]
+        say(
+            f"{of_words[0]:.3g} of {before:.3g} million parameters were words; {of_words[1]:.3g} of {after:.3g} "
+            f"million are now"
+        )
     has_head = not {"masked_lm", "generator"} & absent_parts(initial.shapes, initial.config)
-    phases = _phases(config.phases, vocabulary.exchange, has_head)
-    values = {name: getattr(config, name) for name in RunConfig.model_fields}
-    changes = {"vocabulary": vocabulary, "model": model, "objective": objective, "phases": phases}
-    settings = RunConfig(**values | changes)
-    if run and run.under_way and config.minutes:
-        return settings.replace(phases=run.files.config.phases)
-    return settings if config.minutes is None else _fitted(settings, config.minutes)
+    return {
+        "vocabulary": vocabulary,
+        "model": model,
+        "objective": config.objective.replace(predict=prediction_of(model)),
+        "phases": _phases(config.phases, vocabulary.exchange, has_head),
+    }
+
+
+def _sized(config: ScratchConfig) -> dict[str, Any]:
+    """The settings that follow from the words of the text."""
+    words = 0.0
+    for source in open_corpus(config.data).parts:
+        sample = read_sample(source)
+        words += sum(len(line.split()) for document in sample.documents for line in document) / sample.share
+    size = next(size for size in _SIZES if words >= size.words)
+    heads, inner = size.width // 64, round(size.width * 8 / 3 / 16) * 16
+    shape = {"num_layers": size.layers, "hidden_size": size.width, "num_heads": heads, "feedforward_size": inner}
+    planned = sum(phase.steps * phase.batch_size * phase.length for phase in config.phases)
+    times = config.passes * words * _PIECES_A_WORD / planned
+    phases = [phase.replace(steps=max(1, round(phase.steps * times))) for phase in config.phases]
+    say(
+        f"about {words:,.3g} words: {size.layers} layers of width {size.width}, {size.pieces:,} pieces, "
+        f"{counted(sum(phase.steps for phase in phases), 'steps')} for {config.passes:g} passes"
+    )
+    vocabulary = config.vocabulary if config.vocabulary.file else config.vocabulary.replace(size=size.pieces)
+    return {"model": config.model.replace(**shape), "vocabulary": vocabulary, "phases": tuple(phases)}
 
 
 def _vocabulary(config: AdaptConfig, initial: TrainedModel) -> VocabularyConfig:
@@ -113,7 +178,7 @@ def _phases(phases: Sequence[Phase], exchange: bool, has_head: bool) -> tuple[Ph
     return tuple(needed or phases)
 
 
-def _fitted(config: RunConfig, minutes: float) -> RunConfig:
+def _within_minutes(config: RunConfig, minutes: float) -> RunConfig:
     """`config` with batches and steps that take so many minutes on this machine."""
     size, first = expected_vocabulary_size(config), config.phases[-1]
     row_seconds, batch_size = _row_seconds(config, size, first.batch_size), first.batch_size

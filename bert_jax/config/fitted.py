@@ -1,0 +1,31 @@
+"""Settings of pretrainings that are fitted to a published model, to the text, and to this machine."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from bert_jax.config.run import RunConfig
+
+
+class FittedConfig(RunConfig):
+    """Settings of which `pretraining/fitting.py` makes those of a run."""
+
+    minutes: Annotated[float, Field(gt=0.0)] | None = None
+    """Minutes that the training may take on this machine, without those for reading and preparing the text: a step is
+    measured, and batch and steps are fitted to it, in the proportion of the phases' steps. None: without a limit."""
+
+
+class AdaptConfig(FittedConfig):
+    """Settings with which a published model is adapted to a text. The run has the model's own settings, its vocabulary
+    or the one that replaces it, and the phases that it needs.
+
+    The settings of `model` that differ from the defaults replace those of the model, such as its dropout.
+    """
+
+
+class ScratchConfig(FittedConfig):
+    """Settings with which a model is trained on a small text from random parameters. The size of the model and of its
+    vocabulary, and the steps, follow from the number of words."""
+
+    passes: Annotated[float, Field(gt=0.0)] = 10.0
+    """Number of times that the text is seen. Ignored with `minutes`."""

@@ -1,0 +1,44 @@
+"""A model from scratch for a language or a field with little text: its size follows from the number of words.
+
+    bert-jax pretrain scratch_small --workdir runs/small --data.source "text:corpus/*.txt.gz" --minutes 20
+
+The recipe is that of configs/cpu.py: ModernBERT's block, short sequences, no dropout.
+"""
+
+from bert_jax.config.data import DataConfig, VocabularyConfig
+from bert_jax.config.fitted import ScratchConfig
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.objective import ObjectiveConfig
+from bert_jax.config.operation import CheckpointConfig, EvaluationConfig
+from bert_jax.config.training import OptimizerConfig, Phase
+
+config = ScratchConfig(
+    model=ModelConfig.modern(
+        num_layers=4,
+        hidden_size=256,
+        num_heads=4,
+        feedforward_size=688,
+        max_positions=512,
+        rotary_base=10_000.0,
+        local_window=None,
+        global_every=1,
+        activation="gelu_tanh",
+        initializer_range=0.05,
+    ),
+    vocabulary=VocabularyConfig(size=8192, lowercase=False),
+    data=DataConfig(source="text:corpus/*.txt.gz", short_sequence_probability=0.0, whole_sentences=False),
+    objective=ObjectiveConfig(pair="none", masked_share=0.3, masked_share_end=0.15),
+    optimizer=OptimizerConfig(
+        peak_learning_rate=1e-3,
+        warmup=0.02,
+        schedule="warmup_stable_decay",
+        decay_share=0.5,
+        bias_correction=True,
+        beta2=0.98,
+        epsilon=1e-8,
+        weight_decay=0.1,
+    ),
+    phases=(Phase(steps=10_000, length=64, batch_size=32),),
+    evaluation=EvaluationConfig(every=1000, max_sequences=1024),
+    checkpoints=CheckpointConfig(every=1000),
+)

@@ -1,0 +1,111 @@
+"""The config adapt: a published model goes on with a text."""
+
+import pytest
+
+import bert_jax
+from bert_jax.config.data import VocabularyConfig
+from bert_jax.config.training import Phase
+from bert_jax.pretraining import fitting
+from bert_jax.pretraining.fitting import fitted, harm_of, harms
+from bert_jax.pretraining.mixture import SourceShare
+from bert_jax.pretraining.pretrain import pretrain
+from bert_jax.run.remarks import adaptation as remark
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.system.errors import UsageError
+
+FIRST, SECOND = Phase(steps=2, length=32, batch_size=8, trains="words"), Phase(steps=4, length=32, batch_size=8)
+
+
+@pytest.fixture
+def adapt(tiny_run, tiny_config):
+    config = bert_jax.configs.adapt.replace(
+        init=str(tiny_run.path),
+        phases=(FIRST, SECOND),
+        data=tiny_config.data,
+        vocabulary=VocabularyConfig(),
+        preparation=tiny_config.preparation,
+        logging=tiny_config.logging,
+    )
+    return config.change(evaluation={"every": 3, "max_sequences": 16})
+
+
+def test_the_model_gives_its_settings_and_the_config_those_that_it_changes(adapt, tiny_config):
+    config = fitted(adapt)
+    assert type(config) is type(tiny_config)
+    assert config.model.num_layers == tiny_config.model.num_layers and config.model.dropout == 0.0
+    assert fitted(tiny_config) is tiny_config
+
+
+def test_words_are_trained_first_after_an_exchange_alone(adapt, tiny_copy):
+    assert fitted(adapt).phases == (SECOND,)
+    exchanging = fitted(adapt.set({"vocabulary.size": 90}))
+    assert exchanging.phases == (FIRST, SECOND) and exchanging.vocabulary.exchange
+
+
+def test_an_encoder_without_a_head_trains_that_first(adapt, vectors_run):
+    config = fitted(adapt.replace(init=str(vectors_run.path)))
+    assert [phase.trains for phase in config.phases] == ["head", "all"]
+
+
+def test_a_file_of_other_pieces_replaces_the_vocabulary(adapt, tmp_path, capsys):
+    file = tmp_path / "vocab.txt"
+    file.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]))
+    assert fitted(adapt.change(vocabulary={"file": str(file)})).vocabulary.exchange
+    assert "takes the place of the model's vocabulary" in " ".join(capsys.readouterr().err.split())
+
+
+def test_adapt_without_init_is_refused(adapt):
+    with pytest.raises(UsageError, match="adapt needs --init as well"):
+        fitted(adapt.replace(init=None))
+
+
+def test_minutes_fit_batch_and_steps_to_a_measured_step(adapt, monkeypatch):
+    monkeypatch.setattr(fitting, "_row_seconds", lambda config, size, batch: 0.001)
+    phases = fitted(adapt.set({"vocabulary.size": 90}).replace(minutes=2)).phases
+    assert [(phase.batch_size, phase.steps) for phase in phases] == [(64, 625), (64, 1250)]
+    monkeypatch.setattr(fitting, "_row_seconds", lambda config, size, batch: 1.0)
+    assert [phase.steps for phase in fitted(adapt.replace(minutes=2)).phases] == [15]
+
+
+def test_a_step_is_measured(adapt):
+    assert 0 < fitting._row_seconds(fitted(adapt), 150, 8) < 10
+
+
+def test_an_adapted_run_compares_its_end_with_its_start(adapt, tmp_path):
+    texts = [
+        f"The garden of house {number} lies near the river. It has trees and {number} stones." for number in range(80)
+    ]
+    run = RunDirectory(tmp_path / "run")
+    results = pretrain(adapt.change(data={"held_out": 0.3}), run, source=texts, init=adapt.init)
+    start = results.started_from
+    assert start["bits_per_character"] > 0 and -1 <= start["mean_cosine"] <= 1
+    assert "bits a character" in remark(results)
+    worse = results.updated({"bits_per_character": start["bits_per_character"] + 1})
+    assert remark(worse).startswith("The model is worse than the one that it began with")
+    resumed = pretrain(adapt.change(data={"held_out": 0.3}), run, source=texts, init=adapt.init)
+    assert resumed.started_from == start
+
+
+def test_a_collapse_and_a_loss_above_the_start_end_the_training():
+    start = {"loss": 3.0, "mean_cosine": 0.8}
+    assert "collapsed" in harm_of(start, {"loss": 2.0, "mean_cosine": 0.995}, 0.1)
+    assert harm_of(start, {"loss": 3.1, "mean_cosine": 0.8}, 0.2) is None
+    assert "gets worse" in harm_of(start, {"loss": 3.1, "mean_cosine": 0.8}, 0.6)
+    assert harm_of(start, {"loss": 2.9, "mean_cosine": 0.8}, 0.9) is None
+
+
+def test_what_harms_is_said_before_the_training(adapt):
+    share = SourceShare(source="x", language="mt", sequences=10, tokens=100, unknown=0, share=1.0, epochs=0.01)
+    warnings = list(harms(adapt.change(optimizer={"peak_learning_rate": 0.01}), [share]))
+    assert "20 times the rate" in warnings[0] and "sees 1.0% of the text" in warnings[1]
+    assert not list(harms(adapt, [share.model_copy(update={"epochs": 2.0})]))
+
+
+@pytest.mark.parametrize("lines, layers, pieces", [(40, 2, 2048), (300_000, 4, 8192)])
+def test_a_model_from_scratch_has_a_size_for_its_words(tmp_path, lines, layers, pieces):
+    text = tmp_path / "text.txt"
+    text.write_text("the old house by the river\n\n" * lines)
+    config = fitted(bert_jax.configs.scratch_small.change(data={"source": (f"text:{text}",)}).replace(passes=2.0))
+    assert (config.model.num_layers, config.vocabulary.size) == (layers, pieces)
+    [phase] = config.phases
+    assert phase.steps == max(1, round(2 * lines * 6 * 1.5 / (phase.batch_size * phase.length)))
