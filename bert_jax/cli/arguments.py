@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeVar, cast, get_args
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeVar, cast, get_args
 
 from pydantic import BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator
 
@@ -148,7 +148,10 @@ class Arguments(Settings):
         flags = cls.flags(config)
         lists_sources = any(flag.positional and flag.name == "source" and flag.kind.several for flag in flags)
         values = parse_line(with_listed_sources(rest, lists_sources), flags, cls.LINE, cls.ALIASES)
-        arguments = {flag.field: values[flag.name] for flag in flags if flag.is_argument and flag.name in values}
+        arguments: dict[str, Any] = {}
+        for flag in (flag for flag in flags if flag.is_argument and flag.name in values):
+            group, _, name = flag.field.rpartition(".")
+            (arguments.setdefault(group, {}) if group else arguments)[name] = values[flag.name]
         if config:
             settings = {flag.field: values[flag.name] for flag in flags if not flag.is_argument and flag.name in values}
             if run:
