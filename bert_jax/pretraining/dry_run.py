@@ -30,7 +30,7 @@ def pretraining_estimates(config: RunConfig, workdir: Place) -> Lines:
     """Yields what `bert-jax pretrain` would do in `workdir`. Raises UsageError if it would refuse to start."""
     run = RunDirectory(workdir)
     plan = plan_pretraining(config, run)
-    trainer, mesh = plan.trainer, plan.mesh
+    config, trainer, mesh = plan.config, plan.trainer, plan.mesh
     yield from run_beginning(config, run, mesh)
     yield "vocabulary", _vocabulary(config, run, trainer.objective.model.vocabulary_size)
     for length in dict.fromkeys(phase.length for phase in config.phases):

@@ -11,7 +11,7 @@ from bert_jax.config.prediction import PAIR_QUESTIONS
 from bert_jax.config.run import RunConfig
 from bert_jax.layout import MASKABLE, WORD_START
 from bert_jax.model.sharding import make_mesh
-from bert_jax.pretraining.dataset import prepared_for
+from bert_jax.pretraining.dataset import prepared_for, treebanks_of
 from bert_jax.pretraining.masking import Masked, divide_sequences
 from bert_jax.pretraining.objective import PretrainingTargets, pretraining_trainer
 from bert_jax.pretraining.pretrain import training_source
@@ -176,7 +176,8 @@ def training_step(run: RunDirectory, step: int) -> TrainingStep:
     tokenizer = run.files.tokenizer
     mesh = make_mesh(MeshConfig(), jax.local_devices()[:1])  # one device, so that any batch can be divided
     trainer = pretraining_trainer(config, mesh, len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
-    source = training_source(trainer, number, prepared)
+    treebank = treebanks_of(config, tokenizer).get(phase.length)
+    source = training_source(trainer, number, prepared, treebank)
     batch = jax.device_put(source[step - 1 - steps.start])
     keys = example_keys(config.seed, "targets", number, batch.ordinal)
     targets = trainer.objective.targets(batch, keys, Moment.of(number, steps, step - 1))
