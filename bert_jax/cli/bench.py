@@ -84,7 +84,7 @@ def _of_first_phase(args: Bench) -> AnyRunConfig:
 
 def _trainer_and_batches(config: RunConfig, mesh: "Mesh", path: Place) -> "tuple[Trainer, Iterator[AnyBatch]]":
     # Imported here: random sequences need neither TFDS nor Grain, which an accelerator machine may lack.
-    from bert_jax.pretraining.dataset import prepared_for
+    from bert_jax.pretraining.dataset import prepared_for, treebanks_of
     from bert_jax.pretraining.objective import pretraining_trainer
     from bert_jax.pretraining.pretrain import training_source
     from bert_jax.run.run_directory import RunDirectory
@@ -92,6 +92,7 @@ def _trainer_and_batches(config: RunConfig, mesh: "Mesh", path: Place) -> "tuple
 
     run = RunDirectory(path)
     prepared = prepared_for(config, run, config.phases[0].length)
-    vocabulary = run.files.tokenizer.vocabulary
-    trainer = pretraining_trainer(config, mesh, len(vocabulary), vocabulary.mask_id)
-    return trainer, read_ahead(training_source(trainer, 0, prepared))
+    tokenizer = run.files.tokenizer
+    trainer = pretraining_trainer(config, mesh, len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
+    treebank = treebanks_of(config, tokenizer).get(prepared.length)
+    return trainer, read_ahead(training_source(trainer, 0, prepared, treebank))

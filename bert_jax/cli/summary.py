@@ -205,8 +205,9 @@ def print_sequences(sequences: Iterable[SeenSequence]) -> None:
     """Prints sequences with the pieces to predict, the units that these belong to and the label of the pair."""
     output.print(
         "[bold]bold[/bold]: a piece to predict, as input/truth, or where both its neighbours are predicted, as "
-        "input/next|previous. {Braces}: pieces of one unit, predicted together. Each word has a space before it. "
-        "Inside a word, ## stands where a sequence begins, and before and after a piece to predict.\n"
+        "input/next|previous; in a treebank's sentence, a word to tag, as word/tag. {Braces}: pieces of one unit, "
+        "predicted together. Each word has a space before it. Inside a word, ## stands where a sequence begins, and "
+        "before and after a piece to predict.\n"
     )
     for number, sequence in enumerate(sequences, 1):
         tokens = f"{len(sequence.pieces)} of {sequence.row_length} tokens"

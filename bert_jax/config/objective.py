@@ -18,6 +18,8 @@ MaskedShare = Annotated[float, Field(gt=0.0, lt=1.0)]
 _LEAST_TOKENS = 3
 """Tokens of the shortest sequence: [CLS], a piece, [SEP]."""
 Weight = Annotated[float, Field(ge=0.0, le=1e6)]
+TAGGED_EVERY = 8
+"""With objective.tags, every so-many-th row of the training is one of the treebank."""
 
 Predicted = Annotated[str, OneOf(PREDICTIONS)]
 UnitKind = Literal["piece", "word", "ngram", "span", "context", "phrase", "entity"]
@@ -77,6 +79,8 @@ class ObjectiveConfig(Settings):
     PREFIX: ClassVar[str] = "--objective."
     REQUIREMENTS: ClassVar[tuple[Requirement, ...]] = (
         Requirement("predict", GIVEN, "pair", "none", "only masked tokens go with a question about segments"),
+        Requirement("tags", GIVEN, "predict", "masked", "tags are learned beside masked tokens"),
+        Requirement("tags", GIVEN, "pair", "none", "the sentences of a treebank are no pairs"),
     )
     predict: Predicted = "masked"
     """Tokens to predict.
@@ -99,6 +103,16 @@ class ObjectiveConfig(Settings):
     """With predict=replaced: weight in the loss of the generator's masked tokens."""
     discriminator_weight: Weight = 50.0
     """With predict=replaced: weight in the loss of replaced tokens (Clark et al. 2020, section 2)."""
+    tags: str | None = None
+    """File of a treebank whose words have universal parts of speech (UPOS), as a second question of the training
+    (MicroBERT, Gessler and Zeldes 2022): CoNLL-U (.conllu), or columns with the word first and the tag last (.conll);
+    plain, .gz or .zst. Every eighth row is one of its sentences, with no token masked; a linear layer predicts the tag
+    of each word at its first piece. The share data.held_out of its sentences, chosen as documents are, is only
+    measured. Needs predict=masked and pair=none."""
+    tags_weight: Weight = 1.0
+    """With `tags`: weight in the loss of the tags' mean cross-entropy."""
+    tags_hash: str | None = None
+    """Hash of the sentences of `tags`. Pretraining sets it, so that a run goes on with the same sentences alone."""
     pair: Annotated[str, OneOf(PAIR_QUESTIONS)] = "next_sentence"
     """Question about two segments.
 

@@ -50,6 +50,12 @@ BOTH_NEIGHBOURS = Question("bilm", "biLM", "next- and previous-token", *_OF_PIEC
 REPLACED_TOKENS = Question(
     "rtd", "RTD", "replaced-token", "always an original token", "each token at the share that is replaced"
 )
+TAGS = Question("tag", "tag", "part-of-speech", "always the most frequent tag")
+UNIVERSAL_TAGS = (
+    *("ADJ", "ADP", "ADV", "AUX", "CCONJ", "DET", "INTJ", "NOUN", "NUM", "PART", "PRON", "PROPN", "PUNCT", "SCONJ"),
+    *("SYM", "VERB", "X"),
+)
+"""The universal parts of speech (UPOS) of Universal Dependencies 2, which TAGS asks for."""
 REPLACED_SHARE = "rtd_replaced"
 """Name of the measurement of the share of replaced tokens, which the baseline of REPLACED_TOKENS uses."""
 
@@ -83,4 +89,4 @@ PAIR_QUESTIONS = {
     "none": None,
 }
 """The question about pairs, by the value of objective.pair."""
-QUESTIONS = (*(facts.question for facts in PREDICTIONS.values()), *filter(None, PAIR_QUESTIONS.values()))
+QUESTIONS = (*(facts.question for facts in PREDICTIONS.values()), *filter(None, PAIR_QUESTIONS.values()), TAGS)

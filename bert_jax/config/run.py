@@ -7,7 +7,7 @@ from pydantic import Field
 
 from bert_jax.config.data import DataConfig, VocabularyConfig
 from bert_jax.config.model import ModelConfig
-from bert_jax.config.objective import ObjectiveConfig, unit_shares
+from bert_jax.config.objective import TAGGED_EVERY, ObjectiveConfig, unit_shares
 from bert_jax.config.operation import InputConfig, PreparationConfig
 from bert_jax.config.prediction import PREDICTIONS
 from bert_jax.config.settings import GIVEN, Requirement
@@ -94,6 +94,11 @@ class RunConfig(TrainingConfig):
         """The same settings, with `source` in `language` as the only source."""
         phases = {f"phases.{number}.languages": None for number in range(len(self.phases))}
         return self.set({"data.source": source, "data.language": language, "data.weights": None} | phases)
+
+    @property
+    def text_share(self) -> float:
+        """The share of the training rows that are of `data.source`; the others are of `objective.tags`."""
+        return 1 - 1 / TAGGED_EVERY if self.objective.tags else 1.0
 
     def slots(self, length: int) -> int:
         """Prediction slots P of a row of `length` tokens."""

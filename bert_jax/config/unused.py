@@ -36,6 +36,8 @@ def _unused(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
             yield rf"optimizer\.{name}", f"it needs {Setting('optimizer.schedule', schedule)}"
     if predict != "replaced":
         yield r"objective\.(generator|discriminator)_weight", f"it needs {Setting('objective.predict', 'replaced')}"
+    if not values.get("objective.tags"):
+        yield r"objective\.tags_(weight|hash)", f"it needs {Setting('objective.tags')}"
     if predict in ("next", "both"):
         yield r"objective\.(units|.*masked_share.*|evaluated_share)", "every token is predicted"
     if predict in ("next", "both", "permuted"):

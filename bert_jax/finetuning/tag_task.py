@@ -36,9 +36,8 @@ from bert_jax.records.record import Record
 from bert_jax.run.results import Results
 from bert_jax.system.errors import Setting, UsageError, listed, quoted
 from bert_jax.system.progress import warn
-from bert_jax.text.scripts import sets_no_spaces
-from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import PieceSpan
+from bert_jax.text.word_pieces import first_pieces, joined_words
 
 _SHOWN = 5
 """Most tags that a message lists."""
@@ -237,29 +236,6 @@ def check_entity_tags(config: TaskConfig, counts: Counter[str]) -> None:
     elif OUTSIDE not in labels and any(map(_BEGIN_OR_INSIDE.match, labels)):
         which = f"these tags name no entity: {named}" if odd else f"there are only {listed(labels)}"
         warn(f"{config.train}: accuracy alone is measured and no entity F1, since no tag is {OUTSIDE} and {which}")
-
-
-def joined_words(sentence: Sequence[str]) -> tuple[str, list[Range]]:
-    """The words as one text, and their places in it. No space is put beside a character of a script without spaces."""
-    whole, places = "", []
-    for word in sentence:
-        if whole and word and not (sets_no_spaces(whole[-1]) or sets_no_spaces(word[0])):
-            whole += " "
-        places.append((len(whole), len(whole) + len(word)))
-        whole += word
-    return whole, places
-
-
-def first_pieces(text: str, places: Sequence[Range], tokenizer: Tokenizer) -> tuple[list[PieceSpan], list[int | None]]:
-    """The pieces of a text; and for each word, the index of the first piece that stands for part of it, or None."""
-    spans = tokenizer.encode_spans(text)
-    first: list[int | None] = []
-    number = 0
-    for begin, end in places:
-        while number < len(spans) and spans[number].end <= max(begin, spans[number].begin):
-            number += 1
-        first.append(number if number < len(spans) and spans[number].begin < end else None)
-    return spans, first
 
 
 def _cuts(begins: Sequence[int], count: int, room: int) -> list[int]:

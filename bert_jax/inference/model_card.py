@@ -143,7 +143,8 @@ def _training_lines(config: AnyRunConfig | None, provenance: Provenance, results
             "replaced": "masked pieces for a generator, and for a discriminator which pieces the generator replaced",
         }[config.objective.predict]
         pairs = {"next_sentence": " and next sentences", "sentence_order": " and the order of sentences", "none": ""}
-        yield f"objective: {predicted}{pairs[config.objective.pair]}"
+        tags = " and the parts of speech of a treebank" if config.objective.tags else ""
+        yield f"objective: {predicted}{pairs[config.objective.pair]}{tags}"
     else:
         rows = "" if results.training_rows is None else f", {results.training_rows:,} rows"
         source = _code(config.task.train or config.task.source)

@@ -70,7 +70,8 @@ class Predictor:
             )
         if source:
             written = written or written_as(config, source)
-            config = config.replace(dev=source, **written._asdict())
+            how = {name: getattr(written, name) for name in ("format", "columns", "separator", "label")}
+            config = config.replace(dev=source, **how)
             if config.dev_share and source != self.task.dev:
                 raise UsageError(
                     f"{source} is a share of rows that the model was trained on; give rows of a file or set"

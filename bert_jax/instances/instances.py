@@ -10,6 +10,9 @@ from bert_jax.instances.segments import Segments
 from bert_jax.instances.sentences import ranges
 from bert_jax.layout import MASKABLE, WORD_START
 
+UNTAGGED = -1
+"""In place of the number of a tag: a token at which no tagged word begins."""
+
 
 class Instances(NamedTuple):
     """n sequences as they are stored, concatenated to N tokens."""
@@ -27,6 +30,9 @@ class Instances(NamedTuple):
     """1 if the second segment was drawn at random or the two segments are swapped, 0 otherwise."""
     rows: Int[np.ndarray, " n"] | None = None
     """The row of each sequence, ascending from 0. None: each row has one sequence."""
+    tags: Int[np.ndarray, " N"] | None = None
+    """The number of the tag of the word that begins with each token; UNTAGGED for other tokens. None: nothing is
+    tagged."""
 
     @property
     def sequences(self) -> int:
@@ -52,6 +58,7 @@ class Instances(NamedTuple):
             self.first_length[order],
             self.pair_label[order],
             rows[order],
+            None if self.tags is None else self.tags[tokens],
         )
 
 

@@ -80,6 +80,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     *linear_rows(
         "replaced/output", "RTD head", "RTD output", ("discriminator_predictions.dense_prediction",), _WIDTH, "outputs"
     ),
+    *linear_rows("tag/dense", "tag head", "tag dense", (), _WIDTH, "outputs"),
     *linear_rows("task/dense", "task head", "task dense", ("classifier",), _WIDTH, "outputs"),
     Parameter("task/mix", ("vector",), "task head", "mix of layers", (), decays=False),
     Parameter("task/gamma", ("vector",), "task head", "mix of layers", (), decays=False),

@@ -22,7 +22,7 @@ from bert_jax.model.relatives.characters import LETTER_WIDTH, LONGEST_PIECE
 from bert_jax.model.relatives.lstm import GATES
 from bert_jax.model.sharding import num_shards, row_shards
 
-HEADS = ("MLM head", "pair head", "RTD head", "task head")
+HEADS = ("MLM head", "pair head", "RTD head", "tag head", "task head")
 """The groups that are dropped when a model is trained for another task; a generator is dropped too."""
 _GENERATOR = "generator/"
 FORWARD_SHARE = 1 / 3

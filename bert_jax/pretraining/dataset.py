@@ -11,6 +11,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.instances.portions import check_engine
 from bert_jax.instances.preparation import cut_corpus, prepare
 from bert_jax.instances.prepared_data import PreparedData, Recipe, discard, publish_prepared
+from bert_jax.instances.treebank import TaggedSentence, Treebank, read_treebank, treebank_hash
 from bert_jax.pretraining.initial import open_initial
 from bert_jax.pretraining.mixture import SourceShare, open_text, source_shares
 from bert_jax.pretraining.vocabulary import existing_tokenizer, make_tokenizer, training_cleaning
@@ -22,7 +23,7 @@ from bert_jax.run.hosts import is_first
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.content import content_hash
-from bert_jax.system.errors import RunError, UsageError
+from bert_jax.system.errors import RunError, Setting, UsageError
 from bert_jax.system.files import refuse_links
 from bert_jax.system.progress import say, stage
 from bert_jax.system.reading import Fact, Reading, show
@@ -45,6 +46,8 @@ class Inputs:
     """The data sets that exist, by length, opened and checked."""
     is_complete: bool
     """Whether all data sets exist. A run under way counts sets of other settings here, and refuses them later."""
+    sentences: tuple[TaggedSentence, ...]
+    """Those of the treebank `objective.tags`; empty without one."""
     readings: tuple[Reading, ...]
     """How the initial model and the text are understood. What needn't be read has no reading."""
 
@@ -58,11 +61,14 @@ class Data:
     """The prepared sequences by the length of the phases."""
     shares: tuple[SourceShare, ...]
     """Average number of times that the phases see each source."""
+    treebanks: dict[int, Treebank]
+    """The treebank `objective.tags` by the length of the phases; empty without one."""
 
 
 def check_sources(config: RunConfig, run: RunDirectory) -> Inputs:
     """The opened inputs of the run. Writes nothing. Raises UsageError if a corpus, vocabulary or model is missing."""
     readings: list[Reading] = []
+    sentences = read_treebank(config.objective.tags) if config.objective.tags else ()
     initial = None if run.under_way else open_initial(config)
     if run.under_way:
         tokenizer: Tokenizer | None = run.files.tokenizer
@@ -73,6 +79,8 @@ def check_sources(config: RunConfig, run: RunDirectory) -> Inputs:
         if tokenizer and not config.vocabulary.exchange:
             check_extension(initial.tokenizer, tokenizer)
         readings += initial.provenance.readings
+    if tokenizer:
+        treebanks_of(config, tokenizer, sentences)  # raises for words that the vocabulary lacks
     prepared = _open_prepared(config, run)
     is_complete = len(prepared) == len({phase.length for phase in config.phases})
     if is_complete and not run.under_way and run.tokenizer.is_dir():
@@ -86,7 +94,7 @@ def check_sources(config: RunConfig, run: RunDirectory) -> Inputs:
         clean = tokenizer.cleaned if tokenizer else lambda text: trained.normalize_str(text)
         readings.append(read_corpus(corpus, config.data, clean))
         identification.unload()  # filters identify languages in other processes
-    return Inputs(initial, tokenizer, prepared, is_complete, tuple(readings))
+    return Inputs(initial, tokenizer, prepared, is_complete, sentences, tuple(readings))
 
 
 def check_preparation(config: RunConfig, run: RunDirectory) -> Inputs:
@@ -102,9 +110,29 @@ def prepare_data(config: RunConfig, run: RunDirectory, inputs: Inputs) -> Data:
     """Writes tokenizer and sequences into the open run, unless they exist. Raises UsageError."""
     run.keep(*inputs.readings)
     tokenizer = make_tokenizer(config, run, inputs.tokenizer, inputs.initial and inputs.initial.tokenizer)
+    treebanks = treebanks_of(config, tokenizer, inputs.sentences)
     # The first host may have prepared data since the other hosts looked, so they open it again.
     prepared = prepare_lengths(config, run, inputs.prepared if is_first() else None)
-    return Data(tokenizer, prepared, tuple(source_shares(config, prepared)))
+    return Data(tokenizer, prepared, tuple(source_shares(config, prepared)), treebanks)
+
+
+def treebanks_of(
+    config: RunConfig, tokenizer: Tokenizer, sentences: tuple[TaggedSentence, ...] | None = None
+) -> dict[int, Treebank]:
+    """The treebank `objective.tags` as sequences of each length of a phase; empty without one.
+
+    `sentences`: those of the file; None: reads it. Raises UsageError if it can't be read, doesn't fit the vocabulary,
+    or has changed since the run of `config` began.
+    """
+    path, written = config.objective.tags, config.objective.tags_hash
+    if not path:
+        return {}
+    if sentences is None:
+        sentences = read_treebank(path)
+        if treebank_hash(sentences) != written:
+            raise UsageError(f"the sentences of {Setting('objective.tags', path)} have changed; put the file back")
+    lengths = dict.fromkeys(phase.length for phase in config.phases)
+    return {length: Treebank.of(sentences, path, tokenizer, length, config.data) for length in lengths}
 
 
 def _open_prepared(config: RunConfig, run: RunDirectory) -> dict[int, PreparedData]:

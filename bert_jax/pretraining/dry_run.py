@@ -32,7 +32,7 @@ def pretraining_estimates(config: RunConfig, workdir: Place) -> Lines:
     run = RunDirectory(workdir)
     config = fitted(config, run)
     plan = plan_pretraining(config, run)
-    trainer, mesh = plan.trainer, plan.mesh
+    config, trainer, mesh = plan.config, plan.trainer, plan.mesh
     yield from run_beginning(config, run, mesh)
     yield "vocabulary", _vocabulary(config, run, trainer.objective.model.vocabulary_size)
     for length in dict.fromkeys(phase.length for phase in config.phases):

@@ -15,8 +15,10 @@ from jaxtyping import Float
 
 from bert_jax.config.objective import Units
 from bert_jax.config.operation import MeshConfig
+from bert_jax.config.prediction import TAGS
 from bert_jax.instances.prepared_data import HELD_OUT, TRAIN, PreparedData
 from bert_jax.instances.shards import InstanceSource
+from bert_jax.instances.treebank import TaggedSource, Treebank
 from bert_jax.model.bert import Parameters
 from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.kernels.platform import for_inference
@@ -53,9 +55,16 @@ class HeldOut:
     """
 
     def __init__(
-        self, trainer: PretrainingTrainer, phase: int, data: PreparedData, split: str, max_sequences: int | None
+        self,
+        trainer: PretrainingTrainer,
+        phase: int,
+        data: PreparedData,
+        split: str,
+        max_sequences: int | None,
+        treebank: Treebank | None = None,
     ):
-        """The sequences of `split` for evaluation in phase number `phase`: all if `max_sequences` is None."""
+        """The sequences of `split` for evaluation in phase number `phase`: all if `max_sequences` is None. `treebank`:
+        its held-out sentences are measured, too."""
         config, rows = trainer.config, row_shards(trainer.mesh)
         instances = InstanceSource(data, split, config.input.damaged_records)
         largest = max(each.batch_size for each in config.phases if each.length == data.length)
@@ -90,6 +99,13 @@ class HeldOut:
                 order = InOrder(count, min(count, most), end - count)
                 self._parts.append((language, self._batches(instances, order, data.length)))
                 self.sequences += order.reads
+        self._tagged: BatchSource | None = None
+        """The held-out sentences of the treebank."""
+        if treebank and treebank.held_out.sequences:
+            self._guessed_tags = treebank.guessed_accuracy
+            tagged = TaggedSource(data, split, treebank.held_out, config.input.damaged_records)
+            order = InOrder(len(tagged.tagged), len(tagged.tagged), tagged.tagged.start)
+            self._tagged = self._batches(tagged, order, data.length)
         self.measured_on = {
             "records": content_hash(sorted(file for file in data.shards.items() if file[0].startswith(f"{split}-"))),
             "sequences": self.sequences,
@@ -118,6 +134,10 @@ class HeldOut:
         `between` is called before each batch, and may raise to end the evaluation.
         """
         whole, parts = self._means(lambda batch: self._step(params, batch), between)
+        if self._tagged:
+            _, parts_of_tags = self._means(lambda batch: self._step(params, batch), between, [("", self._tagged)])
+            tags = _mean(parts_of_tags[""])
+            whole |= {name: tags[name] for name in (TAGS.loss, TAGS.accuracy)}
         values = self._with_loss(whole)
         if self._bits_a_nat and not self._several:
             values[BITS] = whole[self._objective.token_question.loss] * self._bits_a_nat
@@ -131,7 +151,10 @@ class HeldOut:
         return Results.model_validate(values)
 
     def _with_loss(self, values: dict[str, float]) -> dict[str, float]:
-        return {"loss": sum(weight * values[name] for name, weight in self._objective.losses.items())} | values
+        """`values` with the loss, of the questions that were measured: tags have no held-out sentences in a language,
+        and none without their file."""
+        losses = self._objective.losses.items()
+        return {"loss": sum(weight * values[name] for name, weight in losses if name in values)} | values
 
     def baseline(self, data: PreparedData, measured: dict[str, float]) -> tuple[dict[str, float], dict[str, int]]:
         """The measurements of the objective's baseline, which knows the frequencies of pieces in `data` and of labels.
@@ -149,6 +172,8 @@ class HeldOut:
 
         whole, parts = self._means(step)
         values, counts = self._objective.baseline(whole, measured), {}
+        if self._tagged:
+            values[TAGS.accuracy] = self._guessed_tags
         for language, means in parts.items() if self._several else ():
             own = {name: measured.get(f"{language}/{name}", value) for name, value in measured.items()}
             of_language = self._objective.baseline(_mean(means), own)
@@ -158,11 +183,15 @@ class HeldOut:
         return values, counts
 
     def _means(
-        self, step: Callable[[Any], Means], between: Callable[[], None] = lambda: None
+        self,
+        step: Callable[[Any], Means],
+        between: Callable[[], None] = lambda: None,
+        sources: Sequence[tuple[str, BatchSource]] | None = None,
     ) -> tuple[dict[str, float], dict[str, list[Means]]]:
-        """The means over all batches, weighted by the languages' shares, and the means of each language's batches."""
+        """The means over all batches, weighted by the languages' shares, and the means of each language's batches.
+        `sources`: pairs of a language and its batches; None: those of the text."""
         parts: dict[str, list[Means]] = {}
-        for language, source in self._parts:
+        for language, source in self._parts if sources is None else sources:
             for batch in read_ahead(source):
                 between()
                 means = jax.device_get(step(placed(batch, self._sharding, self._batch_size)))
@@ -176,9 +205,12 @@ class HeldOut:
         return whole, parts
 
 
-def held_out_sequences(trainer: PretrainingTrainer, phase: int, data: PreparedData) -> HeldOut | None:
-    """The held-out sequences of one prepared set, for evaluation in phase number `phase`; None if there are none."""
-    held_out = HeldOut(trainer, phase, data, HELD_OUT, trainer.config.evaluation.max_sequences)
+def held_out_sequences(
+    trainer: PretrainingTrainer, phase: int, data: PreparedData, treebank: Treebank | None = None
+) -> HeldOut | None:
+    """The held-out sequences of one prepared set and `treebank`, for evaluation in phase number `phase`; None if there
+    are none of the set."""
+    held_out = HeldOut(trainer, phase, data, HELD_OUT, trainer.config.evaluation.max_sequences, treebank)
     if not held_out.sequences:
         say("no held-out documents: nothing will be evaluated; raise --data.held-out or give more text")
         return None

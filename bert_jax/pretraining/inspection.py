@@ -7,11 +7,12 @@ import numpy as np
 
 from bert_jax.config.objective import UnitKind, unit_shares
 from bert_jax.config.operation import MeshConfig
-from bert_jax.config.prediction import PAIR_QUESTIONS
+from bert_jax.config.prediction import PAIR_QUESTIONS, UNIVERSAL_TAGS
 from bert_jax.config.run import RunConfig
+from bert_jax.instances.instances import UNTAGGED
 from bert_jax.layout import MASKABLE, WORD_START
 from bert_jax.model.sharding import make_mesh
-from bert_jax.pretraining.dataset import prepared_for
+from bert_jax.pretraining.dataset import prepared_for, treebanks_of
 from bert_jax.pretraining.masking import Masked, divide_sequences
 from bert_jax.pretraining.objective import PretrainingTargets, pretraining_trainer
 from bert_jax.pretraining.pretrain import training_source
@@ -33,7 +34,7 @@ class SeenPiece(NamedTuple):
     """The piece in the model's input, without marks of words."""
     answer: str | None
     """The piece to predict, without marks of words; None if the token isn't predicted. If both neighbours are
-    predicted, the next piece, a bar and the previous piece."""
+    predicted, the next piece, a bar and the previous piece. In a sentence of a treebank, the tag of the word."""
     segment: int
     position: int
     """Position in the sequence, from 0."""
@@ -126,6 +127,9 @@ def _sequence(seen: TrainingStep, row: int, number: int) -> SeenSequence:
     answers: dict[int, str] = {}
     for place, label in zip((masked.places[used] - begin).tolist(), masked.labels[used].tolist(), strict=True):
         answers[place] = f"{answers[place]}|{text_of(label)}" if place in answers else text_of(label)
+    tags = [UNTAGGED] * length if seen.batch.tags is None else seen.batch.tags[row, here].tolist()
+    answers |= {place: UNIVERSAL_TAGS[tag] for place, tag in enumerate(tags) if tag != UNTAGGED}
+    is_tagged, special = max(tags) != UNTAGGED, (seen.tokenizer.vocabulary.cls_id, seen.tokenizer.vocabulary.sep_id)
     pieces = [
         SeenPiece(
             vocabulary[true_id],
@@ -134,7 +138,7 @@ def _sequence(seen: TrainingStep, row: int, number: int) -> SeenSequence:
             answers.get(position),
             segment,
             position,
-            bool(not unit or unit & WORD_START),
+            tags[position] != UNTAGGED or true_id in special if is_tagged else bool(not unit or unit & WORD_START),
         )
         for position, (true_id, input_id, segment, unit) in enumerate(
             zip(
@@ -176,7 +180,8 @@ def training_step(run: RunDirectory, step: int) -> TrainingStep:
     tokenizer = run.files.tokenizer
     mesh = make_mesh(MeshConfig(), jax.local_devices()[:1])  # one device, so that any batch can be divided
     trainer = pretraining_trainer(config, mesh, len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id)
-    source = training_source(trainer, number, prepared)
+    treebank = treebanks_of(config, tokenizer).get(phase.length)
+    source = training_source(trainer, number, prepared, treebank)
     batch = jax.device_put(source[step - 1 - steps.start])
     keys = example_keys(config.seed, "targets", number, batch.ordinal)
     targets = trainer.objective.targets(batch, keys, Moment.of(number, steps, step - 1))

@@ -84,7 +84,7 @@ def draws(config: RunConfig, rows: Mapping[int, Sequence[int]]) -> tuple[list[fl
             counts = rows[phase.length]
             shares = config.shares(number, counts) or [count / max(sum(counts), 1) for count in counts]
             for source, (share, count) in enumerate(zip(shares, counts, strict=True)):
-                of_source = share * phase.steps * phase.batch_size
+                of_source = share * config.text_share * phase.steps * phase.batch_size
                 drawn[source] += of_source * phase.length
                 epochs[source] += of_source / max(count, 1) * config.data.dupe_factor
     total = sum(drawn) or 1.0
@@ -119,7 +119,7 @@ def words_a_step(config: RunConfig, number: int, prepared: PreparedData) -> floa
     rows = prepared.sources
     shares = config.shares(number, rows) or [count / max(sum(rows), 1) for count in rows]
     words = [seen.words * config.data.dupe_factor / max(seen.rows, 1) for seen in prepared.of_sources]
-    return config.phases[number].batch_size * sum(map(operator.mul, shares, words))
+    return config.text_share * config.phases[number].batch_size * sum(map(operator.mul, shares, words))
 
 
 def check_epochs(config: RunConfig, shares: Sequence[SourceShare]) -> None:

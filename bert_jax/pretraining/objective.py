@@ -22,18 +22,22 @@ from bert_jax.config.prediction import (
     PERMUTED_TOKENS,
     REPLACED_SHARE,
     REPLACED_TOKENS,
+    TAGS,
+    UNIVERSAL_TAGS,
     Question,
 )
 from bert_jax.config.run import RunConfig
 from bert_jax.config.training import Phase, TrainedPart
 from bert_jax.layout import Tokens
+from bert_jax.model.attention import at_places
 from bert_jax.model.bert import BertForPretraining, Discriminator, Encoded, Parameters, generator_parameters, init
 from bert_jax.model.dropout import split
 from bert_jax.model.embeddings import vocabulary_size
+from bert_jax.model.heads import TaskHead
 from bert_jax.model.kernels.cross_entropy import cross_entropy, total_cross_entropy
 from bert_jax.model.parameters import trained_parameters
 from bert_jax.model.sharding import on_mesh
-from bert_jax.model.size import Memory, step_memory, train_flops
+from bert_jax.model.size import Memory, encoder_flops, step_memory, train_flops
 from bert_jax.pretraining.masking import (
     Masked,
     MaskingKeys,
@@ -63,6 +67,9 @@ class PretrainingTargets(NamedTuple):
     ranks: Int[Array, "B T"] | None = None
     """Each token's place in the order of prediction, -1 for a token that isn't predicted; None if all tokens are
     predicted independently."""
+    tags: Int[Array, "B T"] | None = None
+    """The number of the tag of the word that begins with each token, UNTAGGED for other tokens; None if no tags are
+    asked for."""
 
 
 class MaskedTokens(Objective):
@@ -225,6 +232,69 @@ class MaskedTokens(Objective):
             yield self.pair_question, targets.pair_label, targets.pair_weight
 
 
+class TaggedTokens(MaskedTokens):
+    """Masked tokens in the rows of text and, in the rows of a treebank, the tag of each word at its first piece
+    (MicroBERT, Gessler and Zeldes 2022). The loss is the weighted sum of both means over the global batch.
+
+    The head for tags, a linear layer, is in the checkpoints for the training alone. An evaluation without a treebank
+    measures masked tokens and doesn't need the head.
+    """
+
+    def __init__(self, config: RunConfig, mask_id: int):
+        super().__init__(config, mask_id)
+        self._head = TaskHead(self.model, len(UNIVERSAL_TAGS))
+
+    @property
+    def questions(self) -> dict[Question, float]:
+        """Both questions, each with the weight of its loss."""
+        return super().questions | {TAGS: self._config.objective.tags_weight}
+
+    def init(self, key: Key[Array, ""]) -> Parameters:
+        """The same parameters as without tags, and the head."""
+        head = self._head.init(jax.random.fold_in(key, 1), jnp.zeros((1, self.model.hidden_size)))
+        return super().init(key) | {"tag": head["params"]}
+
+    def flops(self, shape: tuple[int, ...]) -> float:
+        """The last block and the head are computed at all tokens."""
+        batch_size, length = shape
+        at_slots = encoder_flops(self.model, length, last_queries=self._config.slots(length) + 1)
+        head = 2 * length * self.model.hidden_size * len(UNIVERSAL_TAGS)
+        added = encoder_flops(self.model, length, last_queries=length) - at_slots + head
+        return super().flops(shape) + 3 * batch_size * added
+
+    def random_batch(self, shape: tuple[int, ...]) -> Batch:
+        batch = super().random_batch(shape)
+        return batch._replace(tags=batch.tokens.ids % len(UNIVERSAL_TAGS))
+
+    def targets(self, batch: Batch, keys: Key[Array, "B N"], moment: Moment | None = None) -> PretrainingTargets:
+        """Masks each sequence of text by its key."""
+        return super().targets(batch, keys, moment)._replace(tags=batch.tags)
+
+    def counts(self, targets: PretrainingTargets) -> dict[str, Float[Array, ""]]:
+        """The number of masked tokens and the number of tagged words."""
+        assert targets.tags is not None
+        return super().counts(targets) | {TAGS.loss: jnp.sum(targets.tags >= 0, dtype=jnp.float32)}
+
+    def measure(self, params: Parameters, targets: PretrainingTargets, dropout_keys: Key[Array, "B N"] | None) -> Means:
+        """Cross-entropy in nats and accuracy of masked tokens and, if `targets` has any, of tags."""
+        if targets.tags is None:
+            return super().measure(params, targets, dropout_keys)
+        masked, tagged = targets.masked, (targets.tags >= 0).astype(jnp.float32)
+        network = self.network.bind({"params": params})
+        vectors = network.bert(masked.tokens, dropout_keys).tokens
+        logits = network.masked_lm(at_places(vectors, masked.places), network.bert.embeddings.word)
+        loss, hit = total_cross_entropy(logits, masked.labels, masked.weights)
+        of_tags = cast(Array, self._head.apply({"params": params["tag"]}, vectors))
+        tag_loss, tag_hit = cross_entropy(of_tags, jnp.maximum(targets.tags, 0))
+        count = jnp.sum(masked.weights)
+        return {
+            MASKED_TOKENS.loss: Mean(loss, count),
+            MASKED_TOKENS.accuracy: Mean(hit, count),
+            TAGS.loss: Mean.of(tag_loss, tagged),
+            TAGS.accuracy: Mean.of(tag_hit, tagged),
+        }
+
+
 class NextTokens(MaskedTokens):
     """A causal model predicts the token after each token, except after a sequence's last."""
 
@@ -365,8 +435,8 @@ def pretraining_objective(
             f"{vocabulary_size} pieces; leave the setting out: it is taken from the vocabulary"
         )
     sized = config.replace(model=config.model.replace(vocabulary_size=vocabulary_size))
-    named = OBJECTIVES[config.objective.predict]
-    built_in = (base for base in (objective_class or named).__mro__ if base in OBJECTIVES.values())
+    named = TaggedTokens if config.objective.tags else OBJECTIVES[config.objective.predict]
+    built_in = (base for base in (objective_class or named).__mro__ if base in (*OBJECTIVES.values(), TaggedTokens))
     if objective_class and next(built_in, None) is not named:
         raise UsageError(
             f"objective={objective_class.__qualname__}: expected a subclass of {named.__name__}, the class of "

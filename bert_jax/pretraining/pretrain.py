@@ -10,6 +10,7 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
 from bert_jax.instances.prepared_data import TRAIN, PreparedData
 from bert_jax.instances.shards import InstanceSource
+from bert_jax.instances.treebank import TaggedSource, Treebank, treebank_hash
 from bert_jax.interchange.export import export_obstacle
 from bert_jax.model.bert import Parameters
 from bert_jax.model.embeddings import vocabulary_size
@@ -32,7 +33,7 @@ from bert_jax.system.progress import say, warn
 from bert_jax.text.vocabulary import MASK, SPECIAL_PIECES
 from bert_jax.training.compiled_programs import keep_compiled_programs
 from bert_jax.training.devices import check_room
-from bert_jax.training.input import BatchSource, MixedOrder, ShuffledOrder
+from bert_jax.training.input import BatchSource, MixedOrder, Order, ShuffledOrder, TaggedOrder
 from bert_jax.training.loop import Trained, train
 from bert_jax.training.trainer import PhaseWork
 from bert_jax.training.trust import compiler_checked
@@ -93,6 +94,7 @@ def _pretrained(
     with compiler_checked(config.execution):
         config = fitted(config, run)
         plan = plan_pretraining(config, run, objective)
+        config = plan.config
         with first_alone("prepare"):
             run.open(config)
             if finished := run.results(config.steps):
@@ -115,7 +117,7 @@ def _pretrained(
     if reason := export_obstacle(trainer.objective.model, trainer.state_shapes.params, vocabulary):
         say(f"transformers can't read this model: {reason}")
     say(f"objective: {trainer.objective.description}")
-    held_out = _held_out_of_phases(trainer, data.prepared)
+    held_out = _held_out_of_phases(trainer, data)
     phases = [_phase(run, trainer, number, data, held_out[number]) for number in range(len(config.phases))]
     trained = train(trainer, run, phases, lambda: _initial_parameters(plan, data, run), kept, on_measured)
     results = _results(trainer, run, data, held_out, trained)
@@ -140,6 +142,8 @@ def plan_pretraining(
         check_batch_size(phase.batch_size, config.execution.accumulation, mesh)
     check_attention(config.execution, config.model, config.rows, mesh)
     inputs = check_preparation(config, run)
+    if config.objective.tags:
+        config = config.change(objective={"tags_hash": treebank_hash(inputs.sentences)})
     size, mask_id = config.vocabulary.size, SPECIAL_PIECES.index(MASK)
     if inputs.tokenizer:
         size, mask_id = len(inputs.tokenizer.vocabulary), inputs.tokenizer.vocabulary.mask_id
@@ -150,13 +154,18 @@ def plan_pretraining(
     return PretrainingPlan(config, mesh, inputs, trainer)
 
 
-def training_source(trainer: PretrainingTrainer, number: int, prepared: PreparedData) -> BatchSource:
-    """The batches of phase number `number`, by step."""
+def training_source(
+    trainer: PretrainingTrainer, number: int, prepared: PreparedData, treebank: Treebank | None = None
+) -> BatchSource:
+    """The batches of phase number `number`, by step. `treebank`: that of `objective.tags`, by the phase's length."""
     config, phase = trainer.config, trainer.config.phases[number]
     instances = InstanceSource(prepared, TRAIN, config.input.damaged_records)
-    order: ShuffledOrder | MixedOrder = ShuffledOrder(sum(prepared.sources), config.seed, number)
+    order: Order = ShuffledOrder(sum(prepared.sources), config.seed, number)
     if shares := config.shares(number, prepared.sources):
         order = MixedOrder(prepared.sources, shares, config.seed, number)
+    if treebank:
+        instances = tagged = TaggedSource(prepared, TRAIN, treebank.train, config.input.damaged_records)
+        order = TaggedOrder(order, tagged.tagged.start, len(tagged.tagged), config.seed, number)
     return BatchSource(
         instances,
         order,
@@ -169,15 +178,15 @@ def training_source(trainer: PretrainingTrainer, number: int, prepared: Prepared
     )
 
 
-def _held_out_of_phases(trainer: PretrainingTrainer, prepared: dict[int, PreparedData]) -> list[HeldOut | None]:
+def _held_out_of_phases(trainer: PretrainingTrainer, of_run: Data) -> list[HeldOut | None]:
     """The held-out sequences of each phase. Phases of equal length, model and shares have the same sequences."""
     by_kind: dict[object, HeldOut | None] = {}
     held_out = []
     for number, phase in enumerate(trainer.config.phases):
-        data = prepared[phase.length]
+        data = of_run.prepared[phase.length]
         kind = phase.length, trainer.objective.in_phase(number).model, trainer.config.shares(number, data.sources)
         if kind not in by_kind:
-            by_kind[kind] = held_out_sequences(trainer, number, data)
+            by_kind[kind] = held_out_sequences(trainer, number, data, of_run.treebanks.get(phase.length))
         held_out.append(by_kind[kind])
     return held_out
 
@@ -199,7 +208,7 @@ def _phase(
     return PhaseWork(
         trainer,
         number,
-        training_source(trainer, number, prepared),
+        training_source(trainer, number, prepared, data.treebanks.get(phase.length)),
         held_out,
         lambda step: f"{command_line('bert-jax', 'inspect', run.path, '--step', step)} shows them",
         sequences=sequences,

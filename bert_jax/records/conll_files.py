@@ -60,8 +60,9 @@ def conll_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:
             else:
                 raise UsageError(
                     f"{path}, line {number} has {counted(len(fields), 'columns')} ({quoted(' '.join(fields[:20]))}) "
-                    f"and should have {len(names):,}: {listed(names)}; mend it, or name the columns by "
-                    f"{Setting('task.columns')}"
+                    f"and should have {len(names):,}: {listed(names)}; mend it"
+                    + f", or name the columns by {Setting('task.columns')}"
+                    * row_format.named_by_task
                 )
         if words:
             yield _record(path, words, names)
@@ -85,7 +86,9 @@ def conllu_records(file: InputFile, row_format: RowFormat) -> Iterator[Record]:
             if len(fields) != len(_CONLLU):
                 raise UsageError(
                     f"{path}, line {number} has {counted(len(fields), 'columns')} and CoNLL-U has {len(_CONLLU)}, "
-                    f"with tabs between them; mend it, or say how it is written by {Setting('task.format')}"
+                    "with tabs between them; mend it"
+                    + f", or say how it is written by {Setting('task.format')}"
+                    * row_format.named_by_task
                 )
             if _WORD_NUMBER.fullmatch(fields[0]):
                 words.append((number, fields))

@@ -27,6 +27,8 @@ class RowFormat(NamedTuple):
     """The character between columns. None: the usual one of the format."""
     label: str = "tags"
     """The column of tags in a CoNLL file. It distinguishes comments from words."""
+    named_by_task: bool = True
+    """Whether the settings of a task say how the file is written, so that messages name them."""
 
 
 BY_SUFFIX = RowFormat()

@@ -18,9 +18,14 @@ IMPORTED = "imported_from"
 """Key in config.json of an imported model's source."""
 _PLACES = {
     *("data.source", "data.phrases", "data.entities", "vocabulary.file", "init"),
-    *("task.train", "task.source", "task.dev"),
+    *("task.train", "task.source", "task.dev", "objective.tags"),
 }
 """Names of the settings that say where to read from."""
+_HASHED = {
+    "rows_hash": "the rows of its files or sets",
+    "objective.tags_hash": f"the sentences of {Setting('objective.tags')}",
+}
+"""What the settings that are hashes are hashes of."""
 _MOST_CHANGES = 8
 """Maximum number of differences between two runs that an error lists."""
 
@@ -78,9 +83,9 @@ def differences(first: Settings, second: Settings) -> list[tuple[str, object, ob
 def described(changes: list[tuple[str, object, object]]) -> str:
     """The first differences as text."""
     lines = [
-        "the rows of its files or sets have changed"  # the config has their hash
-        if name == "rows_hash"
+        f"{_HASHED[name]} have changed"
+        if name in _HASHED
         else f"{Setting(name)} is {json.dumps(old)} there and {json.dumps(new)} now"
-        for name, old, new in sorted(changes, key=lambda change: change[0] != "rows_hash")
+        for name, old, new in sorted(changes, key=lambda change: change[0] not in _HASHED)
     ]
     return first_of(lines, _MOST_CHANGES, "; ")

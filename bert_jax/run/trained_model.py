@@ -221,8 +221,11 @@ def _trained_here(run: RunFiles, step: int | None, average: int | None) -> Train
         if task
         else parameter_shapes(config, absent_parts(saved, config))
     )
-    # A program's objective may have further heads, which only that program reads.
-    has_further_heads = bool(settings.objective and settings.objective.class_name)
+    # A program's objective may have further heads, which only that program reads; tags have a head for the training.
+    asked = settings.objective
+    has_further_heads = bool(asked and (asked.class_name or asked.tags))
+    if asked and asked.tags:
+        _say_of_tags(path, asked.tags)
     _refuse_others(checkpoint, saved, shapes, has_further_heads)
     _refuse_bombs(checkpoint, shapes, sum(total.size for total in manifest.files.values()))
     begin = settings.steps_of(phase).start
@@ -239,6 +242,11 @@ def _trained_here(run: RunFiles, step: int | None, average: int | None) -> Train
     steps = (*(int(one.name) for one in reversed(earlier)), manifest.step)
     provenance = Provenance(settings, steps, chosen.files.origin)
     return TrainedModel(path, config, tokenizer, shapes, read, provenance, task)
+
+
+@functools.lru_cache(maxsize=16)  # a model may be opened several times in a command
+def _say_of_tags(path: Place, tags: str) -> None:
+    say(f"{path}: the head for the tags of {tags} is left out")
 
 
 def _refuse_others(checkpoint: Place, saved: Parameters, shapes: Parameters, has_further_heads: bool) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float, Int, UInt32
 
 from bert_jax.batching.grouping import ahead
-from bert_jax.instances.instances import Instances
+from bert_jax.instances.instances import UNTAGGED, Instances
 from bert_jax.layout import MASKABLE, WORD_START, Tokens, lay_out
 
 _READ_THREADS = 2
@@ -54,6 +54,9 @@ class Batch(NamedTuple):
     """1 for a real sequence, 0 for a filler."""
     ordinal: UInt32[Any, "B N"]
     """Number of the sequence in its phase's order, from which its random keys are derived."""
+    tags: Int[Any, "B T"] | None = None
+    """The number of the tag of the word that begins with each token; UNTAGGED for other tokens. None: the run asks for
+    no tags."""
 
 
 def assemble(instances: Instances, ordinals: Int[np.ndarray, " B"], length: int, most: int = 1) -> Batch:
@@ -72,7 +75,11 @@ def assemble(instances: Instances, ordinals: Int[np.ndarray, " B"], length: int,
     labels[rows, np.arange(instances.sequences) - np.searchsorted(rows, rows)] = instances.pair_label
     weights = (tokens.length > 0).astype(np.float32)
     numbers = np.asarray(ordinals, np.uint64)[:, None] * np.uint64(most) + np.arange(most, dtype=np.uint64)
-    return Batch(tokens, labels, weights, numbers.astype(np.uint32))
+    tags = None
+    if instances.tags is not None:
+        tags = np.full(shape, UNTAGGED, np.int32)
+        tags[tokens.sequence > 0] = instances.tags
+    return Batch(tokens, labels, weights, numbers.astype(np.uint32), tags)
 
 
 def synthetic_batch(batch_size: int, length: int, vocabulary_size: int, most: int = 1) -> Batch:

@@ -10,6 +10,7 @@ import numpy as np
 from grain.experimental import index_shuffle
 from jaxtyping import Int
 
+from bert_jax.config.objective import TAGGED_EVERY
 from bert_jax.instances.shards import InstanceSource
 from bert_jax.system.errors import RunError
 from bert_jax.training.batch import Batch, assemble
@@ -79,6 +80,24 @@ class MixedOrder:
         source, before = self._block(block)[index]
         ordinal_in_source = block * self.counts[source] + before
         return self._begins[source] + self._orders[source].record(ordinal_in_source)
+
+
+class TaggedOrder:
+    """The endless order of training on a text and a treebank: every `TAGGED_EVERY`-th record is one of the treebank.
+    Each occurs once in each epoch of its own. The record at an ordinal depends on the constructor's arguments and the
+    ordinal alone."""
+
+    def __init__(self, text: Order, records: int, tagged: int, seed: int, phase: int):
+        """`text`: the order of the text's `records`, after which those of the treebank are numbered; `tagged`: number
+        of records of the treebank."""
+        self._text, self._records = text, records
+        self._tagged = PermutedOrder(tagged, _hashed(4, "tags", seed), phase)
+
+    def record(self, ordinal: int) -> int | None:
+        before, place = divmod(ordinal, TAGGED_EVERY)
+        if place == TAGGED_EVERY - 1:
+            return self._records + self._tagged.record(before)
+        return self._text.record(ordinal - before)
 
 
 def apportion(shares: Sequence[float], places: int) -> tuple[int, ...]:

@@ -24,6 +24,7 @@ PRETRAIN = ("pretrain", "tiny", "--workdir", "run")
         ("--optimizer.power 2", "--optimizer.power=2.0 has no effect: it needs --optimizer.schedule=polynomial"),
         ("--optimizer.decay-share 0.2", "has no effect: it needs --optimizer.schedule=warmup_stable_decay"),
         ("--objective.generator-weight 2", "has no effect: it needs --objective.predict=replaced"),
+        ("--objective.tags-weight 2", "--objective.tags-weight=2.0 has no effect: it needs --objective.tags; leave"),
         ("--data.smoothing 0.5", "--data.smoothing=0.5 has no effect: it gives several sources their shares"),
         (
             "--model.causal --objective.predict next --objective.pair none --objective.masked-share 0.2",

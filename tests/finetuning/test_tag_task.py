@@ -4,10 +4,11 @@ import numpy as np
 import pytest
 
 from bert_jax.config.task import TaskConfig
-from bert_jax.finetuning.tag_task import TagTask, first_pieces, joined_words
+from bert_jax.finetuning.tag_task import TagTask
 from bert_jax.finetuning.task import IGNORED, Task
 from bert_jax.records.record import Record
 from bert_jax.system.errors import UsageError
+from bert_jax.text.word_pieces import first_pieces, joined_words
 
 CONFIG = TaskConfig(name="ner", kind="tags", texts=("words",), label="tags", labels=("B-X", "I-X", "O"), max_length=16)
 DROPPED = "words without a piece of their own, not learned from"

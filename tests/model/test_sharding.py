@@ -6,11 +6,14 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from bert_jax.config.model import WIDEST_FILTER, ModelConfig
+from bert_jax.config.objective import ObjectiveConfig
 from bert_jax.config.operation import MeshConfig
+from bert_jax.config.run import RunConfig
 from bert_jax.model.bert import parameter_shapes
 from bert_jax.model.parameters import PARAMETERS, parameter_at
 from bert_jax.model.sharding import check_batch_size, make_mesh, parameter_spec, state_shardings, tree_shardings
 from bert_jax.model.task import HeadShape, task_parameter_shapes
+from bert_jax.pretraining.objective import TaggedTokens
 from bert_jax.system.errors import UsageError
 
 
@@ -33,6 +36,13 @@ TREES = {
         )
     ),
     "discriminator": parameter_shapes(ModelConfig.tiny(vocabulary_size=200, discriminator=True)),
+    "tags": TaggedTokens(
+        RunConfig(
+            model=ModelConfig.tiny(vocabulary_size=200),
+            objective=ObjectiveConfig(pair="none", tags="train.conllu"),
+        ),
+        mask_id=4,
+    ).parameter_shapes,
     "task": task_parameter_shapes(ModelConfig.tiny(vocabulary_size=200), HeadShape("pooled", 3, mixes=True)),
 }
 

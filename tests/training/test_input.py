@@ -7,7 +7,7 @@ from bert_jax.instances.instances import Instances
 from bert_jax.instances.shards import InstanceSource
 from bert_jax.system.errors import RunError
 from bert_jax.training.batch import assemble, read_ahead
-from bert_jax.training.input import BatchSource, InOrder, MixedOrder, ShuffledOrder, apportion
+from bert_jax.training.input import BatchSource, InOrder, MixedOrder, ShuffledOrder, TaggedOrder, apportion
 
 
 class Numbered(InstanceSource):
@@ -184,3 +184,15 @@ def test_a_record_without_tokens_is_a_row_of_weight_0_where_it_stands(monkeypatc
 
 def test_records_of_a_batch_are_known():
     assert source()[2].tokens.ids[:, 0].tolist() == source().records(2)
+
+
+def test_every_eighth_record_is_of_the_treebank_and_no_record_of_the_text_is_left_out():
+    text = ShuffledOrder(50, 3, 0)
+    order = TaggedOrder(text, 50, 7, 3, 0)
+    drawn = [order.record(ordinal) for ordinal in range(8 * 50)]
+    assert [ordinal for ordinal, record in enumerate(drawn) if record >= 50] == list(range(7, 400, 8))
+    assert [record for record in drawn if record < 50] == [text.record(ordinal) for ordinal in range(350)]
+    tagged = [record - 50 for record in drawn if record >= 50]
+    assert all(sorted(tagged[begin : begin + 7]) == list(range(7)) for begin in range(0, 49, 7))
+    others = [TaggedOrder(text, 50, 7, *other) for other in ((4, 0), (3, 1))]
+    assert all(tagged != [other.record(ordinal) - 50 for ordinal in range(7, 400, 8)] for other in others)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bert_jax.config.finetune import AnyRunConfig
-from bert_jax.config.prediction import PAIR_QUESTIONS, REPLACED_TOKENS, Question
+from bert_jax.config.prediction import PAIR_QUESTIONS, REPLACED_TOKENS, TAGS, Question
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import leaves
 from bert_jax.finetuning.metrics import metric_of
@@ -91,7 +91,8 @@ class RunSummary:
         if self.config.objective is None or self.origin:
             return []
         method, pair = OBJECTIVES[self.config.objective.predict], PAIR_QUESTIONS[self.config.objective.pair]
-        return list(filter(None, dict.fromkeys((method.main_question, method.token_question, pair))))
+        tags = TAGS if self.config.objective.tags else None
+        return list(filter(None, dict.fromkeys((method.main_question, method.token_question, pair, tags))))
 
     @property
     def metric(self) -> str:
