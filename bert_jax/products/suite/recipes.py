@@ -128,7 +128,8 @@ class RecipeWork:
         """Content hash of the text, vocabulary, lexicons and initial model that a recipe's settings name."""
         config = self._recipes[name].recipe
         assert config, f"{name} is a recipe"
-        files = [place_of(file) for file in (config.vocabulary.file, *config.data.lexicons.values()) if file]
+        named = config.vocabulary.file, config.objective.tags, *config.data.lexicons.values()
+        files = [place_of(file) for file in named if file]
         text = [source_hash(source, is_text=True) for source in config.data.source]
         return content_hash(text, config.init and model_hash(place_of(config.init)), *files)
 

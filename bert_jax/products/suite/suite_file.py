@@ -160,8 +160,8 @@ def _model(table: ModelTable, tables: SuiteTables) -> SuiteModel:
     if (table.path is None) == (table.config is None):
         raise UsageError(f"the model {table.name or ''} needs either a path (a trained model) or a config (a recipe)")
     if table.path is not None:
-        if table.begin or table.changes or table.init:
-            given = "begin, init and set are for a model with a config; leave them out"
+        if table.begin or table.changes or table.init or table.tags:
+            given = "begin, init, tags and set are for a model with a config; leave them out"
             raise UsageError(f"{table.path} is trained; {given}")
         path = str(model_place(table.path))
         return SuiteModel(table.name or Path(table.path).name, path)
@@ -173,6 +173,8 @@ def _model(table: ModelTable, tables: SuiteTables) -> SuiteModel:
     if of_vocabulary and shared and table is not next(each for each in tables.models if each.config):
         raise UsageError(f"{name} sets {of_vocabulary[0]}, but all recipes share the vocabulary of the first")
     changes = table.changes | ({"data.source": tables.source} if tables.source else {})
+    if table.tags:
+        changes["objective.tags"] = _tags(tables, name)
     if table.init:
         changes["init"] = str(model_place(table.init))
     try:
@@ -180,6 +182,15 @@ def _model(table: ModelTable, tables: SuiteTables) -> SuiteModel:
     except UsageError as error:
         raise UsageError(f"{name}: {error}") from None
     return SuiteModel(name, None, recipe, table.begin)
+
+
+def _tags(tables: SuiteTables, name: str) -> str:
+    """The file of the first task's training rows."""
+    search, first = RowSearch(tables.data), next(iter(tables.tasks), {})
+    file = search.rows(str(first.get("train") or "no training rows"), "train")
+    if search.missing:
+        raise UsageError(f"{name} learns the tags of the first task, and {search.problem}")
+    return file
 
 
 def _recipe(name: str, values: Values) -> RunConfig:

@@ -50,6 +50,8 @@ class ModelTable(Settings):
     init: str | None = None
     """The model that a recipe begins with. If this or `path` is `each`, the table stands for one table for each model
     that `--models` names; its name follows that of the table."""
+    tags: bool = False
+    """Whether a recipe also learns the tags of the training rows of the first task, by `objective.tags`."""
     begin: str | None = None
     """Name of a recipe from whose parameters this one begins. Each takes half of the budget."""
     changes: Values = Field({}, alias="set")

@@ -1,0 +1,93 @@
+"""Suites whose recipes have vocabularies of their own and begin with each of several models."""
+
+import json
+
+import pytest
+
+from bert_jax.system.errors import UsageError
+
+ROADS = """
+source = "text:some"
+vocabulary = "own"
+[[models]]
+name = "scratch"
+config = "experiments/full_sentences"
+[[models]]
+name = "tagged"
+config = "experiments/full_sentences"
+tags = true
+[[models]]
+path = "each"
+[[models]]
+name = "new words,"
+config = "experiments/modern"
+init = "each"
+set = { "vocabulary.size" = 500 }
+[[tasks]]
+name = "tags"
+config = "tags"
+train = "absent.conllu"
+dev = "absent.conllu"
+[[tasks]]
+name = "names"
+config = "tags"
+train = "absent.bio"
+dev = "absent.bio"
+"""
+
+
+@pytest.fixture
+def roads(stand_ins):
+    for name in ("tags.conllu", "dev.conllu"):
+        (stand_ins.folder / name).write_text("1\thouse\t_\tNOUN\n\n")
+    return stand_ins
+
+
+def suite_of(roads, **changes):
+    rows = {"train": ["tags.conllu"], "dev": ["dev.conllu"]}
+    return roads.suite(ROADS, models=("one", "two"), rows=rows, **changes)
+
+
+def test_a_table_of_each_model_stands_for_one_table_a_model(roads):
+    suite = suite_of(roads)
+    names = ["scratch", "tagged", "one", "two", "new words, one", "new words, two"]
+    assert [model.name for model in suite.models] == names
+    recipe = suite.models[-1].recipe
+    assert recipe.init == str(roads.folder / "two") and recipe.vocabulary.exchange and recipe.vocabulary.size == 500
+    assert suite.models[1].recipe.objective.tags == str(roads.folder / "tags.conllu")
+    assert [task.name for task in suite.tasks] == ["tags"]
+
+
+def test_each_needs_models(roads):
+    with pytest.raises(UsageError, match="begins with each model; give some: --models"):
+        roads.suite(ROADS)
+
+
+def test_more_rows_than_tasks_are_refused(roads):
+    with pytest.raises(UsageError, match="--task.train names 3 files, and there are 2 tasks"):
+        roads.suite(ROADS, models=("one",), rows={"train": ["a", "b", "c"]})
+
+
+def test_recipes_with_vocabularies_of_their_own_are_compared_by_bits_a_character(roads, monkeypatch):
+    called = roads.called
+
+    def with_bits(call):
+        figures = called(call)
+        if call.name == "pretrain":
+            results = call.path / "results.json"
+            results.write_text(json.dumps(json.loads(results.read_text()) | {"bits_per_character": 1.5}))
+        return figures
+
+    monkeypatch.setattr(roads, "called", with_bits)
+    monkeypatch.setattr("bert_jax.products.suite.suite_file.read_suite", lambda *_, **__: None)
+    from bert_jax.products.suite.summary import Summary
+    from bert_jax.products.suite.work import SuiteWork
+
+    work = SuiteWork(suite_of(roads), roads.folder / "W", 1)
+    work.run(lambda: Summary(work))
+    summary = Summary(work)
+    text = {row["model"]: row["score"] for row in summary.runs if row["task"] == "held-out text"}
+    assert text == dict.fromkeys(("scratch", "tagged", "new words, one", "new words, two"), -1.5)
+    trained = {call.config.vocabulary.size for call in roads.given if call.name == "pretrain"}
+    assert len(trained) == 2 and not any(call.name == "prepare" for call in roads.given)
+    assert all(call.config.vocabulary.file is None for call in roads.given if call.name == "pretrain")
