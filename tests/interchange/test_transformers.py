@@ -19,6 +19,12 @@ from bert_jax.interchange.model_directory import open_model_directory
 from bert_jax.interchange.relatives import RELATIVES
 from bert_jax.layout import TokenSequence, lay_out_sequences
 from bert_jax.model.bert import BertForPretraining, init, without
+from bert_jax.model.sharding import make_mesh
+from bert_jax.pretraining.fitting import fitted
+from bert_jax.pretraining.initial import initial_parameters, open_initial
+from bert_jax.pretraining.vocabulary import existing_tokenizer, make_tokenizer
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.trained_model import save_model
 from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
@@ -238,3 +244,32 @@ def test_a_fine_tuned_model_gives_our_outputs(fine_tuned, model_type, kind, tmp_
     else:
         np.testing.assert_allclose(found[:, 0], out.logits.numpy(), atol=1e-5)
     assert np.std(found, axis=0).min() > 0.01
+
+
+def test_a_model_with_an_exchanged_vocabulary_gives_our_outputs(tmp_path):
+    """RoBERTa's frame has two separators, and its positions are numbered after the padding, whose id changes."""
+    old = trained("byte_bpe", 300, tuple(TEXTS) * 3, lowercase=False)
+    sizes = {"num_layers": 2, "hidden_size": 16, "num_heads": 2, "feedforward_size": 24, "max_positions": 64}
+    config = bert_jax.configs.roberta_base.model.replace(vocabulary_size=len(old.vocabulary), **sizes)
+    save_model(tmp_path / "old", config, without(init(config, jax.random.key(1)), ["next_sentence"]), old, None)
+    (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in wordpiece(Cleaning()).vocabulary.pieces))
+    adapt = bert_jax.configs.adapt.set({"init": str(tmp_path / "old"), "vocabulary.file": str(tmp_path / "vocab.txt")})
+    settings = fitted(adapt.set({"vocabulary.initial_rows": "mean"}))
+    assert settings.vocabulary.exchange and settings.model.first_position == 1
+    run = RunDirectory(tmp_path / "run")
+    new = make_tokenizer(settings, run, existing_tokenizer(settings)[0], old)
+    initial = open_initial(settings)
+    params = initial_parameters(initial, settings, new, make_mesh(settings.mesh))
+    model = settings.model.replace(vocabulary_size=len(new.vocabulary))
+    write_model_directory(tmp_path / "there", model, jax.device_get(params), new)
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path / "there")
+    ids, second = new.encode("jump xx"), new.encode("fox")
+    cls, sep = new.vocabulary.cls_id, new.vocabulary.sep_id
+    assert theirs("jump xx", "fox")["input_ids"] == [cls, *ids, sep, sep, *second, sep]
+    there, _ = loaded("AutoModelForMaskedLM", tmp_path / "there")
+    row = np.array([[cls, *ids, sep]])
+    with torch.no_grad():
+        logits = there(input_ids=torch.tensor(row)).logits.numpy()
+    places = jnp.arange(row.shape[1])[None]
+    ours, _ = BertForPretraining(model).apply({"params": params}, tokens_of(row, 0 * row, 0 * row + 1), places)
+    np.testing.assert_allclose(np.asarray(ours)[..., : len(new.vocabulary)], logits, atol=1e-5)
