@@ -10,7 +10,8 @@ from bert_jax.cli.flags import Positional
 
 class Doctor(JsonArguments):
     """Look at a spread sample of a text, in a minute whatever its size: languages, faults, sequences, padding, pieces,
-    the time of preparation and training, and what to change, as flags of bert-jax pretrain.
+    the time of preparation and training, the roads to a model in an order, and what to change, as flags of bert-jax
+    pretrain.
     """
 
     LINE = "bert-jax doctor"
@@ -20,6 +21,11 @@ class Doctor(JsonArguments):
     """Files, patterns or other sources of --data.source; @FILE is a TOML file of [[source]] tables."""
     config: str = "base"
     """The training that the text is for: a name from bert-jax configs, a Python file, or a run."""
+    models: tuple[str, ...] = ()
+    """Models that could be adapted to the text: runs, checkpoints, Hugging Face or sentence-transformers directories,
+    or names of models on the hub. Each adds two roads to those from scratch."""
+    tags: str | None = None
+    """A treebank of the language in CoNLL-U, from which a model from scratch could also learn; adds a road."""
     language: tuple[str, ...] = ()
     """Language of the text, as a code or an English name: one, or one for each source. Without it: the first language
     of the config."""
@@ -46,7 +52,7 @@ class Doctor(JsonArguments):
             "data.smoothing": config.data.smoothing if self.smoothing is None else self.smoothing,
         }
         config = config.set(mixed | phases)
-        found = diagnose(config)
+        found = diagnose(config, self.models, self.tags)
         advice = list(changes(found, config))
         if self.json:
             print(json_line({**dict(found), "changes": advice}))

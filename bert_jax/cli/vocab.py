@@ -1,10 +1,13 @@
 """bert-jax vocab CONFIG --workdir RUN: makes the vocabulary, the first step of pretrain.
 
-bert-jax vocab --extend VOCAB --words FILE --markers FILE: adds words and markers to a vocabulary.
+bert-jax vocab --extend VOCAB --source TEXT --words FILE --markers FILE: adds words and markers to a vocabulary.
 """
 
+from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+from pydantic import Field
 
 from bert_jax.cli.arguments import Arguments, PlaceArgument, RunArguments, dotted
 from bert_jax.config.run import RunConfig
@@ -14,15 +17,27 @@ from bert_jax.system.errors import UsageError
 
 if TYPE_CHECKING:
     from bert_jax.text.tokenizer import Tokenizer
+    from bert_jax.text.word_splits import WordSplits
+
+_MOST_UNKNOWN = 0.02
+"""Share of a text's characters that may be unknown to a vocabulary that is extended; above it, a warning is printed."""
+_SHOWN = 20
+"""Proposed words that are shown."""
 
 
 class Extend(Arguments):
-    """Add words and markers to a vocabulary: every old piece keeps its id, and those that aren't pieces yet follow."""
+    """Add words and markers to a vocabulary: every old piece keeps its id, and those that aren't pieces yet follow. The
+    words come from a list or, with --source, from a text of the field: those that save the most pieces."""
 
     LINE = "bert-jax vocab"
 
     extend: PlaceArgument
     """A vocab.txt, a sentencepiece .model, a tokenizer.json, a run, or the folder of a tokenizer or published model."""
+    source: tuple[str, ...] = ()
+    """Text of the field or language, as in --data.source. A sample is read, and the words are added that save the most
+    pieces: frequent words that the vocabulary splits into many. Works for scripts with spaces between words."""
+    count: Annotated[int, Field(gt=0)] = 1_000
+    """Most words to add from --source."""
     words: PlaceArgument | None = None
     """Words to add: a UTF-8 file with one word on each line. They are cleaned as the tokenizer cleans text."""
     markers: PlaceArgument | None = None
@@ -39,10 +54,18 @@ class Extend(Arguments):
         from bert_jax.system.progress import print_line, warn
         from bert_jax.text.extension import extend
         from bert_jax.text.merged_letters import merged_letters
+        from bert_jax.text.word_splits import word_splits
         from bert_jax.text.wordpiece import MANY_CAPITALS, WordPieceTokenizer
 
-        if self.words is None and self.markers is None:
-            raise UsageError("vocab needs --words PATH or --markers PATH as well: a file of what to add")
+        if not (self.words or self.markers or self.source):
+            raise UsageError(
+                "vocab needs --source TEXT, --words PATH or --markers PATH as well: a text of the field, or a file of "
+                "what to add"
+            )
+        if "count" in self.model_fields_set and not self.source:
+            raise UsageError(
+                f"--count={self.count} has no effect without --source, whose words it counts; leave it out"
+            )
         vocabulary = {"file": str(self.extend), "lowercase": self.lowercase}
         tokenizer, _ = existing_tokenizer(RunConfig().change(vocabulary=vocabulary))
         assert tokenizer is not None  # a file is given
@@ -53,19 +76,57 @@ class Extend(Arguments):
             raise UsageError(
                 f"{self.extend} has pieces with capitals and words would be lower-cased; add --no-lowercase"
             )
-        words = _lines_of(self.words)
+        lines = _lines_of_text(self.source) if self.source else []
+        text = Counter(word for line in lines for word in line.split())
+        listed = _lines_of(self.words)
+        words = [*listed, *self._proposed(tokenizer, text)]
         extended = extend(tokenizer, words, [line.strip() for line in _lines_of(self.markers)])
         output = self._checked_output(extended.tokenizer)
         counts = f"{counted(extended.added, 'words added')}, {extended.known_words:,} known already, "
         counts += f"{extended.split:,} left out: they are always split"
         counts += f"; {counted(extended.markers, 'markers added')}" if self.markers else ""
         if not extended.added + extended.markers:
-            files = " and ".join(str(path) for path in (self.words, self.markers) if path)
+            files = " and ".join(str(path) for path in (*self.source, self.words, self.markers) if path)
             raise UsageError(f"{files} adds nothing to {self.extend} ({counts}); nothing was written")
         extended.tokenizer.write_vocabulary(output)
-        if merged := merged_letters(words, tokenizer.cleaned, most=0.0):
-            warn(f"{self.words}: {merged}; they are added as this vocabulary reads text; a cased one may keep them")
+        for place, given, most in ((self.words, listed, {"most": 0.0}), (" ".join(self.source), lines, {})):
+            if merged := merged_letters(given, tokenizer.cleaned, **most):
+                warn(f"{place}: {merged}; they are added as this vocabulary reads text; a cased one may keep them")
+        if text:
+            self._tell_saving(word_splits(tokenizer, text), word_splits(extended.tokenizer, text))
         print_line(f"{len(extended.tokenizer.vocabulary):,} pieces ({counts}): {output}")
+
+    def _proposed(self, tokenizer: "Tokenizer", text: Counter[str]) -> list[str]:
+        """The words of `text`, words that were split at blanks and counted, that save the most pieces; prints the first
+        ones."""
+        from bert_jax.system.figures import rows_table
+        from bert_jax.system.progress import output
+        from bert_jax.text.word_splits import FEWEST_OCCURRENCES, words_that_save
+
+        proposed = words_that_save(tokenizer, text, self.count) if text else []
+        if text and not proposed:
+            raise UsageError(
+                f"--source {' '.join(self.source)} has no words to add: {self.extend} splits none that occurs "
+                f"{FEWEST_OCCURRENCES} times; give more text or, if its characters are unknown to the vocabulary, see "
+                "what bert-jax doctor TEXT --models MODEL says"
+            )
+        if proposed:
+            title = f"Words to add: {min(_SHOWN, len(proposed))} of {len(proposed):,}"
+            output.print(rows_table(title, proposed[:_SHOWN]))
+        return [each.word for each in proposed]
+
+    def _tell_saving(self, before: "WordSplits", after: "WordSplits") -> None:
+        """Prints the pieces of --source before and after, and a warning if the vocabulary can't write the text."""
+        from bert_jax.system.progress import print_line, warn
+
+        old, new = (1000 * splits.pieces_a_word for splits in (before, after))
+        print_line(f"a thousand words of the text were {old:,.0f} pieces and are {new:,.0f}: {old - new:,.0f} saved")
+        if before.unknown > _MOST_UNKNOWN:
+            warn(
+                f"{before.unknown:.0%} of the characters of {' '.join(self.source)} are unknown to {self.extend}, and "
+                f"{after.unknown:.0%} remain so; bert-jax doctor TEXT --models MODEL compares it with a vocabulary "
+                "that is trained on the text"
+            )
 
     def _checked_output(self, tokenizer: "Tokenizer") -> Place:
         """`output` or its default. Raises UsageError if the vocabulary can't be written there."""
@@ -88,6 +149,19 @@ class Extend(Arguments):
         return output
 
 
+def _lines_of_text(sources: tuple[str, ...]) -> list[str]:
+    """The lines of a sample of `sources`. Raises UsageError if they hold no text."""
+    from bert_jax.records.corpus import open_corpus
+    from bert_jax.records.sample import read_sample
+
+    corpus = open_corpus(RunConfig().set({"data.source": sources}).data)
+    samples = [read_sample(part, sources=len(sources)) for part in corpus.parts]
+    lines = [line for sample in samples for document in sample.documents for line in document]
+    if not lines:
+        raise UsageError(f"--source {' '.join(sources)} holds no text; give another")
+    return lines
+
+
 def _lines_of(words: Place | None) -> list[str]:
     """The lines of a file of words that aren't empty; none where there is no file."""
     from bert_jax.system.copies import fetched
@@ -103,7 +177,7 @@ def _lines_of(words: Place | None) -> list[str]:
 
 class Vocab(RunArguments):
     """Make the run's vocabulary, as pretrain does. Or add words to an existing vocabulary: bert-jax vocab --extend
-    VOCAB --words FILE (bert-jax vocab --extend --help).
+    VOCAB --source TEXT, or --words FILE (bert-jax vocab --extend --help).
     """
 
     LINE = "bert-jax vocab"
@@ -112,7 +186,7 @@ class Vocab(RunArguments):
         "vocabulary: kind size file lowercase strip-accents character-coverage sample-megabytes",
     )
     READS = ("data", "vocabulary", "init")
-    VARIANTS = dict.fromkeys(("--extend", "--words", "--markers"), Extend)
+    VARIANTS = dict.fromkeys(("--extend", "--source", "--count", "--words", "--markers"), Extend)
     config: RunConfig = RunConfig()
 
     def execute(self) -> None:

@@ -22,6 +22,7 @@ _FILES = (
     *(*VOCABULARIES, "merges.txt", TOKENIZER_CONFIG, SPECIAL_TOKENS_MAP, ADDED_TOKENS),
     # files of sentence-transformers
     *("modules.json", "*_Pooling/config.json", "sentence_*_config.json", "config_sentence_transformers.json"),
+    "README.md",  # which names the model's languages
 )
 """Patterns of the files to download: those that this package reads. None of them can run code."""
 

@@ -31,6 +31,7 @@ from bert_jax.text.tokenizer_json import (
     ordinary,
     patterns_of,
     pipeline_kind,
+    with_unigram_pieces,
 )
 from bert_jax.text.vocabulary import BOUNDARY, CONTINUATION, MASK, Frame, PieceSpan, Vocabulary, special_names
 
@@ -275,9 +276,9 @@ class Tokenizer:
     def with_pieces(self, pieces: Sequence[str]) -> "Tokenizer":
         """A tokenizer with new `pieces` (from `piece_of_word`) after its own; each encodes its word as one piece.
 
-        In a BPE, a word that is a piece is then encoded without merges. If a WordPiece has added tokens, new pieces
-        become added tokens, too, which match single words only. Raises UsageError for a unigram model: its pieces have
-        scores.
+        In a BPE, a word that is a piece is then encoded without merges. In a unigram model a new piece is slightly more
+        probable than the pieces that it replaces (`with_unigram_pieces`). If a WordPiece has added tokens, new pieces
+        become added tokens, too, which match single words only.
         """
         model, count = self.contents["model"], len(self.vocabulary)
         if self.kind == "wordpiece" and count > len(model["vocab"]):
@@ -285,13 +286,12 @@ class Tokenizer:
                 added_token(piece, number, single_word=True, normalized=True)
                 for number, piece in enumerate(pieces, count)
             )
-        if self.kind != "wordpiece" and model["type"] != "BPE":
-            raise UsageError(
-                f"{self.name} can't be given more pieces, since its pieces have scores; extend the sentencepiece "
-                ".model that they come from"
-            )
         file = copy.deepcopy(self.contents)
         # Added tokens are numbered after the model's pieces, so all earlier pieces must belong to the model first.
+        if model.get("type") == "Unigram":
+            earlier = self.vocabulary.pieces[len(model["vocab"]) :]
+            file["model"]["vocab"] = with_unigram_pieces(model["vocab"], earlier, pieces)
+            return Tokenizer(file, self.name)
         file["model"]["vocab"] = {piece: number for number, piece in enumerate([*self.vocabulary.pieces, *pieces])}
         if self.kind != "wordpiece":
             file["model"]["ignore_merges"] = True

@@ -38,6 +38,10 @@ _MODELS: dict[PipelineKind, tuple[str, ...]] = {
 }
 _PARTS = ("normalizer", "pre_tokenizer", "post_processor", "decoder", "model")
 _KEYS = ("version", "truncation", "padding", "added_tokens", *_PARTS)
+_SCORE_STEP = 0.1
+"""Log-probability of a new piece of a unigram model, minus that of the pieces that it replaces."""
+_UNKNOWN_PENALTY = 10.0
+"""Log-probability of a unigram model's least probable piece, minus that of an unknown character: the library's."""
 _OLD_KEYS = {"str_rep", "add_prefix_space"}
 """Keys of a Metaspace that the library reads but no longer writes."""
 
@@ -199,6 +203,30 @@ def added_token(content: str, number: int, **flags: bool) -> JsonObject:
     """An entry of `added_tokens`. It matches its exact text anywhere, unless `flags` say otherwise."""
     default = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized", "special"), False)
     return {"id": number, "content": content, **default, **flags}
+
+
+def with_unigram_pieces(
+    vocab: Sequence[tuple[str, float]], tokens: Sequence[str], pieces: Sequence[str]
+) -> list[tuple[str, float]]:
+    """The `vocab` of a unigram model, each piece with its log-probability, followed by `tokens` and `pieces`. `tokens`
+    are found in a text before the model sees it. Each of `pieces` gets a score with which it encodes its text alone.
+
+    The score is that of the best split into other pieces, plus `_SCORE_STEP`. It isn't below the lowest score in
+    `vocab`, since the library derives that of unknown characters from the lowest. So a text in which none of `pieces`
+    occurs is encoded as before.
+    """
+    scores = dict(vocab)
+    lowest = min(scores.values())
+    scores |= dict.fromkeys(tokens, lowest)
+    for piece in sorted(pieces, key=len):  # a new piece may be split into shorter new ones
+        best = [0.0]  # score of the best split of each beginning
+        for end in range(1, len(piece) + 1):
+            splits = [best[begin] + scores[part] for begin in range(end) if (part := piece[begin:end]) in scores]
+            if piece[end - 1] not in scores:
+                splits.append(best[end - 1] + lowest - _UNKNOWN_PENALTY)
+            best.append(max(splits))
+        scores[piece] = max(best[-1] + _SCORE_STEP, lowest)
+    return [(piece, scores[piece]) for piece in (*dict(vocab), *tokens, *pieces)]
 
 
 def ordinary(file: JsonObject, name: str, special: Sequence[str], finds_special: bool = False) -> Tokenizer:

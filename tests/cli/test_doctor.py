@@ -16,6 +16,21 @@ def test_the_doctor_prints_tables_or_one_object(corpus, config_file, capsys, mon
     found = json.loads(capsys.readouterr().out)
     assert found["text"]["documents"] == 120 and found["languages"][0]["name"] == "en"
     assert found["changes"][0]["change"] == "--data.language en"
+    assert [road["rank"] for road in found["roads"]] == [1] and found["roads"][0]["estimate"]["hours"] > 0
+
+
+@pytest.mark.long
+def test_the_doctor_names_roads_for_models_in_an_order(corpus, config_file, tiny_run, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("bert_jax.training.estimate._PRODUCT_SIZE", 64)
+    (tmp_path / "tags.conllu").touch()
+    words = ["doctor", str(corpus), "--config", str(config_file), "--models", str(tiny_run.path)]
+    assert run([*words, "--tags", str(tmp_path / "tags.conllu")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    start = next(number for number, line in enumerate(lines) if line.startswith("Roads to a model for this text"))
+    assert lines[start + 1].startswith(f"1. adapt {tiny_run.path} with its vocabulary: ")
+    assert lines[start + 3].startswith(f"   bert-jax pretrain adapt --init {tiny_run.path} --workdir RUN")
+    assert [line[:2] for line in lines[start + 1 : start + 13 : 3]] == ["1.", "2.", "3.", "4."]
+    assert lines[start + 13] == "What to change"
 
 
 @pytest.mark.long
@@ -50,6 +65,8 @@ def test_prepare_tells_its_time_and_writes_nothing(config_file, tmp_path, capsys
         (["binary.bin"], "is NUL, which text doesn't have"),
         (["one.txt"], "holds 1 document for training and next sentence prediction needs two"),
         (["one.txt", "--config", "nothing"], "no config file at nothing"),
+        (["one.txt", "--models", "absent/model"], "there is no folder"),
+        (["one.txt", "--tags", "absent"], "--tags=absent: there is no such file"),
         (["one.txt", "--language", "nolanguage"], "--data.language: nolanguage is no language"),
     ],
 )

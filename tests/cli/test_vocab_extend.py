@@ -101,3 +101,25 @@ def test_words_that_the_vocabulary_writes_without_their_letters_are_told(tiny_ru
     words.write_text("Yak\nđak\n")
     assert run([*line[:-1], str(tmp_path / "other.txt")]) == 0
     assert not capsys.readouterr().err
+
+
+def test_words_of_a_text_are_proposed_and_what_they_save_is_told(tiny_run, tmp_path, capsys):
+    text, longer = tmp_path / "text.txt", tmp_path / "longer.txt"
+    text.write_text("The coronavirus, a coronavirus of the dog.\n" * 5 + "the xylophonist\n")
+    (tmp_path / "words.txt").write_text("zebra\n")
+    line = ["vocab", "--extend", str(tiny_run.path), "--source", str(text), "--output", str(longer)]
+    assert run([*line, "--count", "1", "--words", str(tmp_path / "words.txt")]) == 0
+    said = capsys.readouterr().out
+    before = load_tokenizer(tiny_run.path)
+    pieces = len(before.encode("coronavirus"))
+    assert f"coronavirus │          10 │{pieces:>7} │{10 * (pieces - 1):>6}" in said
+    assert longer.read_text().splitlines() == [*before.vocabulary.pieces, "zebra", "coronavirus"]
+    saved = 1000 * 10 * (pieces - 1) / 37
+    assert f"{saved:,.0f} saved" in said and "152 pieces (2 words added" in said
+    assert "--count=3 has no effect without --source" in refused(
+        capsys, "vocab", "--extend", tiny_run.path, "--count", "3", "--words", text
+    )
+    text.write_text("ⲁⲩⲱ ⲁⲩⲱ ⲁⲩⲱ ⲁⲩⲱ ⲁⲩⲱ ⲁⲩⲱ\n")
+    longer.unlink()
+    assert run(line) == 2
+    assert "has no words to add" in capsys.readouterr().err and not longer.exists()

@@ -16,15 +16,18 @@ from bert_jax.pretraining.sample_preparation import (
     trained_tokenizer,
 )
 from bert_jax.pretraining.vocabulary import existing_tokenizer
+from bert_jax.products.doctor.roads import Road, RoadFinder, open_models, print_roads
 from bert_jax.products.doctor.survey import Fault, Survey, TextShare
 from bert_jax.records.corpus import Corpus, open_corpus
 from bert_jax.records.corpus_reading import reading_of_samples
+from bert_jax.records.filters import are_same_language, is_identifiable
 from bert_jax.records.sample import SAMPLE_BYTES, SpreadSample, read_sample, sample_mixture
 from bert_jax.system import figures
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.figures import Figures, figures_table, rows_table, three_digits
 from bert_jax.system.progress import output, print_line, say
 from bert_jax.system.reading import show
+from bert_jax.text.identification import UNDETERMINED, UNSURE
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.estimate import Estimate, training_times
 
@@ -113,6 +116,7 @@ class Diagnosis(SourceDiagnosis):
 
     training: Training
     hours: list[Estimate]
+    roads: list[Road] = []
 
 
 class MixtureDiagnosis(Figures):
@@ -123,12 +127,31 @@ class MixtureDiagnosis(Figures):
     preparation: PreparationTime
     training: Training
     hours: list[Estimate]
+    roads: list[Road] = []
     vocabulary_size: int | None
     """The size of the common vocabulary, if it isn't the one that the config asks for."""
 
 
-def diagnose(config: RunConfig) -> Diagnosis | MixtureDiagnosis:
-    """Examines the sources of `config`. Raises UsageError if one can't be read, or holds no or too little text."""
+def diagnose(config: RunConfig, models: Sequence[str] = (), tags: str | None = None) -> Diagnosis | MixtureDiagnosis:
+    """Examines the sources of `config`, and names roads to a model for them: adapting one of `models`, or from scratch,
+    also on the treebank `tags`. Raises UsageError if one of these can't be read, or if there is no or too little text.
+    """
+    opened = open_models(models, tags)
+    found, samples = _diagnosed(config)
+    sources = found.sources if isinstance(found, MixtureDiagnosis) else [found]
+    languages, here = {*map(_language, sources)}, found.hours[0]
+    finder = RoadFinder(
+        [document for sample in samples.values() for document in sample.documents],
+        sum(source.text.words for source in sources),
+        languages.pop() if len(languages) == 1 else None,
+        config,
+    )
+    time_of_flop = Estimate(hours=(here.hours or 0.0) / found.training.flops, basis=here.basis)
+    return found.model_copy(update={"roads": finder.roads(opened, tags, time_of_flop)})
+
+
+def _diagnosed(config: RunConfig) -> tuple[Diagnosis | MixtureDiagnosis, dict[str, SpreadSample]]:
+    """The diagnosis without roads, and the sample of each source."""
     corpus, names = open_corpus(config.data), config.data.source
     surveys = {name: Survey() for name in names}
     samples = {
@@ -138,13 +161,24 @@ def diagnose(config: RunConfig) -> Diagnosis | MixtureDiagnosis:
     if len(names) == 1:
         found, prepared = _of_source(config, samples[names[0]], surveys[names[0]])
         training = _training(config, [prepared])
-        return Diagnosis(**dict(found), training=training, hours=list(training_times(config.model, training.flops)))
+        hours = list(training_times(config.model, training.flops))
+        return Diagnosis(**dict(found), training=training, hours=hours), samples
     common = _common_tokenizer(config, samples)
     of_sources = [
         _of_source(config.of_source(name, language), samples[name], surveys[name], common)
         for name, language in zip(names, config.data.languages, strict=True)
     ]
-    return _of_mixture(config, of_sources, common)
+    return _of_mixture(config, of_sources, common), samples
+
+
+def _language(source: SourceDiagnosis) -> str | None:
+    """The language of a source: the one that most of its text is in or, if that can't be identified, the declared one.
+    None if it is neither."""
+    declared = source.text.language
+    known = (share for share in source.languages if share.name not in (UNSURE, UNDETERMINED))
+    if first := next((share.name for share in known if share.share > 0.5), None):
+        return declared if are_same_language(first, declared) else first
+    return None if is_identifiable(declared) else declared
 
 
 def _read(name: str, part: Corpus, survey: Survey, sources: int) -> SpreadSample:
@@ -294,6 +328,7 @@ def print_diagnosis(found: Diagnosis | MixtureDiagnosis, changes: Sequence[Chang
         rows_table("Its time", found.hours),
         sep="\n",
     )
+    print_roads(found.roads)
     print_line("What to change" if changes else "Nothing to change was found.")
     for change in changes:
         print_line(f"- {change.reason}: {change.change}")

@@ -1,0 +1,232 @@
+"""Roads to a model for a text: a model is adapted, with its vocabulary or one of the text, or one is trained from
+scratch. The thresholds below order them."""
+
+import contextlib
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from bert_jax.config.language import language_code, language_name
+from bert_jax.config.model import ModelConfig
+from bert_jax.config.run import RunConfig
+from bert_jax.config.training import Phase
+from bert_jax.interchange.hub import model_place
+from bert_jax.model.sharding import make_mesh
+from bert_jax.model.size import step_memory, train_flops
+from bert_jax.pretraining.sample_preparation import trained_tokenizer
+from bert_jax.pretraining.vocabulary import training_cleaning
+from bert_jax.records.corpus import Document
+from bert_jax.records.filters import are_same_language
+from bert_jax.run.config_files import load_config, names_for
+from bert_jax.run.trained_model import TrainedModel
+from bert_jax.system.errors import UsageError, command_line
+from bert_jax.system.figures import Figures
+from bert_jax.system.progress import print_line, say
+from bert_jax.text.merged_letters import merged_letters
+from bert_jax.text.scripts import letters_by_script, script_of
+from bert_jax.text.text_spans import plain
+from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
+from bert_jax.text.word_splits import word_splits
+from bert_jax.text.wordpiece import WordPieceTokenizer
+from bert_jax.training.estimate import Estimate
+
+MOST_UNKNOWN_CHARACTERS = 0.02
+"""Share of the text's characters that may be unknown to a vocabulary that is kept. An initial value, to be checked by
+the suite small_language."""
+FEWEST_SCRIPT_PIECES = 100
+"""Pieces with a letter of the text's script from which on a model knows the script; English BERT has 88 of Arabic, all
+single letters. An initial value, to be checked by the suite small_language."""
+MOST_TIMES_PIECES = 1.5
+"""A vocabulary is better exchanged if it has more than so many times the pieces a word of one that is trained on the
+text. An initial value, to be checked by the suite small_language."""
+FEWEST_WHOLE = 0.6
+"""Share of the words that are one piece from which on a model that doesn't name its languages is taken to know that of
+the text. XLM-R's vocabulary has 30% to 79% in its languages and 33% in Maltese, which isn't one; English BERT's has 95%
+in English and 56% in French. An initial value, to be checked by the suite small_language."""
+WORDS_A_PIECE, VOCABULARY_SIZES = 100, (2_048, 32_768)
+"""Words of text for each piece of a vocabulary of the text, and its least and most pieces. Initial values, to be
+checked by the suite small_language."""
+ADAPTED_UP_TO = {"language": math.inf, "script": math.inf, "neither": 0}
+"""Words of text up to which a model is adapted before one is trained from scratch, by what the model knows of the text:
+its language, its script alone, or neither. Initial values, to be checked by the suite small_language."""
+
+_ADAPT, _SCRATCH = "adapt", "scratch_small"
+"""The configs of the roads."""
+_TRAINING = Phase(steps=10_000, length=128, batch_size=32)
+"""The training whose time and memory are compared."""
+_JUDGED_CHARACTERS = 2e6
+"""Characters of the sample on which vocabularies are compared, about."""
+_LANGUAGES = re.compile(r"\A---\n(?:(?!---\n).*\n)*?language:(.*(?:\n\s*- .*)*)")
+"""The languages in the front matter of a README.md, which is YAML."""
+
+
+class Road(Figures):
+    """A way to a model for the text."""
+
+    rank: int
+    """1 for the best road."""
+    road: str
+    reason: str
+    estimate: Estimate
+    """Time and memory of the same steps for all roads."""
+    command: str
+
+
+class _Candidate(NamedTuple):
+    """A road that has no rank yet: roads are ordered by `key`."""
+
+    key: tuple[float, ...]
+    road: str
+    reason: str
+    shape: ModelConfig
+    words: tuple[object, ...]
+    """Words of the command after bert-jax pretrain."""
+
+
+def open_models(names: Sequence[str], tags: str | None) -> dict[str, TrainedModel]:
+    """The models by their names. Raises UsageError if one can't be read, or if there is no treebank `tags`."""
+    if tags and not Path(tags).is_file():
+        raise UsageError(f"--tags={tags}: there is no such file; give a treebank in CoNLL-U")
+    return {name: TrainedModel.open(model_place(name)) for name in names}
+
+
+class RoadFinder:
+    """Names the roads to a model for one text."""
+
+    def __init__(self, documents: Sequence[Document], words: int, language: str | None, config: RunConfig):
+        """`documents`: a sample. `words`: the number of words of the whole text. `language`: its code if it is known.
+        `config`: the settings of the text and of a vocabulary that is trained on it."""
+        say("Comparing the roads to a model for the text")
+        self._number, self._language, self._config = words, language, config
+        characters = sum(len(line) for document in documents for line in document)
+        judged = documents[:: max(math.ceil(characters / _JUDGED_CHARACTERS), 1)]
+        self._lines = [plain(line) for document in judged for line in document]
+        self._words = Counter(word for line in self._lines for word in line.split())
+        self._script = next(iter(letters_by_script("".join(self._words)).most_common(1)), ("", 0))[0]
+        self._vocabulary: list[object] = []
+        cleaning = training_cleaning(config.vocabulary, config.data.languages)
+        if merged_letters(self._lines, WordPieceTokenizer(Vocabulary(SPECIAL_PIECES), cleaning).cleaned):
+            self._vocabulary += ["--vocabulary.strip-accents", False]
+            config = config.change(vocabulary={"strip_accents": False})
+        size = 2 ** int(math.log2(max(words / WORDS_A_PIECE, 1)))
+        tokenizer = trained_tokenizer(documents, config, min(max(size, VOCABULARY_SIZES[0]), VOCABULARY_SIZES[1]))
+        self._size, self._best = len(tokenizer.vocabulary), word_splits(tokenizer, self._words).pieces_a_word
+        self._vocabulary += ["--vocabulary.size", self._size]
+
+    def roads(self, models: Mapping[str, TrainedModel], tags: str | None, time_of_flop: Estimate) -> list[Road]:
+        """The best road first: two for each model, and one from scratch, or two if `tags` names a treebank.
+        `time_of_flop`: the time of one FLOP on this machine."""
+        found = [road for name, model in models.items() for road in self._of_model(name, model)]
+        found += self._from_scratch(tags)
+        language = ["--data.language", self._language] if self._language else []
+        given = ["--workdir", "RUN", "--data.source", *self._config.data.source, *language]
+        return [
+            Road(
+                rank=rank,
+                road=each.road,
+                reason=each.reason,
+                estimate=self._estimate(each.shape, time_of_flop),
+                command=command_line("bert-jax", "pretrain", *each.words, *given),
+            )
+            for rank, each in enumerate(sorted(found, key=lambda each: each.key), 1)
+        ]
+
+    def _from_scratch(self, tags: str | None) -> Iterator[_Candidate]:
+        # The config of the roads comes later; until then the hours are those of BERT-Small.
+        shape = load_config(_SCRATCH if _SCRATCH in names_for(RunConfig) else "small", RunConfig).model
+        shape = shape.replace(vocabulary_size=self._size)
+        words, road = (_SCRATCH, *self._vocabulary), f"from scratch with a vocabulary of {self._size:,} pieces"
+        reason = f"{self._best:.2f} pieces a word; {self._number:,} words of text"
+        if tags:
+            learned, flags = f"{reason}; it learns the tags of {tags}, too", (*words, "--objective.tags", tags)
+            yield _Candidate((1, 0), f"{road} and tags", learned, shape, flags)
+        yield _Candidate((1, 1), road, reason, shape, words)
+
+    def _of_model(self, name: str, trained: TrainedModel) -> Iterator[_Candidate]:
+        """The roads of a model: with its own vocabulary, and with one of the text."""
+        tokenizer, pieces = trained.tokenizer, range(len(trained.tokenizer.vocabulary))
+        splits, merged = word_splits(tokenizer, self._words), merged_letters(self._lines, tokenizer.cleaned)
+        of_script = sum(
+            any(script_of(each) == self._script for each in tokenizer.piece_text(piece)) for piece in pieces
+        )
+        has_script = of_script >= FEWEST_SCRIPT_PIECES
+        is_included, inclusion = self._inclusion(trained, splits.whole)
+        knows = "neither" if not has_script else "language" if is_included else "script"
+        times = splits.pieces_a_word / self._best
+        writes = has_script and splits.unknown <= MOST_UNKNOWN_CHARACTERS
+        fits = writes and times <= MOST_TIMES_PIECES and not merged
+        what = {"language": "the language", "script": "the script alone", "neither": "neither language nor script"}[
+            knows
+        ]
+        reason = (
+            f"it knows {what} ({of_script:,} of its {len(pieces):,} pieces in {self._script.title()}; {inclusion}); "
+            f"{splits.unknown:.1%} of the characters unknown to its vocabulary; {self._number:,} words of text"
+        )
+        own = f"{splits.pieces_a_word:.2f} pieces a word, {times:.2f} times those of a vocabulary of the text"
+        own = own if writes else "not advised, as its vocabulary lacks the script or characters of the text"
+        place = 0 if self._number <= ADAPTED_UP_TO[knows] else 2
+        order, start = (list(ADAPTED_UP_TO).index(knows), times), (_ADAPT, "--init", name)
+        yield _Candidate(
+            (place if writes else 3, *order, not fits),
+            f"adapt {name} with its vocabulary",
+            "; ".join(filter(None, (own, reason, merged))),
+            trained.config,
+            start,
+        )
+        yield _Candidate(
+            (place, *order, fits),
+            f"adapt {name} with a vocabulary of {self._size:,} pieces, trained on the text",
+            f"{self._best:.2f} pieces a word{f' in place of {splits.pieces_a_word:.2f}' if writes else ''}; {reason}",
+            trained.config.replace(vocabulary_size=self._size, word_rows=None),
+            (*start, *self._vocabulary),
+        )
+
+    def _inclusion(self, trained: TrainedModel, whole: float) -> tuple[bool, str]:
+        """Whether the model knows the language of the text, and in words how that is known. `whole`: the share of the
+        words that are one piece."""
+        codes, known_by = _stated_languages(trained)
+        is_included, name = whole >= FEWEST_WHOLE, "the text's language"
+        if self._language:
+            name = language_name(self._language)
+            is_included = any(are_same_language(code, self._language) for code in codes) if codes else is_included
+        if not (codes and self._language):
+            known_by = f"estimated: {whole:.0%} of the words are one piece, {FEWEST_WHOLE:.0%} count as yes"
+        return is_included, f"{name} {'' if is_included else 'not '}among its languages, {known_by}"
+
+    def _estimate(self, shape: ModelConfig, time_of_flop: Estimate) -> Estimate:
+        config, phase = self._config, _TRAINING
+        predictions = config.slots(phase.length)
+        memory = step_memory(config.execution, shape, make_mesh(config.mesh), phase, predictions=predictions, packed=1)
+        flops = float(phase.steps * phase.batch_size) * train_flops(shape, phase.length, predictions)
+        return Estimate(
+            work=f"{phase.steps:,} steps of {phase.batch_size} rows of {phase.length} tokens on this machine",
+            flops=flops,
+            memory=memory.total,
+            hours=flops * (time_of_flop.hours or 0.0),
+            basis=f"formula and {time_of_flop.basis}",
+        )
+
+
+def _stated_languages(trained: TrainedModel) -> tuple[list[str], str]:
+    """Codes of the languages that a model was trained on, and by what they are known: the settings of its run, if that
+    began at random, or the README.md in its folder. [] if neither names them."""
+    settings, readme = trained.provenance.settings, trained.path / "README.md"
+    if isinstance(settings, RunConfig) and not settings.init and not trained.provenance.imported_from:
+        return [*settings.data.languages], "by --data.language of its run"
+    stated = _LANGUAGES.match(readme.read_text("utf-8", "replace")) if readme.is_file() else None
+    codes = []
+    for name in re.findall(r"[A-Za-z][\w-]*", stated[1] if stated else ""):
+        with contextlib.suppress(ValueError):  # it isn't a language's, such as "multilingual"
+            codes.append(language_code(name))
+    return codes, "by its README.md"
+
+
+def print_roads(roads: Sequence[Road]) -> None:
+    """Prints each road with its reason, its time and memory, and its command."""
+    print_line(f"Roads to a model for this text, the best first; time and memory of {roads[0].estimate.work}")
+    for road in roads:
+        _, figures = road.estimate.line()
+        print_line(f"{road.rank}. {road.road}: {road.reason}\n   {figures}\n   {road.command}")

@@ -1,0 +1,177 @@
+"""The roads to a model for a text: their order by the thresholds, their reasons, figures and commands."""
+
+import math
+import shlex
+import string
+
+import pytest
+from conftest import stories
+
+from bert_jax.products.doctor import roads as rule
+from bert_jax.products.doctor.roads import RoadFinder, open_models
+from bert_jax.run.trained_model import Provenance
+from bert_jax.system.errors import UsageError
+from bert_jax.text.cleaning import ORIGINAL
+from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
+from bert_jax.text.wordpiece import WordPieceTokenizer
+from bert_jax.training.estimate import Estimate
+
+SECOND = Estimate(hours=1e-12, basis="a trial")
+LETTERS = string.ascii_lowercase + string.digits
+COPTIC = ["ⲁⲩⲱ ⲡⲉϫⲁϥ ⲛⲁϥ ϫⲉ ⲁⲛⲟⲕ ⲡⲉ ⲡⲛⲟⲩⲧⲉ ⲙⲡⲉⲕⲉⲓⲱⲧ"] * 40
+
+
+@pytest.fixture(scope="module")
+def documents():
+    return [document.split("\n") for document in stories(60).strip().split("\n\n")]
+
+
+@pytest.fixture(scope="module")
+def model(tiny_run):
+    return open_models([str(tiny_run.path)], None)[str(tiny_run.path)]
+
+
+def with_pieces(model, *pieces):
+    """`model` with a WordPiece of the lower-case letters, beginning and inside words, and `pieces`."""
+    vocabulary = Vocabulary(
+        [*SPECIAL_PIECES, *LETTERS, *(f"##{letter}" for letter in LETTERS), *string.punctuation, *pieces]
+    )
+    return model._replace(tokenizer=WordPieceTokenizer(vocabulary, ORIGINAL))
+
+
+def found(config, documents, models, words=1_000_000, language="en", tags=None):
+    return RoadFinder(documents, words, language, config).roads(models, tags, SECOND)
+
+
+def names(roads):
+    """The roads in order, without their numbers of pieces."""
+    shown = {"with its": "own", "with a vocabulary": "of text"}
+    kinds = [next((kind for text, kind in shown.items() if text in road.road), "") for road in roads]
+    return ["scratch" if road.road.startswith("from") else kind for road, kind in zip(roads, kinds, strict=True)]
+
+
+def test_a_model_of_the_language_is_adapted_with_its_vocabulary(tiny_config, documents, model):
+    roads = found(tiny_config, documents, {"runs/mine": model})
+    assert names(roads) == ["own", "of text", "scratch"] and [road.rank for road in roads] == [1, 2, 3]
+    assert "it knows the language (" in roads[0].reason
+    assert "English among its languages, by --data.language of its run" in roads[0].reason
+    assert "1,000,000 words of text" in roads[2].reason
+
+
+def test_the_words_of_text_choose_the_size_of_a_vocabulary(tiny_config, documents, monkeypatch):
+    sizes, trained = [], rule.trained_tokenizer
+
+    def recorded(documents, config, size):
+        sizes.append(size)
+        return trained(documents, config, 100)
+
+    monkeypatch.setattr(rule, "trained_tokenizer", recorded)
+    for words in (100, 409_599, 409_600, 10**9):
+        (road,) = found(tiny_config, documents, {}, words)
+        assert "--vocabulary.size 100 " in road.command  # what was trained
+    assert sizes == [2048, 2048, 4096, 32768]
+
+
+@pytest.mark.parametrize(
+    "threshold, value, expected",
+    [
+        ("MOST_TIMES_PIECES", 0.5, ["of text", "own", "scratch"]),
+        ("FEWEST_SCRIPT_PIECES", 10**6, ["scratch", "of text", "own"]),
+        ("MOST_UNKNOWN_CHARACTERS", -1.0, ["of text", "scratch", "own"]),
+        (
+            "ADAPTED_UP_TO",
+            {"language": 999_999, "script": math.inf, "neither": math.inf},
+            ["scratch", "own", "of text"],
+        ),
+    ],
+)
+def test_each_threshold_orders_the_roads(threshold, value, expected, tiny_config, documents, model, monkeypatch):
+    monkeypatch.setattr(rule, threshold, value)
+    roads = found(tiny_config, documents, {"m": model})
+    assert names(roads) == expected
+    assert ("not advised" in next(road for road in roads if "with its" in road.road).reason) == (
+        threshold in ("FEWEST_SCRIPT_PIECES", "MOST_UNKNOWN_CHARACTERS")
+    )
+
+
+def test_a_model_that_splits_words_into_letters_gets_a_vocabulary_of_the_text(tiny_config, documents, model):
+    roads = found(
+        tiny_config, documents, {"good": model, "letters": with_pieces(model, *map(chr, range(0x250, 0x2B0)))}
+    )
+    assert [road.road.split()[1] for road in roads] == ["good", "good", "letters", "letters", "scratch"]
+    assert names(roads) == ["own", "of text", "of text", "own", "scratch"]
+
+
+def test_a_text_in_a_script_that_the_model_lacks_is_trained_from_scratch(tiny_config, model):
+    roads = found(tiny_config, [COPTIC], {"m": model}, 50_000, "cop")
+    assert names(roads) == ["scratch", "of text", "own"]
+    assert "it knows neither language nor script (0 of its 150 pieces in Coptic; Coptic not among" in roads[1].reason
+    assert "100.0% of the characters unknown" in roads[2].reason
+
+
+def test_letters_that_a_vocabulary_drops_are_kept_by_one_of_the_text(tiny_config, documents, model):
+    maltese = [[line.replace("the", "thé") for line in document] for document in documents]
+    roads = found(tiny_config, maltese, {"m": model}, language="mt")
+    assert names(roads) == ["of text", "own", "scratch"]
+    assert "thé → the" in roads[1].reason and "thé" not in roads[0].reason
+    assert "--vocabulary.strip-accents False" in roads[0].command
+    assert "strip-accents" not in found(tiny_config, documents, {})[0].command
+
+
+@pytest.mark.parametrize(
+    "readme, expected",
+    [
+        ("---\nlanguage: en\nlicense: mit\n---\n", ["en"]),
+        ("---\ntags:\n- mteb\nlanguage:\n- mt\n  - 'no'\n- multilingual\nlicense: mit\n---\n", ["mt", "no"]),
+        ("---\nlanguage: [eng, zh-Hant]\n---\nlanguage: de\n", ["en", "zh-Hant"]),
+        ("---\nlicense: mit\n---\nlanguage: de\n", []),
+        ("# A model\nlanguage: de\n", []),
+        (None, []),
+    ],
+)
+def test_languages_are_those_that_the_readme_names(readme, expected, tmp_path, model):
+    if readme is not None:
+        (tmp_path / "README.md").write_text(readme)
+    codes, _ = rule._stated_languages(model._replace(path=tmp_path, provenance=Provenance()))
+    assert codes == expected
+
+
+def test_languages_that_nobody_names_are_estimated_and_the_reason_says_so(
+    tiny_config, documents, model, tmp_path, monkeypatch
+):
+    unnamed = model._replace(path=tmp_path, provenance=Provenance())
+    for share, verdict, language in ((1.1, "English not among", "en"), (0.0, "English among", "en"), (0.0, "", None)):
+        monkeypatch.setattr(rule, "FEWEST_WHOLE", share)
+        (road, *_) = found(tiny_config, documents, {"m": unnamed}, language=language)
+        assert (verdict or "the text's language among") in road.reason
+        assert "its languages, estimated: " in road.reason and f"{share:.0%} count as yes" in road.reason
+    (tmp_path / "README.md").write_text("---\nlanguage: de\n---\n")
+    (road, *_) = found(tiny_config, documents, {"m": unnamed})
+    assert "it knows the script alone (" in road.reason
+    assert "English not among its languages, by its README.md" in road.reason
+
+
+def test_a_treebank_adds_a_road_and_a_missing_one_is_refused(tiny_config, documents, tmp_path):
+    treebank = tmp_path / "a b.conllu"
+    treebank.touch()
+    with_tags, without = found(tiny_config, documents, {}, tags=str(treebank))
+    words = shlex.split(with_tags.command)
+    assert words[words.index("--objective.tags") + 1] == str(treebank)
+    assert "--objective.tags" not in without.command and "tags" in with_tags.road
+    with pytest.raises(UsageError, match="absent: there is no such file; give a treebank"):
+        open_models([], "absent")
+
+
+def test_commands_and_figures_are_of_the_same_text_and_steps(tiny_config, documents, model):
+    config = tiny_config.of_source("text:my texts/*.txt", "en")
+    own, of_text, scratch = found(config, documents, {"runs/mine": model})
+    words = shlex.split(own.command)
+    assert words[:5] == ["bert-jax", "pretrain", "adapt", "--init", "runs/mine"] and "--vocabulary.size" not in words
+    assert words[-4:] == ["--data.source", "text:my texts/*.txt", "--data.language", "en"]
+    assert shlex.split(scratch.command)[2:4] == ["scratch_small", "--vocabulary.size"]
+    for road in (own, of_text, scratch):
+        assert road.estimate.hours == pytest.approx(1e-12 * road.estimate.flops) and road.estimate.memory > 1e5
+        assert road.estimate.work.startswith("10,000 steps of 32 rows of 128 tokens")
+    larger = model._replace(config=model.config.replace(vocabulary_size=250_000))
+    assert found(config, documents, {"m": larger})[0].estimate.flops > 2 * own.estimate.flops
+    assert found(config, documents, {"m": larger})[1].estimate == of_text.estimate
