@@ -44,8 +44,8 @@ _HALFWAY = 0.5
 _MASK_ID = SPECIAL_PIECES.index(MASK)
 
 
-class _Size(NamedTuple):
-    """The model for a text."""
+class TextShape(NamedTuple):
+    """The sizes of a model and its vocabulary for a text."""
 
     words: float
     """Least number of words of the text."""
@@ -53,16 +53,28 @@ class _Size(NamedTuple):
     width: int
     pieces: int
 
+    @property
+    def settings(self) -> dict[str, int]:
+        """The settings of the model."""
+        inner = round(self.width * 8 / 3 / 16) * 16
+        sizes = {"num_layers": self.layers, "hidden_size": self.width, "num_heads": self.width // 64}
+        return sizes | {"feedforward_size": inner}
+
 
 _SIZES = (
-    _Size(12e6, 6, 384, 16_384),
-    _Size(1e6, 4, 256, 8_192),
-    _Size(2e5, 3, 192, 4_096),
-    _Size(0, 2, 128, 2_048),
+    TextShape(12e6, 6, 384, 16_384),
+    TextShape(1e6, 4, 256, 8_192),
+    TextShape(2e5, 3, 192, 4_096),
+    TextShape(0, 2, 128, 2_048),
 )
 """Models by the words of the text, the largest first. (Initial values; docs/experiments.md has what was measured.)"""
 _PIECES_A_WORD = 1.5
 """Pieces of a word in a vocabulary that is trained on the text, roughly."""
+
+
+def shape_of_words(words: float) -> TextShape:
+    """The sizes for a text of so many words."""
+    return next(shape for shape in _SIZES if words >= shape.words)
 
 
 def fitted(config: RunConfig, run: RunDirectory | None = None) -> RunConfig:
@@ -117,9 +129,7 @@ def _sized(config: ScratchConfig) -> dict[str, Any]:
     for source in open_corpus(config.data).parts:
         sample = read_sample(source)
         words += sum(len(line.split()) for document in sample.documents for line in document) / sample.share
-    size = next(size for size in _SIZES if words >= size.words)
-    heads, inner = size.width // 64, round(size.width * 8 / 3 / 16) * 16
-    shape = {"num_layers": size.layers, "hidden_size": size.width, "num_heads": heads, "feedforward_size": inner}
+    size = shape_of_words(words)
     planned = sum(phase.steps * phase.batch_size * phase.length for phase in config.phases)
     times = config.passes * words * _PIECES_A_WORD / planned
     phases = [phase.replace(steps=max(1, round(phase.steps * times))) for phase in config.phases]
@@ -128,7 +138,7 @@ def _sized(config: ScratchConfig) -> dict[str, Any]:
         f"{counted(sum(phase.steps for phase in phases), 'steps')} for {config.passes:g} passes"
     )
     vocabulary = config.vocabulary if config.vocabulary.file else config.vocabulary.replace(size=size.pieces)
-    return {"model": config.model.replace(**shape), "vocabulary": vocabulary, "phases": tuple(phases)}
+    return {"model": config.model.replace(**size.settings), "vocabulary": vocabulary, "phases": tuple(phases)}
 
 
 def _vocabulary(config: AdaptConfig, initial: TrainedModel) -> VocabularyConfig:

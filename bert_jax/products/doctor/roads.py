@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from bert_jax.config.fitted import ScratchConfig
 from bert_jax.config.language import language_code, language_name
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
@@ -16,11 +17,12 @@ from bert_jax.config.training import Phase
 from bert_jax.interchange.hub import model_place
 from bert_jax.model.sharding import make_mesh
 from bert_jax.model.size import step_memory, train_flops
+from bert_jax.pretraining.fitting import shape_of_words
 from bert_jax.pretraining.sample_preparation import trained_tokenizer
 from bert_jax.pretraining.vocabulary import training_cleaning
 from bert_jax.records.corpus import Document
 from bert_jax.records.filters import are_same_language
-from bert_jax.run.config_files import load_config, names_for
+from bert_jax.run.config_files import load_config
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError, command_line
 from bert_jax.system.figures import Figures
@@ -135,9 +137,8 @@ class RoadFinder:
         ]
 
     def _from_scratch(self, tags: str | None) -> Iterator[_Candidate]:
-        # The config of the roads comes later; until then the hours are those of BERT-Small.
-        shape = load_config(_SCRATCH if _SCRATCH in names_for(RunConfig) else "small", RunConfig).model
-        shape = shape.replace(vocabulary_size=self._size)
+        scratch = load_config(_SCRATCH, ScratchConfig)
+        shape = scratch.model.replace(**shape_of_words(self._number).settings, vocabulary_size=self._size)
         words, road = (_SCRATCH, *self._vocabulary), f"from scratch with a vocabulary of {self._size:,} pieces"
         reason = f"{self._best:.2f} pieces a word; {self._number:,} words of text"
         if tags:
