@@ -50,7 +50,7 @@ def test_tables_of_settings_and_signatures_are_those_of_the_code(page):
     assert module.generated(text) == text, "python docs/generated.py writes it"
     assert "```{" not in text.replace("```{toctree}", "")
     if page.stem == "api":
-        assert "`bert_jax.pretrain(config, workdir, source=None, on_measured=None, objective=None)`" in text
+        assert "`bert_jax.pretrain(config, workdir, source=None, init=None, on_measured=None, objective=None)`" in text
         assert "- **`fill_mask(text, top=5)`**" in text
     if page.stem == "settings":
         assert "| `--task.kind class\\|labels" in text
