@@ -1,7 +1,7 @@
 """A published encoder goes on with your text, with its own vocabulary or a new one.
 
-    bert-jax pretrain adapt --init MODEL --workdir runs/adapted --data.source "text:corpus/*.txt.gz" --minutes 20
-    bert-jax pretrain adapt --init MODEL --workdir runs/adapted --data.source ... --vocabulary.size 16384 --minutes 20
+    bert-jax pretrain configs/adapt.py --workdir runs/adapted --init MODEL --data.source "text:*.txt.gz" --minutes 20
+    bert-jax pretrain configs/adapt.py --workdir runs/exchanged --init MODEL --data.source ... --vocabulary.size 16384
 
 MODEL is a run, a checkpoint, the folder of a transformers or sentence-transformers model, or a name of the hub. Its
 settings are taken; docs/continue.md says which model and which vocabulary.

@@ -1,6 +1,6 @@
 """A model from scratch for a language or a field with little text: its size follows from the number of words.
 
-    bert-jax pretrain scratch_small --workdir runs/small --data.source "text:corpus/*.txt.gz" --minutes 20
+    bert-jax pretrain configs/scratch_small.py --workdir runs/small --data.source "text:corpus/*.txt.gz" --minutes 20
 
 The recipe is that of configs/cpu.py: ModernBERT's block, short sequences, no dropout.
 """

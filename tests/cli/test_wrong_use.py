@@ -40,7 +40,7 @@ WRONG = {
     "features R in.txt": "features lacks OUTPUT; give bert-jax features RUN INPUT OUTPUT",
     "search R in.txt": "search lacks QUERY [QUERY ...]; give bert-jax search RUN CORPUS QUERY",
     "fill-mask R": "fill-mask lacks TEXT; give bert-jax fill-mask RUN TEXT",
-    "vocab --extend V": "bert-jax: vocab needs --words PATH or --markers PATH as well",
+    "vocab --extend V": "bert-jax: vocab needs --source TEXT, --words PATH or --markers PATH as well",
     f"{PRETRAIN} --model.num-layers": "--model.num-layers has no value; expected a whole number above 0",
     f"{PRETRAIN} --model.num-layers --seed 3": "--model.num-layers has no value",
     f"{PRETRAIN} --data.source": "--data.source has no value; expected one or more, each a text",

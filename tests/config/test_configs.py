@@ -40,7 +40,10 @@ MODERN = {"modern_base": (22, 768), "modern_small": (10, 384)}
 
 def test_the_published_sizes_are_there():
     single = {name for name in catalogue() if "/" not in name}
-    assert single == {*SIZES, *MODERN, "babylm", "cpu", "cpu_bert", "demo", "demo_bert", "elmo_demo", "languages_demo"}
+    assert single == {
+        *(*SIZES, *MODERN, "adapt", "babylm", "cpu", "cpu_bert", "demo", "demo_bert", "elmo_demo", "languages_demo"),
+        "scratch_small",
+    }
 
 
 def test_a_suite_with_the_name_of_a_config_is_printed_by_its_folder(capsys):

@@ -10,7 +10,10 @@ PRETRAIN = ("pretrain", "tiny", "--workdir", "run")
 @pytest.mark.parametrize(
     "words, expected",
     [
-        ("--init x --vocabulary.size 9000", "--vocabulary.size=9000 has no effect: the vocabulary of --init=x"),
+        (
+            "--init x --vocabulary.sample-megabytes 9",
+            "--vocabulary.sample-megabytes=9 has no effect: the vocabulary of --init=x",
+        ),
         (
             "--init x --vocabulary.no-lowercase",
             "--vocabulary.no-lowercase has no effect: the vocabulary of --init=x, with",

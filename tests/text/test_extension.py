@@ -5,7 +5,7 @@ from trained_tokenizers import trained
 
 from bert_jax.system.errors import UsageError
 from bert_jax.text import sentencepiece as sentencepiece_module
-from bert_jax.text.extension import extend, replaced_pieces
+from bert_jax.text.extension import check_extension, extend
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.tokenizer_json import with_unigram_pieces
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
@@ -100,19 +100,8 @@ def test_a_word_of_a_script_without_spaces_is_found_inside_text():
     assert "中国" in written(longer, longer.encode("国中国中"))
 
 
-def test_replaced_pieces_are_what_the_old_tokenizer_made_of_the_new():
-    old = wordpiece()
-    longer = extend(old, ["photoviruses", "xyz"]).tokenizer
-    replaced = replaced_pieces(old, longer)
-    assert replaced[: len(old.vocabulary)] == [[number] for number in range(len(old.vocabulary))]
-    assert [written(old, ids) for ids in replaced[len(old.vocabulary) :]] == [["photo", "##virus", "##es"], ["[UNK]"]]
-
-
-def test_every_new_piece_replaces_at_least_one(old):
-    replaced = replaced_pieces(old, extend(old, WORDS).tokenizer)
-    assert all(replaced) and max(max(ids) for ids in replaced) < len(old.vocabulary)
-    nothing = WordPieceTokenizer(Vocabulary([*wordpiece().vocabulary.pieces, "\u200b"]))
-    assert replaced_pieces(wordpiece(), nothing)[-1] == [wordpiece().vocabulary.unknown_id]
+def test_an_extension_begins_with_the_old_pieces(old):
+    check_extension(old, extend(old, WORDS).tokenizer)
 
 
 @pytest.mark.parametrize(
@@ -124,7 +113,7 @@ def test_every_new_piece_replaces_at_least_one(old):
 )
 def test_another_vocabulary_is_refused(pieces, words):
     with pytest.raises(UsageError) as refusal:
-        replaced_pieces(wordpiece(), WordPieceTokenizer(Vocabulary(pieces)))
+        check_extension(wordpiece(), WordPieceTokenizer(Vocabulary(pieces)))
     assert words in str(refusal.value)
 
 
