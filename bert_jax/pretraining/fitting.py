@@ -85,15 +85,14 @@ def fitted(config: RunConfig, run: RunDirectory | None = None) -> RunConfig:
     """
     if not isinstance(config, FittedConfig):
         return config
+    there = run.files.pretraining_config if run and run.under_way else None
     changes = _adapted(config) if isinstance(config, AdaptConfig) else {}
-    if isinstance(config, ScratchConfig) and not (run and run.under_way):
-        changes = _sized(config)
-    values = {name: getattr(config, name) for name in RunConfig.model_fields} | changes
-    if run and run.under_way:
-        there = run.files.pretraining_config
-        return RunConfig(**values | {"model": there.model, "phases": there.phases, "vocabulary": there.vocabulary})
-    settings = RunConfig(**values)
-    return settings if config.minutes is None else _within_minutes(settings, config.minutes)
+    if isinstance(config, ScratchConfig):
+        changes = _sizes_of(config, there) if there else _sized(config)
+    settings = RunConfig(**{name: getattr(config, name) for name in RunConfig.model_fields} | changes)
+    if config.minutes is None:
+        return settings
+    return settings.replace(phases=there.phases) if there else _within_minutes(settings, config.minutes)
 
 
 def _adapted(config: AdaptConfig) -> dict[str, Any]:
@@ -121,6 +120,12 @@ def _adapted(config: AdaptConfig) -> dict[str, Any]:
         "objective": config.objective.replace(predict=prediction_of(model)),
         "phases": _phases(config.phases, vocabulary.exchange, has_head),
     }
+
+
+def _sizes_of(config: ScratchConfig, there: RunConfig) -> dict[str, Any]:
+    """The sizes of a run that is under way, whose text need not be here."""
+    vocabulary = config.vocabulary.replace(size=there.vocabulary.size)
+    return {"model": there.model, "phases": there.phases, "vocabulary": vocabulary}
 
 
 def _sized(config: ScratchConfig) -> dict[str, Any]:
