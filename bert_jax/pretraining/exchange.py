@@ -1,8 +1,11 @@
 """How the rows of a vocabulary begin that replaces the vocabulary of a trained model."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
+import jax
 import numpy as np
+from jax.experimental import multihost_utils
 from jaxtyping import Bool, Float, Int
 
 from bert_jax.config.data import InitialRows
@@ -37,6 +40,11 @@ class Combinations(NamedTuple):
     reading: Reading
     """How many rows begin in which way."""
 
+    def on_all_hosts(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """The arrays of the first host, as sums of other machines may differ in their last bits."""
+        arrays = self.numbers, self.coefficients, self.random
+        return multihost_utils.broadcast_one_to_all(arrays) if jax.process_count() > 1 else arrays
+
 
 def combinations(old: Tokenizer, new: Tokenizer, method: InitialRows, prepared: PreparedData | None) -> Combinations:
     """How the rows of the pieces of `new` begin in a model whose tokenizer is `old`.
@@ -50,7 +58,7 @@ def combinations(old: Tokenizer, new: Tokenizer, method: InitialRows, prepared: 
     kept = shared != ABSENT
     rows = {number: ([old_number], [1.0]) for number, old_number in enumerate(shared.tolist()) if kept[number]}
     if method in ("mixture", "pursuit"):
-        rows |= _by_vectors(shared, method, prepared, size)
+        rows |= _by_vectors(shared, new.vocabulary.special_ids, method, prepared)
     combined = len(rows) - int(kept.sum())
     if method != "random":
         for number in sorted({*range(size)} - rows.keys()):
@@ -82,10 +90,11 @@ def _spelled(new: Tokenizer, number: int, old: Tokenizer) -> list[int]:
 
 
 def _by_vectors(
-    shared: Int[np.ndarray, " V"], method: InitialRows, prepared: PreparedData | None, size: int
+    shared: Int[np.ndarray, " V"], special: Sequence[int], method: InitialRows, prepared: PreparedData | None
 ) -> dict[int, tuple[list[int], list[float]]]:
-    """The combinations of pieces that aren't shared and occur in the text, by their static vectors."""
-    vectors = None
+    """The combinations of pieces that aren't shared and occur in the text, by their static vectors. `special` pieces,
+    which are near all others, take no part."""
+    vectors, size = None, len(shared)
     if prepared:
         with stage("Static vectors of the pieces", None, "pieces") as progress:
             vectors = static_vectors(prepared, size)
@@ -93,7 +102,8 @@ def _by_vectors(
     if vectors is None:
         say(f"the text has fewer than {FEWEST_TOKENS:,} pieces, too few for static vectors: rows begin as means")
         return {}
-    occurs = vectors.any(axis=1)
+    occurs = np.asarray(vectors.any(axis=1))
+    occurs[[*special]] = False
     atoms = np.flatnonzero((shared != ABSENT) & occurs)
     if len(atoms) < _FEWEST_SHARED:
         say(f"the vocabularies share {counted(len(atoms), 'pieces')} of this text: other rows begin as means")

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 from jax.tree_util import KeyPath
-from jaxtyping import Array, Float, Int, Key
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
@@ -29,7 +29,7 @@ from bert_jax.model.relatives.characters import (
     PADDING,
 )
 from bert_jax.model.sharding import tree_shardings
-from bert_jax.pretraining.exchange import Combinations, combinations
+from bert_jax.pretraining.exchange import combinations
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import say
@@ -92,13 +92,8 @@ def initial_parameters(
     if not exchanges:
         check_extension(old, tokenizer)
     absent = absent_parts(trained.shapes, config.model)
-    import os
-
-    begun = (
-        not os.environ.get("RANDOM_HEAD")
-        and "masked_lm" in absent
-        and config.model.table_size == config.model.hidden_size
-    )
+    words = trained.shapes["bert"]["embeddings"].get("word")
+    begun = "masked_lm" in absent and words is not None and config.model.table_size == config.model.hidden_size
     if missing := " and no ".join(PART_NAMES[part] for part in sorted(absent - ({"masked_lm"} if begun else set()))):
         say(f"the model to start from has no {missing}: random values are put there")
     params = trained.parameters(mesh)
@@ -113,8 +108,9 @@ def initial_parameters(
         )
         shardings = tree_shardings(parameter_shapes(sized, absent_parts(trained.shapes, sized)), mesh)
         key = purpose_key(config.seed, "parameters")
-        with_rows = functools.partial(_with_rows, old=trained.config, new=sized, rows=rows, key=key)
-        params = jax.jit(with_rows, out_shardings=shardings)(params)
+        draws = bool(rows.random.any())
+        with_rows = functools.partial(_with_rows, old=trained.config, new=sized, key=key if draws else None)
+        params = jax.jit(with_rows, out_shardings=shardings)(params, *rows.on_all_hosts())
     if begun:
         say("the model to start from has no masked-language head: it begins near the identity, with the word table")
         model = config.model.replace(vocabulary_size=len(tokenizer.vocabulary))
@@ -155,24 +151,29 @@ def _shaping(model: ModelConfig, config: RunConfig) -> dict[str, Any]:
 
 
 def _with_rows(
-    params: Parameters, old: ModelConfig, new: ModelConfig, rows: Combinations, key: Key[Array, ""]
+    params: Parameters,
+    numbers: Int[Array, "W K"],
+    coefficients: Float[Array, "W K"],
+    random: Bool[Array, " W"],
+    old: ModelConfig,
+    new: ModelConfig,
+    key: Key[Array, ""] | None,
 ) -> Parameters:
-    """`params` with tables over the vocabulary whose rows begin as `rows` says. Rows past the vocabulary that `old`
-    has and `new` keeps, for pieces that were never used, follow."""
-    one = rows.coefficients[:, 0] == 1.0
-    kept = one & ~rows.coefficients[:, 1:].any(axis=1)
+    """`params` with tables over the vocabulary whose rows begin as `Combinations` says; None: no row is random. Rows
+    past the vocabulary that `old` has and `new` keeps, for pieces that were never used, follow."""
+    kept = (coefficients[:, 0] == 1.0) & ~coefficients[:, 1:].any(axis=1)
 
     def exchanged(number: int, table: Float[Array, "V *D"]) -> Float[Array, "W *D"]:
         known = table[: old.vocabulary_size]
         shape = (-1, *[1] * (table.ndim - 1))
         combined = jnp.zeros((len(kept), *table.shape[1:]), table.dtype)
-        for of_old, shares in zip(rows.numbers.T, rows.coefficients.T, strict=True):
+        for of_old, shares in zip(numbers.T, coefficients.T, strict=True):
             combined += shares.reshape(shape) * known[of_old]
         # A kept row has the same bits, which a sum with zeros would change in the sign of a zero.
-        combined = jnp.where(kept.reshape(shape), known[rows.numbers[:, 0]], combined)
-        if rows.random.any():
+        combined = jnp.where(kept.reshape(shape), known[numbers[:, 0]], combined)
+        if key is not None:
             noise = jax.random.normal(jax.random.fold_in(key, number), combined.shape, table.dtype)
-            combined = jnp.where(rows.random.reshape(shape), known.mean(axis=0) + noise * known.std(axis=0), combined)
+            combined = jnp.where(random.reshape(shape), known.mean(axis=0) + noise * known.std(axis=0), combined)
         longer = jnp.concatenate([combined, table[vocabulary_size(new) : old.num_word_rows if new.word_rows else 0]])
         padding = padded_vocabulary_size(new) - len(longer)
         return jnp.pad(longer, [(0, padding)] + [(0, 0)] * (table.ndim - 1))
