@@ -48,7 +48,7 @@ WRONG = {
     TASK_TEXT: "it names no models; give some: --models RUN FOLDER",
     MODELS: "it has no [[tasks]], and no recipe to pretrain",
     f'[[models]]\nname = "x"\n{TASK_TEXT}': "the model x needs either a path (a trained model) or a config (a recipe)",
-    f'[[models]]\npath = "one"\nset = {{"a" = 1}}\n{TASK_TEXT}': "one is trained; begin and set are for a model with a config",
+    f'[[models]]\npath = "one"\nset = {{"a" = 1}}\n{TASK_TEXT}': "one is trained; begin, init, tags and set are for a model with a config",
     f'{RECIPE}set = {{"model.num-layer" = 3}}': "modern: --model.num-layer: there is no such setting; did you mean num_layers?",
     f'{RECIPE}begin = "moder"': "modern begins with: 'moder' is no recipe of the suite; did you mean modern",
     f'{RECIPE}[[models]]\nconfig = "experiments/bert"\nset = {{"vocabulary.size" = 9}}': "bert sets vocabulary.size, but all recipes share the vocabulary",
@@ -367,10 +367,12 @@ def test_missing_sets_are_named_with_their_publisher_and_what_is_left(stand_ins)
 
 
 @pytest.mark.parametrize("name", suite_names())
-def test_suites_that_come_with_it_are_right_but_for_their_files(name, monkeypatch, tmp_path):
+def test_suites_that_come_with_it_are_right_but_for_their_files(name, monkeypatch, tmp_path, tiny_run, corpus):
     monkeypatch.setattr(rows, "find_rows", lambda pattern, data: [f"/rows/{pattern}"])
     monkeypatch.setattr(module, "lacking_heads", lambda models, tasks: {})
     for data in (None, str(tmp_path)):
-        models = () if "[[models]]" in suite_file(name).read_text() else [str(tmp_path)]
-        suite = read_suite(suite_file(name), data, models=models)
+        text = suite_file(name).read_text()
+        models = () if "[[models]]" in text and '"each"' not in text else [str(tiny_run.path)]
+        source = (f"text:{corpus}",) if '"each"' in text else ()  # from which the sizes of a recipe follow
+        suite = read_suite(suite_file(name), data, models=models, source=source)
         assert (suite.tasks or suite.recipes) and all(task.sources for task in suite.tasks)
