@@ -114,11 +114,15 @@ def _adapted(config: AdaptConfig) -> dict[str, Any]:
             f"million are now"
         )
     has_head = not {"masked_lm", "generator"} & absent_parts(initial.shapes, initial.config)
+    phases, most = _phases(config.phases, vocabulary.exchange, has_head), model.max_positions
+    if (longest := max(phase.length for phase in phases)) > most:
+        say(f"the model has {most} positions: sequences have at most {most} tokens, not {longest}")
+        phases = tuple(phase.replace(length=min(phase.length, most)) for phase in phases)
     return {
         "vocabulary": vocabulary,
         "model": model,
         "objective": config.objective.replace(predict=prediction_of(model)),
-        "phases": _phases(config.phases, vocabulary.exchange, has_head),
+        "phases": phases,
     }
 
 
