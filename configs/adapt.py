@@ -4,7 +4,10 @@
     bert-jax pretrain configs/adapt.py --workdir runs/exchanged --init MODEL --data.source ... --vocabulary.size 16384
 
 MODEL is a run, a checkpoint, the folder of a transformers or sentence-transformers model, or a name of the hub. Its
-settings are taken; docs/continue.md says which model and which vocabulary.
+settings are taken; docs/small_language.md says which model and which vocabulary.
+
+All parameters learn from the first step on: a phase in which the words, the head or the blocks are frozen gained
+nothing (docs/experiments.md).
 """
 
 from bert_jax.config.data import DataConfig, VocabularyConfig
@@ -20,10 +23,7 @@ config = AdaptConfig(
     data=DataConfig(source="text:corpus/*.txt.gz", short_sequence_probability=0.0, whole_sentences=False),
     objective=ObjectiveConfig(pair="none"),
     optimizer=OptimizerConfig(peak_learning_rate=5e-4, warmup=0.1, bias_correction=True, beta2=0.98),
-    phases=(
-        Phase(steps=200, length=64, batch_size=32, trains="words"),
-        Phase(steps=1_800, length=64, batch_size=32),
-    ),
+    phases=(Phase(steps=2_000, length=64, batch_size=32),),
     evaluation=EvaluationConfig(every=250, max_sequences=1024),
     checkpoints=CheckpointConfig(every=250),
 )

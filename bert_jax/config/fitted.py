@@ -16,10 +16,11 @@ class FittedConfig(RunConfig):
 
 
 class AdaptConfig(FittedConfig):
-    """Settings with which a published model is adapted to a text. The run has the model's own settings, its vocabulary
-    or the one that replaces it, and the phases that it needs.
+    """Settings with which a published model is adapted to a text. The run has the model's own settings, and its
+    vocabulary or the one that replaces it.
 
-    The settings of `model` that differ from the defaults replace those of the model, such as its dropout.
+    The settings of `model` that differ from the defaults replace those of the model, such as its dropout, and so does
+    the type of the matrix products.
     """
 
 

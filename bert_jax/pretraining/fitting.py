@@ -10,10 +10,8 @@ from bert_jax.config.data import VocabularyConfig
 from bert_jax.config.fitted import AdaptConfig, FittedConfig, ScratchConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig, prediction_of
-from bert_jax.config.training import Phase
 from bert_jax.config.wording import counted
 from bert_jax.interchange.hub import model_place
-from bert_jax.model.bert import absent_parts
 from bert_jax.model.sharding import batch_sharding, make_mesh, placed
 from bert_jax.model.size import num_parameters
 from bert_jax.pretraining.evaluation import MEAN_COSINE
@@ -113,8 +111,7 @@ def _adapted(config: AdaptConfig) -> dict[str, Any]:
             f"{of_words[0]:.3g} of {before:.3g} million parameters were words; {of_words[1]:.3g} of {after:.3g} "
             f"million are now"
         )
-    has_head = not {"masked_lm", "generator"} & absent_parts(initial.shapes, initial.config)
-    phases, most = _phases(config.phases, vocabulary.exchange, has_head), model.max_positions
+    phases, most = config.phases, model.max_positions
     if (longest := max(phase.length for phase in phases)) > most:
         say(f"the model has {most} positions: sequences have at most {most} tokens, not {longest}")
         phases = tuple(phase.replace(length=min(phase.length, most)) for phase in phases)
@@ -168,6 +165,7 @@ def _model(given: ModelConfig, theirs: ModelConfig, vocabulary: VocabularyConfig
     """The model's settings, with those of `given` that differ from the defaults."""
     defaults = ModelConfig()
     changes = {name: value for name, value in given if value != getattr(defaults, name)}
+    changes["compute_dtype"] = given.compute_dtype  # an imported model's is float32, in which it was published
     if vocabulary.exchange or vocabulary.file:
         changes["vocabulary_size"] = None
     if vocabulary.exchange:
@@ -183,18 +181,6 @@ def _padding_id(vocabulary: VocabularyConfig) -> int:
         assert tokenizer is not None
         return tokenizer.vocabulary.pad_id
     return FAIRSEQ_PIECES.index("<pad>") if vocabulary.kind == "byte_bpe" else SPECIAL_PIECES.index(PAD)
-
-
-def _phases(phases: Sequence[Phase], exchange: bool, has_head: bool) -> tuple[Phase, ...]:
-    """The phases that the model needs: its words are trained alone after an exchange, its head if that is missing."""
-    needed = []
-    for phase in phases:
-        if phase.trains == "words" and not exchange:
-            if has_head:
-                continue
-            phase = phase.replace(trains="head")
-        needed.append(phase)
-    return tuple(needed or phases)
 
 
 def _within_minutes(config: RunConfig, minutes: float) -> RunConfig:

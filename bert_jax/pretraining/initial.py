@@ -121,7 +121,7 @@ def initial_parameters(
     return params
 
 
-def _near_identity(table: Float[Array, "V D"], model: ModelConfig, counts: Int[np.ndarray, " V"]) -> Parameters:
+def _near_identity(table: Float[Array, "R D"], model: ModelConfig, counts: Int[np.ndarray, " V"]) -> Parameters:
     """A masked-language head for an encoder without one: its dense layer is the identity, its norm scales logits with
     the word table to a variance of one, and its bias is the logarithm of the pieces' shares of the text."""
     shares = np.log((counts + 1) / (counts + 1).sum())
