@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from tokenizer_folders import wordpiece_file
 from tokenizers import AddedToken
 from trained_tokenizers import trained
 from xlnet_vocabulary import write_xlnets_vocabulary
@@ -16,7 +17,7 @@ from bert_jax.interchange.tokenizer_files import read_tokenizer, write_tokenizer
 from bert_jax.system.errors import UsageError
 from bert_jax.text.extension import extend
 from bert_jax.text.sentencepiece import read_model
-from bert_jax.text.tokenizer import load_tokenizer
+from bert_jax.text.tokenizer import Tokenizer, load_tokenizer
 from bert_jax.text.vocabulary import MASK, SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
 
@@ -201,3 +202,17 @@ def test_words_follow_markers():
     assert last.vocabulary.pieces == (*PIECES, "covid", "[E11]", "riverhouse")
     words = [last.vocabulary.pieces[number] for number in last.encode("Covids [E11] Riverhouse riverhouses")]
     assert words == ["covid", "##s", "[E11]", "riverhouse", "[UNK]"]
+
+
+def test_an_added_token_that_the_normalizer_removes_is_refused():
+    """The library finds such a token everywhere, until it has taken all memory (tokenizers 0.23)."""
+    file = wordpiece_file(cased=True)
+    file["normalizer"] = {"type": "Strip", "strip_left": True, "strip_right": True}
+    number = len(file["model"]["vocab"])
+    token = {"id": number, "content": "  ", "single_word": False, "lstrip": False, "rstrip": False, "special": False}
+    kept = Tokenizer(file | {"added_tokens": [token | {"normalized": False}]})
+    assert kept.vocabulary.pieces[number] == "  "
+    with pytest.raises(
+        UsageError, match="its normalizer removes the added token '  ', which could be found everywhere"
+    ):
+        Tokenizer(file | {"added_tokens": [token | {"normalized": True}]})
