@@ -14,10 +14,10 @@ from bert_jax.config.training import OptimizerConfig, Phase
 
 config = ScratchConfig(
     model=ModelConfig.modern(
-        num_layers=4,
-        hidden_size=256,
-        num_heads=4,
-        feedforward_size=688,
+        num_layers=12,  # BERT-base's sizes: those that follow from the words take their place
+        hidden_size=768,
+        num_heads=12,
+        feedforward_size=None,
         max_positions=512,
         rotary_base=10_000.0,
         local_window=None,
@@ -25,7 +25,7 @@ config = ScratchConfig(
         activation="gelu_tanh",
         initializer_range=0.05,
     ),
-    vocabulary=VocabularyConfig(size=8192, lowercase=False),
+    vocabulary=VocabularyConfig(lowercase=False),
     data=DataConfig(source="text:corpus/*.txt.gz", short_sequence_probability=0.0, whole_sentences=False),
     objective=ObjectiveConfig(pair="none", masked_share=0.3, masked_share_end=0.15),
     optimizer=OptimizerConfig(

@@ -25,8 +25,8 @@ class AdaptConfig(FittedConfig):
 
 
 class ScratchConfig(FittedConfig):
-    """Settings with which a model is trained on a small text from random parameters. The size of the model and of its
-    vocabulary, and the steps, follow from the number of words."""
+    """Settings with which a model is trained on a small text from random parameters. The steps follow from the number
+    of words, and so do the sizes of the model and of its vocabulary where they are the defaults, BERT-base's."""
 
     passes: Annotated[float, Field(gt=0.0)] = 10.0
     """Number of times that the text is seen. Ignored with `minutes`."""

@@ -66,6 +66,8 @@ _SIZES = (
     TextShape(0, 2, 128, 2_048),
 )
 """Models by the words of the text, the largest first. (Initial values; docs/experiments.md has what was measured.)"""
+_SIZED = ("num_layers", "hidden_size", "num_heads", "feedforward_size")
+"""The settings of the model that follow from the words, if all are the defaults."""
 _PIECES_A_WORD = 1.5
 """Pieces of a word in a vocabulary that is trained on the text, roughly."""
 
@@ -135,16 +137,22 @@ def _sized(config: ScratchConfig) -> dict[str, Any]:
     for source in open_corpus(config.data).parts:
         sample = read_sample(source)
         words += sum(len(line.split()) for document in sample.documents for line in document) / sample.share
-    size = shape_of_words(words)
+    size, sizes = shape_of_words(words), {}
+    if all(getattr(config.model, name) == getattr(ModelConfig(), name) for name in _SIZED):
+        sizes = size.settings
+    vocabulary = config.vocabulary
+    if not vocabulary.file and vocabulary.size == VocabularyConfig().size:
+        vocabulary = vocabulary.replace(size=size.pieces)
+    model = config.model.replace(**sizes)
     planned = sum(phase.steps * phase.batch_size * phase.length for phase in config.phases)
     times = config.passes * words * _PIECES_A_WORD / planned
     phases = [phase.replace(steps=max(1, round(phase.steps * times))) for phase in config.phases]
     say(
-        f"about {words:,.3g} words: {size.layers} layers of width {size.width}, {size.pieces:,} pieces, "
+        f"about {words:,.3g} words: {model.num_layers} layers of width {model.hidden_size}, "
+        f"{vocabulary.file or f'{vocabulary.size:,} pieces'}, "
         f"{counted(sum(phase.steps for phase in phases), 'steps')} for {config.passes:g} passes"
     )
-    vocabulary = config.vocabulary if config.vocabulary.file else config.vocabulary.replace(size=size.pieces)
-    return {"model": config.model.replace(**size.settings), "vocabulary": vocabulary, "phases": tuple(phases)}
+    return {"model": model, "vocabulary": vocabulary, "phases": tuple(phases)}
 
 
 def _vocabulary(config: AdaptConfig, initial: TrainedModel) -> VocabularyConfig:

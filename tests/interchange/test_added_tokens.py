@@ -212,7 +212,5 @@ def test_an_added_token_that_the_normalizer_removes_is_refused():
     token = {"id": number, "content": "  ", "single_word": False, "lstrip": False, "rstrip": False, "special": False}
     kept = Tokenizer(file | {"added_tokens": [token | {"normalized": False}]})
     assert kept.vocabulary.pieces[number] == "  "
-    with pytest.raises(
-        UsageError, match="removes the added token '  ', which could be found everywhere"
-    ):
+    with pytest.raises(UsageError, match="removes the added token '  ', which could be found everywhere"):
         Tokenizer(file | {"added_tokens": [token | {"normalized": True}]})

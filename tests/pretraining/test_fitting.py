@@ -6,6 +6,7 @@ import bert_jax
 from bert_jax.config.data import VocabularyConfig
 from bert_jax.config.training import Phase
 from bert_jax.pretraining import fitting
+from bert_jax.pretraining import pretrain as pretraining
 from bert_jax.pretraining.fitting import fitted, harm_of, harms
 from bert_jax.pretraining.mixture import SourceShare
 from bert_jax.pretraining.pretrain import pretrain
@@ -112,3 +113,20 @@ def test_a_model_from_scratch_has_a_size_for_its_words(tmp_path, lines, layers, 
     assert (config.model.num_layers, config.vocabulary.size) == (layers, pieces)
     [phase] = config.phases
     assert phase.steps == max(1, round(2 * lines * 6 * 1.5 / (phase.batch_size * phase.length)))
+
+
+def test_sizes_of_ones_own_are_kept(tmp_path):
+    text = tmp_path / "text.txt"
+    text.write_text("the old house by the river\n\n" * 40)
+    given = {"data.source": f"text:{text}", "vocabulary.size": 300, "model.hidden_size": 256, "model.num_heads": 4}
+    config = fitted(bert_jax.configs.scratch_small.set(given))
+    assert (config.model.num_layers, config.model.hidden_size, config.vocabulary.size) == (12, 256, 300)
+
+
+def test_a_model_that_gets_worse_ends_the_training_with_its_results(adapt, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(pretraining, "harm_of", lambda start, now, done: "it gets worse" if done >= 0.5 else None)
+    run = RunDirectory(tmp_path / "run")
+    results = pretrain(adapt.change(data={"held_out": 0.3}), run)
+    assert results.stopped_early and results.steps == 3 and run.newest_step == 3
+    assert "step 3: it gets worse; training ends here" in " ".join(capsys.readouterr().err.split())
+    assert pretrain(adapt.change(data={"held_out": 0.3}), run).steps == 3  # finished
