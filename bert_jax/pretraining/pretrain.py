@@ -23,7 +23,9 @@ from bert_jax.pretraining.initial import initial_parameters, with_spelling
 from bert_jax.pretraining.mixture import check_epochs, steps_at_words
 from bert_jax.pretraining.objective import MaskedTokens, PretrainingTrainer, pretraining_trainer
 from bert_jax.records.python_values import Texts
+from bert_jax.run.checkpoint_choice import best_of
 from bert_jax.run.hosts import check_connected, first_alone
+from bert_jax.run.manifest import complete
 from bert_jax.run.metrics import OnMeasured, read_metrics
 from bert_jax.run.python_input import check_call, write_texts
 from bert_jax.run.results import Results
@@ -121,6 +123,8 @@ def _pretrained(
     phases = [_phase(run, trainer, number, data, held_out[number]) for number in range(len(config.phases))]
     trained = train(trainer, run, phases, lambda: _initial_parameters(plan, data, run), kept, on_measured)
     results = _results(trainer, run, data, held_out, trained)
+    if config.init and results.stopped_early and (best := best_of(complete(run.checkpoints))):
+        say(f"the checkpoint with the lowest held-out loss is {best}")
     run.write_results(results)
     return results
 
