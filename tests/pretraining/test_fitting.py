@@ -129,5 +129,8 @@ def test_a_model_that_gets_worse_ends_the_training_with_its_results(adapt, tmp_p
     results = pretrain(adapt.change(data={"held_out": 0.3}), run)
     assert results.stopped_early and results.steps == 3 and run.newest_step == 3
     said = " ".join(capsys.readouterr().err.split())
-    assert "step 3: it gets worse; training ends here" in said and f"held-out loss is {run.checkpoints / '3'}" in said
+    assert (
+        "step 3: it gets worse; training ends here" in said
+        and f"held-out loss is {run.checkpoints / '00000003'}" in said
+    )
     assert pretrain(adapt.change(data={"held_out": 0.3}), run).steps == 3  # finished
