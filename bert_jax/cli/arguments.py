@@ -282,7 +282,7 @@ def expected_objective(config: AnyRunConfig) -> "Objective":
         from bert_jax.pretraining.fitting import fitted
         from bert_jax.pretraining.objective import expected_vocabulary_size, pretraining_objective
 
-        config = fitted(config)
+        config = fitted(config).config
         return pretraining_objective(config, expected_vocabulary_size(config), _MASK_ID)
     from bert_jax.finetuning.contrast import make_objective  # imports libraries that pretraining does without
 

@@ -39,8 +39,8 @@ class Prepare(JsonArguments, RunArguments):
         from bert_jax.system.progress import output
 
         directory = RunDirectory(self.workdir)
-        config = fitted(self.config, directory)
-        inputs = check_preparation(config, directory)
+        config, initial = fitted(self.config, directory)
+        inputs = check_preparation(config, directory, initial)
         if self.dry_run:
             from bert_jax.pretraining.dry_run import preparation_estimates
             from bert_jax.training.estimate import read_as

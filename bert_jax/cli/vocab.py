@@ -200,8 +200,8 @@ class Vocab(RunArguments):
         from bert_jax.system.progress import print_line
 
         directory = RunDirectory(self.workdir)
-        config = fitted(self.config, directory)
-        inputs = check_sources(config, directory)
+        config, initial = fitted(self.config, directory)
+        inputs = check_sources(config, directory, initial)
         directory.open(config)
         directory.keep(*inputs.readings)
         tokenizer = make_tokenizer(config, directory, inputs.tokenizer, inputs.initial and inputs.initial.tokenizer)

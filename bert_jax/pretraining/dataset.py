@@ -65,11 +65,12 @@ class Data:
     """The treebank `objective.tags` by the length of the phases; empty without one."""
 
 
-def check_sources(config: RunConfig, run: RunDirectory) -> Inputs:
-    """The opened inputs of the run. Writes nothing. Raises UsageError if a corpus, vocabulary or model is missing."""
+def check_sources(config: RunConfig, run: RunDirectory, opened: TrainedModel | None = None) -> Inputs:
+    """The opened inputs of the run. Writes nothing. `opened`: the model `init`, if it is open already. Raises UsageError
+    if a corpus, vocabulary or model is missing."""
     readings: list[Reading] = []
     sentences = read_treebank(config.objective.tags) if config.objective.tags else ()
-    initial = None if run.under_way else open_initial(config)
+    initial = None if run.under_way else open_initial(config, opened)
     if run.under_way:
         tokenizer: Tokenizer | None = run.files.tokenizer
     else:
@@ -97,10 +98,10 @@ def check_sources(config: RunConfig, run: RunDirectory) -> Inputs:
     return Inputs(initial, tokenizer, prepared, is_complete, sentences, tuple(readings))
 
 
-def check_preparation(config: RunConfig, run: RunDirectory) -> Inputs:
+def check_preparation(config: RunConfig, run: RunDirectory, opened: TrainedModel | None = None) -> Inputs:
     """The inputs of the run, as by `check_sources`. Raises UsageError if data must be prepared and a tool that this
     needs can't be used. Writes nothing."""
-    inputs = check_sources(config, run)
+    inputs = check_sources(config, run, opened)
     if not inputs.is_complete:
         _check_means(config.data, config.preparation)
     return inputs

@@ -30,8 +30,8 @@ _WORKERS = (1, 10, 100)
 def pretraining_estimates(config: RunConfig, workdir: Place) -> Lines:
     """Yields what `bert-jax pretrain` would do in `workdir`. Raises UsageError if it would refuse to start."""
     run = RunDirectory(workdir)
-    config = fitted(config, run)
-    plan = plan_pretraining(config, run)
+    config, initial = fitted(config, run)
+    plan = plan_pretraining(config, run, initial=initial)
     config, trainer, mesh = plan.config, plan.trainer, plan.mesh
     yield from run_beginning(config, run, mesh)
     yield "vocabulary", _vocabulary(config, run, trainer.objective.model.vocabulary_size)

@@ -77,32 +77,45 @@ def shape_of_words(words: float) -> TextShape:
     return next(shape for shape in _SIZES if words >= shape.words)
 
 
-def fitted(config: RunConfig, run: RunDirectory | None = None) -> RunConfig:
-    """The settings of the run that `config` describes; `config` itself unless it is a FittedConfig.
+class Fitted(NamedTuple):
+    """The settings of a run, and the model that was opened for them."""
+
+    config: RunConfig
+    initial: TrainedModel | None = None
+
+
+def fitted(config: RunConfig, run: RunDirectory | None = None) -> Fitted:
+    """The settings of the run that `config` describes: `config` itself unless it is a FittedConfig.
 
     `run`: the run's directory, whose model and phases are kept once it is under way. Raises UsageError if the model or
     the text can't be opened, and for settings that don't fit it.
     """
     if not isinstance(config, FittedConfig):
-        return config
+        return Fitted(config)
     there = run.files.pretraining_config if run and run.under_way else None
-    changes = _adapted(config) if isinstance(config, AdaptConfig) else {}
+    changes, initial = dict[str, Any](), None
+    if isinstance(config, AdaptConfig):
+        initial = _initial(config)
+        changes = _adapted(config, initial)
     if isinstance(config, ScratchConfig):
         changes = _sizes_of(config, there) if there else _sized(config)
     settings = RunConfig(**{name: getattr(config, name) for name in RunConfig.model_fields} | changes)
-    if config.minutes is None:
-        return settings
-    return settings.replace(phases=there.phases) if there else _within_minutes(settings, config.minutes)
+    if config.minutes is not None:
+        settings = settings.replace(phases=there.phases) if there else _within_minutes(settings, config.minutes)
+    return Fitted(settings, initial)
 
 
-def _adapted(config: AdaptConfig) -> dict[str, Any]:
-    """The settings that follow from the published model."""
+def _initial(config: AdaptConfig) -> TrainedModel:
     if config.init is None:
         raise UsageError(
             f"adapt needs {Setting('init')} as well: a run, a checkpoint, the folder of a published model, or its name "
             "on the hub"
         )
-    initial = TrainedModel.open(model_place(config.init))
+    return TrainedModel.open(model_place(config.init))
+
+
+def _adapted(config: AdaptConfig, initial: TrainedModel) -> dict[str, Any]:
+    """The settings that follow from the published model."""
     vocabulary = _vocabulary(config, initial)
     model = _model(config.model, initial.config, vocabulary)
     if vocabulary.exchange and not vocabulary.file:

@@ -47,11 +47,12 @@ for another. (Vocabularies are compared piece by piece.) Without a table of posi
 """
 
 
-def open_initial(config: RunConfig) -> TrainedModel | None:
-    """The model that `config.init` names, or None. Raises UsageError if it is missing or isn't of `config.model`."""
+def open_initial(config: RunConfig, opened: TrainedModel | None = None) -> TrainedModel | None:
+    """The model that `config.init` names, or None. Raises UsageError if it is missing or isn't of `config.model`.
+    `opened`: that model, if it is open already."""
     if config.init is None:
         return None
-    trained = TrainedModel.open(model_place(config.init))
+    trained = opened or TrainedModel.open(model_place(config.init))
     if trained.task:
         say(f"{config.init} was fine-tuned for {trained.task.name}: its encoder goes on, without its head or pooling")
     theirs, ours = (_shaping(model, config) for model in (trained.config, config.model))

@@ -7,12 +7,17 @@ from bert_jax.config.data import VocabularyConfig
 from bert_jax.config.training import Phase
 from bert_jax.pretraining import fitting
 from bert_jax.pretraining import pretrain as pretraining
-from bert_jax.pretraining.fitting import fitted, harm_of, harms
+from bert_jax.pretraining.fitting import harm_of, harms
 from bert_jax.pretraining.mixture import SourceShare
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.remarks import adaptation as remark
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
+
+
+def fitted(config):
+    return fitting.fitted(config).config
+
 
 FIRST, SECOND = Phase(steps=2, length=32, batch_size=8, trains="words"), Phase(steps=4, length=32, batch_size=8)
 

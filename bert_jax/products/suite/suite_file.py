@@ -178,7 +178,7 @@ def _model(table: ModelTable, tables: SuiteTables) -> SuiteModel:
     if table.init:
         changes["init"] = str(model_place(table.init))
     try:
-        recipe = fitted(_recipe(table.config, changes))
+        recipe = fitted(_recipe(table.config, changes)).config
     except UsageError as error:
         raise UsageError(f"{name}: {error}") from None
     return SuiteModel(name, None, recipe, table.begin)
