@@ -66,8 +66,10 @@ class Data:
 
 
 def check_sources(config: RunConfig, run: RunDirectory, opened: TrainedModel | None = None) -> Inputs:
-    """The opened inputs of the run. Writes nothing. `opened`: the model `init`, if it is open already. Raises UsageError
-    if a corpus, vocabulary or model is missing."""
+    """The opened inputs of the run. Writes nothing. `opened`: the model `init`, if it is open already.
+
+    Raises UsageError if a corpus, vocabulary or model is missing.
+    """
     readings: list[Reading] = []
     sentences = read_treebank(config.objective.tags) if config.objective.tags else ()
     initial = None if run.under_way else open_initial(config, opened)
