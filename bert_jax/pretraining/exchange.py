@@ -1,5 +1,6 @@
 """How the rows of a vocabulary begin that replaces the vocabulary of a trained model."""
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -10,12 +11,14 @@ from jaxtyping import Bool, Float, Int
 
 from bert_jax.config.data import InitialRows
 from bert_jax.config.wording import counted
-from bert_jax.instances.prepared_data import PreparedData
+from bert_jax.instances.prepared_data import TRAIN, PreparedData
+from bert_jax.instances.shards import InstanceSource
 from bert_jax.pretraining.static_vectors import FEWEST_TOKENS, pursuit, sparsemax, static_vectors
 from bert_jax.system.progress import say, stage
 from bert_jax.system.reading import Fact, Reading
 from bert_jax.text.shared_pieces import ABSENT, shared_pieces
 from bert_jax.text.tokenizer import Tokenizer
+from bert_jax.text.word_splits import word_splits
 
 _ATOMS = 16
 """Shared pieces that a pursuit combines."""
@@ -23,6 +26,8 @@ _MOST_MIXED = 64
 """Shared pieces that a mixture has at most: those of the largest shares."""
 _AT_ONCE = 1024
 """Pieces whose similarities to all shared pieces are held in memory at once."""
+_SAMPLED = 500
+"""Sequences in which the pieces a word are counted."""
 _FEWEST_SHARED = 100
 """Shared pieces with a vector below which nothing can be combined of them."""
 
@@ -77,9 +82,21 @@ def combinations(old: Tokenizer, new: Tokenizer, method: InitialRows, prepared: 
         "random": (int(random.sum()), "with the mean and variance of the old rows"),
     }
     facts = [Fact(name=name, value=f"{count:,} of {size:,}: {how}") for name, (count, how) in counts.items() if count]
+    if prepared:
+        facts.append(_pieces_a_word(prepared, old, new))
     return Combinations(
         numbers, coefficients, random, Reading(subject="vocabulary in place of the model's", facts=facts)
     )
+
+
+def _pieces_a_word(prepared: PreparedData, old: Tokenizer, new: Tokenizer) -> Fact:
+    """The pieces a word by both vocabularies, in a sample of the training sequences, as `new` cleans their text."""
+    source = InstanceSource(prepared, TRAIN)
+    sample = source.read(np.linspace(0, len(source) - 1, min(_SAMPLED, len(source)), dtype=int).tolist())
+    ordinary = sample.ids[~np.isin(sample.ids, new.vocabulary.special_ids)]
+    words = Counter(new.decode(ordinary.tolist()).split())
+    of_new, of_old = (word_splits(tokenizer, words).pieces_a_word for tokenizer in (new, old))
+    return Fact(name="pieces a word", value=f"{of_new:.2f} in place of {of_old:.2f}", known_by="training sequences")
 
 
 def _spelled(new: Tokenizer, number: int, old: Tokenizer) -> list[int]:

@@ -94,9 +94,12 @@ def test_static_vectors_combine_the_rows_of_a_run(exchanging, tmp_path, monkeypa
     run = RunDirectory(tmp_path / "run")
     assert pretrain(exchanging, run).steps == 4
     [reading] = [reading for reading in run.readings() if "in place" in reading.subject]
-    counts = {fact.name: int(fact.value.split()[0].replace(",", "")) for fact in reading.facts if " of " in fact.value}
+    counts = {
+        fact.name: int(fact.value.split()[0].replace(",", "")) for fact in reading.facts if " of 120" in fact.value
+    }
     assert counts["kept"] > 40 and counts["combined"] > 10
     assert sum(counts.values()) == 120
+    assert any(fact.name == "pieces a word" for fact in reading.facts)
 
 
 def test_a_text_too_small_for_static_vectors_gives_means(exchanging, tmp_path, capsys):
