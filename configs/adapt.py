@@ -24,6 +24,6 @@ config = AdaptConfig(
     objective=ObjectiveConfig(pair="none"),
     optimizer=OptimizerConfig(peak_learning_rate=5e-4, warmup=0.1, bias_correction=True, beta2=0.98),
     phases=(Phase(steps=2_000, length=64, batch_size=32),),
-    evaluation=EvaluationConfig(every=250, max_sequences=1024),
+    evaluation=EvaluationConfig(every=250, max_sequences=1024, watch=True),
     checkpoints=CheckpointConfig(every=250),
 )

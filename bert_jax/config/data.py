@@ -247,8 +247,8 @@ class VocabularyConfig(Settings):
       that of the piece (orthogonal matching pursuit, Goddard and Fernandes Neto 2025).
     - mixture: as a sparse mean of the rows of shared pieces by the similarity of static vectors (FOCUS, Dobler and de
       Melo 2023).
-    - mean: as the mean of the rows of the model's pieces that spell the piece, as do the pieces that the others know
-      nothing of, and all of an extended vocabulary.
+    - mean: as the mean of the rows of the model's pieces that spell the piece. Pieces that don't occur in the text, and
+      those of an extended vocabulary, begin so in any case.
     - random: with the mean and the variance of the model's rows."""
 
     def _conflicts(self) -> Iterator[str]:

@@ -94,6 +94,10 @@ class EvaluationConfig(Settings):
     """Steps between evaluations; the last step is always evaluated."""
     max_sequences: PositiveInt = 4096
     """Maximum number of held-out sequences; they and their masks are the same each time."""
+    watch: bool = False
+    """With `init`: also evaluate before the first step, measure the mean cosine of different texts, and end the
+    training if it makes the model worse: if the texts' vectors become equal, or if from half of the steps on the
+    held-out loss is above that of the beginning."""
 
 
 class CheckpointConfig(Settings):

@@ -72,7 +72,7 @@ class Treebank(NamedTuple):
     def guessed_accuracy(self) -> float:
         """The accuracy on held-out words of the tag that most training words have; 0 if no word is held out."""
         learned, asked = (part.tags[part.tags != UNTAGGED] for part in self if part.tags is not None)
-        return float(np.mean(asked == np.argmax(np.bincount(learned)))) if len(asked) else 0.0
+        return float(np.mean(asked == np.argmax(np.bincount(learned)))) if len(asked) and len(learned) else 0.0
 
 
 class TaggedSource(InstanceSource):

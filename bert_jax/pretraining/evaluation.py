@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float
 
 from bert_jax.config.objective import Units
 from bert_jax.config.operation import MeshConfig
@@ -74,10 +73,10 @@ class HeldOut:
         self._step = jax.jit(on_mesh(trainer.mesh, make_evaluation_step(self._objective, seed=self._seed)))
         seen = data.held_out if split == HELD_OUT else data.train
         self._bits_a_nat = seen.tokens / seen.characters / math.log(2) if seen.characters else None
-        self._vectors = None
-        """Mean vectors of a batch's texts, for a run that begins with a trained encoder."""
-        if config.init and not config.model.discriminator:
-            self._vectors = jax.jit(on_mesh(trainer.mesh, self._objective.mean_vectors))
+        self._cosine = None
+        """The mean cosine of a batch's texts, for a run that watches the model that it begins with."""
+        if config.init and config.evaluation.watch and not config.model.discriminator:
+            self._cosine = jax.jit(on_mesh(trainer.mesh, self._objective.mean_cosine))
         self._parts: list[tuple[str, BatchSource]] = []
         """Pairs of a language and the batches of one of its sources."""
         self.sequences = 0
@@ -141,10 +140,10 @@ class HeldOut:
         values = self._with_loss(whole)
         if self._bits_a_nat and not self._several:
             values[BITS] = whole[self._objective.token_question.loss] * self._bits_a_nat
-        if self._vectors:
-            batch = next(iter(read_ahead(self._parts[0][1])))
-            vectors = np.asarray(self._vectors(params, placed(batch, self._sharding, self._batch_size)))
-            values[MEAN_COSINE] = _mean_cosine(vectors[np.asarray(batch.weight).any(axis=1)])
+        if self._cosine:
+            first = (next(iter(read_ahead(source))) for _, source in self._parts)
+            cosines = [self._cosine(params, placed(batch, self._sharding, self._batch_size)) for batch in first]
+            values[MEAN_COSINE] = _mean([{MEAN_COSINE: cosine} for cosine in jax.device_get(cosines)])[MEAN_COSINE]
         if self._several:
             for language, means in parts.items():
                 values |= {f"{language}/{name}": value for name, value in self._with_loss(_mean(means)).items()}
@@ -309,13 +308,6 @@ def measurements(
             "measured_on": sequences.measured_on,
         }
     )
-
-
-def _mean_cosine(vectors: Float[np.ndarray, "N D"]) -> float:
-    """The mean cosine of different rows; 0 for fewer than two."""
-    unit = vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
-    pairs = len(unit) * (len(unit) - 1)
-    return float((np.square(unit.sum(axis=0)).sum() - len(unit)) / pairs) if pairs else 0.0
 
 
 def _mean(parts: Sequence[Means]) -> dict[str, float]:

@@ -13,7 +13,7 @@ from bert_jax.config.data import InitialRows
 from bert_jax.config.wording import counted
 from bert_jax.instances.prepared_data import TRAIN, PreparedData
 from bert_jax.instances.shards import InstanceSource
-from bert_jax.pretraining.static_vectors import FEWEST_TOKENS, pursuit, sparsemax, static_vectors
+from bert_jax.pretraining.static_vectors import FEWEST_TOKENS, Damaged, pursuit, sparsemax, static_vectors
 from bert_jax.system.progress import say, stage
 from bert_jax.system.reading import Fact, Reading
 from bert_jax.text.shared_pieces import ABSENT, shared_pieces
@@ -51,7 +51,13 @@ class Combinations(NamedTuple):
         return multihost_utils.broadcast_one_to_all(arrays) if jax.process_count() > 1 else arrays
 
 
-def combinations(old: Tokenizer, new: Tokenizer, method: InitialRows, prepared: PreparedData | None) -> Combinations:
+def combinations(
+    old: Tokenizer,
+    new: Tokenizer,
+    method: InitialRows,
+    prepared: PreparedData | None = None,
+    damaged: Damaged = "stop",
+) -> Combinations:
     """How the rows of the pieces of `new` begin in a model whose tokenizer is `old`.
 
     Pieces that both vocabularies have keep their rows. `method` says how the other ones begin: see the setting
@@ -63,7 +69,7 @@ def combinations(old: Tokenizer, new: Tokenizer, method: InitialRows, prepared: 
     kept = shared != ABSENT
     rows = {number: ([old_number], [1.0]) for number, old_number in enumerate(shared.tolist()) if kept[number]}
     if method in ("mixture", "pursuit"):
-        rows |= _by_vectors(shared, new.vocabulary.special_ids, method, prepared)
+        rows |= _by_vectors(shared, new.vocabulary.special_ids, method, prepared, damaged)
     combined = len(rows) - int(kept.sum())
     if method != "random":
         for number in sorted({*range(size)} - rows.keys()):
@@ -83,15 +89,14 @@ def combinations(old: Tokenizer, new: Tokenizer, method: InitialRows, prepared: 
     }
     facts = [Fact(name=name, value=f"{count:,} of {size:,}: {how}") for name, (count, how) in counts.items() if count]
     if prepared:
-        facts.append(_pieces_a_word(prepared, old, new))
+        facts.append(_pieces_a_word(InstanceSource(prepared, TRAIN, damaged), old, new))
     return Combinations(
         numbers, coefficients, random, Reading(subject="vocabulary in place of the model's", facts=facts)
     )
 
 
-def _pieces_a_word(prepared: PreparedData, old: Tokenizer, new: Tokenizer) -> Fact:
+def _pieces_a_word(source: InstanceSource, old: Tokenizer, new: Tokenizer) -> Fact:
     """The pieces a word by both vocabularies, in a sample of the training sequences, as `new` cleans their text."""
-    source = InstanceSource(prepared, TRAIN)
     sample = source.read(np.linspace(0, len(source) - 1, min(_SAMPLED, len(source)), dtype=int).tolist())
     ordinary = sample.ids[~np.isin(sample.ids, new.vocabulary.special_ids)]
     words = Counter(new.decode(ordinary.tolist()).split())
@@ -107,14 +112,18 @@ def _spelled(new: Tokenizer, number: int, old: Tokenizer) -> list[int]:
 
 
 def _by_vectors(
-    shared: Int[np.ndarray, " V"], special: Sequence[int], method: InitialRows, prepared: PreparedData | None
+    shared: Int[np.ndarray, " V"],
+    special: Sequence[int],
+    method: InitialRows,
+    prepared: PreparedData | None,
+    damaged: Damaged,
 ) -> dict[int, tuple[list[int], list[float]]]:
     """The combinations of pieces that aren't shared and occur in the text, by their static vectors. `special` pieces,
     which are near all others, take no part."""
     vectors, size = None, len(shared)
     if prepared:
         with stage("Static vectors of the pieces", None, "pieces") as progress:
-            vectors = static_vectors(prepared, size)
+            vectors = static_vectors(prepared, size, damaged)
             progress.advance(size)
     if vectors is None:
         say(f"the text has fewer than {FEWEST_TOKENS:,} pieces, too few for static vectors: rows begin as means")

@@ -5,11 +5,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
+from jax.experimental import multihost_utils
 
 from bert_jax.config.data import VocabularyConfig
 from bert_jax.config.fitted import AdaptConfig, FittedConfig, ScratchConfig
 from bert_jax.config.model import ModelConfig
+from bert_jax.config.prediction import MASKED_TOKENS
 from bert_jax.config.run import RunConfig, prediction_of
+from bert_jax.config.training import Phase
 from bert_jax.config.wording import counted
 from bert_jax.interchange.hub import model_place
 from bert_jax.model.sharding import batch_sharding, make_mesh, placed
@@ -28,7 +32,8 @@ from bert_jax.text.vocabulary import MASK, PAD, SPECIAL_PIECES
 from bert_jax.text.vocabulary_training import FAIRSEQ_PIECES
 
 GENTLE_RATE = 5e-4
-"""Peak learning rate for a trained encoder in batches of about a thousand tokens (docs/experiments.md)."""
+"""Peak learning rate for a trained encoder in batches of 2,048 tokens: twice of it taught all-MiniLM-L6-v2 more and
+brought the vectors of texts closer together (docs/experiments.md)."""
 _HARSH = 10
 """A rate so many times GENTLE_RATE harms."""
 _FEWEST_EPOCHS = 0.1
@@ -38,7 +43,7 @@ _TIMED_STEPS = 3
 _COLLAPSED = 0.99
 """Mean cosine of the vectors of different texts from which on they hardly differ."""
 _HALFWAY = 0.5
-"""Share of the steps after which a held-out loss above that of the beginning doesn't fall below it any more."""
+"""From this share of the steps on, a held-out loss above that of the beginning ends the training."""
 _MASK_ID = SPECIAL_PIECES.index(MASK)
 
 
@@ -66,8 +71,8 @@ _SIZES = (
     TextShape(0, 2, 128, 2_048),
 )
 """Models by the words of the text, the largest first. (Initial values; docs/experiments.md has what was measured.)"""
-_SIZED = ("num_layers", "hidden_size", "num_heads", "feedforward_size")
-"""The settings of the model that follow from the words, if all are the defaults."""
+_CHARACTERS_A_WORD = 10
+"""Characters of a word at most, on average: texts with longer ones set no spaces."""
 _PIECES_A_WORD = 1.5
 """Pieces of a word in a vocabulary that is trained on the text, roughly."""
 
@@ -92,17 +97,32 @@ def fitted(config: RunConfig, run: RunDirectory | None = None) -> Fitted:
     """
     if not isinstance(config, FittedConfig):
         return Fitted(config)
-    there = run.files.pretraining_config if run and run.under_way else None
-    changes, initial = dict[str, Any](), None
+    values = {name: getattr(config, name) for name in RunConfig.model_fields}
+    if run and run.under_way:
+        return Fitted(RunConfig(**values | _as_begun(config, run.files.pretraining_config)))
+    initial = None
     if isinstance(config, AdaptConfig):
         initial = _initial(config)
-        changes = _adapted(config, initial)
+        values |= _adapted(config, initial)
     if isinstance(config, ScratchConfig):
-        changes = _sizes_of(config, there) if there else _sized(config)
-    settings = RunConfig(**{name: getattr(config, name) for name in RunConfig.model_fields} | changes)
-    if config.minutes is not None:
-        settings = settings.replace(phases=there.phases) if there else _within_minutes(settings, config.minutes)
-    return Fitted(settings, initial)
+        values |= _sized(config)
+    settings = RunConfig(**values)
+    return Fitted(settings if config.minutes is None else _within_minutes(settings, config.minutes), initial)
+
+
+def _as_begun(config: FittedConfig, there: RunConfig) -> dict[str, Any]:
+    """What was fitted when the run began; neither the model nor the text need be here. Other settings of `config` that
+    differ are refused or taken as in every run."""
+    vocabulary = config.vocabulary.replace(exchange=there.vocabulary.exchange)
+    phases = tuple(_shortened(config.phases, there.model.max_positions))
+    if isinstance(config, ScratchConfig):
+        vocabulary = vocabulary.replace(size=there.vocabulary.size)
+    if isinstance(config, ScratchConfig) or config.minutes is not None:
+        phases = there.phases
+        say(f"{counted(there.steps, 'steps')} were fitted when the run began, and are kept")
+    model = there.model if isinstance(config, ScratchConfig) else there.model.replace(**_given(config.model))
+    objective = config.objective.replace(predict=there.objective.predict)
+    return {"model": model, "vocabulary": vocabulary, "phases": phases, "objective": objective}
 
 
 def _initial(config: AdaptConfig) -> TrainedModel:
@@ -126,10 +146,9 @@ def _adapted(config: AdaptConfig, initial: TrainedModel) -> dict[str, Any]:
             f"{of_words[0]:.3g} of {before:.3g} million parameters were words; {of_words[1]:.3g} of {after:.3g} "
             f"million are now"
         )
-    phases, most = config.phases, model.max_positions
-    if (longest := max(phase.length for phase in phases)) > most:
-        say(f"the model has {most} positions: sequences have at most {most} tokens, not {longest}")
-        phases = tuple(phase.replace(length=min(phase.length, most)) for phase in phases)
+    phases = tuple(_shortened(config.phases, model.max_positions))
+    if phases != config.phases:
+        say(f"the model has {model.max_positions} positions: sequences are no longer than that")
     return {
         "vocabulary": vocabulary,
         "model": model,
@@ -138,21 +157,19 @@ def _adapted(config: AdaptConfig, initial: TrainedModel) -> dict[str, Any]:
     }
 
 
-def _sizes_of(config: ScratchConfig, there: RunConfig) -> dict[str, Any]:
-    """The sizes of a run that is under way, whose text need not be here."""
-    vocabulary = config.vocabulary.replace(size=there.vocabulary.size)
-    return {"model": there.model, "phases": there.phases, "vocabulary": vocabulary}
-
-
 def _sized(config: ScratchConfig) -> dict[str, Any]:
     """The settings that follow from the words of the text."""
     words = 0.0
     for source in open_corpus(config.data).parts:
         sample = read_sample(source)
-        words += sum(len(line.split()) for document in sample.documents for line in document) / sample.share
-    size, sizes = shape_of_words(words), {}
-    if all(getattr(config.model, name) == getattr(ModelConfig(), name) for name in _SIZED):
-        sizes = size.settings
+        lines = [line for document in sample.documents for line in document]
+        # In scripts without spaces the number of characters tells how much text there is.
+        counts = sum(len(line.split()) for line in lines), sum(map(len, lines)) / _CHARACTERS_A_WORD
+        words += max(counts) / sample.share
+    size, given = shape_of_words(words), _given(config.model)
+    if "hidden_size" in given:
+        size = size._replace(width=config.model.hidden_size)
+    sizes = {name: value for name, value in size.settings.items() if name not in given}
     vocabulary = config.vocabulary
     if not vocabulary.file and vocabulary.size == VocabularyConfig().size:
         vocabulary = vocabulary.replace(size=size.pieces)
@@ -168,9 +185,24 @@ def _sized(config: ScratchConfig) -> dict[str, Any]:
     return {"model": model, "vocabulary": vocabulary, "phases": tuple(phases)}
 
 
+def _shortened(phases: Sequence[Phase], most: int) -> Iterator[Phase]:
+    """The phases with sequences of at most `most` tokens."""
+    for phase in phases:
+        yield phase.replace(length=min(phase.length, most))
+
+
+def _given(model: ModelConfig) -> dict[str, Any]:
+    """The settings that differ from the defaults."""
+    defaults = ModelConfig()
+    return {name: value for name, value in model if value != getattr(defaults, name)}
+
+
 def _vocabulary(config: AdaptConfig, initial: TrainedModel) -> VocabularyConfig:
-    """The settings of the vocabulary. A file with other pieces than the model's vocabulary replaces it."""
-    vocabulary = config.vocabulary
+    """The settings of the vocabulary. A file with other pieces than the model's vocabulary replaces it, and so does a
+    size or a kind that isn't the default."""
+    vocabulary, defaults = config.vocabulary, VocabularyConfig()
+    if not vocabulary.file and (vocabulary.size, vocabulary.kind) != (defaults.size, defaults.kind):
+        return vocabulary.replace(exchange=True)
     if vocabulary.file and not vocabulary.exchange:
         replacing = vocabulary.replace(exchange=True)
         tokenizer, _ = existing_tokenizer(config.replace(vocabulary=replacing))
@@ -184,8 +216,7 @@ def _vocabulary(config: AdaptConfig, initial: TrainedModel) -> VocabularyConfig:
 
 def _model(given: ModelConfig, theirs: ModelConfig, vocabulary: VocabularyConfig) -> ModelConfig:
     """The model's settings, with those of `given` that differ from the defaults."""
-    defaults = ModelConfig()
-    changes = {name: value for name, value in given if value != getattr(defaults, name)}
+    changes = _given(given)
     changes["compute_dtype"] = given.compute_dtype  # an imported model's is float32, in which it was published
     if vocabulary.exchange or vocabulary.file:
         changes["vocabulary_size"] = None
@@ -237,7 +268,8 @@ def _row_seconds(config: RunConfig, vocabulary_size: int, batch_size: int) -> fl
         state, measured = step(state, batch)
         jax.block_until_ready(measured)
         seconds.append(time.perf_counter() - began)
-    return min(seconds[1:]) / batch_size
+    row_seconds = np.float32(min(seconds[1:]) / batch_size)
+    return float(multihost_utils.broadcast_one_to_all(row_seconds) if jax.process_count() > 1 else row_seconds)
 
 
 def harms(config: RunConfig, shares: Sequence[SourceShare]) -> Iterator[str]:
@@ -267,10 +299,11 @@ def harm_of(start: Mapping[str, float | None], now: Mapping[str, float], done: f
             f"the vectors of different texts have a mean cosine of {cosine:.3f}, {before:.3f} before: the encoder has "
             "collapsed; give a lower --optimizer.peak-learning-rate or a longer --optimizer.warmup"
         )
-    loss = start.get("loss")
-    if loss is not None and done >= _HALFWAY and now["loss"] > loss:
+    name = MASKED_TOKENS.loss if MASKED_TOKENS.loss in now else "loss"  # ELECTRA's sum rises as its generator learns
+    loss = start.get(name)
+    if loss is not None and done >= _HALFWAY and now[name] > loss:
         return (
-            f"the held-out loss is {now['loss']:.3f}, {loss:.3f} before the first step: the model gets worse; give a "
+            f"the held-out loss is {now[name]:.3f}, {loss:.3f} before the first step: the model gets worse; give a "
             "lower --optimizer.peak-learning-rate or more steps"
         )
     return None

@@ -99,7 +99,8 @@ def initial_parameters(
         say(f"the model to start from has no {missing}: random values are put there")
     params = trained.parameters(mesh)
     if tokenizer.vocabulary.pieces != old.vocabulary.pieces or exchanges:
-        rows = combinations(old, tokenizer, config.vocabulary.initial_rows if exchanges else "mean", prepared)
+        method = config.vocabulary.initial_rows if exchanges else "mean"
+        rows = combinations(old, tokenizer, method, prepared, config.input.damaged_records)
         if exchanges and keep:
             keep(rows.reading)
         sized = trained.config.replace(

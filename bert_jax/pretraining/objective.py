@@ -167,11 +167,16 @@ class MaskedTokens(Objective):
             means |= {question.loss: Mean(loss, count), question.accuracy: Mean(hit, count)}
         return means
 
-    def mean_vectors(self, params: Parameters, batch: Batch) -> Float[Array, "B D"]:
-        """The mean of the last layer's vectors of each row's tokens, unmasked and without dropout."""
+    def mean_cosine(self, params: Parameters, batch: Batch) -> Mean:
+        """The mean cosine of different rows: of the means of the last layer's vectors of their tokens, unmasked and
+        without dropout."""
         encoded = cast(Encoded, self.network.apply({"params": params}, batch.tokens, method="encode"))
         real = (batch.tokens.sequence > 0)[..., None].astype(jnp.float32)
-        return jnp.sum(encoded.tokens.astype(jnp.float32) * real, axis=1) / jnp.maximum(jnp.sum(real, axis=1), 1.0)
+        vectors = jnp.sum(encoded.tokens.astype(jnp.float32) * real, axis=1)
+        unit = vectors / jnp.maximum(jnp.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
+        is_row = jnp.any(batch.weight > 0, axis=1).astype(jnp.float32)
+        count, total = jnp.sum(is_row), jnp.sum(unit * is_row[:, None], axis=0)
+        return Mean(jnp.sum(jnp.square(total)) - count, count * (count - 1))
 
     def guess(self, batch: Batch, targets: PretrainingTargets, log_share: Float[Array, " V"]) -> Means:
         """Sums over a batch that `baseline` needs. `log_share`: the logarithm of each piece's share of the text.

@@ -223,7 +223,7 @@ def _phase(
         name=f"Training, phase {number + 1} of {len(config.phases)}" if several else "Training",
         packed=sequences_a_row if config.data.packed else None,
         skips_records=config.input.damaged_records == "skip",
-        harm=harm_of if config.init else None,
+        harm=harm_of if config.init and config.evaluation.watch else None,
     )
 
 

@@ -1,5 +1,7 @@
 """Static vectors of pieces, trained on the prepared text: pieces with like neighbours have like vectors."""
 
+from typing import Literal
+
 import numpy as np
 import scipy.linalg
 import scipy.sparse
@@ -16,11 +18,13 @@ _WIDTH, _EXTRA, _ROUNDS = 256, 32, 3
 """Width of the vectors; further directions and rounds of the randomized factorization (Halko et al. 2011)."""
 _MOST_TOKENS, _AT_ONCE = 8_000_000, 1 << 20
 """Tokens that are counted at most, and at once."""
+Damaged = Literal["stop", "skip"]
+"""What is done at a damaged record: see InputConfig."""
 FEWEST_TOKENS = 100_000
 """Tokens below which neighbours say little of a piece."""
 
 
-def static_vectors(prepared: PreparedData, vocabulary_size: int) -> Float[np.ndarray, "V D"] | None:
+def static_vectors(prepared: PreparedData, vocabulary_size: int, damaged: Damaged) -> Float[np.ndarray, "V D"] | None:
     """A unit vector for each piece, 0 for one without occurrence. None if the text has fewer than FEWEST_TOKENS.
 
     They are the scaled left singular vectors of the positive pointwise mutual information of pieces and their
@@ -29,7 +33,7 @@ def static_vectors(prepared: PreparedData, vocabulary_size: int) -> Float[np.nda
     """
     if prepared.train.tokens < FEWEST_TOKENS:
         return None
-    counts = _neighbours(prepared, vocabulary_size)
+    counts = _neighbours(prepared, vocabulary_size, damaged)
     total, of_piece = counts.sum(), np.asarray(counts.sum(axis=1)).ravel()
     of_neighbour = np.maximum(of_piece, 1e-9) ** _SMOOTHING
     cells = counts.tocoo()
@@ -51,9 +55,9 @@ def static_vectors(prepared: PreparedData, vocabulary_size: int) -> Float[np.nda
     return vectors / np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
 
 
-def _neighbours(prepared: PreparedData, vocabulary_size: int) -> scipy.sparse.csr_array:
+def _neighbours(prepared: PreparedData, vocabulary_size: int, damaged: Damaged) -> scipy.sparse.csr_array:
     """Weighted counts [V, V] of each piece's neighbours in the training sequences, spread over all of them."""
-    source, length = InstanceSource(prepared, TRAIN), prepared.length
+    source, length = InstanceSource(prepared, TRAIN, damaged), prepared.length
     step = max(1, len(source) * length // _MOST_TOKENS)
     numbers = np.arange(0, len(source), step)
     counts = scipy.sparse.csr_array((vocabulary_size, vocabulary_size), dtype=np.float32)

@@ -39,16 +39,18 @@ class MetricsLog:
     """
 
     def __init__(self, directory: Place, step: int, trackers: Sequence[GuardedTracker] = ()):
-        """Removes the lines after `step`, from which training goes on. The caller closes the `trackers`."""
+        """Removes the lines after `step`, from which training goes on; at step 0, which has no checkpoint, all lines.
+        The caller closes the `trackers`."""
         self._trackers = trackers
         self.path = directory / "metrics.jsonl"
-        kept = [line for line in _read_lines(self.path) if line.values["step"] <= step]
+        kept = [line for line in _read_lines(self.path) if 0 < step >= line.values["step"]]
         self._last = {line.values["split"]: line.values["step"] for line in kept}
         evaluations = [line.values for line in kept if line.values["split"] == "eval"]
         self.scores = {values["step"]: _score(values) for values in evaluations if "score" in values}
         """The score of a task at the steps at which it was evaluated."""
-        self.first_evaluation: Mapping[str, float | None] = evaluations[0] if evaluations else {}
-        """The measurements of the run's first evaluation; empty before it."""
+        started = (values for values in evaluations if values["step"] == 0)
+        self.started_from: Mapping[str, float | None] = next(started, {})
+        """The measurements before the first step; empty if the run doesn't watch the model that it begins with."""
         self._file: io.FileIO | None = None
         text = "".join(line.text + "\n" for line in kept)
         if not is_first():
@@ -67,8 +69,8 @@ class MetricsLog:
         """Adds a line. Numbers that are not finite become null, since JSON can't hold them."""
         finite = {name: value if value is not None and math.isfinite(value) else None for name, value in values.items()}
         self._last[split] = step
-        if split == "eval":
-            self.first_evaluation = self.first_evaluation or finite
+        if split == "eval" and step == 0:
+            self.started_from = finite
         if split == "eval" and "score" in finite:
             self.scores[step] = _score(finite)
         if not self._file:

@@ -232,7 +232,7 @@ class Loop:
         if self._on_measured and is_first():
             with self._speed.paused():
                 wanted = self._on_measured(step, split, values)
-            if isinstance(wanted, bool | np.bool_) and wanted and step < self._config.steps:
+            if isinstance(wanted, bool | np.bool_) and wanted and 0 < step < self._config.steps:
                 self.stop.request()
 
     def _save(self, step: int, state: TrainState, evaluation: dict[str, float] | None, stopping: bool) -> None:
@@ -286,7 +286,7 @@ class Loop:
         say(f"step {step:,}, held out: {self._phase.note(evaluation)}")
         self._patience.announce(step, self._config.steps)
         if self._phase.harm and step < self._config.steps:
-            harm = self._phase.harm(self._log.first_evaluation, evaluation, step / self._config.steps)
+            harm = self._phase.harm(self._log.started_from, evaluation, step / self._config.steps)
             if harm and not self.stop.wanted:
                 warn(f"step {step:,}: {harm}; training ends here")
                 self.stop.request()

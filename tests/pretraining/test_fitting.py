@@ -125,7 +125,7 @@ def test_sizes_of_ones_own_are_kept(tmp_path):
     text.write_text("the old house by the river\n\n" * 40)
     given = {"data.source": f"text:{text}", "vocabulary.size": 300, "model.hidden_size": 256, "model.num_heads": 4}
     config = fitted(bert_jax.configs.scratch_small.set(given))
-    assert (config.model.num_layers, config.model.hidden_size, config.vocabulary.size) == (12, 256, 300)
+    assert (config.model.num_layers, config.model.hidden_size, config.vocabulary.size) == (2, 256, 300)
 
 
 def test_a_model_that_gets_worse_ends_the_training_with_its_results(adapt, tmp_path, monkeypatch, capsys):

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from bert_jax.config.data import VocabularyConfig
 from bert_jax.config.fitted import ScratchConfig
 from bert_jax.config.language import language_code, language_name
 from bert_jax.config.model import ModelConfig
@@ -24,6 +25,7 @@ from bert_jax.records.corpus import Document
 from bert_jax.records.filters import are_same_language
 from bert_jax.run.config_files import load_config
 from bert_jax.run.trained_model import TrainedModel
+from bert_jax.system.bucket import Place
 from bert_jax.system.errors import UsageError, command_line
 from bert_jax.system.figures import Figures
 from bert_jax.system.progress import print_line, say
@@ -61,6 +63,8 @@ _TRAINING = Phase(steps=10_000, length=128, batch_size=32)
 """The training whose time and memory are compared."""
 _JUDGED_CHARACTERS = 2e6
 """Characters of the sample on which vocabularies are compared, about."""
+_MOST_README = 1 << 16
+"""Bytes of a README.md in which its front matter is looked for."""
 _LANGUAGES = re.compile(r"\A---\n(?:(?!---\n).*\n)*?language:(.*(?:\n\s*- .*)*)")
 """The languages in the front matter of a README.md, which is YAML."""
 
@@ -102,6 +106,8 @@ class RoadFinder:
         """`documents`: a sample. `words`: the number of words of the whole text. `language`: its code if it is known.
         `config`: the settings of the text and of a vocabulary that is trained on it."""
         say("Comparing the roads to a model for the text")
+        if config.vocabulary == VocabularyConfig():  # the roads' own
+            config = config.replace(vocabulary=load_config(_SCRATCH, ScratchConfig).vocabulary)
         self._number, self._language, self._config = words, language, config
         characters = sum(len(line) for document in documents for line in document)
         judged = documents[:: max(math.ceil(characters / _JUDGED_CHARACTERS), 1)]
@@ -217,12 +223,17 @@ def _stated_languages(trained: TrainedModel) -> tuple[list[str], str]:
     settings, readme = trained.provenance.settings, trained.path / "README.md"
     if isinstance(settings, RunConfig) and not settings.init and not trained.provenance.imported_from:
         return [*settings.data.languages], "by --data.language of its run"
-    stated = _LANGUAGES.match(readme.read_text("utf-8", "replace")) if readme.is_file() else None
+    stated = _LANGUAGES.match(_beginning(readme)) if readme.is_file() else None
     codes = []
     for name in re.findall(r"[A-Za-z][\w-]*", stated[1] if stated else ""):
         with contextlib.suppress(ValueError):  # it isn't a language's, such as "multilingual"
             codes.append(language_code(name))
     return codes, "by its README.md"
+
+
+def _beginning(readme: Place) -> str:
+    with readme.open("rb") as file:
+        return file.read(_MOST_README).decode("utf-8", "replace").replace("\r\n", "\n")
 
 
 def print_roads(roads: Sequence[Road]) -> None:

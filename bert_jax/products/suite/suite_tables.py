@@ -48,8 +48,8 @@ class ModelTable(Settings):
     config: str | None = None
     """A config of `bert-jax pretrain`."""
     init: str | None = None
-    """The model that a recipe begins with. If this or `path` is `each`, the table stands for one table for each model
-    that `--models` names; its name follows that of the table."""
+    """The model that a recipe begins with. If this or `path` is `each`, the table is repeated for each model of
+    `--models`, whose name is appended to that of the table."""
     tags: bool = False
     """Whether a recipe also learns the tags of the training rows of the first task, by `objective.tags`."""
     begin: str | None = None
