@@ -3,7 +3,7 @@
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,8 @@ from bert_jax.training.devices import timed_in_turn
 
 PLATEAU_LOSS = 6.0
 """A lower loss of masked tokens shows that a model has learned more than the frequencies of words."""
-_STEPS_A_ROUND = 10
-"""Number of steps in one time measurement."""
+_STEPS_A_ROUND, _SLOW_STEP_S = 10, 0.2
+"""Number of steps in one time measurement; seconds of a step from which on it is measured by itself."""
 _BYTES_A_TOKEN = 4
 """Bytes of UTF-8 that a token has, roughly, in any language."""
 
@@ -67,8 +67,9 @@ def prepare_sequences(config: RunConfig, run: Path) -> None:
 def token_seconds(model: Path | RunConfig, passes: int) -> float:
     """Seconds per token: of a trained model's forward pass, or of a recipe's training step divided by `passes`."""
     if isinstance(model, RunConfig):
-        work, tokens = _several_steps(model), passes * model.phases[0].batch_size * model.phases[0].length
-        return min(timed_in_turn({"steps": work}, 0.0)["steps"]) / _STEPS_A_ROUND / tokens
+        work, steps = _several_steps(model)
+        tokens = passes * steps * model.phases[0].batch_size * model.phases[0].length
+        return min(timed_in_turn({"steps": work}, 0.0)["steps"]) / tokens
     bert, texts = load(model), ["the old house " * 20] * 32
     times = timed_in_turn({"encode": lambda: bert.encode(texts).tokens}, 0.0)["encode"]
     return min(times) / bert.encode(texts).mask.size
@@ -81,23 +82,28 @@ def step_seconds(configs: Mapping[str, RunConfig]) -> dict[str, float]:
     """
     clock = time.process_time if platform() == "cpu" else time.perf_counter
     work = {name: _several_steps(config) for name, config in configs.items()}
-    return {name: min(times) / _STEPS_A_ROUND for name, times in timed_in_turn(work, 0.0, clock).items()}
+    times = timed_in_turn({name: several for name, (several, _) in work.items()}, 0.0, clock)
+    return {name: min(of_round) / work[name][1] for name, of_round in times.items()}
 
 
-def _several_steps(config: RunConfig) -> Callable[[], Any]:
-    """A function that trains _STEPS_A_ROUND steps on random sequences, and returns the state."""
+def _several_steps(config: RunConfig) -> tuple[Callable[[], Any], int]:
+    """A function that trains some steps on random sequences and returns the state, and their number."""
     trainer = _trainer(config)
     batch = jax.device_put(trainer.objective.random_batch(config.ids_shape(0)), batch_sharding(trainer.mesh))
     # The last phase trains all parameters; an earlier one may freeze some, and takes less.
     state, step = trainer.initial_state(), trainer.train_step(len(config.phases) - 1)
 
-    def work() -> Any:
+    def work(steps: int) -> Any:
         nonlocal state
-        for _ in range(_STEPS_A_ROUND):
+        for _ in range(steps):
             state, _ = step(state, batch)
         return state
 
-    return work
+    jax.block_until_ready(work(1))  # compiles
+    began = time.perf_counter()
+    jax.block_until_ready(work(1))
+    steps = _STEPS_A_ROUND if time.perf_counter() - began < _SLOW_STEP_S else 1
+    return partial(work, steps), steps
 
 
 def plateau(run: Path, batch_size: int) -> int | None:
