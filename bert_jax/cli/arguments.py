@@ -12,6 +12,7 @@ from bert_jax.cli.commands import HELP_FLAGS
 from bert_jax.cli.flags import CONFIG, Flag, Positional, flags_of, full_help, short_help, wrapped
 from bert_jax.config.data import FileFormat
 from bert_jax.config.finetune import AnyRunConfig, FinetuneConfig, TaskRunConfig
+from bert_jax.config.fitted import FittedConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import Settings
 from bert_jax.config.unused import refuse_unused
@@ -279,10 +280,12 @@ def expected_objective(config: AnyRunConfig) -> "Objective":
     Raises UsageError if the vocabulary can't be read, or if settings don't fit each other.
     """
     if config.task is None:
-        from bert_jax.pretraining.fitting import fitted
+        if isinstance(config, FittedConfig):
+            from bert_jax.pretraining.fitting import fitted  # imports the tokenizers' libraries
+
+            config = fitted(config).config
         from bert_jax.pretraining.objective import expected_vocabulary_size, pretraining_objective
 
-        config = fitted(config).config
         return pretraining_objective(config, expected_vocabulary_size(config), _MASK_ID)
     from bert_jax.finetuning.contrast import make_objective  # imports libraries that pretraining does without
 

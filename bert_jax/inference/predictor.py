@@ -70,8 +70,7 @@ class Predictor:
             )
         if source:
             written = written or written_as(config, source)
-            how = {name: getattr(written, name) for name in ("format", "columns", "separator", "label")}
-            config = config.replace(dev=source, **how)
+            config = config.replace(dev=source, **written.settings)
             if config.dev_share and source != self.task.dev:
                 raise UsageError(
                     f"{source} is a share of rows that the model was trained on; give rows of a file or set"

@@ -30,6 +30,11 @@ class RowFormat(NamedTuple):
     named_by_task: bool = True
     """Whether the settings of a task say how the file is written, so that messages name them."""
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The settings of a task that say it."""
+        return {name: value for name, value in self._asdict().items() if name != "named_by_task"}
+
 
 BY_SUFFIX = RowFormat()
 """The suffix and the first line of the file show everything."""

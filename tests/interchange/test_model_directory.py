@@ -525,7 +525,7 @@ def test_rows_without_a_piece_are_kept_and_never_predicted_and_parts_that_are_mi
     still = settings.optimizer.replace(peak_learning_rate=1e-12)
     capsys.readouterr()
     pretrain(settings.replace(optimizer=still), RunDirectory(tmp_path / "trained"))
-    said = "the model to start from has no masked-language head and no head for pairs: random"
+    said = "the model to start from has no head for pairs: random"
     assert capsys.readouterr().err.count(said) == 1
     assert run(["export", str(tmp_path / "trained"), str(tmp_path / "last")]) == 0
     trained, given = (load_file(place / "model.safetensors") for place in (tmp_path / "last", folder))

@@ -151,7 +151,7 @@ def row_answers(run: Path, source: str) -> dict[str, Any]:
     if predictor.task.kind == "vectors":
         results = predictor.measure(source)
         return {"metric": results.metric, "baseline": results.baseline} | results.metrics
-    written = written_as(predictor.task, source)._asdict()
+    written = written_as(predictor.task, source).settings
     task = make_task(predictor.task.replace(dev=source, **written), bert.tokenizer)
     rows = read_labelled(task)
     predictions = [one for _, one in predictor.predictions(task.inputs(rows.records), Counter())]
