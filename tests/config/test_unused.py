@@ -58,3 +58,22 @@ def test_a_flag_with_an_effect_is_taken(words, capsys):
 def test_a_probe_has_no_dropout(capsys):
     assert run(["finetune", "sst2", "--init", "x", "--workdir", "run", "--probe", "--dropout", "0.2"]) == 2
     assert "--dropout=0.2 has no effect: --probe trains without dropout; leave it out" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        (
+            "adapt --init x --minutes 5 --phases.0.steps 9",
+            "--phases.0.steps=9 has no effect: it is fitted to --minutes=5",
+        ),
+        ("scratch_small --minutes 5 --passes 2", "--passes=2.0 has no effect: it is fitted to --minutes=5"),
+        ("scratch_small --phases.0.steps 9", "--phases.0.steps=9 has no effect: the steps follow from the words"),
+    ],
+)
+def test_a_flag_of_what_is_fitted_is_refused(words, expected, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    name, *others = words.split()
+    assert run(["pretrain", name, "--workdir", "run", *others]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert expected in line and not list(tmp_path.iterdir())
