@@ -2,7 +2,9 @@
 
 import contextlib
 import itertools
+import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,9 +12,12 @@ from pathlib import Path
 import jax
 import numpy as np
 import pytest
-from conftest import command
+from conftest import command, faked_devices, program
 
+from bert_jax.config.operation import MeshConfig
+from bert_jax.config.run import RunConfig
 from bert_jax.inference.bert import load
+from bert_jax.run.run_config import write_config
 from bert_jax.system.errors import Interrupted
 from bert_jax.training import loop
 
@@ -60,3 +65,21 @@ def stopped_at(step: int, begun: int = 0) -> Iterator[None]:
 def parameters(run: Path) -> list[bytes]:
     """All parameters of the run's newest checkpoint, bit for bit."""
     return [np.asarray(leaf).tobytes() for leaf in jax.tree.leaves(load(run).params)]
+
+
+def train_on_eight(config: RunConfig, run: Path) -> None:
+    """Pretrains `run` in a process for which the CPU is eight devices, on a mesh of 2 x 2 x 2."""
+    settings = run.with_name(f"{run.name}-config")
+    settings.mkdir()
+    write_config(settings / "config.json", config.replace(mesh=MeshConfig(data=2, fsdp=2, tensor=2)))
+    code = """
+import sys
+import bert_jax
+from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.run_files import RunFiles
+bert_jax.pretrain(RunFiles(RunDirectory(sys.argv[1]).path).pretraining_config, sys.argv[2])
+"""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    process = program(code, settings, run, env=os.environ | faked_devices(8), **pipes)
+    _, said = process.communicate()
+    assert process.returncode == 0, said

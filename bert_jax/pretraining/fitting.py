@@ -32,8 +32,8 @@ from bert_jax.text.vocabulary import MASK, PAD, SPECIAL_PIECES
 from bert_jax.text.vocabulary_training import FAIRSEQ_PIECES
 
 GENTLE_RATE = 5e-4
-"""Peak learning rate for a trained encoder in batches of 2,048 tokens: twice of it taught all-MiniLM-L6-v2 more and
-brought the vectors of texts closer together (docs/experiments.md)."""
+"""Peak learning rate for a trained encoder in batches of 2,048 tokens: of the rates tried, 3e-4 taught all-MiniLM-L6-v2
+less, and 1e-3 brought the vectors of texts closer together (docs/experiments.md)."""
 _HARSH = 10
 """A rate so many times GENTLE_RATE harms."""
 _FEWEST_EPOCHS = 0.1
@@ -120,7 +120,7 @@ def _as_begun(config: FittedConfig, there: RunConfig) -> dict[str, Any]:
     if isinstance(config, ScratchConfig) or config.minutes is not None:
         phases = there.phases
         say(f"{counted(there.steps, 'steps')} were fitted when the run began, and are kept")
-    model = there.model if isinstance(config, ScratchConfig) else there.model.replace(**_given(config.model))
+    model = there.model if isinstance(config, ScratchConfig) else there.model.replace(**_overrides(config.model))
     objective = config.objective.replace(predict=there.objective.predict)
     return {"model": model, "vocabulary": vocabulary, "phases": phases, "objective": objective}
 
@@ -166,7 +166,7 @@ def _sized(config: ScratchConfig) -> dict[str, Any]:
         # In scripts without spaces the number of characters tells how much text there is.
         counts = sum(len(line.split()) for line in lines), sum(map(len, lines)) / _CHARACTERS_A_WORD
         words += max(counts) / sample.share
-    size, given = shape_of_words(words), _given(config.model)
+    size, given = shape_of_words(words), _overrides(config.model)
     if "hidden_size" in given:
         size = size._replace(width=config.model.hidden_size)
     sizes = {name: value for name, value in size.settings.items() if name not in given}
@@ -191,8 +191,8 @@ def _shortened(phases: Sequence[Phase], most: int) -> Iterator[Phase]:
         yield phase.replace(length=min(phase.length, most))
 
 
-def _given(model: ModelConfig) -> dict[str, Any]:
-    """The settings that differ from the defaults."""
+def _overrides(model: ModelConfig) -> dict[str, Any]:
+    """The settings of the model that differ from the defaults."""
     defaults = ModelConfig()
     return {name: value for name, value in model if value != getattr(defaults, name)}
 
@@ -216,7 +216,7 @@ def _vocabulary(config: AdaptConfig, initial: TrainedModel) -> VocabularyConfig:
 
 def _model(given: ModelConfig, theirs: ModelConfig, vocabulary: VocabularyConfig) -> ModelConfig:
     """The model's settings, with those of `given` that differ from the defaults."""
-    changes = _given(given)
+    changes = _overrides(given)
     changes["compute_dtype"] = given.compute_dtype  # an imported model's is float32, in which it was published
     if vocabulary.exchange or vocabulary.file:
         changes["vocabulary_size"] = None
@@ -285,8 +285,8 @@ def harms(config: RunConfig, shares: Sequence[SourceShare]) -> Iterator[str]:
     epochs = sum(share.epochs * share.share for share in shares)
     if epochs < _FEWEST_EPOCHS:
         yield (
-            f"the training sees {epochs:.1%} of the text: most of it teaches the model nothing; give more steps "
-            f"({Setting('phases.0.steps')}), or less text"
+            f"the training sees {epochs:.1%} of the text: most of it teaches the model nothing; train for longer, or "
+            "give less text"
         )
 
 

@@ -1,16 +1,12 @@
 """A vocabulary in place of a trained model's."""
 
-import os
-import subprocess
-
 import jax
 import numpy as np
 import pytest
-from conftest import faked_devices, program, story
-from stages import parameters, stopped_at
+from conftest import story
+from stages import parameters, stopped_at, train_on_eight
 
 from bert_jax.config.data import VocabularyConfig
-from bert_jax.config.operation import MeshConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.training import Phase
 from bert_jax.inference.bert import load
@@ -21,7 +17,6 @@ from bert_jax.pretraining.initial import initial_parameters, open_initial
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.pretraining.static_vectors import pursuit, sparsemax
 from bert_jax.run.metrics import read_metrics
-from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.tokenizer import load_tokenizer
@@ -158,21 +153,6 @@ def test_frozen_and_free_phases_go_on_bit_for_bit(exchanging, tmp_path, step):
 def test_eight_devices_exchange_and_train_as_one(exchanging, tmp_path):
     exchanging = exchanging.change(model={"dropout": 0.0, "attention_dropout": 0.0})
     pretrain(exchanging, RunDirectory(tmp_path / "one"))
-    (tmp_path / "config").mkdir()
-    eight = exchanging.replace(mesh=MeshConfig(data=2, fsdp=2, tensor=2))
-    write_config(tmp_path / "config/config.json", eight)
-    code = """
-import sys
-import bert_jax
-from bert_jax.run.metrics import read_metrics
-from bert_jax.run.run_config import write_config
-from bert_jax.run.run_directory import RunDirectory
-from bert_jax.run.run_files import RunFiles
-bert_jax.pretrain(RunFiles(RunDirectory(sys.argv[1]).path).pretraining_config, sys.argv[2])
-"""
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = program(code, tmp_path / "config", tmp_path / "eight", env=os.environ | faked_devices(8), **pipes)
-    _, said = process.communicate()
-    assert process.returncode == 0, said
+    train_on_eight(exchanging, tmp_path / "eight")
     losses = [[line["loss"] for line in read_metrics(tmp_path / name / "metrics.jsonl")] for name in ("one", "eight")]
     np.testing.assert_allclose(*losses, rtol=2e-4)

@@ -2,16 +2,13 @@
 as on eight, and what others read of it."""
 
 import json
-import os
 import shutil
-import subprocess
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from conftest import faked_devices, program
-from stages import parameters, stopped_at
+from stages import parameters, stopped_at, train_on_eight
 from treebanks import conll, conllu, sentences
 
 import bert_jax
@@ -197,20 +194,7 @@ def test_columns_of_conll_train_the_same_model(run, config, tmp_path):
 
 
 def test_eight_devices_train_as_one(run, config, tmp_path):
-    eight = config.replace(mesh=MeshConfig(data=2, fsdp=2, tensor=2)).change(execution={"accumulation": 2})
-    (tmp_path / "config").mkdir()
-    write_config(tmp_path / "config/config.json", eight)
-    code = """
-import sys
-import bert_jax
-from bert_jax.run.run_files import RunFiles
-from bert_jax.run.run_directory import RunDirectory
-bert_jax.pretrain(RunFiles(RunDirectory(sys.argv[1]).path).pretraining_config, sys.argv[2])
-"""
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
-    process = program(code, tmp_path / "config", tmp_path / "run", env=os.environ | faked_devices(8), **pipes)
-    _, said = process.communicate()
-    assert process.returncode == 0, said
+    train_on_eight(config.change(execution={"accumulation": 2}), tmp_path / "run")
     for name in ("loss", "mlm_loss", "tag_loss", "tag_accuracy"):
         on_eight = [line[name] for line in lines(RunDirectory(tmp_path / "run"))]
         np.testing.assert_allclose(on_eight, [line[name] for line in lines(run)], rtol=2e-4)

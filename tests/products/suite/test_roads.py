@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from bert_jax.products.suite.summary import Summary
+from bert_jax.products.suite.work import SuiteWork
 from bert_jax.system.errors import UsageError
 
 ROADS = """
@@ -79,10 +81,6 @@ def test_recipes_with_vocabularies_of_their_own_are_compared_by_bits_a_character
         return figures
 
     monkeypatch.setattr(roads, "called", with_bits)
-    monkeypatch.setattr("bert_jax.products.suite.suite_file.read_suite", lambda *_, **__: None)
-    from bert_jax.products.suite.summary import Summary
-    from bert_jax.products.suite.work import SuiteWork
-
     work = SuiteWork(suite_of(roads), roads.folder / "W", 1)
     work.run(lambda: Summary(work))
     summary = Summary(work)
