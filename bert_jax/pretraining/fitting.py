@@ -237,11 +237,17 @@ def _padding_id(vocabulary: VocabularyConfig) -> int:
 
 def _within_minutes(config: RunConfig, minutes: float) -> RunConfig:
     """`config` with batches and steps that take so many minutes on this machine."""
-    size, first = expected_vocabulary_size(config), config.phases[-1]
-    row_seconds, batch_size = _row_seconds(config, size, first.batch_size), first.batch_size
+    size, batch_size = expected_vocabulary_size(config), config.phases[-1].batch_size
+    row_seconds = _row_seconds(config, size, batch_size)
     while minutes * 60 / row_seconds >= 2 * batch_size * _WANTED_STEPS and 2 * batch_size <= _LARGEST_BATCH:
+        try:
+            row_seconds = min(row_seconds, _row_seconds(config, size, 2 * batch_size))
+        except jax.errors.JaxRuntimeError as error:
+            if "RESOURCE_EXHAUSTED" not in str(error):
+                raise
+            say(f"no memory for batches of {2 * batch_size} rows")
+            break
         batch_size *= 2
-        row_seconds = min(row_seconds, _row_seconds(config, size, batch_size))
     rows, planned = minutes * 60 / row_seconds, sum(phase.steps for phase in config.phases)
     steps = [max(1, round(rows / batch_size * phase.steps / planned)) for phase in config.phases]
     phases = [
@@ -255,20 +261,23 @@ def _within_minutes(config: RunConfig, minutes: float) -> RunConfig:
 
 
 def _row_seconds(config: RunConfig, vocabulary_size: int, batch_size: int) -> float:
-    """Seconds that a row of the last phase takes in a training step of so many rows, measured."""
-    last = config.phases[-1].replace(batch_size=batch_size)
-    config = config.replace(phases=(last,))
+    """Seconds of a row in a training step of so many rows, measured: the mean over the steps of all phases."""
+    phases = tuple(phase.replace(batch_size=batch_size) for phase in config.phases)
+    config = config.replace(phases=phases)
     mesh = make_mesh(config.mesh)
     trainer = pretraining_trainer(config, mesh, vocabulary_size, _MASK_ID)
-    batch = placed(trainer.objective.random_batch(config.ids_shape(0)), batch_sharding(mesh), batch_size)
-    state, step = trainer.initial_state(), trainer.train_step(0)
-    seconds = []
-    for _ in range(_TIMED_STEPS + 1):  # the first compiles
-        began = time.perf_counter()
-        state, measured = step(state, batch)
-        jax.block_until_ready(measured)
-        seconds.append(time.perf_counter() - began)
-    row_seconds = np.float32(min(seconds[1:]) / batch_size)
+    state, total = trainer.initial_state(), 0.0
+    for number, phase in enumerate(phases):
+        step = trainer.train_step(number)
+        batch = placed(trainer.objective.random_batch(config.ids_shape(number)), batch_sharding(mesh), batch_size)
+        seconds = []
+        for _ in range(_TIMED_STEPS + 1):  # the first compiles
+            began = time.perf_counter()
+            state, measured = step(state, batch)
+            jax.block_until_ready(measured)
+            seconds.append(time.perf_counter() - began)
+        total += min(seconds[1:]) * phase.steps
+    row_seconds = np.float32(total / sum(phase.steps for phase in phases) / batch_size)
     return float(multihost_utils.broadcast_one_to_all(row_seconds) if jax.process_count() > 1 else row_seconds)
 
 

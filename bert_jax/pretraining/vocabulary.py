@@ -174,6 +174,11 @@ def _train(config: RunConfig, run: RunDirectory) -> Tokenizer:
 def learned_tokenizer(texts: list[str], settings: VocabularyConfig, languages: Collection[str] = ()) -> Tokenizer:
     """A tokenizer trained on `texts`, with Turkish casing if all of `languages` have it. Raises UsageError if the texts
     can't give the vocabulary its size."""
+    if not settings.lowercase and all(text == text.lower() for text in texts) and any(map(str.islower, texts)):
+        # Its vocabulary has no capitals, so words with capitals would be unknown.
+        stripped = training_cleaning(settings).strip_accents
+        settings = settings.replace(lowercase=True, strip_accents=stripped)
+        say("the text has no capitals: its vocabulary is lower-cased, so that it knows the words of other texts")
     cleaning = training_cleaning(settings, languages)
     return train_tokenizer(texts, settings.kind, settings.size, cleaning, settings.character_coverage)
 

@@ -1,5 +1,6 @@
 """The config adapt: a published model goes on with a text."""
 
+import jax
 import pytest
 
 import bert_jax
@@ -74,6 +75,17 @@ def test_minutes_fit_batch_and_steps_to_a_measured_step(adapt, monkeypatch):
     assert [(phase.batch_size, phase.steps) for phase in phases] == [(64, 625), (64, 1250)]
     monkeypatch.setattr(fitting, "_row_seconds", lambda config, size, batch: 1.0)
     assert [phase.steps for phase in fitted(adapt.replace(minutes=2)).phases] == [5, 10]
+
+
+def test_a_batch_that_memory_does_not_hold_is_not_taken(adapt, monkeypatch, capsys):
+    def measured(config, size, batch):
+        if batch > 32:
+            raise jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory while trying to allocate 9 bytes.")
+        return 0.001
+
+    monkeypatch.setattr(fitting, "_row_seconds", measured)
+    assert {phase.batch_size for phase in fitted(adapt.replace(minutes=2)).phases} == {32}
+    assert "no memory for batches of 64 rows" in capsys.readouterr().err
 
 
 def test_a_step_is_measured(adapt):

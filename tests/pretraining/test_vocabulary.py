@@ -82,6 +82,17 @@ def test_what_a_vocabulary_does_to_a_language_is_said(tiny_config, tmp_path, cap
     assert made.cleaning.turkish == (language == ("tr", "az"))
 
 
+def test_a_text_without_capitals_gives_a_vocabulary_that_knows_other_texts(capsys):
+    """Coptic editions have small letters alone."""
+    texts = stories(60).lower().split("\n\n")
+    made = vocabulary_step.learned_tokenizer(texts, VocabularyConfig(size=200, lowercase=False))
+    assert made.encode("The Old House") == made.encode("the old house") and "no capitals" in capsys.readouterr().err
+    accents = VocabularyConfig(size=200, lowercase=False, strip_accents=None)
+    assert "é" in vocabulary_step.learned_tokenizer([*texts, "é é é"], accents).cleaned("É")
+    cased = vocabulary_step.learned_tokenizer([*texts, "The"], VocabularyConfig(size=200, lowercase=False))
+    assert cased.encode("The") != cased.encode("the")
+
+
 def test_changed_text_makes_vocabulary_and_data_anew_until_training_begins(tiny_config, tmp_path, monkeypatch):
     text = tmp_path / "text.txt"
     text.write_text(stories(100))

@@ -81,6 +81,7 @@ def _for_each(table: Any, models: Sequence[str]) -> list[Any]:
         return [{"path": table} if isinstance(table, str) else table]
     key = "path" if table.get("path") == EACH else "init"
     names = [Path(model).name for model in models]
+    names = [name if names.count(name) == 1 else model for name, model in zip(names, models, strict=True)]
     prefix = f"{table['name']} " if table.get("name") else ""
     return [table | {"name": f"{prefix}{name}", key: model} for name, model in zip(names, models, strict=True)]
 

@@ -23,6 +23,8 @@ from bert_jax.products.suite.work import SuiteWork
 
 BASELINE = "baseline"
 """Name of the row of what needs no model."""
+_FEWEST_RANKED = 3
+"""Models from which on the best is named: of two, the difference says which."""
 _BASELINES = "the most frequent class or tag, the mean number, 0.5 for pairs, BM25 for texts to find"
 
 
@@ -54,6 +56,21 @@ class Cell(NamedTuple):
         return f"{self.mean:.3f}{spread}" + ("" if self.share_seen is None else f" ({self.share_seen:.1%} seen)")
 
 
+class Winner(NamedTuple):
+    """The model with the highest score on a task."""
+
+    task: str
+    model: str
+    score: float
+    indistinguishable: list[str]
+    """The models that do not differ significantly from it, by Holm's correction over its comparisons with all others."""
+
+    @property
+    def text(self) -> str:
+        near = f"not distinguishable from it: {'; '.join(self.indistinguishable)}" if self.indistinguishable else ""
+        return f"{self.task}: the best is {self.model} with {self.score:.3f}; {near or 'all others are worse'}"
+
+
 class Summary:
     """The figures of a suite's finished runs.
 
@@ -79,8 +96,11 @@ class Summary:
             self.cells[AVERAGE] = {name: _average([cells[name] for cells in averaged]) for name in names}
         self.without_verdict = list[str]()
         """The tasks on which neither seeds nor rows vary; because of these averages aren't compared."""
+        self._known_errors = dict[tuple[str, ...], list[tuple[float, int]]]()
         self.differences = self._differences()
         """Of each model but the first on each task, by model and task, with Holm's probabilities."""
+        self.winners = list(self._winners())
+        """The best model of each task, if several are compared."""
 
     @property
     def content(self) -> dict[str, Any]:
@@ -98,6 +118,7 @@ class Summary:
             "pretrained": self.pretrained,
             "runs": self.runs,
             "table": table,
+            "winners": [winner._asdict() for winner in self.winners],
             "failed": self.work.failures,
         }
 
@@ -127,6 +148,7 @@ class Summary:
 
     def sentences(self) -> Iterator[tuple[str, str]]:
         """Yields the verdicts, the notes and the failures, each with its kind (good, note or problem)."""
+        yield from (("good", winner.text) for winner in self.winners)
         for (name, task), found in self.differences.items():
             yield "good" if found.is_significant else "note", f"{task}: {self._verdict(name, task, found)}"
         if self.differences:
@@ -222,18 +244,12 @@ class Summary:
         return cell._replace(outcomes=task.outcomes([*measured.values()])) if is_complete else cell
 
     def _differences(self) -> dict[tuple[str, str], Difference]:
-        first, errors = self.suite.models[0].name, dict[tuple[str, str], list[tuple[float, int]]]()
-        found = dict[tuple[str, str], Difference]()
+        first, found = self.suite.models[0].name, dict[tuple[str, str], Difference]()
         for task, cells in self.cells.items():
-            for name, cell in cells.items() if first in cells else ():
+            for name in cells if first in cells else ():
                 if name == first or task == AVERAGE and self.without_verdict:
                     continue
-                if task == AVERAGE:
-                    parts = [part for each in self.averaged for part in errors[name, each]]
-                    errors[name, task] = [(error / len(self.averaged), rows) for error, rows in parts]
-                else:
-                    errors[name, task] = _row_error(cell, cells[first])
-                found[name, task] = score_difference(*_paired(cell, cells[first]), errors[name, task])
+                found[name, task] = self._difference(task, name, first)
                 if task in self.averaged and task not in self.without_verdict and not found[name, task].has_error:
                     self.without_verdict.append(task)
         for is_average in (False, True):
@@ -241,6 +257,30 @@ class Summary:
             for key, p in zip(family, adjusted([found[key].p for key in family]), strict=True):
                 found[key] = found[key]._replace(p=p)
         return found
+
+    def _difference(self, task: str, name: str, other: str) -> Difference:
+        """The difference of two models on a task or the average, without a correction for several comparisons."""
+        scores = _paired(self.cells[task][name], self.cells[task][other])
+        if task != AVERAGE:
+            return score_difference(*scores, self._row_errors(task, name, other))
+        parts = [part for each in self.averaged for part in self._row_errors(each, name, other)]
+        return score_difference(*scores, [(error / len(self.averaged), rows) for error, rows in parts])
+
+    def _row_errors(self, task: str, name: str, other: str) -> list[tuple[float, int]]:
+        key = (task, *sorted((name, other)))
+        if key not in self._known_errors:
+            self._known_errors[key] = _row_error(self.cells[task][name], self.cells[task][other])
+        return self._known_errors[key]
+
+    def _winners(self) -> Iterator[Winner]:
+        for task, cells in self.cells.items():
+            if len(cells) < _FEWEST_RANKED or task == AVERAGE and self.without_verdict:
+                continue
+            best = max(cells, key=lambda name: cells[name].mean)
+            others = [name for name in cells if name != best]
+            p = adjusted([self._difference(task, best, name).p for name in others])
+            indistinguishable = [name for name, of_name in zip(others, p, strict=True) if of_name >= LEVEL]
+            yield Winner(task, best, cells[best].mean, indistinguishable)
 
 
 def _paired(ours: Cell, theirs: Cell) -> tuple[list[float], list[float]]:

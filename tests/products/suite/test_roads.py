@@ -1,6 +1,7 @@
 """Suites whose recipes have vocabularies of their own and begin with each of several models."""
 
 import json
+import shutil
 
 import pytest
 
@@ -58,6 +59,13 @@ def test_a_table_of_each_model_stands_for_one_table_a_model(roads):
     assert recipe.init == str(roads.folder / "two") and recipe.vocabulary.exchange and recipe.vocabulary.size == 500
     assert suite.models[1].recipe.objective.tags == str(roads.folder / "tags.conllu")
     assert [task.name for task in suite.tasks] == ["tags"]
+
+
+def test_models_of_one_last_name_keep_their_paths(roads):
+    (roads.folder / "older").mkdir()
+    shutil.copytree(roads.folder / "one", roads.folder / "older" / "one")
+    suite = roads.suite(ROADS, models=("one", "older/one"), rows={"train": ["tags.conllu"], "dev": ["dev.conllu"]})
+    assert [model.name for model in suite.models[2:4]] == ["one", "older/one"]
 
 
 def test_each_needs_models(roads):

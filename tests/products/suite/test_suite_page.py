@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from html import escape
 
 import pytest
@@ -63,6 +64,20 @@ def test_pairs_that_a_model_cannot_score_are_left_out_for_all(stand_ins):
     summary = stand_ins.run('models = ["one", "two"]\n[[tasks]]\npairs = "pairs.jsonl"\n')
     assert {name: cell.mean for name, cell in summary.cells["pairs"].items()} == {"one": 1.0, "two": 1.0}
     assert summary.differences["two", "pairs"].rows == 4
+
+
+def test_the_best_of_several_models_is_named_with_those_that_do_not_differ_from_it(stand_ins):
+    (stand_ins.folder / "pairs.jsonl").touch()
+    shutil.copytree(stand_ins.folder / "one", stand_ins.folder / "three")
+    stand_ins.outcomes = {"one": "10" * 100, "two": "1" * 190 + "0" * 10, "three": "1" * 188 + "0" * 12}
+    summary = stand_ins.run('models = ["one", "two", "three"]\n[[tasks]]\npairs = "pairs.jsonl"\n')
+    assert summary.content["winners"] == [
+        {"task": "pairs", "model": "two", "score": 0.95, "indistinguishable": ["three"]}
+    ]
+    assert next(summary.sentences())[1] == "pairs: the best is two with 0.950; not distinguishable from it: three"
+    stand_ins.outcomes["three"] = stand_ins.outcomes["one"]
+    summary = stand_ins.run('models = ["one", "two", "three"]\n[[tasks]]\npairs = "pairs.jsonl"\n', workdir="again")
+    assert next(summary.sentences())[1].endswith("all others are worse")
 
 
 @pytest.mark.long

@@ -309,7 +309,7 @@ def test_two_suites_do_not_work_in_one_directory(stand_ins):
 def test_the_result_is_a_file_of_json(stand_ins):
     content = stand_ins.run(TRAINED).content
     assert json.loads(json.dumps(content)) == json.loads(json.dumps(content, allow_nan=False))
-    assert {"suite", "runs", "table", "failed", "pretrained"} == content.keys()
+    assert {"suite", "runs", "table", "winners", "failed", "pretrained"} == content.keys()
     rows = {(row["task"], row["model"]): row for row in content["table"]}
     assert rows.keys() == set(itertools.product(("sst2", "twice", "average"), ("one", "two")))
     assert all(row["seeds"] == [0, 1] for row in content["table"])
