@@ -17,13 +17,14 @@ from setuptools import find_namespace_packages
 
 pytestmark = pytest.mark.long
 ROOT = Path(__file__).parents[1]
-NOTEBOOKS = ("first_model", "finetune", "search", "load_checkpoint")
+NOTEBOOKS = ("first_model", "finetune", "search", "small_language", "load_checkpoint")
 MODULES = ("asyncio", "email", "idlelib", "tkinter", "unittest", "xml", "shutil.py", "os.py", "pathlib.py", "socket.py")
 """Parts of Python's standard library with text for all notebooks."""
 SMALLER = {
     "first_model": "STEPS = 20",
     "finetune": "EPOCHS = 0.2",
     "search": "EPOCHS = 0.2",
+    "small_language": 'MODEL, MINUTES = "runs/first_model", 0.005',
     "load_checkpoint": "",
 }
 RUN_NOTEBOOK = """
@@ -124,6 +125,7 @@ def outputs(folder: Path, name: str) -> tuple[str, int]:
         ("first_model", ("documents", "masked pieces are predicted right", "Return the [MASK] of the list."), 1),
         ("finetune", ("rows to train on", "by the most frequent class alone", "Wait until the task is done."), 1),
         ("search", ("pairs to train on", "stop the server"), 1),
+        ("small_language", ("is ahead after", "by the most frequent tag alone", "# published"), 1),
         ("load_checkpoint", ("2 layers of 4 heads", "within a sense"), 3),
     ],
 )

@@ -63,7 +63,7 @@ class Winner(NamedTuple):
     model: str
     score: float
     indistinguishable: list[str]
-    """The models that do not differ significantly from it, by Holm's correction over its comparisons with all others."""
+    """The models that are not distinguishable from it, by Holm's correction over its comparisons with all others."""
 
     @property
     def text(self) -> str:
