@@ -21,7 +21,9 @@ ComputeType = Literal["auto", "float32", "bfloat16"]
 Activation = Literal["gelu_tanh", "gelu_erf"]
 ClassToken = Literal["first", "last"]
 Positions = Literal["learned", "sinusoidal", "rotary", "relative", "none"]
-ModelType = Literal["bert", "roberta", "xlm-roberta", "camembert", "albert", "ernie", "electra", "modernbert", "xlnet"]
+ModelType = Literal[
+    "bert", "roberta", "xlm-roberta", "camembert", "albert", "ernie", "electra", "distilbert", "modernbert", "xlnet"
+]
 RotaryBase = Annotated[float, Field(gt=1.0, le=1e9)]
 
 _OF_RELATIVE_POSITIONS = {
@@ -152,10 +154,11 @@ class ModelConfig(Settings):
     biases: bool = True
     """Whether linear layers and norms have biases. The vocabulary layer, and the heads of pairs, replaced tokens and
     tasks always have them."""
-    pooler: Literal["tanh", "gelu", "transform"] = "tanh"
-    """Layers between the encoder and the head of a task: a dense layer and tanh on the pooled vector (tanh, BERT's);
-    a dense layer and GELU on it (gelu, ELECTRA's); or a dense layer, GELU and a norm on every vector that the head
-    reads, like the layers before the output of masked-token prediction (transform, ModernBERT's)."""
+    pooler: Literal["tanh", "gelu", "relu", "transform"] = "tanh"
+    """Layers between the encoder and the head of a task: a dense layer and tanh on the pooled vector (tanh, BERT's); a
+    dense layer and GELU or ReLU on it (gelu, ELECTRA's; relu, DistilBERT's); or a dense layer, GELU and a norm on every
+    vector that the head reads, like the layers before the output of masked-token prediction (transform, ModernBERT's).
+    """
     dropout: Rate = 0.1
     """Dropout rate on the embeddings and on each block's two output projections."""
     attention_dropout: Rate = 0.1

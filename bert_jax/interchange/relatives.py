@@ -293,6 +293,41 @@ _DECODER = _MODERNBERT._replace(
     settings=_MODERNBERT.settings | {"model_type": "modernbert", "causal": True},
     conversion=CAUSAL_ALTERNATING_ATTENTION,
 )
+_DISTIL_BLOCK = "distilbert.transformer.layer.{layer}"
+_PRE_CLASSIFIER = (("bert.pooler.dense.", "pre_classifier."),)
+_DISTILBERT = Relative(
+    classes="DistilBert",
+    title="DistilBERT",
+    tensors=(
+        *(
+            (f"{_BLOCK}.attention.self.{name}.", f"{_DISTIL_BLOCK}.attention.{own}_lin.")
+            for name, own in _QUERY_KEY_VALUE
+        ),
+        (f"{_BLOCK}.attention.output.dense.", f"{_DISTIL_BLOCK}.attention.out_lin."),
+        (f"{_BLOCK}.attention.output.LayerNorm.", f"{_DISTIL_BLOCK}.sa_layer_norm."),
+        (f"{_BLOCK}.intermediate.dense.", f"{_DISTIL_BLOCK}.ffn.lin1."),
+        (f"{_BLOCK}.output.dense.", f"{_DISTIL_BLOCK}.ffn.lin2."),
+        (f"{_BLOCK}.output.LayerNorm.", f"{_DISTIL_BLOCK}.output_layer_norm."),
+        ("bert.", "distilbert."),
+        (f"{_HEAD}.transform.dense.", "vocab_transform."),
+        (f"{_HEAD}.transform.LayerNorm.", "vocab_layer_norm."),
+        (f"{_HEAD}.decoder.", "vocab_projector."),
+        (f"{_HEAD}.bias", "vocab_projector.bias"),
+    ),
+    class_tensors={_SEQUENCE_CLASS: _PRE_CLASSIFIER, _MULTIPLE_CHOICE: _PRE_CLASSIFIER},
+    sizes={"n_layers": "num_layers", "dim": "hidden_size", "n_heads": "num_heads", "hidden_dim": "feedforward_size"}
+    | {"max_position_embeddings": "max_positions", "vocab_size": "vocabulary_size"},
+    aliases={"num_hidden_layers": "n_layers", "hidden_size": "dim", "num_attention_heads": "n_heads"},
+    rates={"dropout": "dropout", "attention_dropout": "attention_dropout", "initializer_range": "initializer_range"},
+    defaults={"vocab_size": 30522, "dim": 768, "n_layers": 6, "n_heads": 12, "hidden_dim": 3072}
+    | {"max_position_embeddings": 512, "activation": "gelu"}
+    | {"dropout": 0.1, "attention_dropout": 0.1, "initializer_range": 0.02},
+    fixed={"tie_word_embeddings": True, "pruned_heads": {}},
+    activations=("activation",),
+    settings={"num_segments": 0, "pooler": "relu"},
+    lacks=frozenset({"bert/pooler", "next_sentence"}),
+    tokenizer="DistilBertTokenizer",
+)
 _ERNIE = Relative(classes="Ernie", title="ERNIE", tensors=(("bert.", "ernie."),), conversion=TASK_TYPES)
 
 _REL_ATTN = {
@@ -357,14 +392,15 @@ RELATIVES: dict[str, Relative] = {
     "albert": _ALBERT,
     "ernie": _ERNIE,
     "electra": _ELECTRA,
+    "distilbert": _DISTILBERT,
     "modernbert": _MODERNBERT,
     "modernbert-decoder": _DECODER,
     "xlnet": _XLNET,
 }
 """The relatives, by model_type in config.json."""
 _MISSPELT = 0.9
-"""Least similarity of a misspelt model_type to the right one. The similarity of distilbert and albert, two different
-models, is 0.75."""
+"""Least similarity of a misspelt model_type to the right one. The similarity of mobilebert and modernbert, two
+different models, is 0.7."""
 
 
 def relative_of(model_type: object, place: str) -> Relative:

@@ -31,6 +31,7 @@ _TIED = {"cls.predictions.decoder.weight": _WORD_TABLE, "cls.predictions.decoder
 _REASONS = (
     ("embeddings.position_ids", "the positions' numbers, not learned"),
     ("classifier.", "a fine-tuned model's head"),
+    ("pre_classifier.", "a fine-tuned model's head"),
     ("qa_outputs.", "a fine-tuned model's head"),
     ("output_weights", "a fine-tuned model's head"),
     ("output_bias", "a fine-tuned model's head"),
@@ -44,7 +45,7 @@ _REASONS = (
 counts."""
 _SURE = (_WORD_TABLE, "bert.encoder.layer.0.attention.output.dense.weight")
 """Tensors that every model has. In a wrapped model's file their names follow the wrapper's prefix."""
-_LAYER = re.compile(r"(?:(?:encoder\.)?layer|layers)\.(\d+)\.")
+_LAYER = re.compile(r"(?:(?:(?:encoder|transformer)\.)?layer|layers)\.(\d+)\.")
 """Prefix of the names of a block's tensors, after the encoder's prefix."""
 _OLD_ENDINGS = {"weight": "gamma", "bias": "beta"}
 """Last parts of the names of a LayerNorm's tensors: today's, each with the one used until 2019."""

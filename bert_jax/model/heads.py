@@ -21,8 +21,8 @@ MASKED_OUT = -1e30
 class Pooler(nn.Module):
     """The vector of a sequence: tanh(x W + b) of the vector x of its first token (in a causal model, its last).
 
-    With model.pooler=gelu, GELU takes the place of tanh; with model.pooler=transform, the activation of the prediction
-    head and a norm after it.
+    With model.pooler=gelu or relu, that function takes the place of tanh; with model.pooler=transform, the activation
+    of the prediction head and a norm after it.
     """
 
     config: ModelConfig
@@ -36,6 +36,8 @@ class Pooler(nn.Module):
                 return jnp.tanh(x)
             case "gelu":  # transformers' ELECTRA has GELU by the error function here, whatever its blocks use
                 return activation(config.replace(activation="gelu_erf"))(x)
+            case "relu":
+                return jax.nn.relu(x)
             case "transform":
                 return LayerNorm(config, name="norm")(activation(config.prediction_head)(x))
 

@@ -37,6 +37,11 @@ MODELS = {
     "ernie": ("ErnieForMaskedLM", {**SIZES, "use_task_id": True, "task_type_vocab_size": 3}),
     "electra": ("ElectraForPreTraining", {**SIZES, "embedding_size": 20}),
     "electra_generator": ("ElectraForMaskedLM", {**SIZES, "embedding_size": 20}),
+    "distilbert": (
+        "DistilBertForMaskedLM",
+        {"vocab_size": V, "dim": 36, "n_layers": 3, "n_heads": 3, "hidden_dim": 52, "max_position_embeddings": 27}
+        | {"dropout": 0.0, "attention_dropout": 0.0, "sinusoidal_pos_embds": True},
+    ),
     "modernbert": (
         "ModernBertForMaskedLM",
         {

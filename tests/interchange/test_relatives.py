@@ -149,9 +149,9 @@ def test_a_pretrained_model_is_exported_as_a_class_that_there_is(golden, tmp_pat
 def test_another_model_is_not_taken_for_a_misspelt_one():
     with pytest.raises(
         UsageError,
-        match="model_type is 'distilbert'.* modernbert, modernbert-decoder, xlnet; give a model of one of these$",
+        match="model_type is 'mobilebert'.* modernbert, modernbert-decoder, xlnet; give a model of one of these$",
     ):
-        relative_of("distilbert", "config.json")
+        relative_of("mobilebert", "config.json")
 
 
 def test_tensors_of_another_kind_than_config_json_says_are_one_line(tmp_path):

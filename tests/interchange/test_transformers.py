@@ -184,6 +184,7 @@ RELATED = {
     "albert": {"shared_layers": True, "embedding_size": 12},
     "ernie": {"num_task_types": 3},
     "electra": {"embedding_size": 12, "pooler": "gelu", "activation": "gelu_erf"},
+    "distilbert": {**RELATIVES["distilbert"].settings, "activation": "gelu_erf"},
     "modernbert": {**RELATIVES["modernbert"].settings, "local_window": 2, "global_every": 3},
 }
 """Settings by the kind of model."""
