@@ -94,6 +94,11 @@ CLASSES = {
 """The classes by name, without a `Fast` at its end."""
 
 
+def special_pieces(class_name: str) -> tuple[str, ...]:
+    """The special pieces of a class in the order of SPECIAL_PIECES; BERT's of a class that has none of its own."""
+    return tuple((CLASSES[class_name].tokens or _OF_BERT)[key] for key in SPECIAL_NAMES)
+
+
 def special_tokens(given: dict[str, Any], class_name: str, path: Path) -> tuple[dict[str, Piece], list[Piece]]:
     """The special tokens that the class adds, in their order: those with keys, and those of lists. `given` are those of
     the files beside `path`. Raises UsageError if one that the class needs is null."""

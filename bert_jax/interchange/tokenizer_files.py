@@ -6,7 +6,14 @@ from typing import NamedTuple
 from tokenizers import decoders
 
 from bert_jax.config.model import ClassToken, ModelConfig
-from bert_jax.interchange.tokenizer_classes import CLASSES, GENERIC_NAMES, special_tokens, with_class, with_tokens
+from bert_jax.interchange.tokenizer_classes import (
+    CLASSES,
+    GENERIC_NAMES,
+    special_pieces,
+    special_tokens,
+    with_class,
+    with_tokens,
+)
 from bert_jax.interchange.tokenizer_config import (
     SPECIAL_NAMES,
     Piece,
@@ -115,7 +122,8 @@ def _of_class(folder: PublishedFolder, path: Path, name: str, lowercase: bool | 
     if CLASSES[name].model == "WordPiece":
         # As for Google's files, a vocabulary with few capital letters means lower case.
         if lowercase is None and path.name != TOKENIZER and not has_config:
-            lowercase = Vocabulary(file["model"]["vocab"], str(path)).share_of_capitals < MANY_CAPITALS
+            pieces = Vocabulary(file["model"]["vocab"], str(path), special_pieces(name))
+            lowercase = pieces.share_of_capitals < MANY_CAPITALS
         if lowercase is not None:
             config = config.model_copy(update={"do_lower_case": lowercase})
     elif name in GENERIC_NAMES:

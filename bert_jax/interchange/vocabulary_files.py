@@ -5,7 +5,7 @@ import base64
 from pathlib import Path
 
 from bert_jax.interchange.relatives import RELATIVES
-from bert_jax.interchange.tokenizer_classes import CLASSES, GENERIC, GENERIC_NAMES, LONGEST_WORD
+from bert_jax.interchange.tokenizer_classes import CLASSES, GENERIC, GENERIC_NAMES, LONGEST_WORD, special_pieces
 from bert_jax.interchange.tokenizer_config import PublishedFolder
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.json_file import JsonObject
@@ -99,7 +99,7 @@ def read_vocabulary(folder: PublishedFolder, path: Path, class_name: str) -> Jso
     if path.suffix == ".model":
         return _numbered_model(path, class_name)
     if path.name != TOKENIZER:
-        vocabulary = Vocabulary.read(path)
+        vocabulary = Vocabulary.read(path, special=special_pieces(class_name))
         check_spelling(vocabulary.pieces, str(path.parent))
         return {"model": {"type": "WordPiece", "vocab": vocabulary.ids}}
     value = {**(folder.values(TOKENIZER) or {})}

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Bool, Float, Int
 
 from bert_jax.layout import Tokens
 
@@ -42,6 +42,9 @@ class AttentionPattern(NamedTuple):
     """The place of each query in its row; None means that every token of the row is a query, in order."""
     has_query_stream: bool = False
     """Whether the queries of a query stream follow those of the row's tokens. They are no keys."""
+    distances: Float[Array, "M ..."] | None = None
+    """What the model knows of each of the M = 2 S distances from S down to 1 - S, query's place less key's, for all
+    blocks; None if blocks have nothing in common."""
 
     @classmethod
     def of(cls, tokens: Tokens, causal: bool, segment: Int[Array, "B T"] | None = None) -> "AttentionPattern":

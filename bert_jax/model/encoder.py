@@ -18,6 +18,7 @@ from bert_jax.model.dropout import head_keys, split, token_dropout
 from bert_jax.model.kernels.elementwise import row_major
 from bert_jax.model.linear import PRODUCT, LayerNorm, Linear, activation
 from bert_jax.model.placement import split_by_rows
+from bert_jax.model.positions import SCHEMES
 
 UNTRAINED = ExecutionConfig(unroll=1)
 """Execution settings outside of training: a loop over blocks, which compiles fast."""
@@ -147,6 +148,11 @@ class Encoder(nn.Module):
     ) -> tuple[Float[Array, "B R D"], Float[Array, "L B T D"] | None, Float[Array, "L B H T T"] | None]:
         """The output at `places` of each row (None: at all T); on request, every block's output and attention."""
         config, count, keeps = self.config, self.config.num_layers, return_layers or return_attention
+        if distances := SCHEMES[config.positions].distances:
+            of_rows = distances(config, name="distances")(pattern.keys.sequence.shape[1])
+            pattern = pattern._replace(
+                distances=of_rows if self.frozen_layers is None else jax.lax.stop_gradient(of_rows)
+            )
         blocks = _Blocks(config, self.execution, pattern, return_layers, return_attention)
         keys = BlockKeys.of_blocks(config, dropout_keys)
         frozen = min(self.frozen_layers or 0, count - 1)

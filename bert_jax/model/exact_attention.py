@@ -29,7 +29,7 @@ def exact_attention(
     pattern: AttentionPattern,
     rate: float,
     dropout_keys: Key[Array, "B N H"] | None,
-    terms: Float[Array, "B H T S"] | None = None,
+    terms: Float[Array, "#B H T S"] | None = None,
 ) -> Float[Array, "B T H K"]:
     """The mean of `value` under each query's softmax over the keys that `pattern` admits, after dropout at `rate`.
 
@@ -50,7 +50,7 @@ def attention_probabilities(
     query: Float[Array, "B T H K"],
     key: Float[Array, "B S H K"],
     pattern: AttentionPattern,
-    terms: Float[Array, "B H T S"] | None = None,
+    terms: Float[Array, "#B H T S"] | None = None,
 ) -> Float[Array, "B H T S"]:
     """Each query's softmax over the keys that `pattern` admits, in float32. `terms`: see `exact_attention`."""
     scores = inner_products(heads_first(query), heads_first(key), jnp.float32)

@@ -31,13 +31,16 @@ class PositionScheme(NamedTuple):
     queries to multiply with keys, and terms [B, H, T, S] added to these products before the division by sqrt(K)."""
     segments: Callable[[ModelConfig, Tokens], Int[Array, "B T"] | None] = lambda config, tokens: None
     """(config, tokens) -> each token's segment; None if attention doesn't depend on segments."""
+    distances: type[nn.Module] | None = None
+    """Class of a module of the encoder, built from `config`: (keys of a row) -> what all blocks' `score_terms` find in
+    `AttentionPattern.distances`."""
     products: int = 2
     """Number of products of length K (the head width) that attention computes for each query and key: with the key,
     with the value, and those of `score_terms`."""
     kept_scores: int = 0
     """Float32 numbers that `score_terms` keeps for the backward pass, for each query, key and head."""
     parameters: tuple[Parameter, ...] = ()
-    """The parameters of `score_terms`."""
+    """The parameters of `score_terms` and `distances`."""
 
 
 def sinusoids(config: ModelConfig, length: int) -> Float[np.ndarray, "T D"]:

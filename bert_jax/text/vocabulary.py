@@ -204,8 +204,10 @@ class Vocabulary:
         return len(self.pieces)
 
     @classmethod
-    def read(cls, path: Place, content: "Content | None" = None) -> "Vocabulary":
-        """Reads a vocab.txt by `content`; None: by `content_of`.
+    def read(
+        cls, path: Place, content: "Content | None" = None, special: Sequence[str] = SPECIAL_PIECES
+    ) -> "Vocabulary":
+        """Reads a vocab.txt with these `special` pieces by `content`; None: by `content_of`.
 
         It is UTF-8 and split at line feeds only, since published vocabularies have pieces like U+2028. Such a piece
         alone is kept, since no text gives it; at the end of another piece blanks are cut.
@@ -213,19 +215,20 @@ class Vocabulary:
         lines = read_lines(path, "vocabulary", "a vocab.txt", content or content_of)
         cut = [line.rstrip(BLANKS_AT_ENDS) for line in lines]
         pieces = [line if piece in ("", CONTINUATION) else piece for line, piece in zip(lines, cut, strict=True)]
-        return cls(pieces, str(path))
+        return cls(pieces, str(path), special)
 
     def write(self, path: Place) -> None:
         """Writes a vocab.txt."""
         write_text(path, "".join(piece + "\n" for piece in self.pieces))
 
 
-def special_names(pieces: Container[str]) -> tuple[str, ...]:
+def special_names(pieces: Container[str], marked: Container[str] = ()) -> tuple[str, ...]:
     """The names of the five special pieces among `pieces`, in the order of SPECIAL_PIECES; BERT's for missing ones.
 
-    Models of fairseq, and so RoBERTa and XLM-R, have other names than BERT. ALBERT has some names of each.
+    Models of fairseq, and so RoBERTa and XLM-R, have other names than BERT. ALBERT has some names of each, and MPNet's
+    vocabulary has both. `marked`: the pieces that a file marks as special, which count first.
     """
-    return tuple(next((name for name in names if name in pieces), names[0]) for names in _NAMES)
+    return tuple(next((name for of in (marked, pieces) for name in names if name in of), names[0]) for names in _NAMES)
 
 
 def check_numbers(numbers: Mapping[str, object], name: Path | str) -> None:

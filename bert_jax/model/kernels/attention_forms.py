@@ -183,7 +183,7 @@ def form_for(name: AttentionForm, case: AttentionCase) -> Form:
 def _obstacle(form: Form, case: AttentionCase) -> str | None:
     """Why `form` can't be used for `case`; None if it can."""
     if case.has_score_terms and form is not EXACT:
-        return f"{Setting('model.positions', 'relative')} adds terms to the scores, which no kernel does"
+        return f"{Setting('model.positions')} adds terms to the scores, which no kernel does"
     return form.obstacle(case)
 
 
