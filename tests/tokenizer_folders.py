@@ -17,6 +17,7 @@ KEYS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_to
 OF_BERT = {"unk_token": "[UNK]", "sep_token": "[SEP]", "pad_token": "[PAD]", "cls_token": "[CLS]"}
 OF_BERT |= {"mask_token": "[MASK]"}
 OF_FAIRSEQ = dict(zip(KEYS, ("<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"), strict=True))
+OF_MPNET = OF_FAIRSEQ | {"unk_token": "[UNK]"}
 OF_ALBERT = dict(zip(KEYS, ("[CLS]", "[SEP]", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]"), strict=True))
 OF_XLNET = dict(zip(KEYS, ("<s>", "</s>", "<unk>", "<sep>", "<pad>", "<cls>", "<mask>"), strict=True))
 BASES = {
@@ -24,6 +25,7 @@ BASES = {
     "bert_cased": ("BertTokenizer", OF_BERT),
     "electra": ("ElectraTokenizer", OF_BERT),
     "distilbert": ("DistilBertTokenizer", OF_BERT),
+    "mpnet": ("MPNetTokenizer", OF_MPNET),
     "roberta": ("RobertaTokenizer", OF_FAIRSEQ),
     "gpt2": ("GPT2Tokenizer", OF_FAIRSEQ),
     "xlm-roberta": ("XLMRobertaTokenizer", OF_FAIRSEQ),
@@ -90,15 +92,16 @@ def capitals() -> list[str]:
     return [word.capitalize() for word in WORDS if word.isalpha() and word.isascii() and len(word) > 1]
 
 
-def wordpieces(cased: bool) -> list[str]:
+def wordpieces(cased: bool, kind: str = "bert") -> list[str]:
     letters = [chr(number) for number in range(ord("a"), ord("z") + 1)]
     letters += [letter.upper() for letter in letters] if cased else []
     pieces = [*SPECIAL_PIECES, "[unused0]", "[unused1]", *WORDS, *(capitals() if cased else [])]
-    return list(dict.fromkeys([*pieces, *letters, *(f"##{letter}" for letter in letters), "##é", *"0123456789"]))
+    pieces = list(dict.fromkeys([*pieces, *letters, *(f"##{letter}" for letter in letters), "##é", *"0123456789"]))
+    return ["<s>", "<pad>", "</s>", "<unk>", *pieces, "<mask>"] if kind == "mpnet" else pieces
 
 
-def wordpiece_file(cased: bool) -> Json:
-    ids = {piece: number for number, piece in enumerate(wordpieces(cased))}
+def wordpiece_file(cased: bool, kind: str = "bert") -> Json:
+    ids = {piece: number for number, piece in enumerate(wordpieces(cased, kind))}
     tokenizer = Tokenizer(models.WordPiece(ids, unk_token="[UNK]", max_input_chars_per_word=100))
     tokenizer.normalizer = normalizers.BertNormalizer(lowercase=not cased)
     tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
@@ -194,12 +197,12 @@ class Folder:
                 if other != model.name:
                     shutil.copy(GOLDEN / other, self.path)
                     self.note("second", other)
-        elif self.special is OF_BERT and self.kind != "modernbert":
+        elif self.special in (OF_BERT, OF_MPNET) and self.kind != "modernbert":
             cased = self.kind == "bert_cased" or (self.kind != "bert" and self.maybe(0.5))
             if form != "json":
-                self._write_lines(wordpieces(cased))
+                self._write_lines(wordpieces(cased, self.kind))
             if form != "old":
-                self.file = wordpiece_file(cased)
+                self.file = wordpiece_file(cased, self.kind)
         elif self.kind == "modernbert":
             self.file = json.loads((GOLDEN / "tokenizer.json").read_text())
         else:
@@ -378,7 +381,7 @@ class Folder:
             vocab = self.file["model"]["vocab"]
             ids = vocab if isinstance(vocab, dict) else {piece: number for number, (piece, _) in enumerate(vocab)}
             return ids | {token["content"]: token["id"] for token in self.file["added_tokens"]}
-        if (self.path / "vocab.txt").exists() and self.special is OF_BERT:
+        if (self.path / "vocab.txt").exists() and self.special in (OF_BERT, OF_MPNET):
             lines = (self.path / "vocab.txt").read_text().split("\n")
             return {line: number for number, line in enumerate(lines) if line}
         if (self.path / "vocab.json").exists():

@@ -20,9 +20,19 @@ WIDEST_FILTER = 7
 ComputeType = Literal["auto", "float32", "bfloat16"]
 Activation = Literal["gelu_tanh", "gelu_erf"]
 ClassToken = Literal["first", "last"]
-Positions = Literal["learned", "sinusoidal", "rotary", "relative", "none"]
+Positions = Literal["learned", "sinusoidal", "rotary", "relative", "bucketed", "none"]
 ModelType = Literal[
-    "bert", "roberta", "xlm-roberta", "camembert", "albert", "ernie", "electra", "distilbert", "modernbert", "xlnet"
+    "bert",
+    "roberta",
+    "xlm-roberta",
+    "camembert",
+    "albert",
+    "ernie",
+    "electra",
+    "distilbert",
+    "mpnet",
+    "modernbert",
+    "xlnet",
 ]
 RotaryBase = Annotated[float, Field(gt=1.0, le=1e9)]
 
@@ -55,6 +65,7 @@ class ModelConfig(Settings):
             Requirement("positions", "relative", *other, "no other is possible with relative positions")
             for other in _OF_RELATIVE_POSITIONS.items()
         ),
+        Requirement("positions", "bucketed", "local_window", None, "their terms are added to global attention alone"),
         Requirement("character_filters", GIVEN, "layer", "lstm", "only LSTM layers read bytes"),
         Requirement("clamped_distance", GIVEN, "positions", "relative", "only relative positions have distances"),
         Requirement("norm", "pre", "shared_layers", False, "the first block lacks a norm that shared blocks have"),
@@ -96,6 +107,8 @@ class ModelConfig(Settings):
     - relative: every block adds to its scores a term of the distance between query and key, and one of whether both are
       in the same segment. Such a model also has the query stream that objective.predict=permuted needs (XLNet, Yang et
       al. 2019, sections 2.3 to 2.5).
+    - bucketed: a table of embeddings, and every block adds to its scores a learned number of the head and the range of
+      the distance between query and key, the same in all blocks (Raffel et al. 2020, section 2.1; MPNet's).
     - none: only LSTM layers know the order."""
     clamped_distance: Rows | None = None
     """With positions=relative: larger distances count as this one. None: every distance counts as it is."""

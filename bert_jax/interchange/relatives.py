@@ -328,6 +328,23 @@ _DISTILBERT = Relative(
     lacks=frozenset({"bert/pooler", "next_sentence"}),
     tokenizer="DistilBertTokenizer",
 )
+_MPNET_BLOCK = "mpnet.encoder.layer.{layer}.attention"
+_MPNET = _ROBERTA._replace(
+    classes="MPNet",
+    title="MPNet",
+    tensors=(
+        *((f"{_BLOCK}.attention.self.{name}.", f"{_MPNET_BLOCK}.attn.{own}.") for name, own in _QUERY_KEY_VALUE),
+        (f"{_BLOCK}.attention.output.dense.", f"{_MPNET_BLOCK}.attn.o."),
+        (f"{_BLOCK}.attention.output.LayerNorm.", f"{_MPNET_BLOCK}.LayerNorm."),
+        ("bert.", "mpnet."),
+        *_ROBERTA.tensors[1:],
+    ),
+    sizes={theirs: ours for theirs, ours in SIZES.items() if theirs != "type_vocab_size"},
+    defaults={key: value for key, value in _DEFAULTS.items() if key != "type_vocab_size"} | {"vocab_size": 30527},
+    fixed={"tie_word_embeddings": True, "relative_attention_num_buckets": 32, "pad_token_id": 1},
+    settings={"positions": "bucketed", "num_segments": 0},
+    tokenizer="MPNetTokenizer",
+)
 _ERNIE = Relative(classes="Ernie", title="ERNIE", tensors=(("bert.", "ernie."),), conversion=TASK_TYPES)
 
 _REL_ATTN = {
@@ -393,6 +410,7 @@ RELATIVES: dict[str, Relative] = {
     "ernie": _ERNIE,
     "electra": _ELECTRA,
     "distilbert": _DISTILBERT,
+    "mpnet": _MPNET,
     "modernbert": _MODERNBERT,
     "modernbert-decoder": _DECODER,
     "xlnet": _XLNET,

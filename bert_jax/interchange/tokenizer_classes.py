@@ -73,6 +73,7 @@ CLASSES = {
     "BertTokenizer": TokenizerClass("WordPiece", _OF_BERT, "vocab.txt", frame="bert", segments=True),
     "ElectraTokenizer": TokenizerClass("WordPiece", _OF_BERT, "vocab.txt", frame="bert", segments=True),
     "DistilBertTokenizer": TokenizerClass("WordPiece", _OF_BERT, "vocab.txt", frame="bert"),
+    "MPNetTokenizer": TokenizerClass("WordPiece", _OF_FAIRSEQ | {"unk_token": "[UNK]"}, "vocab.txt", frame="roberta"),
     "RobertaTokenizer": TokenizerClass("BPE", _OF_FAIRSEQ, _BYTES, frame="roberta"),
     # Files of RoBERTa may name GPT-2's class, which splits text into the same pieces.
     "GPT2Tokenizer": TokenizerClass("BPE", _OF_GPT2, _BYTES, follows_frame=True),
@@ -112,7 +113,9 @@ def special_tokens(given: dict[str, Any], class_name: str, path: Path) -> tuple[
     # RoBERTa's mask token includes the space before it, which transformers 5 forgets where no file describes the token.
     described = path.is_file() or path.with_name(Tokenizer.file_name).is_file()
     strips = class_name == "RobertaTokenizer" and not described and "mask_token" not in given
-    if (strips or class_name in ("CamembertTokenizer", "XLNetTokenizer")) and tokens["mask_token"].written == "text":
+    if (strips or class_name in ("CamembertTokenizer", "XLNetTokenizer", "MPNetTokenizer")) and tokens[
+        "mask_token"
+    ].written == "text":
         tokens["mask_token"] = tokens["mask_token"].model_copy(update={"lstrip": True})
     older = given.get("additional_special_tokens")
     older = [Piece.of_text(piece) for piece in own.listed] if older is None else older

@@ -31,6 +31,7 @@ SIZES = {
     "albert_large": (24, 1024),
     "roberta_base": (12, 768),
     "roberta_large": (24, 1024),
+    "mpnet_base": (12, 768),
     "xlnet_base": (12, 768),
     "xlnet_large": (24, 1024),
     "elmo": (2, 1024),

@@ -9,6 +9,7 @@ gradient, and the losses of 20 optimizer steps. Only to be run where the files a
 """
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -33,9 +34,9 @@ def randomize(model: PreTrainedModel, size: float = 0.15) -> PreTrainedModel:
     return model
 
 
-def write_pieces(folder: Path, count: int, pad: int = 0) -> None:
-    """Writes a vocab.txt of `count` pieces, of which [PAD] is number `pad`."""
-    pieces = [*SPECIAL, *(f"piece{number}" for number in range(count - len(SPECIAL)))]
+def write_pieces(folder: Path, count: int, pad: int = 0, special: Sequence[str] = SPECIAL) -> None:
+    """Writes a vocab.txt of `count` pieces, the `special` ones first, of which that for padding is number `pad`."""
+    pieces = [*special, *(f"piece{number}" for number in range(count - len(special)))]
     pieces[0], pieces[pad] = pieces[pad], pieces[0]
     (folder / "vocab.txt").write_text("".join(f"{piece}\n" for piece in pieces))
 

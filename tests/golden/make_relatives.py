@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 import transformers
-from make import B, T, V, batches, randomize, write_pieces
+from make import SPECIAL, B, T, V, batches, randomize, write_pieces
 from safetensors.torch import save_file
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
@@ -42,6 +42,10 @@ MODELS = {
         {"vocab_size": V, "dim": 36, "n_layers": 3, "n_heads": 3, "hidden_dim": 52, "max_position_embeddings": 27}
         | {"dropout": 0.0, "attention_dropout": 0.0, "sinusoidal_pos_embds": True},
     ),
+    "mpnet": (
+        "MPNetForMaskedLM",
+        {**SIZES, "max_position_embeddings": 29, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
+    ),
     "modernbert": (
         "ModernBertForMaskedLM",
         {
@@ -65,6 +69,8 @@ def model_of(kind: str, settings: dict) -> transformers.PreTrainedModel:
 
 XLNETS = ("<unk>", "<s>", "</s>", "<cls>", "<sep>", "<pad>", "<mask>", "<eod>", "<eop>")
 """The first pieces of its vocabulary."""
+MPNETS = ("<pad>", "<s>", "</s>", "[UNK]", "<mask>")
+"""The same of MPNet's, before its padding is made number 1."""
 
 
 def write_spiece(folder: Path, count: int) -> None:
@@ -107,7 +113,7 @@ def make(name: str) -> None:
     if of_xlnet:
         write_spiece(folder, V)
     else:
-        write_pieces(folder, V, pad)
+        write_pieces(folder, V, pad, MPNETS if name == "mpnet" else SPECIAL)
     batch = batches(seed=1, count=B)
     batch["ids"] = torch.where(batch["mask"], batch["ids"], pad)
     labels = torch.full((B, T), -100)

@@ -47,7 +47,10 @@ def fine_tuned():
     """A model of a kind of task, all its parameters random: biases, and LayerNorm's scales round 1."""
 
     def make(kind: str, **settings) -> FineTuned:
-        tokenizer = WordPieceTokenizer(Vocabulary([*SPECIAL_PIECES, *"abcdefghij"]))
+        pieces = [*SPECIAL_PIECES, *"abcdefghij"]
+        if settings.get("model_type") == "mpnet":  # whose padding is piece 1 in all its vocabularies
+            pieces[:2] = pieces[1::-1]
+        tokenizer = WordPieceTokenizer(Vocabulary(pieces))
         config = ModelConfig(
             num_layers=2,
             hidden_size=16,

@@ -185,6 +185,7 @@ RELATED = {
     "ernie": {"num_task_types": 3},
     "electra": {"embedding_size": 12, "pooler": "gelu", "activation": "gelu_erf"},
     "distilbert": {**RELATIVES["distilbert"].settings, "activation": "gelu_erf"},
+    "mpnet": {**RELATIVES["mpnet"].settings, "first_position": 2},
     "modernbert": {**RELATIVES["modernbert"].settings, "local_window": 2, "global_every": 3},
 }
 """Settings by the kind of model."""

@@ -30,6 +30,7 @@ TREES = {
         ModelConfig.modern(vocabulary_size=200, num_layers=4, hidden_size=32, num_heads=2, biases=True)
     ),
     "relative positions": parameter_shapes(ModelConfig.tiny(vocabulary_size=200, positions="relative", num_segments=0)),
+    "bucketed positions": parameter_shapes(ModelConfig.tiny(vocabulary_size=200, positions="bucketed")),
     "LSTM layers": parameter_shapes(
         ModelConfig.tiny(
             vocabulary_size=200, layer="lstm", positions="none", num_segments=0, character_filters=(4,) * WIDEST_FILTER
@@ -59,6 +60,7 @@ def test_parameters_are_split_as_megatron_and_fsdp_have_it():
         "bert/embeddings/word": P(("tensor", "fsdp"), None),
         "bert/embeddings/position": P(None, "fsdp"),
         "bert/embeddings/norm/scale": P(None),
+        "bert/encoder/distances/table": P(None, "tensor"),
         f"{layers}/attention/kernel": P(None, "fsdp", None, "tensor", None),
         f"{layers}/attention/bias": P(None, None, "tensor", None),
         f"{layers}/attention/output/kernel": P(None, "tensor", None, "fsdp"),
