@@ -71,6 +71,7 @@ class ModelConfig(Settings):
         Requirement("norm", "pre", "shared_layers", False, "the first block lacks a norm that shared blocks have"),
         Requirement("local_window", GIVEN, "global_every", GIVEN, "no block would have local attention"),
         Requirement("global_every", GIVEN, "local_window", GIVEN, "blocks with local attention need its width"),
+        Requirement("block_biases", False, "biases", True, "without biases blocks have none anyway"),
         Requirement("generator_divisor", GIVEN, "discriminator", True, "a generator is for a discriminator"),
         Requirement("generator_divisor", GIVEN, "causal", False, "a generator sees both sides of what it fills"),
     )
@@ -167,6 +168,8 @@ class ModelConfig(Settings):
     biases: bool = True
     """Whether linear layers and norms have biases. The vocabulary layer, and the heads of pairs, replaced tokens and
     tasks always have them."""
+    block_biases: bool = True
+    """Whether the linear layers of blocks have biases; norms and other layers have some in either case."""
     pooler: Literal["tanh", "gelu", "relu", "transform"] = "tanh"
     """Layers between the encoder and the head of a task: a dense layer and tanh on the pooled vector (tanh, BERT's); a
     dense layer and GELU or ReLU on it (gelu, ELECTRA's; relu, DistilBERT's); or a dense layer, GELU and a norm on every
@@ -242,9 +245,14 @@ class ModelConfig(Settings):
         return self.positions == "relative"
 
     @property
+    def linear_biases(self) -> bool:
+        """Whether the linear layers of blocks have biases."""
+        return self.biases and self.block_biases
+
+    @property
     def attention_biases(self) -> bool:
         """Whether the products of attention have biases. With relative positions queries have biases of their own."""
-        return self.biases and not self.has_query_stream
+        return self.linear_biases and not self.has_query_stream
 
     @property
     def has_pair_head(self) -> bool:

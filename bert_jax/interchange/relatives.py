@@ -224,6 +224,7 @@ _MODERNBERT = Relative(
         (f"{_BLOCK}.attention.output.dense.", f"{_MODERN_BLOCK}.attn.Wo."),
         (f"{_BLOCK}.attention.output.LayerNorm.", f"{_MODERN_BLOCK}.attn_norm."),
         (f"{_BLOCK}.intermediate.dense.", f"{_MODERN_BLOCK}.mlp.Wi."),
+        (f"{_BLOCK}.intermediate.gate.", f"{_MODERN_BLOCK}.mlp.Wi."),
         (f"{_BLOCK}.output.dense.", f"{_MODERN_BLOCK}.mlp.Wo."),
         (f"{_BLOCK}.output.LayerNorm.", f"{_MODERN_BLOCK}.mlp_norm."),
         ("bert.encoder.norm.", "model.final_norm."),

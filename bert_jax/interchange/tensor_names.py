@@ -87,10 +87,14 @@ def _named_tensors(
         if parameter.path not in arrays:
             continue
         whole = arrays[parameter.path].shape
-        shape, are_stacked = parameter.own_shape(whole, config.num_word_rows), len(parameter.tensors) > 1
-        if are_stacked:
-            shape = shape[:-3] + shape[-2:]
-        own_axes = [axis for axis in parameter.axes if axis not in STACKED_AXES]
+        shape, own_axes = parameter.own_shape(whole, config.num_word_rows), list(parameter.axes)
+        if parameter.of_a_block:
+            own_axes.remove("layer")
+        stack: tuple[slice, ...] | None = None
+        if len(parameter.tensors) > 1:
+            number = next(number for number, axis in enumerate(own_axes) if axis in STACKED_AXES)
+            stack, shape = (slice(None),) * number, shape[:number] + shape[number + 1 :]
+            del own_axes[number]
         order = (*range(parameter.inputs, len(shape)), *range(parameter.inputs))
         if axes := next((axes for end, axes in relative.axes.items() if parameter.path.endswith(f"/{end}")), None):
             order = tuple(own_axes.index(axis) for axis in axes if axis)
@@ -109,7 +113,7 @@ def _named_tensors(
             # If an array has fewer blocks than the model, they are the model's last blocks.
             layer = config.stored_layers - blocks + block
             for number, name in enumerate(parameter.tensors):
-                place = (*index, ..., number, slice(None), slice(None)) if are_stacked else index
+                place = index if stack is None else (*index, *stack, number)
                 yield NamedTensor(name.format(layer=layer), shape, parameter.path, place, order)
 
 

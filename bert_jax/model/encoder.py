@@ -44,12 +44,12 @@ class FeedForward(nn.Module):
     def __call__(self, x: Float[Array, "B T D"]) -> Float[Array, "B T D"]:
         config, activated = self.config, activation(self.config)
         if config.feedforward == "gated":
-            both = Linear(config, (2, config.inner_size), bias=config.biases, name="feedforward_gated")(x)
+            both = Linear(config, (2, config.inner_size), bias=config.linear_biases, name="feedforward_gated")(x)
             inner, gate = (jnp.squeeze(half, -2) for half in jnp.split(both, 2, axis=-2))
             inner = activated(inner) * gate
         else:
-            inner = activated(Linear(config, (config.inner_size,), bias=config.biases, name="feedforward_in")(x))
-        output = Linear(config, (config.hidden_size,), bias=config.biases, into_sum=True, name="feedforward_out")
+            inner = activated(Linear(config, (config.inner_size,), bias=config.linear_biases, name="feedforward_in")(x))
+        output = Linear(config, (config.hidden_size,), bias=config.linear_biases, into_sum=True, name="feedforward_out")
         return output(inner)
 
 

@@ -24,7 +24,7 @@ class Parameter(NamedTuple):
     """Its name within the group."""
     tensors: tuple[str, ...]
     """Its names in Hugging Face's files; {layer} stands for a block's number. If there are several, our array
-    stacks them along its third last axis. Empty: no such file has it."""
+    stacks them along that of its axes that is in STACKED_AXES. Empty: no such file has it."""
     decays: bool
     """Whether weight decay applies: to matrices and tables, not to biases and norms."""
     inputs: int = 0

@@ -31,7 +31,7 @@ def _table(name: str, rows: str, part: str) -> Parameter:
 
 _PROJECTIONS = ("attention.self.query", "attention.self.key", "attention.self.value")
 _WIDTH = ("width",)
-_GATED = ("projection", "inner")
+_GATED, _GATED_TENSORS = ("projection", "inner"), ("intermediate.dense", "intermediate.gate")
 
 PARAMETERS: tuple[Parameter, ...] = (
     _table("word", "vocabulary", "word table"),
@@ -61,7 +61,7 @@ PARAMETERS: tuple[Parameter, ...] = (
     *linear_rows("attention/output", "block", "attention output", ("attention.output.dense",), HEAD_AXES, "width"),
     *norm_rows("attention_norm", "block", "LayerNorm", "attention.output.LayerNorm"),
     *linear_rows("feedforward_in", "block", "feed-forward in", ("intermediate.dense",), _WIDTH, "inner"),
-    *linear_rows("feedforward_gated", "block", "feed-forward in and gate", ("intermediate.dense",), _WIDTH, *_GATED),
+    *linear_rows("feedforward_gated", "block", "feed-forward in and gate", _GATED_TENSORS, _WIDTH, *_GATED),
     *linear_rows("feedforward_out", "block", "feed-forward out", ("output.dense",), ("inner",), "width"),
     *norm_rows("feedforward_norm", "block", "LayerNorm", "output.LayerNorm"),
     layer_row("inputs/kernel", ("direction", "width", "gate", "cell"), "block", "LSTM inputs", (), "weight", 1),
