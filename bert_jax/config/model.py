@@ -18,7 +18,7 @@ Rows = Annotated[int, Field(gt=0, le=1 << 24)]
 WIDEST_FILTER = 7
 """Width in bytes of the widest filters of a convolution over bytes: the published models'."""
 ComputeType = Literal["auto", "float32", "bfloat16"]
-Activation = Literal["gelu_tanh", "gelu_erf"]
+Activation = Literal["gelu_tanh", "gelu_erf", "silu"]
 ClassToken = Literal["first", "last"]
 Positions = Literal["learned", "sinusoidal", "rotary", "relative", "bucketed", "none"]
 ModelType = Literal[
@@ -31,6 +31,7 @@ ModelType = Literal[
     "electra",
     "distilbert",
     "mpnet",
+    "nomic_bert",
     "modernbert",
     "xlnet",
 ]
@@ -153,7 +154,8 @@ class ModelConfig(Settings):
     """Rows of the word table. None: one for each piece. Published models may have more. Rows past the vocabulary are
     kept and exported, but the model never predicts their ids, and masking never draws them."""
     activation: Activation = "gelu_tanh"
-    """GELU by tanh (the original's code since February 2019) or by the error function (its checkpoints of 2018)."""
+    """GELU by tanh (the original's code since February 2019), GELU by the error function (its checkpoints of 2018), or
+    SiLU, x sigmoid(x)."""
     head_activation: Activation | None = None
     """Form of GELU before the output of masked-token prediction, if it differs from the blocks' form, as in some
     published models. None: the blocks' form."""

@@ -109,6 +109,34 @@ class _Rotations(Shape, extra="forbid"):
     sliding_attention: _Rotation = _Rotation()
 
 
+class _Heads(Shape):
+    hidden_size: int
+    num_attention_heads: int
+    head_dim: int | None = None
+    rope_parameters: _Rotation = _Rotation()
+
+
+def _read_rotation(values: JsonObject, place: str, default: float) -> JsonObject:
+    """Raises UsageError if the width of heads isn't the model's divided by their number."""
+    keys = _keys(values, _Heads, place)
+    if keys.head_dim is not None and keys.head_dim * keys.num_attention_heads != keys.hidden_size:
+        raise UsageError(
+            f"{place}: head_dim is {keys.head_dim} with hidden_size {keys.hidden_size} and num_attention_heads "
+            f"{keys.num_attention_heads}; bert_jax's heads are hidden_size / num_attention_heads wide"
+        )
+    return {"rotary_base": keys.rope_parameters.rope_theta or default}
+
+
+ROTATION = Conversion(
+    partial(_read_rotation, default=1000.0),
+    lambda model, _: {
+        "rope_parameters": {"rope_theta": model.rotary_base, "rope_type": "default"},
+        "head_dim": model.head_size,
+    },
+)
+"""One base of rotations for all blocks, NomicBERT's if the file has none, and the width of heads."""
+
+
 class _Attention(Shape):
     """ModernBERT's keys of the blocks' attention, with the defaults of its class."""
 

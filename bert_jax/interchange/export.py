@@ -69,6 +69,8 @@ def _exported(
         )
     suffix = class_of_bert.removeprefix("Bert")
     class_name = relative.classes + relative.suffixes.get(suffix, suffix)
+    if suffix in relative.classless:
+        raise UsageError(f"transformers has no class {class_name}; use the run itself, by bert-jax predict")
     values = config_values(config, vocabulary, class_name, has_pooler="pooler" in params["bert"])
     return _Exported(relative, class_name, values | (head_values(task) if task else {}), params)
 

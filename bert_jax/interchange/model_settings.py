@@ -17,6 +17,7 @@ ACTIVATIONS: dict[str, Activation] = {
     "gelu_python": "gelu_erf",
     "gelu_new": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
+    "silu": "silu",
 }
 """Activations by Hugging Face's names. In Google's files `gelu` was the erf form until February 2019, then tanh."""
 
@@ -37,6 +38,11 @@ def model_config(
     missing or implausible.
     """
     model_type = values.get("model_type", "bert")
+    if values.get("auto_map") and model_type not in RELATIVES:
+        raise UsageError(
+            f"{path}: auto_map says that the model, of model_type {quoted(model_type)}, is computed by code of its "
+            f"own, which isn't run here; give a model of {', '.join(RELATIVES)}"
+        )
     relative = relative_of(model_type, str(path))
     for alias, name in relative.aliases.items():
         if alias in values and values.get(name, values[alias]) != values[alias]:
@@ -90,7 +96,7 @@ def model_facts(
         f"{config.num_layers} layers of width {config.hidden_size:,}, {config.num_heads} heads, "
         f"{config.max_positions:,} positions, {config.num_segments} segments"
     )
-    form, head = config.activation.replace("gelu_", "GELU by "), config.prediction_head.activation
+    form, head = _in_words(config.activation), config.prediction_head.activation
     facts = [
         Fact(name="class", value=name or f"{relative.classes}Model", known_by=known_by),
         Fact(name="encoder", value=encoder, known_by=file),
@@ -101,10 +107,13 @@ def model_facts(
     facts.append(Fact(name="activation", value=form, known_by="--activation" if activation else source))
     if head != config.activation:
         source = f"{relative.classes}'s head" if relative.head_activation else file
-        facts.append(Fact(name="head's activation", value=head.replace("gelu_", "GELU by "), known_by=source))
+        facts.append(Fact(name="head's activation", value=_in_words(head), known_by=source))
     if lacking:
         text = ", ".join(f"{key} {value}" for key, value in lacking.items())
         facts.append(Fact(name="not in the file", value=text, known_by=default))
+    if values.get("auto_map"):
+        text = "auto_map names code of the model's own, which isn't run; it is computed as its model_type is"
+        facts.append(Fact(name="code", value=text, known_by=file))
     facts += [Fact(name=name, value=value, known_by="bert_jax") for name, value in relative.facts.items()]
     epsilon = Fact(name="epsilon of norms", value=f"{config.layer_norm_epsilon:g}", known_by=file)
     return facts if "layer_norm_epsilon" in {relative.rates.get(key) for key in lacking} else [*facts, epsilon]
@@ -121,7 +130,7 @@ def config_values(model: ModelConfig, vocabulary: Vocabulary, class_name: str, h
     relative = RELATIVES[model_type]
     # The size in config.json includes the unused rows.
     model = model.replace(vocabulary_size=model.num_word_rows, word_rows=None, feedforward_size=model.inner_size)
-    written = {form: name for name, form in ACTIVATIONS.items() if name in ("gelu", "gelu_new")}
+    written = {form: name for name, form in ACTIVATIONS.items() if name in ("gelu", "gelu_new", "silu")}
     values: JsonObject = {"architectures": [class_name], "model_type": model_type}
     values |= {theirs: getattr(model, ours) for theirs, ours in (relative.sizes | relative.rates).items()}
     if "embedding_size" in values:
@@ -163,6 +172,10 @@ def head_values(task: TaskConfig) -> JsonObject:
         return {}
     labels = {"id2label": dict(enumerate(names)), "label2id": {name: number for number, name in enumerate(names)}}
     return labels | ({"problem_type": task.task_kind.problem} if task.task_kind.problem else {})
+
+
+def _in_words(activation: Activation) -> str:
+    return activation.replace("gelu_", "GELU by ").replace("silu", "SiLU")
 
 
 def _size(values: JsonObject, name: str, path: Path) -> int:

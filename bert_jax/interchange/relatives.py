@@ -14,6 +14,7 @@ from bert_jax.interchange.conversions import (
     DISCRIMINATOR,
     ELECTRA,
     NO_CONVERSION,
+    ROTATION,
     TASK_TYPES,
     XLNET,
     Conversion,
@@ -82,6 +83,8 @@ class Relative(NamedTuple):
     parameter's path; "" is an axis of size 1."""
     suffixes: dict[str, str] = {}
     """Its ends of the names of BERT's classes where they differ."""
+    classless: frozenset[str] = frozenset()
+    """The ends of BERT's class names that none of its classes has."""
     sizes: dict[str, str] = SIZES
     """Our settings by its names of sizes in config.json."""
     aliases: dict[str, str] = {}
@@ -329,6 +332,31 @@ _DISTILBERT = Relative(
     lacks=frozenset({"bert/pooler", "next_sentence"}),
     tokenizer="DistilBertTokenizer",
 )
+_NOMIC_BLOCK = "nomic_bert.encoder.layers.{layer}"
+_NOMICBERT = Relative(
+    classes="NomicBert",
+    title="NomicBERT",
+    tensors=(
+        *((f"{_BLOCK}.attention.self.{name}.", f"{_NOMIC_BLOCK}.attn.Wqkv.") for name, _ in _QUERY_KEY_VALUE),
+        (f"{_BLOCK}.attention.output.dense.", f"{_NOMIC_BLOCK}.attn.out_proj."),
+        (f"{_BLOCK}.attention.output.LayerNorm.", f"{_NOMIC_BLOCK}.norm1."),
+        (f"{_BLOCK}.intermediate.dense.", f"{_NOMIC_BLOCK}.mlp.fc12."),
+        (f"{_BLOCK}.intermediate.gate.", f"{_NOMIC_BLOCK}.mlp.fc11."),
+        (f"{_BLOCK}.output.dense.", f"{_NOMIC_BLOCK}.mlp.fc2."),
+        (f"{_BLOCK}.output.LayerNorm.", f"{_NOMIC_BLOCK}.norm2."),
+        ("bert.embeddings.LayerNorm.", "nomic_bert.emb_ln."),
+        ("bert.", "nomic_bert."),
+        (f"{_HEAD}.transform.LayerNorm.", f"{_HEAD}.transform.layer_norm."),
+    ),
+    defaults=_DEFAULTS
+    | {"vocab_size": 30528, "max_position_embeddings": 2048, "hidden_act": "silu"}
+    | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
+    fixed={"tie_word_embeddings": True},
+    settings={"positions": "rotary", "feedforward": "gated", "block_biases": False},
+    classless=frozenset({"ForQuestionAnswering", "ForMultipleChoice"}),
+    lacks=frozenset({"bert/pooler", "next_sentence"}),
+    conversion=ROTATION,
+)
 _MPNET_BLOCK = "mpnet.encoder.layer.{layer}.attention"
 _MPNET = _ROBERTA._replace(
     classes="MPNet",
@@ -412,6 +440,7 @@ RELATIVES: dict[str, Relative] = {
     "electra": _ELECTRA,
     "distilbert": _DISTILBERT,
     "mpnet": _MPNET,
+    "nomic_bert": _NOMICBERT,
     "modernbert": _MODERNBERT,
     "modernbert-decoder": _DECODER,
     "xlnet": _XLNET,

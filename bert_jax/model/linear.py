@@ -96,7 +96,9 @@ def layer_norm(
 
 
 def activation(config: ModelConfig) -> Callable[[Array], Array]:
-    """GELU in the form that `config` names: x Phi(x), or 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3)))."""
+    """The one that `config` names: GELU as x Phi(x), or as 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))), or SiLU."""
+    if config.activation == "silu":
+        return in_float32(jax.nn.silu)
     if config.activation == "gelu_tanh":
         return in_float32(functools.partial(jax.nn.gelu, approximate=True), gelu_tanh_gradients)
     return in_float32(functools.partial(jax.nn.gelu, approximate=False))

@@ -9,13 +9,15 @@ parameter's gradient. XLNet's hidden states are those of the content stream and 
 be run where the files are to be made anew.
 """
 
+import copy
 import sys
+import tempfile
 from pathlib import Path
 
 import torch
 import transformers
 from make import SPECIAL, B, T, V, batches, randomize, write_pieces
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 from sentencepiece.sentencepiece_model_pb2 import ModelProto
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
@@ -45,6 +47,10 @@ MODELS = {
     "mpnet": (
         "MPNetForMaskedLM",
         {**SIZES, "max_position_embeddings": 29, "pad_token_id": 1, "bos_token_id": 0, "eos_token_id": 2},
+    ),
+    "nomic_bert": (
+        "NomicBertForMaskedLM",
+        {**SIZES, "rope_parameters": {"rope_theta": 700.0, "rope_type": "default"}},
     ),
     "modernbert": (
         "ModernBertForMaskedLM",
@@ -104,6 +110,18 @@ def permuted(batch: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
     return {"token_type_ids": types, "perm_mask": hidden.float(), "target_mapping": mapping, "use_mems": False}
 
 
+def gradients(model: transformers.PreTrainedModel) -> dict[str, torch.Tensor]:
+    """The gradients by the names of their parameters in files, which a class may rename."""
+    shaped, absent = copy.deepcopy(model), set[str]()
+    for (name, parameter), source in zip(shaped.named_parameters(), model.parameters(), strict=True):
+        absent |= {name} if source.grad is None else set()
+        parameter.data = torch.zeros_like(source) if source.grad is None else source.grad
+    with tempfile.TemporaryDirectory() as folder:
+        shaped.save_pretrained(folder)
+        found = load_file(Path(folder) / "model.safetensors")
+    return {name: values for name, values in found.items() if name not in absent}
+
+
 def make(name: str) -> None:
     """Writes the folder of one relative."""
     model, folder = model_of(*MODELS[name]), HERE / name
@@ -146,9 +164,7 @@ def make(name: str) -> None:
         layers = [torch.cat(streams, dim=1) for streams in zip(layers[::2], layers[1::2], strict=True)]
     expected |= {f"hidden.{number}": layer.detach() for number, layer in enumerate(layers)}
     expected |= {f"logits.{head}": values.detach() for head, values in logits.items()} | {"loss": loss.detach()}
-    expected |= {
-        f"gradient.{key}": parameter.grad for key, parameter in model.named_parameters() if parameter.grad is not None
-    }
+    expected |= {f"gradient.{name}": values for name, values in gradients(model).items()}
     save_file({key: value.contiguous() for key, value in expected.items()}, folder / "expected.safetensors")
 
 

@@ -154,6 +154,25 @@ def test_another_model_is_not_taken_for_a_misspelt_one():
         relative_of("mobilebert", "config.json")
 
 
+@pytest.mark.parametrize(
+    ("name", "changes", "words"),
+    [
+        ("nomic_bert", {"head_dim": 16}, "head_dim is 16 with hidden_size 36 and num_attention_heads 3; bert_jax's"),
+        ("nomic_bert", {"rope_parameters": {"rope_type": "yarn"}}, "rope_type is 'yarn': input should be 'default'"),
+        ("bert", {"model_type": "new", "auto_map": {"AutoModel": "a--b.C"}}, "auto_map says that .* code of its own"),
+        ("distilbert", {"pruned_heads": {"1": [0]}}, "pruned_heads is .*; bert_jax's DistilBert has {}"),
+        ("mpnet", {"relative_attention_num_buckets": 64}, "num_buckets is 64; bert_jax's MPNet has 32"),
+        ("mpnet", {"pad_token_id": 0}, "pad_token_id is 0; bert_jax's MPNet has 1"),
+    ],
+)
+def test_what_bert_jax_does_not_compute_is_one_line(name, changes, words):
+    folder = FOLDER / name if name != "bert" else BERTS[0]
+    values = json.loads((folder / "config.json").read_text()) | changes
+    with pytest.raises(UsageError, match=f"^config.json: .*{words}") as refused:
+        model_config(values, Path("config.json"))
+    assert "\n" not in str(refused.value)
+
+
 def test_tensors_of_another_kind_than_config_json_says_are_one_line(tmp_path):
     for path in (FOLDER / "roberta").iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes().replace(b'"roberta"', b'"electra"'))

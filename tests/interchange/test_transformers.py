@@ -24,6 +24,7 @@ from bert_jax.pretraining.fitting import fitted
 from bert_jax.pretraining.initial import initial_parameters, open_initial
 from bert_jax.pretraining.vocabulary import existing_tokenizer, make_tokenizer
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.system.errors import UsageError
 from bert_jax.run.trained_model import save_model
 from bert_jax.text.cleaning import Cleaning
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
@@ -186,6 +187,7 @@ RELATED = {
     "electra": {"embedding_size": 12, "pooler": "gelu", "activation": "gelu_erf"},
     "distilbert": {**RELATIVES["distilbert"].settings, "activation": "gelu_erf"},
     "mpnet": {**RELATIVES["mpnet"].settings, "first_position": 2},
+    "nomic_bert": {**RELATIVES["nomic_bert"].settings, "activation": "silu"},
     "modernbert": {**RELATIVES["modernbert"].settings, "local_window": 2, "global_every": 3},
 }
 """Settings by the kind of model."""
@@ -206,7 +208,12 @@ NAMES = {
     [
         *(("bert", kind) for kind in NAMES),
         ("ernie", "class"),  # but for its prefix its names are BERT's
-        *((model, kind) for model in FURTHER for kind in ("class", "tags", "choice", "span")),
+        *(
+            (model, kind)
+            for model in FURTHER
+            for kind in ("class", "tags", "choice", "span")
+            if f"For{NAMES[kind]}" not in RELATIVES[model].classless
+        ),
     ],
 )
 def test_a_fine_tuned_model_gives_our_outputs(fine_tuned, model_type, kind, tmp_path):
@@ -246,6 +253,13 @@ def test_a_fine_tuned_model_gives_our_outputs(fine_tuned, model_type, kind, tmp_
     else:
         np.testing.assert_allclose(found[:, 0], out.logits.numpy(), atol=1e-5)
     assert np.std(found, axis=0).min() > 0.01
+
+
+def test_a_head_without_a_class_there_is_not_exported(fine_tuned, tmp_path):
+    ours = fine_tuned("span", model_type="nomic_bert", **RELATED["nomic_bert"])
+    with pytest.raises(UsageError, match="transformers has no class NomicBertForQuestionAnswering; use the run itself"):
+        write_model_directory(tmp_path / "model", *ours[1:], ours.task)
+    assert not hasattr(transformers, "NomicBertForQuestionAnswering") and not (tmp_path / "model").exists()
 
 
 def test_a_model_with_an_exchanged_vocabulary_gives_our_outputs(tmp_path):
