@@ -72,7 +72,8 @@ class SelfAttention(nn.Module):
         if scheme.score_terms:
             added = scheme.score_terms(config, name="positions")
             nn.share_scope(self, added)  # so that all parameters of attention lie beside each other
-            query, terms = added(query, pattern)
+            of_two = None if bias is None else bias[:2]
+            query, terms = added(query, key, pattern, lambda vectors: project(vectors, kernel[:, :2], of_two, dtype))
         attend = form.attend if terms is None else functools.partial(form.attend, terms=terms)
         context = attend(query, key, value, pattern, rate, dropout_keys)
         output = Linear(config, (config.hidden_size,), 2, config.attention_biases, into_sum=True, name="output")(

@@ -34,8 +34,9 @@ class PositionScheme(NamedTuple):
     """(config, whether attention is local, queries or keys, their positions, tokens of a row) -> the queries or keys
     turned by their positions. See `rotated` for the last three arguments."""
     score_terms: type[nn.Module] | None = None
-    """Class of a module, built from `config` in each block in the scope of its attention: (queries, pattern) -> the
-    queries to multiply with keys, and terms [B, H, T, S] added to these products before the division by sqrt(K)."""
+    """Class of a module, built from `config` in each block in the scope of its attention: (queries, keys, pattern,
+    projected) -> the queries to multiply with keys, and terms [B, H, T, S] added to these products before the division
+    by sqrt(K). `projected` gives the block's queries and keys [..., 2, H, K] of any vectors [..., D]."""
     segments: Callable[[ModelConfig, Tokens], Int[Array, "B T"] | None] = lambda config, tokens: None
     """(config, tokens) -> each token's segment; None if attention doesn't depend on segments."""
     distances: type[nn.Module] | None = None
@@ -122,7 +123,7 @@ class BucketedPositions(nn.Module):
     config: ModelConfig
 
     def __call__(
-        self, query: Float[Array, "B T H K"], pattern: AttentionPattern
+        self, query: Float[Array, "B T H K"], key: Array, pattern: AttentionPattern, projected: Callable[[Array], Array]
     ) -> tuple[Float[Array, "B T H K"], Float[Array, "#B H T S"]]:
         """The queries, and the terms, which don't depend on them, times sqrt(K)."""
         assert pattern.distances is not None, "the encoder sets the distances"

@@ -2,6 +2,7 @@
 Dai et al. 2019, section 3.3), and the query stream that predicts tokens (section 2.3)."""
 
 import functools
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -44,7 +45,7 @@ class RelativePositions(nn.Module):
 
     @nn.compact
     def __call__(
-        self, query: Float[Array, "B T H K"], pattern: AttentionPattern
+        self, query: Float[Array, "B T H K"], key: Array, pattern: AttentionPattern, projected: Callable[[Array], Array]
     ) -> tuple[Float[Array, "B T H K"], Float[Array, "B H T S"]]:
         """The queries with the bias of their products with keys (b_w), and the sum of both terms in float32, not yet
         divided by sqrt(K)."""
@@ -91,14 +92,14 @@ def by_distance(scores: Float[Array, "H B T M"], pattern: AttentionPattern) -> F
     1 - S."""
     size = pattern.keys.sequence.shape[1]
     if pattern.rows is None:
-        return _of_rows_in_order(scores)
+        return of_rows_in_order(scores)
     # With a query stream, the first S queries are the row's own tokens in order.
     in_order = size if pattern.has_query_stream else 0
     rest = scores_from(scores[:, :, in_order:], size - pattern.rows[:, in_order:], size)
-    return jnp.concatenate([_of_rows_in_order(scores[:, :, :size]), rest], axis=2) if in_order else rest
+    return jnp.concatenate([of_rows_in_order(scores[:, :, :size]), rest], axis=2) if in_order else rest
 
 
-def _of_rows_in_order(scores: Float[Array, "H B S M"]) -> Float[Array, "H B S S"]:
+def of_rows_in_order(scores: Float[Array, "H B S M"]) -> Float[Array, "H B S S"]:
     """The window of S scores that begins at S - i for query i: one element earlier in each row, so it is a slice of the
     array with rows that are one element shorter (Dai et al. 2019, appendix B)."""
     size = scores.shape[2]
