@@ -20,7 +20,7 @@ WIDEST_FILTER = 7
 ComputeType = Literal["auto", "float32", "bfloat16"]
 Activation = Literal["gelu_tanh", "gelu_erf", "silu"]
 ClassToken = Literal["first", "last"]
-Positions = Literal["learned", "sinusoidal", "rotary", "relative", "bucketed", "none"]
+Positions = Literal["learned", "sinusoidal", "rotary", "relative", "bucketed", "disentangled", "none"]
 ModelType = Literal[
     "bert",
     "roberta",
@@ -32,6 +32,7 @@ ModelType = Literal[
     "distilbert",
     "mpnet",
     "nomic_bert",
+    "deberta-v2",
     "modernbert",
     "xlnet",
 ]
@@ -68,7 +69,11 @@ class ModelConfig(Settings):
         ),
         Requirement("positions", "bucketed", "local_window", None, "their terms are added to global attention alone"),
         Requirement("character_filters", GIVEN, "layer", "lstm", "only LSTM layers read bytes"),
-        Requirement("clamped_distance", GIVEN, "positions", "relative", "only relative positions have distances"),
+        Requirement("distance_ranges", GIVEN, "positions", "disentangled", "only disentangled positions have ranges"),
+        Requirement("positions", "disentangled", "distance_ranges", GIVEN, "its distances are in ranges"),
+        Requirement(
+            "positions", "disentangled", "local_window", None, "their terms are added to global attention alone"
+        ),
         Requirement("norm", "pre", "shared_layers", False, "the first block lacks a norm that shared blocks have"),
         Requirement("local_window", GIVEN, "global_every", GIVEN, "no block would have local attention"),
         Requirement("global_every", GIVEN, "local_window", GIVEN, "blocks with local attention need its width"),
@@ -111,9 +116,15 @@ class ModelConfig(Settings):
       al. 2019, sections 2.3 to 2.5).
     - bucketed: a table of embeddings, and every block adds to its scores a learned number of the head and the range of
       the distance between query and key, the same in all blocks (Raffel et al. 2020, section 2.1; MPNet's).
+    - disentangled: every block adds to its scores a product of the query with a vector of its distance to the key, and
+      one of the key with such a vector (He et al. 2021, section 3.1; DeBERTa's). All blocks share the vectors.
     - none: only LSTM layers know the order."""
     clamped_distance: Rows | None = None
-    """With positions=relative: larger distances count as this one. None: every distance counts as it is."""
+    """With positions=relative: larger distances count as this one. None: every distance counts as it is. With
+    positions=disentangled: the distance from which on the last range holds. None: max_positions."""
+    distance_ranges: Rows | None = None
+    """With positions=disentangled: half the number of the vectors of distances. Distances below half of this number
+    have a vector each, larger ones share theirs in ranges that grow with the distance."""
     class_token: ClassToken = "first"
     """Place of [CLS] in a sequence: before the text (BERT's), or after its last [SEP] (XLNet's)."""
     rotary_base: RotaryBase = 10_000.0
@@ -199,6 +210,8 @@ class ModelConfig(Settings):
         table = self._current("embedding_size") if self.embedding_size else width
         if self.positions in ("sinusoidal", "relative") and self.table_size % 2:
             yield f"{table} is odd and {self._current('positions')} pairs each sine with a cosine; choose an even width"
+        if self.clamped_distance is not None and self.positions not in ("relative", "disentangled"):
+            yield f"{self._current('clamped_distance')} needs relative or disentangled positions; leave it out"
         if self.positions == "rotary" and self.head_size % 2:
             yield (
                 f"{width} with {heads} makes heads {self.head_size} wide and {self._current('positions')} turns pairs "

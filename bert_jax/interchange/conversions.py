@@ -137,6 +137,62 @@ ROTATION = Conversion(
 """One base of rotations for all blocks, NomicBERT's if the file has none, and the width of heads."""
 
 
+class _Deberta(Shape):
+    """DeBERTa's keys of attention, with the defaults of its class."""
+
+    hidden_size: int
+    max_position_embeddings: int
+    embedding_size: int | None = None
+    relative_attention: bool = False
+    position_biased_input: bool = True
+    pos_att_type: str | list[str] = ""
+    share_att_key: bool = False
+    norm_rel_ebd: str = "none"
+    conv_kernel_size: int = 0
+    position_buckets: int = -1
+    max_relative_positions: int = -1
+
+
+def _read_deberta(values: JsonObject, place: str) -> JsonObject:
+    """Raises UsageError for another attention than that of DeBERTa-v3."""
+    keys = _keys(values, _Deberta, place)
+    kinds = keys.pos_att_type.lower().split("|") if isinstance(keys.pos_att_type, str) else keys.pos_att_type
+    found = {
+        **{name: getattr(keys, name) for name in _OF_DEBERTA},
+        "embedding_size": keys.embedding_size or keys.hidden_size,
+        "pos_att_type": sorted(kind.strip() for kind in kinds),
+    }
+    needed = _OF_DEBERTA | {"embedding_size": keys.hidden_size, "pos_att_type": ["c2p", "p2c"]}
+    for name, value in needed.items():
+        if found[name] != value:
+            raise UsageError(f"{place}: {name} is {quoted(found[name])}; bert_jax's DeBERTa has {value!r}")
+    if keys.position_buckets < 2:
+        raise UsageError(f"{place}: position_buckets is {keys.position_buckets}; bert_jax's DeBERTa has 2 and more")
+    farthest = keys.max_relative_positions
+    is_clamped = farthest > 0 and farthest != keys.max_position_embeddings
+    return {"distance_ranges": keys.position_buckets, "clamped_distance": farthest if is_clamped else None}
+
+
+_OF_DEBERTA: JsonObject = {
+    "relative_attention": True,
+    "position_biased_input": False,
+    "share_att_key": True,
+    "norm_rel_ebd": "layer_norm",
+    "conv_kernel_size": 0,
+}
+"""Keys of DeBERTa-v3's attention that have one value."""
+DEBERTA = Conversion(
+    _read_deberta,
+    lambda model, _: {
+        **{name: value for name, value in _OF_DEBERTA.items() if name != "conv_kernel_size"},
+        "pos_att_type": ["p2c", "c2p"],
+        "position_buckets": model.distance_ranges,
+        "max_relative_positions": model.clamped_distance or -1,
+    },
+)
+"""Distances in ranges, as in DeBERTa-v3."""
+
+
 class _Attention(Shape):
     """ModernBERT's keys of the blocks' attention, with the defaults of its class."""
 

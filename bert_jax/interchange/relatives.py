@@ -11,6 +11,7 @@ from bert_jax.interchange.conversions import (
     AFTER_PADDING,
     ALTERNATING_ATTENTION,
     CAUSAL_ALTERNATING_ATTENTION,
+    DEBERTA,
     DISCRIMINATOR,
     ELECTRA,
     NO_CONVERSION,
@@ -357,6 +358,28 @@ _NOMICBERT = Relative(
     lacks=frozenset({"bert/pooler", "next_sentence"}),
     conversion=ROTATION,
 )
+_CONTEXT_POOLER = (("bert.pooler.dense.", "pooler.dense."),)
+_DEBERTA = Relative(
+    classes="DebertaV2",
+    title="DeBERTa",
+    tensors=(
+        *(
+            (f"{_BLOCK}.attention.self.{name}.", f"deberta.encoder.layer.{{layer}}.attention.self.{name}_proj.")
+            for name, _ in _QUERY_KEY_VALUE
+        ),
+        ("bert.", "deberta."),
+    ),
+    class_tensors={_SEQUENCE_CLASS: _CONTEXT_POOLER, _MULTIPLE_CHOICE: _CONTEXT_POOLER},
+    sizes={theirs: ours for theirs, ours in SIZES.items() if theirs != "type_vocab_size"},
+    defaults={key: value for key, value in _DEFAULTS.items() if key != "type_vocab_size"}
+    | {"vocab_size": 128100, "hidden_size": 1536, "num_hidden_layers": 24, "num_attention_heads": 24}
+    | {"intermediate_size": 6144, "layer_norm_eps": 1e-7},
+    fixed={"type_vocab_size": 0, "tie_word_embeddings": True, "pooler_hidden_act": "gelu", "legacy": True},
+    settings={"positions": "disentangled", "num_segments": 0, "pooler": "gelu"},
+    lacks=frozenset({"bert/pooler", "next_sentence"}),
+    conversion=DEBERTA,
+    tokenizer="DebertaV2Tokenizer",
+)
 _MPNET_BLOCK = "mpnet.encoder.layer.{layer}.attention"
 _MPNET = _ROBERTA._replace(
     classes="MPNet",
@@ -441,6 +464,7 @@ RELATIVES: dict[str, Relative] = {
     "distilbert": _DISTILBERT,
     "mpnet": _MPNET,
     "nomic_bert": _NOMICBERT,
+    "deberta-v2": _DEBERTA,
     "modernbert": _MODERNBERT,
     "modernbert-decoder": _DECODER,
     "xlnet": _XLNET,

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from tokenizers import AddedToken, decoders, models, normalizers, pre_tokenizers, processors
+from tokenizers import AddedToken, Regex, decoders, models, normalizers, pre_tokenizers, processors
 from tokenizers import Tokenizer as Pipeline
 
 from bert_jax.interchange.tokenizer_config import SPECIAL_NAMES, TOKEN_KEYS, Piece, TokenizerConfig
@@ -61,6 +61,7 @@ _OF_BERT = dict(zip(TOKEN_KEYS[2:], ("[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]
 _OF_FAIRSEQ = dict(zip(TOKEN_KEYS, ("<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"), strict=True))
 _OF_ALBERT = dict(zip(TOKEN_KEYS, ("[CLS]", "[SEP]", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]"), strict=True))
 _OF_XLNET = dict(zip(TOKEN_KEYS, ("<s>", "</s>", "<unk>", "<sep>", "<pad>", "<cls>", "<mask>"), strict=True))
+_OF_DEBERTA = dict(zip(TOKEN_KEYS, ("[CLS]", "[SEP]", "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"), strict=True))
 _OF_GPT2 = dict.fromkeys(TOKEN_KEYS[:3], "<|endoftext|>")
 _MASK_LAST = {"<mask>": 0.0}
 _NUMBERING_OF_XLMR = Numbering(dict.fromkeys(("<s>", "<pad>", "</s>", "<unk>"), 0.0), 3, _MASK_LAST)
@@ -85,6 +86,9 @@ CLASSES = {
     ),
     "AlbertTokenizer": TokenizerClass(
         "Unigram", _OF_ALBERT, _MODEL, frame="bert", follows_frame=True, numbering=Numbering(), unknown=1
+    ),
+    "DebertaV2Tokenizer": TokenizerClass(
+        "Unigram", _OF_DEBERTA, "spm.model", frame="bert", segments=True, numbering=Numbering()
     ),
     # transformers 5 gives token_type_ids only where it is asked for them; the original XLNet always had segments.
     "XLNetTokenizer": TokenizerClass(
@@ -153,6 +157,8 @@ def with_class(
         pipeline = _wordpiece(file, config, special)
     elif own.model == "BPE":
         pipeline = _byte_level(file, config)
+    elif name == "DebertaV2Tokenizer":
+        pipeline = _deberta(file, config, special)
     else:
         pipeline = _unigram(file, name, config, special)
     pipeline.add_tokens(_of_library(tokens, named))
@@ -224,6 +230,23 @@ def _unigram(file: JsonObject, name: str, config: TokenizerConfig, special: dict
     scheme = "always" if of_xlnet or config.switch("add_prefix_space", True) else "never"
     spaces = [pre_tokenizers.WhitespaceSplit(), pre_tokenizers.Metaspace(BOUNDARY, scheme)]
     pipeline.pre_tokenizer, pipeline.decoder = pre_tokenizers.Sequence(spaces), decoders.Metaspace(BOUNDARY, scheme)
+    return pipeline
+
+
+def _deberta(file: JsonObject, config: TokenizerConfig, special: dict[str, str]) -> Pipeline:
+    """The steps of DebertaV2Tokenizer, which leaves out the cleaning of its sentencepiece model."""
+    vocab = [(piece, score) for piece, score in file["model"]["vocab"]]
+    unknown = (special["unk_token"], 0.0)
+    pipeline = Pipeline(models.Unigram(vocab, vocab.index(unknown) if unknown in vocab else 1, False))
+    steps: list[normalizers.Normalizer] = [normalizers.Lowercase()] if config.switch("do_lower_case", False) else []
+    steps += [normalizers.Replace(Regex(r"\s{2,}|[\n\r\t]"), " "), normalizers.NFC()]
+    pipeline.normalizer = normalizers.Sequence([*steps, normalizers.Strip(left=False, right=True)])
+    scheme = "always" if config.switch("add_prefix_space", True) else "first"
+    divided: list[pre_tokenizers.PreTokenizer] = []
+    if config.switch("split_by_punct", False):
+        divided.append(pre_tokenizers.Punctuation("isolated"))
+    pipeline.pre_tokenizer = pre_tokenizers.Sequence([*divided, pre_tokenizers.Metaspace(BOUNDARY, scheme)])
+    pipeline.decoder = decoders.Metaspace(BOUNDARY, scheme)
     return pipeline
 
 

@@ -134,6 +134,7 @@ class TokenizerConfig(SpecialTokens, extra="allow"):
     keep_accents: bool | None = None
     tokenize_chinese_chars: bool | None = None
     add_prefix_space: bool | None = None
+    split_by_punct: bool | None = None
     trim_offsets: bool | None = None
     model_max_length: float | None = None
     model_input_names: list[str] | None = None

@@ -18,7 +18,7 @@ from bert_jax.text.wordpiece import WordPieceTokenizer
 MODEL_CONFIG = "config.json"
 TOKENIZER = Tokenizer.file_name
 _PIECES = "vocab.json"
-_NUMBERED_MODELS = ("sentencepiece.bpe.model", "spiece.model")
+_NUMBERED_MODELS = ("sentencepiece.bpe.model", "spiece.model", "spm.model")
 """File names of sentencepiece models. The tokenizer classes that read them number the pieces and clean text."""
 VOCABULARIES = (TOKENIZER, SentencePieceTokenizer.file_name, _PIECES, *_NUMBERED_MODELS, WordPieceTokenizer.file_name)
 """Names of files with a vocabulary."""

@@ -15,6 +15,11 @@ from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.kernels.elementwise import cosines_and_sines, recomputed
 from bert_jax.model.linear import initial_weights
 from bert_jax.model.parameter import Parameter
+from bert_jax.model.relatives.disentangled_positions import (
+    DISENTANGLED_PARAMETERS,
+    DisentangledDistances,
+    DisentangledPositions,
+)
 from bert_jax.model.relatives.relative_positions import (
     RELATIVE_PARAMETERS,
     RelativePositions,
@@ -158,6 +163,12 @@ SCHEMES: dict[Positions, PositionScheme] = {
                 decays=True,
             ),
         ),
+    ),
+    "disentangled": PositionScheme(
+        score_terms=DisentangledPositions,
+        distances=DisentangledDistances,
+        products=6,  # four more: queries and keys are each multiplied with 2 S distances for S keys
+        parameters=DISENTANGLED_PARAMETERS,
     ),
     "none": PositionScheme(),
 }

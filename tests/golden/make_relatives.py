@@ -52,6 +52,11 @@ MODELS = {
         "NomicBertForMaskedLM",
         {**SIZES, "rope_parameters": {"rope_theta": 700.0, "rope_type": "default"}},
     ),
+    "deberta": (
+        "DebertaV2ForMaskedLM",
+        {**SIZES, "relative_attention": True, "position_biased_input": False, "pos_att_type": "p2c|c2p"}
+        | {"share_att_key": True, "norm_rel_ebd": "layer_norm", "position_buckets": 6, "max_relative_positions": 19},
+    ),
     "modernbert": (
         "ModernBertForMaskedLM",
         {

@@ -162,6 +162,10 @@ def test_another_model_is_not_taken_for_a_misspelt_one():
         ("bert", {"model_type": "new", "auto_map": {"AutoModel": "a--b.C"}}, "auto_map says that .* code of its own"),
         ("distilbert", {"pruned_heads": {"1": [0]}}, "pruned_heads is .*; bert_jax's DistilBert has {}"),
         ("mpnet", {"relative_attention_num_buckets": 64}, "num_buckets is 64; bert_jax's MPNet has 32"),
+        ("deberta", {"position_buckets": -1}, "position_buckets is -1; bert_jax's DeBERTa has 2 and more"),
+        ("deberta", {"pos_att_type": "p2p|c2p"}, r"pos_att_type is .*; bert_jax's DeBERTa has \['c2p', 'p2c'\]"),
+        ("deberta", {"conv_kernel_size": 3}, "conv_kernel_size is 3; bert_jax's DeBERTa has 0"),
+        ("deberta", {"position_biased_input": True}, "position_biased_input is True; bert_jax's DeBERTa has False"),
         ("mpnet", {"pad_token_id": 0}, "pad_token_id is 0; bert_jax's MPNet has 1"),
     ],
 )
@@ -238,6 +242,10 @@ def test_keys_that_config_json_lacks_have_the_defaults_of_the_class(model_type):
     read = {*relative.sizes, *relative.rates, *relative.activations}
     theirs = transformers.AutoConfig.for_model(model_type).to_dict()
     assert relative.defaults == {name: theirs[name] for name in read}
+    if model_type == "deberta-v2":  # whose class has no relative attention by default
+        with pytest.raises(UsageError, match="relative_attention is False; bert_jax's DeBERTa has True"):
+            model_config({"model_type": model_type}, Path("config.json"))
+        return
     without = model_config({"model_type": model_type}, Path("config.json"))
     assert without == model_config(theirs, Path("config.json"))
 

@@ -188,6 +188,7 @@ RELATED = {
     "distilbert": {**RELATIVES["distilbert"].settings, "activation": "gelu_erf"},
     "mpnet": {**RELATIVES["mpnet"].settings, "first_position": 2},
     "nomic_bert": {**RELATIVES["nomic_bert"].settings, "activation": "silu"},
+    "deberta-v2": {**RELATIVES["deberta-v2"].settings, "distance_ranges": 4, "activation": "gelu_erf"},
     "modernbert": {**RELATIVES["modernbert"].settings, "local_window": 2, "global_every": 3},
 }
 """Settings by the kind of model."""

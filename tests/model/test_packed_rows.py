@@ -22,6 +22,7 @@ CONFIGS = {
     "learned": CONFIG,
     "sinusoidal": CONFIG.replace(positions="sinusoidal"),
     "bucketed": CONFIG.replace(positions="bucketed"),
+    "disentangled": CONFIG.replace(positions="disentangled", distance_ranges=4),
     "causal": CONFIG.replace(causal=True),
     "rotary, local attention in turns": ModelConfig.modern(
         **{"num_layers": 4, "hidden_size": 32, "num_heads": 4, "feedforward_size": 48, "local_window": 2},

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from bert_jax.config.model import ModelConfig, Positions
-from bert_jax.model.positions import SCHEMES, rotated, sinusoids
+from bert_jax.model.positions import SCHEMES, bucket_of, rotated, sinusoids
+from bert_jax.model.relatives.disentangled_positions import range_of
 
 
 def test_each_value_of_the_setting_is_a_scheme():
@@ -49,3 +50,15 @@ def test_sinusoids_are_the_papers_up_to_scale():
     np.testing.assert_allclose(table[3] / scale, by_hand, rtol=1e-6)
     assert np.sqrt(np.square(sinusoids(ModelConfig(), 512)).mean()) == pytest.approx(0.02)
     np.testing.assert_array_equal(sinusoids(config, 16)[:6], table)
+
+
+def test_ranges_of_distances_are_those_of_transformers():
+    torch, mpnet = pytest.importorskip("torch"), pytest.importorskip("transformers.models.mpnet.modeling_mpnet")
+    deberta = pytest.importorskip("transformers.models.deberta_v2.modeling_deberta_v2")
+    distances = np.arange(-3000, 3001)
+    theirs = mpnet.MPNetEncoder.relative_position_bucket(torch.tensor(-distances)).numpy()
+    np.testing.assert_array_equal(bucket_of(distances), theirs)
+    for ranges, farthest in ((256, 512), (256, 2048), (6, 19), (7, 40)):
+        theirs = deberta.make_log_bucket_position(torch.tensor(distances), ranges, farthest).long().numpy()
+        expected = np.clip(theirs + ranges, 0, 2 * ranges - 1)
+        np.testing.assert_array_equal(range_of(distances, ranges, farthest), expected)

@@ -31,6 +31,9 @@ TREES = {
     ),
     "relative positions": parameter_shapes(ModelConfig.tiny(vocabulary_size=200, positions="relative", num_segments=0)),
     "bucketed positions": parameter_shapes(ModelConfig.tiny(vocabulary_size=200, positions="bucketed")),
+    "disentangled positions": parameter_shapes(
+        ModelConfig.tiny(vocabulary_size=200, positions="disentangled", distance_ranges=8)
+    ),
     "LSTM layers": parameter_shapes(
         ModelConfig.tiny(
             vocabulary_size=200, layer="lstm", positions="none", num_segments=0, character_filters=(4,) * WIDEST_FILTER
