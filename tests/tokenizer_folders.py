@@ -19,6 +19,7 @@ OF_BERT |= {"mask_token": "[MASK]"}
 OF_FAIRSEQ = dict(zip(KEYS, ("<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"), strict=True))
 OF_MPNET = OF_FAIRSEQ | {"unk_token": "[UNK]"}
 OF_ALBERT = dict(zip(KEYS, ("[CLS]", "[SEP]", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]"), strict=True))
+OF_DEBERTA = dict(zip(KEYS, ("[CLS]", "[SEP]", "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"), strict=True))
 OF_XLNET = dict(zip(KEYS, ("<s>", "</s>", "<unk>", "<sep>", "<pad>", "<cls>", "<mask>"), strict=True))
 BASES = {
     "bert": ("BertTokenizer", OF_BERT),
@@ -32,6 +33,7 @@ BASES = {
     "camembert": ("CamembertTokenizer", OF_FAIRSEQ),
     "albert": ("AlbertTokenizer", OF_ALBERT),
     "xlnet": ("XLNetTokenizer", OF_XLNET),
+    "deberta-v2": ("DebertaV2Tokenizer", OF_DEBERTA),
     "modernbert": ("PreTrainedTokenizerFast", OF_BERT),
     "unigram": ("PreTrainedTokenizerFast", OF_FAIRSEQ),
 }
@@ -43,7 +45,7 @@ MODEL_TYPES = {
     "unigram": "xlm-roberta",
 }
 MODEL_FILES = {"xlm-roberta": "sentencepiece.bpe.model", "camembert": "sentencepiece.bpe.model"}
-MODEL_FILES |= {"albert": "spiece.model", "xlnet": "spiece.model"}
+MODEL_FILES |= {"albert": "spiece.model", "xlnet": "spiece.model", "deberta-v2": "spm.model"}
 WORDS = "the river old house cat dog run ##ning ##s s ##er ##ed in of and a b c e d ' . , ( ) ! ? 中 文 é".split()
 MORE = ["[E1]", "<ent>", "river", "old house", "Straße", "@", "ing", " x", "中", "<|user|>", "THE", "e\u0301", "x1"]
 """Texts of added tokens."""
@@ -109,6 +111,15 @@ def wordpiece_file(cased: bool, kind: str = "bert") -> Json:
     return json.loads(tokenizer.to_str())
 
 
+def write_debertas_vocabulary(path: Path) -> None:
+    """ALBERT's pieces with DeBERTa's special ones; [MASK] is no piece of its model."""
+    model = read_model(GOLDEN / "spiece.model")
+    names = {"<pad>": "[PAD]", "<unk>": "[UNK]", "[MASK]": "[unused0]"}
+    for piece in model.pieces:
+        piece.piece = names.get(piece.piece, piece.piece)
+    path.write_bytes(model.SerializeToString(deterministic=True))
+
+
 def byte_file() -> Json:
     merges = [line for line in (GOLDEN / "merges.txt").read_text().split("\n") if line and line[0] != "#"]
     ids = json.loads((GOLDEN / "vocab.json").read_text())
@@ -129,7 +140,7 @@ def unigram_file(kind: str, model: Path) -> Json:
     elif kind == "camembert":
         first = [("<s>NOTUSED", 0.0), ("<pad>", 0.0), ("</s>NOTUSED", 0.0), ("<unk>", 0.0), ("<unk>NOTUSED", -100.0)]
         pieces, unknown = first + pieces[1:] + [("<mask>", 0.0)], 3
-    elif kind == "albert":
+    elif kind in ("albert", "deberta-v2"):
         unknown = 1
     tokenizer = Tokenizer(models.Unigram(pieces, unknown, False))
     charsmap = proto.normalizer_spec.precompiled_charsmap
@@ -180,6 +191,8 @@ class Folder:
             model = self.path / MODEL_FILES.get(self.kind, "sentencepiece.bpe.model")
             if self.kind == "xlnet":
                 write_xlnets_vocabulary(self.path)
+            elif self.kind == "deberta-v2":
+                write_debertas_vocabulary(model)
             else:
                 shutil.copy(GOLDEN / model.name, model)
             if form != "json":
@@ -270,7 +283,7 @@ class Folder:
         known = {token["content"] for token in file["added_tokens"]}
         wanted = [piece for piece in dict.fromkeys(self.special.values()) if piece not in known]
         if not self.maybe(0.1):
-            file["added_tokens"] += [self._token(piece, ids[piece], special=True) for piece in wanted]
+            file["added_tokens"] += [self._token(piece, ids.get(piece, len(ids)), special=True) for piece in wanted]
         else:
             self.note("specials aren't added")
         for content in rng.sample(MORE, rng.choice([0, 0, 1, 2, 3])):

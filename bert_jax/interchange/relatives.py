@@ -3,6 +3,7 @@ them are one model with different settings. One row of a table describes each re
 """
 
 import functools
+import itertools
 import re
 from typing import Literal, NamedTuple
 
@@ -79,6 +80,8 @@ class Relative(NamedTuple):
     """Its names of BERT's tensors. If one name replaces several, its tensor holds these tensors one below the other."""
     class_tensors: dict[str, Renames] = {}
     """Names in the files of one class, which take precedence over those of `tensors`."""
+    tensors_if: dict[tuple[str, object], Renames] = {}
+    """Names in files whose config.json has a key with a value, which take precedence; they are read and not written."""
     axes: dict[str, tuple[str, ...]] = {}
     """The axes of tensors whose files aren't laid out as BERT's, named as in PARAMETERS, by the last part of the
     parameter's path; "" is an axis of size 1."""
@@ -118,6 +121,11 @@ class Relative(NamedTuple):
     """The model_type of its causal models in files; None if there is none that is known here."""
     facts: dict[str, str] = {}
     """What bert_jax takes for granted of such files, by a name that is shown beside it."""
+
+    def of_file(self, values: JsonObject) -> "Relative":
+        """The relative with the names that the files of a config.json with these values have."""
+        own = (names for (key, value), names in self.tensors_if.items() if values.get(key) == value)
+        return self._replace(tensors=(*itertools.chain.from_iterable(own), *self.tensors))
 
     @property
     def base(self) -> str:
@@ -374,7 +382,13 @@ _DEBERTA = Relative(
     defaults={key: value for key, value in _DEFAULTS.items() if key != "type_vocab_size"}
     | {"vocab_size": 128100, "hidden_size": 1536, "num_hidden_layers": 24, "num_attention_heads": 24}
     | {"intermediate_size": 6144, "layer_norm_eps": 1e-7},
-    fixed={"type_vocab_size": 0, "tie_word_embeddings": True, "pooler_hidden_act": "gelu", "legacy": True},
+    tensors_if={
+        ("legacy", False): (
+            (f"{_HEAD}.transform.", "lm_predictions.lm_head."),
+            (f"{_HEAD}.bias", "lm_predictions.lm_head.bias"),
+        )
+    },
+    fixed={"type_vocab_size": 0, "tie_word_embeddings": True, "pooler_hidden_act": "gelu"},
     settings={"positions": "disentangled", "num_segments": 0, "pooler": "gelu"},
     lacks=frozenset({"bert/pooler", "next_sentence"}),
     conversion=DEBERTA,

@@ -38,6 +38,8 @@ _REASONS = (
     ("cls.squad.", "a fine-tuned model's head"),
     ("sequence_summary.", "a fine-tuned model's head"),
     ("logits_proj.", "a fine-tuned model's head"),
+    ("lm_predictions.", "a head that config.json doesn't name; set legacy to false there to take it"),
+    ("mask_predictions.", "a discriminator's head"),
     ("discriminator_predictions.", "a discriminator's head, and config.json names another class"),
     ("", "not a tensor of BERT"),
 )

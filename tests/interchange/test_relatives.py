@@ -177,6 +177,30 @@ def test_what_bert_jax_does_not_compute_is_one_line(name, changes, words):
     assert "\n" not in str(refused.value)
 
 
+def test_the_newer_head_of_deberta_is_read_where_config_json_names_it(tmp_path):
+    """DeBERTa-v3's files have it, and no config.json says so."""
+    transformers = pytest.importorskip("transformers")
+    shutil.copytree(FOLDER / "deberta", tmp_path / "old")
+    theirs = transformers.DebertaV2ForMaskedLM(
+        transformers.DebertaV2Config.from_pretrained(tmp_path / "old", legacy=False)
+    )
+    theirs.save_pretrained(tmp_path / "new")
+    shutil.copy(FOLDER / "deberta" / "vocab.txt", tmp_path / "new")
+    published = open_model_directory(tmp_path / "new")
+    assert not published.unused and "masked_lm" not in published.absent
+    write_model_directory(tmp_path / "ours", published.config, published.parameters(), published.tokenizer)
+    again = transformers.DebertaV2ForMaskedLM.from_pretrained(tmp_path / "ours").eval()
+    torch = pytest.importorskip("torch")
+    ids = torch.tensor([[2, 7, 9, 11, 3]])
+    with torch.no_grad():
+        torch.testing.assert_close(again(ids).logits, theirs.eval()(ids).logits, atol=1e-5, rtol=0)
+    values = json.loads((tmp_path / "new" / "config.json").read_text())
+    del values["legacy"]
+    (tmp_path / "new" / "config.json").write_text(json.dumps(values))
+    unnamed = open_model_directory(tmp_path / "new")
+    assert "masked_lm" in unnamed.absent and any("set legacy to false" in why for why in unnamed.unused.values())
+
+
 def test_tensors_of_another_kind_than_config_json_says_are_one_line(tmp_path):
     for path in (FOLDER / "roberta").iterdir():
         (tmp_path / path.name).write_bytes(path.read_bytes().replace(b'"roberta"', b'"electra"'))
