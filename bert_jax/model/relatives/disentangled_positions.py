@@ -40,6 +40,7 @@ class DisentangledDistances(nn.Module):
     @nn.compact
     def __call__(self, keys: int) -> Float[Array, "M D"]:
         config, ranges = self.config, self.config.distance_ranges
+        assert ranges is not None, "the config needs it with these positions"
         table = self.param("vectors", initial_weights(config), (2 * ranges, config.hidden_size))
         numbers = range_of(np.arange(keys, -keys, -1), ranges, config.clamped_distance or config.max_positions)
         return rows_of(LayerNorm(config, name="norm")(table), jnp.asarray(numbers))
