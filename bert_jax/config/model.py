@@ -33,6 +33,7 @@ ModelType = Literal[
     "mpnet",
     "nomic_bert",
     "deberta-v2",
+    "eurobert",
     "modernbert",
     "xlnet",
 ]
@@ -77,6 +78,7 @@ class ModelConfig(Settings):
         Requirement("norm", "pre", "shared_layers", False, "the first block lacks a norm that shared blocks have"),
         Requirement("local_window", GIVEN, "global_every", GIVEN, "no block would have local attention"),
         Requirement("global_every", GIVEN, "local_window", GIVEN, "blocks with local attention need its width"),
+        Requirement("embedding_norm", False, "norm", "pre", "a block that ends with norms begins with one"),
         Requirement("block_biases", False, "biases", True, "without biases blocks have none anyway"),
         Requirement("generator_divisor", GIVEN, "discriminator", True, "a generator is for a discriminator"),
         Requirement("generator_divisor", GIVEN, "causal", False, "a generator sees both sides of what it fills"),
@@ -98,6 +100,9 @@ class ModelConfig(Settings):
     ALBERT and ELECTRA have tables narrower than the model. None: hidden_size, without a projection."""
     num_heads: Width = 12
     """Attention heads of a block (H). The number must divide the width."""
+    key_value_heads: Width | None = None
+    """Heads of a block's keys and values, each for several heads of queries (Ainslie et al. 2023). The number must
+    divide num_heads. None: num_heads."""
     shared_layers: bool = False
     """Whether all blocks have the same parameters, as in ALBERT (Lan et al. 2020, section 3.1)."""
     feedforward_size: Width | None = None
@@ -174,15 +179,25 @@ class ModelConfig(Settings):
     """Where a block has its norms: after each residual sum (BERT's), or before attention and feed-forward, and once
     after the last block (Xiong et al. 2020). With pre, the first block has no norm before its attention, because it
     follows the norm of the embeddings."""
+    norm_kind: Literal["layer", "rms"] = "layer"
+    """What a norm does: it subtracts the mean and divides by the standard deviation (layer, BERT's), or divides by the
+    root mean square (rms, Zhang and Sennrich 2019)."""
+    embedding_norm: bool = True
+    """Whether a norm follows the embeddings. Without one, and with norm=pre, the first block is like all others."""
     feedforward: Literal["dense", "gated"] = "dense"
     """What is between the two matrices of a block's feed-forward part: only the activation (dense, BERT's); or the
     first matrix is twice as wide, and the activation of one half of its output is multiplied by the other half (gated:
     GeGLU, Shazeer 2020)."""
     biases: bool = True
-    """Whether linear layers and norms have biases. The vocabulary layer, and the heads of pairs, replaced tokens and
-    tasks always have them."""
+    """Whether linear layers and norms have biases. The vocabulary layer, the heads of pairs, replaced tokens and tasks,
+    and the dense layer of pooler=gelu always have them."""
     block_biases: bool = True
     """Whether the linear layers of blocks have biases; norms and other layers have some in either case."""
+    head: Literal["transform", "product"] = "transform"
+    """What predicts tokens from vectors: a dense layer, the activation and a norm before the product with a table, and
+    a bias for each piece (transform, BERT's); or the product alone (product)."""
+    tied_words: bool = True
+    """Whether that product is with the word table. Otherwise it is with a table of its own."""
     pooler: Literal["tanh", "gelu", "relu", "transform"] = "tanh"
     """Layers between the encoder and the head of a task: a dense layer and tanh on the pooled vector (tanh, BERT's); a
     dense layer and GELU or ReLU on it (gelu, ELECTRA's; relu, DistilBERT's); or a dense layer, GELU and a norm on every
@@ -212,6 +227,10 @@ class ModelConfig(Settings):
             yield f"{table} is odd and {self._current('positions')} pairs each sine with a cosine; choose an even width"
         if self.clamped_distance is not None and self.positions not in ("relative", "disentangled"):
             yield f"{self._current('clamped_distance')} needs relative or disentangled positions; leave it out"
+        if self.num_heads % (self.key_value_heads or 1):
+            yield f"{heads} is not a multiple of {self._current('key_value_heads')}; change one of them"
+        if self.key_value_heads and self.positions in ("relative", "bucketed", "disentangled"):
+            yield f"{self._current('key_value_heads')} needs rotary, learned or sinusoidal positions; leave it out"
         if self.positions == "rotary" and self.head_size % 2:
             yield (
                 f"{width} with {heads} makes heads {self.head_size} wide and {self._current('positions')} turns pairs "
@@ -305,6 +324,21 @@ class ModelConfig(Settings):
     def encoder(self) -> "ModelConfig":
         """These settings without a discriminator's head and generator, as a fine-tuned model has them."""
         return self.replace(discriminator=False, generator_divisor=None)
+
+    @property
+    def norms_embeddings(self) -> bool:
+        """Whether a norm follows the embeddings."""
+        return self.embedding_norm and not self.has_query_stream
+
+    @property
+    def begins_without_norm(self) -> bool:
+        """Whether the first block has no norm before its attention, because one follows the embeddings."""
+        return self.norm == "pre" and self.embedding_norm
+
+    @property
+    def transforms_head(self) -> bool:
+        """Whether a dense layer, the activation and a norm precede the product that predicts tokens."""
+        return self.head == "transform" and not self.has_query_stream
 
     @property
     def prediction_head(self) -> "ModelConfig":

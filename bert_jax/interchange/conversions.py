@@ -114,6 +114,7 @@ class _Heads(Shape):
     num_attention_heads: int
     head_dim: int | None = None
     rope_parameters: _Rotation = _Rotation()
+    rope_theta: float | None = None
 
 
 def _read_rotation(values: JsonObject, place: str, default: float) -> JsonObject:
@@ -124,7 +125,18 @@ def _read_rotation(values: JsonObject, place: str, default: float) -> JsonObject
             f"{place}: head_dim is {keys.head_dim} with hidden_size {keys.hidden_size} and num_attention_heads "
             f"{keys.num_attention_heads}; bert_jax's heads are hidden_size / num_attention_heads wide"
         )
-    return {"rotary_base": keys.rope_parameters.rope_theta or default}
+    if values.get("rope_scaling"):
+        raise UsageError(f"{place}: rope_scaling is {quoted(values['rope_scaling'])}; bert_jax scales no rotations")
+    return {"rotary_base": keys.rope_parameters.rope_theta or keys.rope_theta or default}
+
+
+def _read_eurobert(values: JsonObject, place: str) -> JsonObject:
+    heads, groups = values["num_attention_heads"], values.get("num_key_value_heads")
+    settings = {
+        "key_value_heads": groups if groups != heads else None,
+        "tied_words": bool(values.get("tie_word_embeddings")),
+    }
+    return settings | _read_rotation(values, place, default=10_000.0)
 
 
 ROTATION = Conversion(
@@ -135,6 +147,21 @@ ROTATION = Conversion(
     },
 )
 """One base of rotations for all blocks, NomicBERT's if the file has none, and the width of heads."""
+
+
+EUROBERT = Conversion(
+    _read_eurobert,
+    lambda model, vocabulary: {
+        **ROTATION.write(model, vocabulary),
+        "num_key_value_heads": model.key_value_heads or model.num_heads,
+        "tie_word_embeddings": model.tied_words,
+        "classifier_pooling": "bos",  # a setting of the classification head, which doesn't change the encoder
+        "bos_token_id": vocabulary.cls_id,
+        "eos_token_id": vocabulary.sep_id,
+        "mask_token_id": vocabulary.mask_id,
+    },
+)
+"""Grouped heads of keys and values, one base of rotations, and a table of the head's own unless a file ties it."""
 
 
 class _Deberta(Shape):

@@ -15,6 +15,7 @@ from bert_jax.interchange.conversions import (
     DEBERTA,
     DISCRIMINATOR,
     ELECTRA,
+    EUROBERT,
     NO_CONVERSION,
     ROTATION,
     TASK_TYPES,
@@ -366,6 +367,51 @@ _NOMICBERT = Relative(
     lacks=frozenset({"bert/pooler", "next_sentence"}),
     conversion=ROTATION,
 )
+_EURO_BLOCK = "model.layers.{layer}"
+_EUROBERT = Relative(
+    classes="EuroBert",
+    title="EuroBERT",
+    tensors=(
+        *(
+            (f"{_BLOCK}.attention.self.{name}.", f"{_EURO_BLOCK}.self_attn.{own}_proj.")
+            for name, own in _QUERY_KEY_VALUE
+        ),
+        (f"{_BLOCK}.attention.output.dense.", f"{_EURO_BLOCK}.self_attn.o_proj."),
+        (f"{_BLOCK}.attention.output.LayerNorm.", f"{_EURO_BLOCK}.input_layernorm."),
+        (f"{_BLOCK}.intermediate.dense.", f"{_EURO_BLOCK}.mlp.gate_proj."),
+        (f"{_BLOCK}.intermediate.gate.", f"{_EURO_BLOCK}.mlp.up_proj."),
+        (f"{_BLOCK}.output.dense.", f"{_EURO_BLOCK}.mlp.down_proj."),
+        (f"{_BLOCK}.output.LayerNorm.", f"{_EURO_BLOCK}.post_attention_layernorm."),
+        ("bert.encoder.norm.", "model.norm."),
+        ("bert.embeddings.word_embeddings.", "model.embed_tokens."),
+        ("bert.", "model."),
+        (f"{_HEAD}.decoder.", "lm_head."),
+    ),
+    sizes={theirs: ours for theirs, ours in SIZES.items() if theirs != "type_vocab_size"},
+    rates={"attention_dropout": "attention_dropout", "initializer_range": "initializer_range"}
+    | {"rms_norm_eps": "layer_norm_epsilon"},
+    defaults={key: _DEFAULTS[key] for key in SIZES if key != "type_vocab_size"}
+    | {"vocab_size": 128256, "max_position_embeddings": 8192, "hidden_act": "silu", "attention_dropout": 0.0}
+    | {"initializer_range": 0.02, "rms_norm_eps": 1e-5},
+    fixed={"attention_bias": False, "mlp_bias": False},
+    settings={
+        "positions": "rotary",
+        "num_segments": 0,
+        "norm": "pre",
+        "norm_kind": "rms",
+        "embedding_norm": False,
+        "feedforward": "gated",
+        "biases": False,
+        "head": "product",
+        "pooler": "gelu",
+        "dropout": 0.0,
+    },
+    class_tensors={_SEQUENCE_CLASS: (("bert.pooler.dense.", "dense."),)},
+    lacks=frozenset({"bert/pooler", "next_sentence"}),
+    classless=frozenset({"ForQuestionAnswering", "ForMultipleChoice"}),
+    conversion=EUROBERT,
+    tokenizer=None,
+)
 _CONTEXT_POOLER = (("bert.pooler.dense.", "pooler.dense."),)
 _DEBERTA = Relative(
     classes="DebertaV2",
@@ -479,6 +525,7 @@ RELATIVES: dict[str, Relative] = {
     "mpnet": _MPNET,
     "nomic_bert": _NOMICBERT,
     "deberta-v2": _DEBERTA,
+    "eurobert": _EUROBERT,
     "modernbert": _MODERNBERT,
     "modernbert-decoder": _DECODER,
     "xlnet": _XLNET,

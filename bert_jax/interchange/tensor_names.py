@@ -192,7 +192,10 @@ def select(
         by_theirs.setdefault(relative.theirs(name, class_name), [name])
     inside, others = _without_prefix(tensors, by_theirs.keys(), relative, origin)
     selected, unused = _matched(inside, by_theirs, relative.base, origin)
+    own = {named.name for named in expected}
     for name, tied in _TIED.items():
+        if name in own:
+            continue
         if tied not in selected and name in selected:
             selected[tied] = selected.pop(name)
         elif name in selected:

@@ -42,8 +42,10 @@ class SelfAttention(nn.Module):
         """
         config, dtype = self.config, compute_dtype(self.config)
         shape = (3, config.num_heads, config.head_size)
-        kernel = self.param("kernel", initial_weights(config), (config.hidden_size, *shape))
-        bias = self.param("bias", nn.initializers.zeros_init(), shape) if config.attention_biases else None
+        grouped = config.key_value_heads
+        if not grouped:
+            kernel = self.param("kernel", initial_weights(config), (config.hidden_size, *shape))
+            bias = self.param("bias", nn.initializers.zeros_init(), shape) if config.attention_biases else None
         rate = 0.0 if dropout_keys is None else config.attention_dropout
         if self.local:
             pattern = pattern._replace(window=config.local_window)
@@ -53,7 +55,12 @@ class SelfAttention(nn.Module):
         # Heads that are split over devices have to be the slowest axis of the features; otherwise the stored order is
         # best.
         slowest = int(head_shards() > 1)
-        if form.whole_arrays and all_are_keys:
+        if grouped:
+            of_query, of_others = (config.num_heads, config.head_size), (2, grouped, config.head_size)
+            query = Linear(config, of_query, bias=config.attention_biases, name="query")(at_queries)
+            both = Linear(config, of_others, bias=config.attention_biases, name="key_value")(x)
+            key, value = (jnp.repeat(part, config.num_heads // grouped, axis=2) for part in _parted(both, 2))
+        elif form.whole_arrays and all_are_keys:
             # Three products: the kernel reads whole arrays, and slices of one array would be copied.
             biases = [None] * 3 if bias is None else bias
             query, key, value = (project(x, kernel[:, part], biases[part], dtype) for part in range(3))

@@ -51,7 +51,7 @@ class Embeddings(nn.Module):
             self.task_type = self.param("task_type", initial, (config.num_task_types, width))
         if config.has_query_stream:
             self.mask = self.param("mask", initial, (width,))
-        else:
+        if config.norms_embeddings:
             self.norm = LayerNorm(config)
         if config.embedding_size:
             self.projection = Linear(config, (config.input_size,), bias=config.biases)
@@ -78,7 +78,7 @@ class Embeddings(nn.Module):
         if config.num_task_types:
             x += self.task_type[0].astype(dtype)
         places = tokens.sequence, None if one_each else tokens.position
-        x = x if config.has_query_stream else self.norm(x)
+        x = self.norm(x) if config.norms_embeddings else x
         x = token_dropout(x, config.dropout, dropout_keys, *places)
         return self.projection(x) if config.embedding_size else x
 

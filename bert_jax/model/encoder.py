@@ -85,7 +85,7 @@ class Block(nn.Module):
     local: bool = False
     """Whether the block's attention is local."""
     first: bool = False
-    """Whether this is the model's first block, which with model.norm=pre has no norm before its attention."""
+    """Whether this is the first block of a model whose first block has no norm before its attention."""
 
     @nn.compact
     def __call__(
@@ -191,7 +191,7 @@ class Encoder(nn.Module):
             raise ValueError(f"the parameters have {layers} layers, and the model has {config.stored_layers}")
         if config.shared_layers:
             return jax.tree.map(lambda leaf: jnp.broadcast_to(leaf, (config.num_layers, *leaf.shape[1:])), params)
-        if config.norm == "pre" and config.num_layers > 1:  # a row for the first block, which doesn't read it
+        if config.begins_without_norm and config.num_layers > 1:  # a row for the first block, which doesn't read it
             norm = jax.tree.map(lambda leaf: jnp.pad(leaf, [(1, 0), (0, 0)]), params["attention_norm"])
             return {**params, "attention_norm": norm}
         return params
@@ -226,7 +226,11 @@ class _Blocks(NamedTuple):
         """Computes block `number`, or another block of the same kind, with the parameters and dropout keys in `layer`.
         Returns the block's output and, if requested, its attention."""
         block = Block(
-            self.config, self.execution.attention, not self.config.is_global(number), number == 0, parent=None
+            self.config,
+            self.execution.attention,
+            not self.config.is_global(number),
+            number == 0 and self.config.begins_without_norm,
+            parent=None,
         )
 
         def run(layer, x, places):
@@ -265,7 +269,7 @@ class _Blocks(NamedTuple):
 def _stretches(config: ModelConfig, begins: set[int]) -> list[range]:
     """Divides the blocks into stretches, each of which is one loop or a single block. `begins`: blocks at which a
     stretch has to begin. The blocks of a stretch are of one kind, or repeat in groups of `global_every`."""
-    if config.norm == "pre":
+    if config.begins_without_norm:
         begins = begins | {0, 1} - {config.num_layers}  # the first block is unlike all others
     for begin, end in itertools.pairwise([*sorted(begins), config.num_layers]):
         whole = (end - begin) // config.global_every * config.global_every
@@ -284,7 +288,7 @@ def _split_stack(layers: PyTree, places: Sequence[int]) -> list[PyTree]:
 def _stacked(config: ModelConfig) -> Callable[..., PyTree]:
     """Initialiser of the stacked parameters of all blocks that have their own; each block has its own key.
 
-    With model.norm=pre the first block has no norm before its attention, so the array of these norms has one row less.
+    If the first block has no norm before its attention, the array of these norms has one row less.
     A model of one block has no such array, because checkpoints can't hold empty arrays.
     """
     block = Block(config, attention="exact", parent=None)  # a kernel can't be mapped over blocks
@@ -293,7 +297,7 @@ def _stacked(config: ModelConfig) -> Callable[..., PyTree]:
         params = jax.vmap(lambda key: block.init(key, x, pattern, BlockKeys())["params"])(
             jax.random.split(key, config.stored_layers)
         )
-        if config.norm == "pre":
+        if config.begins_without_norm:
             norms = params.pop("attention_norm")
             if config.num_layers > 1:
                 params["attention_norm"] = jax.tree.map(lambda leaf: leaf[1:], norms)

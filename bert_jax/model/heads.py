@@ -30,7 +30,8 @@ class Pooler(nn.Module):
     @nn.compact
     def __call__(self, x: Float[Array, "B N D"]) -> Float[Array, "B N D"]:
         config = self.config
-        x = Linear(config, (config.hidden_size,), bias=config.biases, name="dense")(x)
+        has_bias = config.biases or config.pooler == "gelu"
+        x = Linear(config, (config.hidden_size,), bias=has_bias, name="dense")(x)
         match config.pooler:
             case "tanh":
                 return jnp.tanh(x)
@@ -59,7 +60,8 @@ class TokenLogits(NamedTuple):
 
 class MaskedLanguageHead(nn.Module):
     """A dense layer to the width of the word table, activation and LayerNorm, then a product with that table and a bias
-    over the vocabulary. A model with a query stream has only the product and the bias."""
+    over the vocabulary. A model with a query stream has only the product and the bias; with model.head=product, there
+    is only the product."""
 
     config: ModelConfig
 
@@ -67,13 +69,14 @@ class MaskedLanguageHead(nn.Module):
     def __call__(self, x: Float[Array, "B P D"], word_table: Float[Array, "V E"] | None) -> TokenLogits:
         """The logits at each of the P places. Without a word table the head has a table of its own."""
         config = self.config
-        if word_table is None:
+        if word_table is None or not config.tied_words:
             shape = padded_vocabulary_size(config), config.table_size
             word_table = gathered(self.param("table", initial_words(config), shape))
-        if not config.has_query_stream:
+        if config.transforms_head:
             x = Linear(config, (config.table_size,), bias=config.biases, name="dense")(x)
             x = LayerNorm(config, name="norm")(activation(config.prediction_head)(x))
-        bias = self.param("bias", nn.initializers.zeros_init(), word_table.shape[:1])
+        rows, zeros = word_table.shape[:1], nn.initializers.zeros_init()
+        bias = self.param("bias", zeros, rows) if config.head == "transform" else jnp.zeros(rows)
         padding = jnp.where(jnp.arange(len(bias)) < vocabulary_size(config), 0.0, MASKED_OUT)
         return TokenLogits(x.astype(compute_dtype(config)), word_table, bias + padding)
 

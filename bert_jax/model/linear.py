@@ -66,7 +66,7 @@ def project(
 
 class LayerNorm(nn.Module):
     """Normalises each token's features in float32, then scales and, with biases, shifts them; the result has the
-    compute type."""
+    compute type. With model.norm_kind=rms the mean isn't subtracted."""
 
     config: ModelConfig
 
@@ -76,6 +76,8 @@ class LayerNorm(nn.Module):
         bias = self.param("bias", nn.initializers.zeros_init(), x.shape[-1:]) if self.config.biases else None
 
         dtype, epsilon = compute_dtype(self.config), self.config.layer_norm_epsilon
+        if self.config.norm_kind == "rms":
+            return recomputed(functools.partial(rms_norm, epsilon=epsilon, dtype=dtype))(x, scale, bias)
         normalise = functools.partial(layer_norm, epsilon=epsilon, dtype=dtype)
         return recomputed(normalise, functools.partial(layer_norm_gradients, epsilon=epsilon))(x, scale, bias)
 
@@ -92,6 +94,19 @@ def layer_norm(
     centred = x - jnp.mean(x, axis=-1, keepdims=True)
     variance = jnp.mean(jnp.square(centred), axis=-1, keepdims=True)
     normal = centred * jax.lax.rsqrt(variance + epsilon) * scale
+    return (normal if bias is None else normal + bias).astype(dtype)
+
+
+def rms_norm(
+    x: Float[Array, "*B D"],
+    scale: Float[Array, " D"],
+    bias: Float[Array, " D"] | None,
+    epsilon: float,
+    dtype: jnp.dtype,
+) -> Float[Array, "*B D"]:
+    """scale x / sqrt(mean(x^2) + epsilon) + bias, over the features of each token, in float32."""
+    x = x.astype(jnp.float32)
+    normal = x * jax.lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + epsilon) * scale
     return (normal if bias is None else normal + bias).astype(dtype)
 
 

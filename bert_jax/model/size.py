@@ -100,7 +100,7 @@ def forward_flops(config: ModelConfig, length: int, predictions: int) -> int:
         else:
             stream = predictions if network.has_query_stream else 0
             total += encoder_flops(network, length, last_queries=predictions + 1, stream=stream)
-            dense = 0 if network.has_query_stream else network.input_size
+            dense = network.input_size if network.transforms_head else 0
             total += 2 * predictions * network.table_size * (dense + vocabulary_size(network))
     pooler = 2 * width * width + 2 * width * 2 if config.has_pair_head else 0
     return total + pooler
@@ -134,7 +134,7 @@ def encoder_flops(config: ModelConfig, length: int, last_queries: int, stream: i
         queries = min(last_queries, length) if number == last else length + stream
         window = None if config.is_global(number) else config.local_window
         keys = length if window is None else min(length, 2 * window + 1)
-        keys_and_values = 2 * length * 2 * width * width
+        keys_and_values = 2 * length * 2 * width * config.head_size * (config.key_value_heads or config.num_heads)
         at_queries = 2 * queries * (2 * width * width + matrices * width * inner)
         attention = 2 * SCHEMES[config.positions].products * queries * keys * width
         return keys_and_values + at_queries + attention

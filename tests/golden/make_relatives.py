@@ -57,6 +57,12 @@ MODELS = {
         {**SIZES, "relative_attention": True, "position_biased_input": False, "pos_att_type": "p2c|c2p"}
         | {"share_att_key": True, "norm_rel_ebd": "layer_norm", "position_buckets": 6, "max_relative_positions": 19},
     ),
+    "eurobert": (
+        "EuroBertForMaskedLM",
+        {name: value for name, value in SIZES.items() if "prob" not in name}
+        | {"num_attention_heads": 6, "num_key_value_heads": 2, "pad_token_id": 0, "mask_token_id": 4}
+        | {"bos_token_id": 2, "eos_token_id": 3, "rope_parameters": {"rope_theta": 900.0, "rope_type": "default"}},
+    ),
     "modernbert": (
         "ModernBertForMaskedLM",
         {

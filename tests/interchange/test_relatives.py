@@ -159,6 +159,9 @@ def test_another_model_is_not_taken_for_a_misspelt_one():
     [
         ("nomic_bert", {"head_dim": 16}, "head_dim is 16 with hidden_size 36 and num_attention_heads 3; bert_jax's"),
         ("nomic_bert", {"rope_parameters": {"rope_type": "yarn"}}, "rope_type is 'yarn': input should be 'default'"),
+        ("eurobert", {"rope_scaling": {"factor": 2}}, "rope_scaling is .*; bert_jax scales no rotations"),
+        ("eurobert", {"num_key_value_heads": 4}, "num-heads=6 is not a multiple of --model.key-value-heads=4"),
+        ("eurobert", {"mlp_bias": True}, "mlp_bias is True; bert_jax's EuroBert has False"),
         ("bert", {"model_type": "new", "auto_map": {"AutoModel": "a--b.C"}}, "auto_map says that .* code of its own"),
         ("distilbert", {"pruned_heads": {"1": [0]}}, "pruned_heads is .*; bert_jax's DistilBert has {}"),
         ("mpnet", {"relative_attention_num_buckets": 64}, "num_buckets is 64; bert_jax's MPNet has 32"),

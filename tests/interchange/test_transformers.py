@@ -189,6 +189,7 @@ RELATED = {
     "mpnet": {**RELATIVES["mpnet"].settings, "first_position": 2},
     "nomic_bert": {**RELATIVES["nomic_bert"].settings, "activation": "silu"},
     "deberta-v2": {**RELATIVES["deberta-v2"].settings, "distance_ranges": 4, "activation": "gelu_erf"},
+    "eurobert": {**RELATIVES["eurobert"].settings, "key_value_heads": 1, "tied_words": False, "activation": "silu"},
     "modernbert": {**RELATIVES["modernbert"].settings, "local_window": 2, "global_every": 3},
 }
 """Settings by the kind of model."""
@@ -228,8 +229,8 @@ def test_a_fine_tuned_model_gives_our_outputs(fine_tuned, model_type, kind, tmp_
     problems = {"class": "single_label_classification", "labels": "multi_label_classification", "number": "regression"}
     assert model.config.problem_type == problems.get(kind)
     again = open_model_directory(tmp_path / "model")
-    kernel = again.parameters()["bert"]["encoder"]["layers"]["attention"]["kernel"]
-    np.testing.assert_array_equal(kernel, ours.params["bert"]["encoder"]["layers"]["attention"]["kernel"])
+    kernel = again.parameters()["bert"]["encoder"]["layers"]["attention"]["output"]["kernel"]
+    np.testing.assert_array_equal(kernel, ours.params["bert"]["encoder"]["layers"]["attention"]["output"]["kernel"])
     lengths = rng.integers(4, 13, (6, 3 if kind == "choice" else 1))
     pairs, vocabulary_size = ours.config.num_segments > 1, ours.config.vocabulary_size
     examples = [

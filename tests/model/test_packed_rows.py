@@ -23,6 +23,11 @@ CONFIGS = {
     "sinusoidal": CONFIG.replace(positions="sinusoidal"),
     "bucketed": CONFIG.replace(positions="bucketed"),
     "disentangled": CONFIG.replace(positions="disentangled", distance_ranges=4),
+    "grouped heads, no norm of embeddings": ModelConfig.modern(
+        **{"num_layers": 3, "hidden_size": 32, "num_heads": 4, "feedforward_size": 48, "local_window": None},
+        **{"max_positions": 24, "vocabulary_size": 100, "initializer_range": 0.1, "global_every": 1},
+        **{"key_value_heads": 2, "norm_kind": "rms", "embedding_norm": False, "head": "product", "tied_words": False},
+    ),
     "causal": CONFIG.replace(causal=True),
     "rotary, local attention in turns": ModelConfig.modern(
         **{"num_layers": 4, "hidden_size": 32, "num_heads": 4, "feedforward_size": 48, "local_window": 2},

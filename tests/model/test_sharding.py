@@ -34,6 +34,7 @@ TREES = {
     "disentangled positions": parameter_shapes(
         ModelConfig.tiny(vocabulary_size=200, positions="disentangled", distance_ranges=8)
     ),
+    "grouped heads": parameter_shapes(ModelConfig.tiny(vocabulary_size=200, key_value_heads=1, tied_words=False)),
     "LSTM layers": parameter_shapes(
         ModelConfig.tiny(
             vocabulary_size=200, layer="lstm", positions="none", num_segments=0, character_filters=(4,) * WIDEST_FILTER
