@@ -7,6 +7,7 @@ import subprocess
 import pytest
 from conftest import faked_devices, program
 
+from bert_jax.interchange.relatives import RELATIVES
 from bert_jax.pretraining.dataset import check_preparation, prepare_data
 from bert_jax.run.run_config import write_config
 from bert_jax.run.run_directory import RunDirectory
@@ -92,6 +93,18 @@ OTHER_MODELS = {
         "2x2x2",
         {"positions": "relative", "num_segments": 0, "num_heads": 8},
         {"predict": "permuted", "units": ("context",)},
+    ),
+    "mpnet": ("2x2x2", {"positions": "bucketed", "num_segments": 0, "num_heads": 8}, {}),
+    "deberta": (
+        "2x2x2",
+        {"positions": "disentangled", "distance_ranges": 8, "num_segments": 0, "num_heads": 8},
+        {},
+    ),
+    "eurobert": (
+        "2x2x2",
+        {name: value for name, value in RELATIVES["eurobert"].settings.items() if name not in ("dropout", "pooler")}
+        | {"num_heads": 8, "key_value_heads": 2, "tied_words": False, "activation": "silu"},
+        {},
     ),
     "elmo": (
         "4x2x1",
