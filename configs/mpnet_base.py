@@ -1,7 +1,7 @@
-"""MPNet-base's model: RoBERTa-base with a learned number for each range of distances, 110 million parameters.
+"""MPNet-base's model: RoBERTa-base with a learned number for each bucket of distances, 110 million parameters.
 
-The distances count in every block's attention and have the same numbers in all of them (Song et al. 2020). It learns
-masked words here, over byte-level BPE, and not by the order of prediction and the WordPiece of its authors.
+All blocks share one table of these numbers (Song et al. 2020). It learns masked words here, over byte-level BPE, not
+with the authors' permuted prediction and WordPiece vocabulary.
 
     bert-jax pretrain configs/mpnet_base.py --workdir runs/mpnet_base --data.source "text:corpus/*.txt.gz"
 

@@ -125,7 +125,7 @@ def outputs(folder: Path, name: str) -> tuple[str, int]:
         ("first_model", ("documents", "masked pieces are predicted right", "Return the [MASK] of the list."), 1),
         ("finetune", ("rows to train on", "by the most frequent class alone", "Wait until the task is done."), 1),
         ("search", ("pairs to train on", "stop the server"), 1),
-        ("small_language", ("is ahead after", "by the most frequent tag alone", "# published"), 1),
+        ("small_language", ("is ahead; minutes", "by the most frequent tag alone", "# published"), 1),
         ("load_checkpoint", ("2 layers of 4 heads", "within a sense"), 3),
     ],
 )

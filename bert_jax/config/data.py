@@ -221,7 +221,8 @@ class VocabularyConfig(Settings):
     size: Annotated[int, Field(gt=5, le=1 << 24)] = 30_522
     """Pieces of a trained vocabulary, the five special ones included. Refused with `file`."""
     lowercase: bool = True
-    """Lower-case the text before it is split; by Turkish rules if a vocabulary is trained on Turkish or Azeri alone."""
+    """Lower-case the text before it is split; by Turkish rules if a vocabulary is trained on Turkish or Azeri alone. A
+    WordPiece of text without capitals is lower-cased in either case."""
     strip_accents: Accents | None = None
     """Drop accents: all marks (true), as in BERT (NFD, then category Mn), or those of scripts that have case (cased:
     Latin, Greek, Cyrillic), since in others marks spell vowels and consonants, as in Hindi and Japanese. None: with

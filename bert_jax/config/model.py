@@ -53,6 +53,8 @@ _OF_LSTM_LAYERS = {
     "positions": "none",
     "feedforward": "dense",
     "shared_layers": False,
+    "key_value_heads": None,
+    "block_biases": True,
     "class_token": "first",
 }
 """Settings that have one value with layer=lstm."""
@@ -68,17 +70,17 @@ class ModelConfig(Settings):
             Requirement("positions", "relative", *other, "no other is possible with relative positions")
             for other in _OF_RELATIVE_POSITIONS.items()
         ),
-        Requirement("positions", "bucketed", "local_window", None, "their terms are added to global attention alone"),
+        Requirement("positions", "bucketed", "local_window", None, "its terms are only added in global attention"),
         Requirement("character_filters", GIVEN, "layer", "lstm", "only LSTM layers read bytes"),
-        Requirement("distance_ranges", GIVEN, "positions", "disentangled", "only disentangled positions have ranges"),
-        Requirement("positions", "disentangled", "distance_ranges", GIVEN, "its distances are in ranges"),
-        Requirement(
-            "positions", "disentangled", "local_window", None, "their terms are added to global attention alone"
-        ),
+        Requirement("distance_buckets", GIVEN, "positions", "disentangled", "only disentangled positions have them"),
+        Requirement("positions", "disentangled", "distance_buckets", GIVEN, "its distances are in buckets"),
+        Requirement("positions", "disentangled", "clamped_distance", GIVEN, "the last bucket begins at a distance"),
+        Requirement("positions", "disentangled", "local_window", None, "its terms are only added in global attention"),
         Requirement("norm", "pre", "shared_layers", False, "the first block lacks a norm that shared blocks have"),
         Requirement("local_window", GIVEN, "global_every", GIVEN, "no block would have local attention"),
         Requirement("global_every", GIVEN, "local_window", GIVEN, "blocks with local attention need its width"),
-        Requirement("embedding_norm", False, "norm", "pre", "a block that ends with norms begins with one"),
+        Requirement("embedding_norm", False, "norm", "pre", "with norm=post the first block needs them normalised"),
+        Requirement("head", "product", "tied_words", False, "such a head would have no parameters"),
         Requirement("block_biases", False, "biases", True, "without biases blocks have none anyway"),
         Requirement("generator_divisor", GIVEN, "discriminator", True, "a generator is for a discriminator"),
         Requirement("generator_divisor", GIVEN, "causal", False, "a generator sees both sides of what it fills"),
@@ -119,17 +121,17 @@ class ModelConfig(Settings):
     - relative: every block adds to its scores a term of the distance between query and key, and one of whether both are
       in the same segment. Such a model also has the query stream that objective.predict=permuted needs (XLNet, Yang et
       al. 2019, sections 2.3 to 2.5).
-    - bucketed: a table of embeddings, and every block adds to its scores a learned number of the head and the range of
-      the distance between query and key, the same in all blocks (Raffel et al. 2020, section 2.1; MPNet's).
-    - disentangled: every block adds to its scores a product of the query with a vector of its distance to the key, and
-      one of the key with such a vector (He et al. 2021, section 3.1; DeBERTa's). All blocks share the vectors.
+    - bucketed: a table of embeddings, and every block adds to its scores a learned number for each head and each bucket
+      of distances between query and key; all blocks share these numbers (Raffel et al. 2020, section 2.1; MPNet's).
+    - disentangled: every block adds to its scores the products of the query, and of the key, with learned vectors of
+      their distance, which all blocks share (He et al. 2021, section 3.1; DeBERTa's).
     - none: only LSTM layers know the order."""
     clamped_distance: Rows | None = None
     """With positions=relative: larger distances count as this one. None: every distance counts as it is. With
-    positions=disentangled: the distance from which on the last range holds. None: max_positions."""
-    distance_ranges: Rows | None = None
-    """With positions=disentangled: half the number of the vectors of distances. Distances below half of this number
-    have a vector each, larger ones share theirs in ranges that grow with the distance."""
+    positions=disentangled: the distance at which the last bucket begins."""
+    distance_buckets: Annotated[int, Field(ge=2, le=1 << 16)] | None = None
+    """With positions=disentangled: number of buckets of distances in each direction. Distances below half of it have a
+    bucket each; beyond, buckets grow with the distance."""
     class_token: ClassToken = "first"
     """Place of [CLS] in a sequence: before the text (BERT's), or after its last [SEP] (XLNet's)."""
     rotary_base: RotaryBase = 10_000.0
@@ -177,8 +179,8 @@ class ModelConfig(Settings):
     published models. None: the blocks' form."""
     norm: Literal["post", "pre"] = "post"
     """Where a block has its norms: after each residual sum (BERT's), or before attention and feed-forward, and once
-    after the last block (Xiong et al. 2020). With pre, the first block has no norm before its attention, because it
-    follows the norm of the embeddings."""
+    after the last block (Xiong et al. 2020). With pre, the first block has no norm before its attention if a norm
+    follows the embeddings."""
     norm_kind: Literal["layer", "rms"] = "layer"
     """What a norm does: it subtracts the mean and divides by the standard deviation (layer, BERT's), or divides by the
     root mean square (rms, Zhang and Sennrich 2019)."""
@@ -192,12 +194,12 @@ class ModelConfig(Settings):
     """Whether linear layers and norms have biases. The vocabulary layer, the heads of pairs, replaced tokens and tasks,
     and the dense layer of pooler=gelu always have them."""
     block_biases: bool = True
-    """Whether the linear layers of blocks have biases; norms and other layers have some in either case."""
+    """Whether the linear layers of blocks have biases; this does not change norms and other layers."""
     head: Literal["transform", "product"] = "transform"
     """What predicts tokens from vectors: a dense layer, the activation and a norm before the product with a table, and
     a bias for each piece (transform, BERT's); or the product alone (product)."""
     tied_words: bool = True
-    """Whether that product is with the word table. Otherwise it is with a table of its own."""
+    """Whether tokens are predicted by a product with the word table; otherwise the head has its own table."""
     pooler: Literal["tanh", "gelu", "relu", "transform"] = "tanh"
     """Layers between the encoder and the head of a task: a dense layer and tanh on the pooled vector (tanh, BERT's); a
     dense layer and GELU or ReLU on it (gelu, ELECTRA's; relu, DistilBERT's); or a dense layer, GELU and a norm on every
@@ -227,6 +229,12 @@ class ModelConfig(Settings):
             yield f"{table} is odd and {self._current('positions')} pairs each sine with a cosine; choose an even width"
         if self.clamped_distance is not None and self.positions not in ("relative", "disentangled"):
             yield f"{self._current('clamped_distance')} needs relative or disentangled positions; leave it out"
+        middle = (self.distance_buckets or 0) // 2
+        if middle and self.clamped_distance is not None and self.clamped_distance - 1 <= middle:
+            yield (
+                f"{self._current('clamped_distance')} is too small for {self._current('distance_buckets')}: give "
+                f"{middle + 2} or more"
+            )
         if self.num_heads % (self.key_value_heads or 1):
             yield f"{heads} is not a multiple of {self._current('key_value_heads')}; change one of them"
         if self.key_value_heads and self.positions in ("relative", "bucketed", "disentangled"):
@@ -237,6 +245,7 @@ class ModelConfig(Settings):
                 "of features; choose an even width"
             )
         sizes = {"hidden_size": self.hidden_size, "num_heads": self.num_heads, "feedforward_size": self.inner_size}
+        sizes |= {"key_value_heads": self.key_value_heads} if self.key_value_heads else {}
         for name, size in sizes.items():
             if size % (self.generator_divisor or 1):
                 yield (
@@ -312,6 +321,7 @@ class ModelConfig(Settings):
             hidden_size=width,
             embedding_size=None if self.table_size == width else self.table_size,
             num_heads=self.num_heads // self.generator_divisor,
+            key_value_heads=self.key_value_heads and self.key_value_heads // self.generator_divisor,
             feedforward_size=self.inner_size // self.generator_divisor,
         )
 

@@ -332,7 +332,7 @@ def _initial_parameters(plan: FineTuningPlan) -> Parameters | None:
     if config.from_random:  # the spelling of the vocabulary is a constant, not a trained parameter
         return {"bert": {"spelling": parameters["bert"]["spelling"]}}
     encoder, transform, lacks = parameters["bert"], pools_tokens(config.model), ""
-    fits = config.model.table_size == config.model.hidden_size
+    fits = config.model.table_size == config.model.hidden_size and config.model.transforms_head
     if not HeadShape.of(config.task).has_pooler(config.model):
         encoder.pop("pooler", None)
         return {"bert": encoder}

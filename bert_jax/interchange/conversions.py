@@ -99,7 +99,7 @@ XLNET = Conversion(
 """One rate of dropout for vectors and attention, the width of heads, and distances that count as equal; no memory."""
 
 
-class _Rotation(Shape):
+class _Rotation(Shape, extra="forbid"):
     rope_theta: float | None = None
     rope_type: Literal["default"] = "default"
 
@@ -107,6 +107,10 @@ class _Rotation(Shape):
 class _Rotations(Shape, extra="forbid"):
     full_attention: _Rotation = _Rotation()
     sliding_attention: _Rotation = _Rotation()
+
+
+class _OwnRotation(Shape):
+    rotary_emb_base: float | None = None
 
 
 class _Heads(Shape):
@@ -132,40 +136,59 @@ def _read_rotation(values: JsonObject, place: str, default: float) -> JsonObject
 
 def _read_eurobert(values: JsonObject, place: str) -> JsonObject:
     heads, groups = values["num_attention_heads"], values.get("num_key_value_heads")
-    settings = {
-        "key_value_heads": groups if groups != heads else None,
-        "tied_words": bool(values.get("tie_word_embeddings")),
-    }
-    return settings | _read_rotation(values, place, default=10_000.0)
+    return {"key_value_heads": groups if groups != heads else None} | _read_rotation(values, place, default=10_000.0)
 
 
-ROTATION = Conversion(
-    partial(_read_rotation, default=1000.0),
-    lambda model, _: {
+def _write_rotation(model: ModelConfig, _: Vocabulary) -> JsonObject:
+    return {
         "rope_parameters": {"rope_theta": model.rotary_base, "rope_type": "default"},
         "head_dim": model.head_size,
-    },
-)
-"""One base of rotations for all blocks, NomicBERT's if the file has none, and the width of heads."""
+    }
 
 
+_OF_NOMICBERT: JsonObject = {
+    "activation_function": "swiglu",
+    "prenorm": False,
+    "use_rms_norm": False,
+    "parallel_block": False,
+    "causal": False,
+    "rotary_emb_fraction": 1.0,
+    "rotary_emb_interleaved": False,
+    "rotary_scaling_factor": None,
+    "qkv_proj_bias": False,
+    "mlp_fc1_bias": False,
+    "mlp_fc2_bias": False,
+}
+"""Settings of the authors' own class, each with the only value that is read."""
+
+
+def _read_nomicbert(values: JsonObject, place: str) -> JsonObject:
+    """Raises UsageError for a block that the authors' code computes otherwise."""
+    for name, value in _OF_NOMICBERT.items():
+        if values.get(name, value) != value:
+            raise UsageError(f"{place}: {name} is {quoted(values[name])}; bert_jax's NomicBERT has {value!r}")
+    base = _keys(values, _OwnRotation, place).rotary_emb_base
+    return _read_rotation(values, place, default=base or 1000.0)
+
+
+NOMICBERT = Conversion(_read_nomicbert, _write_rotation)
+"""One base of rotations for all blocks and the width of heads, by the keys of transformers or of the authors' class."""
 EUROBERT = Conversion(
     _read_eurobert,
     lambda model, vocabulary: {
-        **ROTATION.write(model, vocabulary),
+        **_write_rotation(model, vocabulary),
         "num_key_value_heads": model.key_value_heads or model.num_heads,
-        "tie_word_embeddings": model.tied_words,
         "classifier_pooling": "bos",  # a setting of the classification head, which doesn't change the encoder
         "bos_token_id": vocabulary.cls_id,
         "eos_token_id": vocabulary.sep_id,
         "mask_token_id": vocabulary.mask_id,
     },
 )
-"""Grouped heads of keys and values, one base of rotations, and a table of the head's own unless a file ties it."""
+"""Grouped heads of keys and values, and one base of rotations."""
 
 
 class _Deberta(Shape):
-    """DeBERTa's keys of attention, with the defaults of its class."""
+    """DeBERTa's settings of attention, with the defaults of its class."""
 
     hidden_size: int
     max_position_embeddings: int
@@ -181,7 +204,7 @@ class _Deberta(Shape):
 
 
 def _read_deberta(values: JsonObject, place: str) -> JsonObject:
-    """Raises UsageError for another attention than that of DeBERTa-v3."""
+    """Raises UsageError if the attention isn't DeBERTa-v3's."""
     keys = _keys(values, _Deberta, place)
     kinds = keys.pos_att_type.lower().split("|") if isinstance(keys.pos_att_type, str) else keys.pos_att_type
     found = {
@@ -195,9 +218,8 @@ def _read_deberta(values: JsonObject, place: str) -> JsonObject:
             raise UsageError(f"{place}: {name} is {quoted(found[name])}; bert_jax's DeBERTa has {value!r}")
     if keys.position_buckets < 2:
         raise UsageError(f"{place}: position_buckets is {keys.position_buckets}; bert_jax's DeBERTa has 2 and more")
-    farthest = keys.max_relative_positions
-    is_clamped = farthest > 0 and farthest != keys.max_position_embeddings
-    return {"distance_ranges": keys.position_buckets, "clamped_distance": farthest if is_clamped else None}
+    last = keys.max_relative_positions if keys.max_relative_positions > 0 else keys.max_position_embeddings
+    return {"distance_buckets": keys.position_buckets, "clamped_distance": last}
 
 
 _OF_DEBERTA: JsonObject = {
@@ -207,17 +229,17 @@ _OF_DEBERTA: JsonObject = {
     "norm_rel_ebd": "layer_norm",
     "conv_kernel_size": 0,
 }
-"""Keys of DeBERTa-v3's attention that have one value."""
+"""Settings of attention, each with the only value that is read."""
 DEBERTA = Conversion(
     _read_deberta,
     lambda model, _: {
         **{name: value for name, value in _OF_DEBERTA.items() if name != "conv_kernel_size"},
         "pos_att_type": ["p2c", "c2p"],
-        "position_buckets": model.distance_ranges,
-        "max_relative_positions": model.clamped_distance or -1,
+        "position_buckets": model.distance_buckets,
+        "max_relative_positions": model.clamped_distance,
     },
 )
-"""Distances in ranges, as in DeBERTa-v3."""
+"""Distances in buckets, as in DeBERTa-v3."""
 
 
 class _Attention(Shape):

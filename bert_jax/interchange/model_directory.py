@@ -133,7 +133,7 @@ def open_model_directory(
             say(f"the lora_ tensors beside the model, {adapters[0]}, are an adapter and aren't used; {_MERGE}")
         if any(".base_layer." in name for name in tensors):
             raise UsageError(f"{directory}: its tensors are named as a model and an adapter (base_layer); {_MERGE}")
-        relative = relative_of(values.get("model_type", "bert"), str(path)).of_file(values)
+        relative = relative_of(values, str(path)).of_file(values)
     config = model_config(values, path, activation, is_google=bool(checkpoint))
     selected, absent, unused = select(tensors, config, directory, relative, architecture_of(values))
     unused |= dict.fromkeys(not_listed, f"not listed in {INDEX}")

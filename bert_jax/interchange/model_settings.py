@@ -38,12 +38,7 @@ def model_config(
     missing or implausible.
     """
     model_type = values.get("model_type", "bert")
-    if values.get("auto_map") and model_type not in RELATIVES:
-        raise UsageError(
-            f"{path}: auto_map says that the model, of model_type {quoted(model_type)}, is computed by code of its "
-            f"own, which isn't run here; give a model of {', '.join(RELATIVES)}"
-        )
-    relative = relative_of(model_type, str(path))
+    relative = relative_of(values, str(path))
     for alias, name in relative.aliases.items():
         if alias in values and values.get(name, values[alias]) != values[alias]:
             raise UsageError(f"{path}: {alias} and {name} are one setting with two values; keep the model's own")
@@ -112,7 +107,7 @@ def model_facts(
         text = ", ".join(f"{key} {value}" for key, value in lacking.items())
         facts.append(Fact(name="not in the file", value=text, known_by=default))
     if values.get("auto_map"):
-        text = "auto_map names code of the model's own, which isn't run; it is computed as its model_type is"
+        text = "auto_map names the author's code, which isn't run; the model is computed as its model_type says"
         facts.append(Fact(name="code", value=text, known_by=file))
     facts += [Fact(name=name, value=value, known_by="bert_jax") for name, value in relative.facts.items()]
     epsilon = Fact(name="epsilon of norms", value=f"{config.layer_norm_epsilon:g}", known_by=file)

@@ -17,7 +17,7 @@ from bert_jax.interchange.conversions import (
     ELECTRA,
     EUROBERT,
     NO_CONVERSION,
-    ROTATION,
+    NOMICBERT,
     TASK_TYPES,
     XLNET,
     Conversion,
@@ -34,6 +34,7 @@ SIZES = {
     "type_vocab_size": "num_segments",
     "vocab_size": "vocabulary_size",
 }
+_WITHOUT_SEGMENTS = {theirs: ours for theirs, ours in SIZES.items() if theirs != "type_vocab_size"}
 RATES = {
     "hidden_dropout_prob": "dropout",
     "attention_probs_dropout_prob": "attention_dropout",
@@ -82,14 +83,14 @@ class Relative(NamedTuple):
     class_tensors: dict[str, Renames] = {}
     """Names in the files of one class, which take precedence over those of `tensors`."""
     tensors_if: dict[tuple[str, object], Renames] = {}
-    """Names in files whose config.json has a key with a value, which take precedence; they are read and not written."""
+    """Tensor names that take precedence if config.json has this key with this value. Only for reading."""
     axes: dict[str, tuple[str, ...]] = {}
     """The axes of tensors whose files aren't laid out as BERT's, named as in PARAMETERS, by the last part of the
     parameter's path; "" is an axis of size 1."""
     suffixes: dict[str, str] = {}
     """Its ends of the names of BERT's classes where they differ."""
     classless: frozenset[str] = frozenset()
-    """The ends of BERT's class names that none of its classes has."""
+    """Ends of BERT's class names for which transformers has no class."""
     sizes: dict[str, str] = SIZES
     """Our settings by its names of sizes in config.json."""
     aliases: dict[str, str] = {}
@@ -124,7 +125,7 @@ class Relative(NamedTuple):
     """What bert_jax takes for granted of such files, by a name that is shown beside it."""
 
     def of_file(self, values: JsonObject) -> "Relative":
-        """The relative with the names that the files of a config.json with these values have."""
+        """This relative with the tensor names that go with the `values` of config.json."""
         own = (names for (key, value), names in self.tensors_if.items() if values.get(key) == value)
         return self._replace(tensors=(*itertools.chain.from_iterable(own), *self.tensors))
 
@@ -252,7 +253,7 @@ _MODERNBERT = Relative(
     class_tensors=dict.fromkeys(
         (_SEQUENCE_CLASS, _MULTIPLE_CHOICE, "TokenClassification", "QuestionAnswering"), _MODERN_HEAD
     ),
-    sizes={theirs: ours for theirs, ours in SIZES.items() if theirs != "type_vocab_size"},
+    sizes=_WITHOUT_SEGMENTS,
     rates={
         "embedding_dropout": "dropout",
         "attention_dropout": "attention_dropout",
@@ -361,11 +362,15 @@ _NOMICBERT = Relative(
     defaults=_DEFAULTS
     | {"vocab_size": 30528, "max_position_embeddings": 2048, "hidden_act": "silu"}
     | {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0},
+    aliases={"n_embd": "hidden_size", "n_layer": "num_hidden_layers", "n_head": "num_attention_heads"}
+    | {"n_inner": "intermediate_size", "n_positions": "max_position_embeddings"}
+    | {"layer_norm_epsilon": "layer_norm_eps", "resid_pdrop": "hidden_dropout_prob"}
+    | {"attn_pdrop": "attention_probs_dropout_prob"},
     fixed={"tie_word_embeddings": True},
     settings={"positions": "rotary", "feedforward": "gated", "block_biases": False},
     classless=frozenset({"ForQuestionAnswering", "ForMultipleChoice"}),
     lacks=frozenset({"bert/pooler", "next_sentence"}),
-    conversion=ROTATION,
+    conversion=NOMICBERT,
 )
 _EURO_BLOCK = "model.layers.{layer}"
 _EUROBERT = Relative(
@@ -387,13 +392,13 @@ _EUROBERT = Relative(
         ("bert.", "model."),
         (f"{_HEAD}.decoder.", "lm_head."),
     ),
-    sizes={theirs: ours for theirs, ours in SIZES.items() if theirs != "type_vocab_size"},
+    sizes=_WITHOUT_SEGMENTS,
     rates={"attention_dropout": "attention_dropout", "initializer_range": "initializer_range"}
     | {"rms_norm_eps": "layer_norm_epsilon"},
     defaults={key: _DEFAULTS[key] for key in SIZES if key != "type_vocab_size"}
     | {"vocab_size": 128256, "max_position_embeddings": 8192, "hidden_act": "silu", "attention_dropout": 0.0}
     | {"initializer_range": 0.02, "rms_norm_eps": 1e-5},
-    fixed={"attention_bias": False, "mlp_bias": False},
+    fixed={"attention_bias": False, "mlp_bias": False, "tie_word_embeddings": False},
     settings={
         "positions": "rotary",
         "num_segments": 0,
@@ -403,6 +408,7 @@ _EUROBERT = Relative(
         "feedforward": "gated",
         "biases": False,
         "head": "product",
+        "tied_words": False,
         "pooler": "gelu",
         "dropout": 0.0,
     },
@@ -424,7 +430,7 @@ _DEBERTA = Relative(
         ("bert.", "deberta."),
     ),
     class_tensors={_SEQUENCE_CLASS: _CONTEXT_POOLER, _MULTIPLE_CHOICE: _CONTEXT_POOLER},
-    sizes={theirs: ours for theirs, ours in SIZES.items() if theirs != "type_vocab_size"},
+    sizes=_WITHOUT_SEGMENTS,
     defaults={key: value for key, value in _DEFAULTS.items() if key != "type_vocab_size"}
     | {"vocab_size": 128100, "hidden_size": 1536, "num_hidden_layers": 24, "num_attention_heads": 24}
     | {"intermediate_size": 6144, "layer_norm_eps": 1e-7},
@@ -451,7 +457,7 @@ _MPNET = _ROBERTA._replace(
         ("bert.", "mpnet."),
         *_ROBERTA.tensors[1:],
     ),
-    sizes={theirs: ours for theirs, ours in SIZES.items() if theirs != "type_vocab_size"},
+    sizes=_WITHOUT_SEGMENTS,
     defaults={key: value for key, value in _DEFAULTS.items() if key != "type_vocab_size"} | {"vocab_size": 30527},
     fixed={"tie_word_embeddings": True, "relative_attention_num_buckets": 32, "pad_token_id": 1},
     settings={"positions": "bucketed", "num_segments": 0},
@@ -536,12 +542,17 @@ _MISSPELT = 0.9
 different models, is 0.7."""
 
 
-def relative_of(model_type: object, place: str) -> Relative:
-    """The relative of this model_type. Raises UsageError, naming `place`, if the model_type is unknown."""
+def relative_of(values: JsonObject, place: str) -> Relative:
+    """The relative that the model_type in `values` of a config.json names; BERT if it names none. Raises UsageError,
+    naming `place`, if the model_type is unknown."""
+    model_type = values.get("model_type", "bert")
     if relative := isinstance(model_type, str) and RELATIVES.get(model_type):
         return relative
     remedy = did_you_mean(str(model_type), RELATIVES, "give a model of one of these", _MISSPELT)
-    raise UsageError(f"{place}: model_type is {quoted(model_type)}; bert_jax knows {', '.join(RELATIVES)}; {remedy}")
+    own = "; auto_map names the author's code, which isn't run here" if values.get("auto_map") else ""
+    raise UsageError(
+        f"{place}: model_type is {quoted(model_type)}{own}; bert_jax knows {', '.join(RELATIVES)}; {remedy}"
+    )
 
 
 def exported_type(model: ModelConfig) -> str:

@@ -47,7 +47,7 @@ _REASONS = (
 counts."""
 _SURE = (_WORD_TABLE, "bert.encoder.layer.0.attention.output.dense.weight")
 """Tensors that every model has. In a wrapped model's file their names follow the wrapper's prefix."""
-_LAYER = re.compile(r"(?:(?:(?:encoder|transformer)\.)?layer|layers)\.(\d+)\.")
+_LAYER = re.compile(r"(?:(?:encoder|transformer)\.)?layers?\.(\d+)\.")
 """Prefix of the names of a block's tensors, after the encoder's prefix."""
 _OLD_ENDINGS = {"weight": "gamma", "bias": "beta"}
 """Last parts of the names of a LayerNorm's tensors: today's, each with the one used until 2019."""
@@ -211,7 +211,7 @@ def select(
                 f"{origin}: {tensor.source} is of layer {layer[1]}, numbered from 0, and its config has "
                 f"{config.stored_layers} of them; tensors and config don't belong together"
             )
-    absent = _absent_parts(selected, expected, exported_type(config), tensors, origin)
+    absent = _absent_parts(selected, expected, relative, exported_type(config), tensors, origin)
     reasons = {
         tensor.source: next(reason for beginning, reason in _REASONS if name.startswith(beginning))
         for name, tensor in (*unused, *others.items())
@@ -278,11 +278,15 @@ def _matched(
 
 
 def _absent_parts(
-    selected: dict[str, Tensor], expected: list[NamedTensor], model_type: str, tensors: dict[str, Tensor], origin: Path
+    selected: dict[str, Tensor],
+    expected: list[NamedTensor],
+    relative: Relative,
+    model_type: str,
+    tensors: dict[str, Tensor],
+    origin: Path,
 ) -> frozenset[str]:
     """The members of OPTIONAL_PARTS without any tensor. Raises UsageError if a tensor of the encoder or of another part
     is missing, if a tensor has another shape, or if there is a head for pairs without a pooler."""
-    relative = RELATIVES[model_type]
     missing = [named for named in expected if named.name not in selected]
     present = {named.part for named in expected if named.name in selected}
     for named in missing:

@@ -100,8 +100,9 @@ CLASSES = {
 
 
 def special_pieces(class_name: str) -> tuple[str, ...]:
-    """The special pieces of a class in the order of SPECIAL_PIECES; BERT's of a class that has none of its own."""
-    return tuple((CLASSES[class_name].tokens or _OF_BERT)[key] for key in SPECIAL_NAMES)
+    """The special pieces of a WordPiece class in the order of SPECIAL_PIECES; BERT's for any other class."""
+    own = CLASSES[class_name]
+    return tuple((own.tokens if own.model == "WordPiece" else _OF_BERT)[key] for key in SPECIAL_NAMES)
 
 
 def special_tokens(given: dict[str, Any], class_name: str, path: Path) -> tuple[dict[str, Piece], list[Piece]]:

@@ -30,7 +30,7 @@ class Pooler(nn.Module):
     @nn.compact
     def __call__(self, x: Float[Array, "B N D"]) -> Float[Array, "B N D"]:
         config = self.config
-        has_bias = config.biases or config.pooler == "gelu"
+        has_bias = config.biases or config.pooler == "gelu"  # EuroBERT's alone has a bias without others in the model
         x = Linear(config, (config.hidden_size,), bias=has_bias, name="dense")(x)
         match config.pooler:
             case "tanh":

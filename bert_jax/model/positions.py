@@ -11,10 +11,9 @@ from jaxtyping import Array, Float, Int
 
 from bert_jax.config.model import ModelConfig, Positions
 from bert_jax.layout import Tokens
-from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.kernels.elementwise import cosines_and_sines, recomputed
-from bert_jax.model.linear import initial_weights
 from bert_jax.model.parameter import Parameter
+from bert_jax.model.relatives.bucketed_positions import BUCKETED_PARAMETERS, BucketedDistances, BucketedPositions
 from bert_jax.model.relatives.disentangled_positions import (
     DISENTANGLED_PARAMETERS,
     DisentangledDistances,
@@ -24,7 +23,6 @@ from bert_jax.model.relatives.relative_positions import (
     RELATIVE_PARAMETERS,
     RelativePositions,
     attended_segments,
-    by_distance,
 )
 
 
@@ -45,8 +43,8 @@ class PositionScheme(NamedTuple):
     segments: Callable[[ModelConfig, Tokens], Int[Array, "B T"] | None] = lambda config, tokens: None
     """(config, tokens) -> each token's segment; None if attention doesn't depend on segments."""
     distances: type[nn.Module] | None = None
-    """Class of a module of the encoder, built from `config`: (keys of a row) -> what all blocks' `score_terms` find in
-    `AttentionPattern.distances`."""
+    """Class of a module of the encoder, built from `config`: (number of keys S) -> the value of
+    `AttentionPattern.distances`, which every block's `score_terms` reads."""
     products: int = 2
     """Number of products of length K (the head width) that attention computes for each query and key: with the key,
     with the value, and those of `score_terms`."""
@@ -95,49 +93,6 @@ def _rotated(
     return rotated(x, positions, config.local_rotary_base if local else config.rotary_base, length)
 
 
-_BUCKETS, _FARTHEST = 32, 128
-"""Ranges of distances that count as equal, half of them for each direction, and the distance from which on the last one
-holds."""
-
-
-def bucket_of(distance: Int[np.ndarray, " M"]) -> Int[np.ndarray, " M"]:
-    """The range of each distance, query's place less key's: those below 8 have a range each, then ranges grow with the
-    distance (Raffel et al. 2020, section 2.1). In float32, as in transformers' MPNet."""
-    one_way, exact = _BUCKETS // 2, _BUCKETS // 4
-    far = np.maximum(np.abs(distance), exact).astype(np.float32)
-    scale = np.float32(math.log(_FARTHEST / exact))
-    of_far = exact + (np.log(far / np.float32(exact)) / scale * np.float32(one_way - exact)).astype(np.int64)
-    ranges = np.where(np.abs(distance) < exact, np.abs(distance), np.minimum(of_far, one_way - 1))
-    return ranges + one_way * (distance < 0)
-
-
-class BucketedDistances(nn.Module):
-    """A learned number for each range of distances and each head, the same in all blocks (MPNet, Song et al. 2020)."""
-
-    config: ModelConfig
-
-    @nn.compact
-    def __call__(self, keys: int) -> Float[Array, "M H"]:
-        table = self.param("table", initial_weights(self.config), (_BUCKETS, self.config.num_heads))
-        return table[bucket_of(np.arange(keys, -keys, -1))]
-
-
-class BucketedPositions(nn.Module):
-    """Adds the number of its distance to the score of each query and key."""
-
-    config: ModelConfig
-
-    def __call__(
-        self, query: Float[Array, "B T H K"], key: Array, pattern: AttentionPattern, projected: Callable[[Array], Array]
-    ) -> tuple[Float[Array, "B T H K"], Float[Array, "#B H T S"]]:
-        """The queries, and the terms, which don't depend on them, times sqrt(K)."""
-        assert pattern.distances is not None, "the encoder sets the distances"
-        scores = pattern.distances.T[:, None, None] * math.sqrt(query.shape[-1])
-        shape = (1, query.shape[1]) if pattern.rows is None else query.shape[:2]
-        scores = jnp.broadcast_to(scores, (len(scores), *shape, scores.shape[-1]))
-        return query, by_distance(scores, pattern).swapaxes(0, 1)
-
-
 SCHEMES: dict[Positions, PositionScheme] = {
     "learned": PositionScheme(learns_vectors=True),
     "sinusoidal": PositionScheme(fixed_vectors=sinusoids),
@@ -153,16 +108,7 @@ SCHEMES: dict[Positions, PositionScheme] = {
         learns_vectors=True,
         score_terms=BucketedPositions,
         distances=BucketedDistances,
-        parameters=(
-            Parameter(
-                "bert/encoder/distances/table",
-                ("bucket", "heads"),
-                "embeddings",
-                "distance table",
-                ("bert.encoder.relative_attention_bias.weight",),
-                decays=True,
-            ),
-        ),
+        parameters=BUCKETED_PARAMETERS,
     ),
     "disentangled": PositionScheme(
         score_terms=DisentangledPositions,

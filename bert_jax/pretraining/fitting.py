@@ -16,6 +16,7 @@ from bert_jax.config.run import RunConfig, prediction_of
 from bert_jax.config.training import Phase
 from bert_jax.config.wording import counted
 from bert_jax.interchange.hub import model_place
+from bert_jax.interchange.relatives import RELATIVES
 from bert_jax.model.sharding import batch_sharding, make_mesh, placed
 from bert_jax.model.size import num_parameters
 from bert_jax.pretraining.evaluation import MEAN_COSINE
@@ -221,9 +222,16 @@ def _model(given: ModelConfig, theirs: ModelConfig, vocabulary: VocabularyConfig
     if vocabulary.exchange or vocabulary.file:
         changes["vocabulary_size"] = None
     if vocabulary.exchange:
+        padding, relative = _padding_id(vocabulary), RELATIVES[theirs.model_type]
+        fixed = relative.fixed.get("pad_token_id", padding)
+        if fixed != padding:
+            raise UsageError(
+                f"padding is piece {padding} of the vocabulary, and every {relative.title} has piece {fixed}; give "
+                f"{Setting('vocabulary.kind', 'byte_bpe')}, or keep the model's own vocabulary"
+            )
         changes["word_rows"] = None
         if theirs.first_position:  # positions are numbered after the padding, as in RoBERTa
-            changes["first_position"] = _padding_id(vocabulary) + 1
+            changes["first_position"] = padding + 1
     return theirs.replace(**changes)
 
 
@@ -243,7 +251,7 @@ def _within_minutes(config: RunConfig, minutes: float) -> RunConfig:
         try:
             row_seconds = min(row_seconds, _row_seconds(config, size, 2 * batch_size))
         except jax.errors.JaxRuntimeError as error:
-            if "RESOURCE_EXHAUSTED" not in str(error):
+            if "RESOURCE_EXHAUSTED" not in str(error) or jax.process_count() > 1:  # the other processes would wait
                 raise
             say(f"no memory for batches of {2 * batch_size} rows")
             break
@@ -261,7 +269,7 @@ def _within_minutes(config: RunConfig, minutes: float) -> RunConfig:
 
 
 def _row_seconds(config: RunConfig, vocabulary_size: int, batch_size: int) -> float:
-    """Seconds of a row in a training step of so many rows, measured: the mean over the steps of all phases."""
+    """Measured seconds a row with `batch_size` rows a step: the mean over the phases, weighted by their steps."""
     phases = tuple(phase.replace(batch_size=batch_size) for phase in config.phases)
     config = config.replace(phases=phases)
     mesh = make_mesh(config.mesh)

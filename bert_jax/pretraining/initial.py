@@ -62,7 +62,7 @@ def open_initial(config: RunConfig, opened: TrainedModel | None = None) -> Train
         theirs["generator_divisor"] = ours["generator_divisor"]
     # The initial model has no head: a random one of any kind is added.
     if not {"masked_lm", "generator"} & trained.shapes.keys():
-        theirs["head_activation"] = ours["head_activation"]
+        theirs |= {name: ours[name] for name in ("head_activation", "head", "tied_words")}
     if theirs != ours:
         differing = [name for name in ours if theirs[name] != ours[name]]
         differences = "; ".join(
@@ -124,8 +124,9 @@ def initial_parameters(
 
 
 def _near_identity(table: Float[Array, "R D"], model: ModelConfig, counts: Int[np.ndarray, " V"]) -> Parameters:
-    """A masked-language head for an encoder without one: its dense layer is the identity, its norm scales logits with
-    the word table to a variance of one, and its bias is the logarithm of the pieces' shares of the text."""
+    """A masked-language head for an encoder without one. Its dense layer is the identity, and its bias is the logarithm
+    of the pieces' shares of the text. Its norm, or its table if it is a product alone, scales logits to a variance of
+    one."""
     shares = np.log((counts + 1) / (counts + 1).sum())
     scale = 1 / (jnp.std(table[: len(counts)]) * math.sqrt(model.hidden_size))
 
@@ -135,6 +136,8 @@ def _near_identity(table: Float[Array, "R D"], model: ModelConfig, counts: Int[n
                 return jnp.eye(shape.shape[0], dtype=shape.dtype)
             case "norm/scale":
                 return jnp.full(shape.shape, scale, shape.dtype)
+            case "table":
+                return table * scale if model.head == "product" else table
             case "bias":
                 return jnp.pad(jnp.asarray(shares, shape.dtype), (0, shape.shape[0] - len(shares)))
         return jnp.zeros(shape.shape, shape.dtype)

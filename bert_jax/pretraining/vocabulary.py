@@ -1,6 +1,6 @@
 """The first step of a run: makes its tokenizer."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -172,15 +172,18 @@ def _train(config: RunConfig, run: RunDirectory) -> Tokenizer:
 
 
 def learned_tokenizer(texts: list[str], settings: VocabularyConfig, languages: Collection[str] = ()) -> Tokenizer:
-    """A tokenizer trained on `texts`, with Turkish casing if all of `languages` have it. Raises UsageError if the texts
-    can't give the vocabulary its size."""
-    if not settings.lowercase and all(text == text.lower() for text in texts) and any(map(str.islower, texts)):
-        # Its vocabulary has no capitals, so words with capitals would be unknown.
-        stripped = training_cleaning(settings).strip_accents
-        settings = settings.replace(lowercase=True, strip_accents=stripped)
-        say("the text has no capitals: its vocabulary is lower-cased, so that it knows the words of other texts")
+    """A tokenizer trained on `texts`, with Turkish casing if all of `languages` have it. A WordPiece of texts without
+    capitals is lower-cased. Raises UsageError if the texts can't give the vocabulary its size."""
     cleaning = training_cleaning(settings, languages)
+    if settings.kind == "wordpiece" and not settings.lowercase and _have_no_capitals(texts):
+        say("the text has no capitals: its vocabulary is lower-cased, so that capitalised words elsewhere are known")
+        cleaning = cleaning._replace(lowercase=True)
     return train_tokenizer(texts, settings.kind, settings.size, cleaning, settings.character_coverage)
+
+
+def _have_no_capitals(texts: Sequence[str]) -> bool:
+    """Whether the texts have letters with case, and small ones alone."""
+    return all(text == text.lower() for text in texts) and any(map(str.islower, texts))
 
 
 def training_cleaning(settings: VocabularyConfig, languages: Collection[str] = ()) -> Cleaning:

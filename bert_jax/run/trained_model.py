@@ -336,7 +336,7 @@ def _run_config(model: ModelConfig, tokenizer: Tokenizer, absent: Collection[str
         )
     # Without a head for pairs, or without a second segment, the run has no question about pairs.
     has_pairs = model.has_pair_head and "next_sentence" not in absent and model.num_segments > 1
-    pair = relative_of(model.model_type, "model.model_type").pair if has_pairs else "none"
+    pair = relative_of({"model_type": model.model_type}, "model.model_type").pair if has_pairs else "none"
     objective = ObjectiveConfig(predict=prediction_of(model), pair=pair)
     # The run is never trained; `evaluate` takes the length of sequences from the phase.
     phase = Phase(steps=1, length=model.max_positions, batch_size=8)

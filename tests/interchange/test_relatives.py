@@ -151,18 +151,28 @@ def test_another_model_is_not_taken_for_a_misspelt_one():
         UsageError,
         match="model_type is 'mobilebert'.* modernbert, modernbert-decoder, xlnet; give a model of one of these$",
     ):
-        relative_of("mobilebert", "config.json")
+        relative_of({"model_type": "mobilebert"}, "config.json")
 
 
 @pytest.mark.parametrize(
     ("name", "changes", "words"),
     [
         ("nomic_bert", {"head_dim": 16}, "head_dim is 16 with hidden_size 36 and num_attention_heads 3; bert_jax's"),
+        ("nomic_bert", {"prenorm": True}, "prenorm is True; bert_jax's NomicBERT has False"),
+        (
+            "nomic_bert",
+            {"activation_function": "geglu"},
+            "activation_function is 'geglu'; bert_jax's NomicBERT has 'sw",
+        ),
         ("nomic_bert", {"rope_parameters": {"rope_type": "yarn"}}, "rope_type is 'yarn': input should be 'default'"),
         ("eurobert", {"rope_scaling": {"factor": 2}}, "rope_scaling is .*; bert_jax scales no rotations"),
         ("eurobert", {"num_key_value_heads": 4}, "num-heads=6 is not a multiple of --model.key-value-heads=4"),
         ("eurobert", {"mlp_bias": True}, "mlp_bias is True; bert_jax's EuroBert has False"),
-        ("bert", {"model_type": "new", "auto_map": {"AutoModel": "a--b.C"}}, "auto_map says that .* code of its own"),
+        (
+            "bert",
+            {"model_type": "new", "auto_map": {"AutoModel": "a--b.C"}},
+            "model_type is 'new'; auto_map names the author's code, which isn't run here; bert_jax knows bert,",
+        ),
         ("distilbert", {"pruned_heads": {"1": [0]}}, "pruned_heads is .*; bert_jax's DistilBert has {}"),
         ("mpnet", {"relative_attention_num_buckets": 64}, "num_buckets is 64; bert_jax's MPNet has 32"),
         ("deberta", {"position_buckets": -1}, "position_buckets is -1; bert_jax's DeBERTa has 2 and more"),
@@ -202,6 +212,24 @@ def test_the_newer_head_of_deberta_is_read_where_config_json_names_it(tmp_path):
     (tmp_path / "new" / "config.json").write_text(json.dumps(values))
     unnamed = open_model_directory(tmp_path / "new")
     assert "masked_lm" in unnamed.absent and any("set legacy to false" in why for why in unnamed.unused.values())
+
+
+def test_the_keys_of_nomicberts_authors_are_read():
+    """Their class has GPT-2's names."""
+    values = {"model_type": "nomic_bert", "n_embd": 96, "n_layer": 3, "n_head": 4, "n_inner": 80, "n_positions": 90}
+    values |= {"layer_norm_epsilon": 1e-5, "rotary_emb_base": 500.0, "activation_function": "swiglu", "prenorm": False}
+    read = model_config(values, Path("config.json"))
+    sizes = read.hidden_size, read.num_layers, read.num_heads, read.inner_size, read.max_positions
+    assert sizes == (96, 3, 4, 80, 90) and read.layer_norm_epsilon == 1e-5 and read.rotary_base == 500.0
+    assert read.activation == "silu"
+
+
+def test_a_model_of_its_authors_code_is_refused_with_that(tmp_path):
+    shutil.copytree(FOLDER / "roberta", tmp_path / "own")
+    file = tmp_path / "own" / "config.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"model_type": "new", "auto_map": {"AutoModel": "a.B"}}))
+    with pytest.raises(UsageError, match="auto_map names the author's code"):
+        open_model_directory(tmp_path / "own")
 
 
 def test_tensors_of_another_kind_than_config_json_says_are_one_line(tmp_path):

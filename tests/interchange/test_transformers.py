@@ -188,8 +188,13 @@ RELATED = {
     "distilbert": {**RELATIVES["distilbert"].settings, "activation": "gelu_erf"},
     "mpnet": {**RELATIVES["mpnet"].settings, "first_position": 2},
     "nomic_bert": {**RELATIVES["nomic_bert"].settings, "activation": "silu"},
-    "deberta-v2": {**RELATIVES["deberta-v2"].settings, "distance_ranges": 4, "activation": "gelu_erf"},
-    "eurobert": {**RELATIVES["eurobert"].settings, "key_value_heads": 1, "tied_words": False, "activation": "silu"},
+    "deberta-v2": {
+        **RELATIVES["deberta-v2"].settings,
+        "distance_buckets": 4,
+        "clamped_distance": 24,
+        "activation": "gelu_erf",
+    },
+    "eurobert": {**RELATIVES["eurobert"].settings, "key_value_heads": 1, "activation": "silu"},
     "modernbert": {**RELATIVES["modernbert"].settings, "local_window": 2, "global_every": 3},
 }
 """Settings by the kind of model."""

@@ -22,7 +22,7 @@ CONFIGS = {
     "learned": CONFIG,
     "sinusoidal": CONFIG.replace(positions="sinusoidal"),
     "bucketed": CONFIG.replace(positions="bucketed"),
-    "disentangled": CONFIG.replace(positions="disentangled", distance_ranges=4),
+    "disentangled": CONFIG.replace(positions="disentangled", distance_buckets=4, clamped_distance=24),
     "grouped heads, no norm of embeddings": ModelConfig.modern(
         **{"num_layers": 3, "hidden_size": 32, "num_heads": 4, "feedforward_size": 48, "local_window": None},
         **{"max_positions": 24, "vocabulary_size": 100, "initializer_range": 0.1, "global_every": 1},

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from bert_jax.config.model import ModelConfig, Positions
-from bert_jax.model.positions import SCHEMES, bucket_of, rotated, sinusoids
-from bert_jax.model.relatives.disentangled_positions import range_of
+from bert_jax.config.settings import SettingsError
+from bert_jax.model.positions import SCHEMES, rotated, sinusoids
+from bert_jax.model.relatives.bucketed_positions import bucket_of
+from bert_jax.model.relatives.disentangled_positions import log_bucket_of
 
 
 def test_each_value_of_the_setting_is_a_scheme():
@@ -61,4 +63,40 @@ def test_ranges_of_distances_are_those_of_transformers():
     for ranges, farthest in ((256, 512), (256, 2048), (6, 19), (7, 40)):
         theirs = deberta.make_log_bucket_position(torch.tensor(distances), ranges, farthest).long().numpy()
         expected = np.clip(theirs + ranges, 0, 2 * ranges - 1)
-        np.testing.assert_array_equal(range_of(distances, ranges, farthest), expected)
+        np.testing.assert_array_equal(log_bucket_of(distances, ranges, farthest), expected)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"distance_buckets": 1, "clamped_distance": 9}, "distance-buckets=1"),
+        ({"distance_buckets": 16, "clamped_distance": 9}, "clamped-distance=9 is too small for .*: give 10 or more"),
+        ({"distance_buckets": 16}, "clamped-distance"),
+        ({"distance_buckets": 16, "clamped_distance": 40, "key_value_heads": 4}, "key-value-heads=4 needs rotary"),
+        ({"distance_buckets": 16, "clamped_distance": 40, "local_window": 4}, "local-window"),
+    ],
+)
+def test_settings_that_disentangled_positions_cannot_have(settings, words):
+    with pytest.raises(SettingsError, match=words):
+        ModelConfig(positions="disentangled", **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"num_heads": 12, "key_value_heads": 5}, "num-heads=12 is not a multiple of --model.key-value-heads=5"),
+        ({"key_value_heads": 6, "discriminator": True, "generator_divisor": 4}, "key-value-heads=6 is not a multiple"),
+        ({"head": "product"}, "tied-words"),
+        ({"embedding_norm": False}, "embedding-norm"),
+        ({"biases": False, "block_biases": False}, "block-biases"),
+        ({"layer": "lstm", "positions": "none", "num_segments": 0, "key_value_heads": 2}, "key-value-heads"),
+    ],
+)
+def test_settings_that_have_no_effect_or_do_not_divide_are_refused(settings, words):
+    with pytest.raises(SettingsError, match=words):
+        ModelConfig(**settings)
+
+
+def test_a_generator_has_its_share_of_grouped_heads():
+    model = ModelConfig(key_value_heads=6, discriminator=True, generator_divisor=3)
+    assert (model.generator.num_heads, model.generator.key_value_heads) == (4, 2)

@@ -1,5 +1,7 @@
 """The config adapt: a published model goes on with a text."""
 
+from pathlib import Path
+
 import jax
 import pytest
 
@@ -14,6 +16,8 @@ from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.remarks import adaptation as remark
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
+
+MPNET = Path(__file__).parents[1] / "golden" / "relatives" / "mpnet"
 
 
 def fitted(config):
@@ -62,6 +66,14 @@ def test_a_file_of_other_pieces_replaces_the_vocabulary(adapt, tmp_path, capsys)
     file.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]))
     assert fitted(adapt.change(vocabulary={"file": str(file)})).vocabulary.exchange
     assert "takes the place of the model's vocabulary" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_vocabulary_whose_padding_mpnet_does_not_have_is_refused(tmp_path):
+    file = tmp_path / "vocab.txt"
+    file.write_text("\n".join(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *"abcdefghijklmnopqrstuvwxyz"]))
+    settings = bert_jax.configs.adapt.set({"init": str(MPNET), "vocabulary.file": str(file)})
+    with pytest.raises(UsageError, match="padding is piece 0 of the vocabulary, and every MPNet has piece 1; give"):
+        fitted(settings)
 
 
 def test_adapt_without_init_is_refused(adapt):

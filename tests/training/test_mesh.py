@@ -97,13 +97,13 @@ OTHER_MODELS = {
     "mpnet": ("2x2x2", {"positions": "bucketed", "num_segments": 0, "num_heads": 8}, {}),
     "deberta": (
         "2x2x2",
-        {"positions": "disentangled", "distance_ranges": 8, "num_segments": 0, "num_heads": 8},
+        {"positions": "disentangled", "distance_buckets": 8, "clamped_distance": 64, "num_segments": 0, "num_heads": 8},
         {},
     ),
     "eurobert": (
         "2x2x2",
         {name: value for name, value in RELATIVES["eurobert"].settings.items() if name not in ("dropout", "pooler")}
-        | {"num_heads": 8, "key_value_heads": 2, "tied_words": False, "activation": "silu"},
+        | {"num_heads": 8, "key_value_heads": 2, "activation": "silu"},
         {},
     ),
     "elmo": (

@@ -1,5 +1,5 @@
-"""DeBERTa's attention (He et al. 2021, section 3.1): terms of a query's content and a key's distance, and of a key's
-content and a query's distance. All blocks share the vectors of distances."""
+"""DeBERTa's attention (He et al. 2021, section 3.1): products of the query, and of the key, with vectors of their
+distance, which all blocks share."""
 
 import math
 from collections.abc import Callable
@@ -29,20 +29,22 @@ DISENTANGLED_PARAMETERS = (
 )
 """The parameters of `DisentangledDistances`."""
 _TERMS = 3
-"""Products of content and distance: both of content, and one of each kind."""
+"""Products that are added: query with key, query with distance, key with distance."""
 
 
 class DisentangledDistances(nn.Module):
-    """The normalised vector of each distance, from a table with one for each range of distances."""
+    """The normalised vector of each distance, from a table with one for each bucket of distances."""
 
     config: ModelConfig
 
     @nn.compact
     def __call__(self, keys: int) -> Float[Array, "M D"]:
-        config, ranges = self.config, self.config.distance_ranges
-        assert ranges is not None, "the config needs it with these positions"
-        table = self.param("vectors", initial_weights(config), (2 * ranges, config.hidden_size))
-        numbers = range_of(np.arange(keys, -keys, -1), ranges, config.clamped_distance or config.max_positions)
+        """The vectors of the distances from S = `keys` down to 1 - S."""
+        config = self.config
+        buckets, last = config.distance_buckets, config.clamped_distance
+        assert buckets is not None and last is not None, "the config has both with these positions"
+        table = self.param("vectors", initial_weights(config), (2 * buckets, config.hidden_size))
+        numbers = log_bucket_of(np.arange(keys, -keys, -1), buckets, last)
         return rows_of(LayerNorm(config, name="norm")(table), jnp.asarray(numbers))
 
 
@@ -79,12 +81,13 @@ def _with_distances(x: Float[Array, "B T H K"], of_distance: Float[Array, "M H K
     return scores.reshape(heads[0], batch, length, -1)
 
 
-def range_of(distance: Int[np.ndarray, " M"], ranges: int, farthest: int) -> Int[np.ndarray, " M"]:
-    """The row of each distance, query's place less key's: those below half of `ranges` have one each, then ranges grow
-    with the distance up to `farthest`, as in transformers' DebertaV2, in float32."""
-    middle = ranges // 2
+def log_bucket_of(distance: Int[np.ndarray, " M"], buckets: int, last: int) -> Int[np.ndarray, " M"]:
+    """The row, from 0 to 2 `buckets` - 1, of each distance, query's place less key's. Distances up to half of `buckets`
+    have a row each; beyond, buckets grow with the distance up to `last`, which must be larger than half of `buckets` by
+    2. Computed in float32, as in transformers' DebertaV2."""
+    middle = buckets // 2
     size = np.maximum(np.abs(distance), middle).astype(np.float32)
-    scale = np.log(np.float32((farthest - 1) / middle))
+    scale = np.log(np.float32((last - 1) / middle))
     far = np.ceil(np.log(size / np.float32(middle)) / scale * np.float32(middle - 1)) + middle
     numbers = np.where(np.abs(distance) <= middle, distance, far * np.sign(distance)).astype(np.int64)
-    return np.clip(numbers + ranges, 0, 2 * ranges - 1)
+    return np.clip(numbers + buckets, 0, 2 * buckets - 1)

@@ -24,7 +24,7 @@ from bert_jax.products.suite.work import SuiteWork
 BASELINE = "baseline"
 """Name of the row of what needs no model."""
 _FEWEST_RANKED = 3
-"""Models from which on the best is named: of two, the difference says which."""
+"""Least number of models of which the best is named; of two, the comparison with the first says it."""
 _BASELINES = "the most frequent class or tag, the mean number, 0.5 for pairs, BM25 for texts to find"
 
 
@@ -75,7 +75,8 @@ class Summary:
     """The figures of a suite's finished runs.
 
     Each model is compared with the first model of the file. The comparisons on single tasks are one family for Holm's
-    correction, and those of the average another.
+    correction, and those of the average another. The best model of a task is compared with all others: a further family
+    for each task.
     """
 
     def __init__(self, work: SuiteWork):
@@ -148,7 +149,9 @@ class Summary:
 
     def sentences(self) -> Iterator[tuple[str, str]]:
         """Yields the verdicts, the notes and the failures, each with its kind (good, note or problem)."""
-        yield from (("good", winner.text) for winner in self.winners)
+        for winner in self.winners:
+            leads = len(winner.indistinguishable) < len(self.cells[winner.task]) - 1
+            yield "good" if leads else "note", winner.text
         for (name, task), found in self.differences.items():
             yield "good" if found.is_significant else "note", f"{task}: {self._verdict(name, task, found)}"
         if self.differences:
@@ -274,10 +277,13 @@ class Summary:
 
     def _winners(self) -> Iterator[Winner]:
         for task, cells in self.cells.items():
-            if len(cells) < _FEWEST_RANKED or task == AVERAGE and self.without_verdict:
+            if len(cells) < _FEWEST_RANKED:
                 continue
             best = max(cells, key=lambda name: cells[name].mean)
             others = [name for name in cells if name != best]
+            compared = self.averaged if task == AVERAGE else []
+            if not all(self._difference(part, best, name).has_error for part in compared for name in others):
+                continue
             p = adjusted([self._difference(task, best, name).p for name in others])
             indistinguishable = [name for name, of_name in zip(others, p, strict=True) if of_name >= LEVEL]
             yield Winner(task, best, cells[best].mean, indistinguishable)
