@@ -2,6 +2,7 @@
 
 import importlib
 import itertools
+import operator
 import re
 import string
 import unicodedata
@@ -116,6 +117,21 @@ def tag_metrics(golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str
         true, guessed = ({(pair[side], word) for word, pair in enumerate(pairs)} for side in (0, 1))
     counters = (Counter(kind for kind, *_ in some) for some in (true, guessed, true & guessed))
     return class_results(names, *counters).updated(metrics)
+
+
+def tag_counts(
+    golds: Sequence[Sequence[str]], predicted: Sequence[Sequence[str]], names: Sequence[str]
+) -> dict[str, list[list[int]]]:
+    """For `accuracy` and, if tags name entities, `entity_f1`: the numbers of true, predicted and right words or
+    entities of each sentence. The metric of `tag_metrics` is twice the sum of the right ones, divided by the sum of the
+    others."""
+    sentences = list(zip(golds, predicted, strict=True))
+    counts = {"accuracy": [[len(gold), len(gold), sum(map(operator.eq, gold, guess))] for gold, guess in sentences]}
+    if counted := counted_tags(names):
+        entities = _library("seqeval.metrics.sequence_labeling").get_entities
+        found = [[{*entities([counted[tag] for tag in tags])} for tags in pair] for pair in sentences]
+        counts["entity_f1"] = [[len(true), len(guessed), len(true & guessed)] for true, guessed in found]
+    return counts
 
 
 def metric_of(task: TaskConfig) -> str:

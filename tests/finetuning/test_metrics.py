@@ -19,6 +19,7 @@ from bert_jax.finetuning.metrics import (
     metric_of,
     number_metrics,
     scored,
+    tag_counts,
     tag_metrics,
 )
 from bert_jax.finetuning.tag_task import check_entity_tags
@@ -84,6 +85,19 @@ def test_entities_may_be_written_with_an_end_and_alone():
     assert found["entity_precision"] == pytest.approx(1 / 2) and found["entity_recall"] == pytest.approx(1 / 3)
     bilou = [["B-X", "I-X", "L-X", "B-X", "L-X", "U-X", "O"]]
     assert tag_metrics(bilou, bilou, ("B-X", "I-X", "L-X", "U-X", "O")).metrics["entity_f1"] == 1.0
+
+
+@pytest.mark.parametrize("names", [("O", "B-X", "I-X", "B-Y", "I-Y"), ("NOUN", "VERB", "X")])
+def test_counts_of_sentences_give_the_metrics_of_all(names):
+    rng = np.random.default_rng(0)
+    golds, guesses = ([rng.choice(names, size).tolist() for size in (3, 9, 1, 14, 6)] for _ in range(2))
+    golds, guesses = [*golds, golds[1]], [*guesses, golds[1]]
+    measured = tag_metrics(golds, guesses, names).metrics
+    counts = tag_counts(golds, guesses, names)
+    assert counts.keys() == measured.keys() & {"accuracy", "entity_f1"}
+    for name, rows in counts.items():
+        true, guessed, right = np.sum(rows, axis=0)
+        assert 2 * right / (true + guessed) == pytest.approx(measured[name])
 
 
 @pytest.mark.parametrize(

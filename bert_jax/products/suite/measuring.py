@@ -13,6 +13,7 @@ from bert_jax.config.objective import UnitKind
 from bert_jax.config.operation import MeshConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.finetuning.dataset import make_task, read_labelled, written_as
+from bert_jax.finetuning.metrics import tag_counts
 from bert_jax.inference.bert import load
 from bert_jax.model.kernels.platform import platform
 from bert_jax.model.sharding import batch_sharding, make_mesh, tree_shardings
@@ -145,7 +146,8 @@ def held_out_figures(run: Path, measured: Path, units: UnitKind) -> dict[str, An
 
 def row_answers(run: Path, source: str) -> dict[str, Any]:
     """Measures a fine-tuned model on the labelled rows of `source`. Returns its metrics by name, those of the
-    `baseline`, and for some kinds the rows' labels (`golds`) and predictions (`predicted`) as numbers."""
+    `baseline`, and for some kinds the rows' labels (`golds`) and predictions (`predicted`) as numbers, or the
+    `tag_counts` of sentences."""
     bert = load(run)
     predictor = bert.predictor
     if predictor.task.kind == "vectors":
@@ -162,4 +164,8 @@ def row_answers(run: Path, source: str) -> dict[str, Any]:
         answers |= {"golds": list(rows.golds), "predicted": [numbers[one["predicted_label"]] for one in predictions]}
     elif task.config.kind in ("choice", "number"):
         answers |= {"golds": list(rows.golds), "predicted": [next(iter(one.values())) for one in predictions]}
+    elif task.config.kind == "tags":
+        answers["tag_counts"] = tag_counts(
+            rows.golds, [one["predicted_tags"] for one in predictions], task.labels.names
+        )
     return answers

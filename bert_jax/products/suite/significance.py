@@ -112,12 +112,14 @@ def row_sums(golds: Num[np.ndarray, " N"], predicted: Num[np.ndarray, " N"], cla
 
 
 def scored_sums(sums: Float[np.ndarray, "R K"], rows: int, metric: str) -> Float[np.ndarray, " R"]:
-    """The metric of each row of `sums`, which are over `rows` rows of data."""
+    """The metric of each row of `sums`, which are over `rows` rows of data. Sums of `tag_counts` have three columns."""
     if metric in ("pearson", "spearman"):
         x, y, xx, yy, xy = (sums[:, 5 * (metric == "spearman") + place] / rows for place in range(5))
         with np.errstate(all="ignore"):
             return np.nan_to_num((xy - x * y) / np.sqrt((xx - x * x) * (yy - y * y)))
     golds, predicted, right = np.split(sums, 3, axis=1)
+    if sums.shape[1] == 3:
+        return (2 * right / np.maximum(golds + predicted, 1))[:, 0]
     return class_scores(golds, predicted, right, rows)[metric]
 
 

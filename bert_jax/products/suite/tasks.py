@@ -280,6 +280,10 @@ class FineTuning(SuiteTask):
         return self.scores or (str(metrics.get("metric")),)
 
     def outcomes(self, measured: Sequence[JsonObject]) -> RowOutcomes:
+        if counted := [each["tag_counts"] for each in measured if "tag_counts" in each]:
+            (name, *others) = self.score_names(measured[0])
+            is_counted = not others and len(counted) == len(measured) and all(name in each for each in counted)
+            return RowOutcomes(tuple(np.array(each[name], float) for each in counted) if is_counted else ())
         if any("golds" not in each for each in measured):
             return RowOutcomes()
         pairs = ((np.array(each["golds"]), np.array(each["predicted"])) for each in measured)

@@ -114,6 +114,20 @@ def test_metrics_from_sums_are_those_of_scikit_learn(classes):
     assert scored_sums(row_sums(np.array([0, 1]), np.array([0, 0]), True).sum(axis=0)[None], 2, "matthews") == 0.0
 
 
+def test_tags_are_compared_by_their_sentences():
+    """Each sentence has true, predicted and right words; the metric is over words, and sentences are drawn."""
+    rng = np.random.default_rng(1)
+    words = rng.integers(5, 30, 400)
+    right, worse = rng.binomial(words, 0.93), rng.binomial(words, 0.90)
+    one, two = (np.stack([words, words, each], axis=1).astype(float) for each in (right, worse))
+    assert scored_sums(one.sum(axis=0, keepdims=True), 400, "accuracy")[0] == pytest.approx(right.sum() / words.sum())
+    error = bootstrap_error([one], [two], ["accuracy"])
+    expected = np.std((right - worse) - (right.sum() - worse.sum()) / words.sum() * words) * 400**0.5 / words.sum()
+    assert error == pytest.approx(expected, rel=0.1)
+    gain = (right.sum() - worse.sum()) / words.sum()
+    assert score_difference([gain], [0.0], [(error, 400)]).is_significant
+
+
 def test_correlations_from_sums_are_those_of_scipy():
     from scipy.stats import pearsonr, spearmanr
 
