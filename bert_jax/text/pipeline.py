@@ -93,11 +93,8 @@ class Tokenizer:
         pieces = sorted(ids, key=ids.__getitem__)
         if [ids[piece] for piece in pieces] != list(range(len(pieces))):
             raise UsageError(f"{name}: its pieces aren't numbered from 0 to {len(pieces) - 1:,}, each number once")
-        own = len(file["model"]["vocab"])  # the others were added by a class, and the model may have its own
-        listed = file.get("added_tokens") or []
-        special = special_names(
-            ids, {token["content"] for token in listed if token.get("special") and token["id"] < own}
-        )
+        own, listed = len(file["model"]["vocab"]), file.get("added_tokens") or []
+        special = special_names(ids, {one["content"]: one["id"] < own for one in listed if one.get("special")})
         frame = frame_of(file.get("post_processor"), ids, name)
         self.vocabulary = Vocabulary(pieces, name, special, blanks="", frame=frame)
         added = {token["id"] for token in file.get("added_tokens") or []}

@@ -222,13 +222,19 @@ class Vocabulary:
         write_text(path, "".join(piece + "\n" for piece in self.pieces))
 
 
-def special_names(pieces: Container[str], marked: Container[str] = ()) -> tuple[str, ...]:
+def special_names(pieces: Container[str], marked: Mapping[str, bool] | None = None) -> tuple[str, ...]:
     """The names of the five special pieces among `pieces`, in the order of SPECIAL_PIECES; BERT's for missing ones.
 
     Models of fairseq, and so RoBERTa and XLM-R, have other names than BERT. ALBERT has some names of each, and MPNet's
-    vocabulary has both. `marked`: the pieces that a file marks as special, which count first.
+    vocabulary has both. `marked`: the pieces that a file marks as special, and whether they are the model's own. One of
+    these takes the place of a piece that isn't marked.
     """
-    return tuple(next((name for of in (marked, pieces) for name in names if name in of), names[0]) for names in _NAMES)
+    names, marked = list[str](), marked or {}
+    for choices in _NAMES:
+        usual = next((name for name in choices if name in pieces), choices[0])
+        own = () if usual in marked else (name for name in choices if marked.get(name))
+        names.append(next(iter(own), usual))
+    return tuple(names)
 
 
 def check_numbers(numbers: Mapping[str, object], name: Path | str) -> None:
