@@ -160,10 +160,14 @@ def _group(flag: Flag) -> tuple[str, str]:
 def _entry(flag: Flag, text: str) -> str:
     described = f"{text}{flag.default_in_words}"
     lines = [line for part in described.split("\n") for line in _wrapped_part(part)]
-    first = f"  {flag.usage}"
+    breakable = flag.usage.replace("|", "| ")  # the names of all families are longer than a line
+    usage = textwrap.wrap(
+        breakable, _width() - 2, initial_indent="  ", subsequent_indent="      ", break_on_hyphens=False
+    )
+    usage = [line.replace("| ", "|") for line in usage]
     if len(flag.usage) + 4 <= _MARGIN and lines:
-        first = f"{first:{_MARGIN}}{lines.pop(0)}"
-    return "\n".join([first, *(" " * _MARGIN + line for line in lines)]) + "\n"
+        usage = [f"{usage[0]:{_MARGIN}}{lines.pop(0)}"]
+    return "\n".join([*usage, *(" " * _MARGIN + line for line in lines)]) + "\n"
 
 
 def _wrapped_part(text: str) -> list[str]:

@@ -96,7 +96,7 @@ WRONG = {
     "features R in.txt out.npz --layers -1 last": "--layers last: expected whole numbers",
     "features R in.txt out.npz --pool first": "--pool first: expected one of none, cls, mean, max",
     "predict R in.tsv out.tsv --format xls": "--format xls: expected one of csv, tsv, jsonl, conll, conllu, squad, text, or None",
-    "import S R --activation relu": "--activation relu: expected gelu_tanh or gelu_erf, or None",
+    "import S R --activation relu": "--activation relu: expected one of gelu_tanh, gelu_erf, silu, or None",
     "inspect R --step two": "--step two: expected a whole number",
     "bench demo --seconds=nan": "--seconds nan: expected a finite number above 0",
     # Settings that don't fit each other

@@ -152,5 +152,5 @@ def test_settings_that_do_not_go_with_relative_positions_are_refused(settings):
 
 
 def test_a_clamp_needs_relative_positions():
-    with pytest.raises(SettingsError, match="--model.clamped-distance.* with --model.positions="):
+    with pytest.raises(SettingsError, match="--model.clamped-distance=5 needs relative or disentangled positions"):
         ModelConfig(clamped_distance=5)
