@@ -222,7 +222,7 @@ class VocabularyConfig(Settings):
     """Pieces of a trained vocabulary, the five special ones included. Refused with `file`."""
     lowercase: bool = True
     """Lower-case the text before it is split; by Turkish rules if a vocabulary is trained on Turkish or Azeri alone. A
-    WordPiece of text without capitals is lower-cased in either case."""
+    WordPiece of text with hardly any capitals is lower-cased in either case."""
     strip_accents: Accents | None = None
     """Drop accents: all marks (true), as in BERT (NFD, then category Mn), or those of scripts that have case (cased:
     Latin, Greek, Cyrillic), since in others marks spell vowels and consonants, as in Hindi and Japanese. None: with
