@@ -23,7 +23,7 @@ def parameter_table(objective: Objective, config: AnyRunConfig) -> Table:
     model = objective.model
     title = f"{model.num_layers} layers, width {model.hidden_size:,}, {model.vocabulary_size:,} pieces"
     if model.generator:
-        title += f"; a generator of width {model.generator.hidden_size:,}"
+        title += f"; a generator of {model.generator.num_layers} layers, width {model.generator.hidden_size:,}"
     table = Table(title, "part", "shape", ">a block", ">parameters")
     counted = model_parts(model, objective.parameter_shapes)
     if config.objective:
@@ -37,8 +37,10 @@ def parameter_table(objective: Objective, config: AnyRunConfig) -> Table:
         _add_groups(table, of_model, HEADS, model.num_layers)
         _add_total(table, "total with heads", of_model)
     if generator:
-        table.add_row("generator's embeddings", "the tables, shared")
-        _add_groups(table, generator, (*_ENCODER, *HEADS), model.num_layers)
+        if model.shared_embeddings == "all":
+            table.add_row("generator's embeddings", "the tables, shared")
+        assert model.generator is not None, "its parameters are there"
+        _add_groups(table, generator, (*_ENCODER, *HEADS), model.generator.num_layers)
         _add_total(table, "generator", generator)
         _add_total(table, "total with generator", counted)
     return table

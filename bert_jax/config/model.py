@@ -48,6 +48,11 @@ _OF_RELATIVE_POSITIONS = {
     "embedding_size": None,
 }
 """Settings that have one value with positions=relative."""
+_OF_PRETRAINING = (
+    *("discriminator", "discriminator_head", "mask_decoder"),
+    *("generator_divisor", "generator_layers", "shared_embeddings"),
+)
+"""Settings of heads and networks that only pretraining has."""
 _OF_LSTM_LAYERS = {
     **_OF_RELATIVE_POSITIONS,
     "positions": "none",
@@ -84,6 +89,12 @@ class ModelConfig(Settings):
         Requirement("block_biases", False, "biases", True, "without biases blocks have none anyway"),
         Requirement("generator_divisor", GIVEN, "discriminator", True, "a generator is for a discriminator"),
         Requirement("generator_divisor", GIVEN, "causal", False, "a generator sees both sides of what it fills"),
+        Requirement("generator_layers", GIVEN, "generator_divisor", GIVEN, "the model has no generator"),
+        Requirement("shared_embeddings", GIVEN, "generator_divisor", GIVEN, "the model has no generator"),
+        Requirement("discriminator_head", GIVEN, "discriminator", True, "the model has no such head"),
+        Requirement("mask_decoder", True, "positions", "disentangled", "other models know positions in every layer"),
+        Requirement("mask_decoder", True, "norm", "post", "its queries are the vectors that the last block adds to"),
+        Requirement("mask_decoder", True, "causal", False, "a query would see tokens after its own"),
     )
     model_type: ModelType = "bert"
     """The model's type in the transformers library. It determines only the names in exported files, not what is
@@ -162,10 +173,23 @@ class ModelConfig(Settings):
     discriminator: bool = False
     """Whether the model tells replaced tokens from true ones, as ELECTRA does (Clark et al. 2020, section 2). It then
     has this one head and no pooler. Needed for objective.predict=replaced."""
+    discriminator_head: Literal["transform", "product"] = "transform"
+    """What tells replaced tokens by their vectors: a dense layer and the activation before the product with one vector
+    (transform, ELECTRA's); or the product alone (product), which transformers loads as a classifier of tokens."""
     generator_divisor: Annotated[int, Field(gt=0, le=1_000)] | None = None
     """How many times smaller than the discriminator the generator is, whose predictions replace input tokens.
     Its hidden_size, num_heads and feedforward_size are divided by this number, but not its number of blocks. 4 in
-    ELECTRA-small, 3 in ELECTRA-base. None: no generator, as in published files of a discriminator."""
+    ELECTRA-small, 3 in ELECTRA-base, 1 in DeBERTa-v3. None: no generator, as in published files of a discriminator."""
+    generator_layers: Layers | None = None
+    """Layers of the generator. None: as many as the discriminator has. DeBERTa-v3's generator has half as many."""
+    shared_embeddings: Literal["all", "disentangled", "none"] = "all"
+    """Which embeddings generator and discriminator share.
+
+    - all: both read and train the same tables and their LayerNorm (ELECTRA's; Clark et al. 2020, section 3.2).
+    - disentangled: the discriminator's word and position tables are the generator's plus a difference that begins at
+      zero. The generator's loss trains the first, the discriminator's loss the difference alone (He et al. 2021, arXiv
+      2111.09543, section 3.2; DeBERTa-v3's). All other tables, and the LayerNorm, are each model's own.
+    - none: each model has its own embeddings."""
     vocabulary_size: Rows | None = None
     """Pieces in the vocabulary (V). None: the size of the tokenizer's vocabulary."""
     word_rows: Rows | None = None
@@ -198,6 +222,11 @@ class ModelConfig(Settings):
     head: Literal["transform", "product"] = "transform"
     """What predicts tokens from vectors: a dense layer, the activation and a norm before the product with a table, and
     a bias for each piece (transform, BERT's); or the product alone (product)."""
+    mask_decoder: bool = False
+    """Whether tokens are predicted by a mask decoder: the last block runs twice more on vectors that know their
+    absolute positions. The queries begin as the input of the last block plus a learned vector of the position; keys and
+    values are the input of the last block (He et al. 2021, section 3.2; DeBERTa's). Of a discriminator, the generator
+    has it. It is computed only where tokens are predicted."""
     tied_words: bool = True
     """Whether tokens are predicted by a product with the word table; otherwise the head has its own table."""
     pooler: Literal["tanh", "gelu", "relu", "transform"] = "tanh"
@@ -311,8 +340,8 @@ class ModelConfig(Settings):
     def generator(self) -> "ModelConfig | None":
         """The config of a discriminator's generator; None if there is no generator.
 
-        The generator has BERT's heads and shares the discriminator's embedding tables. If its hidden_size differs from
-        their width, a matrix projects the embeddings (Clark et al. 2020, section 3.2).
+        The generator has BERT's heads, and embedding tables of the discriminator's width (`shared_embeddings`). If its
+        hidden_size differs from that width, a matrix projects the embeddings (Clark et al. 2020, section 3.2).
         """
         if self.generator_divisor is None:
             return None
@@ -323,6 +352,8 @@ class ModelConfig(Settings):
             num_heads=self.num_heads // self.generator_divisor,
             key_value_heads=self.key_value_heads and self.key_value_heads // self.generator_divisor,
             feedforward_size=self.inner_size // self.generator_divisor,
+            num_layers=self.generator_layers or self.num_layers,
+            mask_decoder=self.mask_decoder,
         )
 
     @property
@@ -332,8 +363,8 @@ class ModelConfig(Settings):
 
     @property
     def encoder(self) -> "ModelConfig":
-        """These settings without a discriminator's head and generator, as a fine-tuned model has them."""
-        return self.replace(discriminator=False, generator_divisor=None)
+        """These settings without what only pretraining has: the heads of tokens and a generator."""
+        return self.replace(**{name: type(self).model_fields[name].default for name in _OF_PRETRAINING})
 
     @property
     def norms_embeddings(self) -> bool:

@@ -121,8 +121,10 @@ class BatchedModel:
         self, sequences: Iterable[TokenSequence], return_attention: bool = False, for_masks: bool = False
     ) -> Iterator[tuple[PlacedBatch, Encoded]]:
         """Yields batches of sequences with their vectors and, if asked for, their attention weights. `for_masks`:
-        whether only masks' vectors are needed, which a query stream gives if the model has one."""
-        mask_id = self.tokenizer.vocabulary.mask_id if for_masks and self.config.has_query_stream else None
+        whether only the vectors from which masks are filled are needed: those of a query stream or of a mask decoder,
+        if the model has one."""
+        differ = self.config.has_query_stream or self.config.mask_decoder  # otherwise one program serves both
+        mask_id = self.tokenizer.vocabulary.mask_id if for_masks and differ else None
         return self._computed(sequences, partial(self._encode, return_attention=return_attention, mask_id=mask_id))
 
     def features(
@@ -178,10 +180,13 @@ def encode(
     return_attention: bool = False,
     mask_id: int | None = None,
 ) -> Encoded:
-    """Encodes a batch with one sequence per row: `pooled` has shape [B, D]. With `mask_id`, the vectors come from the
-    query stream, which sees no token of this id."""
-    ranks = None if mask_id is None else jnp.where(tokens.ids == mask_id, 0, -1)
-    encoded = network.bind({"params": params}).encode(tokens, return_attention=return_attention, ranks=ranks)
+    """Encodes a batch with one sequence per row: `pooled` has shape [B, D]. With `mask_id`, the vectors are those from
+    which the head predicts; those of a query stream see no token of this id."""
+    for_masks = mask_id is not None
+    ranks = jnp.where(tokens.ids == mask_id, 0, -1) if for_masks and network.config.has_query_stream else None
+    encoded = network.bind({"params": params}).encode(
+        tokens, return_attention=return_attention, ranks=ranks, for_masks=for_masks
+    )
     return encoded if encoded.pooled is None else encoded._replace(pooled=encoded.pooled[:, 0])
 
 

@@ -18,6 +18,9 @@ _TASK_TYPES = 3
 """ERNIE's default number of task types."""
 DISCRIMINATOR = "ElectraForPreTraining"
 """ELECTRA's class of a discriminator, which tells replaced tokens from true ones."""
+TOKEN_CLASSIFIER = "DebertaV2ForTokenClassification"
+_REPLACED: JsonObject = {"id2label": {"0": "replaced"}, "label2id": {"replaced": 0}}
+"""The only class of a token classifier that is a discriminator."""
 
 
 class Conversion(NamedTuple):
@@ -219,7 +222,9 @@ def _read_deberta(values: JsonObject, place: str) -> JsonObject:
     if keys.position_buckets < 2:
         raise UsageError(f"{place}: position_buckets is {keys.position_buckets}; bert_jax's DeBERTa has 2 and more")
     last = keys.max_relative_positions if keys.max_relative_positions > 0 else keys.max_position_embeddings
-    return {"distance_buckets": keys.position_buckets, "clamped_distance": last}
+    is_discriminator = values.get("architectures") == [TOKEN_CLASSIFIER] and _REPLACED.items() <= values.items()
+    head = {"discriminator": True, "discriminator_head": "product"} if is_discriminator else {}
+    return {"distance_buckets": keys.position_buckets, "clamped_distance": last, **head}
 
 
 _OF_DEBERTA: JsonObject = {
@@ -237,9 +242,10 @@ DEBERTA = Conversion(
         "pos_att_type": ["p2c", "c2p"],
         "position_buckets": model.distance_buckets,
         "max_relative_positions": model.clamped_distance,
+        **(_REPLACED if model.discriminator else {}),
     },
 )
-"""Distances in buckets, as in DeBERTa-v3."""
+"""Distances in buckets, as in DeBERTa-v3. A classifier of tokens whose one class is "replaced" is a discriminator."""
 
 
 class _Attention(Shape):

@@ -22,6 +22,7 @@ from bert_jax.system.bucket import Place
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.files import new_directory, write_json, write_text
 from bert_jax.system.json_file import JsonObject
+from bert_jax.system.progress import say
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import Vocabulary
 
@@ -55,6 +56,9 @@ def _exported(
             f"them; only models with {Setting('model.layer', 'attention')} can be exported"
         )
     relative = RELATIVES[exported_type(config)]
+    if config.mask_decoder and not config.discriminator:
+        say("transformers has no mask decoder: the encoder is exported without its masked-language head")
+        params = without(params, ["masked_lm"])
     if not task:
         params = without(params, relative.lacks)
         class_of_bert = _class_with(absent_parts(params, config), config.has_pair_head)

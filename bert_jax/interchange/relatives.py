@@ -19,6 +19,7 @@ from bert_jax.interchange.conversions import (
     NO_CONVERSION,
     NOMICBERT,
     TASK_TYPES,
+    TOKEN_CLASSIFIER,
     XLNET,
     Conversion,
 )
@@ -429,7 +430,13 @@ _DEBERTA = Relative(
         ),
         ("bert.", "deberta."),
     ),
-    class_tensors={_SEQUENCE_CLASS: _CONTEXT_POOLER, _MULTIPLE_CHOICE: _CONTEXT_POOLER},
+    class_tensors={
+        _SEQUENCE_CLASS: _CONTEXT_POOLER,
+        _MULTIPLE_CHOICE: _CONTEXT_POOLER,
+        "TokenClassification": (("discriminator_predictions.dense_prediction.", "classifier."),),
+    },
+    suffixes={"ForPreTraining": "ForTokenClassification"},
+    discriminator=TOKEN_CLASSIFIER,
     sizes=_WITHOUT_SEGMENTS,
     defaults={key: value for key, value in _DEFAULTS.items() if key != "type_vocab_size"}
     | {"vocab_size": 128100, "hidden_size": 1536, "num_hidden_layers": 24, "num_attention_heads": 24}

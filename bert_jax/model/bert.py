@@ -46,8 +46,10 @@ PART_NAMES = {
 """The names of OPTIONAL_PARTS in messages."""
 OPTIONAL_PARTS = tuple(PART_NAMES)
 """Parts that a model may lack as a whole. The rest is the encoder."""
-_OWN_EMBEDDINGS = "projection"
-"""The part of the embeddings that a generator doesn't share with its discriminator."""
+_UNSHARED = ("projection",)
+"""The parts of the embeddings that each model has for itself in any case."""
+DISENTANGLED_TABLES = ("word", "position")
+"""The tables of a discriminator that may be the generator's plus a difference (`shared_embeddings`)."""
 
 
 _ENCODERS: dict[str, type[Encoder] | type[LstmEncoder]] = {"attention": Encoder, "lstm": LstmEncoder}
@@ -93,6 +95,7 @@ class BertEncoder(nn.Module):
         return_layers: bool = False,
         return_attention: bool = False,
         ranks: Int[Array, "B T"] | None = None,
+        positions: Float[Array, "B R D"] | None = None,
     ) -> Encoded:
         """The vectors of B rows of tokens.
 
@@ -103,6 +106,9 @@ class BertEncoder(nn.Module):
         With `ranks`, each token's place in the order of prediction (-1: it isn't predicted), the vectors at `places`
         are those of the query stream, which see only tokens of lower ranks. Its vectors follow those of the T tokens in
         layers and attention.
+
+        With `positions`, a vector of each place's absolute position, the vectors at `places` are the mask decoder's
+        (`Encoder`).
         """
         config, ends = self.config, pooled_places(self.config, tokens)
         in_embeddings, in_encoder = (None, None) if dropout_keys is None else split(dropout_keys, 2)
@@ -118,6 +124,10 @@ class BertEncoder(nn.Module):
         if places is None:
             x, layers, attention = self.encoder(embedded, pattern, in_encoder, None, return_layers, return_attention)
             at_ends = at_places(x, ends)
+        elif positions is not None:
+            decoded = places, positions
+            at_ends, layers, attention = self.encoder(embedded, pattern, in_encoder, ends, decoded=decoded)
+            at_ends, x = jnp.split(at_ends, [ends.shape[1]], axis=1)
         else:
             places = jnp.concatenate([ends, places], axis=1)
             x, layers, attention = self.encoder(embedded, pattern, in_encoder, places, return_layers, return_attention)
@@ -169,7 +179,8 @@ class BertForPretraining(nn.Module):
         (None without a head for pairs). With `ranks`, the order of prediction, the query stream predicts
         (`BertEncoder`). There is a slot (Q) for each place; with LSTM layers there are two, first that of the forwards
         direction, then that of the backwards direction."""
-        encoded = self.bert(tokens, dropout_keys, places, ranks=ranks)
+        places, positions = self._decoded(tokens, places)
+        encoded = self.bert(tokens, dropout_keys, places, ranks=ranks, positions=positions)
         has_pairs = self.is_initializing() or self.has_variable("params", "next_sentence")
         pairs = None
         if has_pairs:
@@ -184,13 +195,28 @@ class BertForPretraining(nn.Module):
         return_layers: bool = False,
         return_attention: bool = False,
         ranks: Int[Array, "B T"] | None = None,
+        for_masks: bool = False,
     ) -> Encoded:
         """The encoder alone, at every token and without dropout: `model.apply(variables, ..., method="encode")`. With
-        `ranks`, the order of prediction, the vectors are those of the query stream."""
-        places = None if ranks is None else jnp.broadcast_to(jnp.arange(ranks.shape[1]), ranks.shape)
-        return self.bert(
-            tokens, places=places, return_layers=return_layers, return_attention=return_attention, ranks=ranks
-        )
+        `ranks`, the order of prediction, the vectors are those of the query stream; with `for_masks`, they are those
+        from which the head predicts tokens."""
+        places, positions = None, None
+        if ranks is not None:
+            places = jnp.broadcast_to(jnp.arange(ranks.shape[1]), ranks.shape)
+        if for_masks:
+            places, positions = self._decoded(tokens, places)
+        return self.bert(tokens, None, places, return_layers, return_attention, ranks, positions)
+
+    def _decoded(
+        self, tokens: Tokens, places: Int[Array, "B P"] | None
+    ) -> tuple[Int[Array, "B P"] | None, Float[Array, "B P D"] | None]:
+        """The places of the tokens to predict, and the mask decoder's vectors of their positions; without a decoder
+        `places` and None."""
+        if not self.config.mask_decoder:
+            return places, None
+        if places is None:
+            places = jnp.broadcast_to(jnp.arange(tokens.ids.shape[1]), tokens.ids.shape)
+        return places, self.masked_lm.positions(tokens, places)
 
 
 class Discriminator(nn.Module):
@@ -222,20 +248,22 @@ def init(config: ModelConfig, key: Key[Array, ""]) -> Parameters:
     params = without(Discriminator(config).init(in_discriminator, one_token())["params"], _OF_BERT)
     if config.generator:
         own = without(init(config.generator, in_generator), ("bert/pooler", "next_sentence"))
-        projection = own["bert"]["embeddings"].get(_OWN_EMBEDDINGS)
-        own["bert"] = {"encoder": own["bert"]["encoder"]} | (
-            {"embeddings": {_OWN_EMBEDDINGS: projection}} if projection else {}
-        )
-        params["generator"] = own
+        theirs, embeddings = params["bert"]["embeddings"], own["bert"].pop("embeddings")
+        if config.shared_embeddings == "all":
+            embeddings = {name: part for name, part in embeddings.items() if name in _UNSHARED}
+        elif config.shared_embeddings == "disentangled":
+            tables = embeddings.keys() & DISENTANGLED_TABLES
+            params["bert"]["embeddings"] = theirs | {name: embeddings[name] for name in tables}
+        params["generator"] = own | {"bert": own["bert"] | ({"embeddings": embeddings} if embeddings else {})}
     return params
 
 
 def generator_parameters(params: Parameters) -> Parameters:
     """The parameters of a discriminator's generator as a model of its own, whose config is `ModelConfig.generator`.
-    They include the discriminator's tables and their LayerNorm, which both models use and train (Clark et al. 2020,
-    section 3.2)."""
+    They include those tables and the LayerNorm of the discriminator of which the generator has none of its own: both
+    models use and train them (Clark et al. 2020, section 3.2)."""
     own = params["generator"]
-    shared = {name: part for name, part in params["bert"]["embeddings"].items() if name != _OWN_EMBEDDINGS}
+    shared = {name: part for name, part in params["bert"]["embeddings"].items() if name not in _UNSHARED}
     embeddings = {**shared, **own["bert"].get("embeddings", {})}
     return {**own, "bert": {**own["bert"], "embeddings": embeddings}}
 

@@ -22,6 +22,8 @@ from bert_jax.model.positions import SCHEMES
 
 UNTRAINED = ExecutionConfig(unroll=1)
 """Execution settings outside of training: a loop over blocks, which compiles fast."""
+DECODER_BLOCKS = 2
+"""How often the last block is applied in a mask decoder."""
 
 
 def blocks_at_once(execution: ExecutionConfig, blocks: int) -> int:
@@ -95,8 +97,10 @@ class Block(nn.Module):
         dropout_keys: BlockKeys,
         places: Int[Array, "B R"] | None = None,
         return_probabilities: bool = False,
+        queries: Float[Array, "B R D"] | None = None,
     ) -> tuple[Float[Array, "B R D"], Float[Array, "B H R T"] | None]:
-        """The block's output at `places` of each row (None: at all T), and its attention if requested."""
+        """The block's output at `places` of each row (None: at all T), and its attention if requested. `queries` stand
+        in place of the vectors of `x` at `places`; keys and values are always those of `x`."""
         config = self.config
         before, after = config.norm == "pre", config.norm == "post"
         norm = LayerNorm(config, name="attention_norm")
@@ -104,13 +108,13 @@ class Block(nn.Module):
         inputs = norm(x) if before and not self.first else x
         # With model.norm=post, queries and residual stream have the same vectors. They are gathered once: XLA merges
         # the gradients of two gathers into one scatter, which adds to each place twice, on GPUs in any order.
-        here = at_places(x, places)
+        here = at_places(x, places) if queries is None else queries
         at_queries = here if inputs is x else at_places(inputs, places)
         attended, probabilities = attention(
             inputs, at_queries, pattern, dropout_keys.probabilities, places, return_probabilities
         )
-        queries = pattern.of_queries(places)
-        dropout_places = queries.queries.sequence, queries.query_positions
+        at_them = pattern.of_queries(places)
+        dropout_places = at_them.queries.sequence, at_them.query_positions
         x = here + token_dropout(attended, config.dropout, dropout_keys.attended, *dropout_places)
         x = row_major(x)
         x = norm(x) if after else x
@@ -145,8 +149,14 @@ class Encoder(nn.Module):
         places: Int[Array, "B R"] | None = None,
         return_layers: bool = False,
         return_attention: bool = False,
-    ) -> tuple[Float[Array, "B R D"], Float[Array, "L B T D"] | None, Float[Array, "L B H T T"] | None]:
-        """The output at `places` of each row (None: at all T); on request, every block's output and attention."""
+        decoded: tuple[Int[Array, "B P"], Float[Array, "B P D"]] | None = None,
+    ) -> tuple[Float[Array, "B Q D"], Float[Array, "L B T D"] | None, Float[Array, "L B H T T"] | None]:
+        """The output at `places` of each row (None: at all T); on request, every block's output and attention.
+
+        With `decoded`, places and the vectors of their positions, the output of the mask decoder follows that at
+        `places` (Q = R + P); nothing else can be requested then. It is the last block applied twice, with the input of
+        the block for keys and values. The first queries are that input plus the vectors of positions, the second the
+        first output (He et al. 2021, section 3.2, as in the authors' code)."""
         config, count, keeps = self.config, self.config.num_layers, return_layers or return_attention
         if distances := SCHEMES[config.positions].distances:
             of_rows = distances(config, name="distances")(pattern.keys.sequence.shape[1])
@@ -168,7 +178,10 @@ class Encoder(nn.Module):
                 collected.append(outputs)
             else:
                 layer = jax.tree.map(lambda leaf: leaf[0], stack)
-                x, _ = blocks.block(stretch.start, layer, x, places if stretch.stop == count else None)
+                is_last, inputs = stretch.stop == count, x
+                x, _ = blocks.block(stretch.start, layer, inputs, places if is_last else None)
+                if decoded and is_last:
+                    x = jnp.concatenate([x, blocks.decoded(layer, inputs, *decoded)], axis=1)
         if config.norm == "pre":
             x = LayerNorm(config, name="norm")(x)
         if self.frozen_layers == count:
@@ -221,7 +234,12 @@ class _Blocks(NamedTuple):
         return 1 if self.looped else self.config.num_layers
 
     def block(
-        self, number: int, layer: PyTree, x: Float[Array, "B T D"], places: Int[Array, "B R"] | None = None
+        self,
+        number: int,
+        layer: PyTree,
+        x: Float[Array, "B T D"],
+        places: Int[Array, "B R"] | None = None,
+        queries: Float[Array, "B R D"] | None = None,
     ) -> tuple[Float[Array, "B R D"], Float[Array, "B H T T"] | None]:
         """Computes block `number`, or another block of the same kind, with the parameters and dropout keys in `layer`.
         Returns the block's output and, if requested, its attention."""
@@ -233,12 +251,26 @@ class _Blocks(NamedTuple):
             parent=None,
         )
 
-        def run(layer, x, places):
+        def run(layer, *vectors):
             params, keys = layer
-            x, probabilities = block.apply({"params": params}, x, self.pattern, keys, places, self.return_attention)
+            x, places, queries = vectors
+            x, probabilities = block.apply(
+                {"params": params}, x, self.pattern, keys, places, self.return_attention, queries
+            )
             return split_by_rows(x), probabilities
 
-        return rematerialised(run, self.execution.remat, self.looped)(layer, x, places)
+        return rematerialised(run, self.execution.remat, self.looped)(layer, x, places, queries)
+
+    def decoded(
+        self, layer: PyTree, x: Float[Array, "B T D"], places: Int[Array, "B P"], positions: Float[Array, "B P D"]
+    ) -> Float[Array, "B P D"]:
+        """The mask decoder's output at `places`: the last block applied twice (`Encoder`)."""
+        params, keys = layer
+        queries = at_places(x, places) + positions.astype(x.dtype)
+        for number in range(DECODER_BLOCKS):
+            own = jax.tree.map(lambda key: split(key, DECODER_BLOCKS)[number], keys)  # noqa: B023
+            queries, _ = self.block(self.config.num_layers - 1, (params, own), x, places, queries)
+        return queries
 
     def stretch(self, stretch: range, stack: PyTree, x: Float[Array, "B T D"]) -> tuple[Float[Array, "B T D"], PyTree]:
         """Computes a stretch of blocks in a loop over `stack`, which holds their parameters and dropout keys. Returns

@@ -5,13 +5,14 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.layout import Tokens
 from bert_jax.model.embeddings import initial_words, padded_vocabulary_size, vocabulary_size
 from bert_jax.model.kernels.platform import compute_dtype
-from bert_jax.model.kernels.products import product, product_with_transposed, transposed
-from bert_jax.model.linear import LayerNorm, Linear, activation
+from bert_jax.model.kernels.products import product, product_with_transposed, rows_of, transposed
+from bert_jax.model.linear import LayerNorm, Linear, activation, initial_weights
 from bert_jax.model.placement import gathered
 
 MASKED_OUT = -1e30
@@ -61,24 +62,36 @@ class TokenLogits(NamedTuple):
 class MaskedLanguageHead(nn.Module):
     """A dense layer to the width of the word table, activation and LayerNorm, then a product with that table and a bias
     over the vocabulary. A model with a query stream has only the product and the bias; with model.head=product, there
-    is only the product."""
+    is only the product. The table of positions of a mask decoder is part of the head too."""
 
     config: ModelConfig
 
-    @nn.compact
+    def setup(self):
+        config, rows = self.config, padded_vocabulary_size(self.config)
+        if config.character_filters or not config.tied_words:
+            self.table = self.param("table", initial_words(config), (rows, config.table_size))
+        if config.transforms_head:
+            self.dense = Linear(config, (config.table_size,), bias=config.biases)
+            self.norm = LayerNorm(config)
+        if config.head == "transform":
+            self.bias = self.param("bias", nn.initializers.zeros_init(), (rows,))
+        if config.mask_decoder:
+            self.position = self.param("position", initial_weights(config), (config.max_positions, config.hidden_size))
+
     def __call__(self, x: Float[Array, "B P D"], word_table: Float[Array, "V E"] | None) -> TokenLogits:
         """The logits at each of the P places. Without a word table the head has a table of its own."""
         config = self.config
         if word_table is None or not config.tied_words:
-            shape = padded_vocabulary_size(config), config.table_size
-            word_table = gathered(self.param("table", initial_words(config), shape))
+            word_table = gathered(self.table)
         if config.transforms_head:
-            x = Linear(config, (config.table_size,), bias=config.biases, name="dense")(x)
-            x = LayerNorm(config, name="norm")(activation(config.prediction_head)(x))
-        rows, zeros = word_table.shape[:1], nn.initializers.zeros_init()
-        bias = self.param("bias", zeros, rows) if config.head == "transform" else jnp.zeros(rows)
+            x = self.norm(activation(config.prediction_head)(self.dense(x)))
+        bias = self.bias if config.head == "transform" else jnp.zeros(word_table.shape[:1])
         padding = jnp.where(jnp.arange(len(bias)) < vocabulary_size(config), 0.0, MASKED_OUT)
         return TokenLogits(x.astype(compute_dtype(config)), word_table, bias + padding)
+
+    def positions(self, tokens: Tokens, places: Int[Array, "B P"]) -> Float[Array, "B P D"]:
+        """The mask decoder's vectors of the positions of the tokens at `places`."""
+        return rows_of(self.position, jnp.take_along_axis(tokens.position, places, axis=1))
 
 
 class NextSentenceHead(nn.Module):
@@ -93,14 +106,15 @@ class NextSentenceHead(nn.Module):
 
 class ReplacedTokenHead(nn.Module):
     """A dense layer and activation, then one number a token: the logit that it was replaced (Clark et al. 2020, section
-    2)."""
+    2). With model.discriminator_head=product, there is only the product."""
 
     config: ModelConfig
 
     @nn.compact
     def __call__(self, x: Float[Array, "B T D"]) -> Float[Array, "B T"]:
         """Float32 logits that each token was replaced."""
-        x = activation(self.config)(Linear(self.config, (self.config.hidden_size,), name="dense")(x))
+        if self.config.discriminator_head == "transform":
+            x = activation(self.config)(Linear(self.config, (self.config.hidden_size,), name="dense")(x))
         return Linear(self.config, (1,), name="output")(x)[..., 0].astype(jnp.float32)
 
 

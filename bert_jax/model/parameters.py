@@ -84,6 +84,7 @@ PARAMETERS: tuple[Parameter, ...] = (
         ("cls.predictions.decoder.weight",),
         decays=True,
     ),
+    Parameter("masked_lm/position", ("position", "width"), "MLM head", "decoder's positions", (), decays=True),
     *linear_rows("next_sentence/dense", "pair head", "pair dense", ("cls.seq_relationship",), _WIDTH, "outputs"),
     *linear_rows("replaced/dense", "RTD head", "RTD dense", ("discriminator_predictions.dense",), _WIDTH, "features"),
     *linear_rows(

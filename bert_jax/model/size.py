@@ -13,6 +13,7 @@ from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.training import Phase
 from bert_jax.model.bert import Parameters, parameter_shapes
 from bert_jax.model.embeddings import padded_vocabulary_size, vocabulary_size
+from bert_jax.model.encoder import DECODER_BLOCKS
 from bert_jax.model.kernels.attention_forms import training_forms
 from bert_jax.model.kernels.cross_entropy import logits_at_once
 from bert_jax.model.kernels.platform import compute_dtype
@@ -96,10 +97,12 @@ def forward_flops(config: ModelConfig, length: int, predictions: int) -> int:
     for network in config.networks:
         width = network.hidden_size
         if network.discriminator:
-            total += encoder_flops(network, length, last_queries=length) + 2 * length * width * (width + 1)
+            dense = width if network.discriminator_head == "transform" else 0
+            total += encoder_flops(network, length, last_queries=length) + 2 * length * width * (dense + 1)
         else:
             stream = predictions if network.has_query_stream else 0
-            total += encoder_flops(network, length, last_queries=predictions + 1, stream=stream)
+            queries = DECODER_BLOCKS * predictions if network.mask_decoder else predictions
+            total += encoder_flops(network, length, last_queries=queries + 1, stream=stream)
             dense = network.input_size if network.transforms_head else 0
             total += 2 * predictions * network.table_size * (dense + vocabulary_size(network))
     pooler = 2 * width * width + 2 * width * 2 if config.has_pair_head else 0

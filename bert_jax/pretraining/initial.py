@@ -59,10 +59,10 @@ def open_initial(config: RunConfig, opened: TrainedModel | None = None) -> Train
     if "pooler" not in trained.shapes["bert"]:  # the initial model has no pooler: a random one of any kind is added
         theirs["pooler"] = ours["pooler"]
     if "generator" not in trained.shapes:  # the initial model has no generator: a random one of any size is added
-        theirs["generator_divisor"] = ours["generator_divisor"]
+        theirs |= {name: ours[name] for name in ("generator_divisor", "generator_layers", "shared_embeddings")}
     # The initial model has no head: a random one of any kind is added.
     if not {"masked_lm", "generator"} & trained.shapes.keys():
-        theirs |= {name: ours[name] for name in ("head_activation", "head", "tied_words")}
+        theirs |= {name: ours[name] for name in ("head_activation", "head", "tied_words", "mask_decoder")}
     if theirs != ours:
         differing = [name for name in ours if theirs[name] != ours[name]]
         differences = "; ".join(
@@ -148,7 +148,7 @@ def _near_identity(table: Float[Array, "R D"], model: ModelConfig, counts: Int[n
 def _shaping(model: ModelConfig, config: RunConfig) -> dict[str, Any]:
     """The settings that must be equal in a model and its initial model."""
     free = set(_MAY_DIFFER)
-    if not SCHEMES[config.model.positions].learns_vectors:
+    if not SCHEMES[config.model.positions].learns_vectors and not config.model.mask_decoder:
         free.add("max_positions")
     if config.vocabulary.exchange:  # the tables begin anew, and positions follow the number of the padding
         free |= {"word_rows", "first_position"}

@@ -5,8 +5,8 @@ and replaced tokens (Clark et al. 2020, section 2)."""
 import copy
 import functools
 import math
-from collections.abc import Iterator
-from typing import NamedTuple, cast
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple, cast
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +30,15 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.training import Phase, TrainedPart
 from bert_jax.layout import Tokens
 from bert_jax.model.attention import at_places
-from bert_jax.model.bert import BertForPretraining, Discriminator, Encoded, Parameters, generator_parameters, init
+from bert_jax.model.bert import (
+    DISENTANGLED_TABLES,
+    BertForPretraining,
+    Discriminator,
+    Encoded,
+    Parameters,
+    generator_parameters,
+    init,
+)
 from bert_jax.model.dropout import split
 from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.heads import TaskHead
@@ -343,6 +351,9 @@ class ReplacedTokens(MaskedTokens):
     The loss is the weighted sum of the generator's mean over the masked tokens and the discriminator's over all tokens.
     No gradient passes from the discriminator to the generator through the drawn tokens. A drawn token that equals the
     original token counts as original.
+
+    With model.shared_embeddings=disentangled, the parameters are the tables of both models. What is trained is the
+    generator's table and the difference between both (`optimizer`).
     """
 
     main_question = REPLACED_TOKENS
@@ -368,6 +379,23 @@ class ReplacedTokens(MaskedTokens):
     def targets(self, batch: Batch, keys: Key[Array, "B N"], moment: Moment | None = None) -> PretrainingTargets:
         """Masks each sequence by its key, and adds the keys for drawing replacements."""
         return super().targets(batch, keys, moment)._replace(drawing_keys=MaskingKeys.of(keys).generator)
+
+    def optimizer(self, optimizer: optax.GradientTransformationExtraArgs) -> optax.GradientTransformationExtraArgs:
+        """With disentangled embeddings: `optimizer` for the generator's tables and the differences of the
+        discriminator's from them (He et al. 2021, arXiv 2111.09543, equation 4).
+
+        A table of the discriminator is stored as a whole, E_D = E_G + E_difference, so that it needs no generator where
+        it is used. Its gradient is that of the difference, which the optimizer sees as the parameter; then E_D moves by
+        the updates of both.
+        """
+        if self.model.shared_embeddings != "disentangled":
+            return optimizer
+
+        def update(gradients: Parameters, state: Any, params: Parameters, **others) -> tuple[Parameters, Any]:
+            updates, state = optimizer.update(gradients, state, _combined(jnp.subtract, params), **others)
+            return _combined(jnp.add, updates), state
+
+        return optax.GradientTransformationExtraArgs(optimizer.init, update)
 
     def counts(self, targets: PretrainingTargets) -> dict[str, Float[Array, ""]]:
         """The number of masked tokens and the number of all tokens."""
@@ -400,6 +428,13 @@ class ReplacedTokens(MaskedTokens):
         share = measured[REPLACED_SHARE]
         replaced = {REPLACED_TOKENS.loss: _entropy(share), REPLACED_TOKENS.accuracy: 1 - share}
         return super().baseline(guessed, measured) | replaced
+
+
+def _combined(combine: Callable[[Array, Array], Array], params: Parameters) -> Parameters:
+    """`params` with each disentangled table of the discriminator combined with the generator's."""
+    theirs, own = params["bert"]["embeddings"], params["generator"]["bert"]["embeddings"]
+    both = {name: combine(theirs[name], own[name]) for name in theirs.keys() & own.keys() & {*DISENTANGLED_TABLES}}
+    return params | {"bert": params["bert"] | {"embeddings": theirs | both}}
 
 
 OBJECTIVES: dict[str, type[MaskedTokens]] = {

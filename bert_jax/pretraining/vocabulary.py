@@ -33,8 +33,8 @@ from bert_jax.text.wordpiece import WordPieceTokenizer
 _MOST_CUT = 0.01
 """Largest share of characters in words that are too long for a WordPiece tokenizer; above it, a warning is printed."""
 _FEW_CAPITALS = 1e-3
-"""Capitals for each small letter below which a WordPiece is lower-cased: the rarest 0.01% of the characters get no piece
-by default (`vocabulary.character_coverage`). Text of twelve languages had 0.017 to 0.088."""
+"""Capitals for each small letter below which a WordPiece is lower-cased: the rarest 0.01% of the characters get no
+piece by default (`vocabulary.character_coverage`). Text of ten languages had 0.017 to 0.088."""
 _TEXTS_LOOKED_AT = 200
 """Most texts in which capitals are counted."""
 

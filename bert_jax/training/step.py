@@ -64,6 +64,10 @@ class Objective(ABC):
         None if all are."""
         return None
 
+    def optimizer(self, optimizer: optax.GradientTransformationExtraArgs) -> optax.GradientTransformationExtraArgs:
+        """`optimizer` as the objective uses it; by default unchanged. Both have the same state."""
+        return optimizer
+
     @abstractmethod
     def init(self, key: Key[Array, ""]) -> Parameters:
         """Random parameters of the model. Equal keys give equal values."""

@@ -47,7 +47,7 @@ class Trainer(Generic[Config, Learned]):
     ):
         """`optimizer` has learning rate 1, as `make_train_step` requires; None: that of `config.optimizer`."""
         self.config, self.mesh, self.objective = config, mesh, objective
-        self._optimizer = optimizer or make_optimizer(config.optimizer)
+        self._optimizer = objective.optimizer(optimizer or make_optimizer(config.optimizer))
 
     def initial_state(self, params: Parameters | None = None) -> TrainState:
         """The state before the first step, created with its shardings. Its parameters are `params`, with random values

@@ -32,6 +32,8 @@ SIZES = {
     "roberta_base": (12, 768),
     "roberta_large": (24, 1024),
     "mpnet_base": (12, 768),
+    "deberta_v3_small": (6, 768),
+    "deberta_v3_base": (12, 768),
     "xlnet_base": (12, 768),
     "xlnet_large": (24, 1024),
     "elmo": (2, 1024),

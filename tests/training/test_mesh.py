@@ -97,8 +97,10 @@ OTHER_MODELS = {
     "mpnet": ("2x2x2", {"positions": "bucketed", "num_segments": 0, "num_heads": 8}, {}),
     "deberta": (
         "2x2x2",
-        {"positions": "disentangled", "distance_buckets": 8, "clamped_distance": 64, "num_segments": 0, "num_heads": 8},
-        {},
+        {"positions": "disentangled", "distance_buckets": 8, "clamped_distance": 64, "num_segments": 0, "num_heads": 8}
+        | {"discriminator": True, "generator_divisor": 1, "generator_layers": 1, "shared_embeddings": "disentangled"}
+        | {"mask_decoder": True},
+        {"predict": "replaced"},
     ),
     "eurobert": (
         "2x2x2",
