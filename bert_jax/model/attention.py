@@ -56,9 +56,9 @@ class SelfAttention(nn.Module):
         # best.
         slowest = int(head_shards() > 1)
         if grouped:
-            of_query, of_others = (config.num_heads, config.head_size), (2, grouped, config.head_size)
-            query = Linear(config, of_query, bias=config.attention_biases, name="query")(at_queries)
-            both = Linear(config, of_others, bias=config.attention_biases, name="key_value")(x)
+            of_heads, of_groups = (config.num_heads, config.head_size), (2, grouped, config.head_size)
+            query = Linear(config, of_heads, bias=config.attention_biases, name="query")(at_queries)
+            both = Linear(config, of_groups, bias=config.attention_biases, name="key_value")(x)
             key, value = (jnp.repeat(part, config.num_heads // grouped, axis=2) for part in _parted(both, 2))
         elif form.whole_arrays and all_are_keys:
             # Three products: the kernel reads whole arrays, and slices of one array would be copied.

@@ -125,6 +125,7 @@ class BertEncoder(nn.Module):
             x, layers, attention = self.encoder(embedded, pattern, in_encoder, None, return_layers, return_attention)
             at_ends = at_places(x, ends)
         elif positions is not None:
+            assert isinstance(self.encoder, Encoder), "a mask decoder needs attention"
             decoded = places, positions
             at_ends, layers, attention = self.encoder(embedded, pattern, in_encoder, ends, decoded=decoded)
             at_ends, x = jnp.split(at_ends, [ends.shape[1]], axis=1)

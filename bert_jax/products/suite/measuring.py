@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import jax
 
@@ -165,7 +165,6 @@ def row_answers(run: Path, source: str) -> dict[str, Any]:
     elif task.config.kind in ("choice", "number"):
         answers |= {"golds": list(rows.golds), "predicted": [next(iter(one.values())) for one in predictions]}
     elif task.config.kind == "tags":
-        answers["tag_counts"] = tag_counts(
-            rows.golds, [one["predicted_tags"] for one in predictions], task.labels.names
-        )
+        golds = cast(Sequence[Sequence[str]], rows.golds)
+        answers["tag_counts"] = tag_counts(golds, [one["predicted_tags"] for one in predictions], task.labels.names)
     return answers
