@@ -189,14 +189,10 @@ class Vocabulary:
     @cached_property
     def share_of_capitals(self) -> float:
         """Share of the pieces, without special ones, that contain a capital letter."""
-        return self._share(lambda piece: piece != piece.lower())
+        return self.share_of(lambda piece: piece != piece.lower())
 
-    @cached_property
-    def share_of_cased(self) -> float:
-        """Share of the pieces, without special ones, that contain a letter of a script with upper and lower case."""
-        return self._share(lambda piece: piece.lower() != piece.upper())
-
-    def _share(self, has: Callable[[str], bool]) -> float:
+    def share_of(self, has: Callable[[str], bool]) -> float:
+        """Share of the pieces, without special ones, for which `has` is true."""
         ordinary = [piece for number, piece in enumerate(self.pieces) if number not in self.special_ids]
         return sum(map(has, ordinary)) / max(len(ordinary), 1)
 

@@ -19,7 +19,7 @@ from bert_jax.system.json_file import JsonObject
 from bert_jax.text.cleaning import ORIGINAL, Cleaning
 from bert_jax.text.library_calls import library_method
 from bert_jax.text.pipeline import Tokenizer, TokenizerSettings
-from bert_jax.text.scripts import combines
+from bert_jax.text.scripts import combines, script_of
 from bert_jax.text.vocabulary import CONTINUATION, UNKNOWN, Vocabulary
 
 MAX_WORD_CHARACTERS = 200
@@ -41,6 +41,8 @@ _JOINED = 100
 MANY_CAPITALS = 0.02
 """Share of pieces with capitals above which a vocabulary is cased. Published cased vocabularies have 0.16 and 0.29.
 Uncased and Chinese ones have capitals only in special pieces."""
+_WITH_CAPITALS = frozenset(["LATIN", "GREEK", "CYRILLIC", "ARMENIAN"])
+"""Scripts whose texts have capitals. Coptic, Georgian and Cherokee have them in Unicode, and hardly in texts."""
 _SHARE_IMPOSSIBLE, _EXAMPLES = 0.001, 3
 """Least share of impossible pieces that is remarked on, and the number of examples in the remark."""
 _FEW_PIECES = 1000
@@ -161,9 +163,13 @@ def _contradiction(vocabulary: Vocabulary, lowercase: bool) -> str | None:
             f"{vocabulary.share_of_capitals:.0%} of the vocabulary's pieces have capitals, which lower-casing takes "
             "from text; set lowercase to false"
         )
-    if not lowercase and not vocabulary.share_of_capitals and vocabulary.share_of_cased > 0.5:
+    if not lowercase and not vocabulary.share_of_capitals and vocabulary.share_of(_may_have_capitals) > 0.5:
         return "no piece of the vocabulary has a capital, which text has; set lowercase to true"
     return None
+
+
+def _may_have_capitals(piece: str) -> bool:
+    return any(letter != letter.upper() and script_of(letter) in _WITH_CAPITALS for letter in piece)
 
 
 def wordpiece_pipeline(

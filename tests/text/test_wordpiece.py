@@ -1,4 +1,5 @@
 import gzip
+import itertools
 import json
 
 import numpy as np
@@ -7,6 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bert_jax.instances.sentences import encode_documents
+from bert_jax.system.errors import UsageError
 from bert_jax.text.cleaning import ORIGINAL, Cleaning
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
@@ -132,6 +134,19 @@ def test_a_long_word_of_a_vocabulary_that_is_trained_here_is_cut_before_a_letter
     theirs = cutting.as_huggingface()
     for text in ("a" * 401, marked, "a" * 300 + " hello"):
         assert theirs.encode(text, add_special_tokens=False).ids == cutting.encode(text)
+
+
+@pytest.mark.parametrize("first, is_refused", [("a", True), ("α", True), ("ⲁ", False), ("ა", False)])
+def test_letters_without_capitals_contradict_kept_case_only_in_scripts_that_use_capitals(first, is_refused):
+    letters = [chr(ord(first) + number) for number in range(0, 24, 2)]  # Coptic has a capital between two letters
+    words = ["".join(word) for word in itertools.islice(itertools.product(letters, repeat=3), 1200)]
+    vocabulary = Vocabulary([*SPECIAL_PIECES, *words])
+    if is_refused:
+        with pytest.raises(UsageError, match="no piece of the vocabulary has a capital, which text has"):
+            WordPieceTokenizer(vocabulary, Cleaning.of_file(lowercase=False))
+    else:
+        tokenizer = WordPieceTokenizer(vocabulary, Cleaning.of_file(lowercase=False))
+        assert pieces(tokenizer, words[7]) == [words[7]]
 
 
 def test_a_directory_keeps_the_treatment_of_text(tmp_path):
