@@ -22,10 +22,14 @@ class Doctor(JsonArguments):
     config: str = "base"
     """The training that the text is for: a name from bert-jax configs, a Python file, or a run."""
     models: tuple[str, ...] = ()
-    """Models that could be adapted to the text: runs, checkpoints, Hugging Face or sentence-transformers directories,
-    or names of models on the hub. Each adds two roads to those from scratch."""
+    """Models that could be fine-tuned as they are, or adapted to the text before: runs, checkpoints, Hugging Face or
+    sentence-transformers directories, or names of models on the hub. Each adds two or three roads to those from
+    scratch."""
     tags: str | None = None
     """A treebank of the language in CoNLL-U, from which a model from scratch could also learn; adds a road."""
+    minutes: Annotated[float, Field(gt=0.0)] | None = None
+    """Minutes that a pretraining may take on this machine; the roads are ordered for them, and their commands have
+    them. Without it: few, up to about an hour of two cores."""
     language: tuple[str, ...] = ()
     """Language of the text, as a code or an English name: one, or one for each source. Without it: the first language
     of the config."""
@@ -52,7 +56,7 @@ class Doctor(JsonArguments):
             "data.smoothing": config.data.smoothing if self.smoothing is None else self.smoothing,
         }
         config = config.set(mixed | phases)
-        found = diagnose(config, self.models, self.tags)
+        found = diagnose(config, self.models, self.tags, self.minutes)
         advice = list(changes(found, config))
         if self.json:
             print(json_line({**dict(found), "changes": advice}))

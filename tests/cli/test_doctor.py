@@ -27,10 +27,12 @@ def test_the_doctor_names_roads_for_models_in_an_order(corpus, config_file, tiny
     assert run([*words, "--tags", str(tmp_path / "tags.conllu")]) == 0
     lines = capsys.readouterr().out.splitlines()
     start = next(number for number, line in enumerate(lines) if line.startswith("Roads to a model for this text"))
-    assert lines[start + 1].startswith(f"1. adapt {tiny_run.path} with its vocabulary: ")
-    assert lines[start + 3].startswith(f"   bert-jax pretrain adapt --init {tiny_run.path} --workdir RUN")
-    assert [line[:2] for line in lines[start + 1 : start + 13 : 3]] == ["1.", "2.", "3.", "4."]
-    assert lines[start + 13] == "What to change"
+    assert lines[start + 1].startswith(f"1. fine-tune {tiny_run.path} as it is, without adapting it: ")
+    assert lines[start + 2] == "   no pretraining"
+    assert lines[start + 3].startswith(f"   bert-jax finetune tags --init {tiny_run.path} --workdir RUN")
+    assert lines[start + 6].startswith(f"   bert-jax pretrain adapt --init {tiny_run.path} --workdir RUN")
+    assert [line[:2] for line in lines[start + 1 : start + 16 : 3]] == ["1.", "2.", "3.", "4.", "5."]
+    assert lines[start + 16] == "What to change"
 
 
 @pytest.mark.long
@@ -66,6 +68,7 @@ def test_prepare_tells_its_time_and_writes_nothing(config_file, tmp_path, capsys
         (["one.txt"], "holds 1 document for training and next sentence prediction needs two"),
         (["one.txt", "--config", "nothing"], "no config file at nothing"),
         (["one.txt", "--models", "absent/model"], "there is no folder"),
+        (["one.txt", "--minutes", "0"], "--minutes 0: expected a finite number above 0"),
         (["one.txt", "--tags", "absent"], "--tags=absent: there is no such file"),
         (["one.txt", "--language", "nolanguage"], "--data.language: nolanguage is no language"),
     ],

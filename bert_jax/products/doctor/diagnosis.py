@@ -132,10 +132,12 @@ class MixtureDiagnosis(Figures):
     """The size of the common vocabulary, if it isn't the one that the config asks for."""
 
 
-def diagnose(config: RunConfig, models: Sequence[str] = (), tags: str | None = None) -> Diagnosis | MixtureDiagnosis:
-    """Examines the sources of `config`, and names roads to a model for them: adapting one of `models`, or from scratch,
-    also on the treebank `tags`. Raises UsageError if one of these can't be read, or if there is no or too little text.
-    """
+def diagnose(
+    config: RunConfig, models: Sequence[str] = (), tags: str | None = None, minutes: float | None = None
+) -> Diagnosis | MixtureDiagnosis:
+    """Examines the sources of `config`, and names roads to a model for them: one of `models` as it is or adapted, or
+    from scratch, also on the treebank `tags`. `minutes`: as in `RoadFinder.roads`. Raises UsageError if one of these
+    can't be read, or if there is no or too little text."""
     opened = open_models(models, tags)
     found, samples = _diagnosed(config)
     sources = found.sources if isinstance(found, MixtureDiagnosis) else [found]
@@ -147,7 +149,7 @@ def diagnose(config: RunConfig, models: Sequence[str] = (), tags: str | None = N
         config,
     )
     time_of_flop = Estimate(hours=(here.hours or 0.0) / found.training.flops, basis=here.basis)
-    return found.model_copy(update={"roads": finder.roads(opened, tags, time_of_flop)})
+    return found.model_copy(update={"roads": finder.roads(opened, tags, time_of_flop, minutes)})
 
 
 def _diagnosed(config: RunConfig) -> tuple[Diagnosis | MixtureDiagnosis, dict[str, SpreadSample]]:

@@ -1,5 +1,5 @@
-"""Roads to a model for a text: a model is adapted, with its vocabulary or one of the text, or one is trained from
-scratch. The thresholds below order them."""
+"""Roads to a model for a text: a model is fine-tuned as it is, or adapted before, with its vocabulary or one of the
+text, or one is trained from scratch. The thresholds below order them."""
 
 import contextlib
 import math
@@ -57,12 +57,26 @@ ADAPTED_UP_TO = {"language": math.inf, "script": math.inf, "neither": 0}
 """Words of text up to which a model is adapted before one is trained from scratch, by what the model knows of the text:
 its language, its script alone, or neither. Initial values, to be checked by the suite small_language."""
 
+UNADAPTED_UP_TO = 1e15
+"""FLOPs of pretraining up to which a model whose vocabulary spells the text is best fine-tuned as it is: about an hour
+of two cores. Of about 1e14, ten minutes of a core for each road, one language was measured (MEASURED); of more,
+nothing."""
+MEASURED = (
+    "in Maltese, the only language measured, multilingual-e5-small tagged 92.9% of the words right as it is, and 92.0% "
+    "after ten minutes of adaptation"
+)
+"""What the order for small budgets rests on (docs/experiments.md, "Roads to a model of a small language")."""
+_TAGGING_RATE = "3e-4"
+"""Peak learning rate with which the models of MEASURED were fine-tuned."""
+
 _ADAPT, _SCRATCH = "adapt", "scratch_small"
 """The configs of the roads."""
 _TRAINING = Phase(steps=10_000, length=128, batch_size=32)
 """The training whose time and memory are compared."""
 _JUDGED_CHARACTERS = 2e6
 """Characters of the sample on which vocabularies are compared, about."""
+_BEFORE_SCRATCH, _FROM_SCRATCH, _AFTER_SCRATCH, _LAST = range(4)
+"""Where a road stands, before all else."""
 _MOST_README = 1 << 16
 """Bytes of a README.md in which its front matter is looked for."""
 _LANGUAGES = re.compile(r"\A---\n(?:(?!---\n).*\n)*?language:(.*(?:\n\s*- .*)*)")
@@ -76,8 +90,8 @@ class Road(Figures):
     """1 for the best road."""
     road: str
     reason: str
-    estimate: Estimate
-    """Time and memory of the same steps for all roads."""
+    estimate: Estimate | None
+    """Time and memory of the same steps of pretraining for all roads; None for a road without pretraining."""
     command: str
 
 
@@ -87,9 +101,23 @@ class _Candidate(NamedTuple):
     key: tuple[float, ...]
     road: str
     reason: str
-    shape: ModelConfig
+    shape: ModelConfig | None
+    """The model that is pretrained; None if none is."""
     words: tuple[object, ...]
-    """Words of the command after bert-jax pretrain."""
+    """Words of the command after bert-jax; those of a pretraining are followed by its directory and text."""
+
+
+class _Budget(NamedTuple):
+    """The pretraining for which the roads are ordered."""
+
+    minutes: float | None
+    """Minutes on this machine; None for a small budget."""
+    unadapted: float
+    """Minutes that UNADAPTED_UP_TO takes on this machine."""
+
+    @property
+    def is_small(self) -> bool:
+        return self.minutes is None or self.minutes <= self.unadapted
 
 
 def open_models(names: Sequence[str], tags: str | None) -> dict[str, TrainedModel]:
@@ -124,20 +152,29 @@ class RoadFinder:
         self._size, self._best = len(tokenizer.vocabulary), word_splits(tokenizer, self._words).pieces_a_word
         self._vocabulary += ["--vocabulary.size", self._size]
 
-    def roads(self, models: Mapping[str, TrainedModel], tags: str | None, time_of_flop: Estimate) -> list[Road]:
-        """The best road first: two for each model, and one from scratch, or two if `tags` names a treebank.
-        `time_of_flop`: the time of one FLOP on this machine."""
-        found = [road for name, model in models.items() for road in self._of_model(name, model)]
+    def roads(
+        self,
+        models: Mapping[str, TrainedModel],
+        tags: str | None,
+        time_of_flop: Estimate,
+        minutes: float | None = None,
+    ) -> list[Road]:
+        """The best road first: up to three for each model, and one from scratch, or two if `tags` names a treebank.
+        `time_of_flop`: the time of one FLOP on this machine. `minutes`: those of the pretraining on this machine; None:
+        few."""
+        budget = _Budget(minutes, 60 * UNADAPTED_UP_TO * (time_of_flop.hours or 0.0))
+        found = [road for name, model in models.items() for road in self._of_model(name, model, tags, budget)]
         found += self._from_scratch(tags)
         language = ["--data.language", self._language] if self._language else []
         given = ["--workdir", "RUN", "--data.source", *self._config.data.source, *language]
+        given += [] if minutes is None else ["--minutes", f"{minutes:g}"]
         return [
             Road(
                 rank=rank,
                 road=each.road,
                 reason=each.reason,
-                estimate=self._estimate(each.shape, time_of_flop),
-                command=command_line("bert-jax", "pretrain", *each.words, *given),
+                estimate=each.shape and self._estimate(each.shape, time_of_flop),
+                command=command_line("bert-jax", *each.words, *(given if each.shape else ())),
             )
             for rank, each in enumerate(sorted(found, key=lambda each: each.key), 1)
         ]
@@ -145,15 +182,19 @@ class RoadFinder:
     def _from_scratch(self, tags: str | None) -> Iterator[_Candidate]:
         scratch = load_config(_SCRATCH, ScratchConfig)
         shape = scratch.model.replace(**shape_of_words(self._number).settings, vocabulary_size=self._size)
-        words, road = (_SCRATCH, *self._vocabulary), f"from scratch with a vocabulary of {self._size:,} pieces"
+        words, road = (
+            ("pretrain", _SCRATCH, *self._vocabulary),
+            f"from scratch with a vocabulary of {self._size:,} pieces",
+        )
         reason = f"{self._best:.2f} pieces a word; {self._number:,} words of text"
         if tags:
             learned, flags = f"{reason}; it learns the tags of {tags}, too", (*words, "--objective.tags", tags)
-            yield _Candidate((1, 0), f"{road} and tags", learned, shape, flags)
-        yield _Candidate((1, 1), road, reason, shape, words)
+            yield _Candidate((_FROM_SCRATCH, 0), f"{road} and tags", learned, shape, flags)
+        yield _Candidate((_FROM_SCRATCH, 1), road, reason, shape, words)
 
-    def _of_model(self, name: str, trained: TrainedModel) -> Iterator[_Candidate]:
-        """The roads of a model: with its own vocabulary, and with one of the text."""
+    def _of_model(self, name: str, trained: TrainedModel, tags: str | None, budget: _Budget) -> Iterator[_Candidate]:
+        """The roads of a model: adapted with its own vocabulary, adapted with one of the text, and as it is if its
+        vocabulary has the characters of the text."""
         tokenizer, pieces = trained.tokenizer, range(len(trained.tokenizer.vocabulary))
         splits, merged = word_splits(tokenizer, self._words), merged_letters(self._lines, tokenizer.cleaned)
         of_script = sum(
@@ -174,17 +215,28 @@ class RoadFinder:
         )
         own = f"{splits.pieces_a_word:.2f} pieces a word, {times:.2f} times those of a vocabulary of the text"
         own = own if writes else "not advised, as its vocabulary lacks the script or characters of the text"
-        place = 0 if self._number <= ADAPTED_UP_TO[knows] else 2
-        order, start = (list(ADAPTED_UP_TO).index(knows), times), (_ADAPT, "--init", name)
+        place = _BEFORE_SCRATCH if self._number <= ADAPTED_UP_TO[knows] else _AFTER_SCRATCH
+        if budget.is_small and knows == "script" and not fits:
+            place = _AFTER_SCRATCH
+        kept, exchanged, as_it_is = _order(fits, budget)
+        order, start = (list(ADAPTED_UP_TO).index(knows), times), ("pretrain", _ADAPT, "--init", name)
+        if writes:
+            yield _Candidate(
+                (place, *order, as_it_is),
+                f"fine-tune {name} as it is, without adapting it",
+                "; ".join(filter(None, (own, _of_unadapted(fits, budget), reason, merged))),
+                None,
+                ("finetune", "tags", "--init", name, "--workdir", "RUN", *_rows(tags)),
+            )
         yield _Candidate(
-            (place if writes else 3, *order, not fits),
+            (place if writes else _LAST, *order, kept),
             f"adapt {name} with its vocabulary",
             "; ".join(filter(None, (own, reason, merged))),
             trained.config,
             start,
         )
         yield _Candidate(
-            (place, *order, fits),
+            (place, *order, exchanged),
             f"adapt {name} with a vocabulary of {self._size:,} pieces, trained on the text",
             f"{self._best:.2f} pieces a word{f' in place of {splits.pieces_a_word:.2f}' if writes else ''}; {reason}",
             trained.config.replace(vocabulary_size=self._size, word_rows=None),
@@ -217,6 +269,28 @@ class RoadFinder:
         )
 
 
+def _order(fits: bool, budget: _Budget) -> tuple[int, int, int]:
+    """The places of a model's roads among each other: with its vocabulary, with one of the text, as it is. `fits`:
+    whether its vocabulary spells the text."""
+    if budget.is_small:
+        return (1, 2, 0) if fits else (2, 0, 1)
+    return (0, 1, 2) if fits else (1, 0, 2)
+
+
+def _of_unadapted(fits: bool, budget: _Budget) -> str:
+    """Why a model as it is stands where it does."""
+    limit = f"about {budget.unadapted:.2g} minutes of pretraining on this machine"
+    if not budget.is_small:
+        return f"best for budgets up to {limit}; of longer ones nothing was measured"
+    return f"best for budgets up to {limit}: {MEASURED}" if fits else "its vocabulary doesn't fit the text"
+
+
+def _rows(tags: str | None) -> tuple[object, ...]:
+    """Flags of a fine-tuning on a treebank, with a tenth of it as dev rows, or on ROWS."""
+    rows = ("--task.train", tags, "--task.dev", "10%", "--task.label", "upos") if tags else ("--task.train", "ROWS")
+    return (*rows, "--optimizer.peak-learning-rate", _TAGGING_RATE)
+
+
 def _stated_languages(trained: TrainedModel) -> tuple[list[str], str]:
     """Codes of the languages that a model was trained on, and by what they are known: the settings of its run, if that
     began at random, or the README.md in its folder. [] if neither names them."""
@@ -238,7 +312,8 @@ def _beginning(readme: Place) -> str:
 
 def print_roads(roads: Sequence[Road]) -> None:
     """Prints each road with its reason, its time and memory, and its command."""
-    print_line(f"Roads to a model for this text, the best first; time and memory of {roads[0].estimate.work}")
+    work = next(road.estimate.work for road in roads if road.estimate)
+    print_line(f"Roads to a model for this text, the best first; time and memory of {work}")
     for road in roads:
-        _, figures = road.estimate.line()
+        figures = road.estimate.line()[1] if road.estimate else "no pretraining"
         print_line(f"{road.rank}. {road.road}: {road.reason}\n   {figures}\n   {road.command}")

@@ -17,6 +17,8 @@ from bert_jax.text.wordpiece import WordPieceTokenizer
 from bert_jax.training.estimate import Estimate
 
 SECOND = Estimate(hours=1e-12, basis="a trial")
+LARGE = 60_001
+"""Minutes that are more than 1e15 FLOPs."""
 LETTERS = string.ascii_lowercase + string.digits
 COPTIC = ["ⲁⲩⲱ ⲡⲉϫⲁϥ ⲛⲁϥ ϫⲉ ⲁⲛⲟⲕ ⲡⲉ ⲡⲛⲟⲩⲧⲉ ⲙⲡⲉⲕⲉⲓⲱⲧ"] * 40
 
@@ -39,23 +41,23 @@ def with_pieces(model, *pieces):
     return model._replace(tokenizer=WordPieceTokenizer(vocabulary, ORIGINAL))
 
 
-def found(config, documents, models, words=1_000_000, language="en", tags=None):
-    return RoadFinder(documents, words, language, config).roads(models, tags, SECOND)
+def found(config, documents, models, words=1_000_000, language="en", tags=None, minutes=LARGE):
+    return RoadFinder(documents, words, language, config).roads(models, tags, SECOND, minutes)
 
 
 def names(roads):
     """The roads in order, without their numbers of pieces."""
-    shown = {"with its": "own", "with a vocabulary": "of text"}
+    shown = {"with its": "own", "with a vocabulary": "of text", "as it is": "as it is"}
     kinds = [next((kind for text, kind in shown.items() if text in road.road), "") for road in roads]
     return ["scratch" if road.road.startswith("from") else kind for road, kind in zip(roads, kinds, strict=True)]
 
 
 def test_a_model_of_the_language_is_adapted_with_its_vocabulary(tiny_config, documents, model):
     roads = found(tiny_config, documents, {"runs/mine": model})
-    assert names(roads) == ["own", "of text", "scratch"] and [road.rank for road in roads] == [1, 2, 3]
+    assert names(roads) == ["own", "of text", "as it is", "scratch"] and [road.rank for road in roads] == [1, 2, 3, 4]
     assert "it knows the language (" in roads[0].reason
     assert "English among its languages, by --data.language of its run" in roads[0].reason
-    assert "1,000,000 words of text" in roads[2].reason
+    assert "1,000,000 words of text" in roads[3].reason
 
 
 def test_the_words_of_text_choose_the_size_of_a_vocabulary(tiny_config, documents, monkeypatch):
@@ -75,13 +77,13 @@ def test_the_words_of_text_choose_the_size_of_a_vocabulary(tiny_config, document
 @pytest.mark.parametrize(
     "threshold, value, expected",
     [
-        ("MOST_TIMES_PIECES", 0.5, ["of text", "own", "scratch"]),
+        ("MOST_TIMES_PIECES", 0.5, ["of text", "own", "as it is", "scratch"]),
         ("FEWEST_SCRIPT_PIECES", 10**6, ["scratch", "of text", "own"]),
         ("MOST_UNKNOWN_CHARACTERS", -1.0, ["of text", "scratch", "own"]),
         (
             "ADAPTED_UP_TO",
             {"language": 999_999, "script": math.inf, "neither": math.inf},
-            ["scratch", "own", "of text"],
+            ["scratch", "own", "of text", "as it is"],
         ),
     ],
 )
@@ -98,8 +100,8 @@ def test_a_model_that_splits_words_into_letters_gets_a_vocabulary_of_the_text(ti
     roads = found(
         tiny_config, documents, {"good": model, "letters": with_pieces(model, *map(chr, range(0x250, 0x2B0)))}
     )
-    assert [road.road.split()[1] for road in roads] == ["good", "good", "letters", "letters", "scratch"]
-    assert names(roads) == ["own", "of text", "of text", "own", "scratch"]
+    assert [road.road.split()[1] for road in roads] == ["good"] * 3 + ["letters"] * 3 + ["scratch"]
+    assert names(roads) == ["own", "of text", "as it is", "of text", "own", "as it is", "scratch"]
 
 
 def test_a_text_in_a_script_that_the_model_lacks_is_trained_from_scratch(tiny_config, model):
@@ -112,7 +114,7 @@ def test_a_text_in_a_script_that_the_model_lacks_is_trained_from_scratch(tiny_co
 def test_letters_that_a_vocabulary_drops_are_kept_by_one_of_the_text(tiny_config, documents, model):
     maltese = [[line.replace("the", "thé") for line in document] for document in documents]
     roads = found(tiny_config, maltese, {"m": model}, language="mt")
-    assert names(roads) == ["of text", "own", "scratch"]
+    assert names(roads) == ["of text", "own", "as it is", "scratch"]
     assert "thé → the" in roads[1].reason and "thé" not in roads[0].reason
     assert "--vocabulary.strip-accents False" in roads[0].command
     assert "strip-accents" not in found(tiny_config, documents, {})[0].command
@@ -164,10 +166,11 @@ def test_a_treebank_adds_a_road_and_a_missing_one_is_refused(tiny_config, docume
 
 def test_commands_and_figures_are_of_the_same_text_and_steps(tiny_config, documents, model):
     config = tiny_config.of_source("text:my texts/*.txt", "en")
-    own, of_text, scratch = found(config, documents, {"runs/mine": model})
+    own, of_text, as_it_is, scratch = found(config, documents, {"runs/mine": model}, minutes=LARGE)
     words = shlex.split(own.command)
     assert words[:5] == ["bert-jax", "pretrain", "adapt", "--init", "runs/mine"] and "--vocabulary.size" not in words
-    assert words[-4:] == ["--data.source", "text:my texts/*.txt", "--data.language", "en"]
+    assert words[-6:] == ["--data.source", "text:my texts/*.txt", "--data.language", "en", "--minutes", "60001"]
+    assert as_it_is.estimate is None
     assert shlex.split(scratch.command)[2:4] == ["scratch_small", "--vocabulary.size"]
     for road in (own, of_text, scratch):
         assert road.estimate.hours == pytest.approx(1e-12 * road.estimate.flops) and road.estimate.memory > 1e5
@@ -175,3 +178,36 @@ def test_commands_and_figures_are_of_the_same_text_and_steps(tiny_config, docume
     larger = model._replace(config=model.config.replace(vocabulary_size=250_000))
     assert found(config, documents, {"m": larger})[0].estimate.flops > 2 * own.estimate.flops
     assert found(config, documents, {"m": larger})[1].estimate == of_text.estimate
+
+
+def test_a_small_budget_is_for_a_model_as_it_is_where_its_vocabulary_spells_the_text(tiny_config, documents, model):
+    for minutes in (None, 60_000):
+        roads = found(tiny_config, documents, {"m": model}, tags="a b.conllu", minutes=minutes)
+        assert names(roads) == ["as it is", "own", "of text", "scratch", "scratch"]
+        assert "best for budgets up to about 6e+04 minutes of pretraining on this machine" in roads[0].reason
+        assert rule.MEASURED in roads[0].reason and "only language" in rule.MEASURED
+        assert all(("--minutes 60000" in road.command) == (minutes is not None) for road in roads[1:])
+    assert shlex.split(roads[0].command) == [
+        *"bert-jax finetune tags --init m --workdir RUN --task.train".split(),
+        *("a b.conllu", "--task.dev", "10%", "--task.label", "upos", "--optimizer.peak-learning-rate", "3e-4"),
+    ]
+    later = next(road for road in found(tiny_config, documents, {"m": model}) if "as it is" in road.road)
+    assert "of longer ones nothing was measured" in later.reason and "--task.train ROWS" in later.command
+
+
+def test_a_small_budget_is_for_scratch_where_a_model_of_the_script_splits_or_drops_letters(
+    tiny_config, documents, model, tmp_path
+):
+    maltese = [[line.replace("the", "thé") for line in document] for document in documents]
+    named = model._replace(path=tmp_path, provenance=Provenance())
+    (tmp_path / "README.md").write_text("---\nlanguage: en\n---\n")
+    assert names(found(tiny_config, maltese, {"m": named}, language="mt", minutes=None)) == [
+        *("scratch", "of text", "as it is", "own")
+    ]
+    assert names(found(tiny_config, maltese, {"m": named}, language="en", minutes=None))[-1] == "scratch"
+
+
+def test_a_text_in_another_script_has_no_road_for_the_model_as_it_is(tiny_config, model):
+    assert names(found(tiny_config, [COPTIC], {"m": model}, 50_000, "cop", minutes=None)) == [
+        *("scratch", "of text", "own")
+    ]
