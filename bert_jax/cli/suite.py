@@ -86,7 +86,7 @@ def run_suite(
     from bert_jax.system.errors import RunError
     from bert_jax.system.figures import markdown, print_rows
     from bert_jax.system.files import write_json, write_text
-    from bert_jax.system.progress import print_line, say
+    from bert_jax.system.progress import print_line, say, without_repeats
     from bert_jax.system.workers import available_cores
 
     # The number of threads doesn't depend on --at-once, because the bits of results depend on it.
@@ -95,12 +95,13 @@ def run_suite(
     workdir = place_of(workdir)
     if in_bucket(workdir) or workdir.is_file():
         raise UsageError(f"--workdir {workdir}: give a folder on this machine, which is created if it is missing")
-    suite = read()
-    title, work = suite.file.stem, SuiteWork(suite, workdir, at_once)
-    work.check()
-    if dry_run:
-        print_estimate(work)
-        return None
+    with without_repeats():
+        suite = read()
+        title, work = suite.file.stem, SuiteWork(suite, workdir, at_once)
+        work.check()
+        if dry_run:
+            print_estimate(work)
+            return None
 
     def written() -> Summary:
         summary = Summary(work)

@@ -1,7 +1,7 @@
 """Fits the settings of a run to a published model, to the text and to this machine, and warns of what could harm it."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -27,6 +27,7 @@ from bert_jax.records.corpus import open_corpus
 from bert_jax.records.sample import read_sample
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
+from bert_jax.system.bucket import Place
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import say
 from bert_jax.text.vocabulary import MASK, PAD, SPECIAL_PIECES
@@ -90,11 +91,15 @@ class Fitted(NamedTuple):
     initial: TrainedModel | None = None
 
 
-def fitted(config: RunConfig, run: RunDirectory | None = None) -> Fitted:
+def fitted(
+    config: RunConfig,
+    run: RunDirectory | None = None,
+    opening: Callable[[Place], TrainedModel] = TrainedModel.open,
+) -> Fitted:
     """The settings of the run that `config` describes: `config` itself unless it is a FittedConfig.
 
-    `run`: the run's directory, whose model and phases are kept once it is under way. Raises UsageError if the model or
-    the text can't be opened, and for settings that don't fit it.
+    `run`: the run's directory, whose model and phases are kept once it is under way. `opening` opens a model. Raises
+    UsageError if the model or the text can't be opened, and for settings that don't fit it.
     """
     if not isinstance(config, FittedConfig):
         return Fitted(config)
@@ -103,7 +108,7 @@ def fitted(config: RunConfig, run: RunDirectory | None = None) -> Fitted:
         return Fitted(RunConfig(**values | _as_begun(config, run.files.pretraining_config)))
     initial = None
     if isinstance(config, AdaptConfig):
-        initial = _initial(config)
+        initial = _initial(config, opening)
         values |= _adapted(config, initial)
     if isinstance(config, ScratchConfig):
         values |= _sized(config)
@@ -126,13 +131,13 @@ def _as_begun(config: FittedConfig, there: RunConfig) -> dict[str, Any]:
     return {"model": model, "vocabulary": vocabulary, "phases": phases, "objective": objective}
 
 
-def _initial(config: AdaptConfig) -> TrainedModel:
+def _initial(config: AdaptConfig, opening: Callable[[Place], TrainedModel]) -> TrainedModel:
     if config.init is None:
         raise UsageError(
             f"adapt needs {Setting('init')} as well: a run, a checkpoint, the folder of a published model, or its name "
             "on the hub"
         )
-    return TrainedModel.open(model_place(config.init))
+    return opening(model_place(config.init))
 
 
 def _adapted(config: AdaptConfig, initial: TrainedModel) -> dict[str, Any]:

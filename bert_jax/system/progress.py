@@ -53,6 +53,9 @@ _FILE_WIDTH = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 120
 output = _Console(highlight=False, emoji=False, width=_FILE_WIDTH)
 """Standard output, for results. In a file or pipe, tables have up to 120 columns and no figure is cut."""
 
+_said: set[str] | None = None
+"""The lines that `say` has printed `without_repeats`; None outside."""
+
 Item = TypeVar("Item")
 _COUNTED_TOGETHER = 64
 """Number of items after which `Stage.counted` updates the display."""
@@ -66,7 +69,11 @@ PLAIN_EVERY_S = 15.0
 
 def say(message: str) -> None:
     """Prints one line, above the progress bar if there is one. Passwords in URLs are left out."""
-    console.print(without_passwords(message_line(message)), markup=False, soft_wrap=True)
+    line = without_passwords(message_line(message))
+    if _said is None or line not in _said:
+        console.print(line, markup=False, soft_wrap=True)
+    if _said is not None:
+        _said.add(line)
 
 
 def print_line(text: str) -> None:
@@ -84,6 +91,29 @@ def tell(event: journal.Event, message: str) -> None:
     """Prints one line about an event of the run, and notes it in the run's journal."""
     say(message)
     journal.note(event, message_line(message))
+
+
+@contextlib.contextmanager
+def without_repeats() -> Iterator[None]:
+    """Within it, `say` prints each line once, for work that reads the same models and texts several times."""
+    global _said
+    before = _said
+    _said = set() if before is None else before
+    try:
+        yield
+    finally:
+        _said = before
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Within it, this process prints no messages or progress, as what it opens was opened before."""
+    before = console.quiet
+    console.quiet = True
+    try:
+        yield
+    finally:
+        console.quiet = before
 
 
 def keep_quiet() -> None:

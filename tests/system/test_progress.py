@@ -151,3 +151,17 @@ def test_on_a_narrow_terminal_only_the_note_is_cut(monkeypatch):
         stage.advance(500, note="loss 5.832, accuracy: MLM 0.040, rate 1.60e-03, 27 sequences/s")
     assert "Training" in written.getvalue() and "8,500/16,000 steps" in written.getvalue()
     assert "…" in written.getvalue() and "27 sequences/s" not in written.getvalue()
+
+
+def test_lines_are_printed_once_without_repeats_and_not_at_all_quietly(capsys):
+    with progress.without_repeats():
+        progress.say("the model has 5 rows")
+        with progress.without_repeats():
+            progress.say("the model has 5 rows")
+        progress.say("another")
+        progress.say("the model has 5 rows")
+    progress.say("another")
+    with progress.quiet():
+        progress.say("measured")
+    progress.say("the end")
+    assert capsys.readouterr().err.splitlines() == ["the model has 5 rows", "another", "another", "the end"]

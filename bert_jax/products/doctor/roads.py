@@ -173,7 +173,7 @@ class RoadFinder:
                 rank=rank,
                 road=each.road,
                 reason=each.reason,
-                estimate=each.shape and self._estimate(each.shape, time_of_flop),
+                estimate=self._estimate(each.shape, time_of_flop) if each.shape else None,
                 command=command_line("bert-jax", *each.words, *(given if each.shape else ())),
             )
             for rank, each in enumerate(sorted(found, key=lambda each: each.key), 1)

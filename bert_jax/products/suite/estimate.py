@@ -1,5 +1,6 @@
 """How long the missing work of a suite will take: as finished work like it, or by a measured step of each model."""
 
+from collections.abc import Callable
 from functools import cache, partial
 from pathlib import Path
 from time import monotonic
@@ -36,7 +37,7 @@ def print_estimate(work: SuiteWork) -> None:
             setting = work.best_setting(model, task) or work.suite.settings[0]
             answers = [work.answers(model, task, setting, seed) for seed in work.suite.tables.seeds]
             jobs += [(job, f"{task.name}: answers") for job in answers]
-    pace, missing = cache(partial(_pace, work)), list[MissingRun]()
+    pace, causal, missing = cache(partial(_pace, work)), cache(_is_causal), list[MissingRun]()
     for job, what in jobs:
         if job.done:
             continue
@@ -51,7 +52,7 @@ def print_estimate(work: SuiteWork) -> None:
         else:
             start, token = pace(model.name)
             start *= 1 + (job.path.suffix != ".json")  # a training compiles its evaluation, too
-            tokens = _tokens(work, model, job, what)
+            tokens = _tokens(work, model, job, what, causal)
             time, basis = (None, "not known") if tokens is None else (start + tokens * token, "a measured step")
         hours, text = None if time is None else time / 3600, setting_text(job.setting)
         missing.append(MissingRun(model=job.model, work=what, setting=text, seed=job.seed, hours=hours, basis=basis))
@@ -70,8 +71,15 @@ def _pace(work: SuiteWork, name: str) -> tuple[float, float]:
     return monotonic() - began, token
 
 
-def _tokens(work: SuiteWork, model: SuiteModel, job: Job, what: str) -> float | None:
-    """Tokens of forward passes that a job computes, a backward pass being _BACKWARD of them; None if not known."""
+def _is_causal(model: SuiteModel) -> bool:
+    return (model.recipe.model if model.recipe else TrainedModel.open(Path(str(model.path))).config).causal
+
+
+def _tokens(
+    work: SuiteWork, model: SuiteModel, job: Job, what: str, causal: Callable[[SuiteModel], bool]
+) -> float | None:
+    """Tokens of forward passes that a job computes, a backward pass being _BACKWARD of them; None if not known.
+    `causal`: whether a model is."""
     config = work.recipes.config(model) if model.recipe else None
     if job.task == PRETRAINING and config:
         steps, phases = work.recipes.steps(model) or config.steps, config.phases
@@ -81,8 +89,7 @@ def _tokens(work: SuiteWork, model: SuiteModel, job: Job, what: str) -> float | 
     if task is None:  # a look-up in the text, or held-out tokens
         return 0.0
     if not isinstance(task, FineTuning):
-        shape = model.recipe.model if model.recipe else TrainedModel.open(Path(str(model.path))).config
-        return task.tokens(shape.causal)
+        return task.tokens(causal(model))
     tuned = task.trained(job.setting).task
     rows = measuring.tokens_of_rows(task.measured_rows(work.suite.tables.report))
     learned = measuring.tokens_of_rows(tuned.train, tuned.train_rows)

@@ -26,6 +26,7 @@ from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_files import RunFiles
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.bucket import place_of
+from bert_jax.system.progress import quiet
 from bert_jax.training.devices import timed_in_turn
 
 PLATEAU_LOSS = 6.0
@@ -36,6 +37,7 @@ _BYTES_A_TOKEN = 4
 """Bytes of UTF-8 that a token has, roughly, in any language."""
 
 
+@quiet()
 def step_flops(config: RunConfig) -> float:
     return _trainer(config).flops(0)
 
@@ -65,6 +67,7 @@ def prepare_sequences(config: RunConfig, run: Path) -> None:
     prepare_data(config, directory, inputs)
 
 
+@quiet()
 def token_seconds(model: Path | RunConfig, passes: int) -> float:
     """Seconds per token: of a trained model's forward pass, or of a recipe's training step divided by `passes`."""
     if isinstance(model, RunConfig):
@@ -76,6 +79,7 @@ def token_seconds(model: Path | RunConfig, passes: int) -> float:
     return min(times) / bert.encode(texts).mask.size
 
 
+@quiet()
 def step_seconds(configs: Mapping[str, RunConfig]) -> dict[str, float]:
     """The seconds of a training step of each config: the least of several rounds, in which all are measured in turn.
 

@@ -3,7 +3,8 @@
 import itertools
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -35,7 +36,7 @@ from bert_jax.run.config_files import load_config, run_given_as_config
 from bert_jax.run.results import Results, read_results
 from bert_jax.run.run_config import check_recorded_places
 from bert_jax.run.trained_model import TrainedModel
-from bert_jax.system.bucket import place_of
+from bert_jax.system.bucket import Place, place_of
 from bert_jax.system.errors import UsageError, quoted
 from bert_jax.system.json_file import read_toml
 
@@ -100,14 +101,15 @@ def _set_rows(tasks: list[Values], name: str, sources: Sequence[str]) -> None:
 def _checked(tables: SuiteTables, path: Path, only: Sequence[str]) -> CheckedSuite:
     if not tables.models:
         raise UsageError("it names no models; give some: --models RUN FOLDER")
-    models = [_model(table, tables) for table in tables.models]
+    opening = cache(TrainedModel.open)  # a model of --models has several tables
+    models = [_model(table, tables, opening) for table in tables.models]
     _check_distinct("models", [model.name for model in models])
     _check_recipes(tables, {model.name: model.recipe for model in models if model.recipe})
     _check_beginnings(models)
     if not tables.tasks and not any(model.recipe for model in models):
         raise UsageError("it has no [[tasks]], and no recipe to pretrain; give at least one")
     tasks = _tasks(tables, only)
-    lacking = lacking_heads(models, tasks)
+    lacking = lacking_heads(models, tasks, opening)
     return CheckedSuite(tuple(models), tasks, _combinations(tables.grid, tasks), tables, path, lacking)
 
 
@@ -140,14 +142,18 @@ def _check_beginnings(models: Sequence[SuiteModel]) -> None:
                 )
 
 
-def lacking_heads(models: Sequence[SuiteModel], tasks: Iterable[SuiteTask]) -> dict[tuple[str, str], str]:
-    """Which models can't be measured on which tasks, by their names, and why. Raises UsageError for a path that is no
-    model, for rows that can't be read, and for a task on which no model can be measured."""
+def lacking_heads(
+    models: Sequence[SuiteModel],
+    tasks: Iterable[SuiteTask],
+    opening: Callable[[Place], TrainedModel] = TrainedModel.open,
+) -> dict[tuple[str, str], str]:
+    """Which models, opened by `opening`, can't be measured on which tasks, by their names, and why. Raises UsageError
+    for a path that is no model, for rows that can't be read, and for a task on which no model can be measured."""
     for task in tasks:
         task.check()
     lacking = dict[tuple[str, str], str]()
     for model in models:
-        heads = set(TrainedModel.open(place_of(model.path)).shapes) if model.path else {"masked_lm"}
+        heads = set(opening(place_of(model.path)).shapes) if model.path else {"masked_lm"}
         if model.recipe and model.recipe.model.discriminator:
             heads = set()
         lacking |= {(model.name, task.name): lack for task in tasks if (lack := task.lacks(heads))}
@@ -157,7 +163,7 @@ def lacking_heads(models: Sequence[SuiteModel], tasks: Iterable[SuiteTask]) -> d
     return lacking
 
 
-def _model(table: ModelTable, tables: SuiteTables) -> SuiteModel:
+def _model(table: ModelTable, tables: SuiteTables, opening: Callable[[Place], TrainedModel]) -> SuiteModel:
     if (table.path is None) == (table.config is None):
         raise UsageError(f"the model {table.name or ''} needs either a path (a trained model) or a config (a recipe)")
     if table.path is not None:
@@ -179,7 +185,7 @@ def _model(table: ModelTable, tables: SuiteTables) -> SuiteModel:
     if table.init:
         changes["init"] = str(model_place(table.init))
     try:
-        recipe = fitted(_recipe(table.config, changes)).config
+        recipe = fitted(_recipe(table.config, changes), opening=opening).config
     except UsageError as error:
         raise UsageError(f"{name}: {error}") from None
     return SuiteModel(name, None, recipe, table.begin)

@@ -55,7 +55,7 @@ class StandIns:
         monkeypatch.chdir(folder)
         monkeypatch.setattr(Processes, "call", lambda processes, *call, log=None: self.alone(*call))
         monkeypatch.setattr(job, "time", SimpleNamespace(monotonic=lambda: 0.0))  # the same seconds on a busy machine
-        monkeypatch.setattr(suite_file, "lacking_heads", lambda models, tasks: {})
+        monkeypatch.setattr(suite_file, "lacking_heads", lambda *_: {})
 
     def alone(self, function, *arguments):
         if function is measuring.step_seconds:

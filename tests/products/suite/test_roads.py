@@ -5,9 +5,12 @@ import shutil
 
 import pytest
 
+from bert_jax.cli.main import run
 from bert_jax.products.suite.summary import Summary
 from bert_jax.products.suite.work import SuiteWork
+from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError
+from bert_jax.system.progress import say
 
 ROADS = """
 source = "text:some"
@@ -36,6 +39,29 @@ name = "names"
 config = "tags"
 train = "absent.bio"
 dev = "absent.bio"
+"""
+
+OF_EACH = """
+vocabulary = "own"
+[budget]
+seconds = 60
+[[models]]
+path = "each"
+[[models]]
+name = "own words,"
+config = "adapt"
+init = "each"
+[[models]]
+name = "new words,"
+config = "adapt"
+init = "each"
+set = { "vocabulary.size" = 150 }
+[[tasks]]
+name = "tags"
+config = "tags"
+train = "tags.conllu"
+dev = "dev.conllu"
+label = "upos"
 """
 
 
@@ -97,3 +123,27 @@ def test_recipes_with_vocabularies_of_their_own_are_compared_by_bits_a_character
     trained = {call.config.vocabulary.size for call in roads.given if call.name == "pretrain"}
     assert len(trained) == 2 and not any(call.name == "prepare" for call in roads.given)
     assert all(call.config.vocabulary.file is None for call in roads.given if call.name == "pretrain")
+
+
+@pytest.mark.long
+def test_a_model_of_several_tables_is_opened_once_and_its_lines_are_printed_once(
+    tiny_run, corpus, tmp_path, monkeypatch, capsys
+):
+    (tmp_path / "roads.toml").write_text(OF_EACH)
+    for name in ("tags.conllu", "dev.conllu"):
+        (tmp_path / name).write_text("1\thouse\t_\tNOUN\n\n")
+    opened, opening = [], TrainedModel.open
+
+    def noted(place):
+        opened.append(place)
+        say("the model has rows that are never predicted")
+        return opening(place)
+
+    monkeypatch.setattr(TrainedModel, "open", noted)
+    words = ["roads.toml", "--workdir", "W", "--models", str(tiny_run.path), "--source", f"text:{corpus}", "--dry-run"]
+    monkeypatch.chdir(tmp_path)
+    assert run(["suite", *words]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert opened == [tiny_run.path]
+    assert [line for line in set(lines) if lines.count(line) > 1] == []
+    assert "the model has rows that are never predicted" in lines
