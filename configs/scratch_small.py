@@ -13,16 +13,17 @@ from bert_jax.config.operation import CheckpointConfig, EvaluationConfig
 from bert_jax.config.training import OptimizerConfig, Phase
 
 config = ScratchConfig(
-    model=ModelConfig.modern(
-        num_layers=12,  # BERT-base's sizes: those that follow from the words take their place
-        hidden_size=768,
-        num_heads=12,
-        feedforward_size=None,
-        max_positions=512,
-        rotary_base=10_000.0,
-        local_window=None,
-        global_every=1,
-        activation="gelu_tanh",
+    model=ModelConfig(  # without the sizes: they follow from the words
+        model_type="modernbert",
+        positions="rotary",
+        num_segments=0,
+        norm="pre",
+        feedforward="gated",
+        biases=False,
+        pooler="transform",
+        dropout=0.0,
+        attention_dropout=0.0,
+        layer_norm_epsilon=1e-5,
         initializer_range=0.05,
     ),
     vocabulary=VocabularyConfig(lowercase=False),

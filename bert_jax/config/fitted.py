@@ -19,14 +19,15 @@ class AdaptConfig(FittedConfig):
     """Settings with which a published model is adapted to a text. The run has the model's own settings, and its
     vocabulary or the one that replaces it.
 
-    The settings of `model` that differ from the defaults replace those of the model, such as its dropout, and so does
-    the type of the matrix products.
+    The settings of `model` that are given, in the file or as flags, replace those of the model, such as its dropout,
+    and so does the type of the matrix products. A size or kind of `vocabulary` that is given, or a file with other
+    pieces, puts another vocabulary in the place of the model's.
     """
 
 
 class ScratchConfig(FittedConfig):
     """Settings with which a model is trained on a small text from random parameters. The steps follow from the number
-    of words, and so do the sizes of the model and of its vocabulary where they are the defaults, BERT-base's."""
+    of words, and so do the sizes of the model and of its vocabulary that aren't given."""
 
     passes: Annotated[float, Field(gt=0.0)] = 10.0
     """Number of times that the text is seen. Ignored with `minutes`."""

@@ -58,9 +58,10 @@ class Settings(BaseModel):
     """A frozen, validated group of settings.
 
     Unknown names raise SettingsError, values can't be changed after construction, and instances are hashable, so they
-    can be static arguments of a jitted function or attributes of a Flax module. The string under a field is its help
-    text. A field's validator raises ValueError with a text that is appended to the field's name, such as "=0 is too
-    small".
+    can be static arguments of a jitted function or attributes of a Flax module. `model_fields_set` has the names of the
+    fields that a file, flags or code gave, also where a value is the default; copies keep it. The string under a field
+    is its help text. A field's validator raises ValueError with a text that is appended to the field's name, such as
+    "=0 is too small".
     """
 
     PREFIX: ClassVar[str] = ""
@@ -124,7 +125,12 @@ class Settings(BaseModel):
 
     def replace(self: Group, **changes: Any) -> Group:
         """A validated copy with other values of whole fields. (Pydantic's own `model_copy` doesn't validate.)"""
-        return type(self)(**{name: getattr(self, name) for name in type(self).model_fields} | changes)
+        return type(self)(**self._given | changes)
+
+    @property
+    def _given(self) -> dict[str, Any]:
+        """The fields that were given, with their values."""
+        return {name: value for name, value in self if name in self.model_fields_set}
 
     def change(self: Group, **groups: Mapping[str, Any]) -> Group:
         """A validated copy with other settings within its groups, as in `config.change(model={"norm": "pre"})`."""
@@ -157,7 +163,7 @@ def _set(old: Any, values: Mapping[str, Any], path: str = "") -> Any:
         for name in fields.keys() & inner.keys():
             inner[name] = {rest: value if rest else _plain(fields[name], value) for rest, value in inner[name].items()}
         parts = {name: _set(getattr(old, name, None), within, f"{path}{name}.") for name, within in inner.items()}
-        return dict(old) | parts
+        return old._given | parts
     if not isinstance(old, tuple):
         return dict(values)
     if absent := inner.keys() - set(map(str, range(len(old)))):

@@ -177,7 +177,7 @@ def _sized(config: ScratchConfig) -> dict[str, Any]:
         size = size._replace(width=config.model.hidden_size)
     sizes = {name: value for name, value in size.settings.items() if name not in given}
     vocabulary = config.vocabulary
-    if not vocabulary.file and vocabulary.size == VocabularyConfig().size:
+    if not vocabulary.file and "size" not in vocabulary.model_fields_set:
         vocabulary = vocabulary.replace(size=size.pieces)
     model = config.model.replace(**sizes)
     planned = sum(phase.steps * phase.batch_size * phase.length for phase in config.phases)
@@ -198,16 +198,15 @@ def _shortened(phases: Sequence[Phase], most: int) -> Iterator[Phase]:
 
 
 def _overrides(model: ModelConfig) -> dict[str, Any]:
-    """The settings of the model that differ from the defaults."""
-    defaults = ModelConfig()
-    return {name: value for name, value in model if value != getattr(defaults, name)}
+    """The settings of the model that were given, in a file or as flags."""
+    return {name: value for name, value in model if name in model.model_fields_set}
 
 
 def _vocabulary(config: AdaptConfig, initial: TrainedModel) -> VocabularyConfig:
     """The settings of the vocabulary. A file with other pieces than the model's vocabulary replaces it, and so does a
-    size or a kind that isn't the default."""
-    vocabulary, defaults = config.vocabulary, VocabularyConfig()
-    if not vocabulary.file and (vocabulary.size, vocabulary.kind) != (defaults.size, defaults.kind):
+    size or a kind that was given."""
+    vocabulary = config.vocabulary
+    if not vocabulary.file and vocabulary.model_fields_set & {"size", "kind"}:
         return vocabulary.replace(exchange=True)
     if vocabulary.file and not vocabulary.exchange:
         replacing = vocabulary.replace(exchange=True)
@@ -221,7 +220,7 @@ def _vocabulary(config: AdaptConfig, initial: TrainedModel) -> VocabularyConfig:
 
 
 def _model(given: ModelConfig, theirs: ModelConfig, vocabulary: VocabularyConfig) -> ModelConfig:
-    """The model's settings, with those of `given` that differ from the defaults."""
+    """The model's settings, with those of `given` that a file or flags gave."""
     changes = _overrides(given)
     changes["compute_dtype"] = given.compute_dtype  # an imported model's is float32, in which it was published
     if vocabulary.exchange or vocabulary.file:

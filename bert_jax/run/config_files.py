@@ -11,6 +11,7 @@ from rich.pretty import pretty_repr
 
 from bert_jax.config.data import RecordedCode
 from bert_jax.config.finetune import AnyRunConfig, FinetuneConfig, TaskRunConfig
+from bert_jax.config.fitted import FittedConfig
 from bert_jax.config.operation import HostsConfig, PreparationConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
@@ -174,7 +175,8 @@ def _of_kind(config: object, kinds: tuple[type[Config], ...], where: str) -> Con
 
 
 def config_source(config: AnyConfig, text: str) -> str:
-    """The text of a Python file that builds `config` with every setting, with `text` as its docstring.
+    """The text of a Python file that builds `config` with every setting, with `text` as its docstring; settings that a
+    FittedConfig leaves to the model or the text are left out.
 
     Raises UsageError for a function that a run's config.json alone names: the Python file would make it trusted.
     """
@@ -182,7 +184,25 @@ def config_source(config: AnyConfig, text: str) -> str:
         raise UsageError(config.data.words.refusal)
     imports = "\n".join(sorted({f"from {kind.__module__} import {kind.__name__}" for kind in _classes(config)}))
     docstring = text.strip().replace("\\", "\\\\")
-    return f'"""{docstring}\n"""\n\n{imports}\n\nconfig = {pretty_repr(config, expand_all=True)}\n'
+    return f'"""{docstring}\n"""\n\n{imports}\n\nconfig = {pretty_repr(_shown(config), expand_all=True)}\n'
+
+
+def _shown(config: AnyConfig) -> object:
+    """What `pretty_repr` prints as `config`: all settings, but for those of a FittedConfig that the model or the text
+    decides because nobody gave them."""
+    if not isinstance(config, FittedConfig):
+        return config
+    groups = {name: getattr(config, name) for name in ("model", "vocabulary")}
+    given = {
+        name: _record(type(group), {each: value for each, value in group if each in group.model_fields_set})
+        for name, group in groups.items()
+    }
+    return _record(type(config), dict(config) | given)
+
+
+def _record(kind: type, values: dict[str, object]) -> object:
+    """An object that `pretty_repr` prints as a `kind` with these values."""
+    return type(kind.__name__, (), {"__rich_repr__": lambda _: iter(values.items())})()
 
 
 def _classes(value: object) -> set[type[BaseModel]]:

@@ -7,6 +7,7 @@ import pytest
 
 from bert_jax.cli.main import run
 from bert_jax.config.finetune import FinetuneConfig
+from bert_jax.config.fitted import AdaptConfig, ScratchConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.system.progress import output
 
@@ -61,7 +62,15 @@ def test_what_can_not_fit_is_refused_before_anything_is_written(config_file, tmp
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("command, kind", [("pretrain demo", RunConfig), ("finetune squad --init RUN", FinetuneConfig)])
+@pytest.mark.parametrize(
+    "command, kind",
+    [
+        ("pretrain demo", RunConfig),
+        ("pretrain adapt --model.dropout 0.1", AdaptConfig),
+        ("pretrain scratch_small", ScratchConfig),
+        ("finetune squad --init RUN", FinetuneConfig),
+    ],
+)
 def test_a_printed_config_is_one_that_builds_the_same(command, kind, tmp_path, capsys):
     changed = ["--workdir", str(tmp_path / "run"), "--seed", "7", "--print-config"]
     assert run([*command.split(), *changed]) == 0
@@ -73,6 +82,8 @@ def test_a_printed_config_is_one_that_builds_the_same(command, kind, tmp_path, c
     built = {}
     exec(printed, built)
     assert isinstance(built["config"], kind) and built["config"].seed == 7
+    if kind is AdaptConfig:  # the others are the model's
+        assert built["config"].model.model_fields_set == {"dropout", "attention_dropout"}
 
 
 def test_text_that_is_refused_leaves_nothing_of_a_run(config_file, tmp_path, monkeypatch, capsys):

@@ -241,6 +241,15 @@ def test_single_settings_are_changed_by_their_dotted_names():
     assert changed.set({"model": ModelConfig(), "phases": RunConfig().phases, "seed": 0}) == RunConfig()
 
 
+def test_copies_know_what_was_given_also_where_it_is_the_default():
+    config = RunConfig(model=ModelConfig(dropout=0.0))
+    changed = config.set({"model.dropout": ModelConfig().dropout, "data.chunk-megabytes": DataConfig().chunk_megabytes})
+    assert changed.model.model_fields_set == {"dropout"} and changed.data.model_fields_set == {"chunk_megabytes"}
+    assert changed.model == ModelConfig() and hash(changed) == hash(RunConfig())
+    assert changed.change(model={"num_layers": 3}).model.model_fields_set == {"dropout", "num_layers"}
+    assert changed.replace(seed=1).model.model_fields_set == {"dropout"}
+
+
 def test_defaults_have_the_types_that_validation_gives():
     """Otherwise a config is written in two ways: validated on a command line, or as it was built in Python."""
     config = RunConfig()

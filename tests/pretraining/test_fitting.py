@@ -7,6 +7,7 @@ import pytest
 
 import bert_jax
 from bert_jax.config.data import VocabularyConfig
+from bert_jax.config.model import ModelConfig
 from bert_jax.config.training import Phase
 from bert_jax.pretraining import fitting
 from bert_jax.pretraining import pretrain as pretraining
@@ -15,6 +16,7 @@ from bert_jax.pretraining.mixture import SourceShare
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.remarks import adaptation as remark
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.errors import UsageError
 
 MPNET = Path(__file__).parents[1] / "golden" / "relatives" / "mpnet"
@@ -51,6 +53,23 @@ def test_a_size_puts_a_vocabulary_of_the_text_in_place_of_the_models(adapt):
     assert not fitted(adapt).vocabulary.exchange
     exchanging = fitted(adapt.set({"vocabulary.size": 90}))
     assert exchanging.vocabulary.exchange and exchanging.phases == (FIRST, SECOND)
+
+
+def test_a_value_that_was_given_counts_also_if_it_is_the_default(adapt, tiny_config, tmp_path):
+    def opening(place):
+        trained = TrainedModel.open(place)
+        return trained._replace(config=trained.config.replace(dropout=0.3))
+
+    model = adapt.replace(model=ModelConfig())
+    for config, dropout in ((model, 0.3), (model.set({"model.dropout": ModelConfig().dropout}), 0.1), (adapt, 0.0)):
+        of_run = fitting.fitted(config, opening=opening).config.model
+        assert (of_run.dropout, of_run.num_layers) == (dropout, tiny_config.model.num_layers)
+    assert fitted(adapt.set({"vocabulary.size": VocabularyConfig().size})).vocabulary.exchange
+    assert fitted(adapt.set({"vocabulary.kind": "wordpiece"})).vocabulary.exchange
+    other = adapt.set({"model.num_layers": ModelConfig().num_layers})
+    with pytest.raises(UsageError, match=rf"--model.num-layers is {tiny_config.model.num_layers} there and 12 here"):
+        pretrain(other, RunDirectory(tmp_path / "run"))
+    assert not (tmp_path / "run").exists()
 
 
 def test_an_encoder_without_a_head_gets_one_near_the_identity(adapt, vectors_run, tmp_path, capsys):
@@ -150,6 +169,9 @@ def test_sizes_of_ones_own_are_kept(tmp_path):
     given = {"data.source": f"text:{text}", "vocabulary.size": 300, "model.hidden_size": 256, "model.num_heads": 4}
     config = fitted(bert_jax.configs.scratch_small.set(given))
     assert (config.model.num_layers, config.model.hidden_size, config.vocabulary.size) == (2, 256, 300)
+    of_base = {"model.hidden_size": 768, "model.num_heads": 12, "vocabulary.size": VocabularyConfig().size}
+    config = fitted(bert_jax.configs.scratch_small.set(given | of_base))  # the defaults
+    assert (config.model.hidden_size, config.vocabulary.size) == (768, VocabularyConfig().size)
 
 
 def test_a_model_that_gets_worse_ends_the_training_with_its_results(adapt, tmp_path, monkeypatch, capsys):
