@@ -15,6 +15,7 @@ import numpy as np
 from bert_jax.config.objective import Units
 from bert_jax.config.operation import MeshConfig
 from bert_jax.config.prediction import TAGS
+from bert_jax.config.run import RunConfig
 from bert_jax.instances.prepared_data import HELD_OUT, TRAIN, PreparedData
 from bert_jax.instances.shards import InstanceSource
 from bert_jax.instances.treebank import TaggedSource, Treebank
@@ -22,15 +23,17 @@ from bert_jax.model.bert import Parameters
 from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.kernels.platform import for_inference
 from bert_jax.model.sharding import batch_sharding, local_rows, make_mesh, on_mesh, placed, row_shards, tree_shardings
-from bert_jax.pretraining.dataset import prepare_other, prepared_for
+from bert_jax.pretraining.dataset import prepare_other, prepared_for, treebanks_of
 from bert_jax.pretraining.objective import PretrainingTrainer, pretraining_trainer
 from bert_jax.run.measurement import Means
 from bert_jax.run.results import Results
+from bert_jax.run.run_config import is_elsewhere
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.trained_model import TrainedModel
 from bert_jax.system.content import content_hash
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.progress import say, warn
+from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.batch import Batch, read_ahead
 from bert_jax.training.compiled_programs import keep_compiled_programs
 from bert_jax.training.input import BatchSource, InOrder
@@ -229,8 +232,9 @@ def evaluate_run(
     """Evaluates the newest checkpoint of `run`; returns the same measurements as pretraining. Changes nothing in the
     run.
 
-    It is evaluated on the held-out documents or, with `source`, on all documents of that source, written as in
-    `data.source`. These are prepared in a temporary directory with the run's settings, at the length of its last phase.
+    It is evaluated on the held-out documents, and on the held-out sentences of the treebank that it learned from, if
+    that is here and unchanged; or, with `source`, on all documents of that source, written as in `data.source`. These
+    are prepared in a temporary directory with the run's settings, at the length of its last phase.
 
     `language`: the language of `source`; None: the run's first. `step` and `average`: other parameters (see
     `TrainedModel.load`); the result names the steps of an average as `averaged_steps`. `words`: the function of the
@@ -258,12 +262,16 @@ def evaluate_run(
     trainer = pretraining_trainer(
         config, make_mesh(MeshConfig()), len(tokenizer.vocabulary), tokenizer.vocabulary.mask_id
     )
-    trained, params = TrainedModel.load(run.files, lambda shapes: tree_shardings(shapes, trainer.mesh), step, average)
+    length = config.phases[-1].length
+    treebank = _treebank(config, tokenizer, length, source)
+    head = {"tag": trainer.objective.parameter_shapes["tag"]} if treebank else None
+    trained, params = TrainedModel.load(
+        run.files, lambda shapes: tree_shardings(shapes, trainer.mesh), step, average, head
+    )
     if trained.tokenizer.vocabulary.pieces != tokenizer.vocabulary.pieces:
         raise UsageError(f"{run.tokenizer} is another tokenizer than its model was trained with; put that back")
     if "masked_lm" not in trained.shapes and "generator" not in trained.shapes:
         raise UsageError(f"{run.path} is an encoder without masked-language head; there is nothing to measure")
-    length = config.phases[-1].length
     phase = config.phase_of(trained.step)  # the step's own phase sets the base of rotary positions
     sequences: HeldOut | None
     with contextlib.ExitStack() as stack:
@@ -273,12 +281,33 @@ def evaluate_run(
             sequences = HeldOut(trainer, phase, prepared, TRAIN, max_sequences=None)
         else:
             prepared = prepared_for(config, run, length)
-            sequences = held_out_sequences(trainer, phase, prepared)
+            sequences = held_out_sequences(trainer, phase, prepared, treebank)
         results = measurements(trainer, trained.step, params, prepared, sequences)
         if average:
             results = results.updated({"averaged_steps": list(trained.provenance.steps)})
         # The vocabulary was made for the run's own text and may lack the pieces of another.
         return results.updated({"unknown_share": prepared.train.unknown_share}) if source else results
+
+
+def _treebank(config: RunConfig, tokenizer: Tokenizer, length: int, source: str | None) -> Treebank | None:
+    """The treebank `objective.tags` of a run that is evaluated, if its sentences can be measured; otherwise a line says
+    why not. `source`: the text on which the run is evaluated in place of its own."""
+    path = config.objective.tags
+    if not path:
+        return None
+    if source:
+        reason = "text has none; without --data the held-out sentences of the treebank are measured"
+    elif is_elsewhere(path):
+        reason = f"{path} isn't on this machine, and no place elsewhere is read because a file of a run names it"
+    else:
+        try:
+            if (treebank := treebanks_of(config, tokenizer)[length]).held_out.sequences:
+                return treebank
+            reason = f"no sentence of {path} is held out by {Setting('data.held_out', config.data.held_out)}"
+        except UsageError as error:
+            reason = str(error)
+    say(f"tags aren't measured: {reason}")
+    return None
 
 
 def measurements(

@@ -249,8 +249,8 @@ class TaggedTokens(MaskedTokens):
     """Masked tokens in the rows of text and, in the rows of a treebank, the tag of each word at its first piece
     (MicroBERT, Gessler and Zeldes 2022). The loss is the weighted sum of both means over the global batch.
 
-    The head for tags, a linear layer, is in the checkpoints for the training alone. An evaluation without a treebank
-    measures masked tokens and doesn't need the head.
+    The head for tags, a linear layer, is in the checkpoints for the training and for `evaluate`. An evaluation without
+    a treebank measures masked tokens and doesn't need the head.
     """
 
     def __init__(self, config: RunConfig, mask_id: int):

@@ -119,12 +119,14 @@ class TrainedModel(NamedTuple):
         shardings: Callable[[Parameters], PyTree],
         step: int | None = None,
         average: int | None = None,
+        further: Parameters | None = None,
     ) -> tuple["TrainedModel", Parameters]:
         """Returns the model of `source` and its parameters, sharded as `shardings` returns for a tree of shapes.
 
         `step`: the saved step of a run to read. `average`: the number of saved steps of which the mean is returned; the
         last of them is `step` or else the newest one, and all are of one phase, because another phase has other data. A
-        message names the averaged steps.
+        message names the averaged steps. `further`: the shapes of heads of the training alone, such as that for tags,
+        that are read, too.
 
         The run may be training meanwhile: only checkpoints that existed during the whole read are returned. Raises what
         `open` does, and UsageError for an `obstacle`, a step that isn't saved, an average below one, or a `step` or
@@ -134,7 +136,7 @@ class TrainedModel(NamedTuple):
             raise UsageError(f"an average of {average} saved steps has no parameters; give how many, from 1")
 
         def loaded() -> tuple[TrainedModel, Parameters]:
-            trained = _opened(source, step, average)
+            trained = _opened(source, step, average, further)
             if trained.obstacle:
                 raise UsageError(trained.obstacle)
             return trained, trained.read(shardings(trained.shapes))
@@ -186,17 +188,22 @@ def _published(path: Place, folder: PublishedFolder) -> TrainedModel:
     )
 
 
-def _opened(source: Place | RunFiles, step: int | None = None, average: int | None = None) -> TrainedModel:
+def _opened(
+    source: Place | RunFiles,
+    step: int | None = None,
+    average: int | None = None,
+    further: Parameters | None = None,
+) -> TrainedModel:
     run = source if isinstance(source, RunFiles) else RunFiles(source)
     folder = published_folder(run.path)
     if not folder:
-        return _trained_here(run, step, average)
+        return _trained_here(run, step, average, further or {})
     if step is not None or average is not None:
         raise not_of_a_run(run.path)
     return _published(run.path, folder)
 
 
-def _trained_here(run: RunFiles, step: int | None, average: int | None) -> TrainedModel:
+def _trained_here(run: RunFiles, step: int | None, average: int | None, further: Parameters) -> TrainedModel:
     path = run.path
     chosen = chosen_checkpoint(run, step, newest=average is not None)
     checkpoint, manifest = chosen.path, chosen.manifest
@@ -219,12 +226,12 @@ def _trained_here(run: RunFiles, step: int | None, average: int | None) -> Train
     shapes = (
         task_parameter_shapes(config, HeadShape.of(task))
         if task
-        else parameter_shapes(config, absent_parts(saved, config))
+        else parameter_shapes(config, absent_parts(saved, config)) | further
     )
     # A program's objective may have further heads, which only that program reads; tags have a head for the training.
     asked = settings.objective
     has_further_heads = bool(asked and (asked.class_name or asked.tags))
-    if asked and asked.tags:
+    if asked and asked.tags and not further:
         _say_of_tags(path, asked.tags)
     _refuse_others(checkpoint, saved, shapes, has_further_heads)
     _refuse_bombs(checkpoint, shapes, sum(total.size for total in manifest.files.values()))

@@ -20,6 +20,7 @@ from bert_jax.config.training import Phase
 from bert_jax.instances.instances import UNTAGGED
 from bert_jax.model.sharding import make_mesh
 from bert_jax.model.size import num_parameters
+from bert_jax.pretraining import evaluation
 from bert_jax.pretraining.dataset import prepared_for, treebanks_of
 from bert_jax.pretraining.evaluation import evaluate_run
 from bert_jax.pretraining.inspection import seen_sequences
@@ -70,6 +71,43 @@ def test_tags_are_learned_and_measured_on_held_out_sentences(run, config):
     assert lines(run, "eval")[-1]["tag_accuracy"] == results.tag_accuracy
     assert lines(run)[0]["tag_loss"] > lines(run)[-1]["tag_loss"]
     assert run.files.config == config.change(objective={"tags_hash": run.files.config.objective.tags_hash})
+
+
+def test_evaluate_measures_the_held_out_sentences_as_the_training_does(run, capsys):
+    again, results = evaluate_run(run), run.results(24)
+    for name in ("loss", "mlm_loss", "tag_loss", "tag_accuracy"):
+        assert getattr(again, name) == pytest.approx(getattr(results, name), rel=1e-6)
+    assert again.baseline["tag_accuracy"] == results.baseline["tag_accuracy"]
+    assert "tags" not in capsys.readouterr().err
+    assert command(["evaluate", str(run.path)]) == 0
+    assert "most frequent tag" in capsys.readouterr().out
+    mean = evaluate_run(run, average=2)
+    assert mean.tag_loss != again.tag_loss and len(mean.averaged_steps) == 2
+
+
+def test_evaluate_says_why_tags_are_not_measured(run, treebank, monkeypatch, capsys):
+    def said():
+        results = evaluate_run(run)
+        assert results.loss == results.mlm_loss == pytest.approx(run.results(24).mlm_loss, rel=1e-6)
+        assert "tag_loss" not in results.metrics and "tag_accuracy" not in results.baseline
+        lines = capsys.readouterr().err.splitlines()
+        return next(line for line in lines if line.startswith("tags aren't measured: "))
+
+    content = treebank.read_bytes()
+    try:
+        treebank.write_text(conllu(sentences(119)), encoding="utf-8")
+        assert f"the sentences of --objective.tags={treebank} have changed; put the file back" in said()
+        treebank.unlink()
+        assert str(treebank) in said()
+    finally:
+        treebank.write_bytes(content)
+    monkeypatch.setattr(evaluation, "is_elsewhere", lambda place: True)
+    assert f"{treebank} isn't on this machine, and no place elsewhere is read" in said()
+
+
+def test_text_of_evaluate_has_no_tags_and_a_line_says_so(run, corpus, capsys):
+    assert "tag_loss" not in evaluate_run(run, f"text:{corpus}").metrics
+    assert "tags aren't measured: text has none; without --data" in capsys.readouterr().err
 
 
 def test_it_goes_on_bit_for_bit(run, config, tmp_path):
@@ -156,9 +194,6 @@ def test_others_read_the_model_without_its_head(run, config, tmp_path, capsys):
     assert "tag" not in bert.params and bert.fill_mask("The [MASK] sees the dog.")
     assert command(["export", str(run.path), str(tmp_path / "exported")]) == 0
     assert "tag" not in bert_jax.load(tmp_path / "exported").params
-    results = evaluate_run(run)
-    assert results.mlm_loss == pytest.approx(run.results(24).mlm_loss, rel=1e-6) and results.loss == results.mlm_loss
-    assert "tag_loss" not in results.metrics
     later = config.replace(init=str(run.path)).change(vocabulary={"size": 30_522}, objective={"tags": None})
     pretrain(later.replace(phases=(Phase(steps=1, length=32, batch_size=32),)), tmp_path / "later")
     assert "tag" not in json.loads((tmp_path / "later/results.json").read_text())
