@@ -35,11 +35,12 @@ def _predictions_of_models() -> Iterator[Requirement]:
 class RunConfig(TrainingConfig):
     """All settings of a pretraining run."""
 
-    IDENTITY: ClassVar[tuple[str, ...]] = (*TrainingConfig.IDENTITY, "vocabulary", "data", "objective")
+    IDENTITY: ClassVar[tuple[str, ...]] = (*TrainingConfig.IDENTITY, "init_layers", "vocabulary", "data", "objective")
     REQUIREMENTS: ClassVar[tuple[Requirement, ...]] = (
         Requirement("model.num_segments", 0, "objective.pair", "none", "there are no two segments to ask about"),
         Requirement("model.num_segments", 1, "objective.pair", "none", "there are no two segments to ask about"),
         Requirement("vocabulary.exchange", True, "init", GIVEN, "there is no model whose vocabulary it replaces"),
+        Requirement("init_layers", GIVEN, "init", GIVEN, "there is no model whose layers they are"),
         Requirement("data.across_documents", False, "objective.pair", "none", "it is for sequences without pairs"),
         Requirement("data.whole_sentences", False, "objective.pair", "none", "it is for sequences without pairs"),
         *_predictions_of_models(),
@@ -62,19 +63,27 @@ class RunConfig(TrainingConfig):
     model on the Hugging Face hub. None: random parameters. The run also uses the model's vocabulary, unless
     `vocabulary.file` names an extension of it (the same pieces first, then added ones), or `vocabulary.exchange` puts
     another one in its place."""
+    init_layers: tuple[Annotated[int, Field(ge=0)], ...] = ()
+    """Layers of `init`, numbered from 0, whose parameters the blocks of a model of as many layers begin with: 0 2 4 6 8
+    10 of twelve give a model of six. `model.num_layers` follows from their number, and a layer may be named more than
+    once. Empty: all layers."""
     input: InputConfig = InputConfig()
     preparation: PreparationConfig = PreparationConfig()
 
     def set(self, values: Mapping[str, Any]) -> "RunConfig":
         """A validated copy, as by `Settings.set`. A size or kind of the vocabulary that is set beside `init` asks for
         this vocabulary in place of the model's: it turns `vocabulary.exchange` on unless `values` has that too. The
-        tables of the model then have the vocabulary's size."""
+        tables of the model then have the vocabulary's size. With `init_layers` the model has as many layers unless
+        `values` has another number."""
         names = {name.replace("-", "_") for name in values}
         given = bool(values.get("init", self.init) or self.vocabulary.exchange)
         if given and names & {"vocabulary.size", "vocabulary.kind"} and "vocabulary.exchange" not in names:
             values = {**values, "vocabulary.exchange": True}
         if str(values.get("vocabulary.exchange")) == "True":
             values = {"model.vocabulary_size": None, "model.word_rows": None, **values}
+        layers = values.get("init_layers", values.get("init-layers"))
+        if layers not in (None, ()) and not names & {"model.num_layers"}:
+            values = {"model.num_layers": len(layers) if isinstance(layers, Sequence) else 1, **values}
         return super().set(values)
 
     @property
@@ -110,6 +119,11 @@ class RunConfig(TrainingConfig):
 
     def _conflicts(self) -> Iterator[str]:
         yield from super()._conflicts()
+        if self.init_layers and len(self.init_layers) != self.model.num_layers:
+            yield (
+                f"{self._flag('init_layers', ' '.join(map(str, self.init_layers)))} names {len(self.init_layers)} of "
+                f"the layers of {self._current('init')}, and {self._current('model.num_layers')}; change one of them"
+            )
         asked = {"objective": self.objective} | {f"phases.{number}": phase for number, phase in enumerate(self.phases)}
         for name, kind in ((name, kind) for name, group in asked.items() for kind in unit_shares(group.units or ())):
             setting = {"phrase": "phrases", "entity": "entities"}.get(kind)

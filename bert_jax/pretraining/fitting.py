@@ -144,6 +144,8 @@ def _adapted(config: AdaptConfig, initial: TrainedModel) -> dict[str, Any]:
     """The settings that follow from the published model."""
     vocabulary = _vocabulary(config, initial)
     model = _model(config.model, initial.config, vocabulary)
+    if config.init_layers:
+        model = model.replace(num_layers=len(config.init_layers))
     if vocabulary.exchange and not vocabulary.file:
         sized = model.replace(vocabulary_size=vocabulary.size)
         before, after = (num_parameters(each) / 1e6 for each in (initial.config, sized))

@@ -2,7 +2,7 @@
 
 import functools
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -56,6 +56,9 @@ def open_initial(config: RunConfig, opened: TrainedModel | None = None) -> Train
     if trained.task:
         say(f"{config.init} was fine-tuned for {trained.task.name}: its encoder goes on, without its head or pooling")
     theirs, ours = (_shaping(model, config) for model in (trained.config, config.model))
+    if config.init_layers:
+        _check_layers(trained, config)
+        theirs["num_layers"] = ours["num_layers"]
     if "pooler" not in trained.shapes["bert"]:  # the initial model has no pooler: a random one of any kind is added
         theirs["pooler"] = ours["pooler"]
     if "generator" not in trained.shapes:  # the initial model has no generator: a random one of any size is added
@@ -98,6 +101,9 @@ def initial_parameters(
     if missing := " and no ".join(PART_NAMES[part] for part in sorted(absent - ({"masked_lm"} if begun else set()))):
         say(f"the model to start from has no {missing}: random values are put there")
     params = trained.parameters(mesh)
+    if config.init_layers:
+        params = of_layers(params, trained.config, config.init_layers)
+        trained = trained._replace(config=trained.config.replace(num_layers=len(config.init_layers)))
     if tokenizer.vocabulary.pieces != old.vocabulary.pieces or exchanges:
         method = config.vocabulary.initial_rows if exchanges else "mean"
         rows = combinations(old, tokenizer, method, prepared, config.input.damaged_records)
@@ -121,6 +127,37 @@ def initial_parameters(
         head = functools.partial(_near_identity, model=model, counts=counts)
         params = {**params, "masked_lm": jax.jit(head, out_shardings=shardings)(params["bert"]["embeddings"]["word"])}
     return params
+
+
+def _check_layers(trained: TrainedModel, config: RunConfig) -> None:
+    """Raises UsageError if a model of `config.init_layers` can't begin with these layers."""
+    setting, there = Setting("init_layers", " ".join(map(str, config.init_layers))), trained.config.num_layers
+    if trained.config.shared_layers:
+        raise UsageError(f"{setting}: all layers of {config.init} share their parameters; leave it out")
+    if max(config.init_layers) >= there:
+        raise UsageError(f"{setting}: {config.init} has {there} layers, numbered from 0 to {there - 1}; choose of them")
+    if trained.config.begins_without_norm and [at for at, layer in enumerate(config.init_layers) if not layer] != [0]:
+        raise UsageError(
+            f"{setting}: the first layer of {config.init} has no norm before its attention, and all others have one; "
+            "name layer 0 first, and only once"
+        )
+
+
+def of_layers(params: Parameters, config: ModelConfig, layers: Sequence[int]) -> Parameters:
+    """`params` of a model of `config` with these layers alone, in this order. Shared layers stay as they are."""
+    if config.shared_layers:
+        return params
+
+    def chosen(name: str, part: Any) -> Any:
+        # A first block without a norm before its attention has no row among these norms.
+        lacks_first = config.begins_without_norm and name == "attention_norm"
+        rows = np.array(layers[1:]) - 1 if lacks_first else np.array(layers)
+        return jax.tree.map(lambda leaf: leaf[rows], part)
+
+    stacks = params["bert"]["encoder"]["layers"].items()
+    alone = config.begins_without_norm and len(layers) == 1  # there is no array of these norms then
+    stack = {name: chosen(name, part) for name, part in stacks if not (alone and name == "attention_norm")}
+    return {**params, "bert": {**params["bert"], "encoder": {**params["bert"]["encoder"], "layers": stack}}}
 
 
 def _near_identity(table: Float[Array, "R D"], model: ModelConfig, counts: Int[np.ndarray, " V"]) -> Parameters:

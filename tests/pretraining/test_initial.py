@@ -6,10 +6,12 @@ import pytest
 from conftest import story
 
 from bert_jax.config.data import VocabularyConfig
+from bert_jax.config.model import ModelConfig
 from bert_jax.config.training import Phase
 from bert_jax.inference.bert import load
+from bert_jax.model.bert import init, parameter_shapes
 from bert_jax.model.sharding import make_mesh
-from bert_jax.pretraining.initial import initial_parameters, open_initial
+from bert_jax.pretraining.initial import initial_parameters, of_layers, open_initial
 from bert_jax.pretraining.objective import expected_vocabulary_size
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.run_directory import RunDirectory
@@ -115,3 +117,44 @@ def test_a_size_that_the_given_vocabulary_has_not_is_refused_first(continued, tm
     with pytest.raises(UsageError, match="--model.vocabulary-size=99 and the vocabulary has 150"):
         pretrain(continued.replace(model=continued.model.replace(vocabulary_size=99)), RunDirectory(tmp_path / "run"))
     assert not (tmp_path / "run").exists()
+
+
+def test_some_layers_of_a_model_begin_a_smaller_one_bit_for_bit(continued, tiny_run):
+    before = leaves(load(tiny_run.path).params)
+    for layers in ((1,), (1, 0), (0, 1, 1)):
+        config = continued.set({"init_layers": layers})
+        assert config.model == continued.model.replace(num_layers=len(layers))
+        tokenizer = load_tokenizer(tiny_run.tokenizer)
+        after = leaves(initial_parameters(open_initial(config), config, tokenizer, make_mesh(config.mesh)))
+        assert set(after) == set(before)
+        for name, leaf in after.items():
+            assert np.array_equal(leaf, before[name][np.array(layers)] if "['layers']" in name else before[name]), name
+
+
+def test_the_first_block_without_a_norm_keeps_its_place():
+    config = ModelConfig.modern(vocabulary_size=200, num_layers=4, hidden_size=32, num_heads=2, embedding_norm=True)
+    params = init(config, jax.random.key(0))
+    stack = params["bert"]["encoder"]["layers"]
+    stack["attention_norm"] = jax.tree.map(lambda leaf: leaf + np.arange(1, 4)[:, None], stack["attention_norm"])
+    chosen = of_layers(params, config, (0, 3))
+    shapes = parameter_shapes(config.replace(num_layers=2))
+    assert jax.tree.map(lambda leaf: leaf.shape, chosen) == jax.tree.map(lambda leaf: leaf.shape, shapes)
+    of_chosen = chosen["bert"]["encoder"]["layers"]
+    assert np.array_equal(of_chosen["attention_norm"]["scale"], stack["attention_norm"]["scale"][2:])
+    assert np.array_equal(of_chosen["feedforward_norm"]["scale"], stack["feedforward_norm"]["scale"][::3])
+    one = of_layers(params, config, (0,))
+    assert jax.tree.structure(one) == jax.tree.structure(parameter_shapes(config.replace(num_layers=1)))
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"init": None}, "--init-layers=.* with --init=None: there is no model whose layers they are; give --init"),
+        ({"model.num_layers": 3}, "--init-layers=0 1 names 2 of the layers of --init=.*, and --model.num-layers=3; "),
+        ({"init_layers": (0, 2)}, "--init-layers=0 2: .* has 2 layers, numbered from 0 to 1; choose of them"),
+    ],
+)
+def test_layers_that_a_model_lacks_are_refused(continued, changes, words):
+    with pytest.raises(UsageError, match=words) as error:
+        open_initial(continued.set({"init_layers": (0, 1)}).set(changes))
+    assert "\n" not in str(error.value)
