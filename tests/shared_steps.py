@@ -20,7 +20,7 @@ from bert_jax.pretraining.objective import pretraining_trainer
 from bert_jax.training.trainer import Trainer
 
 _NOT_IN_A_STEP = {
-    *("data", "vocabulary", "init", "checkpoints", "evaluation", "preparation", "input", "hosts"),
+    *("data", "vocabulary", "init", "init_layers", "checkpoints", "evaluation", "preparation", "input", "hosts"),
     *("from_random", "rows_hash", "seed"),
 }
 """Settings that no traced function reads; the seed is in the state."""

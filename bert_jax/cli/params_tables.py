@@ -6,7 +6,7 @@ from typing import Any
 import jax
 
 from bert_jax.config.finetune import AnyRunConfig
-from bert_jax.model.bert import without
+from bert_jax.model.bert import split_teacher, without
 from bert_jax.model.embeddings import padded_vocabulary_size
 from bert_jax.model.size import FORWARD_SHARE, HEADS, ModelPart, model_parts, num_parameters
 from bert_jax.system.figures import Table, gigabytes
@@ -77,14 +77,16 @@ def _counts(group: list[ModelPart], of_a_block: bool) -> tuple[str, str]:
 def memory_lines(objective: Objective, config: AnyRunConfig) -> str:
     """Bytes of parameters and optimizer state over all devices, with padding. Nothing is allocated."""
     model, shapes = objective.model, objective.parameter_shapes
-    optimizer_state = jax.eval_shape(make_optimizer(config.optimizer).init, shapes)
+    own, of_teacher = split_teacher(shapes)
+    optimizer_state = jax.eval_shape(make_optimizer(config.optimizer).init, own)
     padded = padded_vocabulary_size(model)
     rows = padded - (model.num_word_rows or padded)
-    trained = without(shapes, ["bert/spelling"])
+    trained = without(own, ["bert/spelling"])
     padding_parameters = sum(leaf.size for leaf in jax.tree.leaves(trained)) - num_parameters(model, shapes=shapes)
+    teacher = f", those of the teacher {_bytes_of(of_teacher)}" if of_teacher else ""
     return (
         f"Padding of the vocabulary, not counted above: {rows:,} rows, {padding_parameters:,} zeros.\n"
-        f"Parameters {_bytes_of(shapes)}, state of {config.optimizer.name} {_bytes_of(optimizer_state)}; "
+        f"Parameters {_bytes_of(own)}{teacher}, state of {config.optimizer.name} {_bytes_of(optimizer_state)}; "
         "--mesh.fsdp splits both.\n"
     )
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import Field
 
 from bert_jax.config.data import DataConfig, VocabularyConfig
+from bert_jax.config.distillation import DistillationConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import TAGGED_EVERY, ObjectiveConfig, unit_shares
 from bert_jax.config.operation import InputConfig, PreparationConfig
@@ -35,12 +36,22 @@ def _predictions_of_models() -> Iterator[Requirement]:
 class RunConfig(TrainingConfig):
     """All settings of a pretraining run."""
 
-    IDENTITY: ClassVar[tuple[str, ...]] = (*TrainingConfig.IDENTITY, "init_layers", "vocabulary", "data", "objective")
+    IDENTITY: ClassVar[tuple[str, ...]] = (
+        *TrainingConfig.IDENTITY,
+        "init_layers",
+        "vocabulary",
+        "data",
+        "objective",
+        "teacher",
+        "distillation",
+    )
     REQUIREMENTS: ClassVar[tuple[Requirement, ...]] = (
         Requirement("model.num_segments", 0, "objective.pair", "none", "there are no two segments to ask about"),
         Requirement("model.num_segments", 1, "objective.pair", "none", "there are no two segments to ask about"),
         Requirement("vocabulary.exchange", True, "init", GIVEN, "there is no model whose vocabulary it replaces"),
         Requirement("init_layers", GIVEN, "init", GIVEN, "there is no model whose layers they are"),
+        Requirement("teacher", GIVEN, "objective.predict", "masked", "a teacher is asked about masked tokens"),
+        Requirement("teacher", GIVEN, "objective.tags", None, "either is learned beside masked tokens"),
         Requirement("data.across_documents", False, "objective.pair", "none", "it is for sequences without pairs"),
         Requirement("data.whole_sentences", False, "objective.pair", "none", "it is for sequences without pairs"),
         *_predictions_of_models(),
@@ -67,14 +78,19 @@ class RunConfig(TrainingConfig):
     """Layers of `init`, numbered from 0, whose parameters the blocks of a model of as many layers begin with: 0 2 4 6 8
     10 of twelve give a model of six. `model.num_layers` follows from their number, and a layer may be named more than
     once. Empty: all layers."""
+    teacher: str | None = None
+    """Trained model with the same vocabulary that this model learns from, a smaller one as a rule: a run, a checkpoint,
+    a Hugging Face directory, or the name of a model on the hub. Its parameters are in the checkpoints while training
+    and never change. Its vocabulary is taken unless `init` or `vocabulary.file` names one. None: no teacher."""
+    distillation: DistillationConfig = DistillationConfig()
     input: InputConfig = InputConfig()
     preparation: PreparationConfig = PreparationConfig()
 
     def set(self, values: Mapping[str, Any]) -> "RunConfig":
         """A validated copy, as by `Settings.set`. A size or kind of the vocabulary that is set beside `init` asks for
         this vocabulary in place of the model's: it turns `vocabulary.exchange` on unless `values` has that too. The
-        tables of the model then have the vocabulary's size. With `init_layers` the model has as many layers unless
-        `values` has another number."""
+        tables of the model then have the vocabulary's size. What is known of another teacher is dropped. With
+        `init_layers` the model has as many layers unless `values` has another number."""
         names = {name.replace("-", "_") for name in values}
         given = bool(values.get("init", self.init) or self.vocabulary.exchange)
         if given and names & {"vocabulary.size", "vocabulary.kind"} and "vocabulary.exchange" not in names:
@@ -84,6 +100,8 @@ class RunConfig(TrainingConfig):
         layers = values.get("init_layers", values.get("init-layers"))
         if layers not in (None, ()) and not names & {"model.num_layers"}:
             values = {"model.num_layers": len(layers) if isinstance(layers, Sequence) else 1, **values}
+        if names & {"teacher", "distillation.kind", "distillation.layer"}:
+            values = {"distillation.settings": None, **values}
         return super().set(values)
 
     @property

@@ -18,13 +18,19 @@ def refuse_unused(config: Settings, settings: Mapping[str, Any]) -> None:
 def _unused(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yields patterns for names of settings without effect, with the reason. `values`: all settings by dotted name."""
     file, init, predict = values.get("vocabulary.file"), values.get("init"), values.get("objective.predict")
-    if init and not values.get("vocabulary.exchange"):
+    teacher, exchange = values.get("teacher"), values.get("vocabulary.exchange")
+    if teacher and not file and (exchange or not init):
+        yield (
+            r"vocabulary\.(?!file|exchange|initial_rows).*",
+            f"the vocabulary of {Setting('teacher', teacher)}, with its cleaning of text, is taken",
+        )
+    if init and not exchange:
         reason = f"the vocabulary of {Setting('init', init)}, with its cleaning of text, is taken; "
         other = (
             f"{Setting('vocabulary.file')} names an extended one, {Setting('vocabulary.exchange')} puts another there"
         )
         yield r"vocabulary\.(?!file|exchange).*", f"{reason}{other}"
-    if not values.get("vocabulary.exchange"):
+    if not exchange:
         yield r"vocabulary\.initial_rows", f"it needs {Setting('vocabulary.exchange', True)}"
     if file:
         shown = Setting("vocabulary.file", file)
@@ -42,6 +48,11 @@ def _unused(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield r"objective\.(generator|discriminator)_weight", f"it needs {Setting('objective.predict', 'replaced')}"
     if not values.get("objective.tags"):
         yield r"objective\.tags_(weight|hash)", f"it needs {Setting('objective.tags')}"
+    if not teacher:
+        yield r"distillation\..*", f"it needs {Setting('teacher')}"
+    for name, kind in {"temperature": "predictions", "relation_heads|layer": "relations"}.items():
+        if values.get("distillation.kind") != kind:
+            yield rf"distillation\.({name})", f"it needs {Setting('distillation.kind', kind)}"
     if predict in ("next", "both"):
         yield r"objective\.(units|.*masked_share.*|evaluated_share)", "every token is predicted"
     if predict in ("next", "both", "permuted"):

@@ -145,6 +145,8 @@ def _training_lines(config: AnyRunConfig | None, provenance: Provenance, results
         pairs = {"next_sentence": " and next sentences", "sentence_order": " and the order of sentences", "none": ""}
         tags = " and the parts of speech of a treebank" if config.objective.tags else ""
         yield f"objective: {predicted}{pairs[config.objective.pair]}{tags}"
+        if config.teacher:
+            yield f"teacher: {config.distillation.kind} of {_code(config.teacher)}"
     else:
         rows = "" if results.training_rows is None else f", {results.training_rows:,} rows"
         source = _code(config.task.train or config.task.source)

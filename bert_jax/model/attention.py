@@ -16,6 +16,10 @@ from bert_jax.model.kernels.platform import compute_dtype
 from bert_jax.model.linear import Linear, initial_weights, project
 from bert_jax.model.positions import SCHEMES
 
+KEPT_BY_CALLS = "intermediates"
+"""Flax' collection of what a call keeps where it is mutable. The encoder keeps `projected`, a tuple of one: the queries,
+keys and values of its last layer, [B, T, H, K] each, before positions turn them."""
+
 
 class SelfAttention(nn.Module):
     """softmax(Q K^T / sqrt(K)) V, heads side by side, then a projection (Vaswani et al. 2017, section 3.2)."""
@@ -71,6 +75,8 @@ class SelfAttention(nn.Module):
             query = project(at_queries, kernel[:, 0], of_query, dtype)
             x = x[:, : pattern.keys.sequence.shape[1]]
             key, value = _parted(project(x, kernel[:, 1:], of_others, dtype, slowest=slowest), 2 + slowest)
+        if all_are_keys:
+            self.sow(KEPT_BY_CALLS, "projected", (query, key, value))
         scheme, key_positions, length = SCHEMES[config.positions], pattern.query_positions, key.shape[1]
         pattern, terms = pattern.of_queries(places), None
         if scheme.turned:

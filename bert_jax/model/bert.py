@@ -50,6 +50,8 @@ _UNSHARED = ("projection",)
 """The parts of the embeddings that each model has for itself in any case."""
 DISENTANGLED_TABLES = ("word", "position")
 """The tables of a discriminator that may be the generator's plus a difference (`shared_embeddings`)."""
+TEACHER = "teacher"
+"""The part of a training's parameters that no step changes: those of the model's teacher."""
 
 
 _ENCODERS: dict[str, type[Encoder] | type[LstmEncoder]] = {"attention": Encoder, "lstm": LstmEncoder}
@@ -293,6 +295,12 @@ def without(params: Parameters, absent: Collection[str]) -> Parameters:
     """`params` without some of OPTIONAL_PARTS."""
     encoder = {name: part for name, part in params["bert"].items() if f"bert/{name}" not in absent}
     return {name: part for name, part in params.items() if name not in absent} | {"bert": encoder}
+
+
+def split_teacher(params: Parameters) -> tuple[Parameters, Parameters]:
+    """`params` without those of a teacher, and these alone, which may be none."""
+    own = {name: part for name, part in params.items() if name != TEACHER}
+    return own, {name: part for name, part in params.items() if name == TEACHER}
 
 
 def completed(params: Parameters, others: Parameters) -> Parameters:

@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import AttentionForm, ExecutionConfig, Remat
-from bert_jax.model.attention import SelfAttention, at_places
+from bert_jax.model.attention import KEPT_BY_CALLS, SelfAttention, at_places
 from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.dropout import head_keys, split, token_dropout
 from bert_jax.model.kernels.elementwise import row_major
@@ -156,7 +156,9 @@ class Encoder(nn.Module):
         With `decoded`, places and the vectors of their positions, the output of the mask decoder follows that at
         `places` (Q = R + P); nothing else can be requested then. It is the last block applied twice, with the input of
         the block for keys and values. The first queries are that input plus the vectors of positions, the second the
-        first output (He et al. 2021, section 3.2, as in the authors' code)."""
+        first output (He et al. 2021, section 3.2, as in the authors' code).
+
+        If the collection KEPT_BY_CALLS is mutable, the last block is computed at all tokens, and keeps `projected`."""
         config, count, keeps = self.config, self.config.num_layers, return_layers or return_attention
         if distances := SCHEMES[config.positions].distances:
             of_rows = distances(config, name="distances")(pattern.keys.sequence.shape[1])
@@ -179,7 +181,12 @@ class Encoder(nn.Module):
             else:
                 layer = jax.tree.map(lambda leaf: leaf[0], stack)
                 is_last, inputs = stretch.stop == count, x
-                x, _ = blocks.block(stretch.start, layer, inputs, places if is_last else None)
+                keeps_projected = is_last and self.is_mutable_collection(KEPT_BY_CALLS)
+                at = places if is_last and not keeps_projected else None
+                x, _, projected = blocks.block(stretch.start, layer, inputs, at, keeps_projected=keeps_projected)
+                if keeps_projected:
+                    self.sow(KEPT_BY_CALLS, "projected", projected)
+                    x = at_places(x, places)
                 if decoded and is_last:
                     x = jnp.concatenate([x, blocks.decoded(layer, inputs, *decoded)], axis=1)
         if config.norm == "pre":
@@ -240,9 +247,10 @@ class _Blocks(NamedTuple):
         x: Float[Array, "B T D"],
         places: Int[Array, "B R"] | None = None,
         queries: Float[Array, "B R D"] | None = None,
-    ) -> tuple[Float[Array, "B R D"], Float[Array, "B H T T"] | None]:
+        keeps_projected: bool = False,
+    ) -> tuple[Float[Array, "B R D"], Float[Array, "B H T T"] | None, tuple[Float[Array, "B T H K"], ...]]:
         """Computes block `number`, or another block of the same kind, with the parameters and dropout keys in `layer`.
-        Returns the block's output and, if requested, its attention."""
+        Returns the block's output and, if requested, its attention and its queries, keys and values."""
         block = Block(
             self.config,
             self.execution.attention,
@@ -254,10 +262,9 @@ class _Blocks(NamedTuple):
         def run(layer, *vectors):
             params, keys = layer
             x, places, queries = vectors
-            x, probabilities = block.apply(
-                {"params": params}, x, self.pattern, keys, places, self.return_attention, queries
-            )
-            return split_by_rows(x), probabilities
+            arguments, mutable = (places, self.return_attention, queries), [KEPT_BY_CALLS] if keeps_projected else []
+            (x, seen), kept = block.apply({"params": params}, x, self.pattern, keys, *arguments, mutable=mutable)
+            return split_by_rows(x), seen, kept[KEPT_BY_CALLS]["attention"]["projected"][0] if kept else ()
 
         return rematerialised(run, self.execution.remat, self.looped)(layer, x, places, queries)
 
@@ -269,7 +276,7 @@ class _Blocks(NamedTuple):
         queries = at_places(x, places) + positions.astype(x.dtype)
         for number in range(DECODER_BLOCKS):
             own = jax.tree.map(lambda key: split(key, DECODER_BLOCKS)[number], keys)  # noqa: B023
-            queries, _ = self.block(self.config.num_layers - 1, (params, own), x, places, queries)
+            queries, *_ = self.block(self.config.num_layers - 1, (params, own), x, places, queries)
         return queries
 
     def stretch(self, stretch: range, stack: PyTree, x: Float[Array, "B T D"]) -> tuple[Float[Array, "B T D"], PyTree]:
@@ -284,7 +291,7 @@ class _Blocks(NamedTuple):
             collected = []
             for place in range(period):
                 layer = jax.tree.map(operator.itemgetter(place), group) if period > 1 else group
-                x, probabilities = self.block(stretch.start + place, layer, x)
+                x, probabilities, _ = self.block(stretch.start + place, layer, x)
                 collected.append((x if self.return_layers else None, probabilities))
             return x, jax.tree.map(lambda *each: jnp.stack(each), *collected) if period > 1 else collected[0]
 

@@ -11,7 +11,7 @@ from jax.sharding import AbstractMesh, Mesh
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.config.training import Phase
-from bert_jax.model.bert import Parameters, parameter_shapes
+from bert_jax.model.bert import TEACHER, Parameters, parameter_shapes
 from bert_jax.model.embeddings import padded_vocabulary_size, vocabulary_size
 from bert_jax.model.encoder import DECODER_BLOCKS
 from bert_jax.model.kernels.attention_forms import training_forms
@@ -57,12 +57,13 @@ def model_parts(config: ModelConfig, shapes: Parameters | None = None) -> list[M
     """The model's parts in the order of PARAMETERS. `shapes`: the model's parameters; None: those of pretraining.
 
     The parts of a generator follow those of its discriminator. The word table, which the masked language head uses too,
-    is counted once; so are tables that both models use. Raises ValueError for a parameter that isn't in PARAMETERS.
+    is counted once; so are tables that both models use. A teacher isn't counted. Raises ValueError for a parameter that
+    isn't in PARAMETERS.
     """
     rows = []
     for keys, leaf in jax.tree_util.tree_leaves_with_path(shapes or parameter_shapes(config)):
         parameter = parameter_at(path := path_of(keys))
-        if parameter.constant:
+        if parameter.constant or path.startswith(f"{TEACHER}/"):
             continue
         order = path.startswith(_GENERATOR), PARAMETERS.index(parameter)
         rows.append((order, parameter, leaf.shape))

@@ -14,6 +14,7 @@ from bert_jax.instances.prepared_data import PreparedData, Recipe, discard, publ
 from bert_jax.instances.treebank import TaggedSentence, Treebank, read_treebank, treebank_hash
 from bert_jax.pretraining.initial import open_initial
 from bert_jax.pretraining.mixture import SourceShare, open_text, source_shares
+from bert_jax.pretraining.teacher import check_pieces, open_teacher
 from bert_jax.pretraining.vocabulary import existing_tokenizer, make_tokenizer, training_cleaning
 from bert_jax.records.corpus import open_corpus, text_content
 from bert_jax.records.corpus_reading import read_corpus
@@ -40,6 +41,8 @@ class Inputs:
 
     initial: TrainedModel | None
     """The model of `config.init`; None if there is none or the run has a checkpoint of its own."""
+    teacher: TrainedModel | None
+    """The model of `config.teacher`; None as for `initial`."""
     tokenizer: Tokenizer | None
     """The existing tokenizer; None if one is to be trained on the text."""
     prepared: dict[int, PreparedData]
@@ -73,15 +76,20 @@ def check_sources(config: RunConfig, run: RunDirectory, opened: TrainedModel | N
     readings: list[Reading] = []
     sentences = read_treebank(config.objective.tags) if config.objective.tags else ()
     initial = None if run.under_way else open_initial(config, opened)
+    teacher = None if run.under_way else open_teacher(config)
     if run.under_way:
         tokenizer: Tokenizer | None = run.files.tokenizer
     else:
-        tokenizer, vocabulary_readings = existing_tokenizer(config, initial)
+        tokenizer, vocabulary_readings = existing_tokenizer(config, initial, teacher)
         readings += vocabulary_readings
     if initial:
         if tokenizer and not config.vocabulary.exchange:
             check_extension(initial.tokenizer, tokenizer)
         readings += initial.provenance.readings
+    if teacher:
+        assert tokenizer is not None  # the teacher's, if there is no other
+        check_pieces(config, teacher.tokenizer, tokenizer)
+        readings += teacher.provenance.readings
     if tokenizer:
         treebanks_of(config, tokenizer, sentences)  # raises for words that the vocabulary lacks
     prepared = _open_prepared(config, run)
@@ -97,7 +105,7 @@ def check_sources(config: RunConfig, run: RunDirectory, opened: TrainedModel | N
         clean = tokenizer.cleaned if tokenizer else lambda text: trained.normalize_str(text)
         readings.append(read_corpus(corpus, config.data, clean))
         identification.unload()  # filters identify languages in other processes
-    return Inputs(initial, tokenizer, prepared, is_complete, sentences, tuple(readings))
+    return Inputs(initial, teacher, tokenizer, prepared, is_complete, sentences, tuple(readings))
 
 
 def check_preparation(config: RunConfig, run: RunDirectory, opened: TrainedModel | None = None) -> Inputs:

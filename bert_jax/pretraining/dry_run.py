@@ -35,6 +35,8 @@ def pretraining_estimates(config: RunConfig, workdir: Place) -> Lines:
     config, trainer, mesh = plan.config, plan.trainer, plan.mesh
     yield from run_beginning(config, run, mesh)
     yield "vocabulary", _vocabulary(config, run, trainer.objective.model.vocabulary_size)
+    if trainer.objective.teacher:
+        yield "teacher", f"{config.teacher}: {trainer.objective.teacher.description}"
     for length in dict.fromkeys(phase.length for phase in config.phases):
         yield f"data, length {length}", _data(config, run, length)
     if not all(PreparedData.open(run.data(phase.length)) for phase in config.phases):

@@ -256,7 +256,7 @@ def evaluate_run(
         say(f"{Setting('objective.class_name', name)} is a class of a program; its own measurements are left out")
     data = config.data.replace(words=words or config.data.words)
     objective = config.objective.replace(units=units or config.objective.units)
-    config = config.replace(data=data, objective=objective, model=for_inference(config.model, dtype))
+    config = config.replace(data=data, objective=objective, model=for_inference(config.model, dtype), teacher=None)
     tokenizer = run.files.tokenizer
     # Uses this machine's devices, because the run may come from another machine.
     trainer = pretraining_trainer(

@@ -32,6 +32,7 @@ from bert_jax.layout import Tokens
 from bert_jax.model.attention import at_places
 from bert_jax.model.bert import (
     DISENTANGLED_TABLES,
+    TEACHER,
     BertForPretraining,
     Discriminator,
     Encoded,
@@ -56,6 +57,7 @@ from bert_jax.pretraining.masking import (
     order_of_prediction,
     replace_tokens,
 )
+from bert_jax.pretraining.teacher import TEACHER_LOSS, Teacher, open_teacher, with_teacher
 from bert_jax.run.measurement import Mean, Means
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.training.batch import Batch, synthetic_batch
@@ -81,8 +83,8 @@ class PretrainingTargets(NamedTuple):
 
 
 class MaskedTokens(Objective):
-    """Masked tokens and, optionally, sentence pairs. The loss is the sum of both questions' means over the global
-    batch."""
+    """Masked tokens and, optionally, sentence pairs and a teacher. The loss is the weighted sum of the means over the
+    global batch."""
 
     token_question = MASKED_TOKENS
     """The question whose labels are tokens."""
@@ -91,12 +93,16 @@ class MaskedTokens(Objective):
     _trains: TrainedPart = "all"
 
     def __init__(self, config: RunConfig, mask_id: int):
-        """`config` must have the model's vocabulary size."""
+        """`config` must have the model's vocabulary size and the settings of its teacher."""
         self.model, self._config, self._mask_id = config.model, config, mask_id
         self.pair_question = PAIR_QUESTIONS[config.objective.pair]
+        self.teacher = Teacher(config) if config.teacher else None
         questions = self.questions
         self.losses = {question.loss: weight for question, weight in questions.items()}
         self.measurements = (*self.losses, *(question.accuracy for question in questions))
+        if self.teacher:
+            self.losses[TEACHER_LOSS] = config.distillation.weight
+            self.measurements += self.teacher.measurements
         self.labels = {
             question.accuracy: question.label if number else f"accuracy: {question.label}"
             for number, question in enumerate(questions)
@@ -107,15 +113,17 @@ class MaskedTokens(Objective):
     @property
     def questions(self) -> dict[Question, float]:
         """The questions of training, each with the weight of its loss."""
-        return dict.fromkeys(filter(None, (self.token_question, self.pair_question)), 1.0)
+        weights = dict.fromkeys(filter(None, (self.token_question, self.pair_question)), 1.0)
+        return weights | ({self.token_question: 1 - self._config.distillation.weight} if self.teacher else {})
 
     @property
     def description(self) -> str:
         """The questions by name, with weights other than 1, as in: MLM (masked-language), NSP (next-sentence)."""
-        return ", ".join(
+        named = (
             f"{question.label} ({question.title}{f', weight {weight:g}' if weight != 1 else ''})"
             for question, weight in self.questions.items()
         )
+        return ", ".join([*named, *([self.teacher.description] if self.teacher else [])])
 
     def in_phase(self, phase: int) -> "MaskedTokens":
         """The objective with the phase's base of rotary positions and its trained parameters; the objective itself if
@@ -134,11 +142,14 @@ class MaskedTokens(Objective):
         return None if self._trains == "all" else trained_parameters(params, self._trains)
 
     def init(self, key: Key[Array, ""]) -> Parameters:
-        return init(self.model, key)
+        """Random parameters of the model, which don't depend on a teacher, and of its teacher."""
+        of_teacher = {TEACHER: self.teacher.init(jax.random.fold_in(key, 2))} if self.teacher else {}
+        return init(self.model, key) | of_teacher
 
     def flops(self, shape: tuple[int, ...]) -> float:
-        batch_size, length = shape
-        return batch_size * train_flops(self.model, length, self._config.slots(length))
+        (batch_size, length), predictions = shape, self._config.slots(shape[1])
+        of_teacher = self.teacher.flops(length, predictions) if self.teacher else 0
+        return batch_size * (train_flops(self.model, length, predictions) + of_teacher)
 
     def random_batch(self, shape: tuple[int, ...]) -> Batch:
         batch_size, length = shape
@@ -148,7 +159,8 @@ class MaskedTokens(Objective):
     def memory(self, phase: Phase, mesh: Mesh) -> Memory:
         """Memory of a step of `phase` on one device in bytes, by formula."""
         predictions, packed = self._config.slots(phase.length), self._config.data.sequences_a_row(phase.length)
-        return step_memory(self._config.execution, self.model, mesh, phase, predictions=predictions, packed=packed)
+        memory = step_memory(self._config.execution, self.model, mesh, phase, predictions=predictions, packed=packed)
+        return self.teacher.memory(memory, phase, mesh, predictions, packed) if self.teacher else memory
 
     def targets(self, batch: Batch, keys: Key[Array, "B N"], moment: Moment | None = None) -> PretrainingTargets:
         """Draws the question about each sequence by its key; fillers have the weight 0."""
@@ -158,21 +170,30 @@ class MaskedTokens(Objective):
         return PretrainingTargets(masked._replace(weights=masked.weights * weight), batch.pair_label, batch.weight)
 
     def counts(self, targets: PretrainingTargets) -> dict[str, Float[Array, ""]]:
-        """The number of predicted tokens and the number of sequences."""
-        return {question.loss: jnp.sum(weights) for question, _, weights in self._labelled(targets)}
+        """The number of predicted tokens, the number of sequences, and that of the tokens that a teacher judges."""
+        counts = {question.loss: jnp.sum(weights) for question, _, weights in self._labelled(targets)}
+        if self.teacher:
+            counts[TEACHER_LOSS] = self.teacher.count(targets.masked, _token_weights(targets))
+        return counts
 
     def measure(self, params: Parameters, targets: PretrainingTargets, dropout_keys: Key[Array, "B N"] | None) -> Means:
-        """Cross-entropy in nats and accuracy of each question."""
-        predict = functools.partial(self.network.apply, {"params": params}, method="predict")
-        token_logits, pair_logits = predict(targets.masked.tokens, self._places(targets), dropout_keys, targets.ranks)
+        """Cross-entropy in nats and accuracy of each question, and the measurements of a teacher."""
+        teacher, kept_parts = self.teacher, self.teacher.kept if self.teacher else ()
+        predict = functools.partial(self.network.apply, {"params": params}, method="predict", mutable=[*kept_parts])
+        arguments = targets.masked.tokens, self._places(targets), dropout_keys, targets.ranks
+        (token_logits, pair_logits), kept = predict(*arguments)
+        whole = token_logits.whole() if teacher and teacher.predicts else None  # a teacher's loss needs all logits
         means: Means = {}
         for question, labels, weights in self._labelled(targets):
-            if question is self.pair_question:
-                loss, hit = (jnp.sum(values * weights) for values in cross_entropy(pair_logits, labels))
-            else:
+            logits = pair_logits if question is self.pair_question else whole
+            if logits is None:
                 loss, hit = total_cross_entropy(token_logits, labels, weights)
+            else:
+                loss, hit = (jnp.sum(values * weights) for values in cross_entropy(logits, labels))
             count = jnp.sum(weights)
             means |= {question.loss: Mean(loss, count), question.accuracy: Mean(hit, count)}
+        if teacher:
+            means |= teacher.measure(params[TEACHER], targets.masked, _token_weights(targets), whole, kept)
         return means
 
     def mean_cosine(self, params: Parameters, batch: Batch) -> Mean:
@@ -464,11 +485,14 @@ PretrainingTrainer = Trainer[RunConfig, MaskedTokens]
 def pretraining_objective(
     config: RunConfig, vocabulary_size: int, mask_id: int, objective_class: type[MaskedTokens] | None = None
 ) -> MaskedTokens:
-    """The objective of a run, from the size of its vocabulary and the id of [MASK].
+    """The objective of a run, from the size of its vocabulary and the id of [MASK]. A teacher is opened if the settings
+    don't hold its own.
 
     `objective_class`: a subclass of the class that objective.predict names; None: that class. Raises UsageError for any
-    other class, and if the settings name another size.
+    other class, if the settings name another size, and for a teacher that can't be opened.
     """
+    if not config.distillation.settings:
+        config = with_teacher(config, open_teacher(config))
     if config.model.vocabulary_size not in (None, vocabulary_size):
         raise UsageError(
             f"{Setting('model.vocabulary_size', config.model.vocabulary_size)} and the vocabulary has "
@@ -523,7 +547,7 @@ def _check_names(trainer: PretrainingTrainer) -> None:
 def expected_vocabulary_size(config: RunConfig) -> int:
     """The size that the run's vocabulary will have: that of an existing vocabulary which the settings name, or the
     configured size. Raises UsageError if an existing vocabulary can't be read."""
-    if config.vocabulary.file or config.init and not config.vocabulary.exchange:
+    if config.vocabulary.file or config.teacher or config.init and not config.vocabulary.exchange:
         from bert_jax.pretraining.vocabulary import existing_tokenizer  # imports the tokenizers' libraries
 
         tokenizer, _ = existing_tokenizer(config)

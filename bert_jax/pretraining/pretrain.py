@@ -12,7 +12,7 @@ from bert_jax.instances.prepared_data import TRAIN, PreparedData
 from bert_jax.instances.shards import InstanceSource
 from bert_jax.instances.treebank import TaggedSource, Treebank, treebank_hash
 from bert_jax.interchange.export import export_obstacle
-from bert_jax.model.bert import Parameters
+from bert_jax.model.bert import TEACHER, Parameters, split_teacher
 from bert_jax.model.embeddings import vocabulary_size
 from bert_jax.model.kernels.attention_forms import check_attention
 from bert_jax.model.sharding import batch_sharding, check_batch_size, local_rows, make_mesh
@@ -22,6 +22,7 @@ from bert_jax.pretraining.fitting import fitted, harm_of, harms
 from bert_jax.pretraining.initial import initial_parameters, with_spelling
 from bert_jax.pretraining.mixture import check_epochs, steps_at_words
 from bert_jax.pretraining.objective import MaskedTokens, PretrainingTrainer, pretraining_trainer
+from bert_jax.pretraining.teacher import with_teacher
 from bert_jax.records.python_values import Texts
 from bert_jax.run.checkpoint_choice import best_of
 from bert_jax.run.hosts import check_connected, first_alone
@@ -117,7 +118,8 @@ def _pretrained(
         say(f"checkpoints are kept of {counted(len(kept), 'steps')}: {steps}")
     trainer, vocabulary = plan.trainer, data.tokenizer.vocabulary
     assert len(vocabulary) == trainer.objective.model.vocabulary_size
-    if reason := export_obstacle(trainer.objective.model, trainer.state_shapes.params, vocabulary):
+    own, _ = split_teacher(trainer.state_shapes.params)
+    if reason := export_obstacle(trainer.objective.model, own, vocabulary):
         say(f"transformers can't read this model: {reason}")
     say(f"objective: {trainer.objective.description}")
     held_out = _held_out_of_phases(trainer, data)
@@ -152,10 +154,16 @@ def plan_pretraining(
     inputs = check_preparation(config, run, initial)
     if config.objective.tags:
         config = config.change(objective={"tags_hash": treebank_hash(inputs.sentences)})
+    config = with_teacher(config, inputs.teacher)
+    if config.teacher and run.under_way:
+        learned = run.files.pretraining_config.distillation
+        config = config.change(distillation={"settings": learned.settings})
     size, mask_id = config.vocabulary.size, SPECIAL_PIECES.index(MASK)
     if inputs.tokenizer:
         size, mask_id = len(inputs.tokenizer.vocabulary), inputs.tokenizer.vocabulary.mask_id
     trainer = pretraining_trainer(config, mesh, size, mask_id, objective)
+    if trainer.objective.teacher:
+        check_attention(config.execution, trainer.objective.teacher.model, config.rows, mesh)
     _ = trainer.state_shapes  # raises for sizes that can't be divided over the mesh
     for number, phase in enumerate(config.phases):
         check_room(trainer.objective.memory(phase, mesh), phase, mesh, f"--phases.{number}.batch-size")
@@ -233,6 +241,8 @@ def _initial_parameters(plan: PretrainingPlan, data: Data, run: RunDirectory) ->
     if plan.inputs.initial:
         prepared = data.prepared[config.phases[0].length]
         params = initial_parameters(plan.inputs.initial, config, data.tokenizer, plan.mesh, prepared, run.keep)
+    if plan.inputs.teacher and (teacher := plan.trainer.objective.teacher):
+        params = {"bert": {}, **(params or {}), TEACHER: teacher.parameters(plan.inputs.teacher, plan.mesh)}
     return with_spelling(params, plan.config.model, data.tokenizer)
 
 

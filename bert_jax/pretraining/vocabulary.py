@@ -54,6 +54,8 @@ def make_tokenizer(
         "init": config.init,
         "read": _content(config),
     }
+    if config.teacher:
+        origin["teacher"] = config.teacher
     if config.model.class_token != "first":  # a vocabulary without this key is BERT's
         origin["class_token"] = config.model.class_token
     if _is_current(origin, marker):
@@ -84,20 +86,22 @@ def make_tokenizer(
 
 
 def existing_tokenizer(
-    config: RunConfig, initial: TrainedModel | None = None
+    config: RunConfig, initial: TrainedModel | None = None, teacher: TrainedModel | None = None
 ) -> tuple[Tokenizer | None, tuple[Reading, ...]]:
     """The tokenizer that the settings name, None if one is to be trained; and how the files of another program's
     tokenizer were understood. Raises UsageError if it can't be read.
 
-    It comes from `vocabulary.file` or from the model `init`. If both are set, the file's is taken. A plain vocabulary
-    file that extends the model's gets the casing of the model if that has a WordPiece tokenizer. `initial`: that model,
-    if it is open already.
+    It comes from `vocabulary.file`, or from the model `init` unless its vocabulary is exchanged, or from the teacher. A
+    plain vocabulary file that extends the model's gets the casing of the model if that has a WordPiece tokenizer.
+    `initial` and `teacher`: these models, if they are open already.
     """
     theirs = initial and initial.tokenizer
     if config.vocabulary.exchange:
         theirs = None
     elif config.init and not theirs:
         theirs = tokenizer_of(model_place(config.init))
+    if config.teacher and not theirs:
+        theirs = teacher.tokenizer if teacher else tokenizer_of(model_place(config.teacher))
     if not config.vocabulary.file:
         return theirs, ()
     settings = config.vocabulary
@@ -131,7 +135,7 @@ def _is_current(origin: dict[str, Any], marker: Place) -> bool:
 def _content(config: RunConfig) -> str | None:
     """Hash of the file or text from which the vocabulary is made; None if it isn't on this machine."""
     init = None if config.vocabulary.exchange else config.init
-    places = [place_of(path) for path in (config.vocabulary.file, init) if path]
+    places = [place_of(path) for path in (config.vocabulary.file, init, config.teacher) if path]
     if not places:
         return text_content(config.data)
     files = []

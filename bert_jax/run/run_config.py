@@ -17,7 +17,7 @@ SCHEMA_VERSION = 1
 IMPORTED = "imported_from"
 """Key in config.json of an imported model's source."""
 _PLACES = {
-    *("data.source", "data.phrases", "data.entities", "vocabulary.file", "init"),
+    *("data.source", "data.phrases", "data.entities", "vocabulary.file", "init", "teacher"),
     *("task.train", "task.source", "task.dev", "objective.tags"),
 }
 """Names of the settings that say where to read from."""
@@ -56,7 +56,7 @@ def check_recorded_places(config: TrainingConfig, run: Place, names: Iterable[st
         recorded: str | tuple[str, ...] | None = operator.attrgetter(name)(config)
         places = [recorded] if isinstance(recorded, str) else recorded or ()
         for place in places:
-            if is_elsewhere(place, is_model=name == "init"):
+            if is_elsewhere(place, is_model=name in ("init", "teacher")):
                 raise UsageError(
                     f"{run / 'config.json'} names {place}, which isn't on this machine, and no place elsewhere is read "
                     f"because a file of a run names it; if you trust it, add {Setting(name, command_line(*places))}"

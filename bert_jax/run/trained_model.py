@@ -228,18 +228,20 @@ def _trained_here(run: RunFiles, step: int | None, average: int | None, further:
         if task
         else parameter_shapes(config, absent_parts(saved, config)) | further
     )
-    # A program's objective may have further heads, which only that program reads; tags have a head for the training.
+    # A program's objective may have further heads, which only that program reads; tags have a head for the training,
+    # and a teacher is there for it alone.
     asked = settings.objective
-    has_further_heads = bool(asked and (asked.class_name or asked.tags))
+    is_taught = isinstance(settings, RunConfig) and settings.teacher is not None
+    has_further_parts = is_taught or bool(asked and (asked.class_name or asked.tags))
     if asked and asked.tags and not further:
         _say_of_tags(path, asked.tags)
-    _refuse_others(checkpoint, saved, shapes, has_further_heads)
+    _refuse_others(checkpoint, saved, shapes, has_further_parts)
     _refuse_bombs(checkpoint, shapes, sum(total.size for total in manifest.files.values()))
     begin = settings.steps_of(phase).start
     averaged = earlier_undamaged(run, checkpoint, average - 1, after=begin) if average else []
     for before in averaged:
         run.refuse_stranger(before.files)
-        _refuse_others(before.path, saved_shapes(before.path), shapes, has_further_heads)
+        _refuse_others(before.path, saved_shapes(before.path), shapes, has_further_parts)
     earlier = [before.path for before in averaged]
 
     def read(shardings: PyTree) -> Parameters:
@@ -256,10 +258,10 @@ def _say_of_tags(path: Place, tags: str) -> None:
     say(f"{path}: the head for the tags of {tags} is left out")
 
 
-def _refuse_others(checkpoint: Place, saved: Parameters, shapes: Parameters, has_further_heads: bool) -> None:
+def _refuse_others(checkpoint: Place, saved: Parameters, shapes: Parameters, has_further_parts: bool) -> None:
     """Raises UsageError if the parameters `saved` in a checkpoint don't have the shapes of its model. With
-    `has_further_heads` they may have further parts."""
-    if has_further_heads:
+    `has_further_parts` they may have further parts."""
+    if has_further_parts:
         saved = {part: tree for part, tree in saved.items() if part in shapes}
     if jax.tree.map(lambda leaf: tuple(leaf.shape), saved) != jax.tree.map(lambda leaf: leaf.shape, shapes):
         raise UsageError(f"{checkpoint}: its parameters aren't those of its config.json; they don't belong together")
@@ -319,7 +321,7 @@ def save_model(
     params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float32), jax.device_get(params))
     absent = absent_parts(params, config)
     shapes = task_parameter_shapes(config, HeadShape.of(task)) if task else parameter_shapes(config, absent)
-    _refuse_others(directory, params, shapes, has_further_heads=False)
+    _refuse_others(directory, params, shapes, has_further_parts=False)
     if task:  # the run is never trained, and has no rows
         phase = Phase(steps=1, length=task.max_length, batch_size=task.batch_size)
         settings: AnyRunConfig = TaskRunConfig(model=config, task=task, rows_hash="", phases=(phase,))

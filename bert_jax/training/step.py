@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, Key, UInt32
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
-from bert_jax.model.bert import Parameters
+from bert_jax.model.bert import Parameters, split_teacher
 from bert_jax.model.kernels.elementwise import updated_if
 from bert_jax.run.measurement import Mean, Means, add
 from bert_jax.run.state import TrainState
@@ -129,9 +129,12 @@ def targets_and_keys(
 def initial_state(
     params: Parameters, optimizer: optax.GradientTransformation, names: tuple[str, ...], seed: RunSeed
 ) -> TrainState:
-    """The state before the first step; `names` are the names of the window's measurements."""
+    """The state before the first step; `names` are the names of the window's measurements. A teacher's parameters have
+    no slots in the optimizer."""
     zero, window = jnp.zeros((), jnp.int32), {name: Mean.zero() for name in names}
-    return TrainState(zero, params, optimizer.init(params), window, zero, zero, jnp.asarray(seed, jnp.uint32))
+    return TrainState(
+        zero, params, optimizer.init(split_teacher(params)[0]), window, zero, zero, jnp.asarray(seed, jnp.uint32)
+    )
 
 
 def make_train_step(
@@ -152,7 +155,7 @@ def make_train_step(
 
     The window restarts every `window` steps. The measurement `skipped_records` counts the rows of weight 0 of this step
     alone; `skipped` and `skipped_in_a_row` count steps of the run up to this one. If the gradients are not finite,
-    parameters, optimizer and window stay unchanged.
+    parameters, optimizer and window stay unchanged. Those of a teacher never change.
     """
 
     def train_step(state: TrainState, batch: AnyBatch) -> tuple[TrainState, Means]:
@@ -162,12 +165,13 @@ def make_train_step(
         norm = optax.tree.norm(gradients)
         good = jnp.isfinite(norm)
         rate = learning_rate(state.step)
+        own, of_teacher = split_teacher(state.params)
 
         def updated() -> tuple[Parameters, Any]:
-            updates, slots = optimizer.update(gradients, state.optimizer, state.params, gradient_norm=norm)
-            return jax.tree.map(lambda old, update: old + rate * update, state.params, updates), slots
+            updates, slots = optimizer.update(gradients, state.optimizer, own, gradient_norm=norm)
+            return jax.tree.map(lambda old, update: old + rate * update, own, updates), slots
 
-        params, slots = updated_if(good, updated, (state.params, state.optimizer))
+        params, slots = updated_if(good, updated, (own, state.optimizer))
         loss, one = sum(weight * means[name].value for name, weight in objective.losses.items()), jnp.ones(())
         means |= {
             "loss": Mean(cast(Array, loss), one),
@@ -179,7 +183,7 @@ def make_train_step(
         so_far = {name: Mean(mean.total * begun, mean.count * begun) for name, mean in state.window.items()}
         state = TrainState(
             step=state.step + 1,
-            params=params,
+            params={**params, **of_teacher},
             optimizer=slots,
             window={name: mean.where(good, so_far[name]) for name, mean in add(so_far, means).items()},
             skipped=state.skipped + ~good,
@@ -199,11 +203,14 @@ def make_train_step(
 def loss_gradients(
     objective: Objective, params: Parameters, targets: Targets, dropout_keys: Key[Array, "B *N"], microbatches: int
 ) -> tuple[Parameters, Means]:
-    """Gradients of the loss, added up over microbatches; each loss is divided by the count of the whole batch."""
+    """Gradients of the loss, added up over microbatches; each loss is divided by the count of the whole batch. There
+    are none of a teacher's parameters."""
     counts = objective.counts(targets)
+    params, of_teacher = split_teacher(params)
 
     def loss(params: Parameters, part: tuple[Targets, Key[Array, "b *N"]]) -> tuple[Float[Array, ""], Means]:
-        means = objective.measure(_without_frozen(params, objective.learns(params)), *part)
+        learned = _without_frozen(params, objective.learns(params))
+        means = objective.measure({**learned, **of_teacher}, *part)
         parts = [
             weight * means[name].total / jnp.maximum(counts[name], 1.0) for name, weight in objective.losses.items()
         ]

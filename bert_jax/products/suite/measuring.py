@@ -128,7 +128,8 @@ def held_out_config(recipe: RunConfig, first: RunConfig, units: UnitKind) -> Run
     )
     objective = recipe.objective.replace(**masks, units=units, pair="none")
     phase = first.phases[0].replace(rotary_base=recipe.phases[-1].rotary_base, units=None)
-    return first.replace(model=recipe.model, objective=objective, phases=(phase,), optimizer=recipe.optimizer)
+    changes = {"model": recipe.model, "objective": objective, "phases": (phase,), "optimizer": recipe.optimizer}
+    return first.replace(**changes, init_layers=(), teacher=None)
 
 
 def held_out_figures(run: Path, measured: Path, units: UnitKind) -> dict[str, Any]:

@@ -131,7 +131,8 @@ class RecipeWork:
         named = config.vocabulary.file, config.objective.tags, *config.data.lexicons.values()
         files = [place_of(file) for file in named if file]
         text = [source_hash(source, is_text=True) for source in config.data.source]
-        return content_hash(text, config.init and model_hash(place_of(config.init)), *files)
+        teacher = [model_hash(place_of(config.teacher))] if config.teacher else []
+        return content_hash(text, config.init and model_hash(place_of(config.init)), *teacher, *files)
 
     @property
     def _first(self) -> SuiteModel:
