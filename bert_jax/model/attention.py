@@ -17,7 +17,7 @@ from bert_jax.model.linear import Linear, initial_weights, project
 from bert_jax.model.positions import SCHEMES
 
 KEPT_BY_CALLS = "intermediates"
-"""Flax' collection of what a call keeps where it is mutable. The encoder keeps `projected`, a tuple of one: the queries,
+"""Flax' collection of what a call keeps where it is mutable. The encoder keeps `projected`, a tuple of one: queries,
 keys and values of its last layer, [B, T, H, K] each, before positions turn them."""
 
 
