@@ -8,7 +8,7 @@ import jax
 from bert_jax.config.finetune import AnyRunConfig
 from bert_jax.model.bert import split_teacher, without
 from bert_jax.model.embeddings import padded_vocabulary_size
-from bert_jax.model.size import FORWARD_SHARE, HEADS, ModelPart, model_parts, num_parameters
+from bert_jax.model.size import HEADS, ModelPart, model_parts, num_parameters
 from bert_jax.system.figures import Table, gigabytes
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.step import Objective
@@ -101,8 +101,9 @@ def flops_table(objective: Objective, config: AnyRunConfig) -> Table:
     table = Table("FLOPs of matrix products, without recomputation", *columns)
     for number, phase in enumerate(config.phases, 1):
         predicted = config.slots(phase.length)
-        step = objective.flops(config.ids_shape(number - 1))
+        shape = config.ids_shape(number - 1)
+        forward, step = objective.forward_flops(shape), objective.flops(shape)
         trained = step / phase.batch_size
-        counts = (f"{each:.3e}" for each in (trained * FORWARD_SHARE, trained, step * phase.steps))
+        counts = (f"{each:.3e}" for each in (forward / phase.batch_size, trained, step * phase.steps))
         table.add_row(f"{number}", f"{phase.length:,}", f"{predicted:,}" if predicted else "none", *counts)
     return table

@@ -46,7 +46,8 @@ from bert_jax.model.heads import TaskHead
 from bert_jax.model.kernels.cross_entropy import cross_entropy, total_cross_entropy
 from bert_jax.model.parameters import trained_parameters
 from bert_jax.model.sharding import on_mesh
-from bert_jax.model.size import Memory, encoder_flops, step_memory, train_flops
+from bert_jax.model.size import FORWARD_SHARE, Memory, encoder_flops, step_memory, train_flops
+from bert_jax.pretraining.distillation import TEACHER_LOSS, Teacher
 from bert_jax.pretraining.masking import (
     Masked,
     MaskingKeys,
@@ -57,7 +58,6 @@ from bert_jax.pretraining.masking import (
     order_of_prediction,
     replace_tokens,
 )
-from bert_jax.pretraining.teacher import TEACHER_LOSS, Teacher, open_teacher, with_teacher
 from bert_jax.run.measurement import Mean, Means
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.training.batch import Batch, synthetic_batch
@@ -148,8 +148,12 @@ class MaskedTokens(Objective):
 
     def flops(self, shape: tuple[int, ...]) -> float:
         (batch_size, length), predictions = shape, self._config.slots(shape[1])
-        of_teacher = self.teacher.flops(length, predictions) if self.teacher else 0
-        return batch_size * (train_flops(self.model, length, predictions) + of_teacher)
+        added = self.teacher.flops(length, predictions) if self.teacher else ()
+        return batch_size * (train_flops(self.model, length, predictions) + sum(added))
+
+    def forward_flops(self, shape: tuple[int, ...]) -> float:
+        own = shape[0] * self.teacher.flops(shape[1], self._config.slots(shape[1]))[0] if self.teacher else 0.0
+        return own + (self.flops(shape) - own) * FORWARD_SHARE
 
     def random_batch(self, shape: tuple[int, ...]) -> Batch:
         batch_size, length = shape
@@ -491,7 +495,9 @@ def pretraining_objective(
     `objective_class`: a subclass of the class that objective.predict names; None: that class. Raises UsageError for any
     other class, if the settings name another size, and for a teacher that can't be opened.
     """
-    if not config.distillation.settings:
+    if config.teacher and not config.distillation.settings:
+        from bert_jax.pretraining.teacher import open_teacher, with_teacher  # imports the tokenizers' libraries
+
         config = with_teacher(config, open_teacher(config))
     if config.model.vocabulary_size not in (None, vocabulary_size):
         raise UsageError(

@@ -22,7 +22,7 @@ from bert_jax.pretraining.fitting import fitted, harm_of, harms
 from bert_jax.pretraining.initial import initial_parameters, with_spelling
 from bert_jax.pretraining.mixture import check_epochs, steps_at_words
 from bert_jax.pretraining.objective import MaskedTokens, PretrainingTrainer, pretraining_trainer
-from bert_jax.pretraining.teacher import with_teacher
+from bert_jax.pretraining.teacher import teacher_parameters, with_teacher
 from bert_jax.records.python_values import Texts
 from bert_jax.run.checkpoint_choice import best_of
 from bert_jax.run.hosts import check_connected, first_alone
@@ -242,7 +242,7 @@ def _initial_parameters(plan: PretrainingPlan, data: Data, run: RunDirectory) ->
         prepared = data.prepared[config.phases[0].length]
         params = initial_parameters(plan.inputs.initial, config, data.tokenizer, plan.mesh, prepared, run.keep)
     if plan.inputs.teacher and (teacher := plan.trainer.objective.teacher):
-        params = {"bert": {}, **(params or {}), TEACHER: teacher.parameters(plan.inputs.teacher, plan.mesh)}
+        params = {"bert": {}, **(params or {}), TEACHER: teacher_parameters(teacher, plan.inputs.teacher, plan.mesh)}
     return with_spelling(params, plan.config.model, data.tokenizer)
 
 

@@ -14,6 +14,7 @@ from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import ExecutionConfig
 from bert_jax.model.bert import Parameters, split_teacher
 from bert_jax.model.kernels.elementwise import updated_if
+from bert_jax.model.size import FORWARD_SHARE
 from bert_jax.run.measurement import Mean, Means, add
 from bert_jax.run.state import TrainState
 from bert_jax.training.batch import AnyBatch
@@ -80,6 +81,10 @@ class Objective(ABC):
     @abstractmethod
     def flops(self, shape: tuple[int, ...]) -> float:
         """FLOPs of the matrix products in one step on a batch whose ids have this shape, by formula."""
+
+    def forward_flops(self, shape: tuple[int, ...]) -> float:
+        """Those of the forward pass among them."""
+        return self.flops(shape) * FORWARD_SHARE
 
     @abstractmethod
     def random_batch(self, shape: tuple[int, ...]) -> AnyBatch:

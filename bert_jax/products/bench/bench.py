@@ -13,7 +13,6 @@ from bert_jax.model.encoder import blocks_at_once
 from bert_jax.model.kernels.attention_forms import training_forms
 from bert_jax.model.kernels.platform import compute_dtype
 from bert_jax.model.sharding import batch_sharding
-from bert_jax.model.size import FORWARD_SHARE
 from bert_jax.products.bench.step_bench import BENCH_FORMAT, KIND, MatrixRate, StepBench, StepPart, Timing
 from bert_jax.run.environment import Scalar, machine, versions
 from bert_jax.training.batch import AnyBatch
@@ -43,7 +42,8 @@ def bench(trainer: Trainer, seconds: float, batches: Iterator[AnyBatch] | None =
     rate = max(product.flops / min(times[name]) for name, product in products.items())
     # The CPU devices of a process share the cores of its machine, whose rate was measured.
     machines = jax.process_count() if jax.default_backend() == "cpu" else trainer.mesh.size
-    parts = _parts(times, flops, rate * machines)
+    forward = trainer.objective.forward_flops(trainer.config.ids_shape(0))
+    parts = _parts(times, flops, forward, rate * machines)
     step, tokens = parts[-1].time.median, float(batch.tokens.length.sum())
     peak = peak_flops(jax.devices()[0])
     return StepBench(
@@ -104,12 +104,13 @@ def _input_rate(batches: Iterator[AnyBatch], seconds: float) -> float:
     return sequences / (time.perf_counter() - began)
 
 
-def _parts(times: dict[str, list[float]], flops: float, rate: float) -> list[StepPart]:
-    """Forward, backward, optimizer and step; `flops` of a step, `rate` of matrix products on all devices."""
+def _parts(times: dict[str, list[float]], flops: float, forward: float, rate: float) -> list[StepPart]:
+    """Forward, backward, optimizer and step; `flops` of a step, those of its `forward` pass, `rate` of matrix products
+    on all devices."""
     step = statistics.median(times["step"])
     rows = (
-        ("forward", flops * FORWARD_SHARE, times["forward"]),
-        ("backward", flops * (1 - FORWARD_SHARE), _differences(times["gradients"], times["forward"])),
+        ("forward", forward, times["forward"]),
+        ("backward", flops - forward, _differences(times["gradients"], times["forward"])),
         ("optimizer", 0.0, _differences(times["step"], times["gradients"])),
         ("step", flops, times["step"]),
     )

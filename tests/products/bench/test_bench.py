@@ -77,7 +77,7 @@ def test_its_figures_belong_together(measured, trainer):
 def test_a_difference_that_is_lost_in_the_noise_has_no_share_of_the_matrix_rate():
     seconds = [1.0, 1.1, 0.9, 1.0, 1.2]
     times = {"forward": seconds, "gradients": seconds, "step": [2.0] * 5}
-    forward, backward, optimizer, step = bench_module._parts(times, flops=30.0, rate=20.0)
+    forward, backward, optimizer, step = bench_module._parts(times, flops=30.0, forward=10.0, rate=20.0)
     assert backward.matrix_share is None and backward.time.median == 0
     assert forward.matrix_share == pytest.approx(10 / 20) and step.matrix_share == pytest.approx(15 / 20)
     assert optimizer.matrix_share == 0 and optimizer.step_share == pytest.approx(0.5)
