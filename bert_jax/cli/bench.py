@@ -32,7 +32,7 @@ class Bench(Arguments):
     )
     READS = dotted(
         "vocabulary: file size",
-        "model objective optimizer mesh execution seed layers-frozen probe",
+        "model objective teacher distillation optimizer mesh execution seed layers-frozen probe",
         "task: most-negatives pool directions widths",
     )
     ALIASES = {"task.batch-size": "batch-size"}

@@ -19,7 +19,7 @@ class Params(Arguments):
         "model: embedding-size shared-layers discriminator generator-divisor",
         "vocabulary: file size",
         "objective: predict pair masked-share",
-        "phases",
+        "teacher distillation phases",
     )
     config: AnyRunConfig = RunConfig()
 

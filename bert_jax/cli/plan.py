@@ -21,7 +21,7 @@ class Plan(JsonArguments):
     )
     READS = dotted(
         "vocabulary: file size",
-        "model objective optimizer phases mesh execution layers-frozen probe",
+        "model objective teacher distillation optimizer phases mesh execution layers-frozen probe",
         "task: batch-size most-negatives pool directions widths",
     )
     config: AnyRunConfig = RunConfig()

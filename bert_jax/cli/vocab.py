@@ -185,7 +185,7 @@ class Vocab(RunArguments):
         "data: source layout weights held-out",
         "vocabulary: kind size file lowercase strip-accents character-coverage sample-megabytes",
     )
-    READS = ("data", "vocabulary", "init")
+    READS = ("data", "vocabulary", "init", "teacher")
     VARIANTS = dict.fromkeys(("--extend", "--source", "--count", "--words", "--markers"), Extend)
     config: RunConfig = RunConfig()
 

@@ -1,5 +1,5 @@
-"""Distillation: a student learns the predictions (Hinton et al. 2015) or the self-attention relations (MiniLMv2, Wang et
-al. 2021) of a frozen teacher."""
+"""Distillation: a student learns the predictions (Hinton et al. 2015) or the self-attention relations (MiniLMv2, Wang
+et al. 2021) of a frozen teacher."""
 
 import math
 from collections.abc import Mapping
