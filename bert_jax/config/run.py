@@ -50,6 +50,7 @@ class RunConfig(TrainingConfig):
         Requirement("model.num_segments", 1, "objective.pair", "none", "there are no two segments to ask about"),
         Requirement("vocabulary.exchange", True, "init", GIVEN, "there is no model whose vocabulary it replaces"),
         Requirement("init_layers", GIVEN, "init", GIVEN, "there is no model whose layers they are"),
+        Requirement("objective.tags", GIVEN, "model.mask_decoder", False, "tags are learned from the last layer"),
         Requirement("teacher", GIVEN, "objective.predict", "masked", "a teacher is asked about masked tokens"),
         Requirement("teacher", GIVEN, "objective.tags", None, "either is learned beside masked tokens"),
         Requirement("data.across_documents", False, "objective.pair", "none", "it is for sequences without pairs"),
