@@ -135,6 +135,7 @@ def measured(objective, params, batch, keys=None):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.long
 def test_a_student_that_equals_its_teacher_diverges_by_nothing(config, tiny_config, kind):
     objective = pretraining_objective(of_kind(config, kind).replace(model=tiny_config.model), 150, 4)
     params = objective.init(jax.random.key(0))
@@ -170,6 +171,7 @@ def test_a_teacher_has_no_gradients_and_no_slots_and_the_student_begins_as_witho
     assert memories[0].gradients == memories[1].gradients
 
 
+@pytest.mark.long
 def test_a_run_measures_what_it_learns_and_its_teacher_stays(run, tiny_run):
     kind = run.path.name
     for line in (*lines(run), *lines(run, "eval")):
@@ -183,6 +185,7 @@ def test_a_run_measures_what_it_learns_and_its_teacher_stays(run, tiny_run):
     assert kind == "relations" or equal(teacher["masked_lm"], saved["masked_lm"])
 
 
+@pytest.mark.long
 def test_it_goes_on_bit_for_bit_without_the_teachers_files(run, config, tiny_run, tmp_path):
     copy = shutil.copytree(tiny_run.path, tmp_path / "teacher")
     moved = of_kind(config, run.path.name).replace(teacher=str(copy))
@@ -197,6 +200,7 @@ def test_it_goes_on_bit_for_bit_without_the_teachers_files(run, config, tiny_run
         pretrain(moved.replace(teacher=None), RunDirectory(tmp_path / "run"))
 
 
+@pytest.mark.long
 def test_eight_devices_train_as_one(run, config, tmp_path):
     train_on_eight(of_kind(config, run.path.name).change(execution={"accumulation": 2}), tmp_path / "run")
     for name in ("loss", "mlm_loss", "teacher_loss"):
@@ -204,6 +208,7 @@ def test_eight_devices_train_as_one(run, config, tmp_path):
         np.testing.assert_allclose(on_eight, [line[name] for line in lines(run)], rtol=2e-4)
 
 
+@pytest.mark.long
 def test_others_read_the_student_without_its_teacher(run, config, tmp_path, capsys):
     bert = bert_jax.load(run.path)
     assert "teacher" not in bert.params and bert.fill_mask("The [MASK] sees the dog.")
@@ -318,3 +323,14 @@ def test_what_is_known_of_another_teacher_is_dropped(run):
     assert json.loads(began.distillation.settings)["num_layers"] == 2
     assert began.set({"teacher": "another"}).distillation.settings is None
     assert began.set({"seed": 1}).distillation.settings == began.distillation.settings
+
+
+@pytest.mark.long
+def test_a_command_begins_with_a_layer_of_the_teacher_itself(tiny_run, tmp_path, capsys):
+    teacher, path = str(tiny_run.path), tmp_path / "smaller"
+    words = ["--teacher", teacher, "--init", teacher, "--init-layers", "0", "--phases.0.steps", "1"]
+    assert command(["pretrain", teacher, "--workdir", str(path), *words, "--dry-run"]) == 0
+    assert f"{teacher}: teacher (predictions at temp" in "".join(capsys.readouterr().out.replace("│", "").split("\n"))
+    assert command(["pretrain", teacher, "--workdir", str(path), *words]) == 0
+    began = RunDirectory(path).files.pretraining_config
+    assert began.init_layers == (0,) and began.model.num_layers == 1 and began.distillation.weight == 0.5
