@@ -30,8 +30,8 @@ class DistillationConfig(Settings):
       2019). The loss is the Kullback-Leibler divergence from it. The teacher needs a masked-language head.
     - relations: how the queries of a layer relate to each other, and the keys and the values, in each head as in
       attention (MiniLMv2, Wang et al. 2021). The loss is the sum of the three divergences from the teacher's relations.
-      The teacher needs no head, and the widths and heads of both models may differ. The head for masked tokens learns
-      from these alone, so keep weight below 1 for a model that fills masks."""
+      The teacher needs no head, and the widths and heads of both models may differ. The student's head for masked
+      tokens isn't taught, so keep weight below 1 for a model that fills masks."""
     weight: Share = 0.5
     """Weight of the teacher in the loss; masked tokens have the rest."""
     temperature: Positive = 2.0
