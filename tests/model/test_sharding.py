@@ -32,7 +32,9 @@ TREES = {
     "relative positions": parameter_shapes(ModelConfig.tiny(vocabulary_size=200, positions="relative", num_segments=0)),
     "bucketed positions": parameter_shapes(ModelConfig.tiny(vocabulary_size=200, positions="bucketed")),
     "disentangled positions": parameter_shapes(
-        ModelConfig.tiny(vocabulary_size=200, positions="disentangled", distance_buckets=8, clamped_distance=64)
+        ModelConfig.tiny(
+            vocabulary_size=200, positions="disentangled", distance_buckets=8, clamped_distance=64, mask_decoder=True
+        )
     ),
     "grouped heads": parameter_shapes(ModelConfig.tiny(vocabulary_size=200, key_value_heads=1, tied_words=False)),
     "LSTM layers": parameter_shapes(
