@@ -15,7 +15,7 @@ its bfloat16 peak five hours, and in proportion on other chips. That is arithmet
 What to expect: the paper reports 97% of BERT-base's mean over the tasks of GLUE (table 1: 77.0 and 79.5).
 
 The authors begin with every second layer of the teacher. --init-layers does this for a model of the teacher's own
-settings: bert-jax pretrain TEACHER --init TEACHER --init-layers 0 2 4 6 8 10 --teacher TEACHER.
+settings: bert-jax pretrain TEACHER --workdir RUN --init TEACHER --teacher TEACHER --init-layers 0 2 4 6 8 10.
 """
 
 from bert_jax.config.data import DataConfig

@@ -19,8 +19,8 @@ def _checked_settings(text: str) -> str:
 
 
 class DistillationConfig(Settings):
-    """What the model learns from `teacher` beside masked tokens. The loss is 1 - weight times that of masked tokens and
-    weight times that of the teacher."""
+    """What the model learns from `teacher` beside masked tokens. The loss is (1 - weight) times the loss of masked
+    tokens plus weight times the divergence from the teacher."""
 
     PREFIX: ClassVar[str] = "--distillation."
     kind: Literal["predictions", "relations"] = "predictions"
@@ -28,11 +28,11 @@ class DistillationConfig(Settings):
 
     - predictions: the teacher's distribution over the vocabulary at the masked tokens (Hinton et al. 2015; Sanh et al.
       2019). The loss is the Kullback-Leibler divergence from it. The teacher needs a masked-language head.
-    - relations: how the queries of a layer relate to each other, and the keys and the values, in each head as in
-      attention (MiniLMv2, Wang et al. 2021). The loss is the sum of the three divergences from the teacher's relations.
-      The teacher needs no head, and the widths and heads of both models may differ. The student's head for masked
-      tokens isn't taught, so keep weight below 1 for a model that fills masks."""
-    weight: Share = 0.5
+    - relations: the teacher's self-attention relations: in each head the softmax of the products of queries with
+      queries, of keys with keys, and of values with values (MiniLMv2, Wang et al. 2021). The loss is the sum of the
+      three divergences from them. The teacher needs no head, and the widths and heads of both models may differ. The
+      student's head for masked tokens isn't taught, so keep weight below 1 for a model that fills masks."""
+    weight: Annotated[Share, Field(gt=0.0)] = 0.5
     """Weight of the teacher in the loss; masked tokens have the rest."""
     temperature: Positive = 2.0
     """With kind=predictions: both models' logits are divided by it, and the loss is multiplied by its square."""

@@ -93,7 +93,7 @@ class ModelConfig(Settings):
         Requirement("shared_embeddings", GIVEN, "generator_divisor", GIVEN, "the model has no generator"),
         Requirement("discriminator_head", GIVEN, "discriminator", True, "the model has no such head"),
         Requirement("mask_decoder", True, "positions", "disentangled", "other models know positions in every layer"),
-        Requirement("mask_decoder", True, "norm", "post", "its queries are the vectors that the last block adds to"),
+        Requirement("mask_decoder", True, "norm", "post", "it is defined for this form alone"),
         Requirement("mask_decoder", True, "causal", False, "a query would see tokens after its own"),
     )
     model_type: ModelType = "bert"
@@ -174,7 +174,7 @@ class ModelConfig(Settings):
     """Whether the model tells replaced tokens from true ones, as ELECTRA does (Clark et al. 2020, section 2). It then
     has this one head and no pooler. Needed for objective.predict=replaced."""
     discriminator_head: Literal["transform", "product"] = "transform"
-    """What tells replaced tokens by their vectors: a dense layer and the activation before the product with one vector
+    """The head that finds replaced tokens: a dense layer and the activation before the product with one vector
     (transform, ELECTRA's); or the product alone (product), which transformers loads as a classifier of tokens."""
     generator_divisor: Annotated[int, Field(gt=0, le=1_000)] | None = None
     """How many times smaller than the discriminator the generator is, whose predictions replace input tokens.
@@ -264,6 +264,8 @@ class ModelConfig(Settings):
                 f"{self._current('clamped_distance')} is too small for {self._current('distance_buckets')}: give "
                 f"{middle + 2} or more"
             )
+        if self.mask_decoder and self.discriminator and not self.generator_divisor:
+            yield f"{self._current('mask_decoder')} has no effect: it is for a generator, which the model lacks"
         if self.num_heads % (self.key_value_heads or 1):
             yield f"{heads} is not a multiple of {self._current('key_value_heads')}; change one of them"
         if self.key_value_heads and self.positions in ("relative", "bucketed", "disentangled"):

@@ -50,9 +50,9 @@ class RunConfig(TrainingConfig):
         Requirement("model.num_segments", 1, "objective.pair", "none", "there are no two segments to ask about"),
         Requirement("vocabulary.exchange", True, "init", GIVEN, "there is no model whose vocabulary it replaces"),
         Requirement("init_layers", GIVEN, "init", GIVEN, "there is no model whose layers they are"),
-        Requirement("objective.tags", GIVEN, "model.mask_decoder", False, "tags are learned from the last layer"),
-        Requirement("teacher", GIVEN, "objective.predict", "masked", "a teacher is asked about masked tokens"),
-        Requirement("teacher", GIVEN, "objective.tags", None, "either is learned beside masked tokens"),
+        Requirement("objective.tags", GIVEN, "model.mask_decoder", False, "tags are learned from other vectors"),
+        Requirement("teacher", GIVEN, "objective.predict", "masked", "a teacher teaches masked tokens only"),
+        Requirement("teacher", GIVEN, "objective.tags", None, "tags and a teacher can't be learned together"),
         Requirement("data.across_documents", False, "objective.pair", "none", "it is for sequences without pairs"),
         Requirement("data.whole_sentences", False, "objective.pair", "none", "it is for sequences without pairs"),
         *_predictions_of_models(),
@@ -76,13 +76,13 @@ class RunConfig(TrainingConfig):
     `vocabulary.file` names an extension of it (the same pieces first, then added ones), or `vocabulary.exchange` puts
     another one in its place."""
     init_layers: tuple[Annotated[int, Field(ge=0)], ...] = ()
-    """Layers of `init`, numbered from 0, whose parameters the blocks of a model of as many layers begin with: 0 2 4 6 8
-    10 of twelve give a model of six. `model.num_layers` follows from their number, and a layer may be named more than
-    once. Empty: all layers."""
+    """Layers of `init`, numbered from 0, with which the model begins: 0 2 4 6 8 10 of twelve give a model of six.
+    `model.num_layers` follows from their number, and a layer may be named more than once. Empty: all layers."""
     teacher: str | None = None
-    """Trained model with the same vocabulary that this model learns from, a smaller one as a rule: a run, a checkpoint,
-    a Hugging Face directory, or the name of a model on the hub. Its parameters are in the checkpoints while training
-    and never change. Its vocabulary is taken unless `init` or `vocabulary.file` names one. None: no teacher."""
+    """Trained model with the same vocabulary from which this model learns; it is larger as a rule. It is a run, a
+    checkpoint, a Hugging Face directory, or the name of a model on the hub. Its parameters are in the checkpoints while
+    training and never change. Its vocabulary is taken unless `init` or `vocabulary.file` names one. None: no
+    teacher."""
     distillation: DistillationConfig = DistillationConfig()
     input: InputConfig = InputConfig()
     preparation: PreparationConfig = PreparationConfig()
@@ -99,8 +99,8 @@ class RunConfig(TrainingConfig):
         if str(values.get("vocabulary.exchange")) == "True":
             values = {"model.vocabulary_size": None, "model.word_rows": None, **values}
         layers = values.get("init_layers", values.get("init-layers"))
-        if layers not in (None, ()) and not names & {"model.num_layers"}:
-            values = {"model.num_layers": len(layers) if isinstance(layers, Sequence) else 1, **values}
+        if layers and "model.num_layers" not in names:
+            values = {"model.num_layers": len(layers.split() if isinstance(layers, str) else layers), **values}
         if names & {"teacher", "distillation.kind", "distillation.layer"}:
             values = {"distillation.settings": None, **values}
         return super().set(values)

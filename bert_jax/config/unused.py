@@ -50,6 +50,7 @@ def _unused(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
         yield r"objective\.tags_(weight|hash)", f"it needs {Setting('objective.tags')}"
     if not teacher:
         yield r"distillation\..*", f"it needs {Setting('teacher')}"
+    yield r"distillation\.settings", "pretraining sets it"
     for name, kind in {"temperature": "predictions", "relation_heads|layer": "relations"}.items():
         if values.get("distillation.kind") != kind:
             yield rf"distillation\.({name})", f"it needs {Setting('distillation.kind', kind)}"

@@ -57,7 +57,6 @@ def _exported(
         )
     relative = RELATIVES[exported_type(config)]
     if config.mask_decoder and not config.discriminator:
-        say("transformers has no mask decoder: the encoder is exported without its masked-language head")
         params = without(params, ["masked_lm"])
     if not task:
         params = without(params, relative.lacks)
@@ -115,6 +114,8 @@ def write_model_directory(
     `directory` appears only when everything is written. Raises UsageError if no class has the task's head, if no class
     of a causal model's relative is causal, or if `directory` exists.
     """
+    if config.mask_decoder and not config.discriminator:
+        say("transformers has no mask decoder: the encoder is exported without its masked-language head")
     relative, class_name, values, params = _exported(config, params, tokenizer.vocabulary, task)
     tensors = to_tensors(params, config)
     if task:

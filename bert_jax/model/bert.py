@@ -263,8 +263,8 @@ def init(config: ModelConfig, key: Key[Array, ""]) -> Parameters:
 
 def generator_parameters(params: Parameters) -> Parameters:
     """The parameters of a discriminator's generator as a model of its own, whose config is `ModelConfig.generator`.
-    They include those tables and the LayerNorm of the discriminator of which the generator has none of its own: both
-    models use and train them (Clark et al. 2020, section 3.2)."""
+    The embeddings that the generator hasn't for itself are the discriminator's: both models use and train them (Clark
+    et al. 2020, section 3.2)."""
     own = params["generator"]
     shared = {name: part for name, part in params["bert"]["embeddings"].items() if name not in _UNSHARED}
     embeddings = {**shared, **own["bert"].get("embeddings", {})}

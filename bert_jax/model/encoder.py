@@ -262,8 +262,10 @@ class _Blocks(NamedTuple):
         def run(layer, *vectors):
             params, keys = layer
             x, places, queries = vectors
-            arguments, mutable = (places, self.return_attention, queries), [KEPT_BY_CALLS] if keeps_projected else []
-            (x, seen), kept = block.apply({"params": params}, x, self.pattern, keys, *arguments, mutable=mutable)
+            mutable = [KEPT_BY_CALLS] if keeps_projected else []
+            (x, seen), kept = block.apply(
+                {"params": params}, x, self.pattern, keys, places, self.return_attention, queries, mutable=mutable
+            )
             return split_by_rows(x), seen, kept[KEPT_BY_CALLS]["attention"]["projected"][0] if kept else ()
 
         return rematerialised(run, self.execution.remat, self.looped)(layer, x, places, queries)

@@ -19,6 +19,7 @@ from bert_jax.interchange.hub import model_place
 from bert_jax.interchange.relatives import RELATIVES
 from bert_jax.model.sharding import batch_sharding, make_mesh, placed
 from bert_jax.model.size import num_parameters
+from bert_jax.pretraining.distillation import TEACHER_LOSS
 from bert_jax.pretraining.evaluation import MEAN_COSINE
 from bert_jax.pretraining.mixture import SourceShare
 from bert_jax.pretraining.objective import expected_vocabulary_size, pretraining_trainer
@@ -322,7 +323,8 @@ def harm_of(start: Mapping[str, float | None], now: Mapping[str, float], done: f
             f"the vectors of different texts have a mean cosine of {cosine:.3f}, {before:.3f} before: the encoder has "
             "collapsed; give a lower --optimizer.peak-learning-rate or a longer --optimizer.warmup"
         )
-    name = MASKED_TOKENS.loss if MASKED_TOKENS.loss in now else "loss"  # ELECTRA's sum rises as its generator learns
+    is_sum = MASKED_TOKENS.loss not in now or TEACHER_LOSS in now
+    name = "loss" if is_sum else MASKED_TOKENS.loss  # ELECTRA's sum rises as its generator learns
     loss = start.get(name)
     if loss is not None and done >= _HALFWAY and now[name] > loss:
         return (

@@ -14,11 +14,12 @@ from jaxtyping import Array, Bool, Float, Int, Key
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
+from bert_jax.config.wording import counted
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.interchange.hub import model_place
-from bert_jax.model.bert import PART_NAMES, Parameters, absent_parts, parameter_shapes
+from bert_jax.model.bert import DISENTANGLED_TABLES, PART_NAMES, Parameters, absent_parts, init, parameter_shapes
 from bert_jax.model.embeddings import padded_vocabulary_size, vocabulary_size
-from bert_jax.model.parameters import parameter_at, path_of
+from bert_jax.model.parameters import PARAMETERS, parameter_at, path_of
 from bert_jax.model.positions import SCHEMES
 from bert_jax.model.relatives.characters import (
     BEGIN_SENTENCE,
@@ -58,7 +59,7 @@ def open_initial(config: RunConfig, opened: TrainedModel | None = None) -> Train
     theirs, ours = (_shaping(model, config) for model in (trained.config, config.model))
     if config.init_layers:
         _check_layers(trained, config)
-        theirs["num_layers"] = ours["num_layers"]
+        theirs |= {name: ours[name] for name in ("num_layers", "generator_layers")}
     if "pooler" not in trained.shapes["bert"]:  # the initial model has no pooler: a random one of any kind is added
         theirs["pooler"] = ours["pooler"]
     if "generator" not in trained.shapes:  # the initial model has no generator: a random one of any size is added
@@ -119,6 +120,11 @@ def initial_parameters(
         draws = bool(rows.random.any())
         with_rows = functools.partial(_with_rows, old=trained.config, new=sized, key=key if draws else None)
         params = jax.jit(with_rows, out_shardings=shardings)(params, *rows.on_all_hosts())
+    if "generator" in absent and config.model.shared_embeddings == "disentangled":
+        model = config.model.replace(vocabulary_size=len(tokenizer.vocabulary))
+        generator = functools.partial(_generator_with, model=model, key=purpose_key(config.seed, "parameters"))
+        shardings = tree_shardings(parameter_shapes(model), mesh)["generator"]
+        params = {**params, "generator": jax.jit(generator, out_shardings=shardings)(params["bert"]["embeddings"])}
     if begun:
         say("the model to start from has no masked-language head: it begins near the identity, with the word table")
         model = config.model.replace(vocabulary_size=len(tokenizer.vocabulary))
@@ -131,12 +137,27 @@ def initial_parameters(
 
 def _check_layers(trained: TrainedModel, config: RunConfig) -> None:
     """Raises UsageError if a model of `config.init_layers` can't begin with these layers."""
-    setting, there = Setting("init_layers", " ".join(map(str, config.init_layers))), trained.config.num_layers
+    layers, there = config.init_layers, trained.config.num_layers
+    setting = Setting("init_layers", " ".join(map(str, layers)))
     if trained.config.shared_layers:
         raise UsageError(f"{setting}: all layers of {config.init} share their parameters; leave it out")
-    if max(config.init_layers) >= there:
-        raise UsageError(f"{setting}: {config.init} has {there} layers, numbered from 0 to {there - 1}; choose of them")
-    if trained.config.begins_without_norm and [at for at, layer in enumerate(config.init_layers) if not layer] != [0]:
+    if max(layers) >= there:
+        raise UsageError(
+            f"{setting}: {config.init} has {there} layers, numbered from 0 to {there - 1}; choose one of them"
+        )
+    kinds = ((layer, trained.config.is_global(layer), config.model.is_global(at)) for at, layer in enumerate(layers))
+    if differing := [layer for layer, theirs, ours in kinds if theirs != ours]:
+        raise UsageError(
+            f"{setting}: layer {differing[0]} of {config.init} has local attention where the model has global "
+            f"attention, or the other way round; name layers {trained.config.global_every} apart"
+        )
+    old, new = trained.config.generator, config.model.generator
+    if "generator" in trained.shapes and old and new and old.num_layers != new.num_layers:
+        raise UsageError(
+            f"{setting}: the generator of {config.init} keeps its {counted(old.num_layers, 'layers')}; set "
+            f"{Setting('model.generator_layers', old.num_layers)}"
+        )
+    if trained.config.begins_without_norm and [at for at, layer in enumerate(layers) if not layer] != [0]:
         raise UsageError(
             f"{setting}: the first layer of {config.init} has no norm before its attention, and all others have one; "
             "name layer 0 first, and only once"
@@ -158,6 +179,14 @@ def of_layers(params: Parameters, config: ModelConfig, layers: Sequence[int]) ->
     alone = config.begins_without_norm and len(layers) == 1  # there is no array of these norms then
     stack = {name: chosen(name, part) for name, part in stacks if not (alone and name == "attention_norm")}
     return {**params, "bert": {**params["bert"], "encoder": {**params["bert"]["encoder"], "layers": stack}}}
+
+
+def _generator_with(embeddings: Parameters, model: ModelConfig, key: Key[Array, ""]) -> Parameters:
+    """A random generator with the tables of its discriminator, from which these differ by zero then."""
+    generator = init(model, key)["generator"]
+    own = generator["bert"]["embeddings"]
+    tables = {name: embeddings[name] for name in own.keys() & {*DISENTANGLED_TABLES}}
+    return generator | {"bert": generator["bert"] | {"embeddings": own | tables}}
 
 
 def _near_identity(table: Float[Array, "R D"], model: ModelConfig, counts: Int[np.ndarray, " V"]) -> Parameters:
@@ -206,6 +235,7 @@ def _with_rows(
     kept = (coefficients[:, 0] == 1.0) & ~coefficients[:, 1:].any(axis=1)
 
     def exchanged(number: int, table: Float[Array, "V *D"]) -> Float[Array, "W *D"]:
+        """`number`: that of the table's parameter; a generator's table and its discriminator's get the same noise."""
         known = table[: old.vocabulary_size]
         shape = (-1, *[1] * (table.ndim - 1))
         combined = jnp.zeros((len(kept), *table.shape[1:]), table.dtype)
@@ -220,15 +250,14 @@ def _with_rows(
         padding = padded_vocabulary_size(new) - len(longer)
         return jnp.pad(longer, [(0, padding)] + [(0, 0)] * (table.ndim - 1))
 
-    def changed(number: int, path: KeyPath, leaf: Array) -> Array:
+    def changed(path: KeyPath, leaf: Array) -> Array:
         parameter = parameter_at(path_of(path))
         if parameter.path == "bert/embeddings/position" and new.first_position != old.first_position:
             rows_before = new.first_position - old.first_position
             return leaf[-rows_before:] if rows_before < 0 else jnp.pad(leaf, [(rows_before, 0), (0, 0)])
-        return exchanged(number, leaf) if parameter.padded else leaf
+        return exchanged(PARAMETERS.index(parameter), leaf) if parameter.padded else leaf
 
-    leaves, tree = jax.tree_util.tree_flatten_with_path(params)
-    return jax.tree.unflatten(tree, [changed(number, *each) for number, each in enumerate(leaves)])
+    return jax.tree_util.tree_map_with_path(changed, params)
 
 
 def with_spelling(params: Parameters | None, config: ModelConfig, tokenizer: Tokenizer) -> Parameters | None:

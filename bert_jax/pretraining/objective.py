@@ -123,7 +123,8 @@ class MaskedTokens(Objective):
             f"{question.label} ({question.title}{f', weight {weight:g}' if weight != 1 else ''})"
             for question, weight in self.questions.items()
         )
-        return ", ".join([*named, *([self.teacher.description] if self.teacher else [])])
+        of_teacher = [self.teacher.description] if self.teacher else []
+        return ", ".join([*named, *of_teacher])
 
     def in_phase(self, phase: int) -> "MaskedTokens":
         """The objective with the phase's base of rotary positions and its trained parameters; the objective itself if
@@ -182,8 +183,9 @@ class MaskedTokens(Objective):
 
     def measure(self, params: Parameters, targets: PretrainingTargets, dropout_keys: Key[Array, "B N"] | None) -> Means:
         """Cross-entropy in nats and accuracy of each question, and the measurements of a teacher."""
-        teacher, kept_parts = self.teacher, self.teacher.kept if self.teacher else ()
-        predict = functools.partial(self.network.apply, {"params": params}, method="predict", mutable=[*kept_parts])
+        teacher = self.teacher
+        mutable = [*teacher.kept] if teacher else []
+        predict = functools.partial(self.network.apply, {"params": params}, method="predict", mutable=mutable)
         arguments = targets.masked.tokens, self._places(targets), dropout_keys, targets.ranks
         (token_logits, pair_logits), kept = predict(*arguments)
         whole = token_logits.whole() if teacher and teacher.predicts else None  # a teacher's loss needs all logits
@@ -553,6 +555,8 @@ def _check_names(trainer: PretrainingTrainer) -> None:
 def expected_vocabulary_size(config: RunConfig) -> int:
     """The size that the run's vocabulary will have: that of an existing vocabulary which the settings name, or the
     configured size. Raises UsageError if an existing vocabulary can't be read."""
+    if config.distillation.settings and config.model.vocabulary_size:  # a taught run, which needs no teacher's files
+        return config.model.vocabulary_size
     if config.vocabulary.file or config.teacher or config.init and not config.vocabulary.exchange:
         from bert_jax.pretraining.vocabulary import existing_tokenizer  # imports the tokenizers' libraries
 

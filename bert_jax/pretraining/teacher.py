@@ -25,16 +25,22 @@ def open_teacher(config: RunConfig) -> TrainedModel | None:
     setting, learned, model = Setting("teacher", config.teacher), config.distillation, trained.config
     if model.one_sided:
         raise UsageError(f"{setting}: {model.one_sided} a token, and a teacher must see both sides; choose another")
+    if model.class_token != config.model.class_token or model.has_query_stream and learned.kind == "predictions":
+        raise UsageError(
+            f"{setting} predicts by another form of a row ({Setting('model.class_token', model.class_token)}, "
+            f"{Setting('model.positions', model.positions)}); choose a teacher that predicts masked tokens as BERT does"
+        )
     if learned.kind == "predictions" and "masked_lm" not in trained.shapes:
         raise UsageError(
             f"{setting} has no masked-language head to predict with; set {Setting('distillation.kind', 'relations')}, "
             "which need none"
         )
-    longest = max(config.longest(number) for number in range(len(config.phases)))
-    if SCHEMES[model.positions].learns_vectors and longest > model.max_positions:
+    phase = max(range(len(config.phases)), key=config.longest)
+    longest, decodes = config.longest(phase), learned.kind == "predictions" and model.mask_decoder
+    if (SCHEMES[model.positions].learns_vectors or decodes) and longest > model.max_positions:
         raise UsageError(
             f"{setting} has {model.max_positions} positions, and sequences have up to {longest} tokens; lower "
-            f"{Setting('phases.0.length')}"
+            f"--phases.{phase}.length"
         )
     if learned.kind == "relations":
         if (learned.layer or 0) >= model.num_layers:
@@ -48,7 +54,7 @@ def open_teacher(config: RunConfig) -> TrainedModel | None:
             divisors = [number for number in range(1, common + 1) if common % number == 0]
             raise UsageError(
                 f"{Setting('distillation.relation_heads', learned.relation_heads)} doesn't divide both widths, "
-                f"{widths[0]} of the teacher and {widths[1]} of the model; choose of {' '.join(map(str, divisors))}"
+                f"{widths[0]} of the teacher and {widths[1]} of the model; choose one of {' '.join(map(str, divisors))}"
             )
     return trained
 
@@ -58,8 +64,8 @@ def with_teacher(config: RunConfig, trained: TrainedModel | None) -> RunConfig:
     if trained is None:
         return config
     model, learned = trained.config, config.distillation
-    if learned.kind == "relations" and learned.layer is not None:
-        model = model.replace(num_layers=learned.layer + 1)
+    if learned.kind == "relations":  # of the encoder alone
+        model = model.encoder.replace(num_layers=model.num_layers if learned.layer is None else learned.layer + 1)
     return config.change(distillation={"settings": model.model_dump_json()})
 
 
@@ -71,9 +77,12 @@ def check_pieces(config: RunConfig, teacher: Tokenizer, student: Tokenizer) -> N
     pairs = enumerate(itertools.zip_longest(theirs, ours))
     number, pair = next((number, pair) for number, pair in pairs if pair[0] != pair[1])
     first, second = ("none" if piece is None else repr(piece) for piece in pair)
+    remedy = "leave out the settings of the vocabulary to take the teacher's"
+    if config.init and not config.vocabulary.file:
+        remedy = f"choose a teacher with the vocabulary of {Setting('init', config.init)}"
     raise UsageError(
         f"{Setting('teacher', config.teacher)} has another vocabulary than the model: piece {number} is {first} there "
-        f"and {second} here; leave out the settings of the vocabulary to take the teacher's"
+        f"and {second} here; {remedy}"
     )
 
 

@@ -36,7 +36,7 @@ _FEW_CAPITALS = 1e-3
 """Capitals for each small letter below which a WordPiece is lower-cased: the rarest 0.01% of the characters get no
 piece by default (`vocabulary.character_coverage`). Text of ten languages had 0.017 to 0.088."""
 _TEXTS_LOOKED_AT = 200
-"""Most texts in which capitals are counted."""
+"""About the number of texts in which capitals are counted."""
 
 
 def make_tokenizer(
@@ -196,7 +196,7 @@ def learned_tokenizer(texts: list[str], settings: VocabularyConfig, languages: C
 def _lack_capitals(texts: Sequence[str]) -> bool:
     """Whether the texts have letters with case, of which hardly any is a capital. Pieces with capitals would be too
     rare for the vocabulary, and a WordPiece without any is taken for a lower-cased one."""
-    some = "".join(texts[:: -(-len(texts) // _TEXTS_LOOKED_AT)])
+    some = "".join(texts[:: max(1, len(texts) // _TEXTS_LOOKED_AT)])
     return sum(map(str.isupper, some)) < _FEW_CAPITALS * sum(map(str.islower, some))
 
 

@@ -83,7 +83,7 @@ class Objective(ABC):
         """FLOPs of the matrix products in one step on a batch whose ids have this shape, by formula."""
 
     def forward_flops(self, shape: tuple[int, ...]) -> float:
-        """Those of the forward pass among them."""
+        """FLOPs of the matrix products in the forward pass of one step, by formula."""
         return self.flops(shape) * FORWARD_SHARE
 
     @abstractmethod
@@ -160,7 +160,7 @@ def make_train_step(
 
     The window restarts every `window` steps. The measurement `skipped_records` counts the rows of weight 0 of this step
     alone; `skipped` and `skipped_in_a_row` count steps of the run up to this one. If the gradients are not finite,
-    parameters, optimizer and window stay unchanged. Those of a teacher never change.
+    parameters, optimizer and window stay unchanged. The parameters of a teacher never change.
     """
 
     def train_step(state: TrainState, batch: AnyBatch) -> tuple[TrainState, Means]:

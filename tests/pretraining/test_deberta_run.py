@@ -13,15 +13,21 @@ from stages import parameters, stopped_at
 import bert_jax
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.objective import ObjectiveConfig
+from bert_jax.config.operation import MeshConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
 from bert_jax.config.training import OptimizerConfig, Phase
-from bert_jax.interchange.export import write_model_directory
+from bert_jax.interchange.export import export_obstacle, write_model_directory
 from bert_jax.layout import TokenSequence, lay_out_sequences
 from bert_jax.model.bert import BertForPretraining, generator_parameters, init
+from bert_jax.model.sharding import make_mesh
 from bert_jax.model.size import num_parameters
+from bert_jax.pretraining.initial import initial_parameters, open_initial
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.run_directory import RunDirectory
+from bert_jax.run.trained_model import save_model
+from bert_jax.system.errors import UsageError
+from bert_jax.text.vocabulary import Vocabulary
 from bert_jax.training.optimizer import make_optimizer
 from bert_jax.training.step import example_keys
 
@@ -225,6 +231,28 @@ def test_a_mask_decoder_is_left_out_of_files_with_a_line(run, tmp_path, capsys):
     assert class_in(tmp_path / "out/generator") == ["DebertaV2Model"]
 
 
+@pytest.mark.long
+def test_a_discriminator_alone_goes_on_with_a_generator_that_has_its_words(config, run, tmp_path):
+    bert = bert_jax.load(run.path)
+    alone = {name: part for name, part in jax.device_get(bert.params).items() if name != "generator"}
+    save_model(tmp_path / "alone", bert.config, alone, bert.tokenizer, None)
+    trained = open_initial(config.replace(init=str(tmp_path / "alone")))
+    params = initial_parameters(trained, config, bert.tokenizer, make_mesh(MeshConfig(data=1)))
+    theirs, own = tables(params)
+    assert np.array_equal(theirs["word"], own["word"]) and np.array_equal(
+        theirs["word"], alone["bert"]["embeddings"]["word"]
+    )
+    with pytest.raises(UsageError, match="its 1 layer; set --model.generator-layers=1"):
+        fewer = {"model.generator_layers": None, "init": str(run.path), "init_layers": (0, 1)}
+        open_initial(config.set(fewer))
+
+
+def test_it_is_not_said_before_an_export(capsys):
+    shapes = jax.eval_shape(lambda: init(MODEL, jax.random.key(0)))
+    vocabulary = Vocabulary(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *(f"w{number}" for number in range(55))])
+    assert export_obstacle(MODEL, shapes, vocabulary) is None and capsys.readouterr().err == ""
+
+
 _NO_GENERATOR = {"generator_divisor": None, "generator_layers": None, "shared_embeddings": "all"}
 
 
@@ -233,6 +261,7 @@ _NO_GENERATOR = {"generator_divisor": None, "generator_layers": None, "shared_em
     [
         ({"generator_divisor": None, "generator_layers": None}, "shared-embeddings=disentangled with"),
         ({"shared_embeddings": "all", "generator_divisor": None}, "generator-layers=1 with"),
+        (_NO_GENERATOR, "mask-decoder has no effect"),
         ({**_NO_GENERATOR, "discriminator": False}, "discriminator-head=product with"),
         ({"positions": "rotary", "distance_buckets": None, "clamped_distance": None}, "mask-decoder with"),
     ],

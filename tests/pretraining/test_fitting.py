@@ -144,6 +144,8 @@ def test_a_collapse_and_a_loss_above_the_start_end_the_training():
     assert harm_of(start, {"loss": 3.1, "mean_cosine": 0.8}, 0.2) is None
     assert "gets worse" in harm_of(start, {"loss": 3.1, "mean_cosine": 0.8}, 0.6)
     assert harm_of(start, {"loss": 2.9, "mean_cosine": 0.8}, 0.9) is None
+    taught = {"loss": 2.9, "mlm_loss": 3.1, "teacher_loss": 1.0}
+    assert harm_of(start | {"mlm_loss": 3.0}, taught, 0.9) is None
 
 
 def test_what_harms_is_said_before_the_training(adapt):

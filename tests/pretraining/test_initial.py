@@ -151,7 +151,7 @@ def test_the_first_block_without_a_norm_keeps_its_place():
     [
         ({"init": None}, "--init-layers=.* with --init=None: there is no model whose layers they are; give --init"),
         ({"model.num_layers": 3}, "--init-layers=0 1 names 2 of the layers of --init=.*, and --model.num-layers=3; "),
-        ({"init_layers": (0, 2)}, "--init-layers=0 2: .* has 2 layers, numbered from 0 to 1; choose of them"),
+        ({"init_layers": (0, 2)}, "--init-layers=0 2: .* has 2 layers, numbered from 0 to 1; choose one of them"),
     ],
 )
 def test_layers_that_a_model_lacks_are_refused(continued, changes, words):

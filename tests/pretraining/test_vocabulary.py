@@ -20,6 +20,7 @@ from bert_jax.pretraining.inspection import training_step
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_files import RunFiles
+from bert_jax.system.errors import UsageError
 from bert_jax.text.tokenizer import load_tokenizer
 from bert_jax.text.vocabulary import SPECIAL_PIECES, Vocabulary
 from bert_jax.text.wordpiece import WordPieceTokenizer
@@ -80,6 +81,11 @@ def test_what_a_vocabulary_does_to_a_language_is_said(tiny_config, tmp_path, cap
     said = capsys.readouterr().err
     assert words in said if words else "WARNING" not in said
     assert made.cleaning.turkish == (language == ("tr", "az"))
+
+
+def test_no_text_gives_no_vocabulary_and_no_traceback():
+    with pytest.raises(UsageError):
+        vocabulary_step.learned_tokenizer([], VocabularyConfig(size=200, lowercase=False))
 
 
 @pytest.mark.parametrize("capitals", ["", "O"])

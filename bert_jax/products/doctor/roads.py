@@ -280,9 +280,10 @@ def _order(fits: bool, budget: _Budget) -> tuple[int, int, int]:
 def _of_unadapted(fits: bool, budget: _Budget) -> str:
     """Why a model as it is stands where it does."""
     limit = f"about {budget.unadapted:.2g} minutes of pretraining on this machine"
-    if not budget.is_small:
-        return f"best for budgets up to {limit}; of longer ones nothing was measured"
-    return f"best for budgets up to {limit}: {MEASURED}" if fits else "its vocabulary doesn't fit the text"
+    if not fits:
+        return "its vocabulary doesn't fit the text"
+    measured = f": {MEASURED}" if budget.is_small else "; of longer ones nothing was measured"
+    return f"best for budgets up to {limit}{measured}"
 
 
 def _rows(tags: str | None) -> tuple[object, ...]:
