@@ -33,6 +33,9 @@ class _Console(Console):
     It raises BrokenPipeError if its pipe is closed. rich would exit with code 1, but the command chooses the code.
     """
 
+    said: set[str] | None = None
+    """The lines that `say` has printed `without_repeats`; None outside."""
+
     def render_str(self, text: str, **style: Any) -> Text:
         """Converts a string to a Text that already has the escapes, so that table columns are wide enough for them."""
         return super().render_str(printable(text), **style)
@@ -53,9 +56,6 @@ _FILE_WIDTH = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 120
 output = _Console(highlight=False, emoji=False, width=_FILE_WIDTH)
 """Standard output, for results. In a file or pipe, tables have up to 120 columns and no figure is cut."""
 
-_said: set[str] | None = None
-"""The lines that `say` has printed `without_repeats`; None outside."""
-
 Item = TypeVar("Item")
 _COUNTED_TOGETHER = 64
 """Number of items after which `Stage.counted` updates the display."""
@@ -70,10 +70,10 @@ PLAIN_EVERY_S = 15.0
 def say(message: str) -> None:
     """Prints one line, above the progress bar if there is one. Passwords in URLs are left out."""
     line = without_passwords(message_line(message))
-    if _said is None or line not in _said:
+    if console.said is None or line not in console.said:
         console.print(line, markup=False, soft_wrap=True)
-    if _said is not None:
-        _said.add(line)
+    if console.said is not None:
+        console.said.add(line)
 
 
 def print_line(text: str) -> None:
@@ -96,13 +96,12 @@ def tell(event: journal.Event, message: str) -> None:
 @contextlib.contextmanager
 def without_repeats() -> Iterator[None]:
     """Within it, `say` prints each line once, for work that reads the same models and texts several times."""
-    global _said
-    before = _said
-    _said = set() if before is None else before
+    before = console.said
+    console.said = set() if before is None else before
     try:
         yield
     finally:
-        _said = before
+        console.said = before
 
 
 @contextlib.contextmanager
