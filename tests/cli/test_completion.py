@@ -11,7 +11,7 @@ from bert_jax.cli.completion import SCRIPTS, print_candidates
 
 CANDIDATES = {
     "bert-jax pret": {"pretrain"},
-    "bert-jax pretrain de": {"demo", "demo_bert"},
+    "bert-jax pretrain dem": {"demo", "demo_bert"},
     "bert-jax finetune ss": {"sst2"},
     "bert-jax pretrain demo --model.num-l": {"--model.num-layers"},
     "bert-jax pretrain demo --optimizer.name ": {"adamw", "lamb", "muon"},
