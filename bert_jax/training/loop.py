@@ -285,11 +285,12 @@ class Loop:
         self._write_line(step, "eval", {**evaluation})
         say(f"step {step:,}, held out: {self._phase.note(evaluation)}")
         self._patience.announce(step, self._config.steps)
-        if self._phase.harm and step < self._config.steps:
-            harm = self._phase.harm(self._log.started_from, evaluation, step / self._config.steps)
-            if harm and not self.stop.wanted:
-                warn(f"step {step:,}: {harm}; training ends here")
-                self.stop.request()
+        harm = self._phase.harm and self._phase.harm(self._log.started_from, evaluation, step / self._config.steps)
+        if harm and step == self._config.steps:
+            warn(f"step {step:,}: {harm}")
+        elif harm and not self.stop.wanted:
+            warn(f"step {step:,}: {harm}; training ends here")
+            self.stop.request()
         return evaluation
 
     def _between_batches(self) -> None:

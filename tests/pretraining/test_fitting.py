@@ -187,3 +187,11 @@ def test_a_model_that_gets_worse_ends_the_training_with_its_results(adapt, tmp_p
         and f"held-out loss is {run.checkpoints / '00000003'}" in said
     )
     assert pretrain(adapt.change(data={"held_out": 0.3}), run).steps == 3  # finished
+
+
+def test_harm_that_shows_after_the_last_step_alone_is_said(adapt, tmp_path, monkeypatch, capsys):
+    """A run whose only evaluations are the first and the last, such as one of a suite."""
+    monkeypatch.setattr(pretraining, "harm_of", lambda start, now, done: "it collapsed" if done == 1.0 else None)
+    results = pretrain(adapt.change(data={"held_out": 0.3}), RunDirectory(tmp_path / "run"))
+    said = capsys.readouterr().err
+    assert not results.stopped_early and f"step {results.steps}: it collapsed" in said and "ends here" not in said

@@ -62,8 +62,8 @@ UNADAPTED_UP_TO = 1e15
 of two cores. Of about 1e14, ten minutes of a core for each road, one language was measured (MEASURED); of more,
 nothing."""
 MEASURED = (
-    "in Maltese, the only language measured, multilingual-e5-small tagged 92.9% of the words right as it is, and 92.0% "
-    "after ten minutes of adaptation"
+    "in Maltese, the only language of its script measured, multilingual-e5-small tagged 92.9% of the words right as it "
+    "is, and 92.0% after ten minutes of adaptation"
 )
 """What the order for small budgets rests on (docs/experiments.md, "Roads to a model of a small language")."""
 _TAGGING_RATE = "3e-4"
