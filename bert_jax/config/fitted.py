@@ -1,6 +1,6 @@
 """Settings of pretrainings that are fitted to a published model, to the text, and to this machine."""
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
@@ -23,6 +23,8 @@ class AdaptConfig(FittedConfig):
     and so does the type of the matrix products. A size or kind of `vocabulary` that is given, or a file with other
     pieces, puts another vocabulary in the place of the model's.
     """
+
+    FOLLOWS_INIT: ClassVar[bool] = True
 
 
 class ScratchConfig(FittedConfig):

@@ -59,6 +59,8 @@ class RunConfig(TrainingConfig):
     )
     TRAINED: ClassVar[str] = "pretrained"
     BASELINE: ClassVar[str] = "by frequency alone"
+    FOLLOWS_INIT: ClassVar[bool] = False
+    """Whether the settings of the model follow from `init`, so that its layers needn't be counted in them."""
     task: ClassVar[None] = None
     """None: pretraining has no task. Only the settings of a fine-tuned run have one."""
 
@@ -138,7 +140,7 @@ class RunConfig(TrainingConfig):
 
     def _conflicts(self) -> Iterator[str]:
         yield from super()._conflicts()
-        if self.init_layers and len(self.init_layers) != self.model.num_layers:
+        if self.init_layers and not self.FOLLOWS_INIT and len(self.init_layers) != self.model.num_layers:
             yield (
                 f"{self._flag('init_layers', ' '.join(map(str, self.init_layers)))} names {len(self.init_layers)} of "
                 f"the layers of {self._current('init')}, and {self._current('model.num_layers')}; change one of them"

@@ -125,10 +125,10 @@ class Settings(BaseModel):
 
     def replace(self: Group, **changes: Any) -> Group:
         """A validated copy with other values of whole fields. (Pydantic's own `model_copy` doesn't validate.)"""
-        return type(self)(**self._given | changes)
+        return type(self)(**self._explicit | changes)
 
     @property
-    def _given(self) -> dict[str, Any]:
+    def _explicit(self) -> dict[str, Any]:
         """The fields that were given, with their values."""
         return {name: value for name, value in self if name in self.model_fields_set}
 
@@ -163,7 +163,7 @@ def _set(old: Any, values: Mapping[str, Any], path: str = "") -> Any:
         for name in fields.keys() & inner.keys():
             inner[name] = {rest: value if rest else _plain(fields[name], value) for rest, value in inner[name].items()}
         parts = {name: _set(getattr(old, name, None), within, f"{path}{name}.") for name, within in inner.items()}
-        return old._given | parts
+        return old._explicit | parts
     if not isinstance(old, tuple):
         return dict(values)
     if absent := inner.keys() - set(map(str, range(len(old)))):

@@ -16,7 +16,7 @@ from bert_jax.model.kernels.platform import compute_dtype
 from bert_jax.model.linear import Linear, initial_weights, project
 from bert_jax.model.positions import SCHEMES
 
-KEPT_BY_CALLS = "intermediates"
+INTERMEDIATES = "intermediates"
 """Flax' collection of what a call keeps where it is mutable. The encoder keeps `projected`, a tuple of one: queries,
 keys and values of its last layer, [B, T, H, K] each, before positions turn them."""
 
@@ -76,7 +76,7 @@ class SelfAttention(nn.Module):
             x = x[:, : pattern.keys.sequence.shape[1]]
             key, value = _parted(project(x, kernel[:, 1:], of_others, dtype, slowest=slowest), 2 + slowest)
         if all_are_keys:
-            self.sow(KEPT_BY_CALLS, "projected", (query, key, value))
+            self.sow(INTERMEDIATES, "projected", (query, key, value))
         scheme, key_positions, length = SCHEMES[config.positions], pattern.query_positions, key.shape[1]
         pattern, terms = pattern.of_queries(places), None
         if scheme.turned:

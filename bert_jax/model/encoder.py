@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int, Key, PyTree
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.operation import AttentionForm, ExecutionConfig, Remat
-from bert_jax.model.attention import KEPT_BY_CALLS, SelfAttention, at_places
+from bert_jax.model.attention import INTERMEDIATES, SelfAttention, at_places
 from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.dropout import head_keys, split, token_dropout
 from bert_jax.model.kernels.elementwise import row_major
@@ -158,7 +158,7 @@ class Encoder(nn.Module):
         the block for keys and values. The first queries are that input plus the vectors of positions, the second the
         first output (He et al. 2021, section 3.2, as in the authors' code).
 
-        If the collection KEPT_BY_CALLS is mutable, the last block is computed at all tokens, and keeps `projected`."""
+        If the collection INTERMEDIATES is mutable, the last block is computed at all tokens, and keeps `projected`."""
         config, count, keeps = self.config, self.config.num_layers, return_layers or return_attention
         if distances := SCHEMES[config.positions].distances:
             of_rows = distances(config, name="distances")(pattern.keys.sequence.shape[1])
@@ -181,11 +181,11 @@ class Encoder(nn.Module):
             else:
                 layer = jax.tree.map(lambda leaf: leaf[0], stack)
                 is_last, inputs = stretch.stop == count, x
-                keeps_projected = is_last and self.is_mutable_collection(KEPT_BY_CALLS)
+                keeps_projected = is_last and self.is_mutable_collection(INTERMEDIATES)
                 at = places if is_last and not keeps_projected else None
                 x, _, projected = blocks.block(stretch.start, layer, inputs, at, keeps_projected=keeps_projected)
                 if keeps_projected:
-                    self.sow(KEPT_BY_CALLS, "projected", projected)
+                    self.sow(INTERMEDIATES, "projected", projected)
                     x = at_places(x, places)
                 if decoded and is_last:
                     x = jnp.concatenate([x, blocks.decoded(layer, inputs, *decoded)], axis=1)
@@ -259,14 +259,13 @@ class _Blocks(NamedTuple):
             parent=None,
         )
 
-        def run(layer, *vectors):
+        def run(layer, x, places, queries):
             params, keys = layer
-            x, places, queries = vectors
-            mutable = [KEPT_BY_CALLS] if keeps_projected else []
+            mutable = [INTERMEDIATES] if keeps_projected else []
             (x, seen), kept = block.apply(
                 {"params": params}, x, self.pattern, keys, places, self.return_attention, queries, mutable=mutable
             )
-            return split_by_rows(x), seen, kept[KEPT_BY_CALLS]["attention"]["projected"][0] if kept else ()
+            return split_by_rows(x), seen, kept[INTERMEDIATES]["attention"]["projected"][0] if kept else ()
 
         return rematerialised(run, self.execution.remat, self.looped)(layer, x, places, queries)
 
@@ -276,8 +275,9 @@ class _Blocks(NamedTuple):
         """The mask decoder's output at `places`: the last block applied twice (`Encoder`)."""
         params, keys = layer
         queries = at_places(x, places) + positions.astype(x.dtype)
+        each = jax.tree.map(lambda key: split(key, DECODER_BLOCKS), keys)
         for number in range(DECODER_BLOCKS):
-            own = jax.tree.map(lambda key: split(key, DECODER_BLOCKS)[number], keys)  # noqa: B023
+            own = jax.tree.map(operator.itemgetter(number), each)
             queries, *_ = self.block(self.config.num_layers - 1, (params, own), x, places, queries)
         return queries
 

@@ -147,6 +147,13 @@ def encoder_flops(config: ModelConfig, length: int, last_queries: int, stream: i
     return projection + sum(map(block, range(config.num_layers)))
 
 
+def flops_at_all_tokens(config: ModelConfig, length: int, predictions: int) -> int:
+    """FLOPs that a forward pass over one sequence adds when the last block is computed at all tokens, and not at
+    [CLS] and the `predictions` masked ones alone."""
+    at_all, at_slots = (encoder_flops(config, length, last_queries=at) for at in (length, predictions + 1))
+    return at_all - at_slots
+
+
 _F32 = 4
 _STATE = 3
 """Arrays of the parameters' size that stay between steps: parameters and two moments of AdamW or LAMB."""

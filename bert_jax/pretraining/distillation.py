@@ -13,14 +13,14 @@ from jaxtyping import Array, Float, Key
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.training import Phase
-from bert_jax.model.attention import KEPT_BY_CALLS
+from bert_jax.model.attention import INTERMEDIATES
 from bert_jax.model.attention_pattern import AttentionPattern
 from bert_jax.model.bert import BertForPretraining, Parameters, init
 from bert_jax.model.embeddings import padded_vocabulary_size, vocabulary_size
 from bert_jax.model.heads import MASKED_OUT, TokenLogits
 from bert_jax.model.kernels.products import heads_first, inner_products
 from bert_jax.model.sharding import num_shards, row_shards
-from bert_jax.model.size import Memory, encoder_flops, forward_flops, num_parameters, step_memory
+from bert_jax.model.size import Memory, encoder_flops, flops_at_all_tokens, forward_flops, num_parameters, step_memory
 from bert_jax.pretraining.masking import Masked
 from bert_jax.run.measurement import Mean, Means
 
@@ -46,8 +46,8 @@ class Teacher:
         """The model, up to the layer whose relations are learned."""
         self.predicts = config.distillation.kind == "predictions"
         """Whether predictions are learned, and not relations."""
-        self.kept = () if self.predicts else (KEPT_BY_CALLS,)
-        """The collections that the student's network has to keep for `measure`."""
+        self.mutable = [] if self.predicts else [INTERMEDIATES]
+        """The collections of the student's network that `measure` reads."""
         # Nothing is kept for a backward pass; a loop over the blocks compiles fast.
         self._network = BertForPretraining(self.model, config.execution.replace(remat="none", unroll=1))
         self.measurements = (TEACHER_LOSS, TEACHER_AGREEMENT) if self.predicts else (TEACHER_LOSS,)
@@ -84,10 +84,10 @@ class Teacher:
         masked: Masked,
         weights: Float[Array, "B T"],
         logits: Float[Array, "B P V"] | None,
-        kept: Mapping[str, Any],
+        variables: Mapping[str, Any],
     ) -> Means:
         """The divergence of the student from the teacher, which reads the same masked rows without dropout. `logits`:
-        the student's, if predictions are learned; `kept`: what its network kept otherwise."""
+        the student's, if predictions are learned; `variables`: its collections `mutable` otherwise."""
         given = {"params": params}, masked.tokens
         if self.predicts:
             of_teacher, _ = cast(tuple[TokenLogits, None], self._network.apply(*given, masked.places, method="predict"))
@@ -97,9 +97,9 @@ class Teacher:
             loss = prediction_divergence(theirs, ours, self._distillation.temperature)
             agree = (jnp.argmax(theirs, axis=-1) == jnp.argmax(ours, axis=-1)).astype(jnp.float32)
             return {TEACHER_LOSS: Mean.of(loss, masked.weights), TEACHER_AGREEMENT: Mean.of(agree, masked.weights)}
-        _, of_layer = self._network.apply(*given, method="encode", mutable=list(self.kept))
+        _, of_layer = self._network.apply(*given, method="encode", mutable=self.mutable)
         pattern, heads = AttentionPattern.of(masked.tokens, causal=False), self._distillation.relation_heads
-        pairs = zip(_projected(of_layer), _projected(kept), strict=True)
+        pairs = zip(_projected(of_layer), _projected(variables), strict=True)
         # Each of the three is computed again in the backward pass, so that only one of them is in memory.
         losses = [
             jax.checkpoint(relation_divergence, static_argnums=(2,))(*pair, heads, pattern.admitted()) for pair in pairs
@@ -112,10 +112,9 @@ class Teacher:
         if self.predicts:
             return forward_flops(self.model, length, predictions), 0.0
         student, relations = self._student, 3 * 2 * length**2  # a product of all tokens for queries, keys and values
-        at_all, at_slots = (encoder_flops(student, length, last_queries=at) for at in (length, predictions + 1))
         queries = (2 * length * self.model.hidden_size + relations) * self.model.hidden_size
         of_teacher = encoder_flops(self.model, length, last_queries=0) + queries
-        return of_teacher, 3 * (at_all - at_slots + relations * student.hidden_size)
+        return of_teacher, 3 * (flops_at_all_tokens(student, length, predictions) + relations * student.hidden_size)
 
     def memory(self, memory: Memory, phase: Phase, mesh: Mesh, predictions: int, packed: int) -> Memory:
         """`memory`, that of a step of `phase` on one device by formula, with the teacher's parameters, the arrays of
@@ -134,9 +133,9 @@ class Teacher:
         )
 
 
-def _projected(kept: Mapping[str, Any]) -> tuple[Float[Array, "B T H K"], ...]:
-    """The queries, keys and values of the last layer of a network that kept them."""
-    return kept[KEPT_BY_CALLS]["bert"]["encoder"]["projected"][0]
+def _projected(variables: Mapping[str, Any]) -> tuple[Float[Array, "B T H K"], ...]:
+    """The queries, keys and values of the last layer of a network, from its collections."""
+    return variables[INTERMEDIATES]["bert"]["encoder"]["projected"][0]
 
 
 def prediction_divergence(

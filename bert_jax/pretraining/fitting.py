@@ -174,7 +174,7 @@ def _sized(config: ScratchConfig) -> dict[str, Any]:
         lines = [line for document in sample.documents for line in document]
         # In scripts without spaces the number of characters tells how much text there is.
         counts = sum(len(line.split()) for line in lines), sum(map(len, lines)) / _CHARACTERS_A_WORD
-        words += max(counts) / sample.share
+        words += max(counts) * sample.text_bytes / sample.kept_bytes
     size, given = shape_of_words(words), _overrides(config.model)
     if "hidden_size" in given:
         size = size._replace(width=config.model.hidden_size)

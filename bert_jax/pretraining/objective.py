@@ -46,7 +46,7 @@ from bert_jax.model.heads import TaskHead
 from bert_jax.model.kernels.cross_entropy import cross_entropy, total_cross_entropy
 from bert_jax.model.parameters import trained_parameters
 from bert_jax.model.sharding import on_mesh
-from bert_jax.model.size import FORWARD_SHARE, Memory, encoder_flops, step_memory, train_flops
+from bert_jax.model.size import FORWARD_SHARE, Memory, flops_at_all_tokens, step_memory, train_flops
 from bert_jax.pretraining.distillation import TEACHER_LOSS, Teacher
 from bert_jax.pretraining.masking import (
     Masked,
@@ -184,10 +184,10 @@ class MaskedTokens(Objective):
     def measure(self, params: Parameters, targets: PretrainingTargets, dropout_keys: Key[Array, "B N"] | None) -> Means:
         """Cross-entropy in nats and accuracy of each question, and the measurements of a teacher."""
         teacher = self.teacher
-        mutable = [*teacher.kept] if teacher else []
+        mutable = teacher.mutable if teacher else []
         predict = functools.partial(self.network.apply, {"params": params}, method="predict", mutable=mutable)
         arguments = targets.masked.tokens, self._places(targets), dropout_keys, targets.ranks
-        (token_logits, pair_logits), kept = predict(*arguments)
+        (token_logits, pair_logits), variables = predict(*arguments)
         whole = token_logits.whole() if teacher and teacher.predicts else None  # a teacher's loss needs all logits
         means: Means = {}
         for question, labels, weights in self._labelled(targets):
@@ -199,7 +199,7 @@ class MaskedTokens(Objective):
             count = jnp.sum(weights)
             means |= {question.loss: Mean(loss, count), question.accuracy: Mean(hit, count)}
         if teacher:
-            means |= teacher.measure(params[TEACHER], targets.masked, _token_weights(targets), whole, kept)
+            means |= teacher.measure(params[TEACHER], targets.masked, _token_weights(targets), whole, variables)
         return means
 
     def mean_cosine(self, params: Parameters, batch: Batch) -> Mean:
@@ -297,9 +297,8 @@ class TaggedTokens(MaskedTokens):
     def flops(self, shape: tuple[int, ...]) -> float:
         """The last block and the head are computed at all tokens."""
         batch_size, length = shape
-        at_slots = encoder_flops(self.model, length, last_queries=self._config.slots(length) + 1)
         head = 2 * length * self.model.hidden_size * len(UNIVERSAL_TAGS)
-        added = encoder_flops(self.model, length, last_queries=length) - at_slots + head
+        added = flops_at_all_tokens(self.model, length, self._config.slots(length)) + head
         return super().flops(shape) + 3 * batch_size * added
 
     def random_batch(self, shape: tuple[int, ...]) -> Batch:

@@ -184,10 +184,10 @@ def config_source(config: AnyConfig, text: str) -> str:
         raise UsageError(config.data.words.refusal)
     imports = "\n".join(sorted({f"from {kind.__module__} import {kind.__name__}" for kind in _classes(config)}))
     docstring = text.strip().replace("\\", "\\\\")
-    return f'"""{docstring}\n"""\n\n{imports}\n\nconfig = {pretty_repr(_shown(config), expand_all=True)}\n'
+    return f'"""{docstring}\n"""\n\n{imports}\n\nconfig = {pretty_repr(_without_inferred(config), expand_all=True)}\n'
 
 
-def _shown(config: AnyConfig) -> object:
+def _without_inferred(config: AnyConfig) -> object:
     """What `pretty_repr` prints as `config`: all settings, but for those of a FittedConfig that the model or the text
     decides because nobody gave them."""
     if not isinstance(config, FittedConfig):

@@ -6,8 +6,10 @@ import jax
 import pytest
 
 import bert_jax
+from bert_jax import records
 from bert_jax.config.data import VocabularyConfig
 from bert_jax.config.model import ModelConfig
+from bert_jax.config.settings import SettingsError
 from bert_jax.config.training import Phase
 from bert_jax.pretraining import fitting
 from bert_jax.pretraining import pretrain as pretraining
@@ -78,6 +80,15 @@ def test_an_encoder_without_a_head_gets_one_near_the_identity(adapt, vectors_run
     assert "begins near the identity" in " ".join(capsys.readouterr().err.split())
     entropy = results.baseline["mlm_loss"]
     assert abs(results.started_from["mlm_loss"] - entropy) < 1.5  # its bias has the pieces' frequencies
+
+
+def test_layers_of_a_model_give_an_adapted_one_its_depth(adapt, tiny_config):
+    assert fitted(adapt.replace(init_layers=(1,))).model.num_layers == 1
+    assert fitted(adapt.replace(init_layers=(0, 1, 1))).model.num_layers == 3
+    with pytest.raises(
+        SettingsError, match=r"--init-layers=0 names 1 of the layers of --init=model, and --model.num-l"
+    ):
+        tiny_config.replace(init="model", init_layers=(0,))
 
 
 def test_a_file_of_other_pieces_replaces_the_vocabulary(adapt, tmp_path, capsys):
@@ -163,6 +174,15 @@ def test_a_model_from_scratch_has_a_size_for_its_words(tmp_path, lines, layers, 
     assert (config.model.num_layers, config.vocabulary.size) == (layers, pieces)
     [phase] = config.phases
     assert phase.steps == max(1, round(2 * lines * 6 * 1.5 / (phase.batch_size * phase.length)))
+
+
+def test_words_are_those_of_the_whole_text_where_a_sample_of_it_is_kept(tmp_path, monkeypatch):
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"house {number} by the river\n\n" for number in range(2000)))
+    config = bert_jax.configs.scratch_small.change(data={"source": (f"text:{text}",)})
+    whole = fitted(config).phases[0].steps
+    monkeypatch.setattr(records.sample, "SAMPLE_BYTES", 10_000)
+    assert fitted(config).phases[0].steps == pytest.approx(whole, rel=0.05)
 
 
 def test_sizes_of_ones_own_are_kept(tmp_path):
