@@ -66,6 +66,22 @@ def nothing_learned(results: Results, phase: int) -> str:
 
 def adaptation(results: Results) -> str:
     """A remark on what a pretraining made of the trained model that it began with; empty for others."""
+    figures = _adapted_figures(results)
+    return worse_than_before(results) or (f"Held-out text: {figures}." if figures else "")
+
+
+def worse_than_before(results: Results) -> str:
+    """A remark on a pretrained model that is worse than the one that it began with; empty for others."""
+    figures, bits = _adapted_figures(results), "bits_per_character"
+    if not figures or results.metrics[bits] < results.started_from[bits]:
+        return ""
+    return (
+        f"The model is worse than the one that it began with: {figures}. Give a lower rate "
+        "(--optimizer.peak-learning-rate) or more steps, or use the initial model."
+    )
+
+
+def _adapted_figures(results: Results) -> str:
     start, now = results.started_from, results.metrics
     if "bits_per_character" not in start or "bits_per_character" not in now:
         return ""
@@ -73,12 +89,7 @@ def adaptation(results: Results) -> str:
     figures = f"{before:.3f} bits a character before the training, {after:.3f} after it, on the same text and masks"
     if "mean_cosine" in start and "mean_cosine" in now:
         figures += f"; mean cosine of different texts {start['mean_cosine']:.3f} and {now['mean_cosine']:.3f}"
-    if after < before:
-        return f"Held-out text: {figures}."
-    return (
-        f"The model is worse than the one that it began with: {figures}. Give a lower rate "
-        "(--optimizer.peak-learning-rate) or more steps, or use the initial model."
-    )
+    return figures
 
 
 def nothing_learned_of_task(results: Results) -> str:

@@ -11,7 +11,7 @@ from bert_jax.config.settings import Settings
 from bert_jax.finetuning.judged_texts import is_judged
 from bert_jax.products.suite.suite_tables import PRETRAINING
 from bert_jax.records.sources import open_rows, open_source, resolved_source
-from bert_jax.run.remarks import nothing_learned_of_task
+from bert_jax.run.remarks import nothing_learned_of_task, worse_than_before
 from bert_jax.run.results import read_results
 from bert_jax.run.run_files import is_checkpoint
 from bert_jax.system.bucket import Place, place_of
@@ -144,7 +144,7 @@ def run_figures(run: Path) -> JsonObject:
         raise RunError(f"it ended without an error and left no {run / 'results.json'}") from None
     except (OSError, ValueError) as error:
         raise RunError(f"{run / 'results.json'} can't be read ({error})") from None
-    remark = "" if results.task == "pretraining" else nothing_learned_of_task(results)
+    remark = worse_than_before(results) if results.task == "pretraining" else nothing_learned_of_task(results)
     figures = {name: getattr(results, name) for name in ("metric", "score", "steps")}
     return results.metrics | figures | ({"remarks": [remark]} if remark else {})
 

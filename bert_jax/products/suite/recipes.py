@@ -153,6 +153,9 @@ class RecipeWork:
         values |= {"init": str(begin)} if begin else {}
         if planned := self.steps(model):
             counts = [max(1, round(planned * share * each.steps / config.steps)) for each in config.phases]
-            values |= {"evaluation.every": sum(counts), "checkpoints.every": max(1, sum(counts) // 4)}
+            quarter = max(1, sum(counts) // 4)
+            # A run that is watched can end at any evaluation. The others are measured at the end alone.
+            evaluated = quarter if config.init and config.evaluation.watch else sum(counts)
+            values |= {"evaluation.every": evaluated, "checkpoints.every": quarter}
             values |= {f"phases.{number}.steps": count for number, count in enumerate(counts)}
         self._processes.call(pretrain, config.set(values), run, log=log_of(run))

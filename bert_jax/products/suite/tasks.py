@@ -314,9 +314,9 @@ class HeldOutText(SuiteTask):
 
     @staticmethod
     def figures(pretrained: JsonObject) -> JsonObject:
-        """The measurements, from those of a finished pretraining; {} if nothing was held out."""
+        """The measurements and remarks, from those of a finished pretraining; {} if nothing was held out."""
         bits = pretrained.get("bits_per_character")
-        return {} if bits is None else {HeldOutText.SCORE: -bits}
+        return {} if bits is None else {HeldOutText.SCORE: -bits, "remarks": pretrained.get("remarks", [])}
 
 
 SUITE_TASKS: tuple[type[SuiteTask], ...] = (FineTuning, MinimalPairs, JudgedSearch)

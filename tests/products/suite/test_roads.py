@@ -104,17 +104,23 @@ def test_more_rows_than_tasks_are_refused(roads):
         roads.suite(ROADS, models=("one",), rows={"train": ["a", "b", "c"]})
 
 
-def test_recipes_with_vocabularies_of_their_own_are_compared_by_bits_a_character(roads, monkeypatch):
+@pytest.fixture
+def with_bits(roads, monkeypatch):
+    """Pretrained stand-ins have bits a character, and began with a better model."""
     called = roads.called
 
-    def with_bits(call):
+    def call_with_bits(call):
         figures = called(call)
         if call.name == "pretrain":
             results = call.path / "results.json"
-            results.write_text(json.dumps(json.loads(results.read_text()) | {"bits_per_character": 1.5}))
+            bits = {"bits_per_character": 1.5, "started_from": {"bits_per_character": 1.25}}
+            results.write_text(json.dumps(json.loads(results.read_text()) | {"task": "pretraining"} | bits))
         return figures
 
-    monkeypatch.setattr(roads, "called", with_bits)
+    monkeypatch.setattr(roads, "called", call_with_bits)
+
+
+def test_recipes_with_vocabularies_of_their_own_are_compared_by_bits_a_character(roads, with_bits):
     work = SuiteWork(suite_of(roads), roads.folder / "W", 1)
     work.run(lambda: Summary(work))
     summary = Summary(work)
@@ -123,6 +129,19 @@ def test_recipes_with_vocabularies_of_their_own_are_compared_by_bits_a_character
     trained = {call.config.vocabulary.size for call in roads.given if call.name == "pretrain"}
     assert len(trained) == 2 and not any(call.name == "prepare" for call in roads.given)
     assert all(call.config.vocabulary.file is None for call in roads.given if call.name == "pretrain")
+
+
+def test_a_recipe_that_is_worse_than_its_initial_model_is_named(roads, with_bits):
+    watched = ROADS.replace('"vocabulary.size" = 500', '"vocabulary.size" = 500, "evaluation.watch" = true')
+    suite = roads.suite(
+        "budget.steps = 100\n" + watched, models=("one",), rows={name: ["dev.conllu"] for name in ("train", "dev")}
+    )
+    work = SuiteWork(suite, roads.folder / "W", 1)
+    work.run(lambda: Summary(work))
+    worse = "held-out text: new words, one: The model is worse than the one that it began with: 1.250 bits a character "
+    assert any(text.startswith(worse) for _, text in Summary(work).sentences())
+    evaluated = {call.config.init: call.config.evaluation.every for call in roads.given if call.name == "pretrain"}
+    assert evaluated == {None: 100, str(roads.folder / "one"): 25}
 
 
 @pytest.mark.long
