@@ -14,8 +14,9 @@ its bfloat16 peak five hours, and in proportion on other chips. That is arithmet
 
 What to expect: the paper reports 97% of BERT-base's mean over the tasks of GLUE (table 1: 77.0 and 79.5).
 
-The authors begin with every second layer of the teacher. --init-layers does this for a model of the teacher's own
-settings: bert-jax pretrain TEACHER --workdir RUN --init TEACHER --teacher TEACHER --init-layers 0 2 4 6 8 10.
+The authors begin with every second layer of the teacher: add --init runs/base --init-layers 0 2 4 6 8 10, and
+--model.activation gelu_tanh, which is that of `base`. The vector of BERT's first segment is added to those of the
+positions, so that single texts have the same vectors; the authors leave it out.
 """
 
 from bert_jax.config.data import DataConfig

@@ -17,7 +17,15 @@ from bert_jax.config.run import RunConfig
 from bert_jax.config.wording import counted
 from bert_jax.instances.prepared_data import PreparedData
 from bert_jax.interchange.hub import model_place
-from bert_jax.model.bert import DISENTANGLED_TABLES, PART_NAMES, Parameters, absent_parts, init, parameter_shapes
+from bert_jax.model.bert import (
+    DISENTANGLED_TABLES,
+    PART_NAMES,
+    Parameters,
+    absent_parts,
+    init,
+    parameter_shapes,
+    without,
+)
 from bert_jax.model.embeddings import padded_vocabulary_size, vocabulary_size
 from bert_jax.model.parameters import PARAMETERS, parameter_at, path_of
 from bert_jax.model.positions import SCHEMES
@@ -39,6 +47,7 @@ from bert_jax.text.extension import check_extension
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.step import purpose_key
 
+_OF_PAIRS = ("bert/pooler", "next_sentence")
 _MAY_DIFFER = {
     *("causal", "rotary_base", "dropout", "attention_dropout", "initializer_range"),
     *("compute_dtype", "vocabulary_size"),
@@ -60,6 +69,8 @@ def open_initial(config: RunConfig, opened: TrainedModel | None = None) -> Train
     if config.init_layers:
         _check_layers(trained, config)
         theirs |= {name: ours[name] for name in ("num_layers", "generator_layers")}
+    if _lacks_segments(trained, config.model):
+        theirs |= {name: ours[name] for name in ("num_segments", "pooler", "model_type")}
     if "pooler" not in trained.shapes["bert"]:  # the initial model has no pooler: a random one of any kind is added
         theirs["pooler"] = ours["pooler"]
     if "generator" not in trained.shapes:  # the initial model has no generator: a random one of any size is added
@@ -96,12 +107,17 @@ def initial_parameters(
     old, exchanges = trained.tokenizer, config.vocabulary.exchange
     if not exchanges:
         check_extension(old, tokenizer)
+    params = trained.parameters(mesh)
+    if _lacks_segments(trained, config.model):
+        say("the model has no segments: the vector of the first one is added to those of the positions")
+        params = _without_segments(params)
+        one = trained.config.replace(num_segments=0, pooler=config.model.pooler)
+        trained = trained._replace(config=one, shapes=without(trained.shapes, _OF_PAIRS))
     absent = absent_parts(trained.shapes, config.model)
     words = trained.shapes["bert"]["embeddings"].get("word")
     begun = "masked_lm" in absent and words is not None and config.model.table_size == config.model.hidden_size
     if missing := " and no ".join(PART_NAMES[part] for part in sorted(absent - ({"masked_lm"} if begun else set()))):
         say(f"the model to start from has no {missing}: random values are put there")
-    params = trained.parameters(mesh)
     if config.init_layers:
         params = of_layers(params, trained.config, config.init_layers)
         trained = trained._replace(config=trained.config.replace(num_layers=len(config.init_layers)))
@@ -133,6 +149,23 @@ def initial_parameters(
         head = functools.partial(_near_identity, model=model, counts=counts)
         params = {**params, "masked_lm": jax.jit(head, out_shardings=shardings)(params["bert"]["embeddings"]["word"])}
     return params
+
+
+def _lacks_segments(trained: TrainedModel, model: ModelConfig) -> bool:
+    """Whether `trained` has segments and a model that begins with it has none, as DistilBERT, but a table of positions
+    that takes up the vector of the first one."""
+    return bool(trained.config.num_segments and not model.num_segments and SCHEMES[model.positions].learns_vectors)
+
+
+def _without_segments(params: Parameters) -> Parameters:
+    """The parameters of a model without segments that gives a single text the same vectors. It has no parts for pairs
+    either."""
+    tables = dict(params["bert"]["embeddings"])
+    segment, position = tables.pop("segment"), tables["position"]
+    tables["position"] = jax.jit(lambda rows, first: rows + first[0], out_shardings=position.sharding)(
+        position, segment
+    )
+    return without({**params, "bert": {**params["bert"], "embeddings": tables}}, _OF_PAIRS)
 
 
 def _check_layers(trained: TrainedModel, config: RunConfig) -> None:

@@ -1,6 +1,7 @@
 """Runs that start from another run's model."""
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import story
@@ -9,7 +10,8 @@ from bert_jax.config.data import VocabularyConfig
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.training import Phase
 from bert_jax.inference.bert import load
-from bert_jax.model.bert import init, parameter_shapes
+from bert_jax.layout import TokenSequence, lay_out_sequences
+from bert_jax.model.bert import BertForPretraining, init, parameter_shapes
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.initial import initial_parameters, of_layers, open_initial
 from bert_jax.pretraining.objective import expected_vocabulary_size
@@ -129,6 +131,20 @@ def test_some_layers_of_a_model_begin_a_smaller_one_bit_for_bit(continued, tiny_
         assert set(after) == set(before)
         for name, leaf in after.items():
             assert np.array_equal(leaf, before[name][np.array(layers)] if "['layers']" in name else before[name]), name
+
+
+def test_a_model_without_segments_gives_single_texts_the_vectors_of_one_with_segments(continued, tiny_run, capsys):
+    config = continued.set({"model.num_segments": 0, "objective.pair": "none", "model.pooler": "relu"})
+    mesh = make_mesh(config.mesh)
+    began = initial_parameters(open_initial(config), config, load_tokenizer(tiny_run.tokenizer), mesh)
+    assert "the vector of the first one is added to those of the positions" in " ".join(capsys.readouterr().err.split())
+    assert began.keys() == {"bert", "masked_lm"} and began["bert"].keys() == {"embeddings", "encoder"}
+    before, tokens = load(tiny_run.path), lay_out_sequences([TokenSequence([2, 9, 11, 3], 4)], (1, 4), pad_id=0)
+    tokens = jax.tree.map(jnp.asarray, tokens)
+    first, _ = BertForPretraining(before.config).apply({"params": before.params}, tokens)
+    sized = before.config.replace(num_segments=0, pooler="relu")
+    second, _ = BertForPretraining(sized).apply({"params": began}, tokens)
+    np.testing.assert_allclose(first, second, atol=1e-6)
 
 
 def test_the_first_block_without_a_norm_keeps_its_place():
