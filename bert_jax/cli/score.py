@@ -61,15 +61,17 @@ class ScorePairs(ScoreArguments):
                 f"--columns {' '.join(self.columns)}: two columns are needed, that of the acceptable sentence and that "
                 "of the other one"
             )
+        from bert_jax.inference.pair_files import pair_files
+
+        files = pair_files(self.pairs)  # before what computes is imported
         from bert_jax.cli.summary import print_pairs
-        from bert_jax.inference.minimal_pairs import pair_files, pair_results
+        from bert_jax.inference.minimal_pairs import pair_results
         from bert_jax.run.run_directory import RunDirectory
         from bert_jax.run.run_files import RunFiles
         from bert_jax.system.figures import json_line
         from bert_jax.system.files import write_json
         from bert_jax.system.progress import say
 
-        files = pair_files(self.pairs)
         if self.save:
             _ = RunFiles(self.run).config  # raises if it is no run
         bert = self.loaded(self.run, self.dtype)

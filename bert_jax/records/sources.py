@@ -20,7 +20,6 @@ from bert_jax.records.hf_dataset import HF_PLACE, HfSource
 from bert_jax.records.python_docs import PythonDocs
 from bert_jax.records.record import BY_SUFFIX, Record, RowFormat
 from bert_jax.records.source import Source
-from bert_jax.records.tfds_dataset import TFDS_PLACE, TfdsSource
 from bert_jax.system.bucket import Place, place_of, scheme_of
 from bert_jax.system.errors import Setting, UsageError
 from bert_jax.system.files import matching_files
@@ -35,6 +34,10 @@ _RECORD_BYTES = 200
 """Memory that a Record takes without its values, in bytes: the tuple and the place."""
 
 
+_TFDS_PLACE = re.compile(r"([\w/.-]+(?::[\d*]+[.][\d*]+[.][\d*]+)?):([^#]+)(?:#(.+))?")
+"""NAME/CONFIG with an optional version (`:1.0.0`), SPLIT in TFDS' syntax (`train[:1%]`), and an optional FEATURE."""
+
+
 class _Kind(NamedTuple):
     """A kind of source, KIND:PLACE."""
 
@@ -45,13 +48,19 @@ class _Kind(NamedTuple):
     example: str
 
 
+def _tfds_text(name: str, split: str, feature: str | None) -> Source:
+    from bert_jax.records.tfds_dataset import TfdsSource  # imports TFDS, which takes half a second
+
+    return TfdsSource.of_text(name, split, feature)
+
+
 _FILES_AND_FIELD = re.compile("(.+)#([^#]+)")
 """A path or pattern of files, and a field."""
 _KINDS = {
     "text": _Kind(partial(FileSource.matching, "text"), re.compile("(.+)", re.DOTALL), "text:corpus/*.txt.gz"),
     "jsonl": _Kind(partial(FileSource.matching, "jsonl"), _FILES_AND_FIELD, "jsonl:corpus/*.jsonl.zst#text"),
     "parquet": _Kind(partial(FileSource.matching, "parquet"), _FILES_AND_FIELD, "parquet:corpus/*.parquet#text"),
-    "tfds": _Kind(TfdsSource.of_text, TFDS_PLACE, "tfds:imdb_reviews/plain_text:train"),
+    "tfds": _Kind(_tfds_text, _TFDS_PLACE, "tfds:imdb_reviews/plain_text:train"),
     "hf": _Kind(HfSource, HF_PLACE, "hf:OWNER/SET:train#text"),
 }
 
@@ -130,7 +139,9 @@ def open_rows(source: str, row_format: RowFormat = BY_SUFFIX) -> Source:
     """
     kind, _, place = source.partition(":")
     if kind == "tfds":
-        if not (split := TFDS_PLACE.fullmatch(place)) or split[3]:
+        from bert_jax.records.tfds_dataset import TfdsSource
+
+        if not (split := _TFDS_PLACE.fullmatch(place)) or split[3]:
             raise UsageError(f"{source!r} names no set; expected one like tfds:glue/cola:train")
         return TfdsSource(split[1], split[2])
     path, format = place_of(source), row_format.format or format_of(source)

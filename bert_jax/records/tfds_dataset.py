@@ -5,7 +5,6 @@ own classes are allowed.
 """
 
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,6 @@ from bert_jax.system.content import content_hash
 from bert_jax.system.errors import UsageError, first_line, install_extra, listed
 from bert_jax.system.json_file import MOST_JSON_BYTES, parse_object, read_bytes
 
-TFDS_PLACE = re.compile(r"([\w/.-]+(?::[\d*]+[.][\d*]+[.][\d*]+)?):([^#]+)(?:#(.+))?")
-"""NAME/CONFIG with an optional version (`:1.0.0`), SPLIT in TFDS' syntax (`train[:1%]`), and an optional FEATURE."""
 _READER_OPTIONS = "readahead_buffer_size:0,max_parallelism:0"
 """No read-ahead: by default the reader decompresses several groups of records ahead, which takes memory."""
 _READER_BUFFER_BYTES = 1 << 15

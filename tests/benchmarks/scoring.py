@@ -47,7 +47,7 @@ class Options(Arguments):
     @property
     def sentences(self) -> list[str]:
         """The sentences of the pairs."""
-        from bert_jax.inference.minimal_pairs import pair_files, read_pairs
+        from bert_jax.inference.pair_files import pair_files, read_pairs
 
         files = [
             read_pairs({name: path}, ("sentence_good", "sentence_bad"), (), Counter())

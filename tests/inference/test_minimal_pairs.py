@@ -2,16 +2,18 @@
 
 import gzip
 import json
+import subprocess
+import sys
 from collections import Counter
 
 import jax
 import numpy as np
 import pytest
 from conftest import story
-from pairs_in_torch import accuracy
 
 import bert_jax
-from bert_jax.inference.minimal_pairs import pair_accuracies, pair_files, read_pairs
+from bert_jax.inference.minimal_pairs import pair_accuracies
+from bert_jax.inference.pair_files import pair_files, read_pairs
 from bert_jax.inference.scoring import ScoredText
 from bert_jax.interchange.export import write_model_directory
 from bert_jax.system.errors import UsageError
@@ -152,6 +154,8 @@ def test_a_choice_by_length_alone_is_said_and_scores_a_token_stand_beside_it(tmp
 @pytest.mark.parametrize("method", ["token", "word"])
 @pytest.mark.long
 def test_accuracies_are_those_of_an_independent_scorer(tiny_run, tmp_path, method):
+    from pairs_in_torch import accuracy
+
     for number, name in enumerate(("swapped", "reversed")):
         stories = [story(10 * number + seed)[0].split()[:9] for seed in range(12)]
         rows = [pair(" ".join(words), " ".join([*words[:2], *words[:1:-1]])) for words in stories]
@@ -162,3 +166,13 @@ def test_accuracies_are_those_of_an_independent_scorer(tiny_run, tmp_path, metho
     found = pair_accuracies(files, pairs, lambda texts: bert.score_stream(texts, method), repairs)
     assert found.files == {name: accuracy(tmp_path / "model", path, method) for name, path in files.items()}
     assert not +repairs
+
+
+def test_wrong_files_are_refused_before_what_computes_is_imported():
+    code = (
+        "import sys; from bert_jax.cli.main import run; assert run(sys.argv[1:]) == 2; "
+        "print({'jax', 'tensorflow_datasets'} & {*sys.modules})"
+    )
+    command = [sys.executable, "-c", code, "score", "a-run", "--pairs", "absent.jsonl"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout == "set()\n" and "'absent.jsonl' names no file" in done.stderr

@@ -14,7 +14,8 @@ from bert_jax.config.objective import Predicted, UnitKind
 from bert_jax.config.settings import OneOrSeveral, Settings
 from bert_jax.finetuning.judged_texts import JudgedTexts
 from bert_jax.inference.bert import load
-from bert_jax.inference.minimal_pairs import outcome_numbers, pair_files, pair_results, read_pairs
+from bert_jax.inference.minimal_pairs import outcome_numbers, pair_results
+from bert_jax.inference.pair_files import pair_files, read_pairs
 from bert_jax.inference.search import judged_results
 from bert_jax.products.suite import measuring
 from bert_jax.products.suite.contamination import contaminations, row_texts
@@ -192,7 +193,7 @@ class JudgedSearch(SuiteTask):
         return judged_results(load(run).embedder, JudgedTexts(f"beir:{self.beir}", "test", Counter())).content
 
     def tokens(self, causal: bool) -> float | None:
-        return measuring.tokens_of_rows(str(self._file("corpus.jsonl")))
+        return sum(map(measuring.tokens_of_text, decoded_lines(self._file("corpus.jsonl"))))
 
 
 class _FineTuningTable(Settings):
