@@ -91,8 +91,8 @@ def _tokens(
     if not isinstance(task, FineTuning):
         return task.tokens(causal(model))
     tuned = task.trained(job.setting).task
-    rows = measuring.tokens_of_rows(task.measured_rows(work.suite.tables.report))
-    learned = measuring.tokens_of_rows(tuned.train, tuned.train_rows)
+    rows = measuring.tokens_of_rows(tuned, task.measured_rows(work.suite.tables.report))
+    learned = measuring.tokens_of_rows(tuned, tuned.train, tuned.train_rows)
     if rows is None or learned is None:
         return None
     passes = 1 if what != task.name else tuned.epochs

@@ -12,6 +12,7 @@ import jax
 from bert_jax.config.objective import UnitKind
 from bert_jax.config.operation import MeshConfig
 from bert_jax.config.run import RunConfig
+from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.dataset import make_task, read_labelled, written_as
 from bert_jax.finetuning.metrics import tag_counts
 from bert_jax.inference.bert import load
@@ -20,7 +21,7 @@ from bert_jax.model.sharding import batch_sharding, make_mesh, tree_shardings
 from bert_jax.pretraining.dataset import check_preparation, prepare_data, prepared_for
 from bert_jax.pretraining.evaluation import held_out_sequences
 from bert_jax.pretraining.objective import PretrainingTrainer, expected_vocabulary_size, pretraining_trainer
-from bert_jax.records.decoded_lines import decoded_lines
+from bert_jax.products.suite.contamination import row_texts
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_files import RunFiles
@@ -52,11 +53,11 @@ def tokens_of_text(text: str) -> float:
 
 
 @cache
-def tokens_of_rows(source: str | None, most: int | None = None) -> float | None:
-    """The number of tokens of at most `most` rows of a file, roughly; None for rows that aren't a file."""
+def tokens_of_rows(task: TaskConfig, source: str | None, most: int | None = None) -> float | None:
+    """The number of tokens of at most `most` rows of `task` in a file, roughly; None for rows that aren't a file."""
     if not source or not place_of(source).is_file():
         return None
-    tokens = [tokens_of_text(line) for line in decoded_lines(place_of(source))]
+    tokens = [sum(map(tokens_of_text, texts)) for texts in row_texts(task, source)]
     return sum(tokens) * min(most or len(tokens), len(tokens)) / max(len(tokens), 1)
 
 

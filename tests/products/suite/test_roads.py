@@ -5,7 +5,9 @@ import shutil
 
 import pytest
 
+import bert_jax
 from bert_jax.cli.main import run
+from bert_jax.products.suite.measuring import tokens_of_rows
 from bert_jax.products.suite.summary import Summary
 from bert_jax.products.suite.work import SuiteWork
 from bert_jax.run.trained_model import TrainedModel
@@ -68,7 +70,7 @@ label = "upos"
 @pytest.fixture
 def roads(stand_ins):
     for name in ("tags.conllu", "dev.conllu"):
-        (stand_ins.folder / name).write_text("1\thouse\t_\tNOUN\n\n")
+        (stand_ins.folder / name).write_text("1\thouse\t_\tNOUN" + "\t_" * 6 + "\n\n")
     return stand_ins
 
 
@@ -144,13 +146,22 @@ def test_a_recipe_that_is_worse_than_its_initial_model_is_named(roads, with_bits
     assert evaluated == {None: 100, str(roads.folder / "one"): 25}
 
 
+def test_the_tokens_of_a_treebank_are_those_of_its_words(tmp_path):
+    rows = tmp_path / "tags.conllu"
+    rest = "\t_" * 6
+    rows.write_text(f"# text = cats sees\n1\tcats\tcat\tNOUN{rest}\n2\tsees\tsee\tVERB{rest}\n\n" * 3)
+    task = bert_jax.configs.tags.set({"task.train": str(rows), "task.label": "upos"}).task
+    assert tokens_of_rows(task, str(rows)) == 3 * len("cats sees") / 4
+    assert tokens_of_rows(task, str(rows), 2) == 2 * len("cats sees") / 4
+
+
 @pytest.mark.long
 def test_a_model_of_several_tables_is_opened_once_and_its_lines_are_printed_once(
     tiny_run, corpus, tmp_path, monkeypatch, capsys
 ):
     (tmp_path / "roads.toml").write_text(OF_EACH)
     for name in ("tags.conllu", "dev.conllu"):
-        (tmp_path / name).write_text("1\thouse\t_\tNOUN\n\n")
+        (tmp_path / name).write_text("1\thouse\t_\tNOUN" + "\t_" * 6 + "\n\n")
     opened, opening = [], TrainedModel.open
 
     def noted(place):
