@@ -46,7 +46,8 @@ install() {
       return 2
       ;;
   esac
-  if [ -x "$VENV/bin/python" ] && grep -qxF "$state" "$VENV/installed" 2>/dev/null; then
+  # The extra `full` holds what `test` holds.
+  if [ -x "$VENV/bin/python" ] && grep -qxF -e "$state" -e "${state/ test/ full}" "$VENV/installed" 2>/dev/null; then
     return
   fi
   python="$(find_python)"

@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -100,8 +101,10 @@ MAY_SKIP = (
     "with --tier slow",
     "zsh is not installed",
 )
-"""How the reasons begin for which tests may be skipped: facts of the machine, since the extra `test` brings every
+"""How the reasons begin for which tests may be skipped: facts of the machine, since the extra `full` brings every
 package."""
+LACKS_PACKAGE = "could not import "
+"""How the reason of pytest.importorskip begins. The quick tier may skip for want of a package: `test` has few."""
 
 
 def pytest_addoption(parser):
@@ -116,7 +119,8 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line(
-        "markers", "long: takes over six seconds; the quick tier leaves it out unless its file is named"
+        "markers",
+        "long(first=0): takes over two seconds; the quick tier has the `first` cases alone unless its file is named",
     )
 
 
@@ -124,27 +128,31 @@ def pytest_collection_modifyitems(config, items):
     items.sort(key=lambda item: item.path.name not in BEGUN_FIRST)
     if config.getoption("--tier") == "quick":
         named = {(config.invocation_params.dir / argument.partition("::")[0]).resolve() for argument in config.args}
+        cases = Counter[str]()
         for item in items:
-            if item.get_closest_marker("long") and item.path.resolve() not in named:
-                item.add_marker(pytest.mark.skip(reason="with --tier full, or if its file is named"))
+            if (long := item.get_closest_marker("long")) and item.path.resolve() not in named:
+                test = item.nodeid.partition("[")[0]
+                cases[test] += 1
+                if cases[test] > long.kwargs.get("first", 0):
+                    item.add_marker(pytest.mark.skip(reason="with --tier full, or if its file is named"))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item):
-    return skip_checked((yield))
+    return skip_checked((yield), item.config.getoption("--tier"))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector):
-    return skip_checked((yield))
+    return skip_checked((yield), collector.config.getoption("--tier"))
 
 
-def skip_checked(report):
-    """Makes a skip a failure, unless its reason is in MAY_SKIP."""
+def skip_checked(report, tier):
+    """Makes a skip a failure, unless its reason is in MAY_SKIP or the quick tier lacks a package."""
     if report.skipped and not hasattr(report, "wasxfail"):
         reason = str(report.longrepr[2]).removeprefix("Skipped: ")
-        if not reason.startswith(MAY_SKIP):
-            report.outcome, report.longrepr = "failed", f"skipped, though the extra test brings every package: {reason}"
+        if not reason.startswith((*MAY_SKIP, LACKS_PACKAGE) if tier == "quick" else MAY_SKIP):
+            report.outcome, report.longrepr = "failed", f"skipped, though the extra full brings every package: {reason}"
     return report
 
 

@@ -1,17 +1,15 @@
 """Fixtures: stand-ins for services that store objects, and folders in them."""
 
-import importlib.util
 import os
 
-import fsspec
 import pytest
 
 
 @pytest.fixture(scope="session")
 def bucket_server():
     """A stand-in for Cloud Storage, taken for the real one by this process and those that it starts."""
-    if not importlib.util.find_spec("gcsfs"):
-        pytest.skip("gcsfs, of the extra gcs, is not installed")
+    pytest.importorskip("gcsfs")
+    import fsspec
     from bucket_server import BucketServer
 
     server = BucketServer()
@@ -38,8 +36,7 @@ def bucket(bucket_server, tmp_path, monkeypatch):
 @pytest.fixture(scope="session")
 def s3_server():
     """A stand-in for S3, taken for the real one by this process and those that it starts."""
-    if not importlib.util.find_spec("s3fs"):
-        pytest.skip("s3fs, of the extra s3, is not installed")
+    pytest.importorskip("s3fs")
     from s3_server import S3Server
 
     server = S3Server()
@@ -51,8 +48,7 @@ def s3_server():
 @pytest.fixture(scope="session")
 def azure_server():
     """A stand-in for Azure, taken for the real one by this process and those that it starts."""
-    if not importlib.util.find_spec("adlfs"):
-        pytest.skip("adlfs, of the extra azure, is not installed")
+    pytest.importorskip("adlfs")
     from azure_server import AzureServer
 
     server = AzureServer()

@@ -3,7 +3,10 @@
 import json
 from pathlib import Path
 
-import torch
+import pytest
+
+torch = pytest.importorskip("torch")
+pytest.importorskip("transformers")
 from transformers import AutoModelForMaskedLM, AutoTokenizer
 
 

@@ -54,11 +54,13 @@ def trained(maker, folder, slow, tmp_path_factory):
         return runs, dict(maker.figures(runs, lambda name: slow or name in SEEN_EACH_TIME))
 
 
+@pytest.mark.long
 def test_trainings_give_the_figures_they_gave(maker, trained, slow):
     wanted = {name: of for name, of in expected("losses.json").items() if slow or name.split(":")[0] in SEEN_EACH_TIME}
     assert wanted and not differences(maker, wanted, trained[1])
 
 
+@pytest.mark.long
 def test_models_say_what_they_said(maker, folder, trained, monkeypatch):
     monkeypatch.chdir(folder)
     found = maker.outputs(trained[0])
@@ -68,6 +70,7 @@ def test_models_say_what_they_said(maker, folder, trained, monkeypatch):
     )
 
 
+@pytest.mark.long
 def test_a_run_of_that_time_is_whole_and_goes_on(folder, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(folder)
     run = shutil.copytree(folder / "pretrained", tmp_path / "pretrained")

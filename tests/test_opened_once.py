@@ -47,6 +47,7 @@ def started(*arguments):
     raise Started
 
 
+@pytest.mark.long
 def test_a_pretraining_that_goes_on_opens_its_data_once(untrained, tiny_config, monkeypatch):
     with stopped_at(2):
         bert_jax.pretrain(tiny_config, untrained)

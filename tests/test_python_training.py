@@ -11,9 +11,10 @@ from pathlib import Path
 
 import jax
 import numpy as np
-import pandas
 import pytest
-from datasets import Dataset
+
+pandas = pytest.importorskip("pandas")
+Dataset = pytest.importorskip("datasets").Dataset
 
 import bert_jax
 from bert_jax.cli.main import run as bert_command

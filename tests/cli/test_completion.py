@@ -53,6 +53,7 @@ def test_commands_configs_settings_and_values_are_candidates(line, capsys):
 
 
 @pytest.mark.parametrize("shell", SCRIPTS)
+@pytest.mark.long(first=1)
 def test_a_shell_completes_settings_values_and_files(shell, tmp_path, monkeypatch):
     if not shutil.which(shell):
         pytest.skip(f"{shell} is not installed")

@@ -23,6 +23,7 @@ def lines(tmp_path_factory):
     return path
 
 
+@pytest.mark.long
 def test_a_line_is_a_text_and_an_empty_one_too(tiny_run, lines, tmp_path, capsys):
     assert run(["features", str(tiny_run.path), str(lines), str(tmp_path / "out.npz")]) == 0
     said = capsys.readouterr().err

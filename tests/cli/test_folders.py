@@ -120,6 +120,7 @@ def contents(path: Path) -> dict[Path, bytes | None]:
 
 
 @pytest.mark.parametrize("command, kind", CASES)
+@pytest.mark.long(first=40)
 def test_it_works_or_refuses_in_one_line(command, kind, folder_of, tiny_run, transformers, config_file, tmp_path,
                                          monkeypatch, capsys):  # fmt: skip
     monkeypatch.chdir(tmp_path)

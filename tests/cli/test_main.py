@@ -70,6 +70,7 @@ def test_what_a_run_is_told_of_and_what_can_be_done_with_it(config_file, tiny_co
     assert "[CLS]" in shown and "[MASK]/" in shown and "second segment" in shown and "sequence 3" not in shown
 
 
+@pytest.mark.long
 def test_the_first_steps_alone_of_several_sources(config, tmp_path, capsys):
     (tmp_path / "b.txt").write_text(stories(30, first=100))
     sources = [f"text:{tmp_path / 'corpus.txt'}", f"text:{tmp_path / 'b.txt'}"]

@@ -37,6 +37,7 @@ def test_its_encoder_is_pretrained_further_and_then_has_a_head(models, text, tmp
 
 @pytest.mark.parametrize("kind", ["folder", "run"])
 @pytest.mark.parametrize("command", [["params"], ["bench", "--batch-size", "2", "--length", "8", "--seconds", "0.1"]])
+@pytest.mark.long(first=1)
 def test_commands_that_need_its_sizes_take_it(models, kind, command, capsys):
     assert run([command[0], models[kind], *command[1:]]) == 0
 

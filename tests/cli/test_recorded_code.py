@@ -78,11 +78,13 @@ def test_what_needs_the_code_is_refused(folder, corpus, line, capsys):
         "inspect run",
     ],
 )
+@pytest.mark.long
 def test_what_does_not_need_the_code_works_without_it(folder, line):
     assert bert_jax(line.split()) == 0
     assert not (folder / "imported").exists()
 
 
+@pytest.mark.long
 def test_code_that_is_named_again_is_run(folder, corpus, tmp_path, capsys):
     assert bert_jax(["prepare", "run", "--workdir", str(tmp_path / "new"), "--data.words", WORDS]) == 0
     assert (folder / "imported").exists()
@@ -92,6 +94,7 @@ def test_code_that_is_named_again_is_run(folder, corpus, tmp_path, capsys):
 
 
 def test_a_run_as_config_chooses_no_server(made, tmp_path, capsys):
+    pytest.importorskip("mlflow")
     from bert_jax.run.config_files import load_config
 
     _, config = made

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 from judged_folders import write_judged_folder
+
+pytest.importorskip("sybil")
 from sybil import Example, Sybil
 from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
 

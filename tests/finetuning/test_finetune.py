@@ -122,6 +122,7 @@ def test_a_task_is_learned_and_measured(finished, config):
     assert losses[-1] < 0.5 * losses[0]
 
 
+@pytest.mark.long
 def test_other_dev_rows_are_measured_and_choose_nothing(config, tmp_path):
     lines = Path(config.task.dev).read_text().splitlines()
     swapped = {"animal": "water", "water": "animal"}
@@ -315,6 +316,7 @@ def test_dev_rows_that_have_changed_are_told(finished, config, capsys):
     assert f"WARNING: {dev} has other rows now" in " ".join(capsys.readouterr().err.split())
 
 
+@pytest.mark.long
 def test_a_pooler_that_nothing_trained_is_told(tiny_run, config, tmp_path, capsys):
     pretrained = tmp_path / "without_pairs"
     alone = RunFiles(tiny_run.path).config
@@ -338,6 +340,7 @@ def test_a_probe_trains_the_head_alone(config, init, tmp_path):
 
 
 @pytest.mark.parametrize("probe", [True, False], ids=["probe", "whole"])
+@pytest.mark.long(first=1)
 def test_a_mix_of_layers_is_learned_shown_and_read_again(config, init, probe, tmp_path, capsys):
     task = config.task.replace(epochs=4.0, mix_layers=True)
     rate = OptimizerConfig(peak_learning_rate=3e-2 if probe else 1e-3, warmup=0.1)
@@ -365,6 +368,7 @@ def test_a_mix_of_layers_is_learned_shown_and_read_again(config, init, probe, tm
     assert not (tmp_path / "model").exists()
 
 
+@pytest.mark.long
 def test_several_seeds_are_a_suite_with_a_mean_a_spread_and_what_learned_nothing(config, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(Processes, "call", lambda processes, function, *arguments, log=None: function(*arguments))
     task = config.task.replace(epochs=0.25)
@@ -393,6 +397,7 @@ def test_several_seeds_are_a_suite_with_a_mean_a_spread_and_what_learned_nothing
     assert "absent.tsv can't be read" in capsys.readouterr().err and not (tmp_path / "none").exists()
 
 
+@pytest.mark.long
 def test_sequences_are_shortened_to_the_models_positions(config, tmp_path, capsys):
     long = config.replace(task=config.task.replace(epochs=0.5, max_length=64))
     run = RunDirectory(tmp_path / "run")
@@ -485,6 +490,7 @@ def test_random_parameters_keep_the_spelling_of_the_vocabulary(config, tiny_run,
     assert np.array_equal(numbers, params["bert"]["spelling"]["numbers"]) and numbers.any()
 
 
+@pytest.mark.long
 def test_a_share_of_the_training_rows_is_measured_on(config, tmp_path, capsys):
     """It is shown, a row of it is in no batch, and `evaluate` reads the same rows again."""
     short = config.replace(task=config.task.replace(epochs=1.0, dev="25%"))
@@ -505,6 +511,7 @@ def test_a_share_of_the_training_rows_is_measured_on(config, tmp_path, capsys):
     assert f"25% of {config.task.train}" in (run / "report.html").read_text()
 
 
+@pytest.mark.long
 def test_without_dev_rows_nothing_is_measured(config, tmp_path, capsys):
     short = config.replace(task=config.task.replace(epochs=1.0, dev=None), from_random=True)
     file = config_file(short, tmp_path)

@@ -62,6 +62,7 @@ def batch_of(kind, rows, number) -> TaskBatch:
 
 
 @pytest.mark.parametrize("kind", TASKS)
+@pytest.mark.long(first=1)
 def test_losses_and_parameters_follow_transformers(kind):
     expected = load_file(FOLDER / f"task_{kind}" / "expected.safetensors")
     rows = {name.removeprefix("rows."): value for name, value in expected.items() if name.startswith("rows.")}

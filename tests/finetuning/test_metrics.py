@@ -245,6 +245,7 @@ def test_what_a_class_is_taken_for_stands_beside_it():
 
 
 @pytest.mark.parametrize("letter", ["x", "\U0001f600", "\x07"])
+@pytest.mark.long(first=1)
 def test_the_largest_results_are_read_by_their_readers(letter, tmp_path):
     names = [f"{letter * 60}{number}" for number in range(40_000)]
     golds = list(range(40_000)) * 2

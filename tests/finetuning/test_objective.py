@@ -98,6 +98,7 @@ def test_the_loss_of_each_kind(kind):
     assert float(objective.counts(batch)["task_loss"]) == float(found["task_loss"].count)
 
 
+@pytest.mark.long(first=1)
 def test_padding_and_fillers_change_nothing(kind):
     objective = objective_of(kind)
     params = objective.init(jax.random.key(0))
@@ -107,6 +108,7 @@ def test_padding_and_fillers_change_nothing(kind):
     assert loss(batch_of(kind, weight=(1, 1, 1, 0))) == pytest.approx(np.mean(each), rel=1e-5)
 
 
+@pytest.mark.long
 def test_accumulation_gives_the_large_batchs_gradients():
     objective, batch = objective_of("tags"), batch_of("tags")
     params, keys = objective.init(jax.random.key(0)), jax.random.split(jax.random.key(1), (4, 1))
@@ -116,6 +118,7 @@ def test_accumulation_gives_the_large_batchs_gradients():
 
 
 @pytest.mark.parametrize("kind", ["class", "choice", "tags", "marked"])  # one for each way to the head
+@pytest.mark.long(first=1)
 def test_dropout_is_each_rows_own(kind):
     objective, batch = objective_of(kind), batch_of(kind)
     params, keys = objective.init(jax.random.key(0)), jax.random.split(jax.random.key(1), (4, 1))
@@ -125,6 +128,7 @@ def test_dropout_is_each_rows_own(kind):
     assert not np.allclose(whole, objective.outputs(params, batch), rtol=1e-3)
 
 
+@pytest.mark.long
 def test_examples_that_share_rows_have_the_losses_and_gradients_of_rows_of_their_own(kind):
     objective, alone = objective_of(kind), batch_of(kind)
     packed = batch_of(kind, length=20, example_rows=[1, 0, 0, 1])
@@ -147,6 +151,7 @@ def test_what_is_frozen_does_not_learn():
 
 
 @pytest.mark.parametrize("mixes", [False, True])
+@pytest.mark.long(first=1)
 def test_the_gradients_of_a_probe_are_those_of_the_head(mixes):
     task, keys = CLASS.replace(mix_layers=mixes), jax.random.split(jax.random.key(1), (4, 1))
     probe, whole = (compiled(TaskObjective(task, MODEL, ExecutionConfig(), probe=probe)) for probe in (True, False))
@@ -178,6 +183,7 @@ def test_weights_of_the_classes_are_weights_of_the_mean(kind):
 
 
 @pytest.mark.parametrize("kind", ["class", "choice", "tags"])
+@pytest.mark.long(first=1)
 def test_smoothed_labels_share_a_part_of_each_target_among_all_outputs(kind):
     plain, batch = objective_of(kind), batch_of(kind)
     smoothed = compiled(TaskObjective(TASKS[kind].replace(label_smoothing=0.3), MODEL, ExecutionConfig()))

@@ -69,6 +69,7 @@ def rows(kind, count):
 
 
 @pytest.mark.parametrize("config", [CLASS, TAGS, CHOICE, SPAN], ids=lambda config: config.kind)
+@pytest.mark.long(first=1)
 def test_rows_come_in_their_order_with_what_each_has_alone(wordpiece, config):
     task = make_task(config, wordpiece)
     records = list(rows(config.kind, 300))

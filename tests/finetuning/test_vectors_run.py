@@ -69,6 +69,7 @@ def finished(config, tmp_path_factory) -> RunDirectory:
     return run
 
 
+@pytest.mark.long
 def test_vectors_find_what_words_do_not(finished):
     results = json.loads(finished.results_file.read_text())
     assert results["metric"] == "ndcg@10" and results["score"] == results["ndcg@10"] > 0.95
@@ -80,6 +81,7 @@ def test_vectors_find_what_words_do_not(finished):
     assert "pooler" not in TrainedModel.open(finished.path).shapes["bert"]
 
 
+@pytest.mark.long
 def test_going_on_gives_what_was_not_interrupted(config, finished, tmp_path, monkeypatch):
     evaluate, calls = DevRows.evaluate, []
 
@@ -116,6 +118,7 @@ def test_pairs_are_compared_by_predict(finished, config, tmp_path):
     assert len(rows) == 16 and np.mean([row["predicted_similarity"] for row in rows]) > 0.6
 
 
+@pytest.mark.long
 def test_scored_pairs_are_learned(config, tmp_path):
     rows = written(tmp_path / "scored.jsonl", score=True)
     task = config.task.replace(train=rows, dev=rows, batch_size=32, widths=(), epochs=20.0)

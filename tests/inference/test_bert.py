@@ -39,6 +39,7 @@ def test_masks_are_filled_in_order_with_probabilities(bert):
     assert sum(probability for _, probability in everything) == pytest.approx(1, abs=1e-5)
 
 
+@pytest.mark.long
 def test_python_and_the_command_spell_pieces_of_bytes_alike(tmp_path, capsys):
     texts = ["Straßen und Häuser, naïve cafés"] * 9
     tokenizer = train_tokenizer(texts, "byte_bpe", 275, Cleaning(False, False))
@@ -124,6 +125,7 @@ def test_a_stream_gives_what_encode_gives_in_its_order(bert):
     assert [batch.mask.shape[1] for batch in batches] == [batch.mask.sum(axis=1).max() for batch in batches]
 
 
+@pytest.mark.long
 def test_texts_too_long_are_cut_and_counted(bert, capsys):
     assert bert.encode(["cat " * 50, "dog", ("cat " * 20, "dog " * 20)]).tokens.shape[1] == 32
     assert capsys.readouterr().err == "2 of 3 texts are longer than 32 tokens and were cut\n"
@@ -181,6 +183,7 @@ def scaled(params):
     return jax.tree.map(lambda leaf: leaf * 1.01, params)
 
 
+@pytest.mark.long
 def test_changed_parameters_are_saved_as_a_run_that_commands_take(bert, tiny_run, tmp_path, capsys):
     changed = Bert(bert.config, scaled(bert.params), bert.tokenizer)
     path = tmp_path / "saved"
@@ -206,6 +209,7 @@ def test_changed_parameters_are_saved_as_a_run_that_commands_take(bert, tiny_run
         bert_jax.pretrain(RunFiles(path).config, path)
 
 
+@pytest.mark.long
 def test_a_model_of_a_task_and_one_of_vectors_are_saved(bert, vectors_run, tmp_path):
     vectors = bert_jax.load(vectors_run.path)
     vectors.save(tmp_path / "vectors")
@@ -229,6 +233,7 @@ def test_a_model_is_not_saved_over_files_or_with_parameters_of_another(bert, tin
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
+@pytest.mark.long
 def test_a_pickled_model_gives_equal_outputs_in_another_process(bert, vectors_run, tmp_path):
     bert.encode(["A cat."]), bert.fill_mask("A [MASK].")  # compiled programs are not pickled
     (tmp_path / "bert.pickle").write_bytes(pickle.dumps(bert))

@@ -33,6 +33,7 @@ def trained_with(bert, config, **of_task) -> Bert:
 
 @pytest.mark.parametrize("settings", [{}, {"norm": "pre"}, {"causal": True}], ids=str)
 @pytest.mark.parametrize("pool", ["mean", "cls", "max"])
+@pytest.mark.long(first=1)
 def test_vectors_are_those_of_the_encoder_in_training(bert, pool, settings):
     config = bert.config.replace(**settings)
     model = trained_with(bert, config, pool=pool, max_length=16)
@@ -46,6 +47,7 @@ def test_vectors_are_those_of_the_encoder_in_training(bert, pool, settings):
     np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-6)
 
 
+@pytest.mark.long
 def test_a_width_is_the_first_components_made_unit_vectors(bert, capsys):
     whole = bert.embed(TEXTS)
     for width in (1, 16, WIDTH):
@@ -83,6 +85,7 @@ def test_a_stream_has_the_vectors_of_the_list(bert):
     assert bert.embed([("The cat", "The dog")]).shape == (1, WIDTH)
 
 
+@pytest.mark.long
 def test_an_endless_stream_is_read_a_bounded_way_ahead(bert):
     read = itertools.count()
     endless = (f"The old cat number {next(read)}." for _ in itertools.repeat(None))

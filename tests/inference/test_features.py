@@ -102,6 +102,7 @@ def test_half_precision_is_the_same_rounded(bert):
             np.testing.assert_allclose(half.vectors, whole.vectors.astype(np.float16), atol=2e-3)
 
 
+@pytest.mark.long
 def test_an_endless_stream_is_read_a_bounded_way_ahead(bert):
     read = itertools.count()
     endless = (f"The old cat number {next(read)} sees the dog." for _ in itertools.repeat(None))
@@ -123,6 +124,7 @@ def test_of_blocks_that_differ_every_layer_has_its_own_vectors(bert, layers):
     check(modern, lambda every: np.concatenate([every[layer] for layer in layers], -1), TEXTS[:2], layers=layers)
 
 
+@pytest.mark.long
 def test_a_causal_models_text_is_pooled_at_its_last_token(bert):
     """Its [CLS] has seen nothing else, and has the same vector in any text."""
     config = bert.config.replace(causal=True)

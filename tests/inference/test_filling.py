@@ -94,6 +94,7 @@ def test_the_command_prints_joint_fills_and_candidates(tiny_run, capsys):
     assert run(["fill-mask", str(tiny_run.path), TWO, "--together", "--top", "0"]) == 2
 
 
+@pytest.mark.long
 def test_the_space_before_a_word_counts_if_it_is_a_piece_of_its_own(tiny_run):
     tokenizer = trained("unigram", 80)
     config = ModelConfig(num_layers=1, hidden_size=16, num_heads=2, max_positions=32, vocabulary_size=80)

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import story
-from pairs_in_torch import pseudo_log_likelihoods
 from trained_tokenizers import trained
 
 import bert_jax
@@ -54,6 +53,8 @@ def logits_of():
 
 @pytest.mark.parametrize("method", ["token", "word"])
 def test_scores_are_those_of_a_loop_in_pytorch(bert, method, tmp_path):
+    from pairs_in_torch import pseudo_log_likelihoods
+
     write_model_directory(tmp_path / "model", bert.config, jax.device_get(bert.params), bert.tokenizer)
     expected = pseudo_log_likelihoods(tmp_path / "model", TEXTS, method)
     found = [each.logs for each in bert.score_stream(TEXTS, method)]
@@ -72,6 +73,7 @@ def test_the_methods_differ_at_the_beginnings_of_divided_words_alone(bert):
         assert continued[place + 1]
 
 
+@pytest.mark.long
 def test_word_masks_the_later_pieces_of_a_word_of_any_tokenizer(bert, logits_of):
     tokenizer = trained("unigram", 80)
     config = ModelConfig(**SMALL | {"vocabulary_size": len(tokenizer.vocabulary), "compute_dtype": "float32"})
@@ -95,6 +97,7 @@ def test_a_score_does_not_depend_on_the_other_texts(bert):
     np.testing.assert_allclose(bert.score(many[::-1]), whole[::-1], atol=1e-4)
 
 
+@pytest.mark.long
 def test_a_causal_model_gives_the_log_likelihood(bert, logits_of):
     model = random_bert(bert, causal=True)
     for scored in model.score_stream(TEXTS):
@@ -107,6 +110,7 @@ def test_a_causal_model_gives_the_log_likelihood(bert, logits_of):
         model.score(TEXTS, "word")
 
 
+@pytest.mark.long
 def test_both_directions_of_lstm_layers_give_their_mean(bert, logits_of):
     model = random_bert(
         bert, layer="lstm", positions="none", num_segments=0, feedforward_size=10, dropout=0.0, attention_dropout=0.1
@@ -120,6 +124,7 @@ def test_both_directions_of_lstm_layers_give_their_mean(bert, logits_of):
         np.testing.assert_allclose(scored.logs, np.add(after, before) / 2, atol=1e-4)
 
 
+@pytest.mark.long
 def test_a_query_stream_predicts_each_token_from_all_others(bert):
     model = random_bert(bert, positions="relative", num_segments=0)
     [scored] = model.score_stream(["The old cat the"], "token")
@@ -130,6 +135,7 @@ def test_a_query_stream_predicts_each_token_from_all_others(bert):
         assert math.exp(log) == pytest.approx(fills[spelled[number]], rel=1e-3)
 
 
+@pytest.mark.long
 def test_the_generator_of_a_discriminator_scores_and_says_so(bert, capsys):
     electra = {"discriminator": True, "generator_divisor": 2, "num_heads": 4}
     model = random_bert(bert, **electra)

@@ -61,6 +61,7 @@ def searched(words, entries):
 
 @given(ENTRIES, SENTENCES, st.data())
 @settings(max_examples=150, deadline=None)
+@pytest.mark.long
 def test_entries_are_found_as_a_plain_search_on_words_finds_them(tmp_path_factory, entries, sentences, data):
     path = lexicon(tmp_path_factory.getbasetemp() / "lexicon.txt", [" ".join(entry) for entry in entries])
     text, marks = marked([disguised(words, data.draw) for words in sentences], phrases=path)

@@ -62,6 +62,7 @@ def elsewhere(monkeypatch):
     monkeypatch.setattr(engine, "connected", lambda *_: contextlib.nullcontext(Elsewhere(None)))
 
 
+@pytest.mark.long
 def test_portions_give_the_shards_of_one_reader(recipe, tmp_path, elsewhere, capsys, monkeypatch):
     expected = built(recipe, tmp_path / "local", "local", processes=1)
     assert built(recipe, tmp_path / "spark", "spark") == expected
@@ -141,6 +142,7 @@ def test_finished_chunks_are_used_again_and_a_changed_file_is_refused(recipe, tm
 
 
 def test_what_spark_lacks_or_can_not_read_is_told_before_anything_is_prepared(recipe, monkeypatch):
+    pytest.importorskip("pyspark")
     wanted = PreparationConfig(engine="spark")
     monkeypatch.setattr(errors, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"needs PySpark, which isn't installed; pip install .*\[spark\]"):

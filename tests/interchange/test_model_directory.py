@@ -80,6 +80,7 @@ def same(first, second) -> bool:
     return all(np.array_equal(first[name], second[name]) for name in first) and first.keys() == second.keys()
 
 
+@pytest.mark.long
 def test_an_imported_model_is_loaded_exported_and_started_from_but_not_trained(folder, tmp_path, capsys):
     imported = tmp_path / "run"
     assert run(["import", str(folder), str(imported)]) == 0

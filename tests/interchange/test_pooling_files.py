@@ -59,6 +59,7 @@ def check_vectors(path: Path, source: Path, pool: str) -> None:
 
 
 @pytest.mark.parametrize("pool", ["mean", "cls", "max"])
+@pytest.mark.long(first=1)
 def test_the_vectors_are_theirs_before_and_after_import_and_export(folder, pool, tmp_path):
     if "pooling_mode" in json.loads((folder / "1_Pooling" / "config.json").read_text()):
         write(folder / "1_Pooling" / "config.json", {"embedding_dimension": 16, "pooling_mode": pool})

@@ -101,6 +101,7 @@ def test_hidden_states_of_every_layer(golden):
             np.testing.assert_allclose(layer[there], expected[there], atol=1e-5)
 
 
+@pytest.mark.long(first=1)
 def test_logits_and_losses(golden):
     (loss, (tokens, pairs)), _ = golden.computed
     if golden.config.discriminator:

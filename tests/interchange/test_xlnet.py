@@ -317,6 +317,7 @@ def test_a_tokenizer_without_its_frame_is_refused_in_one_line(tmp_path):
     ],
     ids=str,
 )
+@pytest.mark.long(first=1)
 def test_a_model_that_the_class_does_not_have_is_not_exported(settings, words, tmp_path):
     ours = RELATIVES["xlnet"].settings | {"model_type": "xlnet", "vocabulary_size": V} | settings
     config = ModelConfig(**SIZES, **ours)

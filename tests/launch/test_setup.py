@@ -28,7 +28,7 @@ def install(tmp_path):
     python.write_text(PYTHON)
     python.chmod(0o755)
 
-    def installed(name: str, requirements: str = "", versions: str = "tested") -> list[str]:
+    def installed(name: str, requirements: str = "", versions: str = "tested", extra: str = "test") -> list[str]:
         checkout, noted = tmp_path / name, tmp_path / "noted"
         (checkout / "launch").mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / "launch/setup.sh", checkout / "launch")
@@ -37,7 +37,7 @@ def install(tmp_path):
         noted.write_text("")
         own = {"PYTHON": str(python), "NOTED": str(noted), "ENVIRONMENTS": str(tmp_path / "kept"), "VENV": ".venv"}
         own["VERSIONS"] = versions
-        shell = ["bash", "-euo", "pipefail", "-c", ". launch/setup.sh; install test"]
+        shell = ["bash", "-euo", "pipefail", "-c", f". launch/setup.sh; install {extra}"]
         done = subprocess.run(shell, cwd=checkout, env=os.environ | own, check=True, capture_output=True, text=True)
         (tmp_path / "said").write_text(done.stdout)
         assert (checkout / ".venv/project").read_text() == f"{checkout}\n"
@@ -52,6 +52,11 @@ def test_a_checkout_takes_the_environment_that_another_made_of_the_same_requirem
     assert install("two") == ["pip"]  # the project itself
     assert (tmp_path / "one/.venv/project").read_text() == f"{tmp_path}/one\n"
     assert install("three", "others") == ["venv", "pip"]
+
+
+def test_the_extra_full_has_what_the_extra_test_has(install):
+    assert install("one", extra="full") == ["venv", "pip"] and install("one") == []
+    assert install("two") == ["venv", "pip"] and install("two", extra="full") == ["pip"]
 
 
 def test_setup_says_what_is_installed_and_passes_on_what_pip_downloads(install, tmp_path):

@@ -171,6 +171,7 @@ def test_layers_and_attention_are_there_if_asked_for_and_change_nothing(params):
     assert largest_difference((some.tokens, some.pooled), (kept.tokens, kept.pooled)) < 2e-6
 
 
+@pytest.mark.long
 def test_dropout_comes_by_example_not_by_batch(params):
     keys = jax.random.split(jax.random.key(1), (ROWS, 1))
     batch = inputs()
@@ -191,6 +192,7 @@ WANTED = jnp.asarray([[3, 15, 7, 0, 8, 7]] * ROWS, jnp.int32)  # in no order, an
 
 
 @pytest.mark.parametrize("dropped, wanted", [(True, None), (False, WANTED)], ids=["dropout", "some wanted"])
+@pytest.mark.long(first=1)
 def test_a_causal_model_does_not_see_what_comes_after(params, dropped, wanted):
     keys = jax.random.split(jax.random.key(1), (ROWS, 1)) if dropped else None
     tokens = inputs()

@@ -56,6 +56,7 @@ def of_sequence(tokens, row, number):
 
 
 @pytest.mark.parametrize("kind", CONFIGS)
+@pytest.mark.long(first=1)
 def test_the_model_gives_each_sequence_what_it_gives_it_alone(layouts, kind):
     config, (packed, alone) = CONFIGS[kind], layouts
     params = init(config, jax.random.key(0))
@@ -105,6 +106,7 @@ def test_a_query_attends_to_what_its_pattern_admits(causal, window):
     assert np.array_equal(np.asarray(context[0, :, 0]) > 0, admitted)
 
 
+@pytest.mark.long
 def test_a_block_may_normalise_before_its_layers_and_have_no_biases():
     """A block that normalises before its layers and has no biases."""
     places = Places(jnp.ones((2, 6), jnp.int32), jnp.tile(jnp.arange(6), (2, 1)))

@@ -148,6 +148,7 @@ def kept_bytes(config) -> int:
         {"discriminator": True, "generator_divisor": 2},
     ],
 )
+@pytest.mark.long(first=1)
 def test_the_formula_counts_what_the_traced_step_keeps(tiny_config, changes):
     model = ModelConfig.tiny(num_layers=12, hidden_size=128, num_heads=4, **changes)
     slots = tiny_config.objective.slots(LENGTH)

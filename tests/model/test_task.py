@@ -43,6 +43,7 @@ def rows(input, packed=True):
 
 
 @pytest.mark.parametrize("input", HEADS)
+@pytest.mark.long(first=1)
 def test_outputs_are_a_linear_layer_on_what_the_head_takes(input):
     @jax.jit
     def computed(one_a_row, tokens, marks):
@@ -65,6 +66,7 @@ def test_outputs_are_a_linear_layer_on_what_the_head_takes(input):
 
 @pytest.mark.parametrize("model", [MODEL, MODEL.replace(causal=True), MODEL.replace(norm="pre")], ids=str)
 @pytest.mark.parametrize("input", HEADS)
+@pytest.mark.long(first=1)
 def test_a_mix_is_the_weighted_mean_of_all_layers(input, model):
     """Peters et al. 2018, equation 1, in numpy; then the pooler and the head stand on the mixed vectors."""
     head, (tokens, marks) = HEADS[input]._replace(mixes=True), rows(input)

@@ -1,7 +1,6 @@
 import json
 from pathlib import Path
 
-import matplotlib
 import pytest
 
 import bert_jax
@@ -22,6 +21,7 @@ def test_the_file_holds_no_results(notebook):
 
 
 def test_alone_it_names_the_notebook_that_trains_its_model(notebook, monkeypatch, tmp_path):
+    pytest.importorskip("matplotlib")
     monkeypatch.delenv("BERT_JAX_MODEL", raising=False)
     monkeypatch.chdir(tmp_path)
     cells = ["".join(cell["source"]) for cell in notebook["cells"] if cell["cell_type"] == "code"]
@@ -30,7 +30,7 @@ def test_alone_it_names_the_notebook_that_trains_its_model(notebook, monkeypatch
 
 
 def test_every_cell_runs_on_a_run(notebook, tiny_run, monkeypatch, capsys):
-    matplotlib.use("Agg")
+    pytest.importorskip("matplotlib").use("Agg")
     monkeypatch.setenv("BERT_JAX_MODEL", str(tiny_run.path))
     names: dict = {}
     for cell in notebook["cells"]:

@@ -57,6 +57,7 @@ def tables(params):
 
 
 @pytest.mark.parametrize("positions", ["disentangled", "learned"])
+@pytest.mark.long(first=1)
 def test_what_is_shared_begins_equal(positions):
     changes = {} if positions == "disentangled" else {"distance_buckets": None, "clamped_distance": None}
     changes |= {"positions": positions, "mask_decoder": False}
@@ -71,6 +72,7 @@ def test_what_is_shared_begins_equal(positions):
     assert apart - together == rows * 16 + 2 * 16  # of the tables and the norm
 
 
+@pytest.mark.long
 def test_a_table_moves_as_if_its_difference_were_stored():
     """The authors' parametrisation, E_D = stop_gradient(E_G) + difference, by optax' own AdamW."""
     objective, rate = objective_of(MODEL, ASKED), 0.01
@@ -99,6 +101,7 @@ def test_a_table_moves_as_if_its_difference_were_stored():
     assert np.abs(plain["word"]["difference"]).max() > 0.01
 
 
+@pytest.mark.long
 def test_each_loss_trains_its_own_part():
     some = objective_of(MODEL, ASKED)
     batch = jax.tree.map(jnp.asarray, some.random_batch((4, 24)))

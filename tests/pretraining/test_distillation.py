@@ -105,6 +105,7 @@ def test_the_divergence_of_relations_is_that_of_a_numpy_formula_for_different_wi
 
 
 @pytest.mark.parametrize("changes", [{}, {"norm": "pre", "positions": "rotary"}, {"key_value_heads": 1}])
+@pytest.mark.long
 def test_a_network_keeps_the_vectors_of_its_last_layer(changes):
     config = ModelConfig.tiny(vocabulary_size=50, num_heads=2, **changes)
     params, network = init(config, jax.random.key(0)), BertForPretraining(config)
@@ -148,6 +149,7 @@ def test_a_student_that_equals_its_teacher_diverges_by_nothing(config, tiny_conf
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.long
 def test_a_teacher_has_no_gradients_and_no_slots_and_the_student_begins_as_without(config, kind):
     taught, plain = of_kind(config, kind), config.replace(teacher=None)
     trainers = [pretraining_trainer(each, make_mesh(MeshConfig()), 150, 4) for each in (taught, plain)]
@@ -242,6 +244,7 @@ def test_the_vocabulary_is_the_teachers(config, tmp_path, capsys):
         refuse_unused(other, {"vocabulary.size": 200})
 
 
+@pytest.mark.long
 def test_a_middle_layer_teaches_and_those_above_it_are_left_out(config, tmp_path):
     changed = of_kind(config, "relations").change(distillation={"layer": 0})
     plan = plan_pretraining(changed, RunDirectory(tmp_path / "run"))
@@ -318,6 +321,7 @@ def test_settings_without_effect_are_refused(config):
             refuse_unused(config.set(changes), changes)
 
 
+@pytest.mark.long
 def test_what_is_known_of_another_teacher_is_dropped(run):
     began = run.files.pretraining_config
     assert json.loads(began.distillation.settings)["num_layers"] == 2

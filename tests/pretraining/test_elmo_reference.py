@@ -2,13 +2,14 @@
 
 import json
 
-import h5py
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
 from elmo_models import CONFIG
+
+h5py, torch = pytest.importorskip("h5py"), pytest.importorskip("torch")
+pytest.importorskip("simple_elmo_pytorch")
 from simple_elmo_pytorch import ElmoBiLmSentence, batch_to_ids
 from simple_elmo_pytorch.models.scalar_mix import ScalarMix
 

@@ -27,6 +27,7 @@ def test_the_baseline_is_that_of_frequencies(tiny_run):
     assert results["beats_baseline"] == (results["mlm_loss"] < results["baseline"]["mlm_loss"])
 
 
+@pytest.mark.long
 def test_evaluating_the_run_again_gives_the_same_and_changes_nothing(tiny_run):
     before = {path: path.stat().st_mtime_ns for path in tiny_run.path.rglob("*")}
     again = evaluate_run(tiny_run).content
@@ -36,6 +37,7 @@ def test_evaluating_the_run_again_gives_the_same_and_changes_nothing(tiny_run):
     assert before == {path: path.stat().st_mtime_ns for path in tiny_run.path.rglob("*")}
 
 
+@pytest.mark.long
 def test_other_units_of_masking_are_measured_and_named(tiny_run, capsys):
     expected = json.loads(tiny_run.results_file.read_text())
     measured = evaluate_run(tiny_run, units=("word",)).content
@@ -47,6 +49,7 @@ def test_other_units_of_masking_are_measured_and_named(tiny_run, capsys):
     assert "--objective.units=phrase: no phrases are marked" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_other_text_is_measured_whole_and_the_run_stays_as_it_is(tiny_run, corpus, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in tiny_run.path.rglob("*")}
     (tmp_path / "new.txt").write_text(stories(30, first=700))

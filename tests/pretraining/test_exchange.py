@@ -83,6 +83,7 @@ def test_exchanging_there_and_back_keeps_shared_rows(exchanging, tiny_run, other
     assert len(kept) > 40 and np.array_equal(np.asarray(back)[kept], np.asarray(before)[kept])
 
 
+@pytest.mark.long
 def test_static_vectors_combine_the_rows_of_a_run(exchanging, tmp_path, monkeypatch):
     monkeypatch.setattr("bert_jax.pretraining.static_vectors.FEWEST_TOKENS", 10)
     monkeypatch.setattr(exchange, "_FEWEST_SHARED", 10)
@@ -97,6 +98,7 @@ def test_static_vectors_combine_the_rows_of_a_run(exchanging, tmp_path, monkeypa
     assert any(fact.name == "pieces a word" for fact in reading.facts)
 
 
+@pytest.mark.long
 def test_a_text_too_small_for_static_vectors_gives_means(exchanging, tmp_path, capsys):
     run = RunDirectory(tmp_path / "run")
     pretrain(exchanging, run)
@@ -105,6 +107,7 @@ def test_a_text_too_small_for_static_vectors_gives_means(exchanging, tmp_path, c
     assert load(run.path).config.vocabulary_size == 120
 
 
+@pytest.mark.long
 def test_a_frozen_phase_changes_the_words_and_the_head_alone(exchanging, tiny_run, tmp_path):
     first, _ = exchanging.phases
     config = exchanging.replace(phases=(first,)).change(vocabulary={"initial_rows": "mean"})

@@ -74,6 +74,7 @@ def test_a_value_that_was_given_counts_also_if_it_is_the_default(adapt, tiny_con
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.long
 def test_an_encoder_without_a_head_gets_one_near_the_identity(adapt, vectors_run, tmp_path, capsys):
     config = adapt.replace(init=str(vectors_run.path))
     results = pretrain(config, RunDirectory(tmp_path / "run"))
@@ -130,10 +131,12 @@ def test_a_batch_that_memory_does_not_hold_is_not_taken(adapt, monkeypatch, caps
     assert "no memory for batches of 64 rows" in capsys.readouterr().err
 
 
+@pytest.mark.long
 def test_a_step_is_measured(adapt):
     assert 0 < fitting._row_seconds(fitted(adapt), 150, 8) < 10
 
 
+@pytest.mark.long
 def test_an_adapted_run_compares_its_end_with_its_start(adapt, tmp_path):
     texts = [
         f"The garden of house {number} lies near the river. It has trees and {number} stones." for number in range(80)
@@ -167,6 +170,7 @@ def test_what_harms_is_said_before_the_training(adapt):
 
 
 @pytest.mark.parametrize("lines, layers, pieces", [(40, 2, 2048), (300_000, 4, 8192)])
+@pytest.mark.long(first=1)
 def test_a_model_from_scratch_has_a_size_for_its_words(tmp_path, lines, layers, pieces):
     text = tmp_path / "text.txt"
     text.write_text("the old house by the river\n\n" * lines)
@@ -196,6 +200,7 @@ def test_sizes_of_ones_own_are_kept(tmp_path):
     assert (config.model.hidden_size, config.vocabulary.size) == (768, VocabularyConfig().size)
 
 
+@pytest.mark.long
 def test_a_model_that_gets_worse_ends_the_training_with_its_results(adapt, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(pretraining, "harm_of", lambda start, now, done: "it gets worse" if done >= 0.5 else None)
     run = RunDirectory(tmp_path / "run")
@@ -209,6 +214,7 @@ def test_a_model_that_gets_worse_ends_the_training_with_its_results(adapt, tmp_p
     assert pretrain(adapt.change(data={"held_out": 0.3}), run).steps == 3  # finished
 
 
+@pytest.mark.long
 def test_harm_that_shows_after_the_last_step_alone_is_said(adapt, tmp_path, monkeypatch, capsys):
     """A run whose only evaluations are the first and the last, such as one of a suite."""
     monkeypatch.setattr(pretraining, "harm_of", lambda start, now, done: "it collapsed" if done == 1.0 else None)

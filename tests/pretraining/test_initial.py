@@ -133,6 +133,7 @@ def test_some_layers_of_a_model_begin_a_smaller_one_bit_for_bit(continued, tiny_
             assert np.array_equal(leaf, before[name][np.array(layers)] if "['layers']" in name else before[name]), name
 
 
+@pytest.mark.long
 def test_a_model_without_segments_gives_single_texts_the_vectors_of_one_with_segments(continued, tiny_run, capsys):
     config = continued.set({"model.num_segments": 0, "objective.pair": "none", "model.pooler": "relu"})
     mesh = make_mesh(config.mesh)

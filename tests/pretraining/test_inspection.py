@@ -1,12 +1,14 @@
 """What `bert-jax inspect` shows, as facts."""
 
 import numpy as np
+import pytest
 from conftest import command, faked_devices
 
 from bert_jax.cli.summary import print_sequences
 from bert_jax.pretraining.inspection import SeenPiece, SeenSequence, seen_sequences, training_step
 
 
+@pytest.mark.long
 def test_the_truth_of_each_masked_piece_is_seen_beside_it(tiny_run):
     step = training_step(tiny_run, 3)
     sequences = seen_sequences(tiny_run, 3, rows=100)
@@ -29,6 +31,7 @@ def test_the_truth_of_each_masked_piece_is_seen_beside_it(tiny_run):
         assert seen["pair_label"] == step.batch.pair_label[row, 0]
 
 
+@pytest.mark.long
 def test_a_batch_that_this_machines_devices_cannot_share_is_seen(tiny_run):
     process = command("inspect", tiny_run.path, "--step", "3", **faked_devices(3))
     shown, said = process.communicate()

@@ -49,6 +49,7 @@ def masked(count, seed, objective):
 
 @given(st.integers(0, 2**31), st.sampled_from([PIECES, WORDS]))
 @settings(max_examples=40, deadline=None)
+@pytest.mark.long
 def test_what_is_masked_is_as_it_should_be(seed, objective):
     ids, units, lengths, result = masked(16, seed, objective)
     assert result.places.shape == (16, objective.slots(LENGTH))

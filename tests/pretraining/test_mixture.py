@@ -77,6 +77,7 @@ def test_shares_are_smoothed_by_phase_and_languages_may_join_later(config, run):
     assert share_of_second(joined, run) == pytest.approx(second / (first + second), abs=1e-4)
 
 
+@pytest.mark.long
 def test_each_language_is_measured_and_the_whole_is_their_mean_by_share(run):
     results = json.loads(run.results_file.read_text())
     assert {name.partition("/")[0] for name in results if "/" in name} == {"en", "de"}

@@ -44,6 +44,7 @@ def measure(objective, params, batch):
     return {name: (float(mean.total), float(mean.count)) for name, mean in means.items()}
 
 
+@pytest.mark.long
 def test_counts_are_known_before_the_model_runs(objective, params):
     some = batch(real=4)
     targets = objective.targets(some, jax.random.split(jax.random.key(1), 6)[:, None])

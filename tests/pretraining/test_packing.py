@@ -59,6 +59,7 @@ def alone():
 
 
 @pytest.mark.parametrize("form, microbatches", [("exact", 1), ("exact", 3), ("tpu", 1)])
+@pytest.mark.long
 def test_loss_and_gradients_are_the_same(alone, on_tpu, form, microbatches):
     _, gradients, means = alone
     _, of_packed, means_of_packed = targets_and_gradients(PACKED, form=form, microbatches=microbatches)

@@ -56,6 +56,7 @@ def test_a_run_leaves_what_the_contract_names(tiny_run, tiny_config):
     assert results["loss"] == pytest.approx(results["mlm_loss"] + results["nsp_loss"])
 
 
+@pytest.mark.long
 def test_the_last_evaluation_gives_the_results(tiny_config, untrained, monkeypatch):
     """As measuring the last checkpoint does, where results.json is gone."""
     evaluate, calls = HeldOut.evaluate, []
@@ -74,6 +75,7 @@ def test_a_finished_run_says_so_and_does_nothing(tiny_run, tiny_config, tmp_path
     assert "is finished: 12 steps" in capsys.readouterr().err.replace("\n", "")
 
 
+@pytest.mark.long
 def test_a_run_stopped_again_and_again_goes_on_bit_for_bit(tiny_run, tiny_config, tmp_path):
     run, begun = prepared_copy(tiny_run, tmp_path), 0
     expected = [("begun", "12 steps")]
@@ -144,6 +146,7 @@ def test_data_of_another_kind_is_refused_for_a_run_under_way(tiny_config, tiny_c
         pretrain(tiny_config, tiny_copy)
 
 
+@pytest.mark.long
 def test_without_held_out_documents_it_trains_and_says_so(tiny_config, tmp_path, capsys):
     (tmp_path / "few.txt").write_text(stories(8))
     data = tiny_config.data.replace(source=f"text:{tmp_path / 'few.txt'}", held_out=0.0)

@@ -126,6 +126,7 @@ def test_the_loss_is_the_weighted_sum(params, weighted):
     assert float(means["rtd_loss"].count) == int(batch().tokens.length[:4].sum())
 
 
+@pytest.mark.long
 def test_what_is_measured_is_what_both_models_compute(params):
     some, rows = objective(), batch(real=4)
     keys = jax.random.split(jax.random.key(8), len(LENGTHS))[:, None]  # by which one true token is drawn
@@ -178,6 +179,7 @@ def test_nothing_of_weight_0_is_drawn(weights, sums, first):
     assert int(found[0, 0]) == first and float(left[0, 0]) == pytest.approx(sums - sum(weights[:first]), abs=1e-6)
 
 
+@pytest.mark.long
 def test_draws_are_the_same_in_packed_rows(params):
     several = objective_of(MODEL, ASKED, data=DataConfig(packed=True))
     of_packed = KEYS[np.array([[0, 1], [2, 2], [3, 4], [5, 5]]), 0]  # where there is no second sequence, any key

@@ -61,6 +61,7 @@ def words_of(unit, units):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in UNIT_KINDS if kind != "context"])  # see test_permuted_run.py
+@pytest.mark.long(first=1)
 def test_rates_lengths_and_replacements_are_those_of_numpy(kind):
     text, objective = Text([LENGTH]), ObjectiveConfig(units=kind)
     units, rng = text.units[0], np.random.default_rng(1)
@@ -100,6 +101,7 @@ def test_rates_lengths_and_replacements_are_those_of_numpy(kind):
 
 @pytest.mark.parametrize("units", [*UNIT_KINDS, ("piece:0.4", "span:0.3", "entity:0.3")])
 @pytest.mark.parametrize("replaced_by", ["token", "unit"])
+@pytest.mark.long(first=1)
 def test_a_sequence_has_the_same_masks_in_a_row_of_several(units, replaced_by):
     text = Text(np.random.default_rng(2).integers(5, 40, 24))
     rows = np.arange(24) // 3
@@ -141,6 +143,7 @@ def test_each_sequence_draws_its_kind_by_the_weights():
     assert abs((np.asarray(kinds) == 1).mean() - 0.75) < 3 * np.sqrt(0.75 * 0.25 / 2000)
 
 
+@pytest.mark.long
 def test_the_share_goes_from_one_value_to_the_other_and_evaluation_has_its_own():
     objective = ObjectiveConfig(masked_share=0.3, masked_share_end=0.15, evaluated_share=0.2)
     tokens, keys = Text([100]).laid_out(), jax.random.split(jax.random.key(3), 1)[:, None]

@@ -145,6 +145,7 @@ def peaks(tmp_path_factory) -> dict[str, tuple[str, float, float]]:
 
 
 @pytest.mark.parametrize("name", [*BOMBS, *TABLES])
+@pytest.mark.long(first=1)
 def test_a_bomb_is_bounded_and_the_bound_named(peaks, name):
     said, megabytes, seconds = peaks[name]
     assert (BOMBS | TABLES)[name][1] in said and "\n" not in said

@@ -1,4 +1,3 @@
-import importlib.util
 import json
 import os
 import sys
@@ -18,12 +17,10 @@ DOCUMENTS = [document.split("\n") for document in stories(5).strip().split("\n\n
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
     """The library, with a cache of its own and no network."""
-    if importlib.util.find_spec("datasets") is None:
-        pytest.skip("datasets, of the extra hf, is not installed")
     patch = pytest.MonkeyPatch()  # before the import, at which the library reads it
     patch.setenv("HF_HUB_OFFLINE", "1")
     patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("cache")))
-    library = importlib.import_module("datasets")
+    library = pytest.importorskip("datasets")
     for module in ("datasets.config", "huggingface_hub.constants"):  # another test may have imported them before
         patch.setattr(f"{module}.HF_HUB_OFFLINE", True)
     yield library

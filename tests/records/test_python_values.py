@@ -5,12 +5,11 @@ import json
 from collections import deque
 from pathlib import Path
 
-import datasets
 import jax
 import numpy as np
-import pandas
-import pyarrow
 import pytest
+
+datasets, pandas, pyarrow = map(pytest.importorskip, ("datasets", "pandas", "pyarrow"))
 
 import bert_jax
 from bert_jax.config.task import TaskConfig

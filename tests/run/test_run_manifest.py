@@ -93,6 +93,7 @@ def killed_at(number: int, path: Path, patch: pytest.MonkeyPatch) -> bool:
     return False
 
 
+@pytest.mark.long
 def test_a_run_killed_between_any_two_changes_has_nothing_that_is_not_as_it_was_written(tmp_path, monkeypatch, capsys):
     number = 1
     while killed_at(number, path := tmp_path / str(number), monkeypatch):

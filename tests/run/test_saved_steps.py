@@ -66,6 +66,7 @@ def test_an_average_is_the_mean_of_the_last_saved_steps_in_float32(kept_run, cap
     assert f"{kept_run.path}: the mean of the parameters saved at steps 8, 10, 12 is used" in said(capsys)
 
 
+@pytest.mark.long
 def test_an_average_stays_within_the_phase_of_its_last_step_and_says_how_to_keep_more(kept_run, capsys):
     bert = bert_jax.load(kept_run.path, average=5)
     assert bert.steps == (8, 10, 12)
@@ -194,6 +195,7 @@ def test_of_a_task_an_average_ends_with_the_newest_and_not_with_the_best(run, mo
     assert bert_jax.load(run.path, average=2).steps == (10, 12)
 
 
+@pytest.mark.long
 def test_an_evaluated_step_has_the_measurements_of_its_checkpoint_and_an_average_its_own(kept_run, capsys):
     assert command(["evaluate", str(kept_run.path), "--step", "6", "--json"]) == 0
     results = json.loads(capsys.readouterr().out)

@@ -177,6 +177,7 @@ def test_events_of_tensorboard_go_to_a_new_file_after_a_write_that_failed(tmp_pa
 
 
 def test_tensorboard_does_not_import_pytorch_and_leaves_it_to_others(tmp_path):
+    pytest.importorskip("torch")
     code = (
         "import sys, pathlib; from bert_jax.run import tracking; "
         "run = tracking.TrackedRun(pathlib.Path(sys.argv[1]), '', None, 0, None); tracking._tensorboard(run); "

@@ -70,6 +70,7 @@ def test_a_copied_checkpoint_may_have_any_name(run, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["evaluate", "fill-mask", "export", "verify", "inspect"])
+@pytest.mark.long(first=1)
 def test_commands_beside_a_training_end_well(run, tmp_path, name, monkeypatch, capsys):
     of = manifest.FileSum.of
     monkeypatch.setattr(manifest.FileSum, "of", deleting(run, of, "before"))
@@ -184,6 +185,7 @@ def test_results_of_a_checkpoint_that_is_damaged_by_now_are_measured_anew(scored
 
 @pytest.mark.parametrize("listed", [True, False])
 @pytest.mark.parametrize("change", ["seed", "tokenizer"])
+@pytest.mark.long(first=1)
 def test_a_checkpoint_of_another_run_is_not_used(run, tiny_config, tmp_path, change, listed, capsys):
     other = shutil.copytree(run.path, tmp_path / "other")
     newest = other / "checkpoints" / "00000012"

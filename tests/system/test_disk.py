@@ -99,6 +99,7 @@ def read_only(tmp_path):
 
 
 @pytest.mark.parametrize("fault", ["read_only", "immutable"])
+@pytest.mark.long(first=1)
 def test_data_that_cannot_be_prepared_there_is_one_line(fault, config_file, tmp_path, request):
     """By worker processes, whose errors come with tracebacks of their own."""
     folder = tmp_path / "run" / "data" / "length-32" / "chunks"

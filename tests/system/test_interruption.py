@@ -173,6 +173,7 @@ def test_a_signal_during_imports_raises_after_them(default_handler):
 
 
 @pytest.mark.parametrize("name", ["load", "configs.demo"])
+@pytest.mark.long(first=1)
 def test_a_first_call_that_was_interrupted_can_be_repeated(name):
     code = (
         "import os, signal, sys, threading, bert_jax\n"

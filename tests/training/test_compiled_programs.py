@@ -81,6 +81,7 @@ def ran(code=PROGRAM, **environment):
     return done.stdout, done.stderr
 
 
+@pytest.mark.long
 def test_jax_reads_and_writes_checked_entries(tmp_path):
     out, err = ran(XDG_CACHE_HOME=str(tmp_path))
     paths = sorted((tmp_path / "bert_jax/compiled").glob("*-checked-cache"))
@@ -101,6 +102,7 @@ def test_jax_reads_and_writes_checked_entries(tmp_path):
     ("variable", "value"),
     [("JAX_COMPILATION_CACHE_MAX_SIZE", "abc"), ("JAX_ENABLE_X64", "maybe"), ("JAX_PLATFORMS", "nonsense")],
 )
+@pytest.mark.long(first=1)
 def test_a_variable_that_jax_cant_use_is_named(tmp_path, variable, value):
     code = "import bert_jax\ntry:\n    bert_jax.load('x')\nexcept bert_jax.UsageError as error:\n    print(error)"
     out, err = ran(code, **{variable: value})

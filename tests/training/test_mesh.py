@@ -130,6 +130,7 @@ def test_other_models_do_not_depend_on_it_either(packed_config, tmp_path, name):
     assert lines[mesh]["losses"] == pytest.approx(lines["1x1x1"]["losses"], rel=1e-5)
 
 
+@pytest.mark.long
 def test_losses_do_not_depend_on_the_mesh(results, mesh):
     on_one_device = results["1x1x1"]["losses"]
     assert len(on_one_device) == 20 and on_one_device[0] > on_one_device[-1]

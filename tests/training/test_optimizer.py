@@ -150,6 +150,7 @@ def taken_apart(tree):
     }
 
 
+@pytest.mark.long
 def test_lamb_takes_norms_by_layer_and_projection():
     model = ModelConfig(num_layers=3, hidden_size=8, num_heads=2, vocabulary_size=30, max_positions=6)
     shapes = parameter_shapes(model)
@@ -242,6 +243,7 @@ for name in sys.argv[1:]:
 """
 
 
+@pytest.mark.long
 def test_what_is_done_to_whole_matrices_does_not_depend_on_the_mesh():
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     process = program(ON_EIGHT_DEVICES, "lamb", "muon", env=os.environ | faked_devices(8), **pipes)

@@ -82,6 +82,7 @@ def test_the_parts_of_a_step_are_right_here():
     }
 
 
+@pytest.mark.long
 def test_a_step_of_many_tokens_is_that_of_its_microbatches():
     """66,560 tokens, whole and in 16 parts of 4,160."""
     losses = {}

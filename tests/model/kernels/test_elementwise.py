@@ -11,6 +11,7 @@ from bert_jax.model.linear import LayerNorm, activation
 
 
 @pytest.mark.parametrize("biases", [True, False])
+@pytest.mark.long(first=1)
 def test_norm_and_activation_are_the_same_on_gpus(biases, monkeypatch):
     """They are written out there in a form that XLA computes faster: values and gradients are equal."""
     config = ModelConfig.tiny(hidden_size=8, num_heads=2, biases=biases, compute_dtype="float32")

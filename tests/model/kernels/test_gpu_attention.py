@@ -25,12 +25,14 @@ from bert_jax.system.errors import UsageError
 
 @pytest.mark.parametrize("rate", [0.0, 0.1])
 @pytest.mark.parametrize("name", PATTERNS)
+@pytest.mark.long(first=1)
 def test_it_gives_what_the_exact_form_gives(interpreted, name, rate):
     pattern = pattern_of(**PATTERNS[name] | ({"lengths": [[256], [130]]} if name.startswith("several blocks") else {}))
     for exact, found in zip(*(with_gradients(form, pattern, 2, 32, rate) for form in (exact_attention, GPU.attend))):
         assert np.abs(exact - found).max() < 1e-5 * np.abs(exact).max()
 
 
+@pytest.mark.long
 def test_blocks_without_a_common_sequence_are_not_multiplied(interpreted):
     """NaN in one sequence, which any product would carry on, doesn't reach the others of its row."""
     pattern, keys = pattern_of([[128, 128]]), jax.random.split(jax.random.key(0), (1, 2, 1))

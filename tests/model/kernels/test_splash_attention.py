@@ -58,6 +58,7 @@ def assert_alike(pattern: AttentionPattern):
     + [("one sequence a row", None, False), ("one sequence a row", 50, True)],
     indirect=["tokens"],
 )
+@pytest.mark.long(first=1)
 def test_it_gives_what_the_exact_form_gives(tokens, splash_calls, window, causal):
     pattern = AttentionPattern.of(tokens, causal)._replace(window=window)
     assert_alike(pattern)

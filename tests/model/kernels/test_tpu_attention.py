@@ -27,6 +27,7 @@ from bert_jax.products.plan.topology import parse_topology, topology_devices
     [(name, 2, 64, 0.1) for name in PATTERNS]
     + [(name, *of_heads) for name in list(PATTERNS)[:4:3] for of_heads in ((4, 32, 0.0), (1, 128, 0.5))],
 )
+@pytest.mark.long(first=1)
 def test_it_gives_what_the_exact_form_gives(on_tpu, name, heads, size, rate):
     pattern = pattern_of(**PATTERNS[name])
     for exact, found in zip(
@@ -36,6 +37,7 @@ def test_it_gives_what_the_exact_form_gives(on_tpu, name, heads, size, rate):
 
 
 @pytest.mark.parametrize("sizes", [{}, {"causal": True, "window": 100}], ids=["whole", "causal, near"])
+@pytest.mark.long(first=1)
 def test_tiles_give_what_the_exact_form_gives(on_tpu, sizes):
     """Sequences over the bounds of tiles, in any order, and padding from within a tile or from its end on."""
     lengths = [[130, 250, 10, 122], [200, 150, 50], [256], [512], [40, 40]]
@@ -45,6 +47,7 @@ def test_tiles_give_what_the_exact_form_gives(on_tpu, sizes):
         assert np.abs(exact - found).max() < 1e-5 * np.abs(exact).max()
 
 
+@pytest.mark.long
 def test_tiles_without_a_common_sequence_are_not_multiplied(on_tpu):
     """NaN in one sequence, which any product would carry on, doesn't reach the others of its row."""
     pattern, keys = pattern_of([[256, 256]]), jax.random.split(jax.random.key(0), (1, 2, 2))
@@ -62,6 +65,7 @@ def test_tiles_without_a_common_sequence_are_not_multiplied(on_tpu):
 
 
 @pytest.mark.parametrize("causal, window", [(False, None), (True, None), (False, 30), (True, 200)])
+@pytest.mark.long(first=1)
 def test_a_span_has_every_key_that_a_query_attends_to(causal, window):
     rng = np.random.default_rng(0)
     lengths = [rng.multinomial(rng.integers(512), rng.dirichlet(np.ones(5))) for _ in range(50)]
@@ -87,6 +91,7 @@ def test_the_spans_of_packed_rows():
     assert widths(16) == [1, 2, 3, 4, 6, 8, 12, 16] and widths(11) == [1, 2, 3, 4, 6, 8, 11]
 
 
+@pytest.mark.long
 def test_its_dropout_keeps_the_elements_that_the_exact_form_keeps(on_tpu):
     """All scores are 0 and the values a unit matrix, so that the context is the probabilities after dropout."""
     pattern, keys = pattern_of([[128]] * 3), jax.random.split(jax.random.key(0), (3, 1, 1))
@@ -131,6 +136,7 @@ print(json.dumps(apart))
 """
 
 
+@pytest.mark.long
 def test_on_a_mesh_each_device_attends_with_its_own_rows_and_heads():
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     process = program(ON_EIGHT_DEVICES, env=os.environ | faked_devices(8), **pipes)

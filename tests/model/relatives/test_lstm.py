@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
 from elmo_models import CONFIG, TEXTS, rows
 
 from bert_jax.config.model import ModelConfig
@@ -63,6 +62,7 @@ def by_equations(params, x: np.ndarray) -> tuple[list[np.ndarray], float]:
 
 
 @pytest.mark.parametrize("scale", [1.0, 3.0])
+@pytest.mark.long(first=1)
 def test_layers_equal_the_equations(scale):
     params, tokens = parameters(scale=scale), rows(*TEXTS)
     computed = layers_of(CONFIG, params, tokens)
@@ -83,6 +83,7 @@ def test_layers_equal_the_equations(scale):
     )
 
 
+@pytest.mark.long
 def test_the_gradient_of_bounded_cells_is_that_of_their_loop():
     rng = np.random.default_rng(0)
     inputs, kernel, projection = (
@@ -104,13 +105,14 @@ def test_the_gradient_of_bounded_cells_is_that_of_their_loop():
 
 
 def test_a_layer_equals_pytorch():
+    torch = pytest.importorskip("torch")
     config = CONFIG.replace(num_layers=1)
     params, tokens = parameters(config), rows(TEXTS[1], length=7)
     raw = params["bert"]["encoder"]["layers"]
     lstm = torch.nn.LSTM(config.input_size, config.feedforward_size, bidirectional=True, proj_size=config.input_size)
     order = [0, 2, 1, 3]  # PyTorch's gates are i, f, j, o
 
-    def theirs(kernel: np.ndarray) -> torch.Tensor:
+    def theirs(kernel: np.ndarray) -> "torch.Tensor":
         return torch.tensor(np.asarray(kernel)[:, order].reshape(len(kernel), -1).T.copy())
 
     with torch.no_grad():
@@ -154,6 +156,7 @@ def test_a_layer_equals_pytorch():
             np.testing.assert_allclose(ours, true, rtol=0, atol=1e-6 * max(1, np.abs(true).max()))
 
 
+@pytest.mark.long
 def test_no_direction_sees_beyond_its_token_or_its_sequence():
     params, half = parameters(), CONFIG.input_size
     tokens = packed(*TEXTS, length=14)
@@ -175,6 +178,7 @@ def test_no_direction_sees_beyond_its_token_or_its_sequence():
     np.testing.assert_array_equal(backwards[real], (same & (at >= at[:, None]))[real])
 
 
+@pytest.mark.long
 def test_vectors_depend_neither_on_padding_nor_on_other_sequences_of_the_row():
     params = parameters()
     apart, wide = layers_of(CONFIG, params, rows(*TEXTS)), layers_of(CONFIG, params, rows(*TEXTS, length=16))
@@ -187,6 +191,7 @@ def test_vectors_depend_neither_on_padding_nor_on_other_sequences_of_the_row():
         begin += len(text)
 
 
+@pytest.mark.long
 def test_a_sequence_is_pooled_where_each_direction_has_read_it():
     params, tokens = parameters(), packed(*TEXTS, length=14)
     layers = layers_of(CONFIG, params, tokens)
@@ -222,6 +227,7 @@ def test_recomputation_changes_nothing(remat):
     jax.tree.map(lambda ours, true: np.testing.assert_allclose(ours, true, rtol=1e-5, atol=1e-6), computed, expected)
 
 
+@pytest.mark.long
 def test_frozen_layers_get_no_gradient():
     _, gradients = loss_of(ExecutionConfig(), frozen=1)
     for leaf in jax.tree.leaves(gradients["encoder"]["layers"]):

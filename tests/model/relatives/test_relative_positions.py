@@ -82,6 +82,7 @@ def test_the_gradient_of_a_window_is_that_of_indexing():
     assert np.array_equal(windowed, indexed)
 
 
+@pytest.mark.long
 def test_a_prediction_depends_on_earlier_targets_and_on_no_other(params, predict):
     ids, places, ranks = some_ids(), jnp.asarray(PLACES[None]), jnp.asarray(RANKS[None])
     before = np.asarray(predict(params, rows(ids), places, ranks)[0])
@@ -117,6 +118,7 @@ def test_padding_and_packing_change_nothing(params, predict):
     np.testing.assert_allclose(together[0], apart.reshape(4, -1), atol=2e-5)
 
 
+@pytest.mark.long
 def test_long_rows_in_strips_give_the_same(params, monkeypatch):
     tokens, ranks, places = rows(some_ids()), jnp.asarray(RANKS[None]), jnp.asarray(PLACES[None])
 
@@ -129,6 +131,7 @@ def test_long_rows_in_strips_give_the_same(params, monkeypatch):
     np.testing.assert_allclose(predictions(), whole, atol=2e-5)
 
 
+@pytest.mark.long
 def test_distances_beyond_the_clamp_count_as_the_clamp():
     tokens = rows(some_ids())
 

@@ -113,6 +113,7 @@ def test_made_up_rows_are_full_and_of_the_vocabulary():
     assert packed.weight.tolist() == [[1, 1, 0]] * 4 and np.unique(packed.ordinal).size == 12
 
 
+@pytest.mark.long
 def test_a_run_in_place_of_a_config_is_measured_on_its_own_sequences(tiny_run, capsys, monkeypatch):
     """And beside the peak of the chip, where that is known."""
     monkeypatch.setitem(CHIPS, "cpu", Chip(1e12, memory_bandwidth=1e11))

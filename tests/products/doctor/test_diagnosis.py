@@ -58,6 +58,7 @@ def test_several_sources_share_a_vocabulary_and_each_is_judged(config, good, tmp
     assert any(line.startswith(f"{sources[1]}: ") and line.endswith("--data.language de") for line in advice), advice
 
 
+@pytest.mark.long
 def test_a_source_of_a_mixture_that_is_seen_too_often_is_named(config, tmp_path):
     (tmp_path / "large.txt").write_text(stories(400))
     (tmp_path / "small.txt").write_text(stories(8))

@@ -49,6 +49,7 @@ def test_what_the_reader_mended_is_told_once():
     assert list(found) == [UNDECODED] and found[UNDECODED].count == 7 and found[UNDECODED].share is None
 
 
+@pytest.mark.long
 def test_planted_languages_have_their_share_of_the_characters(monkeypatch):
     monkeypatch.setattr("bert_jax.products.doctor.survey._BLOCKS", 1500)  # of 2,000: a sample
     survey = Survey()

@@ -127,6 +127,7 @@ def test_a_run_without_measurement_and_one_under_way(without_measurements, tiny_
     assert "There is no finished checkpoint yet" in text and "chart-1" not in text
 
 
+@pytest.mark.long
 def test_several_runs_are_compared_by_name_and_setting(tiny_run, packed_run, tmp_path, capsys):
     copy = shutil.copytree(tiny_run.path, tmp_path / "other" / tiny_run.path.name)
     output = tmp_path / "compared.html"
@@ -166,6 +167,7 @@ def test_a_model_whose_parts_fail_leaves_the_rest_of_the_page(tiny_copy, tmp_pat
     assert "The model can&#x27;t be shown: no weights" in text and "Fills of the same" in text
 
 
+@pytest.mark.long
 def test_texts_without_tokens_and_names_and_logs_without_end_are_left_out(tiny_copy, tmp_path):
     results = json.loads(tiny_copy.results_file.read_text()) | {f"a{number}": 1.0 for number in range(100_000)}
     tiny_copy.results_file.write_text(json.dumps(results))

@@ -138,6 +138,7 @@ def test_what_has_an_unknown_piece_is_not_found(prepare, tmp_path):
     assert contamination(prepare(f"{known}\n\n{stories(3)}", VOCABULARIES["uncased"]).path, [known]).rows_found == 1
 
 
+@pytest.mark.long
 def test_held_out_documents_are_not_the_models_text(tiny_config, tiny_run, packed_run):
     documents = [story(seed) for seed in range(120)]
     for run, least in ((tiny_run, 0.4), (packed_run, 0.7)):  # pairs are cut to fit

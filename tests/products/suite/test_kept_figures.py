@@ -287,6 +287,7 @@ def test_figures_of_another_release_are_measured_again(suite, monkeypatch, capsy
     assert figures(suite, TRAINED) == expected
 
 
+@pytest.mark.long
 def test_answers_to_many_rows_are_read_back(suite, monkeypatch):
     alone = suite.alone
     rows = list(itertools.islice(itertools.cycle([0, 1]), 300_000))

@@ -66,6 +66,7 @@ def test_a_training_that_is_ended_writes_a_checkpoint_and_its_output_is_in_its_l
         processes.call(abs, -1)
 
 
+@pytest.mark.long
 def test_wrong_settings_of_a_training_arrive_as_themselves(tmp_path):
     config = load_config("sst2", FinetuneConfig)
     with pytest.raises(UsageError, match="init is not set: give the model to start from"):
