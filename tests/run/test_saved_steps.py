@@ -85,6 +85,7 @@ def test_the_last_step_of_a_phase_belongs_to_it():
     assert [config.phase_of(step) for step in (0, 1, 6, 7, 10, 11)] == [0, 0, 0, 1, 1, 1]
 
 
+@pytest.mark.long
 def test_a_saved_step_is_that_of_its_checkpoint_and_by_default_the_newest(kept_run):
     assert TrainedModel.open(kept_run.path).provenance.steps == (12,)
     bert = bert_jax.load(kept_run.path, step=4)

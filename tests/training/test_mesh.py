@@ -137,5 +137,6 @@ def test_losses_do_not_depend_on_the_mesh(results, mesh):
     assert results[mesh]["losses"] == pytest.approx(on_one_device, rel=1e-5)
 
 
+@pytest.mark.long
 def test_what_the_table_splits_is_held_whole_by_no_device(results, mesh):
     assert results[mesh]["whole"] == []
