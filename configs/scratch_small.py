@@ -27,7 +27,9 @@ config = ScratchConfig(
         initializer_range=0.05,
     ),
     vocabulary=VocabularyConfig(lowercase=False),
-    data=DataConfig(source="text:corpus/*.txt.gz", short_sequence_probability=0.0, whole_sentences=False),
+    data=DataConfig(
+        source="text:corpus/*.txt.gz", held_out=0.05, short_sequence_probability=0.0, whole_sentences=False
+    ),
     objective=ObjectiveConfig(pair="none", masked_share=0.3, masked_share_end=0.15),
     optimizer=OptimizerConfig(
         peak_learning_rate=1e-3,
