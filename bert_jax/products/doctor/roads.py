@@ -59,11 +59,11 @@ its language, its script alone, or neither. Initial values, to be checked by the
 
 UNADAPTED_UP_TO = 1e15
 """FLOPs of pretraining up to which a model whose vocabulary spells the text is best fine-tuned as it is: about an hour
-of two cores. Of about 1e14, ten minutes of a core for each road, one language was measured (MEASURED); of more,
+of two cores. Of about 1e14, ten minutes of a core for each road, two languages were measured (MEASURED); of more,
 nothing."""
 MEASURED = (
-    "in Maltese, the only language of its script measured, multilingual-e5-small tagged 92.9% of the words right as it "
-    "is, and 92.0% after ten minutes of adaptation"
+    "multilingual-e5-small as it is tagged 92.9% of the words right in Maltese and 86.9% in Uyghur, and 92.0% and 86.9% "
+    "after ten minutes of adaptation"
 )
 """What the order for small budgets rests on (docs/experiments.md, "Roads to a model of a small language")."""
 _TAGGING_RATE = "3e-4"
