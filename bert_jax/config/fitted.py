@@ -31,5 +31,6 @@ class ScratchConfig(FittedConfig):
     """Settings with which a model is trained on a small text from random parameters. The steps follow from the number
     of words, and so do the sizes of the model and of its vocabulary that aren't given."""
 
-    passes: Annotated[float, Field(gt=0.0)] = 10.0
-    """Number of times that the text is seen. Ignored with `minutes`."""
+    passes: Annotated[float, Field(gt=0.0)] | None = None
+    """Number of times that the text is seen; with `minutes`, the most that they are filled with. None: 10 to 100, by
+    the number of words; with `minutes`, 100."""

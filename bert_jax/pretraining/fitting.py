@@ -1,5 +1,6 @@
 """Fits the settings of a run to a published model, to the text and to this machine, and warns of what could harm it."""
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -58,6 +59,8 @@ class TextShape(NamedTuple):
     layers: int
     width: int
     pieces: int
+    passes: float
+    """Number of times that the text is seen."""
 
     @property
     def settings(self) -> dict[str, int]:
@@ -68,12 +71,15 @@ class TextShape(NamedTuple):
 
 
 _SIZES = (
-    TextShape(12e6, 6, 384, 16_384),
-    TextShape(1e6, 4, 256, 8_192),
-    TextShape(2e5, 3, 192, 4_096),
-    TextShape(0, 2, 128, 2_048),
+    TextShape(12e6, 6, 384, 16_384, 10),
+    TextShape(1e6, 4, 256, 8_192, 10),
+    TextShape(2e5, 3, 192, 4_096, 30),
+    TextShape(0, 2, 128, 2_048, 100),
 )
-"""Models by the words of the text, the largest first. (Initial values; docs/experiments.md has what was measured.)"""
+"""Models by the words of the text, the largest first. The passes over the shortest texts were measured ("Passes over a
+small text" in docs/experiments.md); the sizes are initial values."""
+_MOST_PASSES = 100
+"""The most passes over a text that a budget of minutes is filled with. Of 56,000 words more made the model worse."""
 _CHARACTERS_A_WORD = 10
 """Characters of a word at most, on average: texts with longer ones set no spaces."""
 _PIECES_A_WORD = 1.5
@@ -114,7 +120,11 @@ def fitted(
     if isinstance(config, ScratchConfig):
         values |= _sized(config)
     settings = RunConfig(**values)
-    return Fitted(settings if config.minutes is None else _within_minutes(settings, config.minutes), initial)
+    if config.minutes is not None:
+        rows = sum(phase.steps * phase.batch_size for phase in settings.phases)
+        most = rows if isinstance(config, ScratchConfig) else math.inf
+        settings = _within_minutes(settings, config.minutes, most)
+    return Fitted(settings, initial)
 
 
 def _as_begun(config: FittedConfig, there: RunConfig) -> dict[str, Any]:
@@ -174,7 +184,7 @@ def _sized(config: ScratchConfig) -> dict[str, Any]:
         lines = [line for document in sample.documents for line in document]
         # In scripts without spaces the number of characters tells how much text there is.
         counts = sum(len(line.split()) for line in lines), sum(map(len, lines)) / _CHARACTERS_A_WORD
-        words += max(counts) * sample.text_bytes / sample.kept_bytes
+        words += max(counts) * sample.text_bytes / max(sample.kept_bytes, 1)
     size, given = shape_of_words(words), _overrides(config.model)
     if "hidden_size" in given:
         size = size._replace(width=config.model.hidden_size)
@@ -184,12 +194,14 @@ def _sized(config: ScratchConfig) -> dict[str, Any]:
         vocabulary = vocabulary.replace(size=size.pieces)
     model = config.model.replace(**sizes)
     planned = sum(phase.steps * phase.batch_size * phase.length for phase in config.phases)
-    times = config.passes * words * _PIECES_A_WORD / planned
+    passes = config.passes or (size.passes if config.minutes is None else _MOST_PASSES)
+    times = passes * words * _PIECES_A_WORD / planned
     phases = [phase.replace(steps=max(1, round(phase.steps * times))) for phase in config.phases]
+    steps = sum(phase.steps for phase in phases)
     say(
         f"about {words:,.3g} words: {model.num_layers} layers of width {model.hidden_size}, "
         f"{vocabulary.file or f'{vocabulary.size:,} pieces'}, "
-        f"{counted(sum(phase.steps for phase in phases), 'steps')} for {config.passes:g} passes"
+        f"{counted(steps, 'steps')} for {'at most ' if config.minutes else ''}{passes:g} passes"
     )
     return {"model": model, "vocabulary": vocabulary, "phases": tuple(phases)}
 
@@ -250,11 +262,15 @@ def _padding_id(vocabulary: VocabularyConfig) -> int:
     return FAIRSEQ_PIECES.index("<pad>") if vocabulary.kind == "byte_bpe" else SPECIAL_PIECES.index(PAD)
 
 
-def _within_minutes(config: RunConfig, minutes: float) -> RunConfig:
-    """`config` with batches and steps that take so many minutes on this machine."""
+def _within_minutes(config: RunConfig, minutes: float, most_rows: float) -> RunConfig:
+    """`config` with batches and steps that take so many minutes on this machine, of at most `most_rows` rows in all."""
     size, batch_size = expected_vocabulary_size(config), config.phases[-1].batch_size
     row_seconds = _row_seconds(config, size, batch_size)
-    while minutes * 60 / row_seconds >= 2 * batch_size * _WANTED_STEPS and 2 * batch_size <= _LARGEST_BATCH:
+
+    def rows() -> float:
+        return min(minutes * 60 / row_seconds, most_rows)
+
+    while rows() >= 2 * batch_size * _WANTED_STEPS and 2 * batch_size <= _LARGEST_BATCH:
         try:
             row_seconds = min(row_seconds, _row_seconds(config, size, 2 * batch_size))
         except jax.errors.JaxRuntimeError as error:
@@ -263,13 +279,16 @@ def _within_minutes(config: RunConfig, minutes: float) -> RunConfig:
             say(f"no memory for batches of {2 * batch_size} rows")
             break
         batch_size *= 2
-    rows, planned = minutes * 60 / row_seconds, sum(phase.steps for phase in config.phases)
-    steps = [max(1, round(rows / batch_size * phase.steps / planned)) for phase in config.phases]
+    planned = sum(phase.steps for phase in config.phases)
+    steps = [max(1, round(rows() / batch_size * phase.steps / planned)) for phase in config.phases]
     phases = [
         phase.replace(batch_size=batch_size, steps=count) for phase, count in zip(config.phases, steps, strict=True)
     ]
+    taken = f"{minutes:g} minutes"
+    if (enough := rows() * row_seconds / 60) < minutes:
+        taken = f"more passes over so little text don't pay, so {enough:.2g} of {minutes:g} minutes"
     say(
-        f"a step of {batch_size} rows takes {row_seconds * batch_size:.3g} s here: {minutes:g} minutes are "
+        f"a step of {batch_size} rows takes {row_seconds * batch_size:.3g} s here: {taken} are "
         f"{' and '.join(f'{count:,}' for count in steps)} steps"
     )
     return config.replace(phases=tuple(phases))

@@ -180,6 +180,36 @@ def test_a_model_from_scratch_has_a_size_for_its_words(tmp_path, lines, layers, 
     assert phase.steps == max(1, round(2 * lines * 6 * 1.5 / (phase.batch_size * phase.length)))
 
 
+def test_few_words_are_seen_more_often_and_no_budget_of_minutes_more_than_a_hundred_times(
+    tmp_path, monkeypatch, capsys
+):
+    text = tmp_path / "text.txt"
+    text.write_text("the old house by the river\n\n" * 2000)
+    config = bert_jax.configs.scratch_small.change(data={"source": (f"text:{text}",)})
+
+    def passes(config):
+        [phase] = fitted(config).phases
+        return phase.steps * phase.batch_size * phase.length / (12_000 * 1.5)
+
+    assert passes(config) == pytest.approx(100, rel=0.01) and passes(config.replace(passes=7.0)) == pytest.approx(
+        7, rel=0.1
+    )
+    monkeypatch.setattr(fitting, "_row_seconds", lambda config, size, batch: 0.001)
+    assert passes(config.replace(minutes=0.1)) == pytest.approx(6000 * 64 / 18_000, rel=0.01)
+    assert passes(config.replace(minutes=60)) == pytest.approx(100, rel=0.05)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "more passes over so little text don't pay, so 0.47 of 60 minutes are" in said
+    assert passes(config.replace(minutes=60, passes=20.0)) == pytest.approx(20, rel=0.05)
+
+
+def test_a_text_without_words_is_left_to_the_preparation(tmp_path):
+    (tmp_path / "blank.txt").write_text("\n\n\n")
+    settings = bert_jax.configs.scratch_small.set({"data.source": f"text:{tmp_path / 'blank.txt'}"})
+    assert fitted(settings).phases[0].steps == 1
+    with pytest.raises(UsageError, match="no text"):
+        pretrain(settings, RunDirectory(tmp_path / "run"))
+
+
 def test_words_are_those_of_the_whole_text_where_a_sample_of_it_is_kept(tmp_path, monkeypatch):
     text = tmp_path / "text.txt"
     text.write_text("".join(f"house {number} by the river\n\n" for number in range(2000)))
