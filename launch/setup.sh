@@ -35,21 +35,28 @@ find_python() {
 
 # install [EXTRA]: the project in .venv, editable, with everything it needs.
 install() {
-  local extra="${1:-}" versions="${VERSIONS:-tested}" constraints python state kept=""
+  local extra="${1:-}" versions="${VERSIONS:-tested}" constraints python requirements state more kept="" of_versions=""
+  local holding=("$extra") # the extras that hold all packages of this one
   VENV="${VENV:-.venv}"
-  state="$(cat setup.cfg launch/constraints.txt | cksum) ${extra}"
+  requirements="$(cat setup.cfg launch/constraints.txt | cksum)"
   case "$versions" in
     tested) ;;
-    oldest | newest) state+=" $versions $(date +%F)" ;;
+    oldest | newest) of_versions=" $versions $(date +%F)" ;;
     *)
       echo "VERSIONS=$versions is none of tested, oldest and newest" >&2
       return 2
       ;;
   esac
-  # The extra `full` holds what `test` holds.
-  if [ -x "$VENV/bin/python" ] && grep -qxF -e "$state" -e "${state/ test/ full}" "$VENV/installed" 2>/dev/null; then
-    return
-  fi
+  case "$extra" in
+    test) holding=(test full dev) ;;
+    full) holding=(full dev) ;;
+  esac
+  for more in "${holding[@]}"; do
+    if [ -x "$VENV/bin/python" ] && grep -qxF "$requirements $more$of_versions" "$VENV/installed" 2>/dev/null; then
+      return
+    fi
+  done
+  state="$requirements $extra$of_versions"
   python="$(find_python)"
   if [ -n "${ENVIRONMENTS:-}" ] && ! [ -e "$VENV" ]; then
     kept="$ENVIRONMENTS/$(echo "$state $("$python" -c 'import sys; print(sys.version, sys.base_prefix)')" | cksum | tr ' ' -)"
@@ -108,7 +115,7 @@ take_kept() {
   fi
 }
 
-# keep: $VENV as $kept, which is there whole or not at all; of all the three that were used last stay.
+# keep: $VENV as $kept, which is there whole or not at all; of all the six that were used last stay.
 keep() {
   local new="$kept.$$" old
   if ! [ -d "$kept" ]; then
@@ -116,9 +123,12 @@ keep() {
     copy "$VENV" "$new"
     mv -T "$new" "$kept" 2>/dev/null || rm -rf "$new" # another was faster
   fi
-  find "$ENVIRONMENTS" -mindepth 1 -maxdepth 1 -printf '%T@ %p\n' | sort -rn | tail -n +4 | while read -r _ old; do
+  find "$ENVIRONMENTS" -mindepth 1 -maxdepth 1 -printf '%T@ %p\n' | sort -rn | tail -n +7 | while read -r _ old; do
     rm -rf "$old"
   done
 }
 
-copy() { cp -al "$1" "$2" 2>/dev/null || { rm -rf "$2" && cp -a "$1" "$2"; }; }
+copy() {
+  mkdir -p "$(dirname "$2")"
+  cp -al "$1" "$2" 2>/dev/null || { rm -rf "$2" && cp -a "$1" "$2"; }
+}

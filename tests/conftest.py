@@ -73,7 +73,7 @@ if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
 
 FREED_FROM_BYTES = 1_100_000_000
 """Memory of a process of tests from which on compiled programs are freed after a test: two processes are to run on a
-machine of 8 GB. They reach 2.0 GB each in the quick tier."""
+machine of 8 GB. They reach 1.4 GB each in the quick tier."""
 FREED_AGAIN_BYTES = 150_000_000
 """Growth from which on they are freed again: what stays is held by fixtures and libraries."""
 bounded_memory_from = [FREED_FROM_BYTES]

@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 from conftest import MAY_SKIP, skip_checked
+
+for _package in ("build", "nbclient", "setuptools"):
+    pytest.importorskip(_package)
 from setuptools import find_namespace_packages
 
 pytestmark = pytest.mark.long

@@ -1,4 +1,4 @@
-"""Files of minimal pairs. What they hold is checked before a model is loaded, so nothing here imports JAX."""
+"""Files of minimal pairs. Which there are is checked before a model is loaded, so nothing here imports JAX."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

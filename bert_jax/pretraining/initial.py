@@ -47,7 +47,7 @@ from bert_jax.text.extension import check_extension
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.training.step import purpose_key
 
-_OF_PAIRS = ("bert/pooler", "next_sentence")
+_READ_FROM_PAIRS = ("bert/pooler", "next_sentence")
 _MAY_DIFFER = {
     *("causal", "rotary_base", "dropout", "attention_dropout", "initializer_range"),
     *("compute_dtype", "vocabulary_size"),
@@ -69,7 +69,7 @@ def open_initial(config: RunConfig, opened: TrainedModel | None = None) -> Train
     if config.init_layers:
         _check_layers(trained, config)
         theirs |= {name: ours[name] for name in ("num_layers", "generator_layers")}
-    if _lacks_segments(trained, config.model):
+    if _drops_segments(trained, config.model):
         theirs |= {name: ours[name] for name in ("num_segments", "pooler", "model_type")}
     if "pooler" not in trained.shapes["bert"]:  # the initial model has no pooler: a random one of any kind is added
         theirs["pooler"] = ours["pooler"]
@@ -108,15 +108,20 @@ def initial_parameters(
     if not exchanges:
         check_extension(old, tokenizer)
     params = trained.parameters(mesh)
-    if _lacks_segments(trained, config.model):
-        say("the model has no segments: the vector of the first one is added to those of the positions")
+    if drops := _drops_segments(trained, config.model):
+        say(
+            "the model has no segments: the vector of the first one is added to those of the positions, and pooler and "
+            "head for pairs begin with random values"
+        )
         params = _without_segments(params)
-        one = trained.config.replace(num_segments=0, pooler=config.model.pooler)
-        trained = trained._replace(config=one, shapes=without(trained.shapes, _OF_PAIRS))
+        changed = trained.config.replace(num_segments=0, pooler=config.model.pooler)
+        trained = trained._replace(config=changed, shapes=without(trained.shapes, _READ_FROM_PAIRS))
     absent = absent_parts(trained.shapes, config.model)
     words = trained.shapes["bert"]["embeddings"].get("word")
     begun = "masked_lm" in absent and words is not None and config.model.table_size == config.model.hidden_size
-    if missing := " and no ".join(PART_NAMES[part] for part in sorted(absent - ({"masked_lm"} if begun else set()))):
+    said = {"masked_lm"} if begun else set()
+    said |= {*_READ_FROM_PAIRS} if drops else set()
+    if missing := " and no ".join(PART_NAMES[part] for part in sorted(absent - said)):
         say(f"the model to start from has no {missing}: random values are put there")
     if config.init_layers:
         params = of_layers(params, trained.config, config.init_layers)
@@ -151,21 +156,23 @@ def initial_parameters(
     return params
 
 
-def _lacks_segments(trained: TrainedModel, model: ModelConfig) -> bool:
-    """Whether `trained` has segments and a model that begins with it has none, as DistilBERT, but a table of positions
-    that takes up the vector of the first one."""
-    return bool(trained.config.num_segments and not model.num_segments and SCHEMES[model.positions].learns_vectors)
+def _drops_segments(trained: TrainedModel, model: ModelConfig) -> bool:
+    """Whether the first segment's vector has to be added to those of the positions: `trained` has segments, `model` has
+    none, as DistilBERT, and both have a table of positions. It isn't done for a discriminator."""
+    old = trained.config
+    of_positions = all(SCHEMES[each.positions].learns_vectors for each in (old, model))
+    return bool(old.num_segments and not model.num_segments and of_positions and not old.discriminator)
 
 
 def _without_segments(params: Parameters) -> Parameters:
-    """The parameters of a model without segments that gives a single text the same vectors. It has no parts for pairs
-    either."""
+    """The parameters of a model without segments that gives a single text the same vectors. The parts that were trained
+    on pairs are left out."""
     tables = dict(params["bert"]["embeddings"])
     segment, position = tables.pop("segment"), tables["position"]
     tables["position"] = jax.jit(lambda rows, first: rows + first[0], out_shardings=position.sharding)(
         position, segment
     )
-    return without({**params, "bert": {**params["bert"], "embeddings": tables}}, _OF_PAIRS)
+    return without({**params, "bert": {**params["bert"], "embeddings": tables}}, _READ_FROM_PAIRS)
 
 
 def _check_layers(trained: TrainedModel, config: RunConfig) -> None:

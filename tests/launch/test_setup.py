@@ -15,7 +15,7 @@ case "$*" in
   "-m pip "*" --quiet "*) exit 1 ;;
   "-m pip "*)
     printf '%s\\n' "Collecting jax" "  Downloading jax-1.metadata" "  Downloading jax-1.whl (3 MB)"
-    rm -f .venv/project && echo "$PWD" >.venv/project ;; # as pip: it replaces a file
+    rm -f "$VENV/project" && echo "$PWD" >"$VENV/project" ;; # as pip: it replaces a file
   *version*) echo 3.12 ;;
 esac
 """
@@ -28,19 +28,19 @@ def install(tmp_path):
     python.write_text(PYTHON)
     python.chmod(0o755)
 
-    def installed(name: str, requirements: str = "", versions: str = "tested", extra: str = "test") -> list[str]:
+    def installed(name, requirements="", versions="tested", extra="test", environment=".venv") -> list[str]:
         checkout, noted = tmp_path / name, tmp_path / "noted"
         (checkout / "launch").mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / "launch/setup.sh", checkout / "launch")
         (checkout / "launch/constraints.txt").write_text(requirements)
         (checkout / "setup.cfg").touch()
         noted.write_text("")
-        own = {"PYTHON": str(python), "NOTED": str(noted), "ENVIRONMENTS": str(tmp_path / "kept"), "VENV": ".venv"}
+        own = {"PYTHON": str(python), "NOTED": str(noted), "ENVIRONMENTS": str(tmp_path / "kept"), "VENV": environment}
         own["VERSIONS"] = versions
         shell = ["bash", "-euo", "pipefail", "-c", f". launch/setup.sh; install {extra}"]
         done = subprocess.run(shell, cwd=checkout, env=os.environ | own, check=True, capture_output=True, text=True)
         (tmp_path / "said").write_text(done.stdout)
-        assert (checkout / ".venv/project").read_text() == f"{checkout}\n"
+        assert (checkout / environment / "project").read_text() == f"{checkout}\n"
         return [line.split()[1] for line in noted.read_text().splitlines() if line.startswith("-m")]
 
     return installed
@@ -54,9 +54,15 @@ def test_a_checkout_takes_the_environment_that_another_made_of_the_same_requirem
     assert install("three", "others") == ["venv", "pip"]
 
 
-def test_the_extra_full_has_what_the_extra_test_has(install):
+def test_what_an_extra_holds_is_not_installed_again(install):
     assert install("one", extra="full") == ["venv", "pip"] and install("one") == []
     assert install("two") == ["venv", "pip"] and install("two", extra="full") == ["pip"]
+    assert install("two", extra="dev") == ["pip"] and install("two", extra="full") == install("two") == []
+
+
+def test_an_environment_may_lie_in_a_folder_that_a_checkout_lacks(install, tmp_path):
+    assert install("one", environment="build/quick") == ["venv", "pip"]
+    assert install("two", environment="build/quick") == ["pip"]
 
 
 def test_setup_says_what_is_installed_and_passes_on_what_pip_downloads(install, tmp_path):
@@ -66,12 +72,12 @@ def test_setup_says_what_is_installed_and_passes_on_what_pip_downloads(install, 
 
 
 def test_the_environments_that_were_used_last_are_kept(install, tmp_path):
-    for number in range(5):
+    for number in range(8):
         install(f"checkout{number}", f"requirements {number}")
         for kept in (tmp_path / "kept").iterdir():  # time passes
             os.utime(kept, (kept.stat().st_mtime - 60,) * 2)
-    assert len(list((tmp_path / "kept").iterdir())) == 3
-    assert install("newest", "requirements 4") == ["pip"] and install("oldest", "requirements 0") == ["venv", "pip"]
+    assert len(list((tmp_path / "kept").iterdir())) == 6
+    assert install("newest", "requirements 7") == ["pip"] and install("oldest", "requirements 0") == ["venv", "pip"]
 
 
 @pytest.mark.parametrize(

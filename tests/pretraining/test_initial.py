@@ -14,7 +14,7 @@ from bert_jax.layout import TokenSequence, lay_out_sequences
 from bert_jax.model.bert import BertForPretraining, init, parameter_shapes
 from bert_jax.model.sharding import make_mesh
 from bert_jax.pretraining.initial import initial_parameters, of_layers, open_initial
-from bert_jax.pretraining.objective import expected_vocabulary_size
+from bert_jax.pretraining.objective import expected_vocabulary_size, pretraining_trainer
 from bert_jax.pretraining.pretrain import pretrain
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.system.errors import UsageError
@@ -133,19 +133,37 @@ def test_some_layers_of_a_model_begin_a_smaller_one_bit_for_bit(continued, tiny_
             assert np.array_equal(leaf, before[name][np.array(layers)] if "['layers']" in name else before[name]), name
 
 
-@pytest.mark.long
-def test_a_model_without_segments_gives_single_texts_the_vectors_of_one_with_segments(continued, tiny_run, capsys):
-    config = continued.set({"model.num_segments": 0, "objective.pair": "none", "model.pooler": "relu"})
+@pytest.mark.parametrize(
+    "settings", [{}, {"num_segments": 1}, {"first_position": 1, "embedding_size": 8}], ids=["two", "one", "narrow"]
+)
+def test_a_model_without_segments_gives_single_texts_the_vectors_of_one_with_segments(
+    settings, continued, tiny_run, capsys
+):
+    trained = open_initial(continued)
+    old = trained.config.replace(**settings)
+    before = init(old, jax.random.key(1))
+    trained = trained._replace(config=old, shapes=parameter_shapes(old), read=lambda shardings: before)
+    model = old.replace(num_segments=0, vocabulary_size=None, pooler="relu")
+    config = continued.replace(model=model, objective=continued.objective.replace(pair="none"))
     mesh = make_mesh(config.mesh)
-    began = initial_parameters(open_initial(config), config, load_tokenizer(tiny_run.tokenizer), mesh)
-    assert "the vector of the first one is added to those of the positions" in " ".join(capsys.readouterr().err.split())
-    assert began.keys() == {"bert", "masked_lm"} and began["bert"].keys() == {"embeddings", "encoder"}
-    before, tokens = load(tiny_run.path), lay_out_sequences([TokenSequence([2, 9, 11, 3], 4)], (1, 4), pad_id=0)
-    tokens = jax.tree.map(jnp.asarray, tokens)
-    first, _ = BertForPretraining(before.config).apply({"params": before.params}, tokens)
-    sized = before.config.replace(num_segments=0, pooler="relu")
-    second, _ = BertForPretraining(sized).apply({"params": began}, tokens)
+    assert open_initial(config, trained) is trained
+    began = initial_parameters(trained, config, load_tokenizer(tiny_run.tokenizer), mesh)
+    assert "and pooler and head for pairs begin with random values" in " ".join(capsys.readouterr().err.split())
+    state = pretraining_trainer(config, mesh, old.vocabulary_size, mask_id=4).initial_state(began)
+    assert state.params["next_sentence"] and "segment" not in state.params["bert"]["embeddings"]
+    tokens = jax.tree.map(jnp.asarray, lay_out_sequences([TokenSequence([2, 9, 11, 3], 4)], (1, 4), pad_id=0))
+    first, _ = BertForPretraining(old).apply({"params": before}, tokens)
+    second, _ = BertForPretraining(config.model.replace(vocabulary_size=old.vocabulary_size)).apply(
+        {"params": state.params}, tokens
+    )
     np.testing.assert_allclose(first, second, atol=1e-6)
+
+
+def test_a_discriminator_keeps_its_segments(continued):
+    trained = open_initial(continued)
+    trained = trained._replace(config=trained.config.replace(discriminator=True))
+    with pytest.raises(UsageError, match="--model.num-segments is 2 there and 0 here"):
+        open_initial(continued.set({"objective.pair": "none", "model.num_segments": 0}), trained)
 
 
 def test_the_first_block_without_a_norm_keeps_its_place():

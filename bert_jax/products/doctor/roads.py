@@ -62,8 +62,8 @@ UNADAPTED_UP_TO = 1e15
 of two cores. Of about 1e14, ten minutes of a core for each road, two languages were measured (MEASURED); of more,
 nothing."""
 MEASURED = (
-    "multilingual-e5-small as it is tagged 92.9% of the words right in Maltese and 86.9% in Uyghur, and 92.0% and 86.9% "
-    "after ten minutes of adaptation"
+    "multilingual-e5-small as it is tagged 92.9% of the words right in Maltese and 86.9% in Uyghur, and 92.0% and "
+    "86.9% after ten minutes of adaptation"
 )
 """What the order for small budgets rests on (docs/experiments.md, "Roads to a model of a small language")."""
 _TAGGING_RATE = "3e-4"

@@ -90,9 +90,9 @@ def _tokens(
         return 0.0
     if not isinstance(task, FineTuning):
         return task.tokens(causal(model))
-    tuned = task.trained(job.setting).task
-    rows = measuring.tokens_of_rows(tuned, task.measured_rows(work.suite.tables.report))
-    learned = measuring.tokens_of_rows(tuned, tuned.train, tuned.train_rows)
+    tuned, written = task.trained(job.setting).task, task.config.task
+    rows = measuring.tokens_of_rows(written, task.measured_rows(work.suite.tables.report))
+    learned = measuring.tokens_of_rows(written, tuned.train, tuned.train_rows)
     if rows is None or learned is None:
         return None
     passes = 1 if what != task.name else tuned.epochs

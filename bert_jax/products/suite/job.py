@@ -144,9 +144,15 @@ def run_figures(run: Path) -> JsonObject:
         raise RunError(f"it ended without an error and left no {run / 'results.json'}") from None
     except (OSError, ValueError) as error:
         raise RunError(f"{run / 'results.json'} can't be read ({error})") from None
-    remark = worse_than_before(results) if results.task == "pretraining" else nothing_learned_of_task(results)
+    if results.task == "pretraining":
+        remarks = [worse_than_before(results)]
+        if results.stopped_early:
+            remarks.append(f"It ended after {results.steps:,} of {results.planned_steps:,} steps.")
+    else:
+        remarks = [nothing_learned_of_task(results)]
     figures = {name: getattr(results, name) for name in ("metric", "score", "steps")}
-    return results.metrics | figures | ({"remarks": [remark]} if remark else {})
+    said = [*filter(None, remarks)]
+    return results.metrics | figures | ({"remarks": said} if said else {})
 
 
 def model_hash(place: Place) -> str:

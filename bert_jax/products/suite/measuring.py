@@ -22,6 +22,7 @@ from bert_jax.pretraining.dataset import check_preparation, prepare_data, prepar
 from bert_jax.pretraining.evaluation import held_out_sequences
 from bert_jax.pretraining.objective import PretrainingTrainer, expected_vocabulary_size, pretraining_trainer
 from bert_jax.products.suite.contamination import row_texts
+from bert_jax.records.decoded_lines import decoded_lines
 from bert_jax.run.metrics import read_metrics
 from bert_jax.run.run_directory import RunDirectory
 from bert_jax.run.run_files import RunFiles
@@ -50,6 +51,12 @@ def _trainer(config: RunConfig) -> PretrainingTrainer:
 def tokens_of_text(text: str) -> float:
     """The number of tokens of a text, if four bytes are a token."""
     return len(text.encode()) / _BYTES_A_TOKEN
+
+
+@cache
+def tokens_of_lines(path: Path) -> float:
+    """The number of tokens of a file's lines, roughly."""
+    return sum(map(tokens_of_text, decoded_lines(path)))
 
 
 @cache

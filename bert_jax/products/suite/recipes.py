@@ -155,7 +155,7 @@ class RecipeWork:
             counts = [max(1, round(planned * share * each.steps / config.steps)) for each in config.phases]
             quarter = max(1, sum(counts) // 4)
             # A run that is watched can end at any evaluation. The others are measured at the end alone.
-            evaluated = quarter if config.init and config.evaluation.watch else sum(counts)
+            evaluated = quarter if (begin or config.init) and config.evaluation.watch else sum(counts)
             values |= {"evaluation.every": evaluated, "checkpoints.every": quarter}
             values |= {f"phases.{number}.steps": count for number, count in enumerate(counts)}
         self._processes.call(pretrain, config.set(values), run, log=log_of(run))

@@ -175,10 +175,12 @@ class Summary:
                 "note",
                 "Held-out tokens: a recipe has scores for what it learned to predict, and none in other columns.",
             )
+        measured = [(row["task"], row["model"], row["metrics"]) for row in self.runs]
+        trained = [(job.task, job.model, job.measured) for job in self.work.pretrainings() if job.done]
         for remark in dict.fromkeys(
-            f"{row['task']}: {row['model']}: {remark}"
-            for row in self.runs
-            for remark in row["metrics"].get("remarks", ())
+            f"{task}: {model}: {remark}"
+            for task, model, figures in (*trained, *measured)
+            for remark in figures.get("remarks", ())
         ):
             yield "note", remark
         if AVERAGE in self.cells and self.without_verdict:

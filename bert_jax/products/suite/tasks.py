@@ -193,7 +193,7 @@ class JudgedSearch(SuiteTask):
         return judged_results(load(run).embedder, JudgedTexts(f"beir:{self.beir}", "test", Counter())).content
 
     def tokens(self, causal: bool) -> float | None:
-        return sum(map(measuring.tokens_of_text, decoded_lines(self._file("corpus.jsonl"))))
+        return measuring.tokens_of_lines(self._file("corpus.jsonl"))
 
 
 class _FineTuningTable(Settings):
@@ -315,9 +315,9 @@ class HeldOutText(SuiteTask):
 
     @staticmethod
     def figures(pretrained: JsonObject) -> JsonObject:
-        """The measurements and remarks, from those of a finished pretraining; {} if nothing was held out."""
+        """The measurements, from those of a finished pretraining; {} if nothing was held out."""
         bits = pretrained.get("bits_per_character")
-        return {} if bits is None else {HeldOutText.SCORE: -bits, "remarks": pretrained.get("remarks", [])}
+        return {} if bits is None else {HeldOutText.SCORE: -bits}
 
 
 SUITE_TASKS: tuple[type[SuiteTask], ...] = (FineTuning, MinimalPairs, JudgedSearch)

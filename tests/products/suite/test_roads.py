@@ -116,7 +116,8 @@ def with_bits(roads, monkeypatch):
         if call.name == "pretrain":
             results = call.path / "results.json"
             bits = {"bits_per_character": 1.5, "started_from": {"bits_per_character": 1.25}}
-            results.write_text(json.dumps(json.loads(results.read_text()) | {"task": "pretraining"} | bits))
+            ended = {"steps": 25, "planned_steps": 100, "stopped_early": True}
+            results.write_text(json.dumps(json.loads(results.read_text()) | {"task": "pretraining"} | bits | ended))
         return figures
 
     monkeypatch.setattr(roads, "called", call_with_bits)
@@ -140,8 +141,10 @@ def test_a_recipe_that_is_worse_than_its_initial_model_is_named(roads, with_bits
     )
     work = SuiteWork(suite, roads.folder / "W", 1)
     work.run(lambda: Summary(work))
-    worse = "held-out text: new words, one: The model is worse than the one that it began with: 1.250 bits a character "
-    assert any(text.startswith(worse) for _, text in Summary(work).sentences())
+    said = [text for _, text in Summary(work).sentences()]
+    worse = "pretraining: new words, one: The model is worse than the one that it began with: 1.250 bits a character "
+    assert any(text.startswith(worse) for text in said)
+    assert "pretraining: new words, one: It ended after 25 of 100 steps." in said
     evaluated = {call.config.init: call.config.evaluation.every for call in roads.given if call.name == "pretrain"}
     assert evaluated == {None: 100, str(roads.folder / "one"): 25}
 
