@@ -3,12 +3,13 @@
 import os
 
 import pytest
+from extras import skip_without
 
 
 @pytest.fixture(scope="session")
 def bucket_server():
     """A stand-in for Cloud Storage, taken for the real one by this process and those that it starts."""
-    pytest.importorskip("gcsfs")
+    skip_without("gcsfs")
     import fsspec
     from bucket_server import BucketServer
 
@@ -36,7 +37,7 @@ def bucket(bucket_server, tmp_path, monkeypatch):
 @pytest.fixture(scope="session")
 def s3_server():
     """A stand-in for S3, taken for the real one by this process and those that it starts."""
-    pytest.importorskip("s3fs")
+    skip_without("s3fs")
     from s3_server import S3Server
 
     server = S3Server()
@@ -48,7 +49,7 @@ def s3_server():
 @pytest.fixture(scope="session")
 def azure_server():
     """A stand-in for Azure, taken for the real one by this process and those that it starts."""
-    pytest.importorskip("adlfs")
+    skip_without("adlfs")
     from azure_server import AzureServer
 
     server = AzureServer()

@@ -3,6 +3,7 @@
 import sys
 
 import pytest
+from extras import skip_without
 
 from bert_jax.cli.main import run as bert_jax
 from bert_jax.config.operation import HostsConfig, PreparationConfig
@@ -94,7 +95,7 @@ def test_code_that_is_named_again_is_run(folder, corpus, tmp_path, capsys):
 
 
 def test_a_run_as_config_chooses_no_server(made, tmp_path, capsys):
-    pytest.importorskip("mlflow")
+    skip_without("mlflow")
     from bert_jax.run.config_files import load_config
 
     _, config = made

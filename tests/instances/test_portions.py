@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from conftest import stories
+from extras import skip_without
 from prepared_sets import files
 
 from bert_jax.config.data import DataConfig
@@ -142,7 +143,7 @@ def test_finished_chunks_are_used_again_and_a_changed_file_is_refused(recipe, tm
 
 
 def test_what_spark_lacks_or_can_not_read_is_told_before_anything_is_prepared(recipe, monkeypatch):
-    pytest.importorskip("pyspark")
+    skip_without("pyspark")
     wanted = PreparationConfig(engine="spark")
     monkeypatch.setattr(errors, "find_spec", lambda name: None)
     with pytest.raises(UsageError, match=r"needs PySpark, which isn't installed; pip install .*\[spark\]"):

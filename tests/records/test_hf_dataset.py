@@ -1,3 +1,4 @@
+import importlib
 import json
 import os
 import sys
@@ -5,6 +6,7 @@ from importlib.machinery import ModuleSpec
 
 import pytest
 from conftest import stories
+from extras import skip_without
 
 from bert_jax.config.data import DataConfig
 from bert_jax.records import hf_dataset
@@ -17,10 +19,11 @@ DOCUMENTS = [document.split("\n") for document in stories(5).strip().split("\n\n
 @pytest.fixture(scope="module")
 def library(tmp_path_factory):
     """The library, with a cache of its own and no network."""
+    skip_without("datasets")
     patch = pytest.MonkeyPatch()  # before the import, at which the library reads it
     patch.setenv("HF_HUB_OFFLINE", "1")
     patch.setenv("HF_HOME", str(tmp_path_factory.mktemp("cache")))
-    library = pytest.importorskip("datasets")
+    library = importlib.import_module("datasets")
     for module in ("datasets.config", "huggingface_hub.constants"):  # another test may have imported them before
         patch.setattr(f"{module}.HF_HUB_OFFLINE", True)
     yield library

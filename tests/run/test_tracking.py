@@ -7,6 +7,7 @@ import sys
 import time
 
 import pytest
+from extras import skip_without
 
 from bert_jax.config.operation import LoggingConfig
 from bert_jax.run import tracking
@@ -177,7 +178,7 @@ def test_events_of_tensorboard_go_to_a_new_file_after_a_write_that_failed(tmp_pa
 
 
 def test_tensorboard_does_not_import_pytorch_and_leaves_it_to_others(tmp_path):
-    pytest.importorskip("torch")
+    skip_without("torch")
     code = (
         "import sys, pathlib; from bert_jax.run import tracking; "
         "run = tracking.TrackedRun(pathlib.Path(sys.argv[1]), '', None, 0, None); tracking._tensorboard(run); "
