@@ -195,6 +195,14 @@ def test_a_small_budget_is_for_a_model_as_it_is_where_its_vocabulary_spells_the_
     assert "of longer ones nothing was measured" in later.reason and "--task.train ROWS" in later.command
 
 
+def test_a_small_budget_bears_more_pieces_a_word_than_a_large_one(tiny_config, documents, model, monkeypatch):
+    best = {}
+    for most in (0.5, 10.0):
+        monkeypatch.setattr(rule, "MOST_TIMES_UNADAPTED", most)
+        best[most] = [names(found(tiny_config, documents, {"m": model}, minutes=each))[0] for each in (None, 10**9)]
+    assert best == {0.5: ["of text", "own"], 10.0: ["as it is", "own"]}
+
+
 def test_a_small_budget_is_for_scratch_where_a_model_of_the_script_splits_or_drops_letters(
     tiny_config, documents, model, tmp_path
 ):
