@@ -6,7 +6,7 @@ import pytest
 
 
 def skip_without(package: str) -> None:
-    """Skips as pytest.importorskip does, but imports nothing: some libraries read variables when they are imported,
-    which a fixture sets later."""
+    """Skips a test as pytest.importorskip does, but imports nothing: gcsfs reads variables at its import, which a
+    fixture sets later, and PyTorch takes memory."""
     if not importlib.util.find_spec(package):
         pytest.skip(f"could not import {package!r}")

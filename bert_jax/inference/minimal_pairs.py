@@ -92,10 +92,8 @@ def pair_accuracies(
     results = Results(task="minimal pairs", metric="accuracy", score=means["accuracy"], file_figures=figures)
     files, baseline = {name: each["accuracy"] for name, each in figures.items()}, {"accuracy": 0.5}
     results = results.updated({"files": files, "groups": groups, "baseline": baseline})
-    ties, noted = (
-        "".join(outcomes.values()).count("="),
-        {what: repairs.pop(what, 0) for what in (ASSUMED_LINES, _LEFT_OUT)},
-    )
+    ties = "".join(outcomes.values()).count("=")
+    noted = {what: repairs.pop(what, 0) for what in (ASSUMED_LINES, _LEFT_OUT)}
     remarks = [f"{counted(count, what)}." for what, count in noted.items() if count]
     remarks += [] if normalized else _length_remarks(means)
     return results.updated({**means, "ties": ties, "remarks": remarks, "outcomes": outcomes})

@@ -1,4 +1,4 @@
-"""Files of minimal pairs. Which there are is checked before a model is loaded, so nothing here imports JAX."""
+"""Finds and reads files of minimal pairs. Nothing here imports JAX, so that a missing file is named at once."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

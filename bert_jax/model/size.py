@@ -148,8 +148,8 @@ def encoder_flops(config: ModelConfig, length: int, last_queries: int, stream: i
 
 
 def flops_at_all_tokens(config: ModelConfig, length: int, predictions: int) -> int:
-    """FLOPs that a forward pass over one sequence adds when the last block is computed at all tokens, and not at
-    [CLS] and the `predictions` masked ones alone."""
+    """FLOPs that a forward pass over one sequence has more if the last block is computed at all tokens, and not only at
+    [CLS] and the `predictions` masked ones."""
     at_all, at_slots = (encoder_flops(config, length, last_queries=at) for at in (length, predictions + 1))
     return at_all - at_slots
 

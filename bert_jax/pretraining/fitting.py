@@ -79,7 +79,8 @@ _SIZES = (
 """Models by the words of the text, the largest first. The passes over the shortest texts were measured ("Passes over a
 small text" in docs/experiments.md); the sizes are initial values."""
 _MOST_PASSES = 100
-"""The most passes over a text that a budget of minutes is filled with. Of 56,000 words more made the model worse."""
+"""A budget of minutes is filled with at most so many passes. With 56,000 words of text, 300 passes gave a worse model
+than 100 did."""
 _CHARACTERS_A_WORD = 10
 """Characters of a word at most, on average: texts with longer ones set no spaces."""
 _PIECES_A_WORD = 1.5

@@ -32,8 +32,6 @@ _TABLES = (".csv", ".tsv")
 """Suffixes of tables. They are refused unless written text:FILE."""
 _RECORD_BYTES = 200
 """Memory that a Record takes without its values, in bytes: the tuple and the place."""
-
-
 _TFDS_PLACE = re.compile(r"([\w/.-]+(?::[\d*]+[.][\d*]+[.][\d*]+)?):([^#]+)(?:#(.+))?")
 """NAME/CONFIG with an optional version (`:1.0.0`), SPLIT in TFDS' syntax (`train[:1%]`), and an optional FEATURE."""
 
