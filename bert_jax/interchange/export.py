@@ -10,7 +10,7 @@ from safetensors.numpy import save_file
 
 from bert_jax.config.model import ModelConfig
 from bert_jax.config.task import TaskConfig
-from bert_jax.interchange.model_directory import HUGGING_FACE_CONFIG
+from bert_jax.interchange.model_folder import HUGGING_FACE_CONFIG
 from bert_jax.interchange.model_settings import config_values, head_values
 from bert_jax.interchange.pooling_files import write_pooling
 from bert_jax.interchange.relatives import RELATIVES, Relative, exported_type

@@ -8,8 +8,9 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax.config.model import ModelConfig
+from bert_jax.interchange.model_folder import GOOGLE_CONFIG, HUGGING_FACE_CONFIG, MERGE, other_model
 from bert_jax.interchange.model_settings import Activation, architecture_of, model_config, model_facts
-from bert_jax.interchange.pooling_files import MODULES, has_modules, read_modules
+from bert_jax.interchange.pooling_files import has_modules, read_modules
 from bert_jax.interchange.relatives import RELATIVES, relative_of
 from bert_jax.interchange.tensor_names import SEGMENTS, expected_tensors, select, to_parameters
 from bert_jax.interchange.tensorflow_checkpoint import find_tensorflow_checkpoint, read_tensorflow_checkpoint
@@ -26,20 +27,7 @@ from bert_jax.system.reading import Fact, Reading
 from bert_jax.text.tokenizer import Tokenizer
 from bert_jax.text.vocabulary import Vocabulary
 
-HUGGING_FACE_CONFIG, GOOGLE_CONFIG = "config.json", "bert_config.json"
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.pkl")
-_MERGE = "merge it into its model (peft's merge_and_unload), save that by save_pretrained, and give its folder"
-_SAFETENSORS = "give the folder with the safetensors that it was made from"
-_OTHERS = {
-    "adapter_*": f"an adapter and no whole model; {_MERGE}",
-    "*.gguf": f"a model in GGUF, the format of llama.cpp, which isn't read here; {_SAFETENSORS}",
-    "*.onnx": f"a model in ONNX, which isn't read here; {_SAFETENSORS}",
-    "onnx/*.onnx": f"a model in ONNX, which isn't read here; {_SAFETENSORS}",
-    "*.hdf5": "a file in HDF5, as ELMo's weights, which aren't read here; give a model as safetensors",
-    "*.h5": "of a kind that isn't read here (Keras or TensorFlow); give the model as safetensors",
-    "*.msgpack": "of a kind that isn't read here (Flax); give the model as safetensors",
-}
-"""Files of models that aren't read: what they are, with the remedy."""
 _FLOATS = ("float32", "float16", "bfloat16", "float64")
 
 
@@ -81,20 +69,6 @@ class PublishedModel(NamedTuple):
         return self._replace(config=config, absent=absent, unused=unused, tensors=tensors, reading=reading)
 
 
-def published_folder(path: Place) -> PublishedFolder | None:
-    """The folder at `path` if it has a model of another program, else None. Only a run's config.json has a
-    schema_version."""
-    if (path / "checkpoints").is_dir() or (path / "manifest.json").is_file():
-        return None  # a run or a checkpoint, even if its config.json is damaged
-    names = (GOOGLE_CONFIG, MODULES, HUGGING_FACE_CONFIG)
-    file = next((path / name for name in names if (path / name).is_file()), None)
-    if file is None:
-        return None
-    folder = PublishedFolder(fetched(file).parent)
-    is_run = file.name == HUGGING_FACE_CONFIG and "schema_version" in (folder.values(file.name) or {})
-    return None if is_run else folder
-
-
 def open_model_directory(
     place: Place,
     activation: Activation | None = None,
@@ -130,9 +104,9 @@ def open_model_directory(
     else:
         tensors, not_listed = read_safetensors(directory)
         if adapters := sorted(directory.glob("adapter_*")):
-            say(f"the lora_ tensors beside the model, {adapters[0]}, are an adapter and aren't used; {_MERGE}")
+            say(f"the lora_ tensors beside the model, {adapters[0]}, are an adapter and aren't used; {MERGE}")
         if any(".base_layer." in name for name in tensors):
-            raise UsageError(f"{directory}: its tensors are named as a model and an adapter (base_layer); {_MERGE}")
+            raise UsageError(f"{directory}: its tensors are named as a model and an adapter (base_layer); {MERGE}")
         relative = relative_of(values, str(path)).of_file(values)
     config = model_config(values, path, activation, is_google=bool(checkpoint))
     selected, absent, unused = select(tensors, config, directory, relative, architecture_of(values))
@@ -217,14 +191,6 @@ def _nothing_to_read(directory: Path) -> str:
             f"safe: {command} ; and put its vocabulary there too"
         )
     return f"{directory} has neither {WEIGHTS} nor a TensorFlow checkpoint; give a folder that has one"
-
-
-def other_model(directory: Place) -> str | None:
-    """What a folder holds in place of a model that can be read, with the remedy; None if that isn't known."""
-    for pattern, what in _OTHERS.items():
-        for path in sorted(directory.glob(pattern)):
-            return f"{path} is {what}"
-    return None
 
 
 def _floats(tensor: Tensor, *rows: int) -> np.ndarray:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Literal, TypeVar
 
+from bert_jax.interchange.hub import ANY_MODEL
 from bert_jax.run.manifest import (
     DamagedCheckpoint,
     Manifest,
@@ -145,7 +146,7 @@ def _checkpoint_of_run(run: RunFiles, step: int | None, newest: bool) -> OpenChe
         )
     if saved or gone:
         raise RunError(f"{path} holds damaged checkpoints only; give the command that trained it again")
-    raise no_run(path, "holds no finished checkpoint", "a run, a checkpoint or a Hugging Face directory")
+    raise no_run(path, "holds no finished checkpoint", ANY_MODEL)
 
 
 def best_of(paths: list[Place]) -> Place | None:

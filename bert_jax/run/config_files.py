@@ -98,8 +98,9 @@ def load_config(name_or_path: str, kind: type[Config], *alternatives: type[Confi
     """
     path, kinds = place_of(name_or_path), (kind, *alternatives)
     if run := run_given_as_config(name_or_path, *kinds):
-        from bert_jax.run.run_files import RunFiles  # needs JAX; a config file doesn't
-        from bert_jax.run.trained_model import pretraining_settings, published_folder
+        from bert_jax.interchange.model_folder import published_folder
+        from bert_jax.run.run_files import RunFiles
+        from bert_jax.run.trained_model import pretraining_settings  # needs JAX; a config file doesn't
 
         takes_tasks = alternatives and not published_folder(run)
         config_of_run = RunFiles(run).config if takes_tasks else pretraining_settings(run)

@@ -7,11 +7,11 @@ from bert_jax.config.data import RecordedCode
 from bert_jax.config.finetune import AnyRunConfig, TaskRunConfig
 from bert_jax.config.run import RunConfig
 from bert_jax.config.settings import SettingsError
-from bert_jax.interchange.model_directory import other_model
+from bert_jax.interchange.model_folder import other_model
 from bert_jax.run.run_config import IMPORTED, SCHEMA_VERSION, differences
 from bert_jax.run.run_manifest import MANIFEST, RunManifest
 from bert_jax.system.bucket import Place
-from bert_jax.system.errors import RunError, UsageError, command_line, listed
+from bert_jax.system.errors import RunError, UsageError, command_line, listed, nothing_at
 from bert_jax.system.files import FileSum, open_on_disk
 from bert_jax.system.json_file import JsonObject, parse_object, read_bytes, read_object
 from bert_jax.system.sealed import bucket_answering, file_damage
@@ -173,7 +173,7 @@ def no_run(path: Place, lacks: str, expected: str = "a run") -> UsageError:
     """The error for a `path` that isn't what a command expects. The message says what is at the path. For a folder it
     says what the folder `lacks` ("has no config.json") and which runs are in it."""
     if not path.exists():
-        return UsageError(f"there is nothing at {path}; give {expected}")
+        return nothing_at(path, expected)
     if path.is_file():
         return UsageError(f"{path} is a file; give {expected}")
     if is_checkpoint(path):

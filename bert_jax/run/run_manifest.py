@@ -8,7 +8,6 @@ from typing import Annotated
 
 from pydantic import Field
 
-from bert_jax.run.hosts import is_first
 from bert_jax.system.bucket import Place
 from bert_jax.system.files import FileSum, files_below, sync, write_json
 from bert_jax.system.progress import warn
@@ -145,6 +144,8 @@ class RunManifest:
 
     def _change(self, changed: Callable[[Covered], dict[str, object]]) -> None:
         """Writes the manifest with the fields that `changed` returns."""
+        from bert_jax.run.hosts import is_first  # imports JAX, which reading a manifest doesn't need
+
         if not is_first():
             return
         with _CHANGING:

@@ -18,7 +18,8 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.config.training import Phase
 from bert_jax.config.wording import counted
 from bert_jax.interchange.hub import model_place
-from bert_jax.interchange.model_directory import PublishedModel, open_model_directory, published_folder
+from bert_jax.interchange.model_directory import PublishedModel, open_model_directory
+from bert_jax.interchange.model_folder import published_folder
 from bert_jax.interchange.model_settings import Activation
 from bert_jax.interchange.pooling_files import vectors_task
 from bert_jax.interchange.relatives import relative_of
@@ -297,7 +298,7 @@ def import_model(
     has no training state; other runs start from it. A model that sentence-transformers wrote becomes a run of kind
     `vectors` with its pooling, as `vectors_task` describes.
     """
-    model = open_model_directory(model_place(source), activation, lowercase)
+    model = open_model_directory(model_place(source, "a folder with a model's files"), activation, lowercase)
     task = vectors_task(model.directory, model.config, model.tokenizer, model.longest)
     if task:
         model = model.encoder_alone("vectors of texts are made without it")

@@ -171,6 +171,11 @@ def first_line(error: BaseException | str) -> str:
     return shortened(line, _LONGEST_REASON)
 
 
+def nothing_at(path: os.PathLike, expected: str) -> UsageError:
+    """The error for a `path` where nothing is. `expected`: what to give instead, such as "a run"."""
+    return UsageError(f"there is nothing at {os.fspath(path)}; give {expected}")
+
+
 def install_extra(name: str) -> str:
     """The command that installs an extra: in a checkout, or else from the place that this package was installed from,
     which pip notes in direct_url.json (PEP 610)."""

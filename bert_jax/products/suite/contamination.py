@@ -13,7 +13,7 @@ from bert_jax.config.task import TaskConfig
 from bert_jax.finetuning.dataset import read_records, texts_of
 from bert_jax.instances.prepared_data import TRAIN
 from bert_jax.instances.shards import InstanceSource
-from bert_jax.interchange.model_directory import published_folder
+from bert_jax.interchange.model_folder import published_folder
 from bert_jax.pretraining.dataset import prepared_for
 from bert_jax.records.signatures import words_of
 from bert_jax.run.run_config import is_elsewhere
